@@ -22,6 +22,8 @@ READ_WITH_FILE = {
         "path",
         "format",
         "rule",
+        "reference_cluster",
+        "counts",
         "any_type",
         "gavel_steps",
         "sia_profiles",

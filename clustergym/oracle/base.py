@@ -109,6 +109,13 @@ class OracleTables:
             tuple(classes), cluster.gpu_types, axis, execution, profiled, data_parallel, batches
         )
 
+    def tighter_where_missing(self) -> Floats:
+        """Return `execution`, in which a tier without a time has that of the next tighter tier.
+
+        A job that fits in memory at one locality fits at every locality.
+        """
+        return fill_tiers(self.execution)
+
     @property
     def sha256(self) -> str:
         """SHA-256 of axes and values."""
@@ -163,6 +170,15 @@ class Oracle(ABC):
         Only an oracle whose tables are kept on disk is asked for it.
         """
         raise NotImplementedError
+
+
+def fill_tiers(times: Floats) -> Floats:
+    """Fill in times, shape (..., 4): a tier without a time gets that of the next tighter tier."""
+    filled = times.copy()
+    for tier in range(1, filled.shape[-1]):
+        gap = np.isinf(filled[..., tier])
+        filled[..., tier][gap] = filled[..., tier - 1][gap]
+    return filled
 
 
 def check_counts(counts: Sequence[int]) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
+from clustergym.cluster.cluster_files import canonical_gpu_type
 from clustergym.inputs.columns import from_first, iso
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.text_files import TextTable
@@ -152,6 +153,7 @@ def trace_of(log: RecordedJobs, options: ReadOptions) -> Trace:
         raise InputError(
             f"no job is left ({why})", file=log.path, remedy="give a trace with GPU jobs that ran"
         )
+    log = _with_type_names(log, options)
     drawn = draw(log, options)
     submit_s, origin = from_first(log.submit_s)
     kept, outcomes = _kept_outcomes(log, drawn, options)
@@ -161,11 +163,13 @@ def trace_of(log: RecordedJobs, options: ReadOptions) -> Trace:
         job_id=log.job_id,
         submit_s=submit_s,
         **drawn.columns | kept,
+        asked_gpus=log.gpus,
         priority=log.priority,
         user=log.user,
         virtual_cluster=log.virtual_cluster,
         time_limit_s=log.time_limit_s,
         source_names=log.source_names,
+        canonical=options.type_name,
         provenance=provenance(
             log.path,
             log.format,
@@ -177,6 +181,30 @@ def trace_of(log: RecordedJobs, options: ReadOptions) -> Trace:
             **log.facts,
         ),
     )
+
+
+def _with_type_names(log: RecordedJobs, options: ReadOptions) -> RecordedJobs:
+    """Return a log with the names of its GPU types; raise an `InputError` for one that cannot be timed."""
+    if log.gpu_type is None:
+        return log
+    name_of, known = options.type_name or canonical_gpu_type, {"": ""}
+    for row, given in enumerate(log.gpu_type):
+        if given in known:
+            continue
+        column = log.source_names.get("gpu_type", "gpu_type")
+        place: dict[str, Any] = {"file": log.path, "line": int(log.line[row]) or None, "field": column}
+        try:
+            known[given] = name_of(given)
+        except InputError as error:
+            raise InputError(error.message, **place, remedy=error.remedy) from error
+        if options.recorded_types is not None and known[given] not in options.recorded_types:
+            message = (
+                f"job {log.job_id[row]} ran on {known[given]}, which cluster {options.reference_cluster} "
+                f"lacks (it has {', '.join(options.recorded_types)}), so its duration says nothing there"
+            )
+            remedy = "name the cluster that the log was recorded on: trace.reference_cluster=NAME or FILE"
+            raise InputError(message, **place, remedy=remedy)
+    return replace(log, gpu_type=[known[given] for given in log.gpu_type])
 
 
 def _kept_outcomes(
