@@ -143,6 +143,8 @@ class Oracle(ABC):
         Whether its times depend on the bandwidths of the cluster's fabric.
     knows_models : bool
         Whether jobs train models of the catalogue; otherwise their checkpoints cost nothing.
+    lacks, remedy : str
+        Why jobs have no time on any GPUs of a cluster, as "they ..."; what to do about it, for error messages.
     """
 
     name: str
@@ -150,6 +152,8 @@ class Oracle(ABC):
     worth_caching: bool = False
     sees_fabric: bool = False
     knows_models: bool = True
+    lacks: str = "fit in the memory of none of its GPUs"
+    remedy: str = "name another cluster or oracle"
 
     @abstractmethod
     def tables(

@@ -52,7 +52,7 @@ def print_request_changes(changes: RequestChanges, jobs: int) -> None:
         )
     if changes.dropped:
         why = [f"{changes.too_large:,} ask for more GPUs than the cluster has"] * bool(changes.too_large)
-        why += [f"{changes.no_memory:,} fit in the memory of none of its GPUs"] * bool(changes.no_memory)
+        why += [f"{changes.no_time:,} have no iteration time on any of its GPUs"] * bool(changes.no_time)
         print(f"note: {changes.dropped:,} of {jobs:,} jobs are dropped: {', '.join(why)} (see jobs.csv)")
 
 

@@ -92,7 +92,7 @@ def content_of(result: Result, policy: Policy, placer: Placer, seed: int) -> dic
         "end_s": simulation.end_s,
         "requests_changed": int(scenario.request_changed.sum()),
         **({"request_changes": changes} if (changes := request_changes(scenario).counts) else {}),
-        "metrics": result.metrics,
+        "metrics": dict(result.metrics),
         **({"tenants": result.tenants} if result.tenants else {}),
         **_pairs_of(simulation),
         **({"losses": losses} if losses else {}),

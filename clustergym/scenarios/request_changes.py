@@ -25,8 +25,9 @@ class RequestChanges:
         Raised further, since the job does not fit in the memory of fewer GPUs.
     moved : int
         Moved to another GPU type, since the job fits on no allowed count of its own.
-    too_large, no_memory : int
-        Dropped at submission: more GPUs than the cluster has; fits in the memory of none of its GPUs.
+    too_large, no_time : int
+        Dropped at submission: more GPUs than the cluster has; no iteration time on any of its GPUs, since the
+        job does not fit in their memory or was not measured there.
     """
 
     rounded: int
@@ -36,17 +37,17 @@ class RequestChanges:
     raised: int
     moved: int
     too_large: int
-    no_memory: int
+    no_time: int
 
     @property
     def dropped(self) -> int:
         """Jobs dropped at submission."""
-        return self.too_large + self.no_memory
+        return self.too_large + self.no_time
 
     @property
     def counts(self) -> dict[str, int]:
         """What result.json says of them: kinds of changes with their numbers of jobs, without zeros."""
-        names = ("rounded", "raised", "moved", "too_large", "no_memory")
+        names = ("rounded", "raised", "moved", "too_large", "no_time")
         return {name: count for name in names if (count := getattr(self, name))}
 
 
@@ -71,5 +72,5 @@ def request_changes(scenario: Scenario) -> RequestChanges:
         raised=int(raised.sum()),
         moved=int(moved.sum()),
         too_large=int((gone & oversize).sum()),
-        no_memory=int((gone & ~oversize).sum()),
+        no_time=int((gone & ~oversize).sum()),
     )

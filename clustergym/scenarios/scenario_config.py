@@ -178,7 +178,7 @@ class Conditions:
             tenants=_tenants(rules, trace, cluster),
             pairs=pairs,
         )
-        _check_some_fit(scenario)
+        _check_some_fit(scenario, self.oracle)
         return scenario
 
     def trace(self, chosen: Mapping[str, Any] | TraceChoice, seed: int) -> Trace:
@@ -191,8 +191,14 @@ class Conditions:
 
         if cluster not in self._times:
             counts = allowed_counts(cluster, self.rules.counts) if self.oracle.worth_caching else ()
-            self._times[cluster] = ReferenceTimes(cluster, lambda *asked: self._tables(*asked)[0], counts)
+            remedy = self.oracle.remedy if self.oracle.name == "table" else ""
+            self._times[cluster] = ReferenceTimes(cluster, self._times_tables, counts, remedy)
         return self._times[cluster]
+
+    def _times_tables(
+        self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
+    ) -> OracleTables:
+        return self._tables(classes, cluster, counts)[0]
 
     def _tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
@@ -227,20 +233,20 @@ class Conditions:
         return self._checkpoint_s[model]
 
 
-def _check_some_fit(scenario: Scenario) -> None:
+def _check_some_fit(scenario: Scenario, oracle: Oracle) -> None:
     """Raise an `InputError` if no job can ever start."""
-    if len(scenario.trace) and not scenario.request_gpus.any():
-        large = int(scenario.oversize_jobs.sum())
-        rest = len(scenario.trace) - large
-        why = [f"{large} ask for more GPUs than it has"] * bool(large)
-        why += [f"{rest} fit in the memory of none of its GPUs, or have no iteration time there"] * bool(rest)
-        raise InputError(
-            f"all {len(scenario.trace)} jobs would be dropped on cluster {scenario.cluster.name}: "
-            f"{' and '.join(why)}",
-            file=scenario.trace.path or None,
-            field="trace",
-            remedy="name another cluster, or another oracle",
-        )
+    jobs, cluster = len(scenario.trace), scenario.cluster.name
+    if not jobs or scenario.request_gpus.any():
+        return
+    large = int(scenario.oversize_jobs.sum())
+    why = [f"{large} ask for more GPUs than it has"] * bool(large)
+    why += [f"{jobs - large} {oracle.lacks}"] * (jobs > large)
+    raise InputError(
+        f"all {jobs} jobs would be dropped on cluster {cluster}: {' and '.join(why)}",
+        file=scenario.trace.path or None,
+        field="trace",
+        remedy=oracle.remedy if large < jobs else "name a larger cluster",
+    )
 
 
 def _check_divisible(rules: Rules, costs: Costs, disturbances: Mapping[str, Any]) -> None:

@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         power_of_two=not args.keep_counts,
         keep_shares=args.keep_shares,
     )
-    # A log may be described for a cluster that it cannot run on: types that the cluster lacks are let through.
+    # A log may be described for a cluster that lacks its GPU types.
     options = replace(options, recorded_types=None)
     trace = load_trace(args.file, format=args.format, options=options)
     check_models(trace)
@@ -106,11 +106,23 @@ def print_outcomes(trace: Trace, key: str) -> None:
     print(f"note: jobs end as their log says{source}: {told}; only a clairvoyant policy knows when")
 
 
+def warn_of_unit(trace: Trace) -> None:
+    """Print a line on stderr if the durations of a log are so long that they are likely not in seconds."""
+    median_s = trace.provenance.get("median_duration_s")
+    if median_s and trace.path:
+        print(
+            f"warning: {trace.path}: the median duration is {median_s / 86_400.0:,.0f} days; durations are "
+            "read as seconds: if they are milliseconds, divide them by 1000",
+            file=sys.stderr,
+        )
+
+
 def print_drawn(trace: Trace, keys: str) -> None:
     """Print what of a trace was drawn, if anything, where its durations hold, and what changes it."""
     drawn = trace.provenance.get("draw")
     if not drawn or not trace.path:
         return
+    warn_of_unit(trace)
     types = ", ".join(drawn["gpu_types"])
     what = f"models, batches and GPU types (among {types})" if types else "models and batches"
     where = drawn["reference_cluster"]

@@ -182,15 +182,22 @@ class ReferenceTimes:
         (model classes, cluster, GPU counts) -> `OracleTables`; by default the roofline oracle's.
     counts : sequence of int
         GPU counts that are computed together, since another set of them takes long.
+    remedy : str
+        What to do, besides choosing another rule, where no model of a rule has a time.
     """
 
     def __init__(
-        self, cluster: ClusterSpec, tables_of: TablesOf | None = None, counts: Sequence[int] = ()
+        self,
+        cluster: ClusterSpec,
+        tables_of: TablesOf | None = None,
+        counts: Sequence[int] = (),
+        remedy: str = "",
     ) -> None:
         from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 
         self.oracle, self._cluster = RooflineOracle(), cluster
         self._tables_of, self._counts = tables_of or self.oracle.tables, frozenset(counts)
+        self.remedy = remedy
         self._room = dict(zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True))
         self._known: dict[tuple[ModelClass, str, int], float] = {}
         self._prepared: dict[Rule, set[tuple[int, int]]] = {}
@@ -324,7 +331,7 @@ def draw(records: Records, options: ReadOptions) -> Drawn:
     row = {key: menus.row(*key) for key in asked}
     if -1 in row.values():
         first = next(key for key in asked if row[key] < 0)
-        raise _nothing_fits(records, options, keys.index(first), first[1], menus.types)
+        raise _nothing_fits(records, options, reference, keys.index(first), first[1], menus.types)
     of = np.array([row[key] for key in keys], dtype=np.int64)
     return _drawn(records, options, menus, of, menus.pick(of, uniforms(options.seed, records.row)), gpus)
 
@@ -440,7 +447,12 @@ class _Menus:
 
 
 def _nothing_fits(
-    records: Records, options: ReadOptions, row: int, gpus: int, types: tuple[str, ...]
+    records: Records,
+    options: ReadOptions,
+    reference: ReferenceTime,
+    row: int,
+    gpus: int,
+    types: tuple[str, ...],
 ) -> InputError:
     kinds = ", ".join(types) or options.reference_gpu or options.reference_cluster
     others = " or ".join(sorted(set(RULES) - {options.rule}))
@@ -449,7 +461,7 @@ def _nothing_fits(
         file=records.path,
         line=int(records.line[row]) or None,
         field="gpus",
-        remedy=f"choose rule {others}",
+        remedy=", or ".join([f"choose rule {others}", *filter(None, [getattr(reference, "remedy", "")])]),
     )
 
 

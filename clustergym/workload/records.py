@@ -12,7 +12,7 @@ import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
 from clustergym.cluster.cluster_files import canonical_gpu_type
-from clustergym.inputs.columns import from_first, iso
+from clustergym.inputs.columns import DAY_S, from_first, iso
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.text_files import TextTable
 from clustergym.workload.draw import Drawn, Records, draw
@@ -20,6 +20,9 @@ from clustergym.workload.options import ReadOptions
 from clustergym.workload.outcomes import asked_chances, asked_iterations, draw_asked, no_outcomes, shares_of
 from clustergym.workload.trace import Trace
 from clustergym.workload.trace_checks import build_trace
+
+MONTH_S = 30 * DAY_S
+"""A log whose median duration is longer is likely to be in another unit than seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +158,8 @@ def trace_of(log: RecordedJobs, options: ReadOptions) -> Trace:
         )
     log = _with_type_names(log, options)
     drawn = draw(log, options)
+    median_s = float(np.median(log.duration_s))
+    long = {"median_duration_s": median_s} if median_s > MONTH_S else {}
     submit_s, origin = from_first(log.submit_s)
     kept, outcomes = _kept_outcomes(log, drawn, options)
     return build_trace(
@@ -177,6 +182,7 @@ def trace_of(log: RecordedJobs, options: ReadOptions) -> Trace:
             iso(origin) if log.dated else origin,
             left_out=dict(sorted(log.left_out.items())),
             draw=drawn.facts,
+            **long,
             **outcomes,
             **log.facts,
         ),
