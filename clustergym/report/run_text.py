@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clustergym.interface.policy import Policy
+from clustergym.interface.policy import Placer, Policy
 from clustergym.report.metric_tables import comparison_table, tenants_table, verdict
 from clustergym.results.result_writing import FILES
 from clustergym.scenarios.request_changes import RequestChanges, request_changes
@@ -19,8 +19,10 @@ from clustergym.terminal.tables import print_table
 from clustergym.workload.describe import print_drawn, print_outcomes
 
 
-def print_heading(scenario: Scenario, policies: Sequence[Policy], seed: int) -> None:
-    """Print what runs on what, and what of the trace was drawn or changed."""
+def print_heading(
+    scenario: Scenario, policies: Sequence[Policy], seed: int, placer: Placer | None = None
+) -> None:
+    """Print what runs on what, what of the trace was drawn or changed, and whether the placer moves jobs."""
     gpus = " + ".join(
         f"{count} {name}"
         for count, name in zip(scenario.cluster.capacity, scenario.cluster.gpu_types, strict=True)
@@ -31,6 +33,11 @@ def print_heading(scenario: Scenario, policies: Sequence[Policy], seed: int) -> 
         f"{names} on scenario {scenario.name} v{scenario.version}: trace {scenario.trace.name} "
         f"({len(scenario.trace):,} jobs), cluster {scenario.cluster.name} ({gpus}), seed {seed}, {until}"
     )
+    if placer is not None and placer.defragment_s is not None:
+        print(
+            f"note: each {placer.defragment_s:,.0f} s placer {placer.name} may move running jobs to closer nodes, "
+            "under any policy (never: placer.defragment_s=null)"
+        )
     print_drawn(scenario.trace, "trace.rule, trace.any_type, trace.reference_cluster")
     print_outcomes(scenario.trace, "trace.outcomes")
     print_request_changes(request_changes(scenario), len(scenario.trace))
