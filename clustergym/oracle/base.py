@@ -144,7 +144,7 @@ class Oracle(ABC):
     knows_models : bool
         Whether jobs train models of the catalogue; otherwise their checkpoints cost nothing.
     lacks, remedy : str
-        Why jobs have no time on any GPUs of a cluster, as "they ..."; what to do about it, for error messages.
+        Why jobs have no time on any GPUs of a cluster, a predicate; what to do about it. For error messages.
     """
 
     name: str

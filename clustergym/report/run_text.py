@@ -35,8 +35,8 @@ def print_heading(
     )
     if placer is not None and placer.defragment_s is not None:
         print(
-            f"note: each {placer.defragment_s:,.0f} s placer {placer.name} may move running jobs to closer nodes, "
-            "under any policy (never: placer.defragment_s=null)"
+            f"note: each {placer.defragment_s:,.0f} s placer {placer.name} may move running jobs to closer "
+            "nodes, under any policy (never: placer.defragment_s=null)"
         )
     print_drawn(scenario.trace, "trace.rule, trace.any_type, trace.reference_cluster")
     print_outcomes(scenario.trace, "trace.outcomes")

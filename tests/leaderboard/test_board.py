@@ -313,3 +313,14 @@ def test_the_boards_are_small():
     assert size < 40e6
     # Five files an entry, no more.
     assert all(len(list(path.parent.iterdir())) == 5 for path in boards_dir().glob("*/*/entry.yaml"))
+
+
+def test_boards_say_how_often_their_placer_moves_jobs():
+    """An entry's log holds only with the moves of its board, which no default of a placer may change."""
+    from clustergym.inputs.paths import PACKAGE
+    from clustergym.inputs.yaml_file import read_mapping
+
+    boards = [read_mapping(path).content for path in (PACKAGE.parent / "leaderboards").glob("*/board.yaml")]
+    placers = [board["placer"] for board in boards if board.get("placer")]
+    assert len(placers) >= 6
+    assert all(placer["defragment_s"] == 3600.0 for placer in placers)
