@@ -1,4 +1,4 @@
-"""A user's own log on the user's own cluster: durations, GPU types, GPU counts and drops, and what a run says."""
+"""A user's own log on the user's own cluster: durations, GPU types, counts and drops, and what a run says."""
 
 from __future__ import annotations
 
