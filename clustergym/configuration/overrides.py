@@ -111,10 +111,10 @@ def _check_word(word: str) -> None:
 
 def _check_choice(group: str, value: str) -> None:
     """Check the names in `group=NAME` or `group=NAME,NAME` (a sweep); leave Hydra's functions unchecked."""
-    if value[:1] == "[":
+    if value[:1] == "[" and value[-1:] == "]":
         remedy = f"give {group}=NAME; or {group}=NAME,NAME with --multirun for a run of each"
         raise InputError(f"{value} names several, and a run has one", field=group, remedy=remedy)
-    if value[:1] == "{" or "(" in value:
+    if value[:1] in ("[", "{") or "(" in value:
         return
     for name in value.split(","):
         if name.strip().endswith(FILE_ENDINGS):
