@@ -26,7 +26,8 @@ class FirstComeFirstServed(Policy):
     """First come, first served: gang scheduling at the request, with or without backfill.
 
     Without backfill a job waits until all its GPUs are free and no job ahead of it in its queue waits; it
-    then runs to completion. The FCFS baseline of Arena (section 5.1).
+    then runs to completion: the policy takes no GPU from it. The placer may move it to closer nodes, as
+    `buddy` does each hour; `placer.defragment_s=null` has it stay. The FCFS baseline of Arena (section 5.1).
 
     With `easy` backfill (Lifka, JSSPP '95: the Argonne scheduler) the head of each queue has a reservation
     for the earliest time by which enough jobs will have ended, and later jobs start if they do not put it

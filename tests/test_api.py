@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from clustergym.policies.fcfs import FirstComeFirstServed
 
 import clustergym
 from clustergym.inputs.errors import InputError
@@ -75,3 +76,40 @@ def test_composing_leaves_a_run_of_hydra_as_it_was():
         with pytest.raises(InputError, match="did you mean fcfs"):
             compose(["policy=fcsf"])
         assert hydra_compose("config", overrides=["seed=4"]) == before
+
+
+FEW = ["trace=philly-like", "trace.jobs=5"]
+
+
+def test_simulate_takes_names_and_files(tmp_path):
+    """The scenario's name, and a policy's YAML file, mean what they say."""
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("name: fcfs\nbackfill: aggressive\n")
+    few = clustergym.load_scenario("testbed", FEW)
+    found = clustergym.simulate(few, policy=str(mine)).run.simulation
+    assert found.log.digest == clustergym.simulate(few, FirstComeFirstServed(backfill="aggressive")).digest
+    named = clustergym.simulate("ares", "fcfs").digest
+    assert named == clustergym.simulate(clustergym.load_scenario("ares"), "fcfs").digest
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (("testbad", "fcfs"), r"unknown scenario 'testbad'.*testbed"),
+        ((3, "fcfs"), r"scenario: 3 is no Scenario \(give clustergym\.load_scenario"),
+        (("few", {"name": "fcfs"}), r"policy: \{'name': 'fcfs'\} is no Policy \(give its name, a YAML file"),
+        (("few", "none.yaml"), r"none\.yaml"),
+        (("few", "fcfs", 3), r"placer: 3 is no Placer"),
+    ],
+)
+def test_simulate_refuses_in_a_line(arguments, wanted):
+    given = [clustergym.load_scenario("testbed", FEW) if one == "few" else one for one in arguments]
+    with pytest.raises(InputError, match=wanted):
+        clustergym.simulate(*given)
+
+
+def test_an_unknown_metric_names_the_nearest():
+    metrics = clustergym.simulate(clustergym.load_scenario("testbed", FEW), "fcfs").metrics
+    with pytest.raises(KeyError, match=r"no metric 'mean_jct': did you mean jct_mean"):
+        metrics["mean_jct"]
+    assert "mean_jct" not in metrics

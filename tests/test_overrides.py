@@ -33,6 +33,15 @@ BAD = [
     (["arena"], "'arena' is not key=value (did you mean policy=arena?)"),
     (["trace.load=1e300"], "load: 1e+300 is not from 0 to 1000"),
     (["trace.span_s=1e-9"], "span_s: 1e-09 is not from 0.001"),
+    (["trace=my.csv"], "trace: my.csv is a file (give trace=file trace.path=my.csv)"),
+    (["cluster=my.yaml"], "cluster: my.yaml is a file (give cluster=file cluster.path=my.yaml)"),
+    (["oracle=my.csv"], "oracle: my.csv is a file (give oracle=table oracle.path=my.csv"),
+    (["policy=my.yaml"], "policy: my.yaml is a file (give policy=NAME policy.KEY=VALUE, or put it into"),
+    (
+        ["failures=[rsc-1,acme]"],
+        "failures: [rsc-1,acme] names several, and a run has one (give failures=NAME",
+    ),
+    (["policy=[fcfs,srtf]"], "policy: [fcfs,srtf] names several, and a run has one"),
     (["trace.start_hour=168"], "start_hour: 168 is not from 0 to 167"),
 ]
 

@@ -174,6 +174,15 @@ def test_a_run_on_a_relative_path_replays_from_another_folder(small, tmp_path, m
     assert "equal" in capsys.readouterr().out
 
 
+def test_replay_of_a_file_names_its_folder(small, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert run.main(["policy=fcfs", "compare=null", "report=false", f"hydra.run.dir={out}", *small]) == 0
+    capsys.readouterr()
+    for file, remedy in ((out / "jobs.csv", f"give {out}"), (tmp_path / "eight.csv", "give the folder that")):
+        assert replay.main([str(file)]) == 2
+        assert f"{file}: is a file, not the folder of a finished run ({remedy}" in error_line(capsys)
+
+
 def test_replay_notices_an_edited_decision_and_an_edited_metric(small, tmp_path, capsys):
     out = tmp_path / "out"
     assert run.main(["policy=fcfs", f"hydra.run.dir={out}", "compare=null", *small]) == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
@@ -77,6 +77,26 @@ def canonical_gpu_type(name: str) -> str:
     if found is None:
         raise InputError(f"unknown GPU type {name!r}", remedy=nearest(name.upper(), catalogue))
     return found
+
+
+def gpu_type_names(*clusters: ClusterSpec) -> Callable[[str], str]:
+    """Return a function that names GPU types: those of clusters, then those of the catalogue.
+
+    It takes a name in upper or lower case, and raises an `InputError` with the nearest names for one that is
+    neither.
+    """
+    own = {name.lower(): name for cluster in reversed(clusters) for name in cluster.named_types}
+
+    def type_name(name: str) -> str:
+        if name.lower() in own:
+            return own[name.lower()]
+        try:
+            return canonical_gpu_type(name)
+        except InputError as error:
+            remedy = nearest(name.upper(), {*own.values(), *load_gpu_types()})
+            raise InputError(error.message, remedy=remedy) from error
+
+    return type_name
 
 
 @lru_cache(maxsize=1)

@@ -74,6 +74,11 @@ class DivisibleCluster(ClusterSpec):
         """Names of the GPU models, sorted."""
         return tuple(sorted({shape.model for shape in self.shapes if shape.gpus}))
 
+    @property
+    def named_types(self) -> tuple[str, ...]:
+        """The models of its GPUs, all of which are of one type to the simulation."""
+        return self.models
+
     @cached_property
     def node_gpus(self) -> Ints:
         """Number of GPUs on each node, shape (N,)."""

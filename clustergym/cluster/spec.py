@@ -116,6 +116,11 @@ class ClusterSpec:
         """Names of the GPU types; axis T."""
         return tuple(group.gpu_type.name for group in self.groups)
 
+    @property
+    def named_types(self) -> tuple[str, ...]:
+        """Names of GPU types by which a job may ask for GPUs."""
+        return self.gpu_types
+
     @cached_property
     def capacity(self) -> Ints:
         """Number of GPUs of each type, shape (T,)."""

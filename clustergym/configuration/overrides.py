@@ -16,12 +16,16 @@ GROUPS = ("policy", "placer", "cluster", "trace", "oracle", "costs", "scenario",
 """Groups of `conf/config.yaml` that every run needs."""
 OPTIONAL_GROUPS = ("experiment", "failures", "sweep")
 NAME_PATTERN = re.compile(r"""['"]?[A-Za-z][\w.+-]*['"]?$""")
+FILE_ENDINGS = (".csv", ".yaml", ".yml", ".json", ".gz", ".trace", ".swf", ".txt")
+"""Endings of names that are of files rather than of options of a group."""
 READ_WITH_FILE = {
     "cluster": ("path",),
     "trace": (
         "path",
         "format",
         "rule",
+        "reference_cluster",
+        "counts",
         "any_type",
         "gavel_steps",
         "sia_profiles",
@@ -107,12 +111,30 @@ def _check_word(word: str) -> None:
 
 def _check_choice(group: str, value: str) -> None:
     """Check the names in `group=NAME` or `group=NAME,NAME` (a sweep); leave Hydra's functions unchecked."""
+    if value[:1] == "[" and value[-1:] == "]":
+        remedy = f"give {group}=NAME; or {group}=NAME,NAME with --multirun for a run of each"
+        raise InputError(f"{value} names several, and a run has one", field=group, remedy=remedy)
     if value[:1] in ("[", "{") or "(" in value:
         return
     for name in value.split(","):
+        if name.strip().endswith(FILE_ENDINGS):
+            raise InputError(f"{name} is a file", field=group, remedy=_with_file(group, name.strip()))
         if (name and not NAME_PATTERN.match(name.strip())) or name.strip() == "null":
             options = [path.stem for path in (conf_dir() / group).glob("*.yaml")]
             raise InputError(f"{name} is not a name", field=group, remedy=nearest(name, options))
+
+
+def _with_file(group: str, file: str) -> str:
+    """Return what to give instead of `group=FILE`."""
+    if (conf_dir() / group / "file.yaml").is_file():
+        return f"give {group}=file {group}.path={file}"
+    if group == "oracle":
+        return f"give oracle=table oracle.path={file} for measured iteration times"
+    name = Path(file).stem
+    return (
+        f"give {group}=NAME {group}.KEY=VALUE, or put it into FOLDER/{group}/ and give "
+        f"--config-dir FOLDER {group}={name}"
+    )
 
 
 def _group_with(word: str) -> str:

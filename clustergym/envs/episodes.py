@@ -20,7 +20,8 @@ from clustergym.inputs.parameters import checked
 from clustergym.inputs.paths import conf_dir, traces_dir
 from clustergym.interface.policy import Setting
 from clustergym.scenarios.scenario import Scenario, allowed_counts
-from clustergym.scenarios.scenario_config import Conditions, TraceChoice, trace_choice
+from clustergym.scenarios.scenario_config import Conditions
+from clustergym.scenarios.trace_config import TraceChoice, trace_choice
 
 OPTIONS = ("scenario", "trace", "trace_seed", "load", "run_seed")
 KEPT = 256

@@ -233,10 +233,17 @@ def _rows(text: str, path: Path) -> tuple[list[list[str]], list[int]]:
 
 
 def _check_header(found: list[str], required: list[str], path: Path, known: list[str] | None) -> None:
-    for column in required:
-        if column not in found:
-            spare = [name for name in found if name not in required]
-            raise InputError("column missing", file=path, line=1, field=column, remedy=_rename(column, spare))
+    missing = [column for column in required if column not in found]
+    if missing:
+        spare = [name for name in found if name not in required]
+        several = f"the header needs {', '.join(required)}"
+        raise InputError(
+            "column missing" if len(missing) == 1 else "columns missing",
+            file=path,
+            line=1,
+            field=", ".join(missing),
+            remedy=_rename(missing[0], spare) if len(missing) == 1 else several,
+        )
     for column in found:
         if found.count(column) > 1:
             raise InputError(

@@ -240,11 +240,10 @@ class Board(Checked):
 
     def trace(self, cell: Cell) -> Trace:
         """Return the trace of a scenario and a seed; the seed may be of any split."""
-        from clustergym.scenarios.scenario_config import make_cluster, make_trace
+        from clustergym.scenarios.scenario_config import Conditions
 
         config = self.configuration(cell)
-        cluster = make_cluster(config["cluster"])
-        return make_trace(config["trace"], cell.seed, cluster, config["scenario"]["counts"])
+        return Conditions.of(config).trace(config["trace"], cell.seed)
 
     def contestants(self, chosen: Mapping[str, Any]) -> tuple[Policy, Placer]:
         """Return a new policy and a new placer: what the entry chose, and the board's own other, if any."""

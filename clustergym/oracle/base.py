@@ -109,6 +109,13 @@ class OracleTables:
             tuple(classes), cluster.gpu_types, axis, execution, profiled, data_parallel, batches
         )
 
+    def tighter_where_missing(self) -> Floats:
+        """Return `execution`, in which a tier without a time has that of the next tighter tier.
+
+        A job that fits in memory at one locality fits at every locality.
+        """
+        return fill_tiers(self.execution)
+
     @property
     def sha256(self) -> str:
         """SHA-256 of axes and values."""
@@ -136,6 +143,8 @@ class Oracle(ABC):
         Whether its times depend on the bandwidths of the cluster's fabric.
     knows_models : bool
         Whether jobs train models of the catalogue; otherwise their checkpoints cost nothing.
+    lacks, remedy : str
+        Why jobs have no time on any GPUs of a cluster, a predicate; what to do about it. For error messages.
     """
 
     name: str
@@ -143,6 +152,8 @@ class Oracle(ABC):
     worth_caching: bool = False
     sees_fabric: bool = False
     knows_models: bool = True
+    lacks: str = "fit in the memory of none of its GPUs"
+    remedy: str = "name another cluster or oracle"
 
     @abstractmethod
     def tables(
@@ -163,6 +174,15 @@ class Oracle(ABC):
         Only an oracle whose tables are kept on disk is asked for it.
         """
         raise NotImplementedError
+
+
+def fill_tiers(times: Floats) -> Floats:
+    """Fill in times, shape (..., 4): a tier without a time gets that of the next tighter tier."""
+    filled = times.copy()
+    for tier in range(1, filled.shape[-1]):
+        gap = np.isinf(filled[..., tier])
+        filled[..., tier][gap] = filled[..., tier - 1][gap]
+    return filled
 
 
 def check_counts(counts: Sequence[int]) -> None:

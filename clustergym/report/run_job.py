@@ -24,7 +24,7 @@ def run_job(config: Mapping[str, Any], folder: Path) -> float | None:
     compare = config.get("compare")
     if compare is not None and compare != policies[0].name:
         policies.append(make_policy({"name": compare}))
-    print_heading(scenario, policies, config["seed"])
+    print_heading(scenario, policies, config["seed"], make_placer(config["placer"]))
     results, folders, fresh = [], [], False
     for policy in policies:
         main = policy is policies[0]

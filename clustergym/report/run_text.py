@@ -6,20 +6,23 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clustergym.interface.policy import Policy
+from clustergym.interface.policy import Placer, Policy
 from clustergym.report.metric_tables import comparison_table, tenants_table, verdict
 from clustergym.results.result_writing import FILES
+from clustergym.scenarios.request_changes import RequestChanges, request_changes
 from clustergym.scenarios.scenario import Scenario
 from clustergym.terminal.tables import print_table
 from clustergym.workload.describe import print_drawn, print_outcomes
 
 
-def print_heading(scenario: Scenario, policies: Sequence[Policy], seed: int) -> None:
-    """Print what runs on what, and what of the trace was drawn or changed."""
+def print_heading(
+    scenario: Scenario, policies: Sequence[Policy], seed: int, placer: Placer | None = None
+) -> None:
+    """Print what runs on what, what of the trace was drawn or changed, and whether the placer moves jobs."""
     gpus = " + ".join(
         f"{count} {name}"
         for count, name in zip(scenario.cluster.capacity, scenario.cluster.gpu_types, strict=True)
@@ -30,13 +33,34 @@ def print_heading(scenario: Scenario, policies: Sequence[Policy], seed: int) -> 
         f"{names} on scenario {scenario.name} v{scenario.version}: trace {scenario.trace.name} "
         f"({len(scenario.trace):,} jobs), cluster {scenario.cluster.name} ({gpus}), seed {seed}, {until}"
     )
-    print_drawn(scenario.trace, "trace.rule, trace.any_type")
-    print_outcomes(scenario.trace, "trace.outcomes")
-    changed = int(scenario.request_changed.sum())
-    if changed:
+    if placer is not None and placer.defragment_s is not None:
         print(
-            f"note: {changed} requests were raised or moved to the least allotment that fits (see jobs.csv)"
+            f"note: each {placer.defragment_s:,.0f} s placer {placer.name} may move running jobs to closer "
+            "nodes, under any policy (never: placer.defragment_s=null)"
         )
+    print_drawn(scenario.trace, "trace.rule, trace.any_type, trace.reference_cluster")
+    print_outcomes(scenario.trace, "trace.outcomes")
+    print_request_changes(request_changes(scenario), len(scenario.trace))
+
+
+def print_request_changes(changes: RequestChanges, jobs: int) -> None:
+    """Print a line on each way in which requests of so many jobs were changed, with what changes it."""
+    if changes.rounded:
+        before, after = changes.largest
+        print(
+            f"note: {changes.rounded:,} of {jobs:,} GPU counts were rounded up to powers of two, "
+            f"{changes.asked_gpus:,} GPUs to {changes.given_gpus:,} in all (at most {before:,} to {after:,}; "
+            "keep them: trace.counts=keep)"
+        )
+    if changes.raised or changes.moved:
+        print(
+            f"note: jobs that do not fit in memory as they ask: {changes.raised:,} were raised to the least "
+            f"count that fits, {changes.moved:,} moved to another GPU type (see jobs.csv)"
+        )
+    if changes.dropped:
+        why = [f"{changes.too_large:,} ask for more GPUs than the cluster has"] * bool(changes.too_large)
+        why += [f"{changes.no_time:,} have no iteration time on any of its GPUs"] * bool(changes.no_time)
+        print(f"note: {changes.dropped:,} of {jobs:,} jobs are dropped: {', '.join(why)} (see jobs.csv)")
 
 
 def print_results(results: list[dict[str, Any]], scenario: Scenario, folder: Path, in_full: bool) -> None:
@@ -46,6 +70,7 @@ def print_results(results: list[dict[str, Any]], scenario: Scenario, folder: Pat
         stopped = scenario.horizon_s is not None
         jct_s = results[0]["metrics"]["jct_mean_censored" if stopped else "jct_mean"]
         counted = ", unfinished jobs counted to the horizon" * stopped
+        counted += _dropped(results[0]["metrics"])
         print(f"mean JCT {'-' if jct_s is None else f'{jct_s:,.0f} s'}{counted}; wrote {where}/")
         return
     metrics = [name for name in results[0]["metrics"] if any(result["metrics"][name] for result in results)]
@@ -58,6 +83,12 @@ def print_results(results: list[dict[str, Any]], scenario: Scenario, folder: Pat
     if (folder / "report.html").is_file():
         print(f"report: {where}/report.html")
     print(f"try next: {_program()} report {shlex.quote(where)} --serve    plays it in the browser")
+
+
+def _dropped(metrics: Mapping[str, Any]) -> str:
+    """Return a clause on the jobs that a mean leaves out because they were dropped, empty if none was."""
+    dropped, jobs = metrics["jobs_dropped"], metrics["jobs_total"]
+    return f" without {dropped:,} of {jobs:,} jobs, which were dropped" if dropped else ""
 
 
 def _program() -> str:

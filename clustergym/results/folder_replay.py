@@ -35,6 +35,10 @@ def replay_folder(folder: Path, rebuild: Callable[..., Simulation] = replay) -> 
     InputError
         If the folder holds no complete run, or its scenario cannot be built any more.
     """
+    if folder.is_file():
+        within = (folder.parent / "result.json").is_file()
+        remedy = f"give {folder.parent}" if within else "give the folder that `clustergym run` wrote"
+        raise InputError("is a file, not the folder of a finished run", file=folder, remedy=remedy)
     config = _read_config(folder / "config.yaml")
     result = read_result(folder / "result.json")
     scenario = build_scenario(config)

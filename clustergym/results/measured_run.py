@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from clustergym.arrays import Floats
+from clustergym.inputs.errors import InputError, nearest
 from clustergym.interface.policy import Placer, Policy
 from clustergym.interface.registry import make_placer, make_policy
 from clustergym.metrics.jobs import JobRecords
 from clustergym.metrics.losses import Loss
-from clustergym.metrics.metrics import Measurement, Metrics, measure_scenario
+from clustergym.metrics.metrics import Measurement, Metrics, MetricValue, measure_scenario
 from clustergym.metrics.timeline import Timeline
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim import drive as driver
 from clustergym.sim.engine import Simulation
 from clustergym.sim.guard import Watch
+
+
+class NamedMetrics(Metrics):
+    """Values by the name of their metric; an unknown name raises a `KeyError` with the nearest ones."""
+
+    def __missing__(self, name: str) -> MetricValue:
+        turned = "_".join(reversed(str(name).split("_")))
+        raise KeyError(f"no metric {name!r}: {nearest(turned if turned in self else str(name), self)}")
 
 
 @dataclass(frozen=True)
@@ -59,21 +70,62 @@ def measurement_of(simulation: Simulation) -> Measurement:
 
 def result_of(run: driver.Run) -> Result:
     """Return a finished run with what the metrics say of it."""
-    return Result(*measurement_of(run.simulation), run.simulation.log.digest, run)
+    measured = measurement_of(run.simulation)
+    named = measured._replace(metrics=NamedMetrics(measured.metrics))
+    return Result(*named, run.simulation.log.digest, run)
 
 
 def simulate(
-    scenario: Scenario,
+    scenario: Scenario | str,
     policy: Policy | str,
     placer: Placer | str = "buddy",
     seed: int = 0,
     progress: driver.Progress | None = None,
     watch: Watch | None = None,
 ) -> Result:
-    """Run a policy, given as an object or by its name, on a scenario.
+    """Run a policy on a scenario.
 
-    `progress` is called after each decision; `watch` limits how long policy and placer may take.
+    Parameters
+    ----------
+    scenario : Scenario or str
+        A scenario, or the name of one of conf/scenario (`load_scenario` takes overrides, too).
+    policy : Policy or str
+        A policy, its name, or a YAML file (`*.yaml`) with its `name` and parameters.
+    placer : Placer or str
+        Likewise.
+    seed : int
+        Of policy and placer.
+    progress : callable, optional
+        Called after each decision.
+    watch : Watch, optional
+        Limits how long policy and placer may take.
+
+    Raises
+    ------
+    InputError
+        If a name or a file is not valid.
     """
-    policy = make_policy({"name": policy}) if isinstance(policy, str) else policy
-    placer = make_placer({"name": placer}) if isinstance(placer, str) else placer
+    if isinstance(scenario, str):
+        from clustergym.scenarios.by_name import load_scenario
+
+        scenario = load_scenario(scenario)
+    _check_class("scenario", scenario, Scenario, "give clustergym.load_scenario(NAME, OVERRIDES)")
+    policy = make_policy(_parameters(policy)) if isinstance(policy, str) else policy
+    placer = make_placer(_parameters(placer)) if isinstance(placer, str) else placer
+    _check_class("policy", policy, Policy, "give its name, a YAML file of its parameters, or a Policy")
+    _check_class("placer", placer, Placer, "give its name, a YAML file of its parameters, or a Placer")
     return result_of(driver.simulate(scenario, policy, placer, seed, progress, watch))
+
+
+def _parameters(name: str) -> Mapping[str, Any]:
+    """Return the name and parameters of a policy or placer that is given by name or by a YAML file."""
+    if not name.endswith((".yaml", ".yml")):
+        return {"name": name}
+    from clustergym.inputs.yaml_file import read_mapping
+
+    return read_mapping(Path(name)).content
+
+
+def _check_class(field: str, given: object, wanted: type, remedy: str) -> None:
+    if not isinstance(given, wanted):
+        raise InputError(f"{given!r} is no {wanted.__name__}", field=field, remedy=remedy)

@@ -28,6 +28,7 @@ from clustergym.metrics.timeline import write_timeline_csv
 from clustergym.results.decision_log import DECISIONS_SCHEMA
 from clustergym.results.measured_run import Result
 from clustergym.results.result_files import UNFINISHED
+from clustergym.scenarios.request_changes import request_changes
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import NO_JOB, Event, EventKind
@@ -90,7 +91,8 @@ def content_of(result: Result, policy: Policy, placer: Placer, seed: int) -> dic
         "horizon_s": scenario.horizon_s,
         "end_s": simulation.end_s,
         "requests_changed": int(scenario.request_changed.sum()),
-        "metrics": result.metrics,
+        **({"request_changes": changes} if (changes := request_changes(scenario).counts) else {}),
+        "metrics": dict(result.metrics),
         **({"tenants": result.tenants} if result.tenants else {}),
         **_pairs_of(simulation),
         **({"losses": losses} if losses else {}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import InformationClass
 from clustergym.models.model_class import ModelClass
-from clustergym.oracle.base import OracleTables
+from clustergym.oracle.base import OracleTables, fill_tiers
 from clustergym.oracle.bootstrap import linear, same_local_batch
 from clustergym.scenarios.batch_choices import BatchChoices
 from clustergym.scenarios.costs import Costs
@@ -136,7 +137,7 @@ class Scenario:
         Where the oracle has no time for a tier, that of the next tighter tier is used: a job that fits in
         memory at one locality fits at every locality.
         """
-        return _filled(self.tables.execution)
+        return self.tables.tighter_where_missing()
 
     @cached_property
     def batch_choices(self) -> BatchChoices | None:
@@ -157,7 +158,7 @@ class Scenario:
     def batch_execution(self) -> Floats:
         """Seconds per iteration at each of `BatchTables.sizes`, shape (C, T, K, 4, B), like `execution`."""
         assert self.tables.batches is not None
-        return np.moveaxis(_filled(np.moveaxis(self.tables.batches.execution, -1, 1)), 1, -1)
+        return np.moveaxis(fill_tiers(np.moveaxis(self.tables.batches.execution, -1, 1)), 1, -1)
 
     def iteration_s(
         self, job: int, kind: int, level: int, locality: int, slowdown: float = 1.0, column: int = -1
@@ -230,15 +231,27 @@ class Scenario:
         return known
 
     @cached_property
-    def _requests(self) -> tuple[Ints, Ints, Bools]:
-        """Type index, GPUs, and whether they were changed, of the request of each job."""
+    def _named_type(self) -> Ints:
+        """Index of the GPU type that each job names, shape (n,); -1: any."""
         index = {
             name: self.cluster.gpu_types.index(name) if name else -1 for name in set(self.trace.gpu_type)
         }
-        named = np.array([index[name] for name in self.trace.gpu_type], dtype=np.int64)
-        asked = self.trace.gpus
+        return np.array([index[name] for name in self.trace.gpu_type], dtype=np.int64)
+
+    @cached_property
+    def oversize_jobs(self) -> Bools:
+        """Whether each job asks for more GPUs than it can have of its type, shape (n,)."""
+        if self.parts is not None:
+            return ~self.parts.fits
         most_of = np.append(self.cluster.capacity, self.cluster.capacity.max())
-        oversize = asked > most_of[named] if self.parts is None else ~self.parts.fits
+        oversize: Bools = self.trace.gpus > np.minimum(most_of[self._named_type], self.tables.counts[-1])
+        return oversize
+
+    @cached_property
+    def _requests(self) -> tuple[Ints, Ints, Bools]:
+        """Type index, GPUs, and whether they were changed, of the request of each job."""
+        named, asked = self._named_type, self.trace.gpus
+        oversize = self.oversize_jobs
         if self.oversize == "error" and oversize.any():
             row = int(np.argmax(oversize))
             raise self._oversize_error(row, int(named[row]))
@@ -270,7 +283,7 @@ class Scenario:
     def request_gpus(self) -> Ints:
         """Number of GPUs each job requests, shape (n,); 0 if it fits nowhere on this cluster.
 
-        A count that the scenario does not allow is raised to the next allowed one. A request that does
+        A count that the scenario does not allow is rounded up to the next allowed one. A request that does
         not fit in memory is raised to the least count of its type that fits, or else moved to the type
         with the least such count, since a user would ask for what can run.
         """
@@ -278,7 +291,7 @@ class Scenario:
 
     @property
     def request_changed(self) -> Bools:
-        """Whether each job's request had to be raised or moved to another type, shape (n,)."""
+        """Whether each job's request was changed or the job is dropped, shape (n,); see `request_changes`."""
         return self._requests[2]
 
     def _most_gpus(self, wanted: int) -> int:
@@ -289,25 +302,32 @@ class Scenario:
         if self.parts is not None:
             return fits_nowhere(self.trace, self.cluster, self.parts, row)
         kind = "of one type" if wanted < 0 else self.cluster.gpu_types[wanted]
+        most, read = self._most_gpus(wanted), int(self.trace.gpus[row])
+        asked = read if self.trace.asked_gpus is None else int(self.trace.asked_gpus[row])
+        allowed = int(self.tables.counts[-1])
+        rounded = f" (rounded up to {read})" * (asked != read)
+        limit = f", and the scenario allows no more than {allowed} to a job" * (asked == read > allowed)
+        keep = "keep counts with trace.counts=keep, " * (asked <= most)
         return InputError(
-            f"job {self.trace.job_id[row]} asks for {int(self.trace.gpus[row])} GPUs, cluster "
-            f"{self.cluster.name} has {self._most_gpus(wanted)} {kind}",
+            f"job {self.trace.job_id[row]} asks for {asked} GPUs{rounded}, cluster "
+            f"{self.cluster.name} has {most} {kind}{limit * (asked <= most)}",
             file=self.trace.path or None,
             line=int(self.trace.line[row]) or None,
             field="gpus",
-            remedy="name a larger cluster, or drop such jobs with scenario.oversize=drop",
+            remedy=f"{keep}name a larger cluster, or drop such jobs with scenario.oversize=drop",
         )
 
     @cached_property
     def reference_iteration_time_s(self) -> Floats:
         """Seconds per iteration at each job's request, compactly placed, shape (n,); NaN if it fits nowhere.
 
-        A job that requests any type counts with the type on which it runs fastest.
+        A job that requests any type counts with the type that can hold it on which it runs fastest.
         """
         out = np.full(len(self.trace), np.nan)
         rows = np.flatnonzero(self.request_gpus > 0)
         kind, times = self.request_type[rows], self._at_request(self._compact_execution)[rows]
-        out[rows] = np.where(kind < 0, times.min(axis=1), times[np.arange(len(rows)), kind])
+        fastest = np.where(self._at_request(self.feasible)[rows], times, np.inf).min(axis=1)
+        out[rows] = np.where(kind < 0, fastest, times[np.arange(len(rows)), kind])
         return out
 
     @cached_property
@@ -331,21 +351,16 @@ class Scenario:
         return np.swapaxes(table, 1, 2)[self.class_of, level]
 
 
-def _filled(times: Floats) -> Floats:
-    """Fill in times, shape (..., 4): a tier without a time gets that of the next tighter tier."""
-    filled = times.copy()
-    for tier in range(1, filled.shape[-1]):
-        gap = np.isinf(filled[..., tier])
-        filled[..., tier][gap] = filled[..., tier - 1][gap]
-    return filled
+def allowed_counts(cluster: ClusterSpec, rule: str, kept: Sequence[int] | Ints = ()) -> list[int]:
+    """Return the GPU counts that a scenario's rule allows for an allotment, ascending.
 
-
-def allowed_counts(cluster: ClusterSpec, rule: str) -> list[int]:
-    """Return the GPU counts that a scenario's rule allows for an allotment."""
+    Counts of a trace that are `kept` are allowed too where the cluster has as many GPUs.
+    """
     most = cluster.most_gpus
     if rule == "any":
         return list(range(1, most + 1))
-    return [2**level for level in range(most.bit_length())]
+    powers = {2**level for level in range(most.bit_length())}
+    return sorted(powers | {int(count) for count in kept if count <= most})
 
 
 def model_classes(trace: Trace) -> tuple[ModelClass, ...]:

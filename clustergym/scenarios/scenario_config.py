@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -13,10 +13,9 @@ from clustergym.arrays import Floats
 from clustergym.cluster.cluster_files import cluster_from_config, load_cluster
 from clustergym.cluster.divisible import DivisibleCluster
 from clustergym.cluster.spec import ClusterSpec
-from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.inputs.errors import InputError, require
 from clustergym.inputs.parameter_types import Duration, NonNegativeInt, Period
 from clustergym.inputs.parameters import Parameters, build, checked
-from clustergym.inputs.paths import traces_dir
 from clustergym.models.catalog import Catalog
 from clustergym.models.model_class import ModelClass
 from clustergym.models.model_spec import ModelSpec
@@ -28,14 +27,13 @@ from clustergym.scenarios.disturbances import KINDS
 from clustergym.scenarios.pairs import Interference, PairSpeeds
 from clustergym.scenarios.parts import whole_gpus_alone, with_parts
 from clustergym.scenarios.scenario import Scenario, allowed_counts, model_classes
-from clustergym.workload.generators.parts import PARTS_SOURCE, PartWorkload, at_load, generate_parts
-from clustergym.workload.options import LimitChoice
+from clustergym.scenarios.trace_config import TraceChoice, make_trace, trace_choice
+from clustergym.workload.options import ReferenceTime
 from clustergym.workload.pair_tables import PairTable, read_pair_table
 from clustergym.workload.trace import Trace
 
 if TYPE_CHECKING:
     from clustergym.tenants.assigned import Tenants
-    from clustergym.workload.options import ReadOptions
 
 
 @dataclass(frozen=True)
@@ -104,6 +102,7 @@ class Conditions:
     disturbances: Mapping[str, Any]
     pairs: PairTable | None = None
     _checkpoint_s: dict[ModelClass, float] = field(default_factory=dict)
+    _times: dict[ClusterSpec, ReferenceTime] = field(default_factory=dict)
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Conditions:
@@ -141,7 +140,8 @@ class Conditions:
         """
         cluster, rules = self.cluster, self.rules
         seed = checked(seed, NonNegativeInt, "seed")
-        trace, parts = make_trace(chosen, seed, cluster, rules.counts), None
+        choice = chosen if isinstance(chosen, TraceChoice) else trace_choice(chosen)
+        trace, parts = self.trace(choice, seed), None
         if isinstance(cluster, DivisibleCluster):
             if self.pairs is not None:
                 message, remedy = "are of whole GPUs, and these can be divided", "give scenario.pairs=null"
@@ -152,14 +152,15 @@ class Conditions:
             trace = _with_cluster_types(trace, cluster, rules)
         classes = model_classes(trace)
         checkpoint_s = np.array([self._checkpoint(model, trace) for model in classes])
-        tables, communication_s = _tables(self.oracle, classes, cluster, rules)
+        counts = allowed_counts(cluster, rules.counts, trace.gpus if choice.counts == "keep" else ())
+        tables, communication_s = self._tables(classes, cluster, counts)
         pairs = None
         if self.pairs is not None:
             pairs = PairSpeeds.of(self.pairs, classes, cluster, tables.counts, rules.interference)
         asked = (
             kind.from_config(self.disturbances[key], cluster, trace, seed) for key, kind in KINDS.items()
         )
-        return Scenario(
+        scenario = Scenario(
             name=rules.name,
             version=rules.version,
             cluster=cluster,
@@ -177,6 +178,48 @@ class Conditions:
             tenants=_tenants(rules, trace, cluster),
             pairs=pairs,
         )
+        _check_some_fit(scenario, self.oracle)
+        return scenario
+
+    def trace(self, chosen: Mapping[str, Any] | TraceChoice, seed: int) -> Trace:
+        """Read or generate the trace of the `trace` group; raises as `scenario`."""
+        return make_trace(chosen, seed, self.cluster, self.rules.counts, self.times_on)
+
+    def times_on(self, cluster: ClusterSpec) -> ReferenceTime:
+        """Return the iteration times on a cluster by this oracle: those at which jobs run there alone."""
+        from clustergym.workload.draw import ReferenceTimes
+
+        if cluster not in self._times:
+            counts = allowed_counts(cluster, self.rules.counts) if self.oracle.worth_caching else ()
+            remedy = self.oracle.remedy if self.oracle.name == "table" else ""
+            self._times[cluster] = ReferenceTimes(cluster, self._times_tables, counts, remedy)
+        return self._times[cluster]
+
+    def _times_tables(
+        self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
+    ) -> OracleTables:
+        return self._tables(classes, cluster, counts)[0]
+
+    def _tables(
+        self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
+    ) -> tuple[OracleTables, Floats | None]:
+        """Build the oracle's tables and, with contention, the seconds of traffic in them.
+
+        Tables that take long to build are cached on disk.
+        """
+        oracle = self.oracle
+
+        def tables_of(cluster: ClusterSpec) -> OracleTables:
+            if not oracle.worth_caching:
+                return oracle.tables(classes, cluster, counts)
+            from clustergym.oracle.table_cache import cached_tables
+
+            return cached_tables(oracle, classes, cluster, counts, progress=True)
+
+        if not self.rules.contention:
+            return tables_of(cluster), None
+        require_fabric(oracle)
+        return on_free_links(tables_of, cluster)
 
     def _checkpoint(self, model: ModelClass, trace: Trace) -> float:
         """Return the seconds to save and load the checkpoint of a model class of a trace."""
@@ -188,6 +231,22 @@ class Conditions:
                 model.model, model.family, spec.parameters, spec.dtype, spec.relaunch_s
             )
         return self._checkpoint_s[model]
+
+
+def _check_some_fit(scenario: Scenario, oracle: Oracle) -> None:
+    """Raise an `InputError` if no job can ever start."""
+    jobs, cluster = len(scenario.trace), scenario.cluster.name
+    if not jobs or scenario.request_gpus.any():
+        return
+    large = int(scenario.oversize_jobs.sum())
+    why = [f"{large} ask for more GPUs than it has"] * bool(large)
+    why += [f"{jobs - large} {oracle.lacks}"] * (jobs > large)
+    raise InputError(
+        f"all {jobs} jobs would be dropped on cluster {cluster}: {' and '.join(why)}",
+        file=scenario.trace.path or None,
+        field="trace",
+        remedy=oracle.remedy if large < jobs else "name a larger cluster",
+    )
 
 
 def _check_divisible(rules: Rules, costs: Costs, disturbances: Mapping[str, Any]) -> None:
@@ -216,28 +275,6 @@ def build_scenario(config: Mapping[str, Any]) -> Scenario:
     return Conditions.of(config).scenario(config["trace"], config["seed"])
 
 
-def _tables(
-    oracle: Oracle, classes: tuple[ModelClass, ...], cluster: ClusterSpec, rules: Rules
-) -> tuple[OracleTables, Floats | None]:
-    """Build the oracle's tables and, with contention, the seconds of traffic in them.
-
-    Tables that take long to build are cached on disk.
-    """
-    counts = allowed_counts(cluster, rules.counts)
-
-    def tables_of(cluster: ClusterSpec) -> OracleTables:
-        if not oracle.worth_caching:
-            return oracle.tables(classes, cluster, counts)
-        from clustergym.oracle.table_cache import cached_tables
-
-        return cached_tables(oracle, classes, cluster, counts, progress=True)
-
-    if not rules.contention:
-        return tables_of(cluster), None
-    require_fabric(oracle)
-    return on_free_links(tables_of, cluster)
-
-
 def make_cluster(config: Mapping[str, Any]) -> ClusterSpec:
     """Build the cluster of the `cluster` group; a file in `path` replaces the group's other keys."""
     require(isinstance(config, Mapping), "cluster", config, "give its keys")
@@ -245,178 +282,6 @@ def make_cluster(config: Mapping[str, Any]) -> ClusterSpec:
     if path is not None:
         return load_cluster(str(Path(str(path)).absolute()))
     return cluster_from_config({key: value for key, value in config.items() if key != "path"})
-
-
-@dataclass(frozen=True)
-class TraceChoice(Parameters):
-    """The `trace` group of the configuration.
-
-    Attributes
-    ----------
-    path : str or None
-        A trace file; wins over `committed` and `source`.
-    format : str
-        Format of the file; `auto`: detected.
-    rule : str
-        How model, batch and iterations are drawn for records that have only time,
-        duration and GPUs: `arena` or `ares`.
-    committed : str or None
-        A trace shipped with the project.
-    source : str or None
-        A generator, with the fields below; `load` is offered load on the run's cluster. `openb` asks for
-        parts of GPUs and goes with a divisible cluster (`clustergym.workload.generators.parts`); on such a
-        cluster `load` changes the times between the submissions of a file, too.
-    any_type : bool
-        Let jobs whose record names no GPU type run on any; otherwise the `arena` rule and
-        the generators draw one of the cluster's.
-    gavel_steps : str
-        Whether the steps of a Gavel trace are the whole `job`'s or each `worker`'s.
-    sia_profiles : str or None
-        Sia's profiles folder, from which its jobs get their iterations.
-    sia_lengths : str
-        `validated` or `noise`, as in `ReadOptions`.
-    outcomes : str
-        How jobs end (`clustergym.workload.outcomes`): `ignore`, each completes after the work it did in its
-        log; `keep`, as the log says; or drawn by the shares of a cluster, `philly`, `helios`, `seren` or
-        `kalos`.
-    time_limits : str or pair of float
-        Time limits of jobs (`clustergym.workload.time_limits`): `ignore`; `keep`, those of the trace; or
-        drawn between two factors of the run time.
-    keep_shares : bool
-        Keep the parts of GPUs that PAI's jobs ask for.
-    jobs, span_s, load, deadlines, requests, max_gpus, min_duration_s, max_duration_s, start_hour, tenants,
-    bursty
-        Parameters of the generator, `clustergym.workload.generators.generate`.
-    seed : int or None
-        Seed of the draw or the generator; null: the run's seed.
-    """
-
-    config_key: ClassVar[str] = "trace"
-    path: str | None = None
-    format: str = "auto"
-    rule: Literal["arena", "ares"] = "arena"
-    committed: str | None = None
-    source: str | None = None
-    outcomes: str = "ignore"
-    time_limits: LimitChoice = "ignore"
-    jobs: int = 200
-    span_s: float | None = None
-    load: float | None = None
-    any_type: bool = False
-    gavel_steps: str = "job"
-    sia_profiles: str | None = None
-    sia_lengths: Literal["validated", "noise"] = "validated"
-    keep_shares: bool = False
-    deadlines: bool = False
-    requests: str = "source"
-    max_gpus: int | None = None
-    min_duration_s: float | None = None
-    max_duration_s: float | None = None
-    start_hour: int = 0
-    tenants: Mapping[str, float] | None = None
-    bursty: float = 0.0
-    seed: int | None = None
-
-
-def trace_choice(config: Mapping[str, Any]) -> TraceChoice:
-    """Return the checked `trace` group of a configuration."""
-    choice: TraceChoice = build(TraceChoice, config, "trace")
-    return choice
-
-
-def make_trace(
-    config: Mapping[str, Any] | TraceChoice, seed: int, cluster: ClusterSpec, counts: str = "power_of_two"
-) -> Trace:
-    """Read or generate the trace of the `trace` group.
-
-    GPU counts in a file of another format are rounded up to powers of two unless `counts` is `any`.
-    """
-    choice = config if isinstance(config, TraceChoice) else trace_choice(config)
-    seed = seed if choice.seed is None else choice.seed
-    trace = _plain_trace(choice, seed, cluster, counts)
-    if choice.outcomes != "ignore" or trace.outcome is not None:
-        from clustergym.workload.drawn_outcomes import with_outcomes
-
-        trace = with_outcomes(trace, choice.outcomes, cluster, seed)
-    if choice.time_limits != "ignore" or trace.time_limit_s is not None:
-        from clustergym.workload.time_limits import with_time_limits
-
-        trace = with_time_limits(trace, choice.time_limits, cluster, seed)
-    return trace
-
-
-def _plain_trace(choice: TraceChoice, seed: int, cluster: ClusterSpec, counts: str) -> Trace:
-    """Read or generate the trace; it has outcomes where its file has."""
-    if choice.path is not None:
-        from clustergym.workload.formats import load_trace
-
-        found = load_trace(
-            choice.path, format=choice.format, options=_read_options(choice, seed, cluster, counts)
-        )
-        if choice.load is None or not isinstance(cluster, DivisibleCluster):
-            return found
-        return at_load(found, int(cluster.capacity[0]), choice.load)
-    if choice.committed is not None:
-        return _committed(choice.committed)
-    if choice.source is None:
-        raise InputError(
-            "names no trace", field="trace", remedy="give trace.path=FILE, trace.committed or trace.source"
-        )
-    from clustergym.workload.generators import DeadlineOptions, generate
-
-    if choice.source == PARTS_SOURCE:
-        return _generated_parts(choice, seed, cluster)
-    return generate(
-        choice.source,
-        jobs=choice.jobs,
-        span_s=choice.span_s,
-        seed=seed,
-        rule=choice.rule,
-        cluster=cluster,
-        load=choice.load,
-        gpu_types=() if choice.any_type else cluster.gpu_types,
-        deadlines=DeadlineOptions() if choice.deadlines else None,
-        requests=choice.requests,
-        max_gpus=choice.max_gpus,
-        min_duration_s=choice.min_duration_s,
-        max_duration_s=choice.max_duration_s,
-        start_hour=choice.start_hour,
-        tenants=choice.tenants,
-        bursty=choice.bursty,
-    )
-
-
-def _generated_parts(choice: TraceChoice, seed: int, cluster: ClusterSpec) -> Trace:
-    own = ("load", "min_duration_s", "max_duration_s")
-    given = {name: float(value) for name in own if (value := getattr(choice, name)) is not None}
-    return generate_parts(PartWorkload(choice.jobs, seed, int(cluster.capacity.sum()), **given))
-
-
-def _read_options(choice: TraceChoice, seed: int, cluster: ClusterSpec, counts: str) -> ReadOptions:
-    """Return the options for reading a trace of another format for a cluster."""
-    from clustergym.workload.options import ReadOptions, types_to_draw
-
-    return ReadOptions(
-        seed=seed,
-        rule=choice.rule,
-        power_of_two=counts == "power_of_two",
-        gpu_types=types_to_draw(choice.rule, choice.any_type, cluster.gpu_types),
-        gavel_steps=choice.gavel_steps,
-        sia_profiles=choice.sia_profiles,
-        sia_lengths=choice.sia_lengths,
-        outcomes=choice.outcomes,
-        keep_shares=choice.keep_shares,
-    )
-
-
-def _committed(name: str) -> Trace:
-    from clustergym.workload.native import read_trace
-
-    path = traces_dir() / f"{name}.csv"
-    if not path.is_file():
-        names = [found.stem for found in traces_dir().glob("*.csv")]
-        raise InputError(f"no committed trace {name!r}", field="trace.committed", remedy=nearest(name, names))
-    return read_trace(path)
 
 
 def _with_cluster_types(trace: Trace, cluster: ClusterSpec, rules: Rules) -> Trace:

@@ -13,7 +13,7 @@ import numpy as np
 from clustergym.cluster.cluster_files import canonical_gpu_type, load_cluster
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.writing import write_json
-from clustergym.workload.describe import check_models
+from clustergym.workload.describe import check_models, warn_of_unit
 from clustergym.workload.drawn_outcomes import with_outcomes
 from clustergym.workload.formats import ReadOptions, find_format, load_trace
 from clustergym.workload.generate import refuse_overwrite
@@ -59,6 +59,7 @@ def _load(path: Path, args: argparse.Namespace) -> tuple[Trace, str]:
     """Return a trace whose models the catalogue knows, and the name of its format."""
     name = find_format(path).name if args.format == "auto" else args.format
     trace = load_trace(path, name, _options(args))
+    warn_of_unit(trace)
     check_models(trace)
     if args.outcomes is not None:
         cluster = load_cluster(args.reference_cluster)

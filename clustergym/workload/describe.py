@@ -6,12 +6,13 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clustergym.inputs.writing import write_json
+from clustergym.workload.cluster_options import options_on
 from clustergym.workload.drawn_outcomes import with_outcomes
-from clustergym.workload.options import ReadOptions, types_to_draw
 from clustergym.workload.outcomes import CHOICES
 from clustergym.workload.part_columns import RECORDED
 from clustergym.workload.part_statistics import part_statistics
@@ -60,18 +61,22 @@ def add_outcomes_argument(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read a trace as a run on the cluster would, and describe it; return the exit status."""
-    from clustergym.cluster.cluster_files import load_cluster
+    from clustergym.cluster.cluster_files import gpu_type_names, load_cluster
     from clustergym.workload.formats import load_trace
 
     cluster = load_cluster(args.cluster or "arena-a")
-    options = ReadOptions(
-        seed=args.seed,
+    options = options_on(
+        cluster,
         rule=args.rule,
-        gpu_types=types_to_draw(args.rule, args.any_type, cluster.gpu_types),
+        any_type=args.any_type,
+        type_name=gpu_type_names(cluster),
+        seed=args.seed,
         outcomes=args.outcomes or "ignore",
         power_of_two=not args.keep_counts,
         keep_shares=args.keep_shares,
     )
+    # A log may be described for a cluster that lacks its GPU types.
+    options = replace(options, recorded_types=None)
     trace = load_trace(args.file, format=args.format, options=options)
     check_models(trace)
     if args.outcomes is not None:
@@ -101,14 +106,32 @@ def print_outcomes(trace: Trace, key: str) -> None:
     print(f"note: jobs end as their log says{source}: {told}; only a clairvoyant policy knows when")
 
 
+def warn_of_unit(trace: Trace) -> None:
+    """Print a line on stderr if the durations of a log are so long that they are likely not in seconds."""
+    median_s = trace.provenance.get("median_duration_s")
+    if median_s and trace.path:
+        print(
+            f"warning: {trace.path}: the median duration is {median_s / 86_400.0:,.0f} days; durations are "
+            "read as seconds: if they are milliseconds, divide them by 1000",
+            file=sys.stderr,
+        )
+
+
 def print_drawn(trace: Trace, keys: str) -> None:
-    """Print one line on the parts of a trace that were drawn at random, if any, and how to change them."""
+    """Print what of a trace was drawn, if anything, where its durations hold, and what changes it."""
     drawn = trace.provenance.get("draw")
     if not drawn or not trace.path:
         return
+    warn_of_unit(trace)
     types = ", ".join(drawn["gpu_types"])
     what = f"models, batches and GPU types (among {types})" if types else "models and batches"
-    print(f"note: {what} were drawn by the rule {drawn['rule']} with seed {drawn['seed']} (change: {keys})")
+    where = drawn["reference_cluster"]
+    holds = f"; recorded durations hold on cluster {where}" if where else ""
+    how = f"by the rule {drawn['rule']} with seed {drawn['seed']}"
+    print(f"note: {what} were drawn {how}{holds} (change: {keys})")
+    if drawn["gpu_type_not_kept"]:
+        changed = f"{drawn['gpu_type_not_kept']:,} jobs have another GPU type than recorded"
+        print(f"note: {changed}: no model of the rule fits on theirs")
 
 
 def check_models(trace: Trace) -> None:

@@ -10,8 +10,9 @@ the rounding of one iteration.
 * `ares` (Ares, section 5.1): a job's recorded GPU time says its class (S under 1 GPU-hour, M under 10,
   L under 100, XL above), and its model is drawn evenly among the class's.
 
-The reference iteration time is that of the GPU type a job asks for; of `reference_gpu` when it asks for
-any. A job on whose recorded GPU type no model of the rule fits is drawn as if none were recorded.
+The reference iteration time is that of the GPU type a job asks for; when it asks for any, that of
+`reference_gpu`, or of the type on which it is fastest. A job on whose recorded GPU type no model of the rule
+fits is drawn as if none were recorded.
 """
 
 from __future__ import annotations
@@ -34,9 +35,12 @@ from clustergym.workload.options import ReadOptions, ReferenceTime
 
 if TYPE_CHECKING:
     from clustergym.cluster.spec import ClusterSpec
+    from clustergym.oracle.base import OracleTables
 
 Choices = list[tuple[ModelClass, float]]
 """Model classes with their relative weights."""
+TablesOf = Callable[[Sequence[ModelClass], "ClusterSpec", Sequence[int]], "OracleTables"]
+"""(model classes, cluster, GPU counts) -> an oracle's tables."""
 
 ARENA_BATCHES: dict[str, tuple[int, ...]] = {
     "gpt3": (128, 256, 512),
@@ -167,25 +171,43 @@ RULES = {
 
 
 class ReferenceTimes:
-    """The roofline oracle's seconds per iteration on a cluster's GPUs, compactly placed.
+    """An oracle's seconds per iteration on a cluster's GPUs, compactly placed.
 
     For a GPU type that the cluster lacks, it assumes as many nodes of 8 GPUs as the job needs, on the
-    same fabric.
+    same fabric. The empty type is, of those that have as many GPUs, the one on which a model is fastest.
 
     Parameters
     ----------
     cluster : ClusterSpec
+    tables_of : callable, optional
+        (model classes, cluster, GPU counts) -> `OracleTables`; by default the roofline oracle's.
+    counts : sequence of int
+        GPU counts that are computed together, since another set of them takes long.
+    remedy : str
+        What to do, besides choosing another rule, where no model of a rule has a time.
     """
 
-    def __init__(self, cluster: ClusterSpec) -> None:
+    def __init__(
+        self,
+        cluster: ClusterSpec,
+        tables_of: TablesOf | None = None,
+        counts: Sequence[int] = (),
+        remedy: str = "",
+    ) -> None:
         from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 
         self.oracle, self._cluster = RooflineOracle(), cluster
+        self._tables_of, self._counts = tables_of or self.oracle.tables, frozenset(counts)
+        self.remedy = remedy
+        self._room = dict(zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True))
         self._known: dict[tuple[ModelClass, str, int], float] = {}
         self._prepared: dict[Rule, set[tuple[int, int]]] = {}
 
     def __call__(self, model: ModelClass, gpu_type: str, gpus: int) -> float:
         """Return the seconds per iteration; inf if the model does not fit."""
+        if not gpu_type:
+            large = [kind for kind in self._cluster.gpu_types if self._room[kind] >= gpus]
+            return min(self(model, kind, gpus) for kind in large or self._cluster.gpu_types)
         if (model, gpu_type, gpus) not in self._known:
             self.prepare([model], [gpus], gpu_type)
         return self._known[model, gpu_type, gpus]
@@ -198,12 +220,14 @@ class ReferenceTimes:
         if all(key in self._known for key in wanted):
             return
         cluster = self._nodes_of(gpu_type, max(counts)) if missing else self._cluster
-        tables = self.oracle.tables(models, cluster, sorted(counts))
+        together = self._counts if self._counts.issuperset(counts) and not missing else counts
+        tables = self._tables_of(models, cluster, sorted(together))
+        execution = tables.tighter_where_missing()
         for t, kind in enumerate(tables.gpu_types):
             for k, gpus in enumerate(tables.counts.tolist()):
                 tier = int(cluster.compact_locality(t, gpus))
                 for c, model in enumerate(tables.classes):
-                    self._known[model, kind, gpus] = float(tables.execution[c, t, k, tier])
+                    self._known[model, kind, gpus] = float(execution[c, t, k, tier])
 
     def prepare_rule(self, rule: Rule, pairs: Iterable[tuple[int, int]]) -> None:
         """Compute the times of all models that a rule may draw for (class, GPU count)."""
@@ -280,7 +304,7 @@ def draw(records: Records, options: ReadOptions) -> Drawn:
     ----------
     records : Records
     options : ReadOptions
-        Only `seed`, `rule`, `reference_*`, `gpu_types` and `power_of_two` are used.
+        Only `seed`, `rule`, `reference_*`, `gpu_types`, `most_gpus` and `power_of_two` are used.
 
     Raises
     ------
@@ -298,24 +322,39 @@ def draw(records: Records, options: ReadOptions) -> Drawn:
     gpus = rounded_up(records.gpus) if options.power_of_two else records.gpus
     gpu_s = records.duration_s * records.gpus
     recorded = records.gpu_type or [""] * len(records.row)
-    menus = _menus(rule, reference, tuple(types or ()), options.reference_gpu)
+    room = tuple((options.most_gpus or {}).items())
+    menus = _menus(rule, reference, tuple(types or ()), options.reference_gpu, room)
     stratum = rule.stratum(gpu_s)
-    keys = list(zip(stratum.tolist(), gpus.tolist(), recorded, strict=True))
+    keys = list(zip(stratum.tolist(), _timed_counts(gpus, options).tolist(), recorded, strict=True))
     asked = sorted(set(keys))
     if isinstance(reference, ReferenceTimes):
         reference.prepare_rule(rule, [key[:2] for key in asked])
     row = {key: menus.row(*key) for key in asked}
     if -1 in row.values():
         first = next(key for key in asked if row[key] < 0)
-        raise _nothing_fits(records, options, keys.index(first), first[1], menus.types)
+        raise _nothing_fits(records, options, reference, keys.index(first), first[1], menus.types)
     of = np.array([row[key] for key in keys], dtype=np.int64)
     return _drawn(records, options, menus, of, menus.pick(of, uniforms(options.seed, records.row)), gpus)
 
 
+def _timed_counts(gpus: Ints, options: ReadOptions) -> Ints:
+    """Return the counts at which jobs are timed: of those too large for every type, the largest that fits."""
+    if not options.most_gpus:
+        return gpus
+    most = max(options.most_gpus.values())
+    return np.minimum(gpus, 1 << (most.bit_length() - 1) if options.power_of_two else most)
+
+
 @lru_cache(maxsize=64)
-def _menus(rule: Rule, reference: ReferenceTime, types: tuple[str, ...], reference_gpu: str) -> _Menus:
+def _menus(
+    rule: Rule,
+    reference: ReferenceTime,
+    types: tuple[str, ...],
+    reference_gpu: str,
+    room: tuple[tuple[str, int], ...],
+) -> _Menus:
     """Return the menus of a rule; all draws of this process share them."""
-    return _Menus(rule, reference, types, reference_gpu)
+    return _Menus(rule, reference, types, reference_gpu, dict(room))
 
 
 class _Menus:
@@ -324,7 +363,8 @@ class _Menus:
     Attributes
     ----------
     types : tuple of str
-        GPU types to draw among for jobs without a recorded one, and those whose own fits no model.
+        GPU types to draw among for jobs without a recorded one, and those whose own fits no model; of these
+        types, those that `room` gives as many GPUs as a job asks for.
     models, gpu_types : list
         Of the choices of all menus: model class, GPU type.
     time_s : ndarray of float
@@ -334,9 +374,14 @@ class _Menus:
     """
 
     def __init__(
-        self, rule: Rule, reference: ReferenceTime, types: tuple[str, ...], reference_gpu: str
+        self,
+        rule: Rule,
+        reference: ReferenceTime,
+        types: tuple[str, ...],
+        reference_gpu: str,
+        room: Mapping[str, int],
     ) -> None:
-        self.types = types
+        self.types, self._room = types, room
         self.models: list[ModelClass] = []
         self.gpu_types: list[str] = []
         self.time_s = np.empty(0)
@@ -365,7 +410,8 @@ class _Menus:
         fitting, depth = self._fitting((asked,), stratum, gpus) if asked else ([], 0)
         retyped = bool(asked) and not fitting
         if not fitting:
-            fitting, depth = self._fitting(self.types or ("",), stratum, gpus)
+            large = tuple(kind for kind in self.types if self._room.get(kind, gpus) >= gpus)
+            fitting, depth = self._fitting(large or self.types or ("",), stratum, gpus)
         if not fitting:
             return -1
         self._first = np.append(self._first, len(self.models))
@@ -402,16 +448,21 @@ class _Menus:
 
 
 def _nothing_fits(
-    records: Records, options: ReadOptions, row: int, gpus: int, types: tuple[str, ...]
+    records: Records,
+    options: ReadOptions,
+    reference: ReferenceTime,
+    row: int,
+    gpus: int,
+    types: tuple[str, ...],
 ) -> InputError:
-    kinds = ", ".join(types) or options.reference_gpu
+    kinds = ", ".join(types) or options.reference_gpu or options.reference_cluster
     others = " or ".join(sorted(set(RULES) - {options.rule}))
     return InputError(
         f"no model of rule {options.rule!r} fits on {gpus} GPUs of {kinds}",
         file=records.path,
         line=int(records.line[row]) or None,
         field="gpus",
-        remedy=f"choose rule {others}",
+        remedy=", or ".join([f"choose rule {others}", *filter(None, [getattr(reference, "remedy", "")])]),
     )
 
 
@@ -429,7 +480,7 @@ def _drawn(
         "seed": options.seed,
         "gpu_types": list(menus.types),
         "reference_gpu": options.reference_gpu,
-        "reference_cluster": options.reference_cluster if options.reference_time_s is None else "",
+        "reference_cluster": options.reference_cluster,
         "power_of_two": options.power_of_two,
         "gpus_rounded_up": int((gpus != records.gpus).sum()),
         "outside_class": int(menus.later_tier[menu].sum()),

@@ -15,7 +15,7 @@ from clustergym.inputs.columns import MAX_GPUS, integers, numbers, texts
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.text_files import TextTable, decode, header, read_bytes, read_csv
 from clustergym.inputs.writing import write_files
-from clustergym.workload.options import ReadOptions
+from clustergym.workload.options import ReadOptions, TypeNames
 from clustergym.workload.part_columns import read_parts
 from clustergym.workload.trace import COLUMNS, LIMIT_COLUMNS, OUTCOME_COLUMNS, PART_COLUMNS, Trace
 from clustergym.workload.trace_checks import build_trace
@@ -37,11 +37,11 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
 
 
 def read(path: Path, options: ReadOptions) -> Trace:
-    """Read a native trace; the options are not used."""
-    return read_trace(path)
+    """Read a native trace; of the options, only `type_name` is used."""
+    return read_trace(path, options.type_name)
 
 
-def read_trace(path: str | Path) -> Trace:
+def read_trace(path: str | Path, type_name: TypeNames | None = None) -> Trace:
     """Read a trace in the native format, and its provenance if that lies beside it.
 
     Parameters
@@ -51,6 +51,8 @@ def read_trace(path: str | Path) -> Trace:
         `OUTCOME_COLUMNS` too; an empty `end_iterations` is all that the job asks for, an empty
         `time_limit_s` no limit. With any of
         `PART_COLUMNS` jobs may ask for parts of GPUs, and for 0 of them.
+    type_name : callable, optional
+        Names of its GPU types; by default those of the hardware catalogue.
 
     Raises
     ------
@@ -84,6 +86,7 @@ def read_trace(path: str | Path) -> Trace:
         else None,
         provenance=stored or {"source": path.name, "format": NAME, "sha256": table.sha256},
         parts=read_parts(table, gpus) if divides else None,
+        canonical=type_name,
     )
 
 

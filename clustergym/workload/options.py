@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,14 +10,17 @@ from clustergym.inputs.parameter_types import PositiveRange
 from clustergym.models.model_class import ModelClass
 
 ReferenceTime = Callable[[ModelClass, str, int], float]
-"""(model class, GPU type, GPU count) -> seconds per iteration; inf where it does not fit."""
+"""(model class, GPU type, GPU count) -> seconds per iteration; inf where it does not fit. An empty GPU type
+is the one on which it is fastest."""
+TypeNames = Callable[[str], str]
+"""GPU type as a file spells it -> its name; raises an `InputError` for an unknown one."""
 LimitChoice = Literal["ignore", "keep"] | PositiveRange
 """Time limits: none, those of the log, or the least and largest factor of the run time to draw them by."""
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options of the trace readers; the native format uses none of them.
+    """Options of the trace readers; the native format uses `type_name` alone.
 
     Attributes
     ----------
@@ -29,12 +32,21 @@ class ReadOptions:
         Seconds per iteration of (model class, GPU type, GPUs). By default the roofline oracle's
         on `reference_cluster`, compactly placed.
     reference_gpu : str
-        GPU type on which the recorded duration holds for a job that asks for no type.
+        GPU type on which the recorded duration holds for a job that asks for no type; empty: the type of the
+        reference cluster on which it is fastest.
     reference_cluster : str
-        Cluster whose GPU types are drawn and whose iteration times are the reference.
+        Cluster whose GPU types are drawn and whose iteration times are the reference; with `reference_time_s`
+        the name of the cluster that it holds for, empty for none.
+    recorded_types : tuple of str, optional
+        GPU types that a log may name, those of the reference cluster; a job on another is an error. None: any
+        type of the catalogue, those that the reference cluster lacks on nodes of 8 GPUs.
     gpu_types : tuple of str, optional
         GPU types to draw among; empty: leave requests at any type. By default the rule's: those
         of the reference cluster for `arena`, any for `ares`.
+    most_gpus : mapping of str to int, optional
+        GPUs of each type to draw among: no job draws a type with fewer than it asks for, unless all have.
+    type_name : callable, optional
+        Names of the GPU types in a file; by default those of the hardware catalogue.
     gavel_steps : str
         Whether a Gavel trace's steps and batch are the whole `job`'s or each `worker`'s.
     sia_profiles : str or None
@@ -58,7 +70,10 @@ class ReadOptions:
     reference_time_s: ReferenceTime | None = None
     reference_gpu: str = "A100"
     reference_cluster: str = "arena-sim"
+    recorded_types: tuple[str, ...] | None = None
     gpu_types: tuple[str, ...] | None = None
+    most_gpus: Mapping[str, int] | None = None
+    type_name: TypeNames | None = None
     gavel_steps: str = "job"
     sia_profiles: str | None = None
     sia_lengths: str = "validated"

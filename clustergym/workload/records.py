@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
-from clustergym.inputs.columns import from_first, iso
+from clustergym.cluster.cluster_files import canonical_gpu_type
+from clustergym.inputs.columns import DAY_S, from_first, iso
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.text_files import TextTable
 from clustergym.workload.draw import Drawn, Records, draw
@@ -19,6 +20,9 @@ from clustergym.workload.options import ReadOptions
 from clustergym.workload.outcomes import asked_chances, asked_iterations, draw_asked, no_outcomes, shares_of
 from clustergym.workload.trace import Trace
 from clustergym.workload.trace_checks import build_trace
+
+MONTH_S = 30 * DAY_S
+"""A log whose median duration is longer is likely to be in another unit than seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +156,10 @@ def trace_of(log: RecordedJobs, options: ReadOptions) -> Trace:
         raise InputError(
             f"no job is left ({why})", file=log.path, remedy="give a trace with GPU jobs that ran"
         )
+    log = _with_type_names(log, options)
     drawn = draw(log, options)
+    median_s = float(np.median(log.duration_s))
+    long = {"median_duration_s": median_s} if median_s > MONTH_S else {}
     submit_s, origin = from_first(log.submit_s)
     kept, outcomes = _kept_outcomes(log, drawn, options)
     return build_trace(
@@ -161,11 +168,13 @@ def trace_of(log: RecordedJobs, options: ReadOptions) -> Trace:
         job_id=log.job_id,
         submit_s=submit_s,
         **drawn.columns | kept,
+        asked_gpus=log.gpus,
         priority=log.priority,
         user=log.user,
         virtual_cluster=log.virtual_cluster,
         time_limit_s=log.time_limit_s,
         source_names=log.source_names,
+        canonical=options.type_name,
         provenance=provenance(
             log.path,
             log.format,
@@ -173,10 +182,35 @@ def trace_of(log: RecordedJobs, options: ReadOptions) -> Trace:
             iso(origin) if log.dated else origin,
             left_out=dict(sorted(log.left_out.items())),
             draw=drawn.facts,
+            **long,
             **outcomes,
             **log.facts,
         ),
     )
+
+
+def _with_type_names(log: RecordedJobs, options: ReadOptions) -> RecordedJobs:
+    """Return a log with the names of its GPU types; raise an `InputError` for one that cannot be timed."""
+    if log.gpu_type is None:
+        return log
+    name_of, known = options.type_name or canonical_gpu_type, {"": ""}
+    for row, given in enumerate(log.gpu_type):
+        if given in known:
+            continue
+        column = log.source_names.get("gpu_type", "gpu_type")
+        place: dict[str, Any] = {"file": log.path, "line": int(log.line[row]) or None, "field": column}
+        try:
+            known[given] = name_of(given)
+        except InputError as error:
+            raise InputError(error.message, **place, remedy=error.remedy) from error
+        if options.recorded_types is not None and known[given] not in options.recorded_types:
+            message = (
+                f"job {log.job_id[row]} ran on {known[given]}, which cluster {options.reference_cluster} "
+                f"lacks (it has {', '.join(options.recorded_types)}), so its duration says nothing there"
+            )
+            remedy = "name the cluster that the log was recorded on: trace.reference_cluster=NAME or FILE"
+            raise InputError(message, **place, remedy=remedy)
+    return replace(log, gpu_type=[known[given] for given in log.gpu_type])
 
 
 def _kept_outcomes(

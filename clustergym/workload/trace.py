@@ -89,6 +89,9 @@ class Trace:
         without GPUs; thousandths of cores; MiB. None: all jobs ask for whole GPUs and nothing else.
     gpu_models : tuple of str, or None
         Models of GPUs that a job accepts, joined by `|`; empty: any.
+    asked_gpus : ndarray of int, or None
+        GPU counts in the file, of which `gpus` were rounded up; None: no count was. It is not in the native
+        format.
     """
 
     name: str
@@ -114,6 +117,7 @@ class Trace:
     cpu_milli: Ints | None = None
     memory_mib: Ints | None = None
     gpu_models: tuple[str, ...] | None = None
+    asked_gpus: Ints | None = None
 
     @classmethod
     def of(cls, name: str, submit_s: Floats, iterations: Ints, gpus: Ints, **columns: Any) -> Trace:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from clustergym.arrays import Floats, Ints
 from clustergym.inputs.columns import LARGEST, MAX_GPUS, check_bounds, shown
 from clustergym.inputs.errors import InputError, nearest
+from clustergym.workload.options import TypeNames
 from clustergym.workload.part_columns import PartColumns, checked_parts
 from clustergym.workload.trace import FAILED, KILLED, OUTCOMES, Trace
 
@@ -49,8 +50,9 @@ def build_trace(
     name: str | None = None,
     provenance: dict[str, Any] | None = None,
     source_names: Mapping[str, str] | None = None,
-    canonical: Callable[[str], str] | None = None,
+    canonical: TypeNames | None = None,
     parts: PartColumns | None = None,
+    asked_gpus: Ints | None = None,
 ) -> Trace:
     """Build a trace from columns: check them and sort them by submission.
 
@@ -76,6 +78,8 @@ def build_trace(
         GPU type name -> canonical name; by default that of the hardware catalogue.
     parts : PartColumns, optional
         What the jobs ask for where that is not whole GPUs alone; its `gpus` take the place of `gpus`.
+    asked_gpus : ndarray of int, optional
+        GPU counts in the file where `gpus` are rounded.
 
     Raises
     ------
@@ -103,6 +107,8 @@ def build_trace(
         columns |= {"outcome": list(outcome), "end_iterations": np.asarray(end_iterations, dtype=np.int64)}
     if time_limit_s is not None:
         columns["time_limit_s"] = np.asarray(time_limit_s, dtype=np.float64)
+    if asked_gpus is not None and (asked_gpus != columns["gpus"]).any():
+        columns["asked_gpus"] = np.asarray(asked_gpus, dtype=np.int64)
     if parts is not None:
         columns |= checked_parts(parts, path, line, lambda column: (source_names or {}).get(column, column))
     check = _Checker(path, columns, source_names or {})
@@ -223,7 +229,7 @@ class _Checker:
                 remedy = f"give 1 to {asked[row]}" if early[row] else f"give {asked[row]}, or another outcome"
                 raise self.error(row, "end_iterations", f"{end[row]} {rule}", remedy)
 
-    def gpu_types(self, canonical: Callable[[str], str]) -> list[str]:
+    def gpu_types(self, canonical: TypeNames) -> list[str]:
         known = {"": ""}
         for row, name in enumerate(self.columns["gpu_type"]):
             if name not in known:

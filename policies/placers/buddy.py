@@ -35,6 +35,9 @@ class Buddy(Placer):
       one a best fit.
     - With too few wholly free nodes: the free GPUs of the fewest nodes, in the lowest tier
       that has enough.
+    - Each `defragment_s` running jobs are moved to closer nodes, whatever the policy, where that saves more
+      time than their restart costs. Arena's cluster follows the buddy rule and migrates jobs periodically
+      (section 3.5); Crius, Ares and Arnold describe no migration for defragmentation.
 
     Parameters
     ----------

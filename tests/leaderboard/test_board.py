@@ -323,3 +323,14 @@ def test_the_family_of_a_scenario_is_its_trace():
     assert found["scale"] == ("philly-like", "philly-like")  # By conf/scenario/large.yaml.
     other = BoardScenario(name="mine", overrides=["trace=file", "trace.path=a.csv"])
     assert (other.family, BoardScenario(name="mine", overrides=[]).family) == ("file a.csv", "mine")
+
+
+def test_boards_say_how_often_their_placer_moves_jobs():
+    """An entry's log holds only with the moves of its board, which no default of a placer may change."""
+    from clustergym.inputs.paths import PACKAGE
+    from clustergym.inputs.yaml_file import read_mapping
+
+    boards = [read_mapping(path).content for path in (PACKAGE.parent / "leaderboards").glob("*/board.yaml")]
+    placers = [board["placer"] for board in boards if board.get("placer")]
+    assert len(placers) >= 6
+    assert all(placer["defragment_s"] == 3600.0 for placer in placers)

@@ -89,7 +89,7 @@ BAD = [
     ([*EXPLAIN, "8xA40", "--jsn", "a.json"], "unrecognized arguments: --jsn a.json"),
     ([*EXPLAIN, "8xA40", "more"], "unrecognized arguments: more"),
     (["memory", "nowhere.csv"], "nowhere.csv: no such file"),
-    (["memory", "short.csv"], "short.csv:1: dp_degree: column missing"),
+    (["memory", "short.csv"], "short.csv:1: dp_degree, memory_gb: columns missing"),
     (["validate", "nowhere.csv"], "nowhere.csv: no such file"),
     (["validate", "empty.csv"], "empty.csv: the file is empty"),
     (["validate", "binary.csv"], "binary.csv"),

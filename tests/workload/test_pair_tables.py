@@ -129,7 +129,7 @@ def test_a_pair_with_two_speeds_and_a_missing_column_are_refused(tmp_path, capsy
     with pytest.raises(InputError, match=r"3: kept_a: b beside a has other speeds"):
         read_pair_table(table(tmp_path, *rows))
     assert main(["pairs", str(table(tmp_path, "V100,1,a", header="gpu_type,gpus,model_a"))]) == 2
-    assert "column missing" in capsys.readouterr().err
+    assert "columns missing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,9 @@ class TableOracle(Oracle):
         check_choice(missing, MISSING, "oracle.missing")
         self.catalog, self.missing = catalog or load_catalog(), missing
         self.measured = read_measurements(Path(path), self.catalog)
+        if missing == "infeasible":
+            self.lacks = f"have no row of their model, batch, GPU type and count in {path}"
+            self.remedy = "measure them, or give oracle.missing=estimate"
 
     def tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
@@ -85,6 +88,7 @@ class TableOracle(Oracle):
 
     def _check(self, classes: Sequence[ModelClass]) -> None:
         measured = self.measured.models
+        self._check_rows({(model.family, model.size) for model in classes})
         for model in classes:
             if self.catalog.knows(model):
                 self.catalog.get(model)
@@ -97,6 +101,20 @@ class TableOracle(Oracle):
             known = {ModelClass(*pair, 1).model for pair in measured} | self._catalogued()
             remedy = f"{nearest(model.model, known)} or add a YAML file of its dimensions to the catalogue"
             raise InputError(f"model {model.model} {reason}", remedy=remedy)
+
+    def _check_rows(self, asked: set[tuple[str, str]]) -> None:
+        """Raise an `InputError` for the first row of a model that nobody knows and that is not asked for."""
+        for key, line in self.measured.line.items():
+            if (key.model.family, key.model.size) in asked or self.catalog.knows(key.model):
+                continue
+            near = nearest(key.model.model, self._catalogued())
+            raise InputError(
+                f"model {key.model.model} is not in the model catalogue",
+                file=self.measured.path,
+                line=line,
+                field="model_family",
+                remedy=f"{near} or name its YAML file in oracle.models",
+            )
 
     def _catalogued(self) -> set[str]:
         sizes = ((family, size) for family in self.catalog.families for size in self.catalog.sizes(family))

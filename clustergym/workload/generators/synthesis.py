@@ -232,7 +232,7 @@ def _models(
         rule=request.rule,
         reference_time_s=times,
         reference_gpu=reference,
-        reference_cluster=request.cluster.name,
+        reference_cluster="",
         gpu_types=(),
         power_of_two=request.power_of_two,
     )

@@ -66,8 +66,10 @@ def read_divided(path: Path, options: ReadOptions, name: str, divisor: int) -> T
         iterations=np.maximum(1, integers(table, "num_iteration", low=1) // divisor),
         gpu_type=texts(table, "gpu_type"),
         gpus=rounded_up(gpus) if options.power_of_two else gpus,
+        asked_gpus=gpus,
         deadline_s=np.round(deadline_s - origin, 6),
         source_names=_NAMES,
+        canonical=options.type_name,
         provenance=provenance(path, name, table.sha256, origin, iterations_divided_by=divisor),
     )
 

@@ -59,6 +59,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
         global_batch=integers(table, "batch_size", low=1),
         iterations=integers(table, "iteration", low=1),
         gpus=rounded_up(gpus) if options.power_of_two else gpus,
+        asked_gpus=gpus,
         deadline_s=np.round(deadline_s - origin, 6),
         source_names=_NAMES,
         provenance=provenance(path, NAME, table.sha256, origin),

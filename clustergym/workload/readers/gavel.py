@@ -120,7 +120,8 @@ def _deadlines(
     for row in np.flatnonzero(slo > 0).tolist():
         time_s = reference_of(options)(classes[row], options.reference_gpu, int(gpus[row]))
         if not np.isfinite(time_s):
-            message = f"{classes[row].model} does not fit on {gpus[row]} {options.reference_gpu}"
+            where = options.reference_gpu or f"GPUs of {options.reference_cluster}"
+            message = f"{classes[row].model} does not fit on {gpus[row]} {where}"
             remedy = "choose another reference GPU: an SLO is a multiple of the run time there"
             raise InputError(message, file=table.path, line=table.line[row], field="SLO", remedy=remedy)
         deadline_s[row] = submit_s[row] + slo[row] * steps[row] * time_s
@@ -168,6 +169,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
         global_batch=batch,
         iterations=iterations,
         gpus=gpus,
+        asked_gpus=workers,
         deadline_s=_deadlines(table, submit_s, classes, iterations, gpus, options),
         priority=integers(table, "priority_weight", low=0, default=0),
         source_names=_NAMES,

@@ -124,10 +124,10 @@ def read(path: Path, options: ReadOptions) -> Trace:
     """Read PAI's jobs: with models drawn, or with `keep_shares` as recorded jobs for parts of GPUs."""
     if not options.keep_shares:
         return trace_of(read_log(path), options)
-    return _shares(*_log(path))
+    return _shares(*_log(path), options)
 
 
-def _shares(log: RecordedJobs, mine: Sequence[Need]) -> Trace:
+def _shares(log: RecordedJobs, mine: Sequence[Need], options: ReadOptions) -> Trace:
     """Return jobs that take as long as they did, an iteration a second.
 
     A job that plans with less than a GPU asks for that, in thousandths; one that plans with several and a
@@ -150,6 +150,7 @@ def _shares(log: RecordedJobs, mine: Sequence[Need]) -> Trace:
         gpus=log.gpus,
         gpu_type=log.gpu_type,
         user=log.user,
+        canonical=options.type_name,
         parts=PartColumns(log.gpus, milli, zeros, zeros, [""] * len(mine)),
         source_names=log.source_names,
         provenance=provenance(log.path, NAME, log.sha256, origin, left_out=left_out, **facts),

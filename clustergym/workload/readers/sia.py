@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -85,9 +86,7 @@ def _iterations(table: TextTable, classes: list[ModelClass], options: ReadOption
     """Return the iterations of each job: from Sia's profiles if given, else from isolated run times."""
     if options.sia_profiles is not None:
         return _validated(table, Path(options.sia_profiles), options.sia_lengths)
-    if options.reference_gpu not in ISOLATED_S:
-        message = f"Sia's applications have no isolated run time on {options.reference_gpu!r}"
-        raise InputError(message, field="reference_gpu", remedy=nearest(options.reference_gpu, ISOLATED_S))
+    options = replace(options, reference_gpu=_reference_gpu(options))
     known: dict[tuple[str, ModelClass], int] = {}
     for row, key in enumerate(zip(map(str.lower, table.columns["application"]), classes, strict=True)):
         if key not in known:
@@ -96,6 +95,20 @@ def _iterations(table: TextTable, classes: list[ModelClass], options: ReadOption
         [known[key] for key in zip(map(str.lower, table.columns["application"]), classes, strict=True)],
         dtype=np.int64,
     )
+
+
+def _reference_gpu(options: ReadOptions) -> str:
+    """Return the GPU type whose isolated run times count: the one named, or the reference cluster's first."""
+    named, types = options.reference_gpu, options.recorded_types or ()
+    found = named or next((name for name in ISOLATED_S if name in types), "")
+    if found in ISOLATED_S:
+        return found
+    message = "Sia's applications have no isolated run time on "
+    if named:
+        raise InputError(f"{message}{named!r}", field="reference_gpu", remedy=nearest(named, ISOLATED_S))
+    remedy = f"name a cluster with {' or '.join(ISOLATED_S)}, or give trace.sia_profiles"
+    message += f"cluster {options.reference_cluster} ({', '.join(types)})"
+    raise InputError(message, field="trace.reference_cluster", remedy=remedy)
 
 
 def _of_class(application: str, model: ModelClass, table: TextTable, row: int, options: ReadOptions) -> int:
@@ -143,6 +156,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
         global_batch=batch,
         iterations=_iterations(table, classes, options),
         gpus=rounded_up(replicas) if options.power_of_two else replicas,
+        asked_gpus=replicas,
         source_names={
             "job_id": "name",
             "submit_s": "time",
