@@ -28,7 +28,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any
@@ -122,6 +122,11 @@ class Mutants(cst.CSTVisitor):
         known = {"file": self.name, "line": place.line, "column": place.column}
         known |= {"text": self.lines[place.line - 1].strip(), "before": before, "after": after}
         self.found.append((known, lambda: module.deep_replace(node, changed).code))
+
+
+def code_of(name: str, at: int) -> str:
+    """Return the code of a file with one of its mutants."""
+    return Mutants.of(name).found[at][1]()
 
 
 def name_of(mutant: dict[str, Any]) -> str:
@@ -454,7 +459,9 @@ def main() -> None:
     print(f"{len(mutants)} mutants in {len(names)} files of {len({*map(room_of, names)})} rooms", flush=True)
     random.Random(given.seed).shuffle(mutants)
     chosen = mutants if given.all else mutants[: given.sample]
-    given.mutants = [Mutants.of(name).found[at] for name, at in sorted(chosen)]
+    told = {(name, at): Mutants.of(name).found[at][0] for name, at in sorted(chosen)}
+    # In random order, so that a part of the sample is a sample.
+    given.mutants = [(told[one], partial(code_of, *one)) for one in chosen]
     wanted = {name_of(mutant) for mutant, _ in given.mutants}
     for plain in (False, True):
         child = os.fork()  # With and without Numba imported.
