@@ -56,11 +56,8 @@ BY_ITSELF = "by itself"
 
 
 def source_files() -> list[str]:
-    """Return the files whose mutants are tried: all of `SOURCES` that are committed."""
-    listed = subprocess.run(
-        ["git", "ls-files", *SOURCES], cwd=ROOT, check=True, capture_output=True, text=True
-    )
-    return sorted(name for name in listed.stdout.splitlines() if name.endswith(".py"))
+    """Return the files of the copy whose mutants are tried: all of `SOURCES`."""
+    return sorted(str(path) for name in SOURCES for path in Path(name).rglob("*.py"))
 
 
 def room_of(file: str) -> str:
@@ -70,13 +67,13 @@ def room_of(file: str) -> str:
 
 def is_compiled(file: str) -> bool:
     """Return whether a file has functions that Numba compiles."""
-    return bool(COMPILED.search((ROOT / file).read_text()))
+    return bool(COMPILED.search(Path(file).read_text()))
 
 
 def folders_of_tests() -> dict[str, list[str]]:
     """Return the tests of each folder, by its name; those in none are `BY_ITSELF`."""
-    there = sorted(path for path in (ROOT / "tests").iterdir() if any(path.glob("test_*.py")))
-    alone = sorted(f"tests/{path.name}" for path in (ROOT / "tests").glob("test_*.py"))
+    there = sorted(path for path in Path("tests").iterdir() if any(path.glob("test_*.py")))
+    alone = sorted(f"tests/{path.name}" for path in Path("tests").glob("test_*.py"))
     return {path.name: [f"tests/{path.name}"] for path in there} | {BY_ITSELF: alone}
 
 
@@ -93,7 +90,7 @@ class Mutants(cst.CSTVisitor):
     METADATA_DEPENDENCIES = (PositionProvider,)
 
     def __init__(self, name: str) -> None:
-        self.name, self.wrapper = name, MetadataWrapper(cst.parse_module((ROOT / name).read_text()))
+        self.name, self.wrapper = name, MetadataWrapper(cst.parse_module(Path(name).read_text()))
         self.lines = self.wrapper.module.code.splitlines()
         self.found: list[tuple[dict[str, Any], Callable[[], str]]] = []
         self.wrapper.visit(self)
@@ -312,7 +309,7 @@ class Trial:
     ) -> dict[str, Any]:
         """Apply a mutant and run the tests."""
         path, begun = Path.cwd() / mutant["file"], time.perf_counter()
-        source = path.read_text()
+        source, stat = path.read_text(), path.stat()
         try:
             old, new = (compile(text, str(path), "exec", dont_inherit=True) for text in (source, code()))
         except (SyntaxError, cst.CSTValidationError):
@@ -348,7 +345,7 @@ class Trial:
         path.write_text(code())
         status = forked(run, WALL_LIMIT_S) if tests else 0
         path.write_text(source)
-        shutil.copystat(ROOT / mutant["file"], path)
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
         found = {0: "survived", None: "timeout", -signal.SIGXCPU: "timeout"}.get(status, "killed")
         return {"status": found, "tests": len(tests), "s": round(time.perf_counter() - begun, 2)}
 
