@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import hashlib
 import json
 import os
 import random
@@ -119,6 +120,17 @@ class Mutants(cst.CSTVisitor):
         known = {"file": self.name, "line": place.line, "column": place.column}
         known |= {"text": self.lines[place.line - 1].strip(), "before": before, "after": after}
         self.found.append((known, lambda: module.deep_replace(node, changed).code))
+
+
+def counted(path: Path, names: list[str]) -> dict[str, int]:
+    """Return how many mutants each file has; a file that has not changed is not parsed again."""
+    known = json.loads(path.read_text()) if path.is_file() else {}
+    digests = {name: hashlib.sha256(Path(name).read_bytes()).hexdigest() for name in names}
+    for name, digest in digests.items():
+        if known.get(name, [""])[0] != digest:
+            known[name] = [digest, len(Mutants(name).found)]
+    path.write_text(json.dumps(known))
+    return {name: known[name][1] for name in names}
 
 
 def code_of(name: str, at: int) -> str:
@@ -417,6 +429,7 @@ def try_mutants(given: argparse.Namespace, work: Path, plain: bool) -> None:
     if plain:
         sys.modules["numba"] = None  # type: ignore[assignment]
         names = sorted({name for file in source_files() if is_compiled(file) for name in own_tests(file)})
+    names = [name for name in names if not given.tests or name in given.tests]
     folder = work / ("reached-plain" if plain else "reached")
     for name in names:
         record(folder, name, folders[name], given.test_s)
@@ -436,6 +449,8 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--all", action="store_true", help="every mutant, in place of a sample")
+    parser.add_argument("--rooms", nargs="+", help="of the sample, only mutants of these, as clustergym/sim")
+    parser.add_argument("--tests", nargs="+", help="only these folders of tests, as sim; else all")
     parser.add_argument("--test-s", type=float, default=4.0, help="most seconds of tests per mutant")
     given = parser.parse_args()
     work, copy = given.work.resolve(), given.work.resolve() / "checkout"
@@ -452,10 +467,12 @@ def main() -> None:
     sys.dont_write_bytecode = True
     names = source_files()
     # Only where they are: the trees of all files would take more memory than the tests have.
-    mutants = [(name, at) for name in names for at in range(len(Mutants(name).found))]
+    counts = counted(work / "mutants.json", names)
+    mutants = [(name, at) for name in names for at in range(counts[name])]
     print(f"{len(mutants)} mutants in {len(names)} files of {len({*map(room_of, names)})} rooms", flush=True)
     random.Random(given.seed).shuffle(mutants)
     chosen = mutants if given.all else mutants[: given.sample]
+    chosen = [one for one in chosen if not given.rooms or room_of(one[0]) in given.rooms]
     told = {(name, at): Mutants.of(name).found[at][0] for name, at in sorted(chosen)}
     # In random order, so that a part of the sample is a sample.
     given.mutants = [(told[one], partial(code_of, *one)) for one in chosen]
