@@ -16,6 +16,7 @@ from clustergym.inputs.errors import InputError
 MOST_DIGITS = 300
 """Most digits of a whole number in JSON; more may not fit in a float."""
 
+
 @contextmanager
 def opened(path: Path, remedy: str | None = None) -> Iterator[BinaryIO]:
     """Open a regular file for reading; refuse pipes (a reader could wait for ever) and devices.

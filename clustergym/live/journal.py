@@ -142,7 +142,8 @@ def read_journal(path: Path) -> tuple[Header, list[Any], int]:
         if told.pop("schema") != JOURNAL_SCHEMA:
             raise ValueError("another schema")
         header = Header(str(told["run"]), str(told["key"]), str(told["clock"]))
-        for number, line in enumerate(rest, start=2):
+        for line in rest:
+            number += 1
             entries.append(json.loads(line))
             check_entry(entries[-1])
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
