@@ -269,12 +269,12 @@ def test_there_are_enough():
 
 
 def test_decisions_of_another_policy_are_found_by_running_it_again(root):
-    # The log of srtf, presented as that of sjf: it replays, and its metrics are true.
-    folder = root / "small" / "short"
-    claims(folder, policy={"name": "sjf", "parameters": {}})
-    change_headers(folder, policy="sjf")
-    assert kinds(root, "short") == {FlagKind.RERUN}
-    assert kinds(root, "short", strict=2) == {FlagKind.RERUN}
+    # The log of fcfs, presented as that of las: it replays, and its metrics are true.
+    folder = root / "small" / "first"
+    claims(folder, policy={"name": "las", "parameters": {}})
+    change_headers(folder, policy="las")
+    assert kinds(root, "first") == {FlagKind.RERUN}
+    assert kinds(root, "first", strict=2) == {FlagKind.RERUN}
 
 
 def test_a_variant_of_a_published_policy_says_so_in_its_title_and_is_not_run_again(root):
