@@ -42,7 +42,7 @@ class WaitAnswer(CallAnswer):
     down: Numbers = Field(default_factory=list)
 
 
-ANSWERS = {
+ANSWERS: dict[str, type[CallAnswer]] = {
     "begin": CallAnswer,
     "start": StartAnswer,
     "stop": CallAnswer,
