@@ -15,11 +15,12 @@ from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 from clustergym.tenants.division import DivisionRule
 from clustergym.tenants.history import History
-from clustergym.tenants.queue_tree import Queue, QueueTree, Settings, UsageWindow
+from clustergym.tenants.queue_tree import Queue, QueueTree, UsageWindow
 from clustergym.workload.trace import Trace
 
 from .shared.evictions import Evictions
 from .shared.parts_of_views import PartsOfView
+from .shared.queue_book import queues_of
 from .shared.queue_dues import Demand, Dues, demand_of
 from .shared.queue_limits import QueueLimits
 from .shared.queue_shares import Reclaim, Shares, TakingBack, room_of
@@ -143,8 +144,8 @@ class Quotas(Policy):
         return self._make().fingerprint()
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Make a policy for each queue; a scenario without queues is one queue."""
-        self._tree = setting.queues or QueueTree({"all": Queue()}, Settings())
+        """Make a policy for each queue."""
+        self._tree = queues_of(self.name, setting)
         _refuse_unused(self._tree, self.division)
         self._limits = QueueLimits(self._tree, setting.gpu_types, setting.capacity)
         self._since_s = np.full(len(trace), np.nan)

@@ -97,7 +97,7 @@ class SlurmMultifactor(Policy):
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Begin a run: nobody has used anything."""
-        self._book = QueueBook(setting)
+        self._book = QueueBook(self.name, setting)
         self._used = np.zeros(len(self._book.tree.leaves))
         self._noted_s, self._since_s = 0.0, {}
 

@@ -270,6 +270,7 @@ BAD_CONFIGURATIONS = [
     (["compare=arenaa"], "did you mean arena"),
     (["seed=abc"], "seed: 'abc' is not an int"),
     (["seed=-1"], "seed: -1 is not valid"),
+    (["scenario=sharing", "trace.seed=-1"], "trace.seed: -1 is not valid"),
     (["seed=1.5"], "seed: 1.5 is not an int"),
     (["horizon_s=-5"], "horizon_s: -5 is not valid (give seconds above 0"),
     (["horizon_s=nan"], "horizon_s: nan is not valid"),

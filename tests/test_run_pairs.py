@@ -120,6 +120,11 @@ RULES = ("refuse", "free", "estimate")
         (ROWS, ("scenario.interference=guess",), "scenario.interference"),
         (
             ROWS,
+            ("scenario.pairs=null", "scenario.interference=free"),
+            "scenario.interference: is given, but no table of pairs (give scenario.pairs=FILE",
+        ),
+        (
+            ROWS,
             ("cluster=openb-like", "cluster.path=null", "scenario.counts=any"),
             "scenario.pairs: are of whole GPUs",
         ),

@@ -8,6 +8,7 @@ import json
 import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,9 +17,10 @@ from error_lines import error_line
 
 from clustergym import run
 from clustergym.metrics.aggregates import paired_ratio
+from clustergym.metrics.catalogue import Metric
 from clustergym.study.__main__ import main
 from clustergym.study.study_file import read_study
-from clustergym.study.tables import TextTable, escaped
+from clustergym.study.tables import TextTable, escaped, ordered
 
 ROOT = Path(__file__).parent.parent
 STUDY = {
@@ -260,3 +262,12 @@ def test_what_if_a_team_had_more_gpus(tmp_path, capsys):
     path.write_text(path.read_text().replace("jct_mean_s of b", "jct_mean_s of c"))
     assert main([str(path), "--out", str(out)]) == 2
     assert "jct_mean_s of c: has no queue 'c' (valid: a, b)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("better", "labels"), [("lower", "few many none"), ("higher", "many few none")])
+def test_rows_are_ordered_best_first(better, labels):
+    figures = {"many": {"m": SimpleNamespace(mean=9.0)}, "none": {}, "few": {"m": SimpleNamespace(mean=1.0)}}
+    told = SimpleNamespace(information_class="none")
+    columns = [SimpleNamespace(label=label, any=told) for label in figures]
+    group = SimpleNamespace(columns=columns, figures=lambda column: figures[column.label])
+    assert [one.label for one in ordered(group, Metric("m", "s", better, "of something"))] == labels.split()

@@ -117,6 +117,8 @@ def _explain(
         return "is missing", f"give `{keys[-1]}`"
     if kind in ("model_type", "model_attributes_type", "dict_type"):
         return f"must be a mapping of keys, not {_shown(value)}", None
+    if kind == "shape":
+        return text, None
     text = text.replace("Input should be a valid", "must be a").replace("Input should be", "must be")
     text = text.replace("a integer", "an integer").replace("Keys should be", "keys must be")
     return f"{text}, not {_shown(value)}", None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.inputs.errors import InputError, nearest, require
-from clustergym.inputs.parameter_types import Duration, NonNegativeInt
+from clustergym.inputs.parameter_types import Duration, Seed
 from clustergym.inputs.paths import conf_dir
 
 GROUPS = ("policy", "placer", "cluster", "trace", "oracle", "costs", "scenario", "logger")
@@ -44,7 +44,7 @@ MOST_FILES = 500
 """Most YAML files in a folder of configuration."""
 
 OPTIONS: Mapping[str, Any] = {
-    "seed": NonNegativeInt,
+    "seed": Seed,
     "run": Mapping[str, float | None],
     "horizon_s": Duration | None,
     "compare": str | None,

@@ -62,12 +62,15 @@ def _shown(part: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[: half - 1]}…{text[-half:]}"
 
 
-def nearest(name: str, valid: Iterable[str], limit: int = 3) -> str:
-    """Return a remedy such as "did you mean …?" with the valid names that are nearest to `name`."""
+def nearest(name: object, valid: Iterable[object], limit: int = 3) -> str:
+    """Return a remedy such as "did you mean …?" with the valid names that are nearest to `name`.
+
+    Names may be whole numbers, as keys of YAML are.
+    """
     import difflib
 
-    options = sorted(set(valid))
-    close = difflib.get_close_matches(name, options, n=limit, cutoff=0.5)
+    options = sorted(set(map(str, valid)))
+    close = difflib.get_close_matches(str(name), options, n=limit, cutoff=0.5)
     if close:
         return "did you mean " + " or ".join(close) + "?"
     shown = ", ".join(options[:12]) + (", …" if len(options) > 12 else "")

@@ -39,17 +39,23 @@ def _ascending(values: tuple[float, ...]) -> bool:
 
 PositiveInt = Annotated[int, Ge(1)]
 NonNegativeInt = Annotated[int, Ge(0)]
+Seed = Annotated[int, Ge(0), Lt(2**63)]
+"""Of a random stream."""
 PositiveFloat = Annotated[float, Gt(0)]
 NonNegativeFloat = Annotated[float, Ge(0)]
 NonZeroFloat = Annotated[float, Condition(bool, "other than 0")]
 Factor = Annotated[float, Gt(0), Lt(1e6)]
 AtLeastOne = Annotated[float, Ge(1)]
+Slowdown = Annotated[float, Ge(1), Lt(1e6)]
+"""How many times as long, or as often."""
 AtLeastTwo = Annotated[int, Ge(2)]
 Fraction = Annotated[float, Ge(0), Le(1)]
 PositiveFraction = Annotated[float, Gt(0), Le(1)]
 FractionBelowOne = Annotated[float, Ge(0), Lt(1)]
 Period = Annotated[float, Ge(1e-3), Lt(1e9)]
 """Seconds between two points of time, or that something may take."""
+Delay = Annotated[float, Ge(0), Lt(1e9)]
+"""Seconds that something takes, or none."""
 Duration = Annotated[float, Gt(0), Lt(1e12)]
 IN_ORDER = Condition(lambda pair: len(pair) == 2 and pair[0] <= pair[1], "in order, as [low, high]")
 PositiveRange = Annotated[tuple[PositiveFloat, ...], IN_ORDER]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import stat
 from collections.abc import Iterator
@@ -11,6 +12,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from clustergym.inputs.errors import InputError
+
+MOST_DIGITS = 300
+"""Most digits of a whole number in JSON; more may not fit in a float."""
 
 
 @contextmanager
@@ -59,16 +63,22 @@ def read_regular(path: Path, largest_bytes: int, remedy: str | None = None) -> b
 
 
 def read_json(path: Path, largest_bytes: int, remedy: str) -> Any:
-    """Read the value in a JSON file; NaN and infinity are refused.
+    """Read the value in a JSON file; raises an `InputError` as `read_regular` and `parse_json`."""
+    return parse_json(read_regular(path, largest_bytes, remedy), path, remedy)
+
+
+def parse_json(content: bytes, path: Path, remedy: str) -> Any:
+    """Parse unchecked JSON, whose numbers all fit in a float.
 
     Raises
     ------
     InputError
-        As `read_regular`, or if the file is not UTF-8 text or not JSON, or is nested too deep.
+        If the content is not UTF-8 text or not JSON, is nested too deep, or has NaN, infinity, or a number
+        beyond a float.
     """
-    content = read_regular(path, largest_bytes, remedy)
     try:
-        return json.loads(content.decode("utf-8"), parse_constant=_no_constant)
+        text = content.decode("utf-8-sig")
+        return json.loads(text, parse_constant=_no_constant, parse_int=_whole, parse_float=_finite)
     except UnicodeDecodeError:
         raise InputError("not UTF-8 text", file=path, remedy=remedy) from None
     except json.JSONDecodeError as error:
@@ -81,3 +91,16 @@ def read_json(path: Path, largest_bytes: int, remedy: str) -> Any:
 
 def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is not a JSON number")
+
+
+def _whole(text: str) -> int:
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"{text[:20]}… is a number of more than {MOST_DIGITS} digits")
+    return int(text)
+
+
+def _finite(text: str) -> float:
+    found = float(text)
+    if not math.isfinite(found):
+        raise ValueError(f"{text[:20]} is beyond the largest number")
+    return found

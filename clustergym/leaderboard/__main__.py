@@ -35,10 +35,19 @@ def _parser() -> argparse.ArgumentParser:
     add.add_argument("--decision-limit-s", type=float, default=DECISION_LIMIT_S, metavar="S", help=limit)
     words = "folder of a run in a cell, as of `clustergym live`, which is not run again; several times"
     add.add_argument("--run", type=Path, action="append", default=[], metavar="DIR", help=words)
-    check = commands.add_parser("check", help="replay entries without running them and compare every metric")
+    check = commands.add_parser(
+        "check",
+        help="replay entries, run what is published here again in a cell, and the board's constants",
+    )
     check.add_argument("board", nargs="?", help="all by default")
     check.add_argument("entry", nargs="*", help="all by default")
-    check.add_argument("--strict", type=int, default=0, metavar="N", help="run it again in N cells")
+    check.add_argument(
+        "--strict",
+        type=int,
+        default=0,
+        metavar="N",
+        help="run it again in N cells (1), and flag what cannot be",
+    )
     check.add_argument("--seed", type=int, default=0, help="of the draw of these cells")
     check.add_argument("--json", type=Path, metavar="FILE", help="write what was found")
     _add_workers(check)
@@ -150,7 +159,7 @@ def _workers(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> int:
     from clustergym.inputs.visible_text import visible
     from clustergym.leaderboard.board import board_names, load_board
-    from clustergym.leaderboard.check import check_entries, word_of
+    from clustergym.leaderboard.check import check_constants, check_entries, word_of
     from clustergym.leaderboard.entry import entry_names
 
     found: dict[str, Any] = {}
@@ -158,6 +167,12 @@ def _check(options: argparse.Namespace) -> int:
     for name in [options.board] if options.board else board_names(options.root):
         board = load_board(name, options.root)
         entries = options.entry or entry_names(board)
+        wrong = check_constants(board, workers, progress=True)
+        found[name] = [asdict(flag) for flag in wrong]
+        again = f"baseline and reference run again in {len(board.cells)} cells, equal"
+        print(f"{name}: " + (f"{len(wrong)} FLAGS" if wrong else again), flush=True)
+        for flag in wrong:
+            print(f"  {flag}")
         every = check_entries(board, entries, options.strict, options.seed, workers, progress=True)
         for entry, flags in every.items():
             found[f"{name}/{entry}"] = [asdict(flag) for flag in flags]

@@ -260,9 +260,9 @@ def freeze(board: Board, workers: int = 1, next_version: bool = False, progress:
         message, remedy = "its constants are frozen", "give --next-version"
         raise InputError(message, file=path, field="constants", remedy=remedy)
     board.compose()
-    for key, there, measured in zip(("constants", "traces"), frozen, (_constants, _traces), strict=True):
+    for key, there, measure in zip(("constants", "traces"), frozen, (_constants, _traces), strict=True):
         if not there:
-            found = measured(board, workers, f"{key} of {board.name}" if progress else None)
+            found = measure(board, workers, f"{key} of {board.name}" if progress else None)
             for scenario in content["scenarios"]:
                 scenario[key] = found[scenario["name"]]
     write_yaml(path, content)
@@ -278,13 +278,13 @@ def check_measurable(board: Board, workers: int = 1, progress: bool = False) -> 
 def _constants(board: Board, workers: int, label: str | None) -> dict[str, Any]:
     """Measure the constants of all cells, by scenario and seed."""
     found: dict[str, dict[int, Any]] = {scenario.name: {} for scenario in board.scenarios}
-    measured = in_order(partial(_measured, board), board.cells, workers, label)
-    for cell, values in zip(board.cells, measured, strict=True):
+    runs = in_order(partial(measured, board), board.cells, workers, label)
+    for cell, values in zip(board.cells, runs, strict=True):
         found[cell.scenario][cell.seed] = values
     return found
 
 
-def _measured(board: Board, cell: Cell) -> dict[str, Any]:
+def measured(board: Board, cell: Cell) -> dict[str, Any]:
     """Measure the constants of a cell: baseline, reference and lower bound."""
     from clustergym.metrics.bounds import lower_bounds
 

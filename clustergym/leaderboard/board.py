@@ -14,6 +14,7 @@ from pydantic import Field, PrivateAttr
 from clustergym.cluster.schema import Checked, Text, checked
 from clustergym.inputs.errors import InputError, nearest
 from clustergym.inputs.paths import PACKAGE, conf_dir
+from clustergym.inputs.visible_text import shortened
 from clustergym.inputs.yaml_file import read_mapping
 from clustergym.interface.policy import Placer, Policy
 from clustergym.leaderboard.salted_seeds import HiddenSplit, Sha256, commitment_of, hidden_seeds
@@ -226,9 +227,7 @@ class Board(Checked):
         from clustergym.scenarios.by_name import compose
 
         found = next(scenario for scenario in self.scenarios if scenario.name == cell.scenario)
-        words, seed = (*found.overrides, *overrides), f"seed={cell.seed}"
-        if any("${" in word for word in words):  # An interpolation may depend on the seed.
-            return compose([*words, seed])
+        words = (*found.overrides, *overrides)
         if words not in self._composed:
             self._composed[words] = compose(words)
         return {**deepcopy(self._composed[words]), "seed": cell.seed}
@@ -312,12 +311,32 @@ def _problems(board: Board) -> Iterator[tuple[str, str, str]]:
     for key, values in (("seeds", board.seeds), ("tuning_seeds", seeds), ("scenarios", names)):
         if len(set(values)) < len(values):
             yield key, "names one twice", "name each once"
+    yield from _interpolation_problems(board)
     yield from _chosen_problems(board)
     for metric in board.shows or ():
         if metric not in METRICS:
             yield "shows", f"unknown metric {metric!r}", nearest(metric, list(METRICS))
     yield from _hidden_problems(board)
     yield from _trace_problems(board)
+
+
+def _interpolation_problems(board: Board) -> Iterator[tuple[str, str, str]]:
+    """Yield the keys that refer to something else: what a board is must not depend on who reads it."""
+    remedy = "write the value out"
+    for key in ("reference_overrides", "scenarios", "policy", "placer", "baseline", "reference"):
+        value = getattr(board, key)
+        given = [one.overrides for one in value] if key == "scenarios" else value
+        word = next((text for text in texts_of(given) if "${" in text), None)
+        if word is not None:
+            yield key, f"{shortened(word, 60)!r} is an interpolation", remedy
+
+
+def texts_of(value: Any) -> Iterator[str]:
+    """Yield all texts in a plain value."""
+    if isinstance(value, str):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from texts_of(inner)
 
 
 def _chosen_problems(board: Board) -> Iterator[tuple[str, str, str]]:

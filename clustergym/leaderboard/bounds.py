@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from clustergym.cluster.schema import Checked, Text, checked
 from clustergym.inputs.errors import InputError
@@ -53,10 +54,18 @@ class CellBound(Checked):
     edges_s: Annotated[list[float], Field(min_length=1)]
     price: list[list[float]]
 
+    @field_validator("price")
+    @classmethod
+    def _rows_of_intervals(cls, price: list[list[float]], given: ValidationInfo) -> list[list[float]]:
+        intervals = len(given.data.get("edges_s", ())) - 1
+        if intervals >= 0 and (not price or any(len(row) != intervals for row in price)):
+            raise PydanticCustomError("shape", "must be rows of one value for each interval of edges_s")
+        return price
+
     @property
     def certificate(self) -> Certificate:
         """The prices that prove the bound."""
-        return Certificate(np.array(self.edges_s), np.array(self.price).reshape(len(self.price), -1))
+        return Certificate(np.array(self.edges_s), np.array(self.price))
 
 
 class BoardBounds(Checked):

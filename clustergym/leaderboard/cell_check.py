@@ -77,7 +77,7 @@ def _compared(
             FlagKind.DIGEST, where, f"replayed {simulation.log.digest[:16]}…, entered {row.digest[:16]}…"
         )
     for name, value in metrics.items():
-        if name in row.metrics and not _same(value, row.metrics[name]):
+        if name in row.metrics and not same(value, row.metrics[name]):
             yield Flag(FlagKind.METRIC, where, f"{name} is {value}, entered {row.metrics[name]}")
     left = int(metrics["jobs_unfinished"] or 0)
     unfit = int((scenario.request_gpus == 0).sum())
@@ -101,7 +101,8 @@ def _compared(
             yield Flag(FlagKind.BOUND, where, f"{name} {claimed:,.0f} is below {bound:,.0f}")
 
 
-def _same(value: float | None, entered: float | None) -> bool:
+def same(value: float | None, entered: float | None) -> bool:
+    """Return whether two figures are equal but for rounding, or both are missing."""
     if value is None or entered is None:
         return value is None and entered is None
     return math.isclose(value, entered, rel_tol=TOLERANCE, abs_tol=TOLERANCE)

@@ -48,6 +48,8 @@ class FlagKind(enum.StrEnum):
     DECISION_TIMES = "implausible decision times"
     CURVES = "curves"
     """Missing, malformed, or not those of the decisions."""
+    CONSTANTS = "constants differ"
+    """The board's baseline, reference or bound of a cell is not what its runs give."""
     RERUN = "re-run differs"
     """The policy or placer, run again, decides otherwise."""
 

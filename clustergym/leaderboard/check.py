@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.visible_text import alike, shortened, visible
 from clustergym.leaderboard import cell_logs
 from clustergym.leaderboard.board import Board, Cell
-from clustergym.leaderboard.cell_check import ClaimedCell, check_cell
+from clustergym.leaderboard.cell_check import ClaimedCell, check_cell, same
 from clustergym.leaderboard.cell_logs import CellLogs, read_logs
 from clustergym.leaderboard.cell_replay import Flag, FlagKind
 from clustergym.leaderboard.entry import (
@@ -25,7 +27,7 @@ from clustergym.leaderboard.entry import (
     read_results,
     text_of,
 )
-from clustergym.leaderboard.registered import problems, unchecked, unpublished
+from clustergym.leaderboard.registered import can_be_run_again, problems, unchecked, unpublished
 from clustergym.terminal.processes import in_order
 
 BATCH = 6
@@ -48,10 +50,10 @@ def check_entries(
     names : sequence of str
         Names of the entries' folders.
     strict : int
-        Cells, drawn at random, in which a policy or placer is run again; only those that this
-        project publishes, whatever the entry says.
+        Cells in which a policy or placer that this project publishes is run again, whatever the entry says;
+        at least one. 0: others pass, as do entries that are declared a variant or found in hindsight.
     seed : int
-        Seed of that draw.
+        Seed of the draw of these cells, which depends on the entry's logs too.
     workers : int
         Processes; the flags and their order do not depend on their number.
     progress : bool
@@ -75,13 +77,43 @@ def check_entries(
     ):
         for name, flagged in zip(batch, found, strict=True):
             flags[name] += flagged
-    if strict:
-        sound = [name for name in flags if not flags[name]]
-        again = [(list(claims[name].values()), strict, seed) for name in sound]
-        label = f"run {board.name} again" if progress else None
-        for name, flagged in zip(sound, in_order(partial(_rerun, board), again, workers, label), strict=True):
-            flags[name] += flagged
+    sound = [name for name in flags if not flags[name]]
+    again = [(list(claims[name].values()), strict, seed) for name in sound]
+    label = f"run {board.name} again" if progress else None
+    for name, flagged in zip(sound, in_order(partial(_rerun, board), again, workers, label), strict=True):
+        flags[name] += flagged
     return flags
+
+
+def check_constants(board: Board, workers: int = 1, progress: bool = False) -> list[Flag]:
+    """Run a board's baseline and reference in every cell; return flags where board.yaml says otherwise."""
+    from clustergym.leaderboard.add import measured
+
+    board.compose()
+    label = f"baseline and reference of {board.name}" if progress else None
+    found = in_order(partial(_measured_or_wrong, board, measured), board.cells, workers, label)
+    return [
+        Flag(FlagKind.CONSTANTS, str(cell), message)
+        for cell, wrong in zip(board.cells, found, strict=True)
+        for message in wrong
+    ]
+
+
+def _measured_or_wrong(
+    board: Board, measured: Callable[[Board, Cell], Mapping[str, Any]], cell: Cell
+) -> list[str]:
+    """Return in words what of a cell's constants is not what is measured."""
+    entered = board.constants(cell)
+    try:
+        found = measured(board, cell)
+    except InputError as error:
+        return [str(error)]
+    values = [(name, value, getattr(entered, name)) for name, value in found.items()]
+    return [
+        f"{name} is {value}, and {said} in board.yaml"
+        for name, value, said in values
+        if (value != said if isinstance(value, str) else not same(value, said))
+    ]
 
 
 def _opened(board: Board, name: str, flags: list[Flag]) -> dict[Cell, ClaimedCell]:
@@ -132,6 +164,8 @@ def _identity(entry: Entry, board: Board) -> Iterator[Flag]:
         of = f"of {entry.board} version {entry.board_version}, not {board.name} version {board.version}"
         yield Flag(FlagKind.BOARD, "entry.yaml", of)
     yield from (Flag(FlagKind.PUBLISHED, "entry.yaml", message) for message in problems(entry))
+    if entry.variant and "variant" not in entry.title.lower():
+        yield Flag(FlagKind.TITLE, "entry.yaml", "is declared a variant, which its title must say")
 
 
 def _titles(board: Board, names: Iterable[str]) -> Iterator[tuple[str, Flag]]:
@@ -177,14 +211,15 @@ def _rerun(board: Board, task: tuple[Sequence[ClaimedCell], int, int]) -> list[F
     """Run a published policy or placer again in random cells; the entry's names are never imported."""
     claims, strict, seed = task
     entry = claims[0].entry
-    if entry.hindsight:
-        return []
-    unknown = unpublished(entry)
-    if unknown:
+    if not can_be_run_again(entry):
+        unknown = unpublished(entry)
+        if not strict or not unknown or entry.hindsight or entry.variant:
+            return []
         message = f"{unknown!r} is not published here and cannot be run again"
         return [Flag(FlagKind.RERUN, "entry.yaml", message)]
-    rng = random_streams.CELLS_RUN_AGAIN.generator(seed)
-    drawn = rng.choice(len(claims), min(strict, len(claims)), replace=False)
+    digests = "".join(claim.row.digest for claim in claims)
+    logged = int(hashlib.sha256(digests.encode()).hexdigest()[:8], 16)
+    drawn = random_streams.CELLS_RUN_AGAIN.generator(seed, logged).permutation(len(claims))[: max(strict, 1)]
     return [flag for at in sorted(drawn.tolist()) for flag in _again(board, entry, claims[at].row)]
 
 
@@ -194,6 +229,10 @@ def _again(board: Board, entry: Entry, row: ResultRow) -> Iterator[Flag]:
     where = str(row.cell)
     try:
         digest = run_cell(board, entry.keys, row.cell).row.digest
+    except InputError as error:
+        if not isinstance(error.__cause__, ImportError):  # `word_of` tells what is not installed.
+            yield Flag(FlagKind.RERUN, where, shortened(str(error), 200))
+        return
     except Exception as error:  # The entry's parameters may make the policy raise anything.
         yield Flag(FlagKind.RERUN, where, f"{type(error).__name__}: {shortened(str(error), 60)}")
         return

@@ -124,6 +124,9 @@ class Entry(Checked):
         Limits of time, nodes or gap.
     hindsight : bool, optional
         Its decisions were found by a search that knew the whole trace: outside all divisions.
+    variant : bool, optional
+        Its decisions are not those of what is published here under the name, as another version of it; the
+        title says so.
     """
 
     board: Name
@@ -143,6 +146,7 @@ class Entry(Checked):
     licence: Line
     command: Line
     hindsight: Literal[True] | None = None
+    variant: Literal[True] | None = None
 
     @property
     def choices(self) -> dict[str, Chosen]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.visible_text import shortened
 from clustergym.interface.policy import Placer, Policy
+from clustergym.leaderboard.board import texts_of
 from clustergym.leaderboard.entry import ELSEWHERE, TUNING, Chosen, Entry
 
 WORD = re.compile(r"[A-Za-z0-9_-]{1,64}( [A-Za-z0-9_-]{1,64}=[A-Za-z0-9_-]{1,64}){0,16}")
@@ -48,12 +48,20 @@ def unpublished(entry: Entry) -> str:
     return ""
 
 
+def can_be_run_again(entry: Entry) -> bool:
+    """Return whether running what the entry names has to give its decisions."""
+    return not (entry.hindsight or entry.variant or unpublished(entry))
+
+
 def problems(entry: Entry) -> Iterator[str]:
     """Yield the claims of an entry that contradict the registry.
 
     The registry knows of a published policy or placer whether it can be built with these parameters, its
-    information class, that it is deterministic, and what it was trained on; of others it knows nothing.
+    information class, that it is deterministic, and what it was trained on; of others, and of what an
+    entry declares a variant, it knows nothing.
     """
+    if entry.variant:
+        return
     known = {kind: chosen for kind, chosen in entry.choices.items() if chosen.name in published(kind)}
     if not entry.deterministic and len(known) == len(entry.choices):
         yield f"every {' and '.join(known)} published here is deterministic, this entry says that it is not"
@@ -86,6 +94,8 @@ def unchecked(entry: Entry) -> str:
     """Return why an entry's class and parameters cannot be checked; empty if they can."""
     if entry.hindsight:
         return "found in hindsight: the schedules are replayed, not searched for again"
+    if entry.variant:
+        return "a variant: class, parameters and decisions are the entry's word, and not those published here"
     unknown = unpublished(entry)
     if unknown:
         return f"class and parameters are the entry's word: {unknown!r} is not published here"
@@ -111,15 +121,8 @@ def period_of(entry: Entry, kind: str, key: str) -> tuple[float | None, ...]:
 def _built(kind: str, chosen: Chosen) -> Policy | Placer:
     from clustergym.interface.registry import make_placer, make_policy
 
-    word = next((text for text in _texts(chosen.parameters) if not WORD.fullmatch(text)), None)
+    word = next((text for text in texts_of(chosen.parameters) if not WORD.fullmatch(text)), None)
     if word is not None:
         message = f"{shortened(word, 60)!r} is not a plain word: a file that an entry names is not opened"
         raise InputError(message, field=f"{kind}.parameters", remedy="name what the package has")
     return make_policy(chosen.keys) if kind == "policy" else make_placer(chosen.keys)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _texts(inner)

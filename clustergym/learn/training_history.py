@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from clustergym.inputs.errors import InputError
-from clustergym.inputs.reading import read_regular
+from clustergym.inputs.reading import read_json
 from clustergym.inputs.writing import atomic_path
 
 LARGEST_BYTES = 2**28
@@ -41,7 +41,7 @@ class TrainingHistory:
         if not path.is_file():
             return cls(key)
         try:
-            found = json.loads(read_regular(path, LARGEST_BYTES))
+            found = read_json(path, LARGEST_BYTES, REMEDY)
             ours = found.pop("schema") == cls.schema and found["key"] == key
             history = cls(**found)
             if ours:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.inputs.errors import InputError
-from clustergym.inputs.reading import read_regular
+from clustergym.inputs.reading import read_json
 from clustergym.inputs.writing import atomic_path
 from clustergym.report.wandb_logger import LoggerChoice, log_files, one_line, start
 
@@ -145,11 +145,11 @@ def _run_id(path: Path, training: str) -> str | None:
     """Return the id of a training's run from a file; None if there is none, or it is of another training."""
     if not path.exists():
         return None
+    remedy = "delete it: the training goes on, in a run of its own"
+    kept = read_json(path, LARGEST_RUN_BYTES, remedy)
     try:
-        kept = json.loads(read_regular(path, LARGEST_RUN_BYTES))
         if not all(isinstance(kept[key], str) for key in ("id", "training")):
             raise ValueError("values of other types")
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        remedy = "delete it: the training goes on, in a run of its own"
+    except (ValueError, KeyError, TypeError) as error:
         raise InputError("is not a record of a wandb run", file=path, remedy=remedy) from error
     return str(kept["id"]) if kept["training"] == training else None

@@ -17,7 +17,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from clustergym.inputs.errors import InputError
-from clustergym.inputs.reading import opened
+from clustergym.inputs.reading import read_regular
 from clustergym.live.link import Answer, Ask
 from clustergym.results.result_writing import finished
 from clustergym.scenarios.clock import TICKS_PER_S
@@ -130,22 +130,26 @@ def read_journal(path: Path) -> tuple[Header, list[Any], int]:
     InputError
         If the file cannot be read, is too large, or is no journal.
     """
-    with opened(path, REMEDY) as file:
-        content = file.read(LARGEST_BYTES + 1)
+    from clustergym.live.journal_schema import check_entry
+
+    content = read_regular(path, LARGEST_BYTES, REMEDY)
     whole = content[: content.rfind(b"\n") + 1]
+    number = 1
+    entries: list[Any] = []
     try:
-        if len(content) > LARGEST_BYTES:
-            raise ValueError(f"more than {LARGEST_BYTES:,} bytes")
-        first, *rest = (json.loads(line) for line in whole.splitlines())
-        if first.pop("schema") != JOURNAL_SCHEMA:
+        first, *rest = whole.splitlines() or [b""]
+        told = json.loads(first)
+        if told.pop("schema") != JOURNAL_SCHEMA:
             raise ValueError("another schema")
-        header = Header(str(first["run"]), str(first["key"]), str(first["clock"]))
-        for call, given, answer in rest:
-            if not (isinstance(call, str) and isinstance(given, dict) and isinstance(answer, dict)):
-                raise ValueError("an entry is not a call with its answer")
+        header = Header(str(told["run"]), str(told["key"]), str(told["clock"]))
+        for line in rest:
+            number += 1
+            entries.append(json.loads(line))
+            check_entry(entries[-1])
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise InputError(f"is no journal of a live run: {error}", file=path, remedy=REMEDY) from None
-    return header, rest, len(whole)
+        message = f"is no journal of a live run: {error}"
+        raise InputError(message, file=path, line=number, remedy=REMEDY) from None
+    return header, entries, len(whole)
 
 
 @contextmanager

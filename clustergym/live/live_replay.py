@@ -25,12 +25,15 @@ def rebuilder(folder: Path) -> Callable[..., Simulation]:
     header, entries, _ = read_journal(path)
     if header.clock == "lockstep":
         return replay
-    answers = answering(entries)
+    answers, nodes = answering(entries), 0
 
     def ask(call: str, given: dict[str, Any]) -> Answer:
         answer = answers(call, given)
         if answer is None:
             raise InputError(f"does not answer {call} {given}", file=path, remedy=REMEDY)
+        beyond = [node for node in answer.get("down", ()) if node >= nodes]
+        if beyond:
+            raise InputError(f"node {beyond[0]} is down, of {nodes}", file=path, remedy=REMEDY)
         return answer
 
     def rebuild(
@@ -41,6 +44,8 @@ def rebuilder(folder: Path) -> Callable[..., Simulation]:
         seed: int,
         changes: Sequence[Change],
     ) -> Simulation:
+        nonlocal nodes
+        nodes = len(scenario.cluster.node_type)
         run = PREFIX + header.run
         simulation = LiveSimulation(scenario, placer, information, round_s, seed, ask, run)
         follow(simulation, changes)

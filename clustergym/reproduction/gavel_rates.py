@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ast
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from clustergym.inputs.errors import InputError
+from clustergym.inputs.reading import read_json
+from clustergym.workload.pair_tables import job_and_count
 
+LARGEST_BYTES = 2**26
 NAMES = {"V100": "v100", "P100": "p100", "K80": "k80"}
 """GPU types, and what the table calls them."""
 
@@ -19,12 +19,13 @@ Rates = Mapping[str, Mapping[tuple[str, int], float]]
 
 def read_rates(path: Path) -> Rates:
     """Read the throughput table; raise an `InputError` if it is not the published layout."""
+    remedy = "give simulation_throughputs.json"
+    table = read_json(path, LARGEST_BYTES, remedy)
     try:
-        table: Any = json.loads(path.read_text(encoding="utf-8"))
         return {
-            ours: {ast.literal_eval(key): float(pairs["null"]) for key, pairs in table[theirs].items()}
+            ours: {job_and_count(key): float(pairs["null"]) for key, pairs in table[theirs].items()}
             for ours, theirs in NAMES.items()
         }
-    except (ValueError, KeyError, TypeError, AttributeError, SyntaxError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         message = f"is not Gavel's throughput table: {error}"
-        raise InputError(message, file=path, remedy="give simulation_throughputs.json") from None
+        raise InputError(message, file=path, remedy=remedy) from None

@@ -9,13 +9,14 @@ from typing import ClassVar, Literal
 
 from clustergym.inputs.errors import InputError, require
 from clustergym.inputs.parameter_types import (
-    AtLeastOne,
+    Delay,
     Duration,
     Factor,
     Fraction,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveInt,
+    Slowdown,
 )
 from clustergym.inputs.parameters import Parameters
 
@@ -35,7 +36,7 @@ class Offenders:
     """
 
     share: Fraction = 0.0
-    factor: AtLeastOne = 1.0
+    factor: Slowdown = 1.0
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,10 @@ class Restart:
     """
 
     in_place_share: Fraction = 0.0
-    in_place_s: NonNegativeFloat = 30.0
+    in_place_s: Delay = 30.0
     process_share: Fraction = 0.0
-    process_s: NonNegativeFloat = 180.0
-    node_s: NonNegativeFloat = 0.0
+    process_s: Delay = 180.0
+    node_s: Delay = 0.0
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Spares:
     """
 
     nodes: NonNegativeInt = 0
-    swap_s: NonNegativeFloat = 900.0
+    swap_s: Delay = 900.0
 
 
 @dataclass(frozen=True)
@@ -132,11 +133,11 @@ class FailureModel(Parameters):
     causes: Mapping[str, NonNegativeFloat] = field(default_factory=dict)
     offenders: Offenders = Offenders()
     exclusion: Exclusion = Exclusion()
-    detection_s: NonNegativeFloat = 0.0
+    detection_s: Delay = 0.0
     restart: Restart = Restart()
     spares: Spares = Spares()
     checkpoint_rule: Literal["fixed", "young", "daly"] = "fixed"
-    checkpoint_write_s: NonNegativeFloat = 0.0
+    checkpoint_write_s: Delay = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

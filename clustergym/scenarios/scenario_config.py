@@ -14,7 +14,7 @@ from clustergym.cluster.cluster_files import cluster_from_config, load_cluster
 from clustergym.cluster.divisible import DivisibleCluster
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.inputs.errors import InputError, require
-from clustergym.inputs.parameter_types import Duration, NonNegativeInt, Period
+from clustergym.inputs.parameter_types import Duration, Period, Seed
 from clustergym.inputs.parameters import Parameters, build, checked
 from clustergym.models.catalog import Catalog
 from clustergym.models.model_class import ModelClass
@@ -119,6 +119,9 @@ class Conditions:
         disturbances = {key: given.get(key, {}) for key in KINDS}
         if isinstance(cluster, DivisibleCluster):
             _check_divisible(rules, costs, disturbances)
+        if rules.pairs is None and rules.interference != Rules.interference:
+            message, remedy = "is given, but no table of pairs", "give scenario.pairs=FILE, or leave it out"
+            raise InputError(message, field="scenario.interference", remedy=remedy)
         pairs = None if rules.pairs is None else read_pair_table(Path(rules.pairs))
         return cls(
             rules, costs, horizon_s, cluster, oracle_from_config(config["oracle"]), disturbances, pairs
@@ -139,7 +142,7 @@ class Conditions:
             If the trace or the seed is not valid, or the trace does not go with the conditions.
         """
         cluster, rules = self.cluster, self.rules
-        seed = checked(seed, NonNegativeInt, "seed")
+        seed = checked(seed, Seed, "seed")
         choice = chosen if isinstance(chosen, TraceChoice) else trace_choice(chosen)
         trace, parts = self.trace(choice, seed), None
         if isinstance(cluster, DivisibleCluster):

@@ -10,6 +10,7 @@ from clustergym.cluster.cluster_files import gpu_type_names, load_cluster
 from clustergym.cluster.divisible import DivisibleCluster
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.parameter_types import Seed
 from clustergym.inputs.parameters import Parameters, build
 from clustergym.inputs.paths import traces_dir
 from clustergym.workload.generators.parts import PARTS_SOURCE, PartWorkload, at_load, generate_parts
@@ -99,7 +100,7 @@ class TraceChoice(Parameters):
     start_hour: int = 0
     tenants: Mapping[str, float] | None = None
     bursty: float = 0.0
-    seed: int | None = None
+    seed: Seed | None = None
 
 
 def trace_choice(config: Mapping[str, Any]) -> TraceChoice:

@@ -86,8 +86,8 @@ def moves_of(decision: Decision, jobs: JobStates) -> Moves:
     """Return which jobs a decision launches, where jobs may share GPUs.
 
     Each pair, or job on its own, stays on the GPUs that one of its jobs holds now, if they have the type and
-    count; each GPU is kept by one pair or job: pairs that are kept as they are come first, then the lowest
-    row. The other job of a pair joins.
+    count; each GPU is kept by one pair or job, that of the lowest row: two want the same GPUs only where a
+    pair parts. The other job of a pair joins.
     """
     kind, gpus = dict(_rows(decision, decision.gpu_type)), dict(_rows(decision, decision.gpus))
     partner = {row: NO_JOB for row in kind}
@@ -95,7 +95,6 @@ def moves_of(decision: Decision, jobs: JobStates) -> Moves:
         partner.update(_rows(decision, decision.partner))
     stays: dict[int, int] = {}
     units = sorted(row for row, other in partner.items() if other == NO_JOB or row < other)
-    units.sort(key=lambda row: partner[row] == NO_JOB or jobs.partner_of(row) != partner[row])
     kept: set[int] = set()
     for unit in units:
         members = [unit] if partner[unit] == NO_JOB else [unit, partner[unit]]

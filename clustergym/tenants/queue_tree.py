@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -191,19 +192,15 @@ class QueueTree:
     def _in_order(self, queues: Mapping[str, Queue]) -> list[str]:
         found: dict[str, None] = {}
         for name in queues:
-            path, at = [name], queues[name].parent
+            path, at, last = {name: None}, queues[name].parent, name
             while at is not None and at not in found:
                 if at not in queues:
-                    self._refuse(f"unknown queue {at!r}", path[-1], "parent", nearest(at, queues))
+                    self._refuse(f"unknown queue {at!r}", last, "parent", nearest(at, queues))
                 if at in path:
-                    circle = " in ".join([*path[path.index(at) :], at])
-                    self._refuse(
-                        f"queues are in a circle: {circle}",
-                        path[-1],
-                        "parent",
-                        "make one of them a top queue",
-                    )
-                path.append(at)
+                    circle = " in ".join([*dropwhile(at.__ne__, path), at])
+                    message, remedy = f"queues are in a circle: {circle}", "make one of them a top queue"
+                    self._refuse(message, last, "parent", remedy)
+                path[at], last = None, at
                 at = queues[at].parent
             found |= dict.fromkeys(reversed(path))
         return list(found)
@@ -255,12 +252,24 @@ class QueueTree:
                 self._check_sum(parent, names)
 
     def _check_sum(self, parent: str, names: Sequence[str]) -> None:
-        own = self.queues[parent].quota
-        for kind in _types(own, *(self.queues[name].quota for name in names)):
-            total = sum(of_type(self.queues[name].quota, kind) for name in names)
+        own, quotas = self.queues[parent].quota, [self.queues[name].quota for name in names]
+        for kind, total in _sums(quotas, _types(own)).items():
             if total > of_type(own, kind):
                 message = f"{of_type(own, kind):g} GPUs are less than the {total:g} of {', '.join(names)}"
                 self._refuse(message, parent, "quota", "raise it, or give oversubscribe: true")
+
+
+def _sums(amounts: Sequence[Amount], types: Sequence[str]) -> dict[str, float]:
+    """Return the sum of amounts by GPU type: of `types` and of all that amounts name.
+
+    In time linear in what the amounts name: every one may name types of its own.
+    """
+    of_all = math.fsum(of_type(amount, "") for amount in amounts if not isinstance(amount, Mapping))
+    named: dict[str, list[float]] = {kind: [of_all] for kind in types}
+    for amount in amounts:
+        for kind in amount if isinstance(amount, Mapping) else ():
+            named.setdefault(kind, [of_all]).append(of_type(amount, kind))
+    return {kind: math.fsum(named[kind]) for kind in sorted(named)}
 
 
 def amounts_of(queue: Queue) -> list[str]:

@@ -16,6 +16,7 @@ from clustergym.cluster.cluster_files import load_cluster
 from clustergym.inputs.arguments import Parser
 from clustergym.inputs.errors import InputError, exits_on_bad_input
 from clustergym.inputs.paths import traces_dir
+from clustergym.inputs.reading import read_json
 from clustergym.inputs.writing import write_text
 from clustergym.workload.generators import DeadlineOptions, generate
 from clustergym.workload.generators.synthesis import VERSION, oracle_fingerprint
@@ -23,6 +24,7 @@ from clustergym.workload.trace import Trace
 from clustergym.workload.trace_statistics import trace_statistics
 
 SCHEMA = "clustergym.traces/1"
+LARGEST_BYTES = 2**24
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -34,12 +36,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         If the manifest does not exist or has another schema.
     """
     path = folder / "manifest.json"
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(
-            f"cannot be read: {error}", file=path, remedy="restore it from the repository"
-        ) from None
+    manifest = read_json(path, LARGEST_BYTES, "restore it from the repository")
     if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
         raise InputError("is not a manifest of traces", file=path, field="schema", remedy=f"want {SCHEMA}")
     entries: dict[str, Any] | None = manifest.get("traces")

@@ -13,7 +13,8 @@ import numpy as np
 from clustergym.arrays import Ints
 from clustergym.inputs.columns import MAX_GPUS, integers, numbers, texts
 from clustergym.inputs.errors import InputError
-from clustergym.inputs.text_files import TextTable, decode, header, read_bytes, read_csv
+from clustergym.inputs.reading import parse_json
+from clustergym.inputs.text_files import TextTable, header, read_bytes, read_csv
 from clustergym.inputs.writing import write_files
 from clustergym.workload.options import ReadOptions, TypeNames
 from clustergym.workload.part_columns import read_parts
@@ -108,15 +109,7 @@ def _read_provenance(path: Path, sha256: str) -> dict[str, Any]:
     beside = provenance_path(path)
     if not beside.exists():
         return {}
-    try:
-        stored = json.loads(decode(read_bytes(beside), beside), parse_constant=_no_constant)
-    except (RecursionError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        line = error.lineno if isinstance(error, json.JSONDecodeError) else None
-        raise InputError(
-            f"broken JSON: {error}", file=beside, line=line, remedy="write the trace anew"
-        ) from error
+    stored = parse_json(read_bytes(beside), beside, "write the trace anew")
     if not isinstance(stored, dict) or not isinstance(stored.get("provenance"), dict):
         raise InputError("is missing", file=beside, field="provenance", remedy="write the trace anew")
     if stored.get("sha256") != sha256:
@@ -129,10 +122,6 @@ def _read_provenance(path: Path, sha256: str) -> dict[str, Any]:
                 "is not as it was written", file=beside, field=field, remedy="write the trace anew"
             )
     return provenance
-
-
-def _no_constant(word: str) -> None:
-    raise ValueError(f"{word} is not a JSON value")
 
 
 def write_trace(trace: Trace, path: str | Path) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import itertools
-import json
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,8 +16,9 @@ import numpy as np
 
 from clustergym.arrays import Floats
 from clustergym.cluster.cluster_files import canonical_gpu_type
-from clustergym.inputs.columns import MAX_GPUS, integers, numbers
+from clustergym.inputs.columns import MAX_GPUS, integers, numbers, shown
 from clustergym.inputs.errors import InputError
+from clustergym.inputs.reading import parse_json
 from clustergym.inputs.text_files import TextTable, check_path, read_bytes, read_csv
 from clustergym.workload.readers.gavel import models_of
 
@@ -28,6 +28,7 @@ COLUMNS = ("gpu_type", "gpus", "model_a", "batch_a", "model_b", "batch_b", "kept
 MEMORY = ("memory_a_mib", "memory_b_mib", "device_memory_mib")
 """Columns of the CSV layout; those of `MEMORY` may be left out, or empty."""
 MOST_KEPT = 100.0
+_KEY = re.compile(r"""\((?P<quote>['"])(?P<name>[^'"\\]+)(?P=quote), ?(?P<gpus>[0-9]{1,9})\)""")
 
 
 class Workload(NamedTuple):
@@ -103,12 +104,11 @@ def gavel_pairs(path: Path) -> tuple[list[GavelPair], str]:
     Types whose names end in `_unconsolidated` are left out: their pairs are equal. An entry whose job has
     no speed alone counts as one that cannot share.
     """
-    content = read_bytes(path)
+    content, remedy = read_bytes(path), f"give Gavel's {SIMULATION}, a folder that has it, or a CSV file"
+    table = parse_json(content, path, remedy)
     try:
-        table = json.loads(content)
         entries = list(_entries(table))
-    except (ValueError, KeyError, TypeError, AttributeError, SyntaxError) as error:
-        remedy = f"give Gavel's {SIMULATION}, a folder that has it, or a CSV file"
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"is not a table of pairs: {error}", file=path, remedy=remedy) from None
     for entry in entries:
         if not all(0 <= value <= MOST_KEPT for value in entry.kept):
@@ -124,7 +124,7 @@ def _entries(table: Any) -> Iterator[GavelPair]:
     for gpu_type, jobs in table.items():
         if gpu_type.endswith("_unconsolidated"):
             continue
-        named = {key: _named(key) for key in jobs}
+        named = {key: job_and_count(key) for key in jobs}
         alone = {key: float(rates["null"]) for key, rates in jobs.items()}
         for key, rates in jobs.items():
             (first, gpus) = named[key]
@@ -136,11 +136,18 @@ def _entries(table: Any) -> Iterator[GavelPair]:
                 yield GavelPair(gpu_type, gpus, first, second, kept if min(kept) > 0 else (0.0, 0.0))
 
 
-def _named(key: str) -> tuple[str, int]:
-    name, gpus = ast.literal_eval(key)
-    if not isinstance(name, str) or type(gpus) is not int or gpus < 1:
-        raise ValueError(f"{key!r} is not a job type and a count")
-    return name, gpus
+def job_and_count(key: str) -> tuple[str, int]:
+    """Return the job type and the GPU count of a key of Gavel's tables, such as `('LSTM', 2)`.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    found = _KEY.fullmatch(key)
+    if found is None or not 1 <= int(found["gpus"]) <= MAX_GPUS:
+        raise ValueError(f"{shown(key)} is not a job type and a count")
+    return found["name"], int(found["gpus"])
 
 
 def _kept(rate: float, alone: float) -> float:

@@ -89,7 +89,7 @@ class GangQueues(Policy):
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Begin a run: no job has started."""
-        self.book = QueueBook(setting)
+        self.book = QueueBook(self.name, setting)
         self._since_s, self._counters = {}, Counter()
         self._evictions = Evictions(self.book.tree.settings.eviction_s)
 

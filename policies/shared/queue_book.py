@@ -4,8 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
+from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Setting, View
-from clustergym.tenants.queue_tree import Queue, QueueTree, Settings, of_type
+from clustergym.tenants.queue_tree import QueueTree, of_type
+
+
+def queues_of(policy: str, setting: Setting) -> QueueTree:
+    """Return the queues of a setting.
+
+    Raises
+    ------
+    InputError
+        If it has none: a policy that divides GPUs among queues would do so without effect.
+    """
+    if setting.queues is None:
+        message = f"is null, and {policy} divides GPUs among queues"
+        remedy = "name their queues, as scenario.queues=virtual_cluster or a file, or choose another policy"
+        raise InputError(message, field="scenario.queues", remedy=remedy)
+    return setting.queues
 
 
 class QueueBook:
@@ -13,8 +29,9 @@ class QueueBook:
 
     Parameters
     ----------
+    policy : str
+        The policy's name, for errors.
     setting : Setting
-        A setting without queues has one.
 
     Attributes
     ----------
@@ -28,8 +45,8 @@ class QueueBook:
     free : list of int
     """
 
-    def __init__(self, setting: Setting) -> None:
-        self.tree = setting.queues or QueueTree({"all": Queue()}, Settings())
+    def __init__(self, policy: str, setting: Setting) -> None:
+        self.tree = queues_of(policy, setting)
         self.types = setting.gpu_types
         self.paths = {leaf: self.tree.path(leaf) for leaf in self.tree.leaves}
         self.index = {name: at for at, name in enumerate(self.tree.queues)}

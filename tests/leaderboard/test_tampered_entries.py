@@ -9,16 +9,18 @@ import resource
 from pathlib import Path
 
 import pytest
+import yaml
 from boards import claims, kinds
 from checked_entries import check
 from entry_logs import change_headers, change_log, packed_logs, read_log, replace_packed, write_packed
 from python_process import run_python
 
+from clustergym.inputs.errors import InputError
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import load_board
 from clustergym.leaderboard.cell_logs import FILE
 from clustergym.leaderboard.cell_replay import FlagKind
-from clustergym.leaderboard.check import check_entries
+from clustergym.leaderboard.check import check_entries, word_of
 
 ROOT = Path(__file__).parent.parent.parent
 CELL = "philly-5"
@@ -263,16 +265,64 @@ def test_tampered(name, root):
 
 def test_there_are_enough():
     assert len(TAMPERED) >= 30
-    assert {kind for _, kind in TAMPERED.values()} == set(FlagKind) - {FlagKind.RERUN}
+    assert {kind for _, kind in TAMPERED.values()} == set(FlagKind) - {FlagKind.RERUN, FlagKind.CONSTANTS}
 
 
 def test_decisions_of_another_policy_are_found_by_running_it_again(root):
-    # The log of srtf, presented as that of sjf: it replays, and its metrics are true.
+    # The log of fcfs, presented as that of las: it replays, and its metrics are true.
+    folder = root / "small" / "first"
+    claims(folder, policy={"name": "las", "parameters": {}})
+    change_headers(folder, policy="las")
+    assert kinds(root, "first") == {FlagKind.RERUN}
+    assert kinds(root, "first", strict=2) == {FlagKind.RERUN}
+
+
+def test_a_variant_of_a_published_policy_says_so_in_its_title_and_is_not_run_again(root):
+    # The same, declared a variant: whose decisions they are is its own word.
     folder = root / "small" / "short"
-    claims(folder, policy={"name": "sjf", "parameters": {}})
+    claims(folder, policy={"name": "sjf", "parameters": {}}, variant=True)
     change_headers(folder, policy="sjf")
-    assert kinds(root, "short") == set()
-    assert kinds(root, "short", strict=2) == {FlagKind.RERUN}
+    assert kinds(root, "short") == {FlagKind.TITLE}
+    claims(folder, title="SJF, a variant that preempts")
+    assert kinds(root, "short", strict=2) == set()
+    (word,) = word_of(load_board("small", root), "short")
+    assert word.startswith("a variant: class, parameters and decisions are the entry's word")
+
+
+@pytest.mark.parametrize("key", ["baseline", "reference", "jct_bound"])
+def test_the_check_believes_no_constant_of_a_board(key, root, capsys):
+    path = root / "small" / "board.yaml"
+    content = yaml.safe_load(path.read_text())
+    constants = content["scenarios"][0]["constants"][5]
+    constants[key] *= 1.01
+    path.write_text(yaml.safe_dump(content))
+    assert main(["--root", str(root), "check", "small", "first"]) == 2
+    said = [line for line in capsys.readouterr().out.splitlines() if "FLAGS" in line or "differ" in line]
+    assert said[0] == "small: 1 FLAGS"
+    assert said[1].startswith(f"  constants differ: philly-5: {key} is {constants[key] / 1.01:.4f}"[:45])
+    assert len(said) == 2
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("reference", {"name": "${oc.env:HOME}"}),
+        ("placer", {"name": "buddy", "defragment_s": ["${oc.env:HOME}"]}),
+        ("reference_overrides", ["trace.jobs=${seed}"]),
+    ],
+)
+def test_a_board_with_an_interpolation_is_refused(key, value, root):
+    path = root / "small" / "board.yaml"
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {key: value}))
+    with pytest.raises(InputError, match=rf"board\.yaml:\d+: {key}: .* is an interpolation"):
+        load_board("small", root)
+
+
+def test_an_override_of_a_scenario_with_an_interpolation_is_refused(root):
+    path = root / "small" / "board.yaml"
+    path.write_text(path.read_text().replace("trace.jobs=24", "trace.jobs=${oc.env:JOBS}"))
+    with pytest.raises(InputError, match=r"scenarios: 'trace.jobs=\$\{oc.env:JOBS\}' is an interpolation"):
+        load_board("small", root)
 
 
 def test_only_published_policies_are_run_again(root):
@@ -326,8 +376,9 @@ def test_progress_is_shown_where_it_is_asked_for(root, capsys, monkeypatch):
     shown = capsys.readouterr().err
     assert "check small: 2 of 2" in shown
     assert "run small again: 2 of 2" in shown
+    claims(root / "small" / "first", variant=True, title="a variant")
     check_entries(board, ["first"], progress=True)
-    assert "again" not in capsys.readouterr().err
+    assert "run small again: 1 of 1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["../small/first", "First", "", "a" * 70, "/etc"])
@@ -343,7 +394,9 @@ def test_a_board_whose_scenario_changed_says_so(root):
 
 def test_the_command_names_the_flags(root, capsys, tmp_path):
     assert main(["--root", str(root), "check", "small", "first"]) == 0
-    assert "small/first: 2 cells replayed, every metric equal" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "small: baseline and reference run again in 2 cells, equal" in told
+    assert "small/first: 2 cells replayed, every metric equal" in told
     column(root / "small" / "first", "digest", "0" * 64)
     found = tmp_path / "found.json"
     assert main(["--root", str(root), "check", "small", "--json", str(found)]) == 2

@@ -88,7 +88,7 @@ def test_one_process_at_a_time(tmp_path):
 
 def test_the_journal_of_another_run_stays(tmp_path):
     with open_journal(tmp_path, "one", "lockstep") as journal:
-        journal.asking(lambda call, given: {"t": None}, print)("stop", {"names": []})
+        journal.asking(lambda call, given: {"t": None, "wall_s": 1.0}, print)("stop", {"names": []})
     with pytest.raises(InputError, match="is of another run, which has not ended"):
         open_journal(tmp_path, "two", "lockstep").__enter__()
     assert read_journal(tmp_path / FILE_NAME)[0].key == "one"

@@ -20,6 +20,11 @@ from clustergym.sim.drive import simulate
 from clustergym.sim.log import Event, EventKind
 from clustergym.tenants.assigned import Tenants
 
+KEYS = (
+    *("jobs", "quota_gpus", "owed_gpu_hours", "owed_s", "times_owed", "longest_owed_s", "wanting_s"),
+    *("longest_starved_s", "share_error_gpus", "jct_mean_s", "ftf_mean", "borrowed_gpu_hours"),
+)
+"""Figures of a queue that the metrics read."""
 TIMES = {"m": {"X": {1: 8.0, 2: 4.0, 4: 2.0, 8: 1.0}}}
 
 
@@ -170,6 +175,32 @@ def _scenario(tmp_path, queues, jobs):
 
 def _launch(time_s, kind, job, *nodes):
     return Event(time_s, kind, job, 0, sum(gpus for _, gpus in nodes), nodes, iteration_time_s=1.0)
+
+
+def test_queues_of_weight_0_do_not_count_in_jains_index(tmp_path):
+    # a and b had 1 GPU-hour each, at weight 1; c, of weight 0, had one too and would divide by 0.
+    path = tmp_path / "queues.yaml"
+    path.write_text("queues: {a: {}, b: {}, c: {weight: 0}}")
+    jobs = [Job(name, 0, 450, gpus=1) for name in ("a1", "b1", "c1")]
+    scenario = small_scenario(jobs, {"X": (1, 8)}, TIMES, rounds="event")
+    trace = replace(scenario.trace, virtual_cluster=("a", "b", "c"))
+    scenario = replace(scenario, trace=trace, tenants=Tenants.of(str(path), trace, ("X",)))
+    found = measurement_of(simulate(scenario, FirstComeFirstServed(), Buddy()).simulation).tenants
+    assert [found["queues"][name]["gpu_hours"] for name in "abc"] == [1, 1, 1]
+    assert found["jain_index"] == 1
+
+
+def test_queues_without_a_quota_are_owed_nothing_and_do_not_count():
+    # a wanted GPUs for 100 s and lacked some of its quota for 50 of them; b, without quota, wanted some for
+    # 900 s; c, with a quota, wanted none. The mean is over a alone.
+    nothing = dict.fromkeys(KEYS, 0.0)
+    rows = {
+        "a": nothing | {"jobs": 1, "quota_gpus": 4, "wanting_s": 100.0, "owed_s": 50.0},
+        "b": nothing | {"jobs": 1, "quota_gpus": 0, "wanting_s": 900.0},
+        "c": nothing | {"jobs": 1, "quota_gpus": 4},
+    }
+    found = tenant_metrics({"queues": rows, "taken": [], "jain_index": None}, 8.0)
+    assert found["tenant_owed_time"] == 0.5
 
 
 def test_jains_index():

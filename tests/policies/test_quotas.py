@@ -182,7 +182,13 @@ def test_every_job_of_drawn_scenarios_ends_under_quotas(scenario, within, reclai
     assert again.simulation.log.digest == done.simulation.log.digest
 
 
-def test_one_queue_or_none_is_the_policy_itself():
+def test_without_queues_it_says_what_to_give():
+    scenario = small_scenario([Job("a", 0.0, 10)], {"X": (1, 8)}, LINEAR)
+    with pytest.raises(InputError, match=r"scenario\.queues: is null, and quotas divides GPUs among queues"):
+        simulate(scenario, Quotas(), Buddy())
+
+
+def test_one_queue_is_the_policy_itself():
     rng = np.random.default_rng(0)
     jobs = [
         Job(f"a{at}", float(5 * at), int(rng.integers(5, 60)), gpus=int(2 ** rng.integers(0, 4)))
@@ -193,8 +199,6 @@ def test_one_queue_or_none_is_the_policy_itself():
     for within in WITHIN:
         plain = run(jobs, policy_of(within, "policy"), checkpoint_s=3.0)
         assert ends(run(jobs, Quotas(within=within), checkpoint_s=3.0)) == ends(plain), within
-        without = replace(plain.simulation.scenario, tenants=None)
-        assert ends(simulate(without, Quotas(within=within), Buddy())) == ends(plain), within
 
 
 @settings(max_examples=20, deadline=None)

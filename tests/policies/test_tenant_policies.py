@@ -304,9 +304,8 @@ def test_a_classic_fair_share_in_a_tree(queues):
     path = queues("queues:\n  A: {}\n  B: {}\n  a1: {parent: A}\n  a2: {parent: A}\n  b1: {parent: B}\n")
     trace = small_scenario([Job("a1", 0, 1)], {"X": (1, 8)}, FLAT).trace
     tree = Tenants.of(path, replace(trace, virtual_cluster=("a1",)), ("X",)).tree
-    scenario = small_scenario([Job("a1", 0, 1)], {"X": (1, 8)}, FLAT)
     policy = SlurmMultifactor(fair_share="classic", round_s=None)
-    done = simulate(scenario, policy, Buddy())
+    done = run([Job("a1", 0, 1)], policy)
     policy.reset(replace(done.simulation.setting, queues=tree), np.random.default_rng(0))
     policy._used = np.array([{"a1": 30.0, "a2": 0.0, "b1": 10.0}[leaf] for leaf in tree.leaves])
     assert policy.fair_factors() == pytest.approx({"a1": 2**-3, "a2": 2**-1.5, "b1": 2**-0.5})
@@ -385,11 +384,12 @@ def test_every_job_of_drawn_scenarios_ends_and_no_queue_is_above_its_limit(
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
-def test_without_queues_there_is_one(name):
-    jobs = [Job(f"a{at}", float(at), 10 + at, gpus=1 << (at % 4)) for at in range(12)]
-    scenario = small_scenario(jobs, {"X": (1, 8)}, FLAT)
-    done = simulate(scenario, replace(POLICIES[name]), Buddy())
-    assert times(done) == times(run(jobs, replace(POLICIES[name])))
+def test_without_queues_it_says_what_to_give(name):
+    scenario = small_scenario([Job("a", 0.0, 10)], {"X": (1, 8)}, FLAT)
+    policy = replace(POLICIES[name])
+    told = f"scenario.queues: is null, and {policy.name} divides GPUs among queues .*=virtual_cluster"
+    with pytest.raises(InputError, match=told):
+        simulate(scenario, policy, Buddy())
 
 
 JOBS = st.lists(

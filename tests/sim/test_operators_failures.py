@@ -77,7 +77,7 @@ def test_llama_3_as_reported():
     # 419 unplanned interruptions in 54 days, give or take sqrt(419) = 20 (twice that here), over 90 %
     # effective.
     config = compose(["failures=llama3"])["scenario"]["failures"]
-    spec = small_scenario([Job("a", 0.0, 1)], {"X": (1, 4)}, ONE_S)
+    spec = small_scenario([Job("a", 0.0, 1)], {"X": (16, 4)}, ONE_S)
     built = Failures.from_config(config, spec.cluster, spec.trace, seed=0)
     measured = large_job(54, **{key: getattr(built, key) for key in ("mtbf_s", "mttr_s", "model")},
                          checkpoint_every_s=built.checkpoint_every_s)  # fmt: skip
@@ -436,9 +436,18 @@ def test_gpus_and_work_are_conserved(scenario, model, seed, name):
         ("failures", {"mtbf_s": 9.0, "restart": {"in_place_share": 0.6, "process_share": 0.6}}, r"at most 1"),
         ("failures", {"mtbf_s": 9.0, "offenders": {"share": 1.5}}, r"offenders\.share: 1\.5 is not valid"),
         ("failures", {"mtbf_s": 9.0, "spares": {"nodes": -1}}, r"spares\.nodes: -1 is not valid"),
+        ("failures", {"mtbf_s": 9.0, "spares": {"nodes": 3}}, r"nodes: 3 .* at most 2 nodes of a type"),
+        ("failures", {"mtbf_s": 9.0, "spares": {"nodes": 1, "swap_s": 1e18}}, r"swap_s: 1e\+18 is not valid"),
+        ("failures", {"mtbf_s": 9.0, "detection_s": 1e18}, r"detection_s: 1e\+18 is not .*seconds from 0"),
+        ("failures", {"mtbf_s": 9.0, "restart": {"node_s": 1e18}}, r"restart\.node_s: 1e\+18 is not valid"),
+        ("failures", {"mtbf_s": 9.0, "offenders": {"share": 0.1, "factor": 1e300}}, r"factor: 1e\+300"),
+        ("failures", {"mtbf_s": 9.0, "seed": -1}, r"failures\.seed: -1 is not valid"),
+        ("failures", {"mtbf_s": 9.0, "seed": 2**70}, r"failures\.seed: \d+ is not valid"),
         ("failures", {"detection_s": 60.0}, r"failures\.detection_s: is given, but no failures"),
         ("maintenance", {"every_s": 60.0, "duration_s": 60.0}, r"maintenance\.every_s: 60 s are over before"),
         ("slow_nodes", {"share": 0.1, "factor": 0.5}, r"slow_nodes\.factor: 0\.5 is not valid"),
+        ("slow_nodes", {"share": 0.1, "factor": 1e300}, r"slow_nodes\.factor: 1e\+300 is not valid"),
+        ("maintenance", {"every_s": 90.0, "duration_s": 60.0, "grace_s": 1e18}, r"grace_s: 1e\+18 is not"),
         ("slow_nodes", {"share": 0.1, "factor": 1.0}, r"slow_nodes\.factor: is 1, which slows nobody"),
         ("job_failures", {"share": -0.1}, r"job_failures\.share: -0\.1 is not valid"),
     ],

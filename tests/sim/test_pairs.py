@@ -32,7 +32,8 @@ def two_jobs(groups=None, checkpoint_s=0.0, iterations=(100, 100), rounds="event
     return with_pairs(plain, KEPT)
 
 
-def ran(scenario, entries):
+def ran(scenario, entries, horizon_s=None):
+    scenario = replace(scenario, horizon_s=horizon_s)
     script = PairScript(scenario, entries)
     return result_of(simulate(scenario, script, Buddy())), script
 
@@ -70,6 +71,16 @@ def test_both_are_slower_together_and_the_one_that_stays_is_as_fast_as_before():
     shown = next(view for view in script.views if view.now_s == 122.5)
     assert shown.partner.tolist() == [-1]
     assert shown.attained_gpu_s == pytest.approx([112.5 / 2], abs=1e-9)
+
+
+def test_what_a_job_held_alone_counts_whole_though_it_shares_now():
+    jobs = [Job("a", 0, 100, family="a"), Job("b", 10, 100, family="b"), Job("c", 20, 100, family="b")]
+    scenario = with_pairs(small_scenario(jobs, {"X": (1, 1)}, TIMES, rounds="event"), KEPT)
+    both = {"a": ("X", 1), "b": ("X", 1)}
+    _, script = ran(scenario, {0.0: ({"a": ("X", 1)}, ()), 10.0: (both, [("a", "b")])}, horizon_s=21.0)
+    # a has the GPU alone for 10 s, and half of it for another 10 s, as has b.
+    shown = next(view for view in script.views if view.now_s == 20.0)
+    assert shown.attained_gpu_s == pytest.approx([15.0, 5.0, 0.0], abs=1e-9)
 
 
 def test_a_job_that_returns_beside_its_partner_slows_it_while_it_loads_its_checkpoint():

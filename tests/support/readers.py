@@ -7,13 +7,14 @@ import hashlib
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from scenarios import Job, small_scenario
 
 from clustergym.cluster.cluster_files import load_cluster
-from clustergym.inputs.yaml_file import read_mapping
+from clustergym.cluster.divisible import read_divisible
+from clustergym.configuration.overrides import check_words
 from clustergym.leaderboard.board import load_board
+from clustergym.leaderboard.bounds import read_bounds
 from clustergym.leaderboard.cell_logs import read_logs
 from clustergym.leaderboard.entry import read_entry, read_results
 from clustergym.leaderboard.entry_curves import read_curves
@@ -24,27 +25,42 @@ from clustergym.learn import (
     placer_checkpoints,
     plot,
 )
+from clustergym.learn.evolution import History
+from clustergym.learn.training_log import _run_id
 from clustergym.learn.training_state import read_state
+from clustergym.live import journal
 from clustergym.models.catalog import load_catalog
 from clustergym.models.model_class import ModelClass
+from clustergym.oracle.calibration.measured_memory import validate_memory
 from clustergym.oracle.grid import constants
 from clustergym.oracle.measured.iteration_times import read_measurements
 from clustergym.oracle.measured.sia_oracle import read_profile
 from clustergym.oracle.measured.sia_training import read_training
+from clustergym.oracle.table_cache import Store
+from clustergym.report.by_key import _setting
 from clustergym.report.event_curves import read_log
-from clustergym.report.payload import _timeline
+from clustergym.report.payload import _cluster, _timeline
 from clustergym.report.result_csv import column, read_table
+from clustergym.reproduction.arena_scenarios import read_memory
+from clustergym.reproduction.gavel_rates import read_rates
 from clustergym.results import schedule_log
 from clustergym.results.decision_log import read_decisions
+from clustergym.results.folder_replay import _read_config
 from clustergym.results.placement_log import read_placements
 from clustergym.results.result_files import read_result
+from clustergym.results.result_writing import finished
 from clustergym.scenarios.disturbances.failures import read_schedule
 from clustergym.scenarios.disturbances.reservations import read_planned_jobs
+from clustergym.scenarios.failure_files import read_switches
 from clustergym.scenarios.scenario import Scenario
 from clustergym.scenarios.scenario_config import build_scenario
+from clustergym.sharing import openb
+from clustergym.study.study_file import read_study
+from clustergym.tenants.queue_tree import load_queues
 from clustergym.workload.committed import read_manifest
 from clustergym.workload.formats import FORMATS, ReadOptions, load_trace
 from clustergym.workload.generators.sources import load_source
+from clustergym.workload.pair_tables import read_pair_table
 from clustergym.workload.readers.pai import JOB_TABLE, TASK_TABLE
 
 Reader = Callable[[bytes, Path], object]
@@ -68,6 +84,7 @@ def _written(name: str, read: Callable[[Path], object]) -> Reader:
 
     def reader(content: bytes, folder: Path) -> object:
         path = folder / name
+        path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
         return read(path)
 
@@ -107,13 +124,43 @@ def _reservations(path: Path) -> object:
 
 
 def _config(path: Path) -> object:
-    content: dict[str, Any] = read_mapping(path).content
-    needed = {"scenario", "cluster", "trace", "oracle", "costs", "seed"}
-    return build_scenario(content) if needed <= content.keys() else None
+    return build_scenario(_read_config(path))
 
 
 def _in_board(read: Callable[[Path], object]) -> Callable[[Path], object]:
     return lambda path: read(path.parent)
+
+
+def _override_folder(path: Path) -> object:
+    return check_words(["--config-dir", str(path.parent)])
+
+
+def _journal(path: Path) -> object:
+    return journal.clock_of(path.parent)(0.0)
+
+
+def _bounds(path: Path) -> object:
+    return [bound.certificate for bound in read_bounds(path.parent).values()]
+
+
+def _cell_log(path: Path) -> object:
+    logs = read_logs(path.parent)
+    return [logs.packed(cell) for cell in load_board("fair").cells if str(cell) in logs.labels]
+
+
+def _table_cache(path: Path) -> object:
+    return Store(path.parent).read("a" * 64, (2, 2))
+
+
+def _keyed(path: Path) -> object:
+    """Read the configuration beside a result, for a table by one of its keys."""
+    beside = path.parent / "result.json"
+    beside.write_bytes((ROOT / "tests/regressions/result/valid.json").read_bytes())
+    return _setting(read_result(beside))
+
+
+def _own_history(path: Path) -> object:
+    return History.read(path, {"population": 2, "generations": 2, "validate_every": 1})
 
 
 def _board(content: bytes, folder: Path) -> object:
@@ -168,6 +215,18 @@ READERS: Mapping[str, Reader] = {
     "trace-provenance": _provenance,
     "trace-manifest": _written("manifest.json", _in_board(read_manifest)),
     "generator": _written("source.yaml", lambda path: load_source(str(path))),
+    "queues": _written("queues.yaml", load_queues),
+    "study": _written("study.yaml", read_study),
+    "pairs": _written("pairs.csv", read_pair_table),
+    "pairs-gavel": _written("simulation_throughputs.json", read_pair_table),
+    "rates-gavel": _written("simulation_throughputs.json", read_rates),
+    "override-folder": _written("config.yaml", _override_folder),
+    "cluster-divisible": _written("nodes.csv", read_divisible),
+    "openb-nodes": _written("nodes.csv", openb.read_nodes),
+    "openb-requests": _written("pods.csv", lambda path: openb.read_requests(path, ("V100", "T4"))),
+    "openb-expected": _written("expected.csv", lambda path: openb.read_expected(path, "allocation")),
+    "openb-orders": _written("orders/w.npz", lambda path: openb.read_orders(path.parents[1], "w", 3, 2)),
+    "switch-failures": _written("failures.csv", lambda path: read_switches(path, scenario().cluster)),
     "failures": _written("failures.csv", lambda path: read_schedule(path, 4)),
     "reservations": _written("planned.csv", _reservations),
     "cluster": _written("cluster.yaml", lambda path: load_cluster(str(path))),
@@ -175,6 +234,9 @@ READERS: Mapping[str, Reader] = {
     "models": _written("mine.yaml", _catalog),
     "oracle-table": _written("table.csv", lambda path: read_measurements(path, load_catalog())),
     "oracle-constants": _written("grid.yaml", constants.load_constants),
+    "oracle-memory": _written("memory.csv", validate_memory),
+    "arena-memory": _written("memory.csv", read_memory),
+    "oracle-cache": _written(f"{'a' * 64}.npz", _table_cache),
     "sia-profile": _two(("placements-x.csv", "scalability-x.csv"), lambda folder: read_profile(folder, "x")),
     "sia-training": _two(("validation-32.csv", "validation-64.csv"), read_training),
     "decisions": _packed("decisions.jsonl.gz", lambda path: read_decisions(path, scenario())),
@@ -183,15 +245,20 @@ READERS: Mapping[str, Reader] = {
     "events": _packed("events.jsonl.gz", lambda path: read_log(path, 2000.0)),
     "gzip": _written("decisions.jsonl.gz", lambda path: read_decisions(path, scenario())),
     "result": _written("result.json", read_result),
+    "result-key": _written("result.json", lambda path: finished(path.parent, "a")),
+    "result-config": _written("config.yaml", _keyed),
+    "result-cluster": _written("config.yaml", _cluster),
+    "journal": _written(journal.FILE_NAME, _journal),
     "jobs": _written("jobs.csv", _jobs_csv),
     "timeline": _written("timeline.csv", lambda path: _timeline(path, 2000.0)),
     "board": _board,
+    "bounds": _written("bounds.json", _bounds),
     "entry": _written("entry.yaml", _in_board(lambda folder: read_entry(folder, load_board("fair")))),
     "entry-results": _written("results.csv", _in_board(read_results)),
     "entry-curves": _written(
         "curves.json", _in_board(lambda folder: read_curves(load_board("fair"), folder))
     ),
-    "entry-logs": _written("decisions.jsonl.gz", _in_board(read_logs)),
+    "entry-logs": _written("decisions.jsonl.gz", _cell_log),
     "checkpoint": _about(auction_checkpoints.load, "elastic"),
     "checkpoint-weights": _weights(auction_checkpoints.load, "elastic"),
     "network": _about(network_checkpoints.load, "elastic-16"),
@@ -201,10 +268,21 @@ READERS: Mapping[str, Reader] = {
     "sharing": _about(placer_checkpoints.SHARES.load, "sharing"),
     "sharing-weights": _weights(placer_checkpoints.SHARES.load, "sharing"),
     "network-curves": _about(lambda name: plot.read_curves([name]), "elastic-16"),
+    "training-history": _written("history.json", _own_history),
+    "training-log": _written("run.json", lambda path: _run_id(path, "a")),
+    "checkpoint-schema": _about(checkpoints.schema_of, "elastic"),
     "training-state": _written("state.safetensors", lambda path: read_state(path, {"seed": 0})),
 }
 
 SEEDS: Mapping[str, tuple[Path, ...]] = {
+    "queues": (ROOT / "conf/queues/philly.yaml",),
+    "study": (ROOT / "examples/studies/what-if.yaml",),
+    "bounds": (ROOT / "leaderboards/tenants/bounds.json",),
+    "result-config": (ROOT / "tests/regressions/config/valid.yaml",),
+    "result-cluster": (ROOT / "tests/regressions/config/valid.yaml",),
+    "override-folder": (ROOT / "tests/regressions/config/valid.yaml",),
+    "result-key": (ROOT / "tests/regressions/result/valid.json",),
+    "checkpoint-schema": (checkpoints.TRAINED / "elastic.yaml",),
     "trace-native": (ROOT / "traces/philly-like-160-distributed.csv",),
     "trace-manifest": (ROOT / "traces/manifest.json",),
     "generator": (ROOT / "conf/generator/philly.yaml", ROOT / "conf/generator/pai.yaml"),

@@ -7,7 +7,15 @@ import math
 import pytest
 
 from clustergym.inputs.errors import InputError
-from clustergym.tenants.queue_tree import Queue, QueueTree, Settings, load_queues, of_type, queues_by_member
+from clustergym.tenants.queue_tree import (
+    Queue,
+    QueueTree,
+    Settings,
+    kept_of,
+    load_queues,
+    of_type,
+    queues_by_member,
+)
 
 FILE = """\
 assign_by: user
@@ -136,3 +144,23 @@ def test_quotas_may_not_exceed_the_cluster_unless_the_file_says_so(tmp_path):
     told = "queues.yaml:3: queues.b.quota: V100: 9 GPUs of a, b are more than the cluster's 8 (lower the"
     assert str(caught.value).removeprefix(f"{tmp_path}/").startswith(told)
     load_queues(written(tmp_path, "oversubscribe: true\n" + text)).check_capacity(["V100"], [8])
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "lending_limit", "kept"),
+    [(1.0, None, 1.0), (1.0, 6.0, 2.0), (5.0, 6.0, 5.0), (0.0, 9.0, 0.0), (3.0, {"X": None}, 3.0)],
+)
+def test_nobody_else_uses_the_guarantee_nor_what_is_not_lent(guarantee, lending_limit, kept):
+    # Of a quota of 8, 8 - 6 = 2 GPUs are not lent; the greater of both is kept.
+    assert kept_of(Queue(quota=8.0, guarantee=guarantee, lending_limit=lending_limit), "X") == kept
+
+
+def test_sums_of_quotas_count_types_that_few_queues_name(tmp_path):
+    # Of X: 2 and 2 and 1; of Y: 2 and 3, as the third names Y alone.
+    path = tmp_path / "queues.yaml"
+    children = "  a: {parent: root, quota: 2}\n  b: {parent: root, quota: {X: 2}}\n"
+    path.write_text(f"queues:\n  root: {{quota: 4}}\n{children}  c: {{parent: root, quota: {{Y: 3}}}}\n")
+    with pytest.raises(InputError, match="4 GPUs are less than the 5 of a, b, c"):
+        load_queues(path)
+    path.write_text(f"queues:\n  root: {{quota: 5}}\n{children}  c: {{parent: root, quota: {{Y: 3}}}}\n")
+    assert load_queues(path).leaves == ["a", "b", "c"]

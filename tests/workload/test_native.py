@@ -130,13 +130,16 @@ def test_a_changed_file_is_not_taken_for_the_recorded_one(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("{", r"provenance\.json:1: broken JSON"),
+        ("{", r"provenance\.json:1: not JSON, or cut short"),
         ("[]", r"provenance\.json: provenance: is missing"),
         ('{"sha256": "0", "provenance": 3}', r"provenance\.json: provenance: is missing"),
-        ('{"rows": NaN}', r"provenance\.json: broken JSON: NaN is not a JSON value"),
+        (
+            '{"rows": NaN}',
+            r"provenance\.json: not JSON that can be read: ValueError: NaN is not a JSON number",
+        ),
         ("", r"provenance\.json: the file is empty"),
-        ("[" * 100_000, r"provenance\.json: broken JSON"),
-        ('{"rows": ' + "9" * 5000 + "}", r"provenance\.json: broken JSON"),
+        ("[" * 100_000, r"provenance\.json: not JSON that can be read"),
+        ('{"rows": ' + "9" * 5000 + "}", r"provenance\.json: not JSON that can be read"),
     ],
 )
 def test_a_broken_provenance_file_is_named(tmp_path: Path, content: str, words: str) -> None:

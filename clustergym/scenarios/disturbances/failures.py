@@ -10,6 +10,7 @@ import numpy as np
 
 from clustergym.cluster.spec import ClusterSpec, Nodes
 from clustergym.inputs.errors import InputError, require
+from clustergym.inputs.parameter_types import Seed
 from clustergym.inputs.parameters import build
 from clustergym.scenarios.clock import ticks
 from clustergym.scenarios.disturbance import Disturbance, DisturbanceMetric, DisturbedRun
@@ -98,6 +99,9 @@ class Failures(Disturbance):
             choice.check_without_rates(model)
             if choice.path is None and model.switch_path is None:
                 return None
+        most = int(np.bincount(cluster.node_type).max())
+        remedy = f"cluster {cluster.name} has at most {most} nodes of a type"
+        require(model.spares.nodes <= most, "scenario.failures.spares.nodes", model.spares.nodes, remedy)
         return cls(
             schedule=() if choice.path is None else read_schedule(choice.path, len(cluster.node_type)),
             mtbf_s=choice.mtbf_s,
@@ -212,7 +216,7 @@ class FailureChoice(FailureModel):
     mtbf_s: float | None = None
     mttr_s: float = 3600.0
     checkpoint_every_s: float = 1800.0
-    seed: int | None = None
+    seed: Seed | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -224,8 +228,6 @@ class FailureChoice(FailureModel):
                 value,
                 "give seconds above 1",
             )
-        seed = self.seed
-        require(seed is None or seed >= 0, "scenario.failures.seed", seed, "give a whole number from 0")
         write_s, every_s = self.checkpoint_write_s, self.checkpoint_every_s
         if self.checkpoint_rule == "fixed" and write_s > every_s:
             raise InputError(

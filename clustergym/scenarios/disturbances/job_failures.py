@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.inputs import random_streams
-from clustergym.inputs.parameter_types import Duration, FractionBelowOne, NonNegativeInt, PositiveInt
+from clustergym.inputs.parameter_types import Duration, FractionBelowOne, PositiveInt, Seed
 from clustergym.inputs.parameters import Parameters, build
 from clustergym.scenarios.clock import ticks
 from clustergym.scenarios.disturbance import Course, Disturbance, DisturbedRun
@@ -42,7 +42,7 @@ class JobFailures(Parameters, Disturbance):
     share: FractionBelowOne = 0.0
     after_s: Duration = 300.0
     most: PositiveInt = 3
-    seed: NonNegativeInt | None = None
+    seed: Seed | None = None
 
     @classmethod
     def from_config(

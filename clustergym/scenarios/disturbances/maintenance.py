@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.inputs.errors import InputError
-from clustergym.inputs.parameter_types import Duration, NonNegativeFloat
+from clustergym.inputs.parameter_types import Delay, Duration
 from clustergym.inputs.parameters import Parameters, build
 from clustergym.scenarios.clock import ticks
 from clustergym.scenarios.disturbance import Course, Disturbance, DisturbanceMetric, DisturbedRun
@@ -50,7 +50,7 @@ class Maintenance(Parameters, Disturbance):
 
     every_s: Duration | None = None
     duration_s: Duration = 3600.0
-    grace_s: NonNegativeFloat = 0.0
+    grace_s: Delay = 0.0
 
     @classmethod
     def from_config(

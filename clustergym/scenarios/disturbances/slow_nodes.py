@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError
-from clustergym.inputs.parameter_types import AtLeastOne, Duration, FractionBelowOne, NonNegativeInt
+from clustergym.inputs.parameter_types import Duration, FractionBelowOne, Seed, Slowdown
 from clustergym.inputs.parameters import Parameters, build
 from clustergym.scenarios.clock import ticks
 from clustergym.scenarios.disturbance import Disturbance, DisturbanceMetric, DisturbedRun
@@ -49,9 +49,9 @@ class SlowNodes(Parameters, Disturbance):
     )
 
     share: FractionBelowOne = 0.0
-    factor: AtLeastOne = 1.5
+    factor: Slowdown = 1.5
     duration_s: Duration = 3600.0
-    seed: NonNegativeInt | None = None
+    seed: Seed | None = None
 
     @classmethod
     def from_config(

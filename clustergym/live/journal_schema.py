@@ -1,0 +1,73 @@
+"""Schema of the answers in a journal. Import this module late: it loads pydantic."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from clustergym.scenarios.clock import TICKS_PER_S
+
+Tick = Annotated[int, Field(ge=0, le=10**9 * TICKS_PER_S)]
+Seconds = Annotated[float, Field(ge=0, lt=1e12)]
+Names = list[str]
+Numbers = list[Annotated[int, Field(ge=0)]]
+
+
+class CallAnswer(BaseModel):
+    """What every call is answered; `t` is the run's tick, null on a clock that does not run by itself."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False, extra="allow")
+
+    t: Tick | None
+    wall_s: Seconds
+
+
+class StartAnswer(CallAnswer):
+    """Whether a launch was refused, and why."""
+
+    refused: str = ""
+
+
+class RepairAnswer(CallAnswer):
+    """Whether a node is back in use."""
+
+    back: bool
+
+
+class WaitAnswer(CallAnswer):
+    """The allocations that are gone, and the nodes that are down."""
+
+    gone: Names = Field(default_factory=list)
+    down: Numbers = Field(default_factory=list)
+
+
+ANSWERS: dict[str, type[CallAnswer]] = {
+    "begin": CallAnswer,
+    "start": StartAnswer,
+    "stop": CallAnswer,
+    "fail": CallAnswer,
+    "repair": RepairAnswer,
+    "wait": WaitAnswer,
+}
+"""What each call is answered."""
+Entry = TypeAdapter(tuple[str, dict[str, Any], dict[str, Any]])
+
+
+def check_entry(entry: object) -> None:
+    """Check a call with its answer.
+
+    Raises
+    ------
+    ValueError
+        Naming what is wrong, on one line.
+    """
+    try:
+        call, _, answer = Entry.validate_python(entry)
+        if call not in ANSWERS:
+            raise ValueError(f"unknown call {call!r}")
+        ANSWERS[call].model_validate(answer)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{place}: {first['msg']}" if place else first["msg"]) from None
