@@ -76,8 +76,8 @@ def test_a_job_of_2048_nodes_has_the_ettr_of_the_formulae(restart_s, every_s, wr
 
 def test_llama_3_as_reported():
     # 419 unplanned interruptions in 54 days, give or take sqrt(419) = 20 (twice that here). 63 restart
-    # processes: 60 s to notice, 120 s, and on average half of 605 s between checkpoints, 482 s. 356 wait for a
-    # spare, 900 s longer: 1,382 s. In all 522,000 s of 4,665,600; of the rest 600 s in 605 are work: 88.1 %.
+    # processes: 60 s to notice, 120 s, and on average half of 605 s between checkpoints, 482 s. 356 wait for
+    # a spare, 900 s longer: 1,382. In all 522,000 of 4,665,600 s; of the rest 600 s in 605 are work: 88.1 %.
     # The source says over 90 %, and does not say how long a spare took.
     config = compose(["failures=llama3"])["scenario"]["failures"]
     spec = small_scenario([Job("a", 0.0, 1)], {"X": (1, 4)}, ONE_S)

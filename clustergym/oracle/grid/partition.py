@@ -37,18 +37,15 @@ def best_pipelines(
     return steps.backtrack(*steps.least_sum(limits), micro_batches)
 
 
-ACROSS, INSIDE = 0, 1
-"""How a stage receives from the one before it, or sends to the next: over the network, or on a shared node."""
-
-
 class _Steps:
     """The dynamic programme: values by (first operator, GPUs left), from the last operator backwards.
 
     Arrays have the shape (R, limits, J, M, D + 1): the stage's last operator, its size, and GPUs left before
-    it. There are two values: the best pipeline whose first stage receives `ACROSS` nodes, and the best one
-    whose first stage receives `INSIDE` a node, which it must lie wholly in (see `pipelines.crossings`). Which of
-    them a stage goes on with decides how it sends. Two stages that could share a node always do, as sending
-    inside is never slower.
+    it. Stages are laid over the nodes one after another. One that needs no more than a node must lie in
+    one, and one that needs several begins on a node of its own, as Alpa's submeshes do (Zheng et al.,
+    OSDI '22, section 5.2): so a boundary amid a node is between two stages that lie wholly in it. A stage
+    is taken to send and receive at its own rate, as the size of the other is not known here;
+    `pipelines.price` charges what the slower of the two takes.
     """
 
     def __init__(self, rows: GraphAllocations, table: StageTable, transfer: Floats) -> None:
@@ -57,111 +54,61 @@ class _Steps:
         self.gpus = rows.layout.gpus.astype(np.int64)
         self.most = int(self.gpus.max())
         self.sizes = table.sizes[table.sizes <= self.most]
-        self.several = rows.layout.nodes > 1
-        per_node = rows.layout.per_node.astype(np.int64)[:, None, None]
-        start = self.gpus[:, None, None] - np.arange(self.most + 1)
-        end = start + self.sizes[:, None]
-        whole = self.several[:, None, None] & within_node(start, self.sizes[:, None], per_node)
-        self.can_receive = whole & (start % per_node != 0)
-        self.can_send = whole & (end % per_node != 0)
-        shares = (self.several & (rows.layout.per_node > 1)).any()
-        self.ways = (ACROSS, INSIDE) if shares else (ACROSS,)
+        several, per_node = rows.layout.nodes[:, None, None] > 1, rows.layout.per_node[:, None, None]
+        start, gpus = self.gpus[:, None, None] - np.arange(self.most + 1), self.sizes[:, None]
+        self.receives = several & (start % per_node == 0)
+        self.sends = several & ((start + gpus) % per_node == 0)
+        laid = within_node(start, gpus, per_node) | ((gpus > per_node) & (start % per_node == 0))
+        self.misplaced = several & ~laid
 
-    def stage_s(self, operator: int) -> list[list[Floats]]:
-        """Return seconds of stages that begin at an operator, by how they receive, then by how they send.
-
-        Each has the shape (R, 1, J, M, D + 1), and is inf where a stage cannot receive or send so.
-        """
+    def stage_s(self, operator: int) -> Floats:
+        """Return seconds of stages that begin at an operator, with transfers, shape (R, 1, J, M, D + 1)."""
         last = np.arange(operator, self.operators)
         count = len(self.sizes)
-        seconds = self.table.seconds[:, run_index(self.operators, np.array(operator), last), :count, None]
-        before, after = self.transfer[:, operator, ..., None], self.transfer[:, operator + 1 :, ..., None]
-        found = []
-        for receives in self.ways:
-            received = self._moved(before, receives, 1)[:, :, :count]
-            if receives == INSIDE:
-                received = np.where(self.can_receive, received[:, 0], np.inf)[:, None]
-            ways = []
-            for sends in self.ways:
-                stage = seconds + self._moved(after, sends, 2)[:, :, :count] + received
-                if sends == INSIDE:
-                    stage = np.where(self.can_send[:, None], stage, np.inf)
-                ways.append(np.broadcast_to(stage, (*stage.shape[:3], self.most + 1))[:, None])
-            found.append(ways)
-        return found
-
-    def _moved(self, transfer: Floats, way: int, axis: int) -> Floats:
-        """Return seconds of a transfer, shape (R, J, M, 1), J 1 if `axis`, that of `pipelines.transfer_s`, is 1."""
-        inside, across = np.take(transfer, 0, axis), np.take(transfer, 1, axis)
-        several = self.several.reshape(-1, *[1] * (inside.ndim - 1))
-        moved = np.where(several & (way == ACROSS), across, inside)
-        return moved[:, None] if axis == 1 else moved
+        seconds = self.table.seconds[:, run_index(self.operators, np.array(operator), last), :count]
+        before = self.transfer[:, operator, :, :count, None]
+        received = np.where(self.receives, before[:, 1], before[:, 0])
+        after = self.transfer[:, operator + 1 :, :, :count, None]
+        sent = np.where(self.sends[:, None], after[:, :, 1], after[:, :, 0])
+        sent += seconds[..., None]
+        sent += received[:, None]
+        np.copyto(sent, np.inf, where=self.misplaced[:, None])
+        return np.asarray(sent[:, None])
 
     def least_slowest(self) -> Floats:
         """Return the least slowest stage of any pipeline, shape (R,)."""
         shifted = self._shifted(1)
-        values: list[Floats] = []
+        value = np.empty(0)
         for operator in range(self.operators - 1, -1, -1):
-            values = [
-                np.min(
-                    [
-                        np.maximum(stage, following[:, :, operator + 1 :]).min(axis=(2, 3))
-                        for stage, following in zip(ways, shifted, strict=True)
-                    ],
-                    axis=0,
-                )
-                for ways in self.stage_s(operator)
-            ]
-            self._shift(shifted, operator, values)
-        return np.asarray(values[ACROSS][np.arange(self.rows), 0, self.gpus])
+            times = np.maximum(self.stage_s(operator), shifted[:, :, operator + 1 :])
+            value = times.min(axis=(2, 3))
+            self._shift(shifted, operator, value)
+        return np.asarray(value[np.arange(self.rows), 0, self.gpus])
 
     def least_sum(self, limits: Floats) -> tuple[Bools, list[Ints]]:
-        """Return whether a pipeline keeps within the limits, and the best stage from each operator on.
-
-        The choices have the shape (R, limits, ways to receive, D + 1).
-        """
+        """Return whether a pipeline keeps within the limits, and the best stage from each operator on."""
         shifted, choices = self._shifted(limits.shape[1]), []
-        values: list[Floats] = []
+        value = np.empty(0)
         for operator in range(self.operators - 1, -1, -1):
-            values, chosen = [], []
-            for ways in self.stage_s(operator):
-                value, choice = self._best(ways, shifted, operator, limits)
-                values.append(value)
-                chosen.append(choice)
-            choices.append(np.stack(chosen, axis=2))
-            self._shift(shifted, operator, values)
-        fits = np.isfinite(values[ACROSS][np.arange(self.rows), :, self.gpus])
-        return fits, choices[::-1]
-
-    def _best(
-        self, ways: list[Floats], shifted: list[Floats], operator: int, limits: Floats
-    ) -> tuple[Floats, Ints]:
-        """Return the least sum of stages, and the choice of way to send, last operator and size behind it."""
-        value, choice, first = np.empty(0), np.empty(0, dtype=np.int64), 0
-        for sends, (stage, following) in enumerate(zip(ways, shifted, strict=True)):
-            times = stage + following[:, :, operator + 1 :]
+            stage = self.stage_s(operator)
+            times = stage + shifted[:, :, operator + 1 :]
             np.copyto(times, np.inf, where=stage > limits[:, :, None, None, None])
             times = times.reshape(*times.shape[:2], -1, self.most + 1)
-            least, position = times.min(axis=2), times.argmin(axis=2) + first
-            if sends == ACROSS:
-                value, choice = least, position
-            else:
-                choice = np.where(least < value, position, choice)
-                value = np.minimum(least, value)
-            first += times.shape[2]
-        return value, choice
+            choices.append(times.argmin(axis=2))
+            value = times.min(axis=2)
+            self._shift(shifted, operator, value)
+        return np.isfinite(value[np.arange(self.rows), :, self.gpus]), choices[::-1]
 
-    def _shifted(self, limits: int) -> list[Floats]:
-        """Return the values after a stage, by its next operator, its size and the GPUs left before it."""
+    def _shifted(self, limits: int) -> Floats:
+        """Return the value after a stage, by its next operator, its size and the GPUs left before it."""
         shape = (self.rows, limits, self.operators + 1, len(self.sizes), self.most + 1)
-        shifted = [np.full(shape, np.inf) for _ in self.ways]
-        shifted[ACROSS][:, :, -1, np.arange(len(self.sizes)), self.sizes] = 0.0
+        shifted = np.full(shape, np.inf)
+        shifted[:, :, -1, np.arange(len(self.sizes)), self.sizes] = 0.0
         return shifted
 
-    def _shift(self, shifted: list[Floats], operator: int, values: list[Floats]) -> None:
-        for after, value in zip(shifted, values, strict=True):
-            for index, size in enumerate(self.sizes.tolist()):
-                after[:, :, operator, index, size:] = value[:, :, : self.most + 1 - size]
+    def _shift(self, shifted: Floats, operator: int, value: Floats) -> None:
+        for index, size in enumerate(self.sizes.tolist()):
+            shifted[:, :, operator, index, size:] = value[:, :, : self.most + 1 - size]
 
     def backtrack(self, fits: Bools, choices: list[Ints], micro_batches: Floats) -> Pipelines:
         """Return the best of the limits' pipelines, row by row."""
@@ -182,22 +129,22 @@ class _Steps:
         operator, left = np.where(fits, 0, self.operators), self.gpus[row]
         trail: list[_Link] = []
         count = len(self.sizes)
-        code, receives = np.zeros(len(row), dtype=np.int64), np.full(len(row), ACROSS)
+        code = np.zeros(len(row), dtype=np.int64)
         while True:
             going = operator < self.operators
             for start in np.unique(operator[going]).tolist():
                 here = np.flatnonzero(operator == start)
-                code[here] = choices[start][row[here], limit[here], receives[here], left[here]]
+                code[here] = choices[start][row[here], limit[here], left[here]]
             start = np.where(going, operator, 0)
-            sends, code = np.divmod(code, np.where(going, self.operators - start, 1) * count)
             last = np.where(going, start + code // count, 0)
             index = np.where(going, code % count, 0)
             run = run_index(self.operators, start, last)
             gpus = np.where(going, self.sizes[index], 0)
-            seconds = self.table.seconds[row, run, index]
-            for position, way in ((start, receives), (last + 1, sends)):
-                across = (self.several[row] & (way == ACROSS)).astype(np.int64)
-                seconds = seconds + self.transfer[row, position, across, index]
+            receives = self.receives[row, 0, left].astype(np.int64)
+            # A stage sends across nodes where the next one receives across nodes.
+            sends = self.receives[row, 0, left - gpus].astype(np.int64)
+            seconds = self.table.seconds[row, run, index] + self.transfer[row, start, receives, index]
+            seconds = seconds + self.transfer[row, last + 1, sends, index]
             trail.append(
                 _Link(
                     first=start,
@@ -209,7 +156,6 @@ class _Steps:
                 )
             )
             operator, left = np.where(going, last + 1, operator), left - gpus
-            receives = np.where(going, sends, ACROSS)
             if not (operator < self.operators).any():
                 return trail
 

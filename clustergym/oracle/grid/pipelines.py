@@ -139,10 +139,11 @@ class Layouts:
 def crossings(rows: GraphAllocations, gpus: Ints) -> tuple[Ints, Ints]:
     """Return whether stages receive, and send, across nodes: 0 or 1, in the shape of `gpus`.
 
-    A stage is on as few nodes as can hold it, as its collectives are priced, and as Alpa's submeshes are (Zheng
-    et al., OSDI '22, section 5.2). Two stages share a node where, laid one after another, both lie wholly in
-    it; all other boundaries are between nodes. So stages of 2, 4 and 2 GPUs on two nodes of 4 (the first and the
-    last on one node, the second on the other) hand everything on across nodes.
+    A stage is on as few nodes as can hold it, as its collectives are priced, and as Alpa's submeshes are
+    (Zheng et al., OSDI '22, section 5.2). Two stages share a node where, laid one after another, both lie
+    wholly in it; all other boundaries are between nodes. So stages of 2, 4 and 2 GPUs on two nodes of 4 (the
+    first and the last on one node, the second on the other) hand everything on across nodes. Only estimates
+    have such plans; the search lays stages so that none is out of place (`partition.best_pipelines`).
 
     Parameters
     ----------

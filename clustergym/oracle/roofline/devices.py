@@ -46,10 +46,10 @@ UNIFORM = Efficiency()
 """What an estimate assumes of kernels on every device."""
 
 PORT_SHARE = 0.72
-"""Share of the line rate that messages reach where every GPU has a port of its own (`nic_per_gpu`): one GPU of
-an H100 DGX node sends 36 GB/s to one of another node, over a port of 400 Gbit/s (Vidur, MLSys '24, measured
-send and receive, 4 to 67 MB). Collectives were not measured on such nodes; a ring over all ports sends on
-each of them, and is taken to reach as much."""
+"""Share of the line rate that messages reach where each GPU has a port of its own (`nic_per_gpu`): one
+GPU of an H100 DGX node sends 36 GB/s to one of another node, over a port of 400 Gbit/s (Vidur, MLSys '24,
+measured send and receive, 4 to 67 MB). Collectives were not measured on such nodes; a ring over all ports
+sends on each of them, and is taken to reach as much."""
 
 HALF_FP32 = frozenset({"A40", "A10", "L20"})
 """GPU types whose fp32 peak counts lanes that are shared with integer instructions (NVIDIA's GA102 and AD102
