@@ -146,7 +146,7 @@ def _cells(figures: dict[str, Any]) -> str:
 CHARACTERISATION = """## What placement is worth
 
 Predicted step times, not measured ones. Nodes of 8 H800 with a 400 Gbit/s port per GPU of which large
-messages reach {share:.0%}, as in the oracles (`PORT_SHARE` of `clustergym/oracle/roofline/devices.py`,
+messages reach {share:.0f} %, as in the oracles (`PORT_SHARE` of `clustergym/oracle/roofline/devices.py`,
 measured between two H100 nodes); a message takes latency + bytes / bandwidth of the slowest tier it crosses;
 the core is oversubscribed {core:g} times, the default of `Fabric`. Sequences
 of 2,048 tokens, 32 micro-batches of one, activations recomputed, interleaved 1F1B with two layers a
@@ -172,7 +172,7 @@ DP-aligned nothing for dense; 30-50 % of a step is communication; the gain grows
 
 def _characterisation(found: dict[str, Any]) -> str:
     rows = found["two_minipods"]
-    text = CHARACTERISATION.format(core=found["core_oversubscription"], share=PORT_SHARE) + _gains(rows)
+    text = CHARACTERISATION.format(core=found["core_oversubscription"], share=100 * PORT_SHARE) + _gains(rows)
     models = list(dict.fromkeys(row["model"] for row in rows))
     means = []
     for model in models:
