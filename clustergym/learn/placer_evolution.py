@@ -50,7 +50,7 @@ class PlacerEvolution(Agent):
 
     scenarios: Annotated[tuple[str, ...], MinLen(1)] = tuple(
         "scenario=pretraining costs=default"
-        f"{words} cluster.fabric.core_oversubscription=4.0"
+        f"{words} cluster.fabric.core_oversubscription=7.0"
         f" trace.min_duration_s=600 trace.max_duration_s=14400 trace.jobs=800 trace.load={load}"
         for words, load in (("", 0.9), (" cluster=arnold-iii", 0.7), (" cluster=arnold-iii", 1.0))
     )

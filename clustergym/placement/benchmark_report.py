@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from clustergym.oracle.roofline.devices import PORT_SHARE
 from clustergym.placement.ablation_report import ablation
 from clustergym.placement.benchmark import EITHER_UNIT, WHOLE_GROUPS, estimates
 from clustergym.terminal.markdown import percent, table
@@ -145,14 +146,15 @@ def _cells(figures: dict[str, Any]) -> str:
 CHARACTERISATION = """## What placement is worth
 
 Predicted step times, not measured ones. Nodes of 8 H800 with a 400 Gbit/s port per GPU of which large
-messages reach 80 % (assumed); a message takes latency + bytes / bandwidth of the slowest tier it crosses;
+messages reach {share:.0f} %, as in the oracles (`PORT_SHARE` of `clustergym/oracle/roofline/devices.py`,
+measured between two H100 nodes); a message takes latency + bytes / bandwidth of the slowest tier it crosses;
 the core is oversubscribed {core:g} times, the default of `Fabric`. Sequences
 of 2,048 tokens, 32 micro-batches of one, activations recomputed, interleaved 1F1B with two layers a
 virtual stage; gradients (fp32) are reduced behind computation but for one virtual stage; experts are sharded
 inside a node. `packed` fills minipod by minipod in order of ranks. See `clustergym/placement/step_time.py`.
 
 How far this carries. The paper's text has no model size, batch, schedule, number of experts or bandwidth
-reached for these runs, so that all of them are assumed here; the overlap, the 8 experts and the 80 % were
+reached for these runs, so that all but the last are assumed here; the overlap and the 8 experts were
 settled on with such tables in view, so that agreement with the paper is weak evidence. Layers, overlap,
 experts, the share of the rate, the core and the size of minipods and models are varied below. What the text
 does say: switches of every layer have 32 ports both up and down (section 2), so that the core factor of
@@ -170,7 +172,7 @@ DP-aligned nothing for dense; 30-50 % of a step is communication; the gain grows
 
 def _characterisation(found: dict[str, Any]) -> str:
     rows = found["two_minipods"]
-    text = CHARACTERISATION.format(core=found["core_oversubscription"]) + _gains(rows)
+    text = CHARACTERISATION.format(core=found["core_oversubscription"], share=100 * PORT_SHARE) + _gains(rows)
     models = list(dict.fromkeys(row["model"] for row in rows))
     means = []
     for model in models:

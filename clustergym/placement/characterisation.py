@@ -13,13 +13,14 @@ from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import ClusterSpec, Fabric
 from clustergym.inputs import random_streams
 from clustergym.metrics.statistics import estimate
+from clustergym.oracle.roofline.devices import PORT_SHARE
 from clustergym.placement.algorithms import algorithm
 from clustergym.placement.communication import UNITS, PretrainingJob, Unit
 from clustergym.placement.core import Core
 from clustergym.placement.free_nodes import draw_free_nodes
 from clustergym.placement.instances import Instance
 from clustergym.placement.spread import cell_spread, cells
-from clustergym.placement.step_time import NETWORK_SHARE, PretrainingModel, Tiers, predict
+from clustergym.placement.step_time import PretrainingModel, Tiers, predict
 
 JOB = PretrainingJob(96, 12, 4, 2)
 FREE = (8, 6)
@@ -32,7 +33,7 @@ LARGE_MOE = PretrainingModel("MoE, 48 experts", hidden=2048, layers=48, heads=16
 MODELS = (DENSE, MOE, LARGE_MOE)
 
 CORE_FACTORS = (1.0, 1.25, 1.5, 2.0, 4.0)
-NETWORK_SHARES = (0.4, 0.6, 0.8, 1.0)
+NETWORK_SHARES = (0.3, 0.5, PORT_SHARE, 0.8, 1.0)
 SCALE_CORE_FACTORS = (1.0, 2.0, 4.0)
 ALPHAS = tuple(round(0.2 * step, 1) for step in range(6))
 
@@ -52,7 +53,7 @@ SCALES = (
 """The larger job takes more than half of a cluster of more than 2,000 nodes (Arnold, sections 2 and 3)."""
 
 
-def fabric_tiers(core_oversubscription: float, network_share: float = NETWORK_SHARE) -> Tiers:
+def fabric_tiers(core_oversubscription: float, network_share: float = PORT_SHARE) -> Tiers:
     """Return the tiers of Arnold's H800 nodes under core switches of a given oversubscription."""
     cluster: ClusterSpec = load_cluster("arnold-i")
     fabric = replace(cluster.fabric, core_oversubscription=core_oversubscription)

@@ -14,17 +14,13 @@ from clustergym.inputs.errors import InputError
 from clustergym.inputs.parameter_types import NonNegativeInt, PositiveInt
 from clustergym.models.model_spec import ELEMENT_BYTES, Costs, mixture_of_experts, transformer
 from clustergym.oracle.roofline.collectives import NETWORK_STEP_S, all_reduce_s
-from clustergym.oracle.roofline.devices import Devices, Layout, link_gbs
+from clustergym.oracle.roofline.devices import Devices, Layout, link_gbs, network_shares
 from clustergym.oracle.roofline.latency import GRADIENT_BYTES
 from clustergym.placement.communication import PretrainingJob
 from clustergym.placement.core import Core
 
 SWITCH_S = 1e-6
 """Latency a switch adds to a message (assumed); it crosses 1 inside a leaf, 3 inside a minipod, 5 across."""
-
-NETWORK_SHARE = 0.8
-"""Share of the line rate that large messages reach where every GPU has an InfiniBand port (assumed). The
-roofline oracle's 0.3 for collectives and 0.1 for transfers are of nodes whose GPUs share one port."""
 
 SWITCHES = {Locality.NODE: 0, Locality.LEAF: 1, Locality.MINIPOD: 3, Locality.CROSS: 5}
 
@@ -140,21 +136,27 @@ class Tiers(NamedTuple):
         return inside._replace(network_gbs=network, transfer_gbs=transfer)
 
     @staticmethod
-    def of(cluster: ClusterSpec, network_share: float = NETWORK_SHARE) -> Tiers:
-        """Return a cluster's tiers for its first GPU type; messages reach `network_share` of a port."""
+    def of(cluster: ClusterSpec, network_share: float | None = None) -> Tiers:
+        """Return a cluster's tiers for its first GPU type.
+
+        Messages reach `network_share` of a port; by default as much as in the oracles
+        (`devices.network_shares`).
+        """
         group = cluster.groups[0]
-        layouts = [_layout(cluster, tier, network_share) for tier in Locality]
+        shares = network_shares(group.gpu_type) if network_share is None else (network_share, network_share)
+        layouts = [_layout(cluster, tier, shares) for tier in Locality]
         latency = np.array([NETWORK_STEP_S + SWITCH_S * SWITCHES[tier] for tier in Locality])
         return Tiers(layouts, latency, float(Devices.of([group.gpu_type]).matmul_flops[0]))
 
 
-def _layout(cluster: ClusterSpec, tier: Locality, network_share: float) -> Layout:
+def _layout(cluster: ClusterSpec, tier: Locality, shares: tuple[float, float]) -> Layout:
     """Return the layout of two full nodes joined by a tier, no GPU faster than its own link."""
     group = cluster.groups[0]
     per_node, link = float(group.gpus_per_node), link_gbs(group.gpu_type)
-    network = np.array(min(network_share * cluster.bandwidth_gbs(0, tier), per_node * link))
+    line, most = cluster.bandwidth_gbs(0, tier), per_node * link
+    network, transfer = (np.array(min(share * line, most)) for share in shares)
     counts = np.array(2 * per_node), np.array(2.0), np.array(per_node)
-    return Layout(*counts, np.array(link), network, network, np.array(True))
+    return Layout(*counts, np.array(link), network, transfer, np.array(True))
 
 
 def predict(

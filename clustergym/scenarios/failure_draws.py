@@ -96,14 +96,18 @@ class Draw:
     def _fault(self, now_s: float, node: int, repair_s: float, kinds: np.random.Generator) -> Fault:
         of_cause, of_step, luck = kinds.random(3).tolist()
         cause = self._causes[int(np.searchsorted(self._up_to, of_cause, "right"))] if self._causes else ""
+        return Fault(now_s, NODE, node, repair_s, cause, self._step(cause, of_step), luck)
+
+    def _step(self, cause: str, of_step: float) -> str:
+        """Return the step of the ladder: that of the cause if it has one, else by the shares."""
         restart = self.model.restart
+        if cause in restart.in_place_causes:
+            return IN_PLACE
+        if cause in restart.process_causes:
+            return PROCESS
         if of_step < restart.in_place_share:
-            step = IN_PLACE
-        elif of_step < restart.in_place_share + restart.process_share:
-            step = PROCESS
-        else:
-            step = NEW_NODE
-        return Fault(now_s, NODE, node, repair_s, cause, step, luck)
+            return IN_PLACE
+        return PROCESS if of_step < restart.in_place_share + restart.process_share else NEW_NODE
 
     def of_switch(self, tier: int, index: int, mtbf_s: float) -> Iterator[Fault]:
         """Yield the failures of a switch."""

@@ -66,6 +66,9 @@ class Restart:
         Shares of failures that leave the node in use. In place, its jobs stand still for `in_place_s` seconds
         and lose nothing; after a restart of their processes they stand still for `process_s` seconds and go
         on from their last checkpoints, on the same nodes. All other failures take the node out.
+    in_place_causes, process_causes : tuple of str
+        Causes whose failures always leave the node in use, whatever the shares. Where a list is given, the
+        shares are of the failures that no list names.
     in_place_s, process_s : float
     node_s : float
         Seconds that a job which lost a node stands still at its next launch, besides the costs of any launch.
@@ -76,6 +79,8 @@ class Restart:
     process_share: Fraction = 0.0
     process_s: Delay = 180.0
     node_s: Delay = 0.0
+    in_place_causes: tuple[str, ...] = ()
+    process_causes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -147,12 +152,30 @@ class FailureModel(Parameters):
         if self.causes and not sum(self.causes.values()):
             message, remedy = "no cause has a weight above 0", "give one, or no causes"
             raise InputError(message, field=f"{self.config_key}.causes", remedy=remedy)
+        self._check_causes_of_steps()
         if self.checkpoint_rule != "fixed" and not self.checkpoint_write_s:
             raise InputError(
                 f"is 0, from which {self.checkpoint_rule}'s rule has no interval",
                 field=f"{self.config_key}.checkpoint_write_s",
                 remedy="give the seconds of a write, or checkpoint_rule=fixed",
             )
+
+    def _check_causes_of_steps(self) -> None:
+        """Raise an `InputError` unless each cause of a step of the ladder is a known one, and named once."""
+        named = {
+            "in_place_causes": self.restart.in_place_causes,
+            "process_causes": self.restart.process_causes,
+        }
+        for key, causes in named.items():
+            for cause in causes:
+                field_name = f"{self.config_key}.restart.{key}"
+                if cause not in self.causes:
+                    known = ", ".join(self.causes) or "none is given"
+                    remedy = f"name one of {self.config_key}.causes: {known}"
+                    raise InputError(f"{cause!r} is no cause of failures", field=field_name, remedy=remedy)
+                if [*named["in_place_causes"], *named["process_causes"]].count(cause) > 1:
+                    remedy = "name each cause once"
+                    raise InputError(f"{cause!r} is named twice", field=field_name, remedy=remedy)
 
     def interval_s(self, fixed_s: float, failures_per_s: float) -> float:
         """Return the seconds of work between checkpoints of a job.

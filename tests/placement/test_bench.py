@@ -11,7 +11,15 @@ from error_lines import error_line
 
 from clustergym import bench
 from clustergym.__main__ import COMMANDS
+from clustergym.cluster.cluster_files import load_cluster
+from clustergym.cluster.spec import Locality
 from clustergym.inputs.errors import InputError
+from clustergym.models.catalog import load_catalog
+from clustergym.models.model_class import ModelClass
+from clustergym.oracle.grid.constants import Constants
+from clustergym.oracle.grid.grid_oracle import graph_of
+from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
+from clustergym.oracle.roofline.devices import Layout
 from clustergym.placement.benchmark import BASELINES, COMPARED, summary
 from clustergym.placement.characterisation import (
     DENSE,
@@ -27,7 +35,7 @@ from clustergym.placement.characterisation import (
 )
 from clustergym.placement.free_nodes import draw_free_nodes
 from clustergym.placement.spread import Spread, cell_spread
-from clustergym.placement.step_time import predict
+from clustergym.placement.step_time import Tiers, predict
 
 QUICK = ["placement", "--quick"]
 
@@ -178,19 +186,31 @@ def test_the_three_placements():
 def test_step_time_by_hand():
     # 48 layers over 2 stages in chunks of 2: 12 virtual stages; 32 micro-batches: 32 x 12 + 1 = 385 slots,
     # each with a hop out and back. Two senders of 2 bytes x 2048 tokens x 5120 share 8 ports of 50 GB/s at
-    # 0.8, half of it across: 41.94 MB / 160 GB/s = 262.1 us, and 25 + 5 us of latency.
+    # 0.72, half of it across: 41.94 MB / 144 GB/s = 291.3 us, and 25 + 5 us of latency.
     tiers, model = fabric_tiers(2.0), replace(DENSE, layers=48)
     made = placements(FREE, JOB)
     packed = predict(made["packed"], JOB, model, tiers)
-    assert packed.pipeline_s == pytest.approx(385 * 2 * (30e-6 + 2 * 2 * 2048 * 5120 / 160e9))
-    # Inside a minipod: 320 GB/s, and 25 + 3 us.
+    assert packed.pipeline_s == pytest.approx(385 * 2 * (30e-6 + 2 * 2 * 2048 * 5120 / 144e9))
+    # Inside a minipod: 288 GB/s, and 25 + 3 us.
     inside = predict(made["pp_aligned"], JOB, model, tiers)
-    assert inside.pipeline_s == pytest.approx(385 * 2 * (28e-6 + 2 * 2 * 2048 * 5120 / 320e9))
+    assert inside.pipeline_s == pytest.approx(385 * 2 * (28e-6 + 2 * 2 * 2048 * 5120 / 288e9))
     assert inside.data_s == packed.data_s
     assert inside[:2] == packed[:2]
     aligned = predict(made["dp_aligned"], JOB, model, tiers)
     assert aligned.pipeline_s == packed.pipeline_s
     assert aligned.data_s < packed.data_s
+
+
+def test_step_times_and_the_oracles_have_one_share_of_a_port_of_each_gpu():
+    # Eight ports of 50 GB/s reach 0.72 of 400 GB/s: 288 GB/s, for collectives and between stages.
+    cluster, leaf = load_cluster("arnold-i"), int(Locality.LEAF)
+    graph = graph_of(load_catalog().get(ModelClass("gpt3", "1.3B", 128)))
+    rows = GraphAllocations.of([graph], [128], [cluster.groups[0].gpu_type], [16], [2], [400.0])
+    roofline, grid = Layout.of_cluster(cluster, [16]), Machine.of(rows, Constants()).layout
+    step = Tiers.of(cluster).layouts[leaf]
+    assert roofline.network_gbs[0, 0, leaf] == roofline.transfer_gbs[0, 0, leaf] == pytest.approx(288.0)
+    assert grid.network_gbs[0] == grid.transfer_gbs[0] == pytest.approx(288.0)
+    assert step.network_gbs == step.transfer_gbs == pytest.approx(288.0)
 
 
 def test_aligned_is_never_slower_than_packed_and_inside_a_minipod_hardly_matters():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from clustergym.scenarios.disturbances.failures import NODE_ERROR, NODE_FAIL, NO
 from clustergym.scenarios.disturbances.job_failures import JobFailures
 from clustergym.scenarios.disturbances.maintenance import Maintenance
 from clustergym.scenarios.disturbances.slow_nodes import SlowNodes
-from clustergym.scenarios.failure_draws import NEW_NODE, NODE, Draw, Fault, Repairs
+from clustergym.scenarios.failure_draws import IN_PLACE, NEW_NODE, NODE, PROCESS, Draw, Fault, Repairs
 from clustergym.scenarios.failure_files import NodeFailure, SwitchFailure
 from clustergym.scenarios.failure_model import Exclusion, FailureModel, Offenders, Restart, Spares
 from clustergym.sim.drive import replay, simulate
@@ -74,8 +75,10 @@ def test_a_job_of_2048_nodes_has_the_ettr_of_the_formulae(restart_s, every_s, wr
 
 
 def test_llama_3_as_reported():
-    # 419 unplanned interruptions in 54 days, give or take sqrt(419) = 20 (twice that here), over 90 %
-    # effective.
+    # 419 unplanned interruptions in 54 days, give or take sqrt(419) = 20 (twice that here). 63 restart
+    # processes: 60 s to notice, 120 s, and on average half of 605 s between checkpoints, 482 s. 356 wait for
+    # a spare, 900 s longer: 1,382. In all 522,000 of 4,665,600 s; of the rest 600 s in 605 are work: 88.1 %.
+    # The source says over 90 %, and does not say how long a spare took.
     config = compose(["failures=llama3"])["scenario"]["failures"]
     spec = small_scenario([Job("a", 0.0, 1)], {"X": (16, 4)}, ONE_S)
     built = Failures.from_config(config, spec.cluster, spec.trace, seed=0)
@@ -83,10 +86,49 @@ def test_llama_3_as_reported():
                          checkpoint_every_s=built.checkpoint_every_s)  # fmt: skip
     interruptions = sum(loss.interruptions for loss in measured.losses.values())
     assert interruptions == pytest.approx(419, abs=41)
-    assert 0.90 < measured.metrics["ettr_mean"] < 0.97
+    assert measured.metrics["ettr_mean"] == pytest.approx(0.881, abs=0.01)
     # The faulty GPU is 148 of 419: 35 %, off by 2.3 % each way.
     assert measured.losses["GPU"].interruptions / interruptions == pytest.approx(148 / 419, abs=0.05)
     assert sum(config["causes"].values()) == 419
+
+
+def test_only_what_is_no_fault_of_a_node_restarts_on_it():
+    # 54 software bugs, 7 timeouts of the watchdog and 2 dependencies of 419: 15 %. A faulty GPU never does.
+    config = compose(["failures=llama3"])["scenario"]["failures"]
+    spec = small_scenario([Job("a", 0.0, 1)], {"X": (1, 4)}, ONE_S)
+    built = Failures.from_config(config, spec.cluster, spec.trace, seed=0)
+    draw = Draw(0, built.mtbf_s, built.mttr_s, built.model)
+    faults = list(islice(draw.of_node(0), 3000))
+    restarted = {fault.cause for fault in faults if fault.step == PROCESS}
+    assert restarted == {"software bug", "NCCL watchdog", "dependency"}
+    assert {fault.cause for fault in faults if fault.step == NEW_NODE} == {*config["causes"]} - restarted
+    # Off by sqrt(0.15 x 0.85 / 3000) = 0.65 %.
+    assert sum(fault.step == PROCESS for fault in faults) / 3000 == pytest.approx(63 / 419, abs=0.02)
+
+
+def test_shares_hold_for_causes_without_a_step_of_their_own():
+    restart = Restart(process_share=0.5, in_place_causes=("link",), process_causes=("bug",))
+    model = FailureModel(restart=restart, causes={"link": 1.0, "bug": 1.0, "GPU": 2.0})
+    faults = list(islice(Draw(0, 100.0, 1.0, model).of_node(0), 2000))
+    steps = {cause: [fault.step for fault in faults if fault.cause == cause] for cause in model.causes}
+    assert {*steps["link"]} == {IN_PLACE}
+    assert {*steps["bug"]} == {PROCESS}
+    # Half of 1,000, off by sqrt(1000) / 2 = 16.
+    assert steps["GPU"].count(PROCESS) / len(steps["GPU"]) == pytest.approx(0.5, abs=0.06)
+
+
+def test_failures_without_causes_of_steps_keep_their_fingerprint():
+    # So the digests of scenarios that name none are those of before there were such lists.
+    found = Failures(mtbf_s=9.0, model=FailureModel(restart=Restart(node_s=5.0))).fingerprint()
+    assert set(found["model"]["restart"]) == {
+        "in_place_share",
+        "in_place_s",
+        "process_share",
+        "process_s",
+        "node_s",
+    }
+    named = FailureModel(restart=Restart(process_causes=("bug",)), causes={"bug": 1.0})
+    assert Failures(mtbf_s=9.0, model=named).fingerprint()["model"]["restart"]["process_causes"] == ("bug",)
 
 
 def test_the_interval_of_checkpoints():
@@ -434,6 +476,11 @@ def test_gpus_and_work_are_conserved(scenario, model, seed, name):
         ("failures", {"mtbf_s": 9.0, "checkpoint_rule": "young"}, r"checkpoint_write_s: is 0, from which"),
         ("failures", {"mtbf_s": 9.0, "checkpoint_rule": "old"}, r"checkpoint_rule: unknown value 'old'"),
         ("failures", {"mtbf_s": 9.0, "restart": {"in_place_share": 0.6, "process_share": 0.6}}, r"at most 1"),
+        ("failures", {"mtbf_s": 9.0, "causes": {"GPU": 1.0}, "restart": {"process_causes": ["bug"]}},
+         r"restart\.process_causes: 'bug' is no cause of failures \(name one of .*causes: GPU\)"),
+        ("failures", {"mtbf_s": 9.0, "causes": {"bug": 1.0},
+                      "restart": {"process_causes": ["bug"], "in_place_causes": ["bug"]}},
+         r"restart\.in_place_causes: 'bug' is named twice \(name each cause once\)"),
         ("failures", {"mtbf_s": 9.0, "offenders": {"share": 1.5}}, r"offenders\.share: 1\.5 is not valid"),
         ("failures", {"mtbf_s": 9.0, "spares": {"nodes": -1}}, r"spares\.nodes: -1 is not valid"),
         ("failures", {"mtbf_s": 9.0, "spares": {"nodes": 3}}, r"nodes: 3 .* at most 2 nodes of a type"),

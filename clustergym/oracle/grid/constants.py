@@ -14,7 +14,8 @@ from clustergym.inputs.paths import conf_dir
 from clustergym.oracle.roofline.devices import HALF_FP32
 
 UNFITTED = {"matmul": 0.72, "convolution": 0.55, "network": 0.3, "transfer": 0.1}
-"""Shares for GPU types that were not measured."""
+"""Shares for GPU types that were not measured. The shares of the network are of a port that a node's GPUs
+share; `devices.PORT_SHARE` holds where every GPU has one."""
 
 UNFITTED_HALF_FP32 = 0.24
 """Share of the fp32 peak for convolutions on unmeasured types of `devices.HALF_FP32`."""

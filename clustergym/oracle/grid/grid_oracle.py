@@ -24,7 +24,7 @@ from clustergym.oracle.grid.pipelines import Layouts, price
 from clustergym.oracle.grid.profiler import STRATEGIES, check_rule, estimate
 from clustergym.oracle.grid.search import CHUNK, BestPlans, data_parallel_search, full_search
 
-VERSION = 2
+VERSION = 3
 """Raised whenever the tables of equal input change."""
 
 CHUNK_GPUS = 128

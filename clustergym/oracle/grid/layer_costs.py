@@ -14,7 +14,7 @@ from clustergym.models.model_spec import ELEMENT_BYTES
 from clustergym.oracle.grid.constants import Constants
 from clustergym.oracle.grid.operators import OperatorGraph
 from clustergym.oracle.roofline.collectives import all_reduce_s, all_to_all_s, groups
-from clustergym.oracle.roofline.devices import Layout, link_gbs
+from clustergym.oracle.roofline.devices import PORT_SHARE, Layout, link_gbs
 from clustergym.oracle.roofline.latency import GRADIENT_BYTES, WEIGHT_PASSES
 from clustergym.oracle.roofline.memory_fit import USABLE
 from clustergym.oracle.roofline.work import STATE_BYTES
@@ -179,7 +179,7 @@ class Machine:
             state_bytes=_column(STATE_BYTES[kind][0] for kind in kinds),
             sharded_state_bytes=_column(STATE_BYTES[kind][1] for kind in kinds),
             tensor_limit=_column(graph.tensor_limit for graph in rows.graphs),
-            layout=_reached(rows.layout, constants, names),
+            layout=_reached(rows.layout, constants, rows.gpu_types),
             constants=constants,
             convolutional=convolutional,
             experts=_flags(kind == "moe" for kind in kinds),
@@ -213,11 +213,14 @@ def _flags(values: Iterable[bool]) -> Bools:
     return np.fromiter(values, dtype=np.bool_).reshape(-1, 1, 1)
 
 
-def _reached(layout: Layout, constants: Constants, names: Sequence[str]) -> Layout:
+def _reached(layout: Layout, constants: Constants, gpu_types: Sequence[GpuType]) -> Layout:
     """Return the layout with the rates that are reached; none exceeds the sum of a node's GPU links."""
-    most = layout.per_node * layout.link_gbs
-    network = layout.network_gbs * constants.shares("network", names)
-    transfer = layout.network_gbs * constants.shares("transfer", names)
+    most, names = layout.per_node * layout.link_gbs, [gpu.name for gpu in gpu_types]
+    own_ports = np.array([gpu.nic_per_gpu for gpu in gpu_types], dtype=bool)
+    network, transfer = (
+        layout.network_gbs * np.where(own_ports, PORT_SHARE, constants.shares(name, names))
+        for name in ("network", "transfer")
+    )
     return layout._replace(network_gbs=np.minimum(network, most), transfer_gbs=np.minimum(transfer, most))
 
 

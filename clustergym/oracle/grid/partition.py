@@ -8,7 +8,7 @@ import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
 from clustergym.oracle.grid.layer_costs import GraphAllocations
-from clustergym.oracle.grid.pipelines import Pipelines
+from clustergym.oracle.grid.pipelines import Pipelines, within_node
 from clustergym.oracle.grid.stages import StageTable, run_index
 
 LADDER = np.array([1.0, 1.01, 1.03, 1.06, 1.1, 1.2, 1.4, np.inf])
@@ -40,8 +40,12 @@ def best_pipelines(
 class _Steps:
     """The dynamic programme: values by (first operator, GPUs left), from the last operator backwards.
 
-    Arrays have the shape (R, limits, J, M, D + 1): the stage's last operator, its size, and GPUs
-    left before it.
+    Arrays have the shape (R, limits, J, M, D + 1): the stage's last operator, its size, and GPUs left before
+    it. Stages are laid over the nodes one after another. One that needs no more than a node must lie in
+    one, and one that needs several begins on a node of its own, as Alpa's submeshes do (Zheng et al.,
+    OSDI '22, section 5.2): so a boundary amid a node is between two stages that lie wholly in it. A stage
+    is taken to send and receive at its own rate, as the size of the other is not known here;
+    `pipelines.price` charges what the slower of the two takes.
     """
 
     def __init__(self, rows: GraphAllocations, table: StageTable, transfer: Floats) -> None:
@@ -50,11 +54,12 @@ class _Steps:
         self.gpus = rows.layout.gpus.astype(np.int64)
         self.most = int(self.gpus.max())
         self.sizes = table.sizes[table.sizes <= self.most]
-        left = np.arange(self.most + 1)
-        after = left - self.sizes[:, None]
-        several, per_node = rows.layout.nodes > 1, rows.layout.per_node.astype(np.int64)
-        self.receives = several[:, None, None] & (left % per_node[:, None, None] == 0)
-        self.sends = several[:, None, None] & (after % per_node[:, None, None] == 0)
+        several, per_node = rows.layout.nodes[:, None, None] > 1, rows.layout.per_node[:, None, None]
+        start, gpus = self.gpus[:, None, None] - np.arange(self.most + 1), self.sizes[:, None]
+        self.receives = several & (start % per_node == 0)
+        self.sends = several & ((start + gpus) % per_node == 0)
+        laid = within_node(start, gpus, per_node) | ((gpus > per_node) & (start % per_node == 0))
+        self.misplaced = several & ~laid
 
     def stage_s(self, operator: int) -> Floats:
         """Return seconds of stages that begin at an operator, with transfers, shape (R, 1, J, M, D + 1)."""
@@ -67,6 +72,7 @@ class _Steps:
         sent = np.where(self.sends[:, None], after[:, :, 1], after[:, :, 0])
         sent += seconds[..., None]
         sent += received[:, None]
+        np.copyto(sent, np.inf, where=self.misplaced[:, None])
         return np.asarray(sent[:, None])
 
     def least_slowest(self) -> Floats:

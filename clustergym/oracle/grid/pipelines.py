@@ -131,6 +131,7 @@ class Layouts:
         )
         self.receives, self.sends = crossings(rows, plans.gpus * self.exists)
         self.size = np.log2(np.maximum(plans.gpus, 1)).astype(np.int64)
+        self.receiving, self.sending = slower_ends(np.where(self.exists, self.size, self.size.max(initial=0)))
         self.first = np.where(self.exists, plans.first, 0)
         self.after = np.where(self.exists, plans.last + 1, 0)
 
@@ -138,8 +139,11 @@ class Layouts:
 def crossings(rows: GraphAllocations, gpus: Ints) -> tuple[Ints, Ints]:
     """Return whether stages receive, and send, across nodes: 0 or 1, in the shape of `gpus`.
 
-    Stages fill nodes one after another, so a boundary between stages lies between nodes where the
-    GPUs before it fill whole nodes.
+    A stage is on as few nodes as can hold it, as its collectives are priced, and as Alpa's submeshes are
+    (Zheng et al., OSDI '22, section 5.2). Two stages share a node where, laid one after another, both lie
+    wholly in it; all other boundaries are between nodes. So stages of 2, 4 and 2 GPUs on two nodes of 4 (the
+    first and the last on one node, the second on the other) hand everything on across nodes. Only estimates
+    have such plans; the search lays stages so that none is out of place (`partition.best_pipelines`).
 
     Parameters
     ----------
@@ -148,8 +152,38 @@ def crossings(rows: GraphAllocations, gpus: Ints) -> tuple[Ints, Ints]:
     """
     after, shape = np.cumsum(gpus, axis=-1), (-1, *[1] * (gpus.ndim - 1))
     several, per_node = rows.layout.nodes.reshape(shape) > 1, rows.layout.per_node.reshape(shape)
-    receives = (several & ((after - gpus) % per_node == 0)).astype(np.int64)
-    return receives, (several & (after % per_node == 0)).astype(np.int64)
+    whole = within_node(after - gpus, gpus, per_node)
+    shared = whole[..., :-1] & whole[..., 1:] & (after[..., :-1] % per_node != 0)
+    alone = np.zeros_like(whole[..., :1])
+    receives = several & ~np.concatenate([alone, shared], axis=-1)
+    sends = several & ~np.concatenate([shared, alone], axis=-1)
+    return receives.astype(np.int64), sends.astype(np.int64)
+
+
+def slower_ends(size: Ints) -> tuple[Ints, Ints]:
+    """Return the size of the smaller stage on either side of each stage's two boundaries.
+
+    Fewer GPUs, on fewer nodes, send and receive more slowly, and a transfer takes as long at both ends as at
+    its slower one.
+
+    Parameters
+    ----------
+    size : ndarray of int, shape (..., S)
+        Of each stage, in the order of stages: GPUs or their logarithm; where there is none, not less than
+        any other.
+
+    Returns
+    -------
+    receiving, sending : ndarray of int, shape (..., S)
+    """
+    boundary = np.minimum(size[..., :-1], size[..., 1:])
+    receiving = np.concatenate([size[..., :1], boundary], axis=-1)
+    return receiving, np.concatenate([boundary, size[..., -1:]], axis=-1)
+
+
+def within_node(start: Ints, gpus: Ints, per_node: Ints | Floats) -> Bools:
+    """Return whether stages that begin at GPU `start` of an allocation lie wholly in one of its nodes."""
+    return np.asarray(start // per_node == (start + gpus - 1) // per_node)
 
 
 def price(rows: GraphAllocations, machine: Machine, layouts: Layouts, micro_batches: Floats) -> Prices:
@@ -166,8 +200,8 @@ def price(rows: GraphAllocations, machine: Machine, layouts: Layouts, micro_batc
     most = 1 << int(layouts.size.max(initial=0))
     transfer = transfer_s(rows, machine, samples, most)
     row = np.arange(len(rows))[:, None]
-    sent = transfer[row, layouts.first, layouts.receives, layouts.size]
-    sent = sent + transfer[row, layouts.after, layouts.sends, layouts.size]
+    sent = transfer[row, layouts.first, layouts.receives, layouts.receiving]
+    sent = sent + transfer[row, layouts.after, layouts.sends, layouts.sending]
     return Prices(
         compute_s=by_stage[0],
         intra_stage_s=by_stage[1],

@@ -24,7 +24,7 @@ import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
-from clustergym.oracle.grid.pipelines import Pipelines, crossings, transfer_s
+from clustergym.oracle.grid.pipelines import Pipelines, crossings, slower_ends, transfer_s
 from clustergym.oracle.grid.stages import StageTable, run_index, stage_table
 
 NORMALISATIONS = 4
@@ -201,10 +201,11 @@ class Planner:
         first, last : ndarray of int, shape (P, S) or (R, P, S)
         gpus : ndarray of int, shape (R, P, S)
         """
-        index, (receives, sends) = np.log2(gpus).astype(np.int64), crossings(self.rows, gpus)
+        receiving, sending = slower_ends(np.log2(gpus).astype(np.int64))
+        receives, sends = crossings(self.rows, gpus)
         row = np.arange(len(self.rows))[:, None, None]
-        received = self.transfer[row, first, receives, index]
-        return np.asarray(received + self.transfer[row, last + 1, sends, index])
+        received = self.transfer[row, first, receives, receiving]
+        return np.asarray(received + self.transfer[row, last + 1, sends, sending])
 
 
 def _normalised(ideal: Floats, every: Ints) -> tuple[Ints, Floats]:

@@ -21,7 +21,8 @@ class Efficiency:
     matmul, convolution : float
         Of the fp16 and of the fp32 peak, by large kernels.
     network, transfer : float
-        Of the node's line rate: by collectives, and between pipeline stages.
+        Of the line rate of a port that a node's GPUs share: by collectives, and between pipeline stages.
+        Where every GPU has a port, `PORT_SHARE` holds for both.
     """
 
     matmul: float = 0.72
@@ -43,6 +44,12 @@ between stages 3.5, 0.5 and 0.9. The L20 shares the A40's design of fp32 lanes."
 
 UNIFORM = Efficiency()
 """What an estimate assumes of kernels on every device."""
+
+PORT_SHARE = 0.72
+"""Share of the line rate that messages reach where each GPU has a port of its own (`nic_per_gpu`): one
+GPU of an H100 DGX node sends 36 GB/s to one of another node, over a port of 400 Gbit/s (Vidur, MLSys '24,
+measured send and receive, 4 to 67 MB). Collectives were not measured on such nodes; a ring over all ports
+sends on each of them, and is taken to reach as much."""
 
 HALF_FP32 = frozenset({"A40", "A10", "L20"})
 """GPU types whose fp32 peak counts lanes that are shared with integer instructions (NVIDIA's GA102 and AD102
@@ -95,6 +102,14 @@ def link_gbs(gpu: GpuType) -> float:
     return gpu.link_gbs * share
 
 
+def network_shares(gpu: GpuType) -> tuple[float, float]:
+    """Return the shares of the line rate that collectives, and that transfers between stages, reach."""
+    if gpu.nic_per_gpu:
+        return PORT_SHARE, PORT_SHARE
+    efficiency = EFFICIENCY.get(gpu.name, UNIFORM)
+    return efficiency.network, efficiency.transfer
+
+
 class Layout(NamedTuple):
     """Nodes and bandwidths of a job's GPUs. A GPU's share of the network never exceeds its own link.
 
@@ -130,15 +145,14 @@ class Layout(NamedTuple):
         links = np.array([link_gbs(group.gpu_type) for group in cluster.groups])[:, None, None]
         rates = [[cluster.bandwidth_gbs(t, tier) for tier in Locality] for t in range(len(cluster.groups))]
         network = np.array(rates)[:, None, :]
-        known = [EFFICIENCY.get(name, UNIFORM) for name in cluster.gpu_types]
-        share = np.array([[e.network, e.transfer] for e in known])[:, :, None, None]
+        share = np.array([network_shares(group.gpu_type) for group in cluster.groups])[:, :, None, None]
         possible = np.where(inside, gpus <= room, gpus >= 2)
         return _capped(gpus, nodes, links, network * share[:, 0], network * share[:, 1], possible)
 
     @staticmethod
     def of_nodes(types: Sequence[GpuType], nodes: Sequence[int], per_node: Sequence[int]) -> Layout:
         """Return layouts on full nodes without oversubscription, shape (n,)."""
-        known = [EFFICIENCY.get(gpu.name, UNIFORM) for gpu in types]
+        shares = np.array([network_shares(gpu) for gpu in types]).reshape(-1, 2)
         ports = [per if gpu.nic_per_gpu else 1 for gpu, per in zip(types, per_node, strict=True)]
         network = np.array([gpu.nic_gbps / 8 * n for gpu, n in zip(types, ports, strict=True)])
         gpus = np.array(nodes, dtype=np.float64) * np.array(per_node, dtype=np.float64)
@@ -146,8 +160,8 @@ class Layout(NamedTuple):
             gpus,
             np.array(nodes, dtype=np.float64),
             np.array([link_gbs(gpu) for gpu in types]),
-            network * np.array([efficiency.network for efficiency in known]),
-            network * np.array([efficiency.transfer for efficiency in known]),
+            network * shares[:, 0],
+            network * shares[:, 1],
             np.ones(len(types), dtype=bool),
         )
 

@@ -16,7 +16,7 @@ from clustergym.oracle.roofline.latency import iteration_times
 from clustergym.oracle.roofline.memory_fit import UniformPlan
 from clustergym.oracle.roofline.work import Work
 
-VERSION = 1
+VERSION = 2
 """Raised whenever the tables of equal input change."""
 
 MOST_TENSOR, MOST_STAGES = 16, 64

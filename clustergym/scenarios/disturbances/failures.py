@@ -119,6 +119,10 @@ class Failures(Disturbance):
         """
         values = asdict(self)
         values["model"].pop("switch_path")
+        restart = values["model"]["restart"]
+        values["model"]["restart"] = {
+            key: value for key, value in restart.items() if not key.endswith("_causes") or value
+        }
         if self.model == FailureModel():
             del values["model"], values["switches"]
         return values
