@@ -42,9 +42,10 @@ class Drive:
 
 
 def driving_parameters(policy: Policy | str) -> dict[str, Any]:
-    """Return the parameters of an environment in which a policy sees what a simulation would show it."""
+    """Return the parameters of an environment in which a policy sees and may do what it could in a simulation."""
     policy = _made(policy)
-    return {"information": policy.information_class.value, "round_s": policy.round_s}
+    known = {"information": policy.information_class.value, "round_s": policy.round_s}
+    return {**known, "mask_stop_while_idle": False}
 
 
 def drive(
@@ -68,8 +69,8 @@ def drive(
     Raises
     ------
     InputError
-        If the environment's information or rounds are not the policy's, or its actions cannot drop
-        jobs and the policy does.
+        If the environment's information or rounds are not the policy's, it forbids to leave GPUs idle, or its
+        actions cannot drop jobs and the policy does.
     """
     core, policy = env.unwrapped, _made(policy)
     if not isinstance(core, SchedulingEnv) or not isinstance(core.actions, EditActions):
@@ -177,7 +178,7 @@ def _check(core: SchedulingEnv, policy: Policy) -> None:
         given = getattr(core.parameters, name)
         if given != wanted:
             raise InputError(
-                f"is {given}, policy {policy.name} has {wanted}",
+                f"is {given}, policy {policy.name} needs {wanted}",
                 field=f"env.{name}",
                 remedy="make with **driving_parameters(policy)",
             )

@@ -1,4 +1,4 @@
-"""The environment `ClusterGym/Sharing-v0`: an agent places requests for parts of GPUs on nodes."""
+"""The environment `ClusterGym/Sharing-v1`: an agent places requests for parts of GPUs on nodes."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
 
     | id | nodes | GPUs |
     |---|---|---|
-    | `ClusterGym/Sharing-small-v0` | 16 | 82 |
-    | `ClusterGym/Sharing-v0` | 64 | 327 |
-    | `ClusterGym/Sharing-large-v0` | 1,213, those of openb | 6,212 |
+    | `ClusterGym/Sharing-small-v1` | 16 | 82 |
+    | `ClusterGym/Sharing-v1` | 64 | 327 |
+    | `ClusterGym/Sharing-large-v1` | 1,213, those of openb | 6,212 |
 
     ## Action Space
 
@@ -78,7 +78,7 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
     | `growth` | (N,) | by how much the fragments grow | the GPUs of the largest node |
     | `memory`, `memory_after` | (N,) | free host memory | the node's |
     | `request` | (4,) | its CPU, memory, devices, and part of each | those of the largest node, a device |
-    | `stream` | (2,) | requests that have come; GPU allocated | all of the episode; installed |
+    | `stream` | (2,) | requests that have come: x / (x + y); GPU allocated | y: usual ones that fill it; installed |
     | `untouched`, `untouched_after` | (N,) | devices of which nothing is taken | the node's devices |
 
     ## Rewards
@@ -228,7 +228,7 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
             "action_mask": self.action_masks(),
             "arrival": state.arrival,
             "allocated": state.allocated,
-            "mean_allocated": -state.mean_allocated_cost,
+            "mean_allocated": state.mean_allocated,
             "fragments": state.fragments,
             "rejected": state.rejected,
             "illegal": illegal,

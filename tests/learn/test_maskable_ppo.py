@@ -32,7 +32,7 @@ from clustergym.sim.drive import simulate
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
-ENV = {"id": "ClusterGym/Elastic-16-v0", "jobs": 8, "rows": 10, "loads": (1.5,)}
+ENV = {"id": "ClusterGym/Elastic-16-v1", "jobs": 8, "rows": 10, "loads": (1.5,)}
 EXPERT = "hesrpt round_s=300"
 
 
@@ -200,7 +200,7 @@ def test_a_checkpoint_runs_as_a_policy_to_the_same_digest(trained):
 
 def test_another_cluster_is_refused(trained):
     policy = make_policy({"name": "learned", "checkpoint": str(trained)})
-    env = make_split_env({"id": "ClusterGym/Elastic-64-v0", "jobs": 2}, "dev", 1)
+    env = make_split_env({"id": "ClusterGym/Elastic-64-v1", "jobs": 2}, "dev", 1)
     env.reset(seed=0)
     with pytest.raises(InputError, match=r"was trained for .*cluster=arena-16"):
         simulate(env.unwrapped.scenario, policy, make_placer({"name": "buddy"}), 0)
@@ -224,7 +224,7 @@ def test_bad_input_is_one_line(tmp_path, capsys, overrides, words):
 def test_a_checkpoint_of_renamed_columns_is_refused(trained, monkeypatch):
     renamed = {**network_checkpoints.COLUMNS, "jobs": ["here", *network_checkpoints.COLUMNS["jobs"][1:]]}
     monkeypatch.setattr(network_checkpoints, "COLUMNS", renamed)
-    with pytest.raises(InputError, match=r"columns.*another version of ClusterGym/Elastic-16-v0"):
+    with pytest.raises(InputError, match=r"columns.*another version of ClusterGym/Elastic-16-v1"):
         load(str(trained))
 
 
@@ -252,7 +252,7 @@ def test_plain_masked_ppo_takes_the_masks_and_never_acts_against_them():
     def made():
         # An illegal action would raise.
         env = gymnasium.make(
-            "ClusterGym/Elastic-16-v0", jobs=4, rows=6, observation="flat", on_illegal="raise"
+            "ClusterGym/Elastic-16-v1", jobs=4, rows=6, observation="flat", on_illegal="raise"
         )
         return ActionMasker(Monitor(env), lambda wrapped: wrapped.unwrapped.action_masks())
 

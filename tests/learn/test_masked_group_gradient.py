@@ -23,7 +23,7 @@ from clustergym.learn.network_agent import greedy_figures  # noqa: E402
 from clustergym.learn.network_agent import play as play_greedily  # noqa: E402
 from clustergym.learn.split_env import compiled_envs, make_split_env, trace_seed  # noqa: E402
 
-ENV = {"id": "ClusterGym/Elastic-16-v0", "information": "data_parallel", "jobs": 5, "rows": 8}
+ENV = {"id": "ClusterGym/Elastic-16-v1", "information": "data_parallel", "jobs": 5, "rows": 8}
 SMALL = [
     "agent=masked_group_pg", "processes=1", "progress=false", "env.jobs=5", "env.rows=8",
     "agent.validation=2", "agent.traces=3", "agent.groups=2", "agent.size=2", "agent.steps=900",

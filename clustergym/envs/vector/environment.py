@@ -193,7 +193,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
             shown = np.empty_like(shown[0]), np.empty_like(shown[1])
         self.core.take(taken, over, *(shown if self.copy else ()))
         ended = self.core.outcomes >= steps.TERMINATED
-        terminated = self.core.outcomes == steps.TERMINATED
+        terminated = ended & (self.core.outcomes != steps.TRUNCATED)
         rewards, truncated = self.core.rewards.copy(), ended ^ terminated
         self._over[:] = ended
         begun, final = ended.any() and self.autoreset_mode is AutoresetMode.SAME_STEP, {}

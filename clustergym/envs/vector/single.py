@@ -83,8 +83,8 @@ class EngineEnv(SchedulingEnv):
         over = outcome >= steps.TERMINATED
         if over:
             info |= core.end(0)
-        terminated = outcome == steps.TERMINATED
-        return self._seen(), float(core.rewards[0]), terminated, over and not terminated, info
+        truncated = outcome == steps.TRUNCATED
+        return self._seen(), float(core.rewards[0]), over and not truncated, truncated, info
 
     def _seen(self) -> Observation:
         """Return a copy of the observation."""
