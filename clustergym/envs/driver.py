@@ -42,7 +42,7 @@ class Drive:
 
 
 def driving_parameters(policy: Policy | str) -> dict[str, Any]:
-    """Return the parameters of an environment in which a policy sees and may do what it could in a simulation."""
+    """Return the parameters of an environment in which a policy sees and does what it would in a simulation."""
     policy = _made(policy)
     known = {"information": policy.information_class.value, "round_s": policy.round_s}
     return {**known, "mask_stop_while_idle": False}
@@ -77,14 +77,13 @@ def drive(
         raise InputError("has no edits to drive", field="env", remedy="give actions=edit, admit or drop")
     _check(core, policy)
     env.reset(seed=seed, options=options)
-    simulation, actions = core.simulation, core.actions
     run_seed = int((options or {}).get("run_seed", 0))
-    policy.check(simulation.known_trace, simulation.setting)
-    policy.reset(simulation.setting, np.random.default_rng([run_seed, 1]))
+    policy.check(core.known_trace, core.setting)
+    policy.reset(core.setting, np.random.default_rng([run_seed, 1]))
     total, steps, decisions, lost = 0.0, 0, 0, 0
     info: dict[str, Any] = {}
     while (view := core.view) is not None:
-        decision = policy.schedule(view)
+        decision, actions = policy.schedule(view), core.actions
         if len(decision.drop) and not actions.rejects:
             message, remedy = "drops jobs, and no action does", "make with actions=drop"
             raise InputError(message, field="policy", remedy=remedy)

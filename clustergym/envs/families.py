@@ -32,8 +32,8 @@ class ElasticEnv(EngineEnv):
 
     A job is assigned at most once at a decision point, and preempted at most once, before that. An
     assignment is legal where the job fits in memory and the GPUs are free as edited. Stopping is illegal
-    while a waiting job in a row could use idle GPUs, unless `mask_stop_while_idle=False`. `action_masks()` and
-    `info["action_mask"]` say what is legal. If there are more than R jobs,
+    while a waiting job in a row could use idle GPUs, unless `mask_stop_while_idle=False`. `action_masks()`
+    and `info["action_mask"]` say what is legal. If there are more than R jobs,
     `clustergym.envs.candidates.choose_rows` decides which have a row: those at both ends of the queue,
     and those in the middle in turn.
 
@@ -73,8 +73,9 @@ class ElasticEnv(EngineEnv):
     | `fair_lag` | age / (age + the time that an even share takes): above 0.5 the job is later than that |
     | T columns, T columns | one-hot: the type held as edited, the type asked for; all 0: none, any |
 
-    The even share of `fair_lag` is of the cluster among the jobs now in the system: the whole job's GPU-seconds
-    at the most efficient type and count, times these jobs / GPUs; or, if that is more, its time at the fastest.
+    The even share of `fair_lag` is of the cluster among the jobs now in the system: the whole job's
+    GPU-seconds at the most efficient type and count, times these jobs / GPUs; or, if that is more, its time
+    at the fastest.
 
     | Column of `options` | Meaning |
     |---|---|
@@ -137,8 +138,8 @@ class ElasticEnv(EngineEnv):
       jobs that have not left; `info["stalled"]` is true.
     - Truncation: the clock reaches `horizon_s`.
 
-    The last `info` has `metrics`, as a run's result.json, and `digest`, that of the event log. Where the episode
-    is stalled, completion times and fairness count jobs in the system as if they had left at its end.
+    The last `info` has `metrics`, as a run's result.json, and `digest`, that of the event log. Where the
+    episode is stalled, completion times and fairness count jobs in the system as if they had left at its end.
 
     ## Arguments
 

@@ -242,9 +242,7 @@ class JobRows(Summary):
         age, deadline = now - view.submit_s[at], view.deadline_s[at]
         fastest, iterations = _least(time_s), view.iterations[at]
         remaining, deadline_left = view.remaining_iterations[at], deadline - now
-        even_s = np.maximum(
-            self._least_gpu_s[at] * iterations * len(view) / self.total, fastest * iterations
-        )
+        even_s = np.maximum(self._least_gpu_s[at] * iterations * len(view) / self.total, fastest * iterations)
         durations = (
             *(age, view.attained_gpu_s[at], self._work[at], fastest * remaining),
             *(now - view.queued_s[at], view.standstill_s[at], deadline_left),

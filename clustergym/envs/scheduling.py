@@ -26,11 +26,14 @@ from clustergym.envs.scheduling_picture import as_pixels, as_text
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.parameter_types import NonNegativeInt
 from clustergym.inputs.parameters import build, checked
-from clustergym.interface.policy import Decision, View
+from clustergym.interface.policy import Decision, InformationClass, Setting, View
 from clustergym.interface.registry import make_placer
 from clustergym.metrics.metrics import Metrics, measure_scenario
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.engine import Simulation, StalledError
+from clustergym.sim.log import EventLog
+from clustergym.sim.state import setting_of
+from clustergym.workload.trace import Trace
 
 Observation = dict[str, npt.NDArray[np.float32]] | npt.NDArray[np.float32]
 Step = tuple[Observation, float, bool, bool, dict[str, Any]]
@@ -141,6 +144,22 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         if self._begun is None:
             raise ResetNeeded("there is no episode yet: call reset() first")
         return self._begun[0]
+
+    @property
+    def setting(self) -> Setting:
+        """The constants of the episode, as its Views have them."""
+        return setting_of(self.scenario, self.scenario.round_s(self.parameters.round_s))
+
+    @property
+    def known_trace(self) -> Trace:
+        """The trace as a policy may check it: where its log ends jobs, a clairvoyant one alone."""
+        clairvoyant = self.parameters.information_class == InformationClass.CLAIRVOYANT
+        return self.scenario.trace if clairvoyant else self.scenario.trace.as_asked()
+
+    @property
+    def log(self) -> EventLog:
+        """The event log of the episode so far."""
+        return self.simulation.log
 
     @property
     def _goes_on(self) -> bool:

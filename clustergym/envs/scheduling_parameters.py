@@ -105,8 +105,8 @@ class SchedulingParameters(Parameters):
     baseline: str | None = None
     """A policy whose terms on the same trace are subtracted: `fcfs`, or `ares alpha=0.6`."""
     mask_stop_while_idle: bool = True
-    """Make it illegal to stop while a waiting job in a row could use idle GPUs. Policies that leave GPUs idle on
-    purpose need false."""
+    """Make it illegal to stop while a waiting job in a row could use idle GPUs. Policies that leave GPUs
+    idle on purpose need false."""
     stall_penalty: NonNegativeFloat = 24.0
     """What is subtracted from the last reward of a stalled episode, times the share of its jobs that have not
     left."""

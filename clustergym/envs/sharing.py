@@ -78,7 +78,7 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
     | `growth` | (N,) | by how much the fragments grow | the GPUs of the largest node |
     | `memory`, `memory_after` | (N,) | free host memory | the node's |
     | `request` | (4,) | its CPU, memory, devices, and part of each | those of the largest node, a device |
-    | `stream` | (2,) | requests that have come: x / (x + y); GPU allocated | y: usual ones that fill it; installed |
+    | `stream` | (2,) | requests that have come; GPU allocated | x / (x + those that fill it); installed |
     | `untouched`, `untouched_after` | (N,) | devices of which nothing is taken | the node's devices |
 
     ## Rewards

@@ -222,11 +222,20 @@ class Core:
         """Return the digest of an episode's event log so far."""
         return self._batch.log(row).digest
 
+    def log(self, row: int) -> EventLog:
+        """Return an episode's event log so far."""
+        return self._batch.log(row)
+
+    def episode(self, row: int) -> tuple[Episode, Desk]:
+        """Return one episode, and what its agent sees and edits; their arrays share their memory."""
+        episodes, desks = self._batch.episodes, self._desks.arrays
+        return Episode._make(part[row] for part in episodes), Desk._make(part[row] for part in desks)
+
     def metrics(self, row: int, log: EventLog | None = None) -> Any:
-        """Return the metrics of an episode that is over; its log is built if it is not given."""
-        scenario = self.scenarios[row]
+        """Return the metrics of an episode so far; its log is built if it is not given."""
+        scenario, over = self.scenarios[row], self.outcomes[row] >= steps.TERMINATED
         assert scenario is not None
-        end_s = float(self._batch.episodes.clock[row, c.END]) / c.TICKS_PER_S
+        end_s = float(self._batch.episodes.clock[row, c.END if over else c.NOW]) / c.TICKS_PER_S
         events = (log or self._batch.log(row)).events
         return measure_scenario(scenario, events, end_s, self._stalled(row)).metrics
 
