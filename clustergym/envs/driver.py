@@ -42,7 +42,7 @@ class Drive:
 
 
 def driving_parameters(policy: Policy | str) -> dict[str, Any]:
-    """Return the parameters of an environment in which a policy sees and does what it would in a simulation."""
+    """Return parameters of an environment in which a policy sees and does what it would in a simulation."""
     policy = _made(policy)
     known = {"information": policy.information_class.value, "round_s": policy.round_s}
     return {**known, "mask_stop_while_idle": False}

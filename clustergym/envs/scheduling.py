@@ -25,7 +25,7 @@ from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.scheduling_picture import as_pixels, as_text
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.parameter_types import NonNegativeInt
-from clustergym.inputs.parameters import build, checked
+from clustergym.inputs.parameters import build_from_keywords, checked
 from clustergym.interface.policy import Decision, InformationClass, Setting, View
 from clustergym.interface.registry import make_placer
 from clustergym.metrics.metrics import Metrics, measure_scenario
@@ -76,7 +76,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
     def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
         self.render_mode = checked_mode(render_mode, self.metadata["render_modes"])
-        self.parameters: SchedulingParameters = build(
+        self.parameters: SchedulingParameters = build_from_keywords(
             SchedulingParameters, {**self.defaults, **parameters}, "env"
         )
         chosen = self.parameters
@@ -91,6 +91,8 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         self._begun: tuple[Scenario, int] | None = None
         self._taken: list[Any] = []
         self.episodes = Episodes(chosen)
+        if chosen.actions in ("scores", "weights"):
+            self.episodes.check_times()
         self._make_parts()
         self.action_space = self.actions.space
         self.observation_space = self._observation_space()

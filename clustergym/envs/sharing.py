@@ -17,7 +17,7 @@ from clustergym.envs.sharing_parameters import SharingParameters
 from clustergym.envs.sharing_picture import as_pixels, as_text
 from clustergym.envs.sharing_state import COSTS, SharingState
 from clustergym.inputs.errors import InputError
-from clustergym.inputs.parameters import build
+from clustergym.inputs.parameters import build_from_keywords
 from clustergym.sharing.desk import FITS
 from clustergym.sharing.placement import scores_of
 from clustergym.sharing.placers import UNFIT
@@ -132,7 +132,7 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
 
     def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
         super().__init__(render_mode)
-        self.parameters: SharingParameters = build(SharingParameters, parameters, "env")
+        self.parameters: SharingParameters = build_from_keywords(SharingParameters, parameters, "env")
         self.source = self.parameters.source()
         self._reward: Reward[SharingState] = Reward(COSTS, self.parameters.reward)
         shape: tuple[int, int] = self.source.nodes.gpu_milli.shape

@@ -83,7 +83,7 @@ def test_a_copy_of_a_copy_and_of_what_is_over():
         pass
     other = copy.deepcopy(done)
     assert other.unwrapped.view is None
-    assert other.unwrapped.simulation.log.digest == done.unwrapped.simulation.log.digest
+    assert other.unwrapped.log.digest == done.unwrapped.log.digest
 
 
 def test_a_copy_and_the_first_do_not_disturb_each_other():

@@ -79,6 +79,11 @@ def mask_of(seen: dict[str, Any]) -> Any:
     return np.atleast_2d(seen["action_mask"])[0]
 
 
+def scenario_of(env: Any, data: Any) -> Scenario:
+    """Draw a scenario of an environment."""
+    return env.episodes.choose({"trace_seed": data.draw(st.integers(0, 3))}, np.random.default_rng(0))
+
+
 def with_other_future(scenario: Scenario, at_s: float, fewer: int) -> Scenario:
     """Return the scenario with other jobs after a time: later, longer and larger or smaller, and fewer."""
     trace = scenario.trace.take(np.arange(len(scenario.trace) - fewer))
@@ -105,19 +110,17 @@ def with_other_times(scenario: Scenario, information: InformationClass, factor: 
 
 
 def test_every_family_is_tried():
-    """In Placement there is nothing to come, and nothing hidden: one job, placed on nodes that are all shown."""
+    """In Placement there is nothing to come, and nothing hidden: one job, on nodes that are all shown."""
     names = {row.entry_point.rpartition(":")[2] for row in ENVIRONMENTS}
     assert names == {f"{family}Env" for family in (*FAMILIES, "Placement", "Sharing")}
 
 
 @pytest.mark.parametrize(("family", "engine", "information"), CASES)
-@settings(max_examples=2)
+@settings(max_examples=2, deadline=None)
 @given(data=st.data())
 def test_jobs_still_to_come_change_nothing(family, engine, information, data):
     mine, other = (made(family, engine, information=information) for _ in range(2))
-    scenario = getattr(mine, "single", mine).episodes.choose(
-        {"trace_seed": data.draw(st.integers(0, 3))}, np.random.default_rng(0)
-    )
+    scenario = scenario_of(getattr(mine, "single", mine), data)
     at_s = float(scenario.trace.submit_s[data.draw(st.integers(1, 8))])
     changed = with_other_future(scenario, at_s, data.draw(st.integers(0, 2)))
     first = float(changed.trace.submit_s[changed.trace.submit_s > at_s].min(initial=np.inf))
@@ -134,7 +137,7 @@ def test_jobs_still_to_come_change_nothing(family, engine, information, data):
 
 
 @pytest.mark.parametrize(("family", "engine", "information"), CASES)
-@settings(max_examples=2)
+@settings(max_examples=2, deadline=None)
 @given(data=st.data())
 def test_times_that_the_class_does_not_tell_change_nothing(family, engine, information, data):
     """Until a job runs, which shows how fast it is: the jobs only wait and are edited, the clock goes on."""
@@ -142,7 +145,7 @@ def test_times_that_the_class_does_not_tell_change_nothing(family, engine, infor
     given_too = {"mask_stop_while_idle": False} if edits else {}
     mine, other = (made(family, engine, information=information, **given_too) for _ in range(2))
     single = getattr(mine, "single", mine)
-    scenario = single.episodes.choose({"trace_seed": data.draw(st.integers(0, 3))}, np.random.default_rng(0))
+    scenario = scenario_of(single, data)
     close = replace(scenario.trace, submit_s=np.linspace(1.0, 900.0 if edits else 50.0, len(scenario.trace)))
     scenario = replace(scenario, trace=close)
     changed = with_other_times(scenario, information, data.draw(st.sampled_from([0.25, 3.0])))
@@ -158,7 +161,7 @@ def test_times_that_the_class_does_not_tell_change_nothing(family, engine, infor
         assert_same(seen, then, f"step {at}")
 
 
-@settings(max_examples=3)
+@settings(max_examples=3, deadline=None)
 @given(data=st.data())
 def test_requests_still_to_come_change_nothing(data):
     by = {"departures": data.draw(st.booleans()), "action": data.draw(st.sampled_from(["node", "device"]))}

@@ -43,7 +43,7 @@ def digest(name: str) -> str:
         if terminated or truncated:
             found.update(info["digest"].encode())
             observation, info = env.reset()
-    found.update(env.unwrapped.simulation.log.digest.encode())
+    found.update(env.unwrapped.log.digest.encode())
     return found.hexdigest()
 
 

@@ -57,7 +57,7 @@ def test_acceptable_edits_in_any_order_are_the_experts_schedule(expert, seed):
     demonstrate(env, policy, seed, as_expert(np.random.default_rng(seed)), kept)
     scenario = env.unwrapped.scenario
     run = simulate(scenario, policy_of(expert, "expert"), make_placer({"name": "buddy"}), 0)
-    assert env.unwrapped.simulation.log.digest == run.simulation.log.digest
+    assert env.unwrapped.log.digest == run.simulation.log.digest
     observations, legal, acceptable = kept.batch(np.arange(len(kept)))
     assert observations.shape == (len(kept), *env.observation_space.shape)
     assert (legal | ~acceptable).all()
@@ -69,7 +69,7 @@ def test_after_a_wrong_edit_what_can_still_be_done_is_acceptable():
     env = env_of(rows=20)
     env.reset(options={"index": 0})
     core, expert = env.unwrapped, policy_of(EXPERT, "expert")
-    expert.reset(core.simulation.setting, np.random.default_rng(0))
+    expert.reset(core.setting, np.random.default_rng(0))
     kind, gpus = targets(core.view, expert.schedule(core.view))
     [first] = np.flatnonzero(acceptable_actions(core.actions, kind, gpus))
     others = np.flatnonzero(core.action_masks() & (np.arange(core.actions.number) != first))
@@ -195,7 +195,7 @@ def test_a_checkpoint_runs_as_a_policy_to_the_same_digest(trained):
         policy = make_policy({"name": "learned", "checkpoint": str(trained)})
         assert (policy.round_s, policy.information_class) == (300.0, "data_parallel")
         run = simulate(env.unwrapped.scenario, policy, make_placer({"name": "buddy"}), 0)
-        assert run.simulation.log.digest == env.unwrapped.simulation.log.digest
+        assert run.simulation.log.digest == env.unwrapped.log.digest
 
 
 def test_another_cluster_is_refused(trained):

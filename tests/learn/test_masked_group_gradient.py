@@ -170,7 +170,7 @@ def test_a_checkpoint_runs_as_a_policy_to_the_same_digest(trained):
     play_greedily(loaded.policy, env, 0)
     policy = make_policy({"name": "learned", "checkpoint": str(trained)})
     run = simulate(env.unwrapped.scenario, policy, make_placer({"name": "buddy"}), 0)
-    assert run.simulation.log.digest == env.unwrapped.simulation.log.digest
+    assert run.simulation.log.digest == env.unwrapped.log.digest
 
 
 def test_it_goes_on_from_a_checkpoint(trained, tmp_path, capsys):
