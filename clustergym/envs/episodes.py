@@ -97,12 +97,8 @@ class Episodes:
         enough = scenario.tables.counts >= scenario.request_gpus[:, None, None]
         missing = ~(np.isfinite(times) & enough).any(axis=(1, 2)) & (scenario.request_gpus > 0)
         if missing.any():
-            message = (
-                f"{information} leaves {missing.sum()} of {len(missing)} jobs without times on this cluster"
-            )
-            remedy = (
-                "an auction needs them: give information=profiled, or rule=ares on a cluster such as ares-16"
-            )
+            message = f"{information} leaves {missing.sum()} of {len(missing)} jobs without times here"
+            remedy = "an auction needs them: give information=profiled, or rule=ares and cluster=ares-16"
             raise InputError(message, field="env.information", remedy=remedy)
 
     def choose(self, options: Mapping[str, Any], rng: np.random.Generator) -> Scenario:

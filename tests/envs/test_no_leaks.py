@@ -151,7 +151,7 @@ def test_times_that_the_class_does_not_tell_change_nothing(family, engine, infor
     changed = with_other_times(scenario, information, data.draw(st.sampled_from([0.25, 3.0])))
     seen = may_use(mine, *mine.reset(seed=1, options={"scenario": scenario}))
     assert_same(seen, may_use(other, *other.reset(seed=1, options={"scenario": changed})), "reset")
-    stop, rng = single.actions.number - 1, np.random.default_rng(0)
+    stop, rng = len(mask_of(seen)) - 1, np.random.default_rng(0)
     for at in range(12 if edits else 0):
         legal = np.flatnonzero(mask_of(seen))
         action = stop if at < 6 else int(rng.choice(legal[legal != stop])) if (legal != stop).any() else None

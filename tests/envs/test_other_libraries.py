@@ -39,7 +39,8 @@ def test_an_auction_without_times_is_refused_when_it_is_made(making):
 @pytest.mark.parametrize("name", ["Elastic-16-v1", "Auction-16-v1"])
 def test_the_fall_back_of_a_vector_environment_has_its_methods_and_draws(name):
     compiled, stepped = (
-        gymnasium.make_vec(f"ClusterGym/{name}", 2, engine=engine, **SMALL) for engine in ("compiled", "simpy")
+        gymnasium.make_vec(f"ClusterGym/{name}", 2, engine=engine, **SMALL)
+        for engine in ("compiled", "simpy")
     )
     assert isinstance(compiled, SchedulingVectorEnv)
     assert not isinstance(stepped, SchedulingVectorEnv)
