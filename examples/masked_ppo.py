@@ -147,7 +147,6 @@ def main(argv: list[str] | None = None) -> int:
     envs = gymnasium.make_vec(
         "ClusterGym/Elastic-16-v1", given.envs, autoreset_mode="SameStep", summaries=False,
         observation="flat", jobs=given.jobs, rows=16, traces=TRACES, baseline="srtf",
-        mask_stop_while_idle=True,
     )  # fmt: skip
     agent = Agent(envs.single_observation_space.shape[0], int(envs.single_action_space.n))
     train(envs, agent, given.steps, given.seed)

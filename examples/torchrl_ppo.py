@@ -51,7 +51,7 @@ class RowNetwork(nn.Module):
 
 def make_env(jobs: int) -> gymnasium.Env:
     """Make the environment: 64 traces to train on, and rewards that are what is gained on srtf."""
-    chosen = {"baseline": "srtf", "observation": "flat", "mask_stop_while_idle": True}
+    chosen = {"baseline": "srtf", "observation": "flat"}
     return gymnasium.make("ClusterGym/Elastic-16-v1", jobs=jobs, rows=16, traces=64, **chosen)
 
 

@@ -69,7 +69,7 @@ def test_a_copy_keeps_its_baseline_its_illegal_actions_and_its_seeds():
         env.step(illegal)
     other = pickle.loads(pickle.dumps(env))
     # The thousandth illegal action in a row ends an episode: 400 were before the copy.
-    infos = [[each.step(illegal)[3] for _ in range(600)] for each in (env, other)]
+    infos = [[each.step(illegal)[2] for _ in range(600)] for each in (env, other)]
     assert infos[0] == infos[1] == [False] * 599 + [True]
 
 

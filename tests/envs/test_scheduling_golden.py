@@ -1,7 +1,6 @@
 """Digests of whole scheduling episodes: the same on any machine, in any process.
 
-From the first release on, a change of a digest needs a new version of the environment's id; before it, a line
-in the changelog. `python tests/envs/test_scheduling_golden.py` prints the present ones.
+A change of a digest needs a new version of the environment's id, and a line in the changelog. `python tests/envs/test_scheduling_golden.py` prints the present ones.
 """
 
 from __future__ import annotations
