@@ -32,7 +32,13 @@ from clustergym.sim.drive import simulate
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
-ENV = {"id": "ClusterGym/Elastic-16-v1", "jobs": 8, "rows": 10, "loads": (1.5,)}
+ENV = {
+    "id": "ClusterGym/Elastic-16-v1",
+    "jobs": 8,
+    "rows": 10,
+    "loads": (1.5,),
+    "mask_stop_while_idle": False,
+}
 EXPERT = "hesrpt round_s=300"
 
 
