@@ -292,7 +292,7 @@ class SteppedVectorEnv(gymnasium.vector.SyncVectorEnv):
     def reset(
         self,
         *,
-        seed: int | Sequence[int | None] | None = None,
+        seed: int | list[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[Any, dict[str, Any]]:
         """Begin an episode in each environment, as `SyncVectorEnv.reset`."""
