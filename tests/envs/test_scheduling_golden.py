@@ -1,6 +1,7 @@
 """Digests of whole scheduling episodes: the same on any machine, in any process.
 
-A change of a digest needs a new version of the environment's id, and a line in the changelog. `python tests/envs/test_scheduling_golden.py` prints the present ones.
+A change of a digest needs a new version of the environment's id, and a line in the changelog.
+`python tests/envs/test_scheduling_golden.py` prints the present ones.
 """
 
 from __future__ import annotations
