@@ -177,7 +177,7 @@ def _check(core: SchedulingEnv, policy: Policy) -> None:
         given = getattr(core.parameters, name)
         if given != wanted:
             raise InputError(
-                f"is {given}, policy {policy.name} needs {wanted}",
+                f"is {given}, policy {policy.name} has {wanted}",
                 field=f"env.{name}",
                 remedy="make with **driving_parameters(policy)",
             )
