@@ -2,7 +2,7 @@
 
     python benchmarks/row_window.py [--rows 48] [--traces 3] [--loads 1.0 1.5]
 
-Each policy drives ClusterGym/Elastic-64-v0 with a row for every job, and with fewer.
+Each policy drives ClusterGym/Elastic-64-v1 with a row for every job, and with fewer.
 """
 
 from __future__ import annotations

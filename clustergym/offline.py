@@ -17,7 +17,7 @@ EXPERT, MEDIUM = "learned", "ares round_s=null"
 def _parser() -> Parser:
     summary = "Write episodes of an environment as data sets for offline learning, in Minari's format."
     parser = Parser(prog="clustergym offline", description=summary)
-    parser.add_argument("env", help="environment, as elastic-16 or ClusterGym/Elastic-16-v0")
+    parser.add_argument("env", help="environment, as elastic-16 or ClusterGym/Elastic-16-v1")
     words = "parameters of the environment; its information and rounds are those of the policies"
     parser.add_argument("parameter", nargs="*", metavar="NAME=VALUE", help=words)
     parser.add_argument(

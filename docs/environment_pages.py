@@ -68,7 +68,7 @@ def families() -> dict[str, list[Any]]:
 
     found: dict[str, list[Any]] = {}
     for row in ENVIRONMENTS:
-        family = re.sub(r"-(\d+|small|large)$", "", row.id.removeprefix("ClusterGym/").removesuffix("-v0"))
+        family = re.sub(r"-(\d+|small|large)$", "", row.id.removeprefix("ClusterGym/").rpartition("-v")[0])
         found.setdefault(family, []).append(row)
     return found
 

@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
 
     def make(number: int) -> gymnasium.vector.VectorEnv:
         return gymnasium.make_vec(
-            "ClusterGym/Auction-16-v0", number, summaries=False, observation="flat", actions="weights",
+            "ClusterGym/Auction-16-v1", number, summaries=False, observation="flat", actions="weights",
             features="summary", rows=1, jobs=given.jobs, rule="ares", information="data_parallel",
         )  # fmt: skip
 

@@ -75,7 +75,7 @@ def of_network(name: str, traces: int, size: int) -> None:
 def of_auction(traces: int, size: int) -> None:
     """Report an auction's gradients by its weights, held for an episode or drawn at each decision."""
     envs = gymnasium.make_vec(
-        "ClusterGym/Auction-16-v0", traces * size, summaries=False, observation="flat", actions="weights",
+        "ClusterGym/Auction-16-v1", traces * size, summaries=False, observation="flat", actions="weights",
         features="summary", rows=1, jobs=50, rule="ares", information="data_parallel",
     )  # fmt: skip
     options = groups([trace_seed("train", at) for at in range(traces)], size)

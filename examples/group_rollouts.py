@@ -59,8 +59,8 @@ def main(argv: list[str] | None = None) -> int:
     torch.manual_seed(given.seed)
     rng = np.random.default_rng(given.seed)
     envs = gymnasium.make_vec(
-        "ClusterGym/Elastic-16-v0", given.groups * given.size, summaries=False, observation="flat",
-        jobs=given.jobs, rows=10, traces=TRACES, mask_stop_while_idle=True,
+        "ClusterGym/Elastic-16-v1", given.groups * given.size, summaries=False, observation="flat",
+        jobs=given.jobs, rows=10, traces=TRACES,
     )  # fmt: skip
     seen, number = envs.single_observation_space.shape[0], int(envs.single_action_space.n)
     network = nn.Sequential(nn.Linear(seen, 128), nn.Tanh(), nn.Linear(128, number))

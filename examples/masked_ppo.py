@@ -145,9 +145,8 @@ def main(argv: list[str] | None = None) -> int:
     # SameStep: an episode's end and the next one's beginning are the same step. The return is what is gained
     # on srtf, in hours of mean JCT.
     envs = gymnasium.make_vec(
-        "ClusterGym/Elastic-16-v0", given.envs, autoreset_mode="SameStep", summaries=False,
+        "ClusterGym/Elastic-16-v1", given.envs, autoreset_mode="SameStep", summaries=False,
         observation="flat", jobs=given.jobs, rows=16, traces=TRACES, baseline="srtf",
-        mask_stop_while_idle=True,
     )  # fmt: skip
     agent = Agent(envs.single_observation_space.shape[0], int(envs.single_action_space.n))
     train(envs, agent, given.steps, given.seed)

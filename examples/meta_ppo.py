@@ -22,7 +22,7 @@ DEV_TRACES = range(1_000_000, 1_000_005)
 def make_env(jobs: int) -> gymnasium.Env:
     """Make the environment; training draws among 64 traces, `trace_seed` 0 to 63."""
     return gymnasium.make(
-        "ClusterGym/Meta-16-v0", jobs=jobs, traces=64, policies=POLICIES, observation="flat"
+        "ClusterGym/Meta-16-v1", jobs=jobs, traces=64, policies=POLICIES, observation="flat"
     )
 
 

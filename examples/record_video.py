@@ -65,7 +65,7 @@ FORMATS = {
 def main(argv: list[str] | None = None) -> int:
     """Play one episode and write its pictures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--env", default="ClusterGym/Elastic-16-v0")
+    parser.add_argument("--env", default="ClusterGym/Elastic-16-v1")
     parser.add_argument("--policy", default="srtf")
     parser.add_argument("--jobs", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)

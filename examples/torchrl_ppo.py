@@ -51,8 +51,8 @@ class RowNetwork(nn.Module):
 
 def make_env(jobs: int) -> gymnasium.Env:
     """Make the environment: 64 traces to train on, and rewards that are what is gained on srtf."""
-    chosen = {"baseline": "srtf", "observation": "flat", "mask_stop_while_idle": True}
-    return gymnasium.make("ClusterGym/Elastic-16-v0", jobs=jobs, rows=16, traces=64, **chosen)
+    chosen = {"baseline": "srtf", "observation": "flat"}
+    return gymnasium.make("ClusterGym/Elastic-16-v1", jobs=jobs, rows=16, traces=64, **chosen)
 
 
 def in_torchrl(env: gymnasium.Env, seed: int) -> TransformedEnv:

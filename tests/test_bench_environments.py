@@ -31,14 +31,14 @@ def test_figures_of_an_environment(tmp_path: Path, capsys: pytest.CaptureFixture
     shown = capsys.readouterr()
     found = json.loads(file.read_text())
     (row,) = found["rows"]
-    assert (row["id"], row["environments"]) == ("ClusterGym/Elastic-16-v0", 2)
+    assert (row["id"], row["environments"]) == ("ClusterGym/Elastic-16-v1", 2)
     assert sum(row[name] for name in SHARES) == pytest.approx(1.0)
     assert min(row["copies_per_s"], row["steps_per_s"], found["single"][0]["simpy"]) > 0
     assert row["bytes"] > 1000
     steps = float(f"{row['steps_per_s']:.3g}")  # as the table has them
-    assert f"| ClusterGym/Elastic-16-v0 | 2 | {steps:,.0f} |" in shown.out
+    assert f"| ClusterGym/Elastic-16-v1 | 2 | {steps:,.0f} |" in shown.out
     assert "CartPole-v1" in shown.out
-    assert "ClusterGym/Elastic-16-v0, 2: " in shown.err
+    assert "ClusterGym/Elastic-16-v1, 2: " in shown.err
 
 
 @pytest.mark.slow
@@ -47,7 +47,7 @@ def test_figures_of_an_auction_have_no_shares(capsys: pytest.CaptureFixture[str]
     (line,) = [
         row
         for row in capsys.readouterr().out.splitlines()
-        if row.startswith("| ClusterGym/Auction-16-v0 | 2 |")
+        if row.startswith("| ClusterGym/Auction-16-v1 | 2 |")
     ]
     cells = [cell.strip() for cell in line.split("|")[1:-1]]
     assert float(cells[2].replace(",", "")) > 0

@@ -44,10 +44,10 @@ def scenario_arrays(
 ) -> ScenarioArrays:
     """Return the arrays of a scenario for a policy of an information class, which decides every `round_s`."""
     trace, n = scenario.trace, len(scenario.trace)
-    chosen = {"policy": round_s, "event": None}.get(str(scenario.rounds), scenario.rounds)
+    chosen = scenario.round_s(round_s)
     clock = np.zeros(c.CLOCK_COLUMNS, dtype=np.int64)
     clock[c.JOBS], clock[c.DECIDED_AT] = n, -1
-    clock[c.ROUND] = 0 if chosen is None else ticks(float(chosen))
+    clock[c.ROUND] = 0 if chosen is None else ticks(chosen)
     clock[c.HORIZON] = c.NEVER if scenario.horizon_s is None else ticks(scenario.horizon_s)
     clock[c.FIRST_LAUNCH_COSTS] = scenario.costs.first_launch
     job = np.zeros((n, c.JOB_COLUMNS), dtype=np.int64)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
@@ -85,6 +85,32 @@ class Actions(ABC):
         """Return what an action does, for messages."""
 
 
+class Edits(NamedTuple):
+    """The allotments of a View of n jobs as edited; `EditActions` describes what its attributes have too.
+
+    Attributes
+    ----------
+    shown : ndarray of int, shape (m,)
+    target_type, target_gpus : ndarray of int, shape (n,)
+    free : ndarray of int, shape (T,)
+    assigned, preempted, rejected, undecided : ndarray of bool, shape (n,)
+    assignable : ndarray of bool, shape (m, T, K)
+        Assignments that are legal where the GPUs are free.
+    legal : ndarray of bool, shape (number,)
+    """
+
+    shown: Ints
+    target_type: Ints
+    target_gpus: Ints
+    free: Ints
+    assigned: Bools
+    preempted: Bools
+    rejected: Bools
+    undecided: Bools
+    assignable: Bools
+    legal: Bools
+
+
 class EditActions(Actions):
     """Each action edits the allotment of a job; `stop` ends the decision point.
 
@@ -118,7 +144,7 @@ class EditActions(Actions):
         self.width = self.options + 1 + self.rejects
         self.number = self.rows * self.width + 1
         self.stop = self.number - 1
-        self._binding = parameters.actions == "admit"
+        self.binding = parameters.actions == "admit"
         self._mask_stop = parameters.mask_stop_while_idle
         self._counts = setting.counts
         self._names = setting.gpu_types
@@ -149,7 +175,7 @@ class EditActions(Actions):
         self.rejected = np.zeros(n, dtype=np.bool_)
         self.undecided = np.zeros(n, dtype=np.bool_)
         if self.rejects:
-            self.undecided = ~self._decided[view.job] if self._binding else np.ones(n, dtype=np.bool_)
+            self.undecided = ~self._decided[view.job] if self.binding else np.ones(n, dtype=np.bool_)
         self._assignable = view.feasible[self.shown].copy()
         held = np.flatnonzero(view.gpus[self.shown] > 0)
         at = self.shown[held]
@@ -160,6 +186,15 @@ class EditActions(Actions):
         if self.rejects:
             self._table[:m, self.options + 1] = self.undecided[self.shown]
         self._refresh()
+
+    def take_over(self, view: View, edits: Edits) -> None:
+        """Go on from allotments that were edited elsewhere."""
+        self.view, self.shown = view, edits.shown
+        self.target_type, self.target_gpus, self.free = edits.target_type, edits.target_gpus, edits.free
+        self.assigned, self.preempted = edits.assigned, edits.preempted
+        self.rejected, self.undecided = edits.rejected, edits.undecided
+        self._assignable = edits.assignable
+        self._mask[:] = edits.legal
 
     def _refresh(self) -> None:
         """Recompute which assignments are legal, from the GPUs that are free."""
@@ -224,7 +259,7 @@ class EditActions(Actions):
 
     def _decision(self) -> Decision:
         view = self.view
-        if self._binding:
+        if self.binding:
             self._decided[view.job[self.shown]] = True
         kept = self.target_gpus > 0
         return Decision(

@@ -77,6 +77,11 @@ class AuctionActions(Actions):
         described_moves(int(view.available.sum()), self._counts, self._bids, moves)
         self.described[:shown], self.described[shown:] = moves[self.shown], 0.0
 
+    def begin_at(self, view: View, turn: int) -> None:
+        """Begin a decision point with `turn` others before it."""
+        self._turn = turn
+        self.begin(view)
+
     def mask(self) -> Bools:
         """Return which numbers count now, shape (number,): scores of moves that there are; all weights."""
         if self.by_weights:

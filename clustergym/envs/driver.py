@@ -43,9 +43,10 @@ class Drive:
 
 
 def driving_parameters(policy: Policy | str) -> dict[str, Any]:
-    """Return the parameters of an environment in which a policy sees what a simulation would show it."""
+    """Return parameters of an environment in which a policy sees and does what it would in a simulation."""
     policy = _made(policy)
-    return {"information": policy.information_class.value, "round_s": policy.round_s}
+    known = {"information": policy.information_class.value, "round_s": policy.round_s}
+    return {**known, "mask_stop_while_idle": False}
 
 
 def drive(
@@ -69,22 +70,21 @@ def drive(
     Raises
     ------
     InputError
-        If the environment's information or rounds are not the policy's, or its actions cannot drop
-        jobs and the policy does.
+        If the environment's information or rounds are not the policy's, it forbids to leave GPUs idle, or its
+        actions cannot drop jobs and the policy does.
     """
     core, policy = env.unwrapped, _made(policy)
     if not isinstance(core, SchedulingEnv) or not isinstance(core.actions, EditActions):
         raise InputError("has no edits to drive", field="env", remedy="give actions=edit, admit or drop")
     _check(core, policy)
     env.reset(seed=seed, options=options)
-    simulation, actions = core.simulation, core.actions
     run_seed = int((options or {}).get("run_seed", 0))
-    policy.check(simulation.known_trace, simulation.setting)
-    policy.reset(simulation.setting, random_streams.POLICY.generator(run_seed))
+    policy.check(core.known_trace, core.setting)
+    policy.reset(core.setting, random_streams.POLICY.generator(run_seed))
     total, steps, decisions, lost = 0.0, 0, 0, 0
     info: dict[str, Any] = {}
     while (view := core.view) is not None:
-        decision = policy.schedule(view)
+        decision, actions = policy.schedule(view), core.actions
         if len(decision.drop) and not actions.rejects:
             message, remedy = "drops jobs, and no action does", "make with actions=drop"
             raise InputError(message, field="policy", remedy=remedy)

@@ -18,7 +18,7 @@ from clustergym.inputs.errors import InputError, nearest
 from clustergym.inputs.parameter_types import NonNegativeInt
 from clustergym.inputs.parameters import checked
 from clustergym.inputs.paths import conf_dir, traces_dir
-from clustergym.interface.policy import Setting
+from clustergym.interface.policy import InformationClass, Setting
 from clustergym.scenarios.scenario import Scenario, allowed_counts
 from clustergym.scenarios.scenario_config import Conditions
 from clustergym.scenarios.trace_config import TraceChoice, trace_choice
@@ -82,6 +82,25 @@ class Episodes:
         if parameters.trace is not None:
             return self._conditions.scenario(_trace_file(parameters.trace), 0)
         return None
+
+    def check_times(self) -> None:
+        """Raise an InputError if the information class leaves jobs without times, which an auction needs.
+
+        Profiles of data parallelism alone lack jobs that need more memory. Drawn traces are alike: the first
+        one shows it.
+        """
+        information = self.parameters.information_class
+        if information != InformationClass.DATA_PARALLEL:
+            return
+        options = {} if self.fixed is not None else {"trace_seed": 0}
+        scenario = self.choose(options, np.random.default_rng(0))
+        times = scenario.known_times(information)[scenario.class_of]
+        enough = scenario.tables.counts >= scenario.request_gpus[:, None, None]
+        missing = ~(np.isfinite(times) & enough).any(axis=(1, 2)) & (scenario.request_gpus > 0)
+        if missing.any():
+            message = f"{information} leaves {missing.sum()} of {len(missing)} jobs without times here"
+            remedy = "an auction needs them: give information=profiled, or rule=ares and cluster=ares-16"
+            raise InputError(message, field="env.information", remedy=remedy)
 
     def choose(self, options: Mapping[str, Any], rng: np.random.Generator) -> Scenario:
         """Return the scenario of an episode.

@@ -17,7 +17,7 @@ from clustergym.arrays import Floats, Ints
 from clustergym.compiled import auction_features
 from clustergym.envs.actions import Actions, EditActions, MetaActions
 from clustergym.envs.auction_actions import AuctionActions
-from clustergym.envs.scheduling_costs import Outcomes
+from clustergym.envs.queue_costs import QueueRules
 from clustergym.interface.policy import InformationClass, Setting, View
 from clustergym.metrics.tenants import fair_shares_of
 
@@ -78,19 +78,33 @@ def share(value: Any, half: float) -> Any:
     return value / (value + half)
 
 
+def _least(time_s: Floats) -> Floats:
+    """Return the least number of each job, shape (n,), of (n, T, K); 0: there is none."""
+    least = time_s.reshape(len(time_s), -1).min(axis=1, initial=np.inf)
+    return np.where(np.isfinite(least), least, 0.0)
+
+
 class Summary:
     """Observes the cluster and the queue, without rows of jobs.
 
-    `clustergym.envs.families.ElasticEnv` describes its parts, `cluster` and `queue`.
+    `clustergym.envs.families.ElasticEnv` describes its parts, `cluster` and `queue`. All numbers come from
+    what a policy of the information class is shown, and from how many jobs have left: never from the trace,
+    which has the jobs to come, nor from the yardsticks of rewards.
 
     Parameters
     ----------
     setting : Setting
     rows : int
+
+    Attributes
+    ----------
+    queues : QueueRules or None
+        The episode's queues of tenants; None: there are none.
     """
 
     def __init__(self, setting: Setting, rows: int) -> None:
         self.setting, self.rows = setting, rows
+        self.queues: QueueRules | None = None
         self.types, self.levels = len(setting.gpu_types), len(setting.counts)
         self.capacity = setting.capacity.astype(np.float64)
         self.total = float(self.capacity.sum())
@@ -125,8 +139,18 @@ class Summary:
             )
         return low, high
 
-    def begin(self, view: View, actions: Actions, outcomes: Outcomes, known: bool) -> None:
-        """Compute the observation at the start of a decision point."""
+    def begin(self, view: View, actions: Actions, left: int, known: bool) -> None:
+        """Compute the observation at the start of a decision point.
+
+        Parameters
+        ----------
+        view : View
+        actions : Actions
+        left : int
+            Jobs that have left so far.
+        known : bool
+            Whether the information class knows iteration times.
+        """
         self._edits = 0
         n = len(view)
         cluster, queue = self._tables["cluster"], self._tables["queue"]
@@ -135,12 +159,11 @@ class Summary:
         cluster[2] = self.capacity / self.total
         waiting = view.gpus == 0
         age = view.now_s - view.submit_s
-        work = np.zeros(n)
+        self._least_gpu_s = np.zeros(n)
         if known:
             self._time_s = view.iteration_time_s()
-            per_iteration = self._time_s * self.setting.counts
-            least = per_iteration.reshape(n, -1).min(axis=1, initial=np.inf)
-            work = np.where(np.isfinite(least), least, 0.0) * view.remaining_iterations
+            self._least_gpu_s = _least(self._time_s * self.setting.counts)
+        work = self._least_gpu_s * view.remaining_iterations
         hidden = 0 if isinstance(actions, MetaActions) else n - len(actions.shown)
         queue[:] = (
             share(n, 50.0),
@@ -150,7 +173,8 @@ class Summary:
             share(float(view.requested_gpus[waiting].sum()), self.total),
             float(logarithm(work.sum() / self.total)),
             0.0,
-            int(np.isfinite(outcomes.leave_s).sum()) / len(outcomes.leave_s),
+            # Of the jobs met so far: how many there are in all is not known before the end.
+            left / (left + n),
         )
         self._work = work
 
@@ -201,29 +225,26 @@ class JobRows(Summary):
             "queue": (len(QUEUE_FEATURES),),
         }
 
-    def begin(self, view: View, actions: Actions, outcomes: Outcomes, known: bool) -> None:
+    def begin(self, view: View, actions: Actions, left: int, known: bool) -> None:
         """Compute the observation at the start of a decision point."""
-        super().begin(view, actions, outcomes, known)
+        super().begin(view, actions, left, known)
         at = actions.shown
         m = len(at)
         jobs, options = self._tables["jobs"], self._tables["options"]
         jobs[m:], options[m:] = 0.0, 0.0
         time_s = self._time_s[at] if known else np.full((m, self.types, self.levels), np.inf)
-        self._fill_jobs(jobs[:m], view, actions, outcomes, time_s)
+        self._fill_jobs(jobs[:m], view, actions, time_s)
         self._fill_options(options[:m], view, at, time_s)
 
-    def _fill_jobs(
-        self, table: Singles, view: View, actions: Actions, outcomes: Outcomes, time_s: Floats
-    ) -> None:
+    def _fill_jobs(self, table: Singles, view: View, actions: Actions, time_s: Floats) -> None:
         at = actions.shown
         gpus, now = view.gpus[at], view.now_s
         age, deadline = now - view.submit_s[at], view.deadline_s[at]
-        fair = outcomes.of.fair_s[view.job[at]]
-        fastest = time_s.reshape(len(at), -1).min(axis=1, initial=np.inf)
-        finite = np.where(np.isfinite(fastest), fastest, 0.0)
+        fastest, iterations = _least(time_s), view.iterations[at]
         remaining, deadline_left = view.remaining_iterations[at], deadline - now
+        even_s = np.maximum(self._least_gpu_s[at] * iterations * len(view) / self.total, fastest * iterations)
         durations = (
-            *(age, view.attained_gpu_s[at], self._work[at], finite * remaining),
+            *(age, view.attained_gpu_s[at], self._work[at], fastest * remaining),
             *(now - view.queued_s[at], view.standstill_s[at], deadline_left),
         )
         ages, attained, work, time_left, waited, standstill, slack = logarithm(np.stack(durations))
@@ -239,7 +260,7 @@ class JobRows(Summary):
             "attained": attained,
             "work_left": work,
             "time_left": time_left,
-            "done": 1.0 - remaining / view.iterations[at],
+            "done": 1.0 - remaining / iterations,
             "waited": waited,
             "restarts": share(view.restarts[at], 4.0),
             "standstill": standstill,
@@ -247,7 +268,7 @@ class JobRows(Summary):
             "has_deadline": np.isfinite(deadline),
             "slack": slack,
             "late": deadline_left < 0,
-            "fair_lag": np.fmax(age / (age + fair), 0.0),
+            "fair_lag": np.divide(age, age + even_s, out=np.zeros_like(age), where=even_s > 0.0),
         }
         for name, values in columns.items():
             table[:, _COLUMN[name]] = values
@@ -292,9 +313,9 @@ class MoveRows(JobRows):
         moves = (self.rows, self.types, self.levels, auction_features.COUNT)
         return {**super()._layout(), "scored_moves": moves}
 
-    def begin(self, view: View, actions: Actions, outcomes: Outcomes, known: bool) -> None:
+    def begin(self, view: View, actions: Actions, left: int, known: bool) -> None:
         """Compute the observation at the start of a decision point."""
-        super().begin(view, actions, outcomes, known)
+        super().begin(view, actions, left, known)
         assert isinstance(actions, AuctionActions)
         self._tables["scored_moves"][:] = actions.described
 
@@ -305,11 +326,11 @@ class QueueRows(JobRows):
     def _layout(self) -> dict[str, tuple[int, ...]]:
         return {**super()._layout(), "tenants": (self.rows, len(TENANT_FEATURES))}
 
-    def begin(self, view: View, actions: Actions, outcomes: Outcomes, known: bool) -> None:
+    def begin(self, view: View, actions: Actions, left: int, known: bool) -> None:
         """Compute the observation at the start of a decision point."""
-        super().begin(view, actions, outcomes, known)
-        assert outcomes.queues is not None
-        rules, table = outcomes.queues.rules, self._tables["tenants"]
+        super().begin(view, actions, left, known)
+        assert self.queues is not None
+        rules, table = self.queues, self._tables["tenants"]
         leaf, leaves = view.queue, len(rules.quota)
         wanted = np.bincount(leaf, np.maximum(view.gpus, view.requested_gpus), leaves).astype(np.int64)
         fair = fair_shares_of(rules.tree, wanted[None], rules.total)[0]

@@ -16,7 +16,7 @@ from clustergym.envs.placement_state import COSTS, PlacementState
 from clustergym.envs.placing import Observation, PlacingEnv, Step
 from clustergym.envs.rewards import Reward
 from clustergym.envs.step_time_cost import StepTimeCost
-from clustergym.inputs.parameters import build
+from clustergym.inputs.parameters import build_from_keywords
 from clustergym.placement.instances import Assignment, Instance
 
 
@@ -121,7 +121,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
 
     def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
         super().__init__(render_mode)
-        self.parameters: PlacementParameters = build(PlacementParameters, parameters, "env")
+        self.parameters: PlacementParameters = build_from_keywords(PlacementParameters, parameters, "env")
         self.problem = self.parameters.problem()
         self._reward = self._weighted_costs()
         self._layout = self._observation_layout()

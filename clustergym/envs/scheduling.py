@@ -26,24 +26,24 @@ from clustergym.envs.scheduling_picture import as_pixels, as_text
 from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.parameter_types import NonNegativeInt
-from clustergym.inputs.parameters import build, checked
-from clustergym.interface.policy import Decision, View
+from clustergym.inputs.parameters import build_from_keywords, checked
+from clustergym.interface.policy import Decision, InformationClass, Setting, View
 from clustergym.interface.registry import make_placer
-from clustergym.metrics.metrics import Metrics
+from clustergym.metrics.metrics import Metrics, measure_scenario
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.engine import Simulation, StalledError
+from clustergym.sim.log import EventLog
+from clustergym.sim.state import setting_of
+from clustergym.workload.trace import Trace
 
 Observation = dict[str, npt.NDArray[np.float32]] | npt.NDArray[np.float32]
 Step = tuple[Observation, float, bool, bool, dict[str, Any]]
-
-STALLED_S = 30 * 86400.0
-"""How much longer the jobs of a stalled episode count as waiting, seconds."""
 
 MOST_ILLEGAL = 1000
 """Illegal actions in a row after which an episode counts as stalled."""
 
 UNPICKLED = frozenset(
-    {"_simulation", "_view", "_outcomes", "_known", "_illegal_in_a_row", "_reference"}
+    {"_simulation", "_view", "_outcomes", "_known", "_illegal_in_a_row", "_stalled", "_reference"}
     | {"placer", "actions", "_own_actions", "features", "_reward", "_reference_reward", "_references"}
 )
 """Attributes that a copy makes anew, from the parameters, the scenario and the actions taken."""
@@ -77,7 +77,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
     def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
         self.render_mode = checked_mode(render_mode, self.metadata["render_modes"])
-        self.parameters: SchedulingParameters = build(
+        self.parameters: SchedulingParameters = build_from_keywords(
             SchedulingParameters, {**self.defaults, **parameters}, "env"
         )
         chosen = self.parameters
@@ -92,6 +92,8 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         self._begun: tuple[Scenario, int] | None = None
         self._taken: list[Any] = []
         self.episodes = Episodes(chosen)
+        if chosen.actions in ("scores", "weights"):
+            self.episodes.check_times()
         self._make_parts()
         self.action_space = self.actions.space
         self.observation_space = self._observation_space()
@@ -147,6 +149,22 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         return self._begun[0]
 
     @property
+    def setting(self) -> Setting:
+        """The constants of the episode, as its Views have them."""
+        return setting_of(self.scenario, self.scenario.round_s(self.parameters.round_s))
+
+    @property
+    def known_trace(self) -> Trace:
+        """The trace as a policy may check it: where its log ends jobs, a clairvoyant one alone."""
+        clairvoyant = self.parameters.information_class == InformationClass.CLAIRVOYANT
+        return self.scenario.trace if clairvoyant else self.scenario.trace.as_asked()
+
+    @property
+    def log(self) -> EventLog:
+        """The event log of the episode so far."""
+        return self.simulation.log
+
+    @property
     def _goes_on(self) -> bool:
         """Whether there is an episode that is not over."""
         return self._view is not None
@@ -194,13 +212,14 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         check_queues(scenario, chosen)
         simulation = Simulation(scenario, self.placer, chosen.information_class, chosen.round_s, run_seed)
         yardsticks = Yardsticks.of(scenario)
+        self.features.queues = yardsticks.queues
         self._simulation, self._outcomes = simulation, Outcomes(yardsticks)
         self._begun, self._taken = (scenario, run_seed), []
         self._known = times_known(chosen.information_class)
         self.actions.reset(
             simulation.known_trace, simulation.setting, random_streams.POLICY.generator(run_seed)
         )
-        self._illegal_in_a_row = 0
+        self._illegal_in_a_row, self._stalled = 0, False
         self._reward.reset()
         self._reference_reward.reset()
         self._reference = self.reference_outcomes(scenario, run_seed)
@@ -222,7 +241,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         self._outcomes.read(simulation.log.events, simulation.now_s)
         if view is not None:
             self.actions.begin(view)
-            self.features.begin(view, self.actions, self._outcomes, self._known)
+            self.features.begin(view, self.actions, self._outcomes.left, self._known)
 
     def step(self, action: Any) -> Step:
         """Take an action; the clock moves only if it ends the decision point."""
@@ -278,31 +297,34 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
     def _moved(self, stalled: bool = False, illegal: bool = False) -> Step:
         """Return the result of a step that moved the clock or ended the episode."""
-        simulation = self.simulation
+        simulation, self._stalled = self.simulation, stalled
         if stalled:
             self._view, simulation.end_s = None, simulation.now_s
         self._begin()
-        over = self._view is None
-        terminated = over and simulation.jobs_left == len(simulation.scenario.trace)
+        over, jobs = self._view is None, len(simulation.scenario.trace)
+        finished = over and simulation.jobs_left == jobs
         if over:
-            self._outcomes.now_s = simulation.end_s + STALLED_S * stalled
-        terms = self._terms(terminated)
-        info = self._info(terms, illegal)
+            self._outcomes.now_s = simulation.end_s
+        terms = self._terms(finished)
+        reward, info = self._reward.total(terms), self._info(terms, illegal)
+        if stalled:
+            reward -= self.parameters.stall_penalty * (jobs - simulation.jobs_left) / jobs
         if over:
             info |= {"metrics": self.metrics(), "digest": simulation.log.digest, "stalled": stalled}
+        terminated = finished or stalled
         return (
             self.as_observation(self.features.values()),
-            self._reward.total(terms),
+            reward,
             terminated,
             over and not terminated,
             info,
         )
 
-    def _terms(self, terminated: bool) -> dict[str, float]:
+    def _terms(self, finished: bool) -> dict[str, float]:
         terms = self._reward.terms(self._outcomes)
         if self._reference is None:
             return terms
-        until_s = math.inf if terminated else self._outcomes.now_s
+        until_s = math.inf if finished else self._outcomes.now_s
         # A job that left has stopped to cost: at its own end the reference costs what it ever will.
         then = self._reference.at(min(until_s, max(self._reference.end_s, self._outcomes.now_s)))
         reference = self._reference_reward.terms(then)
@@ -310,9 +332,9 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
     def metrics(self) -> Metrics:
         """Return the metrics of the episode so far, as `result.json` has them."""
-        from clustergym.results.measured_run import measurement_of
-
-        return measurement_of(self.simulation).metrics
+        simulation = self.simulation
+        end_s = simulation.now_s if self._goes_on else simulation.end_s
+        return measure_scenario(simulation.scenario, simulation.log.events, end_s, self._stalled).metrics
 
     def as_observation(self, flat: npt.NDArray[np.float32]) -> Observation:
         """Return features, shape (..., number of features), in the form that `observation` chooses."""
@@ -350,14 +372,14 @@ def check_queues(scenario: Scenario, parameters: SchedulingParameters) -> None:
     """Raise an InputError if a scenario has queues that are not shown, or none where they would be."""
     if scenario.tenants is not None and parameters.features != "tenants":
         message = f"scenario {scenario.name} has queues of tenants, which features={parameters.features} hide"
-        remedy = "make ClusterGym/Tenants-v0, or give features=tenants"
+        remedy = "make ClusterGym/Tenants-v1, or give features=tenants"
         raise InputError(message, field="env.features", remedy=remedy)
     if scenario.tenants is None and parameters.features == "tenants":
         remedy = "give queues=virtual_cluster, or a scenario with scenario.queues"
         raise InputError(f"scenario {scenario.name} has no queues", field="env.queues", remedy=remedy)
     for term in OF_QUEUES:
         if scenario.tenants is None and term in parameters.reward:
-            message, remedy = "is of queues, and the scenario has none", "make ClusterGym/Tenants-v0"
+            message, remedy = "is of queues, and the scenario has none", "make ClusterGym/Tenants-v1"
             raise InputError(message, field=f"env.reward.{term}", remedy=remedy)
 
 

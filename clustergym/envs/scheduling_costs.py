@@ -103,6 +103,11 @@ class Outcomes:
         return then
 
     @property
+    def left(self) -> int:
+        """Jobs that have left so far."""
+        return int(np.isfinite(self.leave_s).sum())
+
+    @property
     def end_s(self) -> float:
         """When the last job left so far, seconds."""
         left = self.leave_s[np.isfinite(self.leave_s)]

@@ -8,7 +8,15 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import MinLen
 
-from clustergym.inputs.parameter_types import Factor, Fraction, OneOf, Period, PositiveFloat, PositiveInt
+from clustergym.inputs.parameter_types import (
+    Factor,
+    Fraction,
+    NonNegativeFloat,
+    OneOf,
+    Period,
+    PositiveFloat,
+    PositiveInt,
+)
 from clustergym.inputs.parameters import Parameters
 from clustergym.interface.policy import InformationClass
 
@@ -96,8 +104,12 @@ class SchedulingParameters(Parameters):
     queues owed and share_error."""
     baseline: str | None = None
     """A policy whose terms on the same trace are subtracted: `fcfs`, or `ares alpha=0.6`."""
-    mask_stop_while_idle: bool = False
-    """Make it illegal to stop while a waiting job in a row could use idle GPUs."""
+    mask_stop_while_idle: bool = True
+    """Make it illegal to stop while a waiting job in a row could use idle GPUs. Policies that leave GPUs
+    idle on purpose need false."""
+    stall_penalty: NonNegativeFloat = 24.0
+    """What is subtracted from the last reward of a stalled episode, times the share of its jobs that have not
+    left."""
     on_illegal: Literal["ignore", "raise"] = "ignore"
     """An illegal action changes nothing (ignore), or is an error (raise)."""
     policies: Annotated[tuple[str, ...], MinLen(1)] = MENU

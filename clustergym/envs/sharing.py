@@ -1,4 +1,4 @@
-"""The environment `ClusterGym/Sharing-v0`: an agent places requests for parts of GPUs on nodes."""
+"""The environment `ClusterGym/Sharing-v1`: an agent places requests for parts of GPUs on nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from clustergym.envs.sharing_parameters import SharingParameters
 from clustergym.envs.sharing_picture import as_pixels, as_text
 from clustergym.envs.sharing_state import COSTS, SharingState
 from clustergym.inputs.errors import InputError
-from clustergym.inputs.parameters import build
+from clustergym.inputs.parameters import build_from_keywords
 from clustergym.sharing.desk import FITS
 from clustergym.sharing.placement import scores_of
 from clustergym.sharing.placers import UNFIT
@@ -41,9 +41,9 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
 
     | id | nodes | GPUs |
     |---|---|---|
-    | `ClusterGym/Sharing-small-v0` | 16 | 82 |
-    | `ClusterGym/Sharing-v0` | 64 | 327 |
-    | `ClusterGym/Sharing-large-v0` | 1,213, those of openb | 6,212 |
+    | `ClusterGym/Sharing-small-v1` | 16 | 82 |
+    | `ClusterGym/Sharing-v1` | 64 | 327 |
+    | `ClusterGym/Sharing-large-v1` | 1,213, those of openb | 6,212 |
 
     ## Action Space
 
@@ -78,7 +78,7 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
     | `growth` | (N,) | by how much the fragments grow | the GPUs of the largest node |
     | `memory`, `memory_after` | (N,) | free host memory | the node's |
     | `request` | (4,) | its CPU, memory, devices, and part of each | those of the largest node, a device |
-    | `stream` | (2,) | requests that have come; GPU allocated | all of the episode; installed |
+    | `stream` | (2,) | requests that have come; GPU allocated | x / (x + those that fill it); installed |
     | `untouched`, `untouched_after` | (N,) | devices of which nothing is taken | the node's devices |
 
     ## Rewards
@@ -132,7 +132,7 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
 
     def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
         super().__init__(render_mode)
-        self.parameters: SharingParameters = build(SharingParameters, parameters, "env")
+        self.parameters: SharingParameters = build_from_keywords(SharingParameters, parameters, "env")
         self.source = self.parameters.source()
         self._reward: Reward[SharingState] = Reward(COSTS, self.parameters.reward)
         shape: tuple[int, int] = self.source.nodes.gpu_milli.shape
@@ -228,7 +228,7 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
             "action_mask": self.action_masks(),
             "arrival": state.arrival,
             "allocated": state.allocated,
-            "mean_allocated": -state.mean_allocated_cost,
+            "mean_allocated": state.mean_allocated,
             "fragments": state.fragments,
             "rejected": state.rejected,
             "illegal": illegal,

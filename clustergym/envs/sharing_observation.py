@@ -39,7 +39,7 @@ def space(sizes: dict[str, int], form: str) -> spaces.Space[Any]:
 def observe(state: SharingState, sizes: dict[str, int]) -> dict[str, npt.NDArray[np.float32]]:
     """Return the parts of an observation; where no request is left, those of requests are 0."""
     desk = state.desk
-    shown = {"stream": np.array([state.arrival / state.number, state.allocated], np.float32)}
+    shown = {"stream": np.array([state.come, state.allocated], np.float32)}
     if state.over:
         shown |= {name: np.zeros(size, np.float32) for name, size in sizes.items() if name != "stream"}
     else:

@@ -32,6 +32,9 @@ class SharingState:
     def __init__(self, stream: Stream) -> None:
         self.number, self._installed = len(stream.arrivals), stream.nodes.installed_milli
         self.requests = _scaled(stream)
+        usual = stream.usual
+        asked = float((usual.share * usual.gpus * usual.gpu_milli).sum())
+        self._filling = max(self._installed / asked, 1.0) if asked > 0.0 else 1.0
         self.desk = begun(stream)
         self._first_fragments = self.fragments
 
@@ -43,6 +46,11 @@ class SharingState:
     def arrival(self) -> int:
         """The request in hand: how many came before it."""
         return int(self.desk.counts[AT])
+
+    @property
+    def come(self) -> float:
+        """Requests that have come, x, as x / (x + the usual requests that ask for all GPUs)."""
+        return self.arrival / (self.arrival + self._filling)
 
     @property
     def over(self) -> bool:
@@ -78,6 +86,11 @@ class SharingState:
     def allocated_cost(self) -> float:
         """Minus the share that is allocated."""
         return -self.allocated
+
+    @property
+    def mean_allocated(self) -> float:
+        """Mean, over the arrivals so far, of the share that was allocated after each."""
+        return int(self.desk.used_sum[0]) / (self._installed * max(self.arrival, 1))
 
     @property
     def mean_allocated_cost(self) -> float:

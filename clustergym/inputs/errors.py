@@ -55,6 +55,18 @@ class InputError(ValueError):
         return InputError, (str(self),)
 
 
+class UnknownKeywordError(InputError, TypeError):
+    """A keyword that a constructor does not have: a `TypeError` too, as Python's own.
+
+    Libraries that try keywords on a constructor, as TorchRL tries `frameskip`, leave out those that a
+    `TypeError` calls unexpected.
+    """
+
+    def __reduce__(self) -> tuple[type[InputError], tuple[str]]:
+        """Pickle as the error line alone."""
+        return UnknownKeywordError, (str(self),)
+
+
 def _shown(part: str, longest: int) -> str:
     """Return a part of the error line without invisible characters, its middle cut out if it is long."""
     text = visible(" ".join(part.split()))

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
-from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.inputs.errors import InputError, UnknownKeywordError, nearest, require
 from clustergym.inputs.parameter_types import Condition, OneOf
 
 UNITS = {
@@ -70,6 +70,24 @@ def build(made_by: Any, given: Mapping[str, Any], where: str, beside: Collection
         if required and name not in values:
             raise InputError("is missing", field=f"{where}.{name}", remedy=f"give {where}.{name}=…")
     return made_by(**values)
+
+
+def build_from_keywords(made_by: Any, given: Mapping[str, Any], where: str) -> Any:
+    """Build a dataclass from the keyword arguments of a constructor, as `build`.
+
+    Raises
+    ------
+    UnknownKeywordError
+        If there is no such keyword.
+    InputError
+        As of `build`.
+    """
+    known = [f.name for f in dataclasses.fields(made_by) if f.init]
+    for key in given:
+        if key not in known:
+            message = f"unexpected keyword argument {key!r}"
+            raise UnknownKeywordError(message, field=f"{where}.{key}", remedy=nearest(key, known))
+    return build(made_by, given, where)
 
 
 def check_fields(made: Any, where: str) -> None:

@@ -17,7 +17,8 @@ class Environment(NamedTuple):
     entry_point : str
         `module:Class`, loaded when the environment is made.
     kwargs : mapping
-        Keyword arguments of its constructor, as plain JSON values.
+        Keyword arguments of its constructor, as plain JSON values. An id ends in the version of its episodes,
+        which docs/versions.md says when to raise.
     """
 
     id: str
@@ -33,7 +34,7 @@ class Environment(NamedTuple):
     @property
     def short_name(self) -> str:
         """Name in `clustergym train env=NAME`, such as `elastic-16`."""
-        return self.id.removeprefix("ClusterGym/").removesuffix("-v0").lower()
+        return self.id.removeprefix("ClusterGym/").rpartition("-v")[0].lower()
 
 
 _PLACEMENT = "clustergym.envs.placement:PlacementEnv"
@@ -62,7 +63,7 @@ def _scheduling(family: str, gpus: int | None) -> Environment:
     kwargs: dict[str, Any] = {"cluster": clusters[size], "jobs": _JOBS[size]}
     if clusters is _ONE_TYPE:
         kwargs |= {"rule": "ares", "costs": "ares-profiled-free"}
-    return Environment(f"ClusterGym/{name}-v0", f"{_FAMILIES}:{made_by}", MappingProxyType(kwargs))
+    return Environment(f"ClusterGym/{name}-v1", f"{_FAMILIES}:{made_by}", MappingProxyType(kwargs))
 
 
 def _tenants(gpus: int | None) -> Environment:
@@ -71,16 +72,16 @@ def _tenants(gpus: int | None) -> Environment:
     if size != 64:
         kwargs["queues"] = f"philly-{size}"
     name = "Tenants" if gpus is None else f"Tenants-{gpus}"
-    return Environment(f"ClusterGym/{name}-v0", f"{_FAMILIES}:TenantsEnv", MappingProxyType(kwargs))
+    return Environment(f"ClusterGym/{name}-v1", f"{_FAMILIES}:TenantsEnv", MappingProxyType(kwargs))
 
 
 ENVIRONMENTS: tuple[Environment, ...] = (
     Environment("ClusterGym/Placement-v0", _PLACEMENT, {"setting": "ii"}),
     Environment("ClusterGym/Placement-small-v0", _PLACEMENT, {"setting": "i"}),
     Environment("ClusterGym/Placement-large-v0", _PLACEMENT, {"setting": "iii"}),
-    Environment("ClusterGym/Sharing-v0", _SHARING, {"nodes": 64}),
-    Environment("ClusterGym/Sharing-small-v0", _SHARING, {"nodes": 16}),
-    Environment("ClusterGym/Sharing-large-v0", _SHARING, {"nodes": 1213}),
+    Environment("ClusterGym/Sharing-v1", _SHARING, {"nodes": 64}),
+    Environment("ClusterGym/Sharing-small-v1", _SHARING, {"nodes": 16}),
+    Environment("ClusterGym/Sharing-large-v1", _SHARING, {"nodes": 1213}),
     *(_tenants(gpus) for gpus in (None, *_JOBS)),
     *(_scheduling(family, gpus) for family in SCHEDULING for gpus in (None, *_JOBS)),
 )

@@ -14,7 +14,7 @@ from clustergym.envs.observations import JOB_FEATURES
 
 PRESENT = JOB_FEATURES.index("present")
 UNSEEN = {"jobs": JOB_FEATURES.index("fair_lag")}
-"""Column that the networks leave out: no policy outside the environment could know it."""
+"""Column that the networks leave out; those that come with the package were trained without it."""
 POOLED = 16.0
 """Rows that a sum over rows is divided by, so that it is of the order of 1."""
 

@@ -64,7 +64,7 @@ class GroupPolicyGradient(EnvironmentAgent):
     split : str
     """
 
-    env: Mapping[str, Any] = field(default_factory=lambda: {"id": "ClusterGym/Auction-16-v0"})
+    env: Mapping[str, Any] = field(default_factory=lambda: {"id": "ClusterGym/Auction-16-v1"})
     updates: PositiveInt = 100
     groups: PositiveInt = 8
     size: AtLeastTwo = 8

@@ -98,8 +98,8 @@ def demonstrate(env: SplitEnv, expert: Policy, index: int, choose: Chooser, kept
     assert isinstance(core, SchedulingEnv)
     assert isinstance(core.actions, EditActions)
     observation, _ = env.reset(options={"index": index})
-    expert.check(core.simulation.known_trace, core.simulation.setting)
-    expert.reset(core.simulation.setting, random_streams.POLICY.generator(0))
+    expert.check(core.known_trace, core.setting)
+    expert.reset(core.setting, random_streams.POLICY.generator(0))
     seen, wanted = None, (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
     while core.view is not None:
         if core.view is not seen:

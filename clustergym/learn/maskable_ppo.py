@@ -35,8 +35,9 @@ class MaskablePpo(ImitatingAgent, Ppo):
 
     env: Mapping[str, Any] = field(
         default_factory=lambda: {
-            "id": "ClusterGym/Elastic-16-v0",
+            "id": "ClusterGym/Elastic-16-v1",
             "information": "data_parallel",
+            "mask_stop_while_idle": False,
             "baseline": EXPERT,
         }
     )

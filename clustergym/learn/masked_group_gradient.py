@@ -47,7 +47,11 @@ class MaskedGroupGradient(ImitatingAgent):
     """
 
     env: Mapping[str, Any] = field(
-        default_factory=lambda: {"id": "ClusterGym/Elastic-16-v0", "information": "data_parallel"}
+        default_factory=lambda: {
+            "id": "ClusterGym/Elastic-16-v1",
+            "information": "data_parallel",
+            "mask_stop_while_idle": False,
+        }
     )
     steps: NonNegativeInt = 240_000
     validate_every: PositiveInt = 30_000

@@ -11,7 +11,6 @@ from clustergym.envs.actions import EditActions
 from clustergym.envs.actions_by_name import make_actions
 from clustergym.envs.observations import FEATURES, times_known
 from clustergym.envs.scheduling import SchedulingEnv
-from clustergym.envs.scheduling_costs import Outcomes, Yardsticks
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Decision, InformationClass, Setting, View
 from clustergym.learn.network_checkpoints import MASKED, NetworkCheckpoint
@@ -21,9 +20,7 @@ from clustergym.workload.trace import Trace
 class NetworkPlayer:
     """Plays a trained network at the decision points of a run.
 
-    Two columns of an observation are not a policy's to know, and are filled in without the simulator: how far
-    the trace is (jobs that were submitted and are not there any more), and the fair finish (left out, by
-    the networks as well).
+    It needs nothing but Views: the jobs that have left are those that an earlier one showed.
 
     Parameters
     ----------
@@ -69,21 +66,17 @@ class NetworkPlayer:
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Begin a run."""
-        trace = self._trace
-        unknown = np.full(len(trace), np.nan)
-        self._outcomes = Outcomes(Yardsticks(trace.submit_s, trace.deadline_s, unknown, unknown))
+        self._met: set[int] = set()
         self._actions = make_actions(self._parameters, setting)
         self._features = FEATURES[self._parameters.features](setting, self._parameters.rows)
-        self._actions.reset(trace, setting, copy.deepcopy(rng))
+        self._actions.reset(self._trace, setting, copy.deepcopy(rng))
 
     def schedule(self, view: View) -> Decision:
         """Take greedy actions until they end the decision point."""
         actions, features = self._actions, self._features
-        gone = self._trace.submit_s <= view.now_s
-        gone[view.job] = False
-        self._outcomes.leave_s[gone] = view.now_s
+        self._met.update(view.job.tolist())
         actions.begin(view)
-        features.begin(view, actions, self._outcomes, self._known)
+        features.begin(view, actions, len(self._met) - len(view), self._known)
         while True:
             action = self._choose(features.values())
             decision = actions.act(action)

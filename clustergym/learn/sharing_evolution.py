@@ -51,7 +51,7 @@ class SharingEvolution(Agent):
         Initial step.
     """
 
-    env: Mapping[str, Any] = field(default_factory=lambda: {"id": "ClusterGym/Sharing-v0"})
+    env: Mapping[str, Any] = field(default_factory=lambda: {"id": "ClusterGym/Sharing-v1"})
     generations: PositiveInt = 80
     population: Annotated[int, Ge(4)] = 16
     episodes: PositiveInt = 8

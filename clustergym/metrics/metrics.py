@@ -91,7 +91,9 @@ class _Run(NamedTuple):
         return self.end_s - self.first_s
 
 
-def measure_scenario(scenario: Scenario, events: Sequence[Event], end_s: float) -> Measurement:
+def measure_scenario(
+    scenario: Scenario, events: Sequence[Event], end_s: float, stalled: bool = False
+) -> Measurement:
     """Compute the metrics, job records and timeline of a run of a scenario, as `measure`."""
     measured = measure(
         events,
@@ -103,6 +105,7 @@ def measure_scenario(scenario: Scenario, events: Sequence[Event], end_s: float) 
         scenario.request_gpus if scenario.parts is None else scenario.parts.gpus,
         scenario.fair_iteration_time_s,
         scenario.tenants,
+        stalled,
     )
     if scenario.parts is None or not isinstance(scenario.cluster, DivisibleCluster):
         return measured
@@ -123,6 +126,7 @@ def measure(
     requested_gpus: Ints | Floats | None = None,
     fair_iteration_time_s: Floats | None = None,
     tenants: Tenants | None = None,
+    stalled: bool = False,
 ) -> Measurement:
     """Compute the metrics, job records and timeline of a run.
 
@@ -148,6 +152,9 @@ def measure(
 
     tenants : Tenants, optional
         The queues of the jobs.
+    stalled : bool
+        Whether the run ended because its jobs would wait for ever: completion times and fairness then count
+        the jobs in the system as if they had left at the end, and what no job has is 0.
 
     Raises
     ------
@@ -182,6 +189,8 @@ def measure(
         _by_outcome(run),
     )
     values = {name: value for group in groups for name, value in group.items()}
+    if stalled:
+        values |= _of_stalled(run, values)
     of_tenants: dict[str, Any] = {}
     if tenants is not None:
         # Queues go with whole GPUs alone.
@@ -253,6 +262,31 @@ def _completion(run: _Run) -> Metrics:
         "makespan": float(records.end_s[finished].max()) - run.first_s if every_job_left else None,
         "deadline_satisfaction": _deadline_satisfaction(run),
     }
+
+
+def _of_stalled(run: _Run, values: Metrics) -> Metrics:
+    """Return the metrics in which the jobs that a stalled run left in the system count as ending with it.
+
+    Without them a run that stalls after its shortest jobs would have the best completion times. Whether a
+    deadline was met stays as it is, and undefined where no job has one.
+    """
+    records = run.records
+    left = np.equal(records.outcome, Outcome.UNFINISHED)
+    end_s = np.where(left, run.end_s, records.end_s)
+    ended = replace(
+        records,
+        outcome=np.where(left, int(Outcome.FINISHED), records.outcome),
+        end_s=end_s,
+        jct_s=np.where(left, run.end_s - records.submit_s, records.jct_s),
+    )
+    as_ended = run._replace(records=ended)
+    counted = _completion(as_ended) | _fairness(as_ended, _fairness_of(as_ended))
+    names = ("jct_mean", "jct_p50", "jct_p99", "ftf_mean", "ftf_worst", "unfair_fraction")
+    found = {name: counted[name] for name in names} | {"makespan": run.span_s}
+    undefined = {name: 0.0 for name, value in (values | found).items() if value is None}
+    if values["deadline_satisfaction"] is None:
+        del undefined["deadline_satisfaction"]
+    return found | undefined
 
 
 def _deadline_satisfaction(run: _Run) -> float | None:

@@ -86,6 +86,11 @@ class Scenario:
     tenants: Tenants | None = None
     pairs: PairSpeeds | None = None
 
+    def round_s(self, policy_round_s: float | None) -> float | None:
+        """Return the seconds between decision points for a policy with such rounds; None: every event."""
+        chosen = {"policy": policy_round_s, "event": None}.get(str(self.rounds), self.rounds)
+        return None if chosen is None else float(chosen)
+
     @cached_property
     def sha256(self) -> str:
         """SHA-256 digest of everything that determines a run besides policy, placer and seed."""

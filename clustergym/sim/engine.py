@@ -79,8 +79,7 @@ class Simulation(DisturbedWorld):
         policy_round_s: float | None = None,
         seed: int = 0,
     ) -> None:
-        chosen = {"policy": policy_round_s, "event": None}.get(str(scenario.rounds), scenario.rounds)
-        super().__init__(scenario, placer, information, None if chosen is None else float(chosen))
+        super().__init__(scenario, placer, information, scenario.round_s(policy_round_s))
         self.changes: list[Change] = []
         self.decision_points = 0
         self.end_s = 0.0

@@ -24,6 +24,19 @@ from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.log import NO_JOB
 
 
+def setting_of(scenario: Scenario, round_s: float | None) -> Setting:
+    """Return the constants of a run with a decision point every `round_s` seconds; None: at every event."""
+    return Setting(
+        scenario.cluster.gpu_types,
+        scenario.cluster.capacity.copy(),
+        scenario.cluster.gpus_per_node.copy(),
+        scenario.tables.counts.copy(),
+        round_s,
+        scenario.batch_models,
+        None if scenario.tenants is None else scenario.tenants.tree,
+    )
+
+
 class Phase(enum.IntEnum):
     """Stage of a job's life in the simulation."""
 

@@ -13,7 +13,7 @@ import simpy
 from clustergym.arrays import Ints
 from clustergym.cluster.allocation import Allocations
 from clustergym.cluster.spec import Nodes
-from clustergym.interface.policy import Infeasible, InformationClass, Placer, Setting
+from clustergym.interface.policy import Infeasible, InformationClass, Placer
 from clustergym.scenarios.clock import TICKS_PER_S, seconds, ticks
 from clustergym.scenarios.disturbance import Course
 from clustergym.scenarios.scenario import Scenario
@@ -22,7 +22,7 @@ from clustergym.sim.log import NO_JOB, PACES, Event, EventKind, EventLog
 from clustergym.sim.pairs import Sharing
 from clustergym.sim.part_placing import part_allocations, place_part
 from clustergym.sim.profiling import Profile, ProfileBook
-from clustergym.sim.state import JobStates, Phase, ViewMaker
+from clustergym.sim.state import JobStates, Phase, ViewMaker, setting_of
 from clustergym.workload.trace import COMPLETED, Trace
 
 
@@ -50,15 +50,7 @@ class World(ABC):
         self, scenario: Scenario, placer: Placer, information: InformationClass, round_s: float | None
     ) -> None:
         self.scenario, self.placer, self.information, self.round_s = scenario, placer, information, round_s
-        self.setting = Setting(
-            scenario.cluster.gpu_types,
-            scenario.cluster.capacity.copy(),
-            scenario.cluster.gpus_per_node.copy(),
-            scenario.tables.counts.copy(),
-            round_s,
-            scenario.batch_models,
-            None if scenario.tenants is None else scenario.tenants.tree,
-        )
+        self.setting = setting_of(scenario, round_s)
         self.log = EventLog()
         self.trace = scenario.trace
         self.jobs = JobStates(scenario)

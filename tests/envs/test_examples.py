@@ -52,7 +52,7 @@ def test_mistakes_are_one_line(capsys, argv, line):
     assert len(shown.err.splitlines()) == 1
 
 
-@pytest.mark.parametrize(("only", "number"), [("Placement", 3), ("16-v0", 7)])
+@pytest.mark.parametrize(("only", "number"), [("Placement", 3), ("16-v1", 7)])
 def test_the_benchmark_measures_environments(only, number, tmp_path, monkeypatch, capsys):
     benchmark = load("benchmarks/environments.py")
     monkeypatch.setattr(benchmark, "import_s", lambda code: 0.5)

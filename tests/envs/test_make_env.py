@@ -22,7 +22,7 @@ def test_a_file_of_ones_own_may_start_from_a_short_name(tmp_path):
     (tmp_path / "env").mkdir()
     (tmp_path / "env" / "mine.yaml").write_text("defaults: [elastic-16]\njobs: 20\n")
     given = composed("train", ["agent=ppo", "env=mine", f"hydra.searchpath=[file://{tmp_path}]"])
-    assert given["env"]["id"] == "ClusterGym/Elastic-16-v0"
+    assert given["env"]["id"] == "ClusterGym/Elastic-16-v1"
     assert given["env"]["jobs"] == 20
 
 

@@ -13,7 +13,6 @@ from scheduling_episodes import legal_episode
 import clustergym
 from clustergym.envs.driver import drive, driving_parameters, edits
 from clustergym.envs.families import DeadlineEnv, ElasticEnv, FairEnv, MetaEnv
-from clustergym.envs.scheduling import STALLED_S
 from clustergym.envs.scheduling_costs import COSTS, Outcomes, Yardsticks
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Decision
@@ -24,7 +23,8 @@ LONG = {"min_duration_s": 36000.0, "round_s": 60.0}
 
 def clairvoyant(**parameters):
     """Nothing is profiled: every job can be launched when it comes."""
-    return ElasticEnv(**{**SMALL, "information": "clairvoyant", "rows": 12, **parameters})
+    usual = {"information": "clairvoyant", "rows": 12, "mask_stop_while_idle": False}
+    return ElasticEnv(**{**SMALL, **usual, **parameters})
 
 
 def test_layout_of_actions():
@@ -36,7 +36,7 @@ def test_layout_of_actions():
     assert env.actions.index(2, 0, 0) == 2 * 9 + 8
     assert env.actions.describe(2 * 9 + 6) == "row 2: assign 4 A10"
     assert env.actions.describe(26) == "row 2: preempt"
-    deadline = DeadlineEnv(**SMALL, rows=12)
+    deadline = DeadlineEnv(**SMALL, rows=12, mask_stop_while_idle=False)
     assert deadline.action_space.n == 12 * 10 + 1
     assert deadline.actions.describe(19) == "row 1: reject"
 
@@ -79,7 +79,7 @@ def test_a_preempted_job_may_be_assigned_once_more_but_not_preempted():
     env.step(action)
     assert not env.action_masks()[:9].any()
     env.step(env.actions.stop)
-    assert "preempt" not in [event.kind.value for event in env.simulation.log.events]
+    assert "preempt" not in [event.kind.value for event in env.log.events]
 
 
 def test_all_masked_actions_are_legal_for_the_simulator():
@@ -91,7 +91,7 @@ def test_all_masked_actions_are_legal_for_the_simulator():
 
 
 def test_stop_is_masked_while_a_waiting_job_fits():
-    env = clairvoyant(mask_stop_while_idle=True)
+    env = clairvoyant(mask_stop_while_idle=ElasticEnv().parameters.mask_stop_while_idle)
     _, info = env.reset(seed=1)
     assert not info["action_mask"][-1]
     while not info["action_mask"][-1]:
@@ -102,26 +102,26 @@ def test_stop_is_masked_while_a_waiting_job_fits():
 
 
 def test_rejection_is_for_the_first_point_only():
-    env = DeadlineEnv(**SMALL, rows=12)
+    env = DeadlineEnv(**SMALL, rows=12, mask_stop_while_idle=False)
     _, info = env.reset(seed=1)
     jobs = len(env.view)
     assert info["action_mask"][9]
     env.step(env.actions.stop)
     assert not env.action_masks()[9]
-    env = DeadlineEnv(**SMALL, rows=12, actions="drop")
+    env = DeadlineEnv(**SMALL, rows=12, actions="drop", mask_stop_while_idle=False)
     env.reset(seed=1)
     env.step(env.actions.stop)
     assert env.action_masks()[9]
     env.step(9)
     assert not env.action_masks()[:10].any()
     env.step(env.actions.stop)
-    assert env.simulation.jobs_left >= 1
+    assert env.outcomes.left >= 1
     assert jobs >= 1
 
 
 def test_edits_swap_two_jobs_on_a_full_cluster():
     # Jobs 0 and 1 hold all 8 GPUs of a type each; to swap them one must be preempted first.
-    env = clairvoyant(**LONG)
+    env = clairvoyant(**LONG, engine="simpy")
     env.reset(seed=1)
     while len(env.view) < 2:
         env.step(env.actions.stop)
@@ -202,16 +202,25 @@ def test_a_horizon_truncates():
     assert info["metrics"]["jobs_finished"] == 0
 
 
-def test_doing_nothing_stalls_and_costs():
-    env = clairvoyant(round_s=None)
+@pytest.mark.parametrize("engine", ["compiled", "simpy"])
+def test_doing_nothing_stalls_which_ends_the_episode_at_a_penalty(engine):
+    env = clairvoyant(round_s=None, engine=engine, mask_stop_while_idle=False, stall_penalty=50.0)
     env.reset(seed=1)
     over, total = False, 0.0
     while not over:
         _, reward, terminated, truncated, info = env.step(env.actions.stop)
         over, total = terminated or truncated, total + reward
-    assert (terminated, truncated, info["stalled"]) == (False, True, True)
+    assert (terminated, truncated, info["stalled"]) == (True, False, True)
+    # Nothing can happen after the last job has come: each has waited since it came, and none has left.
     submit = env.scenario.trace.submit_s
-    assert total == pytest.approx(-(submit[-1] - submit + STALLED_S).sum() / 3600 / 12)
+    waited_s = submit[-1] - submit
+    assert total == pytest.approx(-waited_s.sum() / 3600 / 12 - 50.0)
+    metrics = info["metrics"]
+    assert metrics["jct_mean"] == pytest.approx(waited_s.mean())
+    assert metrics["makespan"] == pytest.approx(submit[-1] - submit[0])
+    assert (metrics["jobs_finished"], metrics["jobs_unfinished"], metrics["restarts_mean"]) == (0, 12, 0.0)
+    # No job has a deadline, so that none can be met: in no episode of theirs is this a number.
+    assert [name for name, value in metrics.items() if value is None] == ["deadline_satisfaction"]
     with pytest.raises(ResetNeeded, match="over"):
         env.step(env.actions.stop)
     with pytest.raises(ResetNeeded, match="no episode yet"):
@@ -345,9 +354,9 @@ def test_a_thousand_illegal_actions_in_a_row_end_the_episode():
         *_, info = env.step(preempt)
         assert "stalled" not in info
     _, reward, terminated, truncated, info = env.step(preempt)
-    assert (terminated, truncated, info["stalled"], info["illegal"]) == (False, True, True, True)
-    # Every job submitted by now would wait 30 days, those to come up to then as well.
-    assert reward < -700
+    assert (terminated, truncated, info["stalled"], info["illegal"]) == (True, False, True, True)
+    # The clock has not moved, and none of the jobs has left.
+    assert reward == -env.parameters.stall_penalty == -24.0
 
 
 @pytest.mark.parametrize("made_by", [ElasticEnv, MetaEnv])

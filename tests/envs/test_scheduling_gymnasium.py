@@ -18,7 +18,7 @@ from scheduling_episodes import digest_of, legal_episode
 from clustergym.interface.environments import ENVIRONMENTS, SCHEDULING
 
 IDS = [row.id for row in ENVIRONMENTS if "/Placement" not in row.id and "/Sharing" not in row.id]
-SMALL = [*(f"ClusterGym/{family}-16-v0" for family in SCHEDULING), "ClusterGym/Tenants-16-v0"]
+SMALL = [*(f"ClusterGym/{family}-16-v1" for family in SCHEDULING), "ClusterGym/Tenants-16-v1"]
 FEW = {"jobs": 12, "traces": 1}
 """Few jobs, and one trace, which is built once for all environments of a size."""
 CHECKED = [*((name, "dict") for name in IDS), *((name, "flat") for name in SMALL)]
@@ -26,7 +26,7 @@ CHECKED = [*((name, "dict") for name in IDS), *((name, "flat") for name in SMALL
 
 def test_every_family_in_every_size():
     sizes = ("", "-16", "-64", "-384", "-1280")
-    every = {f"ClusterGym/{family}{size}-v0" for family in (*SCHEDULING, "Tenants") for size in sizes}
+    every = {f"ClusterGym/{family}{size}-v1" for family in (*SCHEDULING, "Tenants") for size in sizes}
     assert set(IDS) == every
     for name in IDS:
         size = next((word for word in name.split("-") if word.isdigit()), "64")
@@ -85,7 +85,7 @@ def test_vectors(name, mode):
 
 
 def test_a_vector_begins_again_by_itself():
-    envs = gymnasium.make_vec("ClusterGym/Meta-16-v0", num_envs=2, vectorization_mode="sync", jobs=4)
+    envs = gymnasium.make_vec("ClusterGym/Meta-16-v1", num_envs=2, vectorization_mode="sync", jobs=4)
     envs.reset(seed=0)
     ended = 0
     for _ in range(2000):
@@ -133,7 +133,7 @@ def test_an_unstepped_environment_crosses_to_a_spawned_worker():
     assert digests == [digest_of(env, 11) for env in fresh]
 
 
-@pytest.mark.parametrize("name", [*SMALL, "ClusterGym/Elastic-1280-v0"])
+@pytest.mark.parametrize("name", [*SMALL, "ClusterGym/Elastic-1280-v1"])
 def test_pictures(name):
     pictures, texts = (gymnasium.make(name, render_mode=mode, **FEW) for mode in ("rgb_array", "ansi"))
     for env in (pictures, texts):

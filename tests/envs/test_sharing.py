@@ -29,7 +29,7 @@ from clustergym.sharing.streams import NEVER, Stream, drawn, generated_source
 
 OPENB = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "openb"
 IDS = [row.id for row in ENVIRONMENTS if "/Sharing" in row.id]
-SMALL = "ClusterGym/Sharing-small-v0"
+SMALL = "ClusterGym/Sharing-small-v1"
 NODES = "sn,cpu_milli,memory_mib,gpu,model\na,8000,4096,2,X\nb,10000,4096,1,X\n"
 PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\np,1000,1024,1,500\n"
 HALF, WHOLE, CPU_ONLY = range(3)

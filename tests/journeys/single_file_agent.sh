@@ -10,7 +10,7 @@ from torch.distributions import Categorical
 
 import clustergym  # registers ClusterGym/...
 
-ID, ENVS, STEPS, UPDATES, EPOCHS = "ClusterGym/Elastic-16-v0", 2, 32, 2, 2
+ID, ENVS, STEPS, UPDATES, EPOCHS = "ClusterGym/Elastic-16-v1", 2, 32, 2, 2
 GAMMA, LAMBDA, CLIP, RATE = 0.99, 0.95, 0.2, 1e-3
 
 

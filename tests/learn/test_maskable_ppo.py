@@ -32,7 +32,13 @@ from clustergym.sim.drive import simulate
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
-ENV = {"id": "ClusterGym/Elastic-16-v0", "jobs": 8, "rows": 10, "loads": (1.5,)}
+ENV = {
+    "id": "ClusterGym/Elastic-16-v1",
+    "jobs": 8,
+    "rows": 10,
+    "loads": (1.5,),
+    "mask_stop_while_idle": False,
+}
 EXPERT = "hesrpt round_s=300"
 
 
@@ -57,7 +63,7 @@ def test_acceptable_edits_in_any_order_are_the_experts_schedule(expert, seed):
     demonstrate(env, policy, seed, as_expert(np.random.default_rng(seed)), kept)
     scenario = env.unwrapped.scenario
     run = simulate(scenario, policy_of(expert, "expert"), make_placer({"name": "buddy"}), 0)
-    assert env.unwrapped.simulation.log.digest == run.simulation.log.digest
+    assert env.unwrapped.log.digest == run.simulation.log.digest
     observations, legal, acceptable = kept.batch(np.arange(len(kept)))
     assert observations.shape == (len(kept), *env.observation_space.shape)
     assert (legal | ~acceptable).all()
@@ -69,7 +75,7 @@ def test_after_a_wrong_edit_what_can_still_be_done_is_acceptable():
     env = env_of(rows=20)
     env.reset(options={"index": 0})
     core, expert = env.unwrapped, policy_of(EXPERT, "expert")
-    expert.reset(core.simulation.setting, np.random.default_rng(0))
+    expert.reset(core.setting, np.random.default_rng(0))
     kind, gpus = targets(core.view, expert.schedule(core.view))
     [first] = np.flatnonzero(acceptable_actions(core.actions, kind, gpus))
     others = np.flatnonzero(core.action_masks() & (np.arange(core.actions.number) != first))
@@ -195,12 +201,12 @@ def test_a_checkpoint_runs_as_a_policy_to_the_same_digest(trained):
         policy = make_policy({"name": "learned", "checkpoint": str(trained)})
         assert (policy.round_s, policy.information_class) == (300.0, "data_parallel")
         run = simulate(env.unwrapped.scenario, policy, make_placer({"name": "buddy"}), 0)
-        assert run.simulation.log.digest == env.unwrapped.simulation.log.digest
+        assert run.simulation.log.digest == env.unwrapped.log.digest
 
 
 def test_another_cluster_is_refused(trained):
     policy = make_policy({"name": "learned", "checkpoint": str(trained)})
-    env = make_split_env({"id": "ClusterGym/Elastic-64-v0", "jobs": 2}, "dev", 1)
+    env = make_split_env({"id": "ClusterGym/Elastic-64-v1", "jobs": 2}, "dev", 1)
     env.reset(seed=0)
     with pytest.raises(InputError, match=r"was trained for .*cluster=arena-16"):
         simulate(env.unwrapped.scenario, policy, make_placer({"name": "buddy"}), 0)
@@ -224,7 +230,7 @@ def test_bad_input_is_one_line(tmp_path, capsys, overrides, words):
 def test_a_checkpoint_of_renamed_columns_is_refused(trained, monkeypatch):
     renamed = {**network_checkpoints.COLUMNS, "jobs": ["here", *network_checkpoints.COLUMNS["jobs"][1:]]}
     monkeypatch.setattr(network_checkpoints, "COLUMNS", renamed)
-    with pytest.raises(InputError, match=r"columns.*another version of ClusterGym/Elastic-16-v0"):
+    with pytest.raises(InputError, match=r"columns.*another version of ClusterGym/Elastic-16-v1"):
         load(str(trained))
 
 
@@ -252,7 +258,7 @@ def test_plain_masked_ppo_takes_the_masks_and_never_acts_against_them():
     def made():
         # An illegal action would raise.
         env = gymnasium.make(
-            "ClusterGym/Elastic-16-v0", jobs=4, rows=6, observation="flat", on_illegal="raise"
+            "ClusterGym/Elastic-16-v1", jobs=4, rows=6, observation="flat", on_illegal="raise"
         )
         return ActionMasker(Monitor(env), lambda wrapped: wrapped.unwrapped.action_masks())
 

@@ -23,7 +23,7 @@ from clustergym.learn.network_agent import greedy_figures  # noqa: E402
 from clustergym.learn.network_agent import play as play_greedily  # noqa: E402
 from clustergym.learn.split_env import compiled_envs, make_split_env, trace_seed  # noqa: E402
 
-ENV = {"id": "ClusterGym/Elastic-16-v0", "information": "data_parallel", "jobs": 5, "rows": 8}
+ENV = {"id": "ClusterGym/Elastic-16-v1", "information": "data_parallel", "jobs": 5, "rows": 8}
 SMALL = [
     "agent=masked_group_pg", "processes=1", "progress=false", "env.jobs=5", "env.rows=8",
     "agent.validation=2", "agent.traces=3", "agent.groups=2", "agent.size=2", "agent.steps=900",
@@ -170,7 +170,7 @@ def test_a_checkpoint_runs_as_a_policy_to_the_same_digest(trained):
     play_greedily(loaded.policy, env, 0)
     policy = make_policy({"name": "learned", "checkpoint": str(trained)})
     run = simulate(env.unwrapped.scenario, policy, make_placer({"name": "buddy"}), 0)
-    assert run.simulation.log.digest == env.unwrapped.simulation.log.digest
+    assert run.simulation.log.digest == env.unwrapped.log.digest
 
 
 def test_it_goes_on_from_a_checkpoint(trained, tmp_path, capsys):

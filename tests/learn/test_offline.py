@@ -16,7 +16,7 @@ from clustergym.envs.registration import make_env
 from clustergym.learn.offline import at_random, by_policy, episodes
 from clustergym.offline import main
 
-ELASTIC = {"id": "ClusterGym/Elastic-16-v0", "jobs": 6, "rows": 6, "observation": "flat"}
+ELASTIC = {"id": "ClusterGym/Elastic-16-v1", "jobs": 6, "rows": 6, "observation": "flat"}
 KNOWS = {"information": "data_parallel", "round_s": None}
 SHORT = ("elastic-16", "jobs=6", "rows=6", "--episodes", "2")
 

@@ -145,7 +145,7 @@ def test_a_reward_that_is_no_number_is_an_input_error(monkeypatch):
 
 def test_splits_share_no_trace():
     assert [trace_seed("train", 2), trace_seed("dev", 2), trace_seed("test", 2)] == [6, 7, 8]
-    env = {"id": "ClusterGym/Meta-16-v0", "jobs": 3}
+    env = {"id": "ClusterGym/Meta-16-v1", "jobs": 3}
     names = {}
     for split in ("train", "dev", "test"):
         made = make_split_env(env, split, 4)
@@ -201,8 +201,8 @@ def copied(source, folder, change=None):
         ({"agent": "sac"}, "unknown agent 'sac'"),
         ({"hidden": [9]}, "the network has"),
         ({"hidden": [10**9]}, "are no widths"),
-        ({"actions": 3}, "another version of ClusterGym/Meta-16-v0"),
-        ({"columns": {"queue": ["jobs"]}}, "another version of ClusterGym/Meta-16-v0"),
+        ({"actions": 3}, "another version of ClusterGym/Meta-16-v1"),
+        ({"columns": {"queue": ["jobs"]}}, "another version of ClusterGym/Meta-16-v1"),
         ({"sha256": "0"}, "is not the file its YAML describes"),
         ({"traces": {"env": {"id": "ClusterGym/Meta-16-v9"}}}, "unknown environment"),
         ({"traces": {}}, "traces.env: is missing"),

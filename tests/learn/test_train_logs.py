@@ -112,7 +112,7 @@ def test_every_figure_of_a_network_is_logged(tmp_path, runs):
     ]
     assert run.rows == [*rounds, *({**row, "step": row["steps"]} for row in curves["segments"])]
     assert run.summary["best"] == curves["best"]
-    assert run.given["group"] == "maskable_ppo-Elastic-16-v0"
+    assert run.given["group"] == "maskable_ppo-Elastic-16-v1"
     assert run.ended == 0
     # Again: nothing is left to train, and the same run is told the same.
     assert train_command.main(words) == 0

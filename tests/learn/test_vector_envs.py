@@ -17,7 +17,7 @@ from clustergym.learn.split_env import make_split_env
 from clustergym.learn.stable_baselines import _monitored
 from clustergym.learn.vector_envs import SchedulingVecEnv, split_vec_env
 
-SMALL: dict[str, Any] = {"id": "ClusterGym/Elastic-16-v0", "jobs": 6, "rows": 6, "round_s": 900.0}
+SMALL: dict[str, Any] = {"id": "ClusterGym/Elastic-16-v1", "jobs": 6, "rows": 6, "round_s": 900.0}
 
 
 def drawn(masks: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -72,7 +72,7 @@ def test_masked_ppo_takes_its_masks() -> None:
 
 def test_what_has_no_compiled_form_is_left_to_single_environments() -> None:
     assert split_vec_env({**SMALL, "engine": "simpy"}, 2, "train", 8) is None
-    assert split_vec_env({"id": "ClusterGym/Meta-16-v0", "policies": ["sjf"]}, 2, "train", 8) is None
+    assert split_vec_env({"id": "ClusterGym/Meta-16-v1", "policies": ["sjf"]}, 2, "train", 8) is None
 
 
 def test_a_vector_environment_that_begins_episodes_itself_is_refused() -> None:

@@ -162,13 +162,13 @@ def test_compiled_episodes_refuse_them_in_a_line_that_names_the_setting() -> Non
 
 def test_an_environment_steps_them_in_the_simulator_and_a_vector_of_them_refuses() -> None:
     gymnasium = pytest.importorskip("gymnasium")
-    env = gymnasium.make("ClusterGym/Elastic-16-v0", disable_env_checker=True).unwrapped
+    env = gymnasium.make("ClusterGym/Elastic-16-v1", disable_env_checker=True).unwrapped
     drawn = env.episodes.choose({"trace_seed": 0}, env.np_random)
     end = np.maximum(drawn.trace.iterations // 2, 1)
     kept = with_outcomes(drawn, dict.fromkeys([drawn.trace.job_id[0]], ("killed", int(end[0]))))
     env.reset(seed=0, options={"scenario": kept})
     assert isinstance(env.simulation, Simulation)
     assert env.view.iterations[0] == drawn.trace.iterations[0]
-    vector = gymnasium.make_vec("ClusterGym/Elastic-16-v0", num_envs=1)
+    vector = gymnasium.make_vec("ClusterGym/Elastic-16-v1", num_envs=1)
     with pytest.raises(UncoveredError, match=r"^trace\.outcomes: "):
         vector.reset(seed=0, options={"scenario": kept})

@@ -16,7 +16,7 @@ from clustergym.interface.registry import make_placer
 from clustergym.learn.auction_checkpoints import load
 from clustergym.sim.drive import simulate
 
-ID = "ClusterGym/Auction-16-v0"
+ID = "ClusterGym/Auction-16-v1"
 DRAWN: dict[str, Any] = {"jobs": 30, "rows": 30, "rule": "ares", "information": "data_parallel"}
 
 

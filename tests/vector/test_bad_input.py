@@ -133,9 +133,9 @@ def test_a_fall_back_that_nobody_wonders_at_is_not_said(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(scenarios, "_told", set())
-    gymnasium.make("ClusterGym/Meta-16-v0", jobs=4).reset(seed=0)
+    gymnasium.make("ClusterGym/Meta-16-v1", jobs=4).reset(seed=0)
     assert caplog.text == ""
-    gymnasium.make("ClusterGym/Elastic-16-v0", jobs=4, placer="minipod").reset(seed=0)
+    gymnasium.make("ClusterGym/Elastic-16-v1", jobs=4, placer="minipod").reset(seed=0)
     assert "engine=auto chooses simpy" in caplog.text
     assert "placer" in caplog.text
 

@@ -43,7 +43,7 @@ def test_masked_ppo_trains_and_repeats_itself(capsys: pytest.CaptureFixture[str]
 def test_an_update_makes_what_paid_likelier() -> None:
     play = example("masked_ppo")
     torch.manual_seed(0)
-    envs = gymnasium.make_vec("ClusterGym/Elastic-16-v0", 2, jobs=3, rows=3, observation="flat")
+    envs = gymnasium.make_vec("ClusterGym/Elastic-16-v1", 2, jobs=3, rows=3, observation="flat")
     agent = play.Agent(envs.single_observation_space.shape[0], int(envs.single_action_space.n))
     rollout = play.Rollout(envs)
     rollout.mask[:] = True
@@ -96,7 +96,7 @@ def test_torchrl_wraps_a_vector_environment_with_its_masks() -> None:
     from torchrl.envs.libs.gym import default_info_dict_reader
 
     envs = gymnasium.make_vec(
-        "ClusterGym/Elastic-16-v0", 3, jobs=3, rows=3, observation="flat", on_illegal="raise",
+        "ClusterGym/Elastic-16-v1", 3, jobs=3, rows=3, observation="flat", on_illegal="raise",
         autoreset_mode="Disabled", summaries=False,
     )  # fmt: skip
     wrapped = GymWrapper(envs, categorical_action_encoding=True)

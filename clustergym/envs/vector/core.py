@@ -18,7 +18,7 @@ from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import Direct, announce_compilation
 from clustergym.compiled.policies import menu as menus
 from clustergym.envs.actions import MetaActions
-from clustergym.envs.scheduling import STALLED_S, SchedulingEnv
+from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.scheduling_costs import Outcomes, Yardsticks
 from clustergym.envs.vector import step as steps
 from clustergym.envs.vector.desk import Desk, DeskRules
@@ -212,7 +212,7 @@ class Core:
 
     def end(self, row: int) -> dict[str, Any]:
         """Return what the last info of an episode has besides: `stalled`; if logged, metrics and digest."""
-        stalled = {"stalled": bool(self.outcomes[row] == steps.STALLED)}
+        stalled = {"stalled": self._stalled(row)}
         if not self.logged:
             return stalled
         log = self._batch.log(row)
@@ -222,12 +222,25 @@ class Core:
         """Return the digest of an episode's event log so far."""
         return self._batch.log(row).digest
 
+    def log(self, row: int) -> EventLog:
+        """Return an episode's event log so far."""
+        return self._batch.log(row)
+
+    def episode(self, row: int) -> tuple[Episode, Desk]:
+        """Return one episode, and what its agent sees and edits; their arrays share their memory."""
+        episodes, desks = self._batch.episodes, self._desks.arrays
+        return Episode._make(part[row] for part in episodes), Desk._make(part[row] for part in desks)
+
     def metrics(self, row: int, log: EventLog | None = None) -> Any:
-        """Return the metrics of an episode that is over; its log is built if it is not given."""
-        scenario = self.scenarios[row]
+        """Return the metrics of an episode so far; its log is built if it is not given."""
+        scenario, over = self.scenarios[row], self.outcomes[row] >= steps.TERMINATED
         assert scenario is not None
-        end_s = float(self._batch.episodes.clock[row, c.END]) / c.TICKS_PER_S
-        return measure_scenario(scenario, (log or self._batch.log(row)).events, end_s).metrics
+        end_s = float(self._batch.episodes.clock[row, c.END if over else c.NOW]) / c.TICKS_PER_S
+        events = (log or self._batch.log(row)).events
+        return measure_scenario(scenario, events, end_s, self._stalled(row)).metrics
+
+    def _stalled(self, row: int) -> bool:
+        return bool(self.outcomes[row] == steps.STALLED)
 
     def left(self, row: int) -> Outcomes:
         """Return when each job of an episode left so far."""
@@ -239,8 +252,7 @@ class Core:
         found.leave_s[gone] = job[gone, c.LEAVE] / c.TICKS_PER_S
         found.completed = job[:, c.PHASE] == c.COMPLETED
         tick = episodes.clock[row, c.END if self.outcomes[row] >= steps.TERMINATED else c.NOW]
-        stalled = bool(self.outcomes[row] == steps.STALLED)
-        found.now_s = float(tick) / c.TICKS_PER_S + STALLED_S * stalled
+        found.now_s = float(tick) / c.TICKS_PER_S
         return found
 
     def close(self) -> None:

@@ -80,6 +80,8 @@ class DeskRules(NamedTuple):
         What stands for no GPUs, and for each count.
     total : float
         GPUs of the cluster.
+    stall_penalty : float
+        What a stall subtracts from the reward, times the share of the jobs that have not left.
     terms : ndarray of int, shape (m,)
         The weighed costs, as places in `clustergym.envs.vector.costs.NAMES`.
     weights : ndarray of float, shape (m,)
@@ -92,5 +94,6 @@ class DeskRules(NamedTuple):
     job_rows: bool
     size_log: Singles
     total: float
+    stall_penalty: float
     terms: Ints
     weights: Floats

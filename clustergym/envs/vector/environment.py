@@ -16,6 +16,7 @@ from gymnasium.vector.utils import batch_space
 
 from clustergym.arrays import Bools, Floats, Ints
 from clustergym.envs.scheduling import SchedulingEnv
+from clustergym.envs.vector import auction_step
 from clustergym.envs.vector import step as steps
 from clustergym.envs.vector.auction_core import core_of
 from clustergym.envs.vector.desk import Bytes, Singles
@@ -25,6 +26,8 @@ from clustergym.inputs.parameter_types import PositiveInt
 from clustergym.inputs.parameters import checked
 from clustergym.terminal.processes import cores
 
+OF_ALL = ("action_space", "features", "metadata", "observation_space", "parameters", "placer", "render_mode")
+"""Attributes that are the same for all environments of a vector environment, whatever their episodes."""
 ENGINES = ("auto", "simpy", "compiled")
 Observations = dict[str, Singles] | Singles
 
@@ -193,7 +196,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
             shown = np.empty_like(shown[0]), np.empty_like(shown[1])
         self.core.take(taken, over, *(shown if self.copy else ()))
         ended = self.core.outcomes >= steps.TERMINATED
-        terminated = self.core.outcomes == steps.TERMINATED
+        terminated = ended & (self.core.outcomes != steps.TRUNCATED)
         rewards, truncated = self.core.rewards.copy(), ended ^ terminated
         self._over[:] = ended
         begun, final = ended.any() and self.autoreset_mode is AutoresetMode.SAME_STEP, {}
@@ -213,6 +216,28 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
     def sample_actions(self) -> Ints | Floats:
         """Return a legal action for each environment, drawn at random, as `step` takes them."""
         return self.core.draw(self._draws)
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Call a method of each environment, or return an attribute of each, as `SyncVectorEnv.call`.
+
+        Raises
+        ------
+        InputError
+            For what depends on the episode, but for `action_masks`.
+        """
+        if name == "action_masks":
+            return tuple(self.action_masks())
+        if name not in OF_ALL:
+            raise InputError(
+                f"compiled vector environments have no {name} of each environment",
+                field=name,
+                remedy="give engine='simpy', or vectorization_mode='sync'",
+            )
+        return (getattr(self.single, name),) * self.num_envs
+
+    def get_attr(self, name: str) -> tuple[Any, ...]:
+        """Return an attribute of each environment: one that all have in common."""
+        return self.call(name)
 
     def digest(self, row: int) -> str:
         """Return the digest of the event log of an environment's episode so far; needs `summaries`."""
@@ -259,6 +284,45 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self.core.close()
 
 
+class SteppedVectorEnv(gymnasium.vector.SyncVectorEnv):
+    """Single environments that are stepped one by one, with what `SchedulingVectorEnv` has besides."""
+
+    _draws_of: tuple[int, ...] = ()
+
+    def reset(
+        self,
+        *,
+        seed: int | list[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode in each environment, as `SyncVectorEnv.reset`."""
+        if seed is not None:
+            self._draws_of = ()
+        return super().reset(seed=seed, options=options)
+
+    def action_masks(self) -> Bytes:
+        """Return 1 for each legal action, else 0, shape (num_envs, number of actions)."""
+        return np.stack([env.unwrapped.action_masks() for env in self.envs])  # type: ignore[attr-defined]
+
+    def sample_actions(self) -> Ints | Floats:
+        """Return a legal action for each environment, drawn at random, as `step` takes them.
+
+        The numbers are those that `SchedulingVectorEnv` draws after `reset` with the same seed.
+        """
+        if self._draws_of != self.np_random_seed:
+            self._draws_of = self.np_random_seed
+            self._draws = np.array([seed % 2**64 for seed in self._draws_of], dtype=np.uint64)
+        masks, actions = self.action_masks(), np.zeros(self.num_envs, dtype=np.int64)
+        # As plain Python, without Numba, it would warn of the overflow that the generator is made of.
+        with np.errstate(over="ignore"):
+            if isinstance(self.single_action_space, gymnasium.spaces.Box):
+                numbers = np.zeros(masks.shape)
+                auction_step.draw_numbers(self._draws, numbers)
+                return numbers
+            steps.draw_legal(masks, self._draws, actions, 0, self.num_envs)
+        return actions
+
+
 def make_vector(
     single_class: type[SchedulingEnv],
     num_envs: int = 1,
@@ -296,7 +360,7 @@ def make_vector(
     number = _whole("num_envs", num_envs, None)
     singles = [partial(single_class, engine=engine, **parameters)] * number
     mode = _autoreset_mode(autoreset_mode)
-    return gymnasium.vector.SyncVectorEnv(singles, copy=copy, autoreset_mode=mode)
+    return SteppedVectorEnv(singles, copy=copy, autoreset_mode=mode)
 
 
 def _whole(field: str, value: Any, most: int | None) -> int:

@@ -98,7 +98,7 @@ def _fill_queue(episode: Episode, desk: Desk, rules: DeskRules, queue: Singles) 
     queue[3] = logarithm(pairwise_sum(age) / n)
     queue[4] = _share(demand, rules.total)
     queue[5] = logarithm(pairwise_sum(work) / rules.total)
-    queue[6], queue[7] = 0.0, clock[c.LEFT] / clock[c.JOBS]
+    queue[6], queue[7] = 0.0, clock[c.LEFT] / (clock[c.LEFT] + n)
 
 
 @compiled_in_place
@@ -107,7 +107,7 @@ def _fill_jobs(
 ) -> None:
     """Fill the columns of all jobs that have a row: a call for each, with all these arrays, takes longer."""
     job, figures, now, types = episode.job, episode.figures, episode.clock[c.NOW], len(cluster.capacity)
-    now_s, width = now / c.TICKS_PER_S, FEATURES + 2 * types
+    now_s, width, in_view = now / c.TICKS_PER_S, FEATURES + 2 * types, episode.clock[c.IN_VIEW]
     for place in range(desk.state[d.SHOWN]):
         row, at = desk.shown[place], place * width
         runs, level = job[row, c.LEVEL] != c.NONE, job[row, c.LEVEL]
@@ -131,8 +131,9 @@ def _fill_jobs(
         table[at + GPUS_REQUESTED] = rules.size_log[requested + 1]
         table[at + HAS_DEADLINE] = np.isfinite(to_deadline)
         table[at + SLACK], table[at + LATE] = logarithm(to_deadline), to_deadline < 0
-        lag = age / (age + figures[row, c.FAIR_S])
-        table[at + FAIR_LAG] = lag if lag > 0.0 else 0.0
+        iterations, least_gpu_s = figures[row, c.ITERATIONS], desk.least_gpu_s[known]
+        even_s = max(least_gpu_s * iterations * in_view / rules.total, desk.least_s[known] * iterations)
+        table[at + FAIR_LAG] = age / (age + even_s) if even_s > 0.0 else 0.0
         for held in range(types):
             table[at + FEATURES + held] = job[row, c.TYPE] == held
             table[at + FEATURES + types + held] = job[row, c.REQUESTED_TYPE] == held

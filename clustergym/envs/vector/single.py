@@ -7,54 +7,64 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from clustergym.envs.actions import EditActions
 from clustergym.envs.actions_by_name import AnyActions
+from clustergym.envs.auction_actions import AuctionActions
 from clustergym.envs.scheduling import Observation, SchedulingEnv, Step, check_legal
 from clustergym.envs.scheduling_costs import Outcomes
 from clustergym.envs.vector import step as steps
 from clustergym.envs.vector.auction_core import core_of
 from clustergym.envs.vector.core import Core
+from clustergym.envs.vector.desk import TURN
 from clustergym.envs.vector.scenarios import PreparedScenarios, UncoveredError, fall_back
+from clustergym.envs.vector.views import EpisodeViews, edits_of
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import View
 from clustergym.metrics.metrics import Metrics
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.engine import Simulation
+from clustergym.sim.log import EventLog
+
+OF_COMPILED = frozenset({"_core", "_prepared", "_on_core", "_views", "_shown_view"})
+"""Attributes of compiled episodes, which a copy makes anew."""
 
 
 class EngineEnv(SchedulingEnv):
     """A scheduling environment with a choice of engines, which have the same results.
 
-    Where `simulation`, `view` or `actions` are asked for, and to draw a picture, the episode goes
-    on in the SimPy engine, which first takes the actions taken so far.
+    An episode stays in the engine that it began in. `view`, `actions`, `outcomes`, `log` and `metrics()` are
+    built from a compiled episode when they are asked for. What it does not have, `simulation` and the
+    policies of a menu, is refused; and to draw pictures, episodes are those of the SimPy engine.
     """
 
-    def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
-        self._core: Core | None = None
+    def _make_parts(self) -> None:
         self._on_core = False
-        super().__init__(render_mode, **parameters)
+        self._shown_view: View | None = None
+        self._views: EpisodeViews | None = None
+        self._core: Core | None = None
         self._prepared: PreparedScenarios | None = None
-        self._make_core()
-
-    def _make_core(self) -> None:
+        super()._make_parts()
         if self.parameters.engine == "simpy":
             return
         try:
+            self._check_pictures()
             self._prepared = PreparedScenarios(self)
             self._core = core_of(self, 1, logged=True)
         except UncoveredError as refusal:
             fall_back(refusal, self.parameters.engine)
 
+    def _check_pictures(self) -> None:
+        if self.render_mode is not None:
+            message, remedy = "compiled episodes draw no pictures", "give engine='simpy', or no render_mode"
+            raise UncoveredError(message, field="render_mode", remedy=remedy)
+
     def __getstate__(self) -> dict[str, Any]:
         """Return all but the simulations: replaying the actions taken restores them."""
-        return {**super().__getstate__(), "_core": None, "_prepared": None, "_on_core": False}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Replay the episode up to the step at which the environment was pickled."""
-        super().__setstate__(state)
-        self._make_core()
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name not in OF_COMPILED}
 
     def _start(self, scenario: Scenario, run_seed: int) -> tuple[Observation, dict[str, Any]]:
-        self._on_core = False
+        self._on_core, self._shown_view = False, None
         if self._core is None or self._prepared is None:
             return super()._start(scenario, run_seed)
         try:
@@ -63,6 +73,8 @@ class EngineEnv(SchedulingEnv):
             fall_back(refusal, self.parameters.engine)
             return super()._start(scenario, run_seed)
         self._begun, self._taken, self._on_core = (scenario, run_seed), [], True
+        self._simulation = self._view = None
+        self._views = None
         self._core.begin([0], [prepared])
         if self._core.outcomes[0] != steps.DECIDED:
             raise InputError("no job comes to a decision", field="env", remedy="choose another trace")
@@ -80,11 +92,13 @@ class EngineEnv(SchedulingEnv):
         check_legal(self.parameters, self._own_actions, action, legal)
         core.take(taken, np.zeros(1, dtype=np.bool_))
         info, outcome = core.info(0, not legal), int(core.outcomes[0])
+        if outcome != steps.EDITED:
+            self._shown_view = None
         over = outcome >= steps.TERMINATED
         if over:
             info |= core.end(0)
-        terminated = outcome == steps.TERMINATED
-        return self._seen(), float(core.rewards[0]), terminated, over and not terminated, info
+        truncated = outcome == steps.TRUNCATED
+        return self._seen(), float(core.rewards[0]), over and not truncated, truncated, info
 
     def _seen(self) -> Observation:
         """Return a copy of the observation."""
@@ -105,32 +119,64 @@ class EngineEnv(SchedulingEnv):
 
     def metrics(self) -> Metrics:
         """Return the metrics of the episode so far, as `result.json` has them."""
-        if self._core is not None and self._on_core and not self._goes_on:
-            return self._core.metrics(0)
-        self._go_on_in_simpy()
+        if self._core is not None and self._on_core:
+            found: Metrics = self._core.metrics(0)
+            return found
         return super().metrics()
 
     @property
     def actions(self) -> AnyActions:
-        """The actions, with the allotments as edited at the present decision point."""
-        self._go_on_in_simpy()
+        """The actions, with the allotments as edited at the present decision point.
+
+        What is done to them does nothing to a compiled episode.
+        """
+        view = self.view if self._on_core else None
+        if view is not None:
+            self._bring_up_to(view)
         return self._own_actions
 
     @actions.setter
     def actions(self, made: AnyActions) -> None:
         self._own_actions = made
 
+    def _bring_up_to(self, view: View) -> None:
+        """Bring the actions to the present step of the compiled episode."""
+        assert self._core is not None
+        own, (episode, desk) = self._own_actions, self._core.episode(0)
+        if isinstance(own, EditActions):
+            own.take_over(view, edits_of(episode, desk, view, own))
+        elif isinstance(own, AuctionActions):
+            own.begin_at(view, int(desk.state[TURN]) - 1)
+        else:
+            raise _not_compiled("what the policies of a menu remember")
+
     @property
     def simulation(self) -> Simulation:
-        """The simulation of the episode in the SimPy engine, with its logs."""
-        self._go_on_in_simpy()
+        """The simulation of the episode, with its logs; of the SimPy engine alone."""
+        if self._on_core:
+            raise _not_compiled("a Simulation")
         return super().simulation
+
+    @property
+    def log(self) -> EventLog:
+        """The event log of the episode so far."""
+        if self._core is not None and self._on_core:
+            return self._core.log(0)
+        return super().log
 
     @property
     def view(self) -> View | None:
         """What a policy would see at the present decision point; None when the episode is over."""
-        self._go_on_in_simpy()
-        return super().view
+        if self._core is None or not self._on_core:
+            return super().view
+        if not self._goes_on:
+            return None
+        if self._views is None:
+            chosen = self.parameters
+            self._views = EpisodeViews(self.scenario, chosen.information_class, chosen.round_s)
+        if self._shown_view is None:
+            self._shown_view = self._views.view(self._core.episode(0)[0])
+        return self._shown_view
 
     @property
     def outcomes(self) -> Outcomes:
@@ -139,12 +185,7 @@ class EngineEnv(SchedulingEnv):
             return self._core.left(0)
         return super().outcomes
 
-    def _go_on_in_simpy(self) -> None:
-        """Bring the SimPy engine to the present step, and go on there."""
-        if not self._on_core or self._begun is None:
-            return
-        self._on_core, taken = False, self._taken
-        super()._start(*self._begun)
-        for action in taken:
-            super()._act(action)
-        self._taken = taken
+
+def _not_compiled(what: str) -> InputError:
+    message = f"a compiled episode does not have {what}"
+    return InputError(message, field="env.engine", remedy="make the environment with engine='simpy'")

@@ -11,7 +11,7 @@ from clustergym.compiled import columns as c
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled_in_place, entry_in_place, inlined
-from clustergym.envs.scheduling import MOST_ILLEGAL, STALLED_S
+from clustergym.envs.scheduling import MOST_ILLEGAL
 from clustergym.envs.vector import costs, edits, observation
 from clustergym.envs.vector import desk as d
 from clustergym.envs.vector.desk import Bytes, Desk, DeskRules
@@ -93,10 +93,10 @@ def _move(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: DeskRules
 def charge(episode: Episode, desk: Desk, rules: DeskRules, outcome: int, terms: Floats) -> float:
     """Write the terms of the reward: by how much each cost has fallen, less that of the baseline's.
 
-    Returns the reward, their weighted sum.
+    Returns the reward: their weighted sum, less the penalty of a stall.
     """
     tick = episode.clock[c.NOW] if outcome == DECIDED else episode.clock[c.END]
-    now_s = tick / c.TICKS_PER_S + (STALLED_S if outcome == STALLED else 0.0)
+    now_s = tick / c.TICKS_PER_S
     for baseline in range(2 if len(desk.reference) > 0 else 1):
         until_s, last = now_s, desk.last_reference if baseline else desk.last_cost
         if baseline and outcome == TERMINATED:
@@ -110,6 +110,9 @@ def charge(episode: Episode, desk: Desk, rules: DeskRules, outcome: int, terms: 
     reward = 0.0
     for at in range(len(rules.weights)):
         reward += rules.weights[at] * terms[at]
+    if outcome == STALLED:
+        clock = episode.clock
+        reward -= rules.stall_penalty * (clock[c.JOBS] - clock[c.LEFT]) / clock[c.JOBS]
     return reward
 
 
