@@ -34,7 +34,7 @@ def test_a_file_of_ones_own_may_start_from_a_short_name(tmp_path):
         ({"id": ["x"]}, "unknown environment"),
         (
             {"id": "ClusterGym/Placement-v0", "stepp": "node"},
-            "env.stepp: unknown key 'stepp' (did you mean step",
+            "env.stepp: unexpected keyword argument 'stepp' (did you mean step",
         ),
         ({"id": "ClusterGym/Placement-v0", "step": 3}, "env.step: 3 is not a str"),
         (
