@@ -14,6 +14,7 @@ import yaml
 
 from clustergym.arrays import Ints
 from clustergym.envs.scheduling_parameters import SchedulingParameters
+from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError, nearest
 from clustergym.inputs.parameter_types import NonNegativeInt
 from clustergym.inputs.parameters import checked
@@ -93,7 +94,7 @@ class Episodes:
         if information != InformationClass.DATA_PARALLEL:
             return
         options = {} if self.fixed is not None else {"trace_seed": 0}
-        scenario = self.choose(options, np.random.default_rng(0))
+        scenario = self.choose(options, random_streams.FIRST_EPISODE.generator(0))
         times = scenario.known_times(information)[scenario.class_of]
         enough = scenario.tables.counts >= scenario.request_gpus[:, None, None]
         missing = ~(np.isfinite(times) & enough).any(axis=(1, 2)) & (scenario.request_gpus > 0)

@@ -128,6 +128,7 @@ PLACEMENT_ABLATION = RandomStream("placement ablation", 1, ())
 LINK_ROUTES = RandomStream("link routes")
 BENCHMARK_ACTIONS = RandomStream("benchmark actions")
 ROOM_CHECK = RandomStream("room check")
+FIRST_EPISODE = RandomStream("first episode")
 
 # No user's seed reaches these.
 SCORE_BOOTSTRAP = RandomStream("score bootstrap", words=(271,))
