@@ -189,7 +189,6 @@ LEGACY = {
     "group gradient": [619, "i"],
     "comparison": [617],
     "random episodes": [17],
-    "cells run again": [41],
     "score bootstrap": [271],
     "improvement bootstrap": [277],
     "ratio bootstrap": [281],

@@ -117,7 +117,7 @@ EXPERT = RandomStream("expert")
 VALIDATION = RandomStream("validation")
 
 # Boards, benchmarks and experiments.
-CELLS_RUN_AGAIN = RandomStream("cells run again", 1, (41,))
+CELLS_RUN_AGAIN = RandomStream("cells run again", 1)
 RANDOM_FIT = RandomStream("random fit of parts")
 PLACEMENT_STATES = RandomStream("placement states", 2, ())
 PLACEMENT_CHOICES = RandomStream("placement choices", 3, ())
