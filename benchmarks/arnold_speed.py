@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Ints
 from clustergym.cluster.cluster_files import load_cluster
-from clustergym.placement.communication import PretrainingJob, Unit
-from clustergym.placement.free_nodes import draw_free_nodes, minipod_sizes
-from clustergym.placement.instances import Instance
-from clustergym.placement.settings import SETTINGS
-from clustergym.terminal.markdown import table
+from clustergym.common.arrays import Ints
+from clustergym.common.markdown import table
+from clustergym.envs.placement.communication import PretrainingJob, Unit
+from clustergym.envs.placement.free_nodes import draw_free_nodes, minipod_sizes
+from clustergym.envs.placement.instances import Instance
+from clustergym.envs.placement.settings import SETTINGS
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests/support"))
 from arnold_formulations import METHODS, solve

@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from clustergym.arrays import Floats
-from clustergym.leaderboard.board import Board, Cell, board_names, load_board
-from clustergym.leaderboard.entry import read_results
-from clustergym.leaderboard.figure_texts import gap_text
-from clustergym.leaderboard.gaps import cell_bounds, optimum
-from clustergym.leaderboard.score import Standing, standings
-from clustergym.metrics.aggregates import Aggregate, paired_difference, stratified
+from clustergym.benchmark.leaderboard.board import Board, Cell, board_names, load_board
+from clustergym.benchmark.leaderboard.entry import read_results
+from clustergym.benchmark.leaderboard.figure_texts import gap_text
+from clustergym.benchmark.leaderboard.gaps import cell_bounds, optimum
+from clustergym.benchmark.leaderboard.score import Standing, standings
+from clustergym.benchmark.papers.claims import LARGER, REPRODUCED, REVERSED, SMALLER, TOLERANCE, PaperClaim
+from clustergym.common.arrays import Floats
+from clustergym.common.markdown import table
 from clustergym.oracle.calibration.accuracy import PAPER_COUNTS
-from clustergym.reproduction.claims import LARGER, REPRODUCED, REVERSED, SMALLER, TOLERANCE, PaperClaim
-from clustergym.terminal.markdown import table
+from clustergym.results.metrics.aggregates import Aggregate, paired_difference, stratified
 
 ROOT = Path(__file__).parent.parent
 WORLDS = {

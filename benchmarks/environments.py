@@ -25,7 +25,7 @@ import numpy as np
 
 from clustergym.envs.random_actions import random_action
 from clustergym.envs.registration import register_envs
-from clustergym.interface.environments import ENVIRONMENTS
+from clustergym.scenario.environments import ENVIRONMENTS
 
 
 def steps_per_s(env: gymnasium.Env[Any, Any], seconds: float) -> float:
@@ -122,10 +122,10 @@ class Spent:
 
 def training_shares(name: str, steps: int, engine: str) -> list[dict[str, float]]:
     """Return what a training of some steps spends, in two halves on the same traces."""
-    from clustergym.configuration.hydra_edge import composed
-    from clustergym.learn.agents import make_agent
-    from clustergym.learn.network_agent import needs_torch
-    from clustergym.learn.stable_baselines import StableBaselinesAgent
+    from clustergym.scenario.configuration.hydra_edge import composed
+    from clustergym.training.agents import make_agent
+    from clustergym.training.network_agent import needs_torch
+    from clustergym.training.stable_baselines import StableBaselinesAgent
 
     config = composed("train", [f"agent={name}"])
     agent = make_agent({**config["agent"], "env": {**config["env"], "engine": engine}})

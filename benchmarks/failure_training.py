@@ -14,12 +14,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from clustergym.arrays import Floats
-from clustergym.interface.registry import make_placer, make_policy
-from clustergym.leaderboard.board import Board, Cell, load_board
-from clustergym.learn.comparison import ratio
+from clustergym.benchmark.leaderboard.board import Board, Cell, load_board
+from clustergym.common.arrays import Floats
+from clustergym.common.markdown import table
 from clustergym.results.measured_run import simulate
-from clustergym.terminal.markdown import table
+from clustergym.scenario.registry import make_placer, make_policy
+from clustergym.training.comparison import ratio
 
 FIRST_SEED = 20_000
 OUTCOMES = "trace.outcomes=ignore"

@@ -19,13 +19,13 @@ from clustergym.policies.placers.buddy import Buddy
 
 from clustergym.cluster.allocation import Allocations
 from clustergym.cluster.spec import Nodes
-from clustergym.inputs.errors import exits_on_bad_input
-from clustergym.inputs.writing import atomic_path
-from clustergym.interface.policy import Placer
-from clustergym.metrics.metrics import Measurement
+from clustergym.common.errors import exits_on_bad_input
+from clustergym.common.writing import atomic_path
 from clustergym.results.measured_run import measurement_of
-from clustergym.scenarios.by_name import compose
-from clustergym.scenarios.scenario_config import build_scenario
+from clustergym.results.metrics.metrics import Measurement
+from clustergym.scenario.by_name import compose
+from clustergym.scenario.policy import Placer
+from clustergym.scenario.scenario_config import build_scenario
 
 DAY_S = 86_400.0
 CLUSTER = """\
@@ -65,7 +65,7 @@ def one_job(
     placer: Placer | None = None,
 ) -> Measurement:
     """Run one job for some days on `used` of the nodes (all, if 0), in leaves of `leaf` nodes."""
-    from clustergym.interface.registry import make_policy
+    from clustergym.scenario.registry import make_policy
     from clustergym.sim.drive import simulate
 
     used = used or nodes

@@ -185,7 +185,7 @@ class Target:
 
     def __call__(self, content: bytes) -> None:
         """Read one input."""
-        from clustergym.inputs.errors import InputError
+        from clustergym.common.errors import InputError
 
         with tempfile.TemporaryDirectory(prefix="fuzz-", dir=IN_MEMORY) as folder:
             began = time.process_time()

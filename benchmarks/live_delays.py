@@ -13,20 +13,20 @@ from unittest import mock
 
 import numpy as np
 
-from clustergym.interface.policy import Decision, Policy, View
-from clustergym.interface.registry import make_placer, make_policy
+from clustergym.common.markdown import percent
+from clustergym.common.markdown import table as markdown_table
 from clustergym.live.bridge import LiveSimulation
 from clustergym.live.clocks import LiveClock
 from clustergym.live.fake import FakeBackend
 from clustergym.live.link import Answer, Link
-from clustergym.metrics.metrics import measure_scenario
-from clustergym.scenarios.by_name import load_scenario
-from clustergym.scenarios.clock import ticks
-from clustergym.scenarios.scenario import Scenario
+from clustergym.results.metrics.metrics import measure_scenario
+from clustergym.scenario.by_name import load_scenario
+from clustergym.scenario.clock import ticks
+from clustergym.scenario.policy import Decision, Policy, View
+from clustergym.scenario.registry import make_placer, make_policy
+from clustergym.scenario.scenario import Scenario
 from clustergym.sim.drive import drive
 from clustergym.sim.engine import Simulation
-from clustergym.terminal.markdown import percent
-from clustergym.terminal.markdown import table as markdown_table
 
 DRAWS, MOVED_S = 16, 5.0
 DELAYS_S = {"wait": 0.01, "decide": 0.05, "start": 0.025, "stop": 0.07}

@@ -14,9 +14,9 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from clustergym.terminal.figures import draw_figure
-from clustergym.terminal.markdown import percent
-from clustergym.terminal.markdown import table as markdown_table
+from clustergym.common.figures import draw_figure
+from clustergym.common.markdown import percent
+from clustergym.common.markdown import table as markdown_table
 
 PAGE = Path(__file__).parent.parent / "docs" / "live.md"
 POLICIES = ("fcfs", "srtf", "arena", "ares", "sia")

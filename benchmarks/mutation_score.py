@@ -73,7 +73,7 @@ def is_compiled(file: str) -> bool:
 
 def folders_of_tests() -> dict[str, list[str]]:
     """Return the tests of each folder, by its name; those in none are `BY_ITSELF`."""
-    there = sorted(path for path in Path("tests").iterdir() if any(path.glob("test_*.py")))
+    there = sorted(path for path in Path("tests").iterdir() if any(path.rglob("test_*.py")))
     alone = sorted(f"tests/{path.name}" for path in Path("tests").glob("test_*.py"))
     return {path.name: [f"tests/{path.name}"] for path in there} | {BY_ITSELF: alone}
 

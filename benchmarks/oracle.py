@@ -20,9 +20,9 @@ from pathlib import Path
 
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import ClusterSpec
-from clustergym.models.model_class import ModelClass
 from clustergym.oracle.base import Oracle
 from clustergym.oracle.calibration.planning import arena_classes
+from clustergym.oracle.models.model_class import ModelClass
 from clustergym.oracle.oracle_config import oracle_from_config
 from clustergym.oracle.table_cache import cached_tables
 

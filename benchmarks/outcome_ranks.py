@@ -22,12 +22,12 @@ import numpy as np
 import yaml
 
 import clustergym
-from clustergym.arrays import Floats
-from clustergym.inputs.paths import conf_dir
-from clustergym.inputs.writing import write_text
-from clustergym.interface.registry import make_policy
-from clustergym.metrics.aggregates import Aggregate, paired_ratio
-from clustergym.terminal.markdown import table
+from clustergym.common.arrays import Floats
+from clustergym.common.markdown import table
+from clustergym.common.paths import conf_dir
+from clustergym.common.writing import write_text
+from clustergym.results.metrics.aggregates import Aggregate, paired_ratio
+from clustergym.scenario.registry import make_policy
 
 PAGE = Path(__file__).parent.parent / "docs" / "job-outcomes.md"
 FIGURES = PAGE.with_suffix(".json")

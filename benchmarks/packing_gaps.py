@@ -27,11 +27,7 @@ import numpy as np
 import scipy.optimize
 from clustergym.policies.shared import packed_programs
 
-from clustergym.arrays import Floats
-from clustergym.interface.registry import make_policy
-from clustergym.metrics.statistics import estimate
-from clustergym.policies import gavel
-from clustergym.reproduction.gavel_packing import (
+from clustergym.benchmark.papers.gavel_packing import (
     ALL,
     LOADS,
     MEASURED,
@@ -40,9 +36,13 @@ from clustergym.reproduction.gavel_packing import (
     packing_scenario,
     trace_of,
 )
-from clustergym.reproduction.gavel_rates import read_rates
+from clustergym.benchmark.papers.gavel_rates import read_rates
+from clustergym.common.arrays import Floats
+from clustergym.common.markdown import table
+from clustergym.policies import gavel
 from clustergym.results.measured_run import simulate
-from clustergym.terminal.markdown import table
+from clustergym.results.metrics.statistics import estimate
+from clustergym.scenario.registry import make_policy
 
 PAGE = Path(__file__).parent.parent / "docs" / "packing.md"
 HOUR_S = 3600.0

@@ -20,24 +20,24 @@ from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.quotas import Quotas
 from clustergym.policies.shared.queue_shares import Reclaim
 
-from clustergym.arrays import Ints
-from clustergym.envs.policy_text import policy_of
-from clustergym.inputs.errors import exits_on_bad_input
-from clustergym.inputs.writing import atomic_path
-from clustergym.inputs.yaml_file import read_mapping
-from clustergym.interface.policy import Decision, Policy, Setting, View
-from clustergym.metrics.statistics import estimate
-from clustergym.results.engine_benchmark import Stopwatch, benchmark_scenario
+from clustergym.benchmark.speed.engine import Stopwatch, benchmark_scenario
+from clustergym.common.arrays import Ints
+from clustergym.common.errors import exits_on_bad_input
+from clustergym.common.writing import atomic_path
+from clustergym.common.yaml_file import read_mapping
 from clustergym.results.measured_run import measurement_of
-from clustergym.scenarios.by_name import compose
-from clustergym.scenarios.scenario import Scenario
-from clustergym.scenarios.scenario_config import build_scenario
+from clustergym.results.metrics.statistics import estimate
+from clustergym.scenario.by_name import compose
+from clustergym.scenario.policy import Decision, Policy, Setting, View
+from clustergym.scenario.policy_text import policy_of
+from clustergym.scenario.scenario import Scenario
+from clustergym.scenario.scenario_config import build_scenario
+from clustergym.scenario.tenants.assigned import Tenants
+from clustergym.scenario.tenants.queue_tree import Queue, QueueTree, Settings
 from clustergym.sim.drive import replay, simulate
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import LAUNCHES
-from clustergym.tenants.assigned import Tenants
-from clustergym.tenants.queue_tree import Queue, QueueTree, Settings
-from clustergym.workload.trace import Trace
+from clustergym.trace.trace import Trace
 
 WITHIN = ("fcfs", "las", "srtf", "ares", "ares work_conserving=true", "arena", "sia")
 RECLAIMED = ("arena", "ares", "ares work_conserving=true", "srtf elastic=true")

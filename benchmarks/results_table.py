@@ -16,11 +16,11 @@ import yaml
 from committed_figures import ROOT, best_table, newest_board, other_boards, validated, world_tables
 
 import clustergym
-from clustergym.inputs.paths import conf_dir
-from clustergym.interface.policy import KNOWS, InformationClass
-from clustergym.interface.registry import make_policy
-from clustergym.terminal.markdown import table
-from clustergym.terminal.processes import cores, in_order
+from clustergym.common.markdown import table
+from clustergym.common.paths import conf_dir
+from clustergym.common.processes import cores, in_order
+from clustergym.scenario.policy import KNOWS, InformationClass
+from clustergym.scenario.registry import make_policy
 
 PAGES = ("README.md", "docs/index.md", "docs/results.md", "docs/concepts.md")
 BLOCK = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)

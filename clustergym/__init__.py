@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from clustergym.common.other_names import find_other_names
+from clustergym.common.version import __version__
 from clustergym.envs.registration import register_when_gymnasium_loads
-from clustergym.inputs.version import __version__
 
 if TYPE_CHECKING:
-    from clustergym.interface.policy import Decision, InformationClass, Policy, View
     from clustergym.results.measured_run import Result, simulate
-    from clustergym.scenarios.by_name import load_scenario
+    from clustergym.scenario.by_name import load_scenario
+    from clustergym.scenario.policy import Decision, InformationClass, Policy, View
 
 __all__ = [
     "Decision",
@@ -25,7 +26,7 @@ __all__ = [
 
 _HOMES = {
     "Result": "results.measured_run",
-    "load_scenario": "scenarios.by_name",
+    "load_scenario": "scenario.by_name",
     "simulate": "results.measured_run",
 }
 
@@ -36,7 +37,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'clustergym' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"clustergym.{_HOMES.get(name, 'interface.policy')}"), name)
+    return getattr(import_module(f"clustergym.{_HOMES.get(name, 'scenario.policy')}"), name)
 
 
+find_other_names()
 register_when_gymnasium_loads()

@@ -5,28 +5,31 @@ from __future__ import annotations
 import importlib
 import sys
 
-from clustergym.inputs.errors import InputError, exits_on_bad_input, nearest
+from clustergym.common.errors import InputError, exits_on_bad_input, nearest
 
 COMMANDS = {
-    "run": ("clustergym.run", "run a policy on a scenario and compare it with a reference policy"),
-    "live": ("clustergym.live.__main__", "let a policy drive Slurm, beside the simulator"),
-    "train": ("clustergym.train", "train an agent and write its checkpoint"),
-    "evaluate": ("clustergym.evaluate", "compare policies and checkpoints on the windows of a split"),
-    "bound": ("clustergym.bound", "prove what no schedule of a scenario can beat"),
-    "replay": ("clustergym.replay", "rebuild a result from its decision log and compare digests"),
-    "leaderboard": ("clustergym.leaderboard.__main__", "check, score, render and add leaderboard entries"),
+    "run": ("clustergym.commands.run", "run a policy on a scenario and compare it with a reference policy"),
+    "live": ("clustergym.commands.live", "let a policy drive Slurm, beside the simulator"),
+    "train": ("clustergym.commands.train", "train an agent and write its checkpoint"),
+    "evaluate": (
+        "clustergym.commands.evaluate",
+        "compare policies and checkpoints on the windows of a split",
+    ),
+    "bound": ("clustergym.commands.bound", "prove what no schedule of a scenario can beat"),
+    "replay": ("clustergym.commands.replay", "rebuild a result from its decision log and compare digests"),
+    "leaderboard": ("clustergym.commands.leaderboard", "check, score, render and add leaderboard entries"),
     "study": (
-        "clustergym.study.__main__",
+        "clustergym.commands.study",
         "run scenarios x policies x seeds of a file; write tables and plots",
     ),
-    "offline": ("clustergym.offline", "write episodes of an environment for offline learning"),
-    "collect": ("clustergym.collect", "tabulate the results under one or more folders"),
-    "report": ("clustergym.report.__main__", "draw the results under one or more folders in one page"),
-    "trace": ("clustergym.trace", "import, validate, describe, generate or slice traces"),
-    "reproduce": ("clustergym.reproduce", "run a paper's comparison beside its published figures"),
-    "cluster": ("clustergym.cluster.__main__", "describe or draw a cluster"),
-    "oracle": ("clustergym.oracle.__main__", "explain, calibrate and validate the performance oracle"),
-    "bench": ("clustergym.bench", "compare placement algorithms; time the engine and decisions"),
+    "offline": ("clustergym.commands.offline", "write episodes of an environment for offline learning"),
+    "collect": ("clustergym.commands.collect", "tabulate the results under one or more folders"),
+    "report": ("clustergym.commands.report", "draw the results under one or more folders in one page"),
+    "trace": ("clustergym.commands.trace", "import, validate, describe, generate or slice traces"),
+    "reproduce": ("clustergym.commands.reproduce", "run a paper's comparison beside its published figures"),
+    "cluster": ("clustergym.commands.cluster", "describe or draw a cluster"),
+    "oracle": ("clustergym.commands.oracle", "explain, calibrate and validate the performance oracle"),
+    "bench": ("clustergym.commands.bench", "compare placement algorithms; time the engine and decisions"),
 }
 
 

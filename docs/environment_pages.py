@@ -14,7 +14,7 @@ from typing import Any, get_type_hints
 import numpy as np
 from gifs import gif_of
 
-from clustergym.inputs.parameters import wanted
+from clustergym.common.parameters import wanted
 
 SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 HOMOGENEOUS = (
@@ -64,7 +64,7 @@ def environment_pages() -> dict[str, str | bytes]:
 
 def families() -> dict[str, list[Any]]:
     """Return the rows of the table of environments by family; the unnumbered one is the first."""
-    from clustergym.interface.environments import ENVIRONMENTS
+    from clustergym.scenario.environments import ENVIRONMENTS
 
     found: dict[str, list[Any]] = {}
     for row in ENVIRONMENTS:

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.report.event_curves import log_of
-from clustergym.report.lanes import boxes_of
+from clustergym.results.report.event_curves import log_of
+from clustergym.results.report.lanes import boxes_of
 from clustergym.results.result_writing import event_lines
 from clustergym.sim.engine import Simulation
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import yaml
 
-from clustergym.interface.policy import KNOWS
-from clustergym.interface.registry import class_of, make_policy
-from clustergym.leaderboard.board import load_board
-from clustergym.leaderboard.figure_texts import interval
-from clustergym.leaderboard.score import Standing, standings
+from clustergym.benchmark.leaderboard.board import load_board
+from clustergym.benchmark.leaderboard.figure_texts import interval
+from clustergym.benchmark.leaderboard.score import Standing, standings
+from clustergym.scenario.policy import KNOWS
+from clustergym.scenario.registry import class_of, make_policy
 
 ROOT = Path(__file__).parent.parent
 PRESETS = sorted((ROOT / "conf" / "policy").glob("*.yaml"))

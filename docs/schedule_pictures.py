@@ -10,10 +10,10 @@ import yaml
 from held_gpus import bars_of
 
 import clustergym
-from clustergym.interface.registry import make_policy
-from clustergym.report.colours import COLOURS
 from clustergym.results.measured_run import Result
-from clustergym.scenarios.scenario import Scenario
+from clustergym.results.report.colours import COLOURS
+from clustergym.scenario.registry import make_policy
+from clustergym.scenario.scenario import Scenario
 
 DOCS = Path(__file__).parent
 PRESETS = sorted((DOCS.parent / "conf" / "policy").glob("*.yaml"))

@@ -13,7 +13,7 @@ from gifs import gif_of
 from held_gpus import Bar, bars_of
 
 import clustergym
-from clustergym.arrays import Ints
+from clustergym.common.arrays import Ints
 from clustergym.envs.cluster_picture import (
     FREE,
     PROFILING,

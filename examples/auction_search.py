@@ -16,12 +16,12 @@ import gymnasium
 import numpy as np
 
 import clustergym  # noqa: F401 - registers the environments
+from clustergym.common.errors import InputError, exits_on_bad_input
 from clustergym.envs.vector.groups import groups, relative_to_group
-from clustergym.inputs.errors import InputError, exits_on_bad_input
-from clustergym.learn.auction_evolution import start
-from clustergym.learn.evolution import search_from
-from clustergym.learn.group_gradient import play
-from clustergym.learn.split_env import trace_seed
+from clustergym.training.auction_evolution import start
+from clustergym.training.evolution import search_from
+from clustergym.training.group_gradient import play
+from clustergym.training.split_env import trace_seed
 
 TRACES, VALIDATION, EVERY, SIGMA = 128, 24, 4, 0.2
 

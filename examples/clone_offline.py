@@ -17,8 +17,8 @@ import torch
 from torch import nn
 
 import clustergym  # noqa: F401 - registers the environments
-from clustergym.inputs.errors import InputError, exits_on_bad_input
-from clustergym.learn.split_env import trace_seed
+from clustergym.common.errors import InputError, exits_on_bad_input
+from clustergym.training.split_env import trace_seed
 
 RATE, BATCH, HIDDEN = 1e-3, 256, 256
 

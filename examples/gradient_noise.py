@@ -17,13 +17,13 @@ import numpy as np
 import torch
 
 import clustergym  # noqa: F401 - registers the environments
+from clustergym.common.errors import InputError, exits_on_bad_input
 from clustergym.envs.vector.groups import groups, relative_to_group
-from clustergym.inputs.errors import InputError, exits_on_bad_input
-from clustergym.learn import group_gradient
-from clustergym.learn.auction_evolution import start
-from clustergym.learn.group_rollouts import Rollouts, credits_of, play
-from clustergym.learn.network_checkpoints import load
-from clustergym.learn.split_env import compiled_envs, trace_seed
+from clustergym.training import group_gradient
+from clustergym.training.auction_evolution import start
+from clustergym.training.group_rollouts import Rollouts, credits_of, play
+from clustergym.training.network_checkpoints import load
+from clustergym.training.split_env import compiled_envs, trace_seed
 
 BASELINES, BATCH = ("group", "group_by_time", "none"), 4096
 

@@ -17,8 +17,8 @@ from torch import nn
 from torch.distributions import Categorical
 
 import clustergym  # noqa: F401 - registers the environments
+from clustergym.common.errors import InputError, exits_on_bad_input
 from clustergym.envs.vector.groups import groups, relative_to_group
-from clustergym.inputs.errors import InputError, exits_on_bad_input
 
 TRACES, RATE, MINIBATCH = 64, 1e-3, 4096
 

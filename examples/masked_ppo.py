@@ -17,7 +17,7 @@ from torch import nn
 from torch.distributions import Categorical
 
 import clustergym  # noqa: F401 - registers the environments
-from clustergym.inputs.errors import InputError, exits_on_bad_input
+from clustergym.common.errors import InputError, exits_on_bad_input
 
 LENGTH, EPOCHS, MINIBATCHES = 128, 4, 4
 RATE, CLIP, GAE, ENTROPY, VALUE, NORM = 1e-3, 0.2, 0.98, 0.003, 0.5, 0.5

@@ -13,7 +13,7 @@ import torch
 from stable_baselines3 import PPO
 
 import clustergym  # noqa: F401 - registers the environments
-from clustergym.inputs.errors import InputError, exits_on_bad_input
+from clustergym.common.errors import InputError, exits_on_bad_input
 
 POLICIES = ("fcfs", "srtf elastic=true", "hesrpt")
 DEV_TRACES = range(1_000_000, 1_000_005)

@@ -12,9 +12,9 @@ import gymnasium
 import numpy as np
 
 import clustergym  # noqa: F401  registers the environments
+from clustergym.common.errors import InputError, exits_on_bad_input
+from clustergym.envs.placement.algorithms import algorithm
 from clustergym.envs.registration import make_env
-from clustergym.inputs.errors import InputError, exits_on_bad_input
-from clustergym.placement.algorithms import algorithm
 
 
 def play_at_random(env: gymnasium.Env, rng: np.random.Generator, options: dict) -> float:

@@ -19,10 +19,10 @@ import gymnasium
 from gymnasium.wrappers import RecordVideo, RenderCollection
 
 import clustergym  # noqa: F401  registers the environments
+from clustergym.common.errors import InputError, exits_on_bad_input
+from clustergym.common.writing import atomic_path
 from clustergym.envs.driver import Drive, drive, driving_parameters
 from clustergym.envs.registration import make_env
-from clustergym.inputs.errors import InputError, exits_on_bad_input
-from clustergym.inputs.writing import atomic_path
 
 
 def record_gif(env: gymnasium.Env, policy: str, seed: int, every: int, path: Path) -> tuple[Drive, int]:

@@ -20,7 +20,7 @@ from torchrl.objectives import ClipPPOLoss
 from torchrl.objectives.value import GAE
 
 import clustergym
-from clustergym.inputs.errors import InputError, exits_on_bad_input
+from clustergym.common.errors import InputError, exits_on_bad_input
 
 DEV_TRACES = range(1_000_000, 1_000_005)
 BATCH, EPOCHS, MINIBATCH = 2000, 6, 256

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Interval
 
-from clustergym.arrays import Floats, Ints
-from clustergym.inputs.parameter_types import Period, PositiveFraction
-from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.common.arrays import Floats, Ints
+from clustergym.common.parameter_types import Period, PositiveFraction
+from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared import finish_times
 

@@ -9,8 +9,8 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
-from clustergym.arrays import Bools, Ints
-from clustergym.inputs.parameter_types import (
+from clustergym.common.arrays import Bools, Ints
+from clustergym.common.parameter_types import (
     AscendingFloats,
     NonNegativeInt,
     OneOf,
@@ -18,8 +18,8 @@ from clustergym.inputs.parameter_types import (
     PositiveFloat,
     PositiveInt,
 )
-from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
-from clustergym.workload.trace import Trace
+from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.trace.trace import Trace
 
 from .shared.elastic import Launches, Scaling, VirtualCluster
 from .shared.objectives import OBJECTIVES, THROUGHPUTS, behind, check_deadlines
@@ -53,7 +53,7 @@ class Arena(Policy):
 
     The paper's ablations that change no decision are changes of costs: without pruning the
     scenario's `costs.search=full`, without disaggregated profiling `costs.profile` as much as
-    running every plan takes (see clustergym/reproduction/arena.py, which runs them).
+    running every plan takes (see clustergym/benchmark/papers/arena.py, which runs them).
 
     Parameters
     ----------

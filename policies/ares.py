@@ -8,9 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
-from clustergym.inputs.parameter_types import Fraction, NonNegativeFloat, Period, PositiveFraction
-from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.common.parameter_types import Fraction, NonNegativeFloat, Period, PositiveFraction
+from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared.marginal import Target, per_gpu_efficiency, times_or_guess
 from .shared.requests import requested_time_s

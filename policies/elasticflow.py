@@ -9,10 +9,10 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
-from clustergym.inputs.parameter_types import Factor, Period
-from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
-from clustergym.workload.trace import Trace
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.common.parameter_types import Factor, Period
+from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.trace.trace import Trace
 
 from .shared.finish_times import request_times, standstill_s
 from .shared.objectives import check_deadlines

@@ -7,11 +7,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
-from clustergym.inputs import random_streams
-from clustergym.inputs.errors import InputError
-from clustergym.inputs.parameter_types import Period
-from clustergym.interface.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
+from clustergym.common import random_streams
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.common.errors import InputError
+from clustergym.common.parameter_types import Period
+from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
 
 from .shared.backfill import starts_between_reservations
 from .shared.finish_times import remaining_at_request_s, request_times

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from clustergym.arrays import Ints
-from clustergym.inputs.parameter_types import NonNegativeFloat, Period
-from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.common.arrays import Ints
+from clustergym.common.parameter_types import NonNegativeFloat, Period
+from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared.allotments import Allotments
 from .shared.requests import held_level, request_options, requested_level

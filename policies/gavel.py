@@ -9,16 +9,9 @@ from typing import Annotated, ClassVar
 import numpy as np
 from annotated_types import Interval
 
-from clustergym.arrays import Floats, Ints
-from clustergym.inputs.parameter_types import NonNegativeFloat, OneOf, Period
-from clustergym.interface.policy import (
-    Decision,
-    InformationClass,
-    PairOptions,
-    Policy,
-    Setting,
-    View,
-)
+from clustergym.common.arrays import Floats, Ints
+from clustergym.common.parameter_types import NonNegativeFloat, OneOf, Period
+from clustergym.scenario.policy import Decision, InformationClass, PairOptions, Policy, Setting, View
 
 from .shared import finish_times, linear_programs
 from .shared.integer_programs import SolverError

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from clustergym.arrays import Floats, Ints
-from clustergym.compiled.policies.speedup import fitted_speedup
-from clustergym.inputs.parameter_types import AtLeastOne, Period
-from clustergym.interface.policy import Decision, InformationClass, Policy, View
+from clustergym.agents.speedup import fitted_speedup
+from clustergym.common.arrays import Floats, Ints
+from clustergym.common.parameter_types import AtLeastOne, Period
+from clustergym.scenario.policy import Decision, InformationClass, Policy, View
 
 from .shared.marginal import Target, times_or_guess
 

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from clustergym.interface.policy import Setting
-from clustergym.tenants.division import divided
-from clustergym.tenants.history import History
+from clustergym.scenario.policy import Setting
+from clustergym.scenario.tenants.division import divided
+from clustergym.scenario.tenants.history import History
 
 from .shared.gang_queues import GangQueues, Gangs, of_lower_priority
 

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from clustergym.interface.policy import Setting
-from clustergym.tenants.cohorts import Cohort, Usage
-from clustergym.tenants.queue_tree import of_type
+from clustergym.scenario.policy import Setting
+from clustergym.scenario.tenants.cohorts import Cohort, Usage
+from clustergym.scenario.tenants.queue_tree import of_type
 
 from .shared.gang_queues import GangQueues, Gangs
 from .shared.queue_book import QueueBook

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from clustergym.inputs.parameter_types import Period
-from clustergym.interface.policy import Decision, InformationClass, Policy, View
+from clustergym.common.parameter_types import Period
+from clustergym.scenario.policy import Decision, InformationClass, Policy, View
 
 from .shared.queues import fill, first_type, restart_gpu_s, staying_options
 

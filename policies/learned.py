@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from clustergym.arrays import Floats, Ints
-from clustergym.inputs.errors import require
-from clustergym.inputs.parameter_types import NonNegativeInt, Period
-from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
-from clustergym.workload.trace import Trace
+from clustergym.common.arrays import Floats, Ints
+from clustergym.common.errors import require
+from clustergym.common.parameter_types import NonNegativeInt, Period
+from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.trace.trace import Trace
 
 from .shared.marginal import times_or_guess
 
@@ -26,9 +26,9 @@ class Learned(Policy):
     At a decision point all GPUs are put up for auction: again and again the move of greatest learned score is
     made, a job's start with its least count on a type or the doubling of what it has, until no start has
     room and no doubling scores above 0. An enlargement of a running job that does not repay its restart
-    is reverted. `clustergym.compiled.auction_features` defines what the score is made of. An agent of class
+    is reverted. `clustergym.agents.auction_features` defines what the score is made of. An agent of class
     `none`, or trained with `agent.measures`, believes iteration times by what it has seen of jobs that ran
-    (`clustergym.compiled.beliefs`).
+    (`clustergym.agents.beliefs`).
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Learned(Policy):
     rollout : int
         Draws of arrivals under which an auction's decision and others are played out, by known times and to
         the end of the last job; that of the least mean JCT is made. 0: none. Arrivals are drawn from what
-        the policy has seen (`clustergym.learn.lookahead`).
+        the policy has seen (`clustergym.agents.drawn_arrivals`).
     """
 
     name: ClassVar[str] = "learned"
@@ -50,13 +50,13 @@ class Learned(Policy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        from clustergym.learn.checkpoints import is_network
+        from clustergym.agents.checkpoints import is_network
 
         self._observed: Any = None
         self._player = self._network() if is_network(self.checkpoint) else None
         if self._player is None:
-            from clustergym.compiled.beliefs import split
-            from clustergym.learn.auction_checkpoints import load
+            from clustergym.agents.auction_checkpoints import load
+            from clustergym.agents.beliefs import split
 
             self._loaded: Any = load(self.checkpoint)
             self._scores, self._believed = split(self._loaded.weights)
@@ -70,8 +70,8 @@ class Learned(Policy):
             self.round_s = self._player.round_s if self.round_s is None else self.round_s
 
     def _network(self) -> Any:
-        from clustergym.learn.network_checkpoints import load
-        from clustergym.learn.players import NetworkPlayer
+        from clustergym.training.network_checkpoints import load
+        from clustergym.training.players import NetworkPlayer
 
         self._loaded = load(self.checkpoint)
         return NetworkPlayer(self._loaded)
@@ -87,7 +87,7 @@ class Learned(Policy):
         if self._player is not None:
             self._player.reset(setting, rng)
         elif self.rollout:
-            from clustergym.learn.lookahead import LookAhead
+            from clustergym.agents.drawn_arrivals import LookAhead
 
             self._ahead = LookAhead(self.rollout, rng)
 
@@ -114,7 +114,7 @@ class Learned(Policy):
         if self._player is not None:
             decided: Decision = self._player.schedule(view)
             return decided
-        from clustergym.compiled.auction import bids_of, decide
+        from clustergym.agents.auction import bids_of, decide
 
         counts, available = view.setting.counts.astype(np.int64), view.available.astype(np.int64)
         if len(self._believed):
@@ -128,8 +128,8 @@ class Learned(Policy):
         return Decision(view.job[runs], kind[runs], counts[level[runs]])
 
     def _decide_by_beliefs(self, view: View, available: Ints, counts: Ints) -> tuple[Ints, Ints]:
-        from clustergym.compiled import beliefs
-        from clustergym.compiled.auction import bids_of
+        from clustergym.agents import beliefs
+        from clustergym.agents.auction import bids_of
 
         jobs = int(view.job.max()) + 1
         if self._observed is None:

@@ -7,9 +7,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
-from clustergym.inputs.parameter_types import NonNegativeInt, Period, PositiveFloat
-from clustergym.interface.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.common.parameter_types import NonNegativeInt, Period, PositiveFloat
+from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
 
 from .shared.binding import Binder, Join, Records, counted_once
 from .shared.finish_times import remaining_at_request_s, request_times

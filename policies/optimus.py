@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from clustergym.arrays import Floats, Ints
-from clustergym.inputs.parameter_types import FractionBelowOne, NonNegativeFloat, Period
-from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.common.arrays import Floats, Ints
+from clustergym.common.parameter_types import FractionBelowOne, NonNegativeFloat, Period
+from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared.integer_programs import Choices, improved
 from .shared.marginal import times_or_guess

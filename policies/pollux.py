@@ -8,9 +8,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
-from clustergym.inputs import random_streams
-from clustergym.inputs.parameter_types import (
+from clustergym.common import random_streams
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.common.parameter_types import (
     AtLeastTwo,
     FractionBelowOne,
     NonNegativeFloat,
@@ -18,8 +18,8 @@ from clustergym.inputs.parameter_types import (
     Period,
     PositiveInt,
 )
-from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
-from clustergym.workload.trace import Trace
+from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.trace.trace import Trace
 
 from .shared.batches import (
     BatchMode,

@@ -9,14 +9,14 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
-from clustergym.envs.policy_text import policy_of
-from clustergym.inputs.errors import InputError
-from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
-from clustergym.tenants.division import DivisionRule
-from clustergym.tenants.history import History
-from clustergym.tenants.queue_tree import Queue, QueueTree, UsageWindow
-from clustergym.workload.trace import Trace
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.common.errors import InputError
+from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.scenario.policy_text import policy_of
+from clustergym.scenario.tenants.division import DivisionRule
+from clustergym.scenario.tenants.history import History
+from clustergym.scenario.tenants.queue_tree import Queue, QueueTree, UsageWindow
+from clustergym.trace.trace import Trace
 
 from .shared.evictions import Evictions
 from .shared.parts_of_views import PartsOfView

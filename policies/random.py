@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from clustergym.arrays import Ints
-from clustergym.inputs.parameter_types import Period, PositiveFraction
-from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.common.arrays import Ints
+from clustergym.common.parameter_types import Period, PositiveFraction
+from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
 
 
 @dataclass

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from clustergym.inputs.parameter_types import Period
-from clustergym.interface.policy import QUEUED, Decision, InformationClass, Policy, View
+from clustergym.common.parameter_types import Period
+from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Policy, View
 
 from .shared.finish_times import remaining_at_request_s, request_times
 from .shared.queues import Blocks, fill

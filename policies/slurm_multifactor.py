@@ -8,10 +8,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from clustergym.arrays import Floats, Ints
-from clustergym.inputs.parameter_types import NonNegativeFloat, Period, PositiveFloat
-from clustergym.interface.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
-from clustergym.tenants.slurm_priority import (
+from clustergym.common.arrays import Floats, Ints
+from clustergym.common.parameter_types import NonNegativeFloat, Period, PositiveFloat
+from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
+from clustergym.scenario.tenants.slurm_priority import (
     FACTORS,
     Account,
     age_factor,
@@ -20,7 +20,7 @@ from clustergym.tenants.slurm_priority import (
     fair_tree,
     priority,
 )
-from clustergym.workload.trace import Trace
+from clustergym.trace.trace import Trace
 
 from .shared.backfill import starts_between_reservations
 from .shared.queue_book import QueueBook

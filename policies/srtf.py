@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from clustergym.arrays import Floats
-from clustergym.inputs.parameter_types import AtLeastOne, Period
-from clustergym.interface.policy import Decision, InformationClass, Policy, View
+from clustergym.common.arrays import Floats
+from clustergym.common.parameter_types import AtLeastOne, Period
+from clustergym.scenario.policy import Decision, InformationClass, Policy, View
 
 from .shared.finish_times import remaining_at_request_s, request_times
 from .shared.marginal import Target

@@ -9,9 +9,9 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
-from clustergym.arrays import Floats, Ints
-from clustergym.inputs.parameter_types import FractionBelowOne, NonNegativeFloat, OneOf, Period
-from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.common.arrays import Floats, Ints
+from clustergym.common.parameter_types import FractionBelowOne, NonNegativeFloat, OneOf, Period
+from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared import finish_times
 from .shared.integer_programs import OPTIMAL, Choices, improved, solve

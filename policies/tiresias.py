@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from clustergym.arrays import Floats
-from clustergym.inputs.errors import require
-from clustergym.inputs.parameter_types import AscendingFloats, NonNegativeFloat, Period, PositiveFloat
-from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.common.arrays import Floats
+from clustergym.common.errors import require
+from clustergym.common.parameter_types import AscendingFloats, NonNegativeFloat, Period, PositiveFloat
+from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared.queues import (
     fill,

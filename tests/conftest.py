@@ -10,7 +10,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from clustergym.terminal.processes import cores
+from clustergym.common.processes import cores
 
 CHROMIUM = Path("/usr/bin/chromium")
 ROOT = Path(__file__).parent.parent

@@ -10,8 +10,8 @@ import pytest
 from clustergym.policies.fcfs import FirstComeFirstServed
 
 import clustergym
-from clustergym.inputs.errors import InputError
-from clustergym.scenarios.by_name import compose
+from clustergym.common.errors import InputError
+from clustergym.scenario.by_name import compose
 
 
 def test_import_is_light():
@@ -68,7 +68,7 @@ def test_composing_leaves_a_run_of_hydra_as_it_was():
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
 
-    from clustergym.inputs.paths import conf_dir
+    from clustergym.common.paths import conf_dir
 
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
         before = hydra_compose("config", overrides=["seed=4"])

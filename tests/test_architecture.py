@@ -13,9 +13,28 @@ def test_the_page_shows_the_floors_of_the_contract() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (layers,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
     kept = [{name.strip().removeprefix("clustergym.") for name in floor.split("|")} for floor in layers]
-    rows = re.findall(r"^\| (\d+) \| ([^|]*) \|", (ROOT / "docs/architecture.md").read_text(), re.MULTILINE)
-    assert [int(number) for number, _ in rows] == list(range(len(layers), 0, -1))
-    assert [set(re.findall(r"`(\w+)`", names)) for _, names in rows] == kept
+    rows = re.findall(r"^\| (\d+) \| `(\w+)` \|", (ROOT / "docs/architecture.md").read_text(), re.MULTILINE)
+    shown: dict[int, set[str]] = {}
+    for number, room in rows:
+        shown.setdefault(int(number), set()).add(room)
+    assert list(shown) == list(range(len(layers), 0, -1))
+    assert list(shown.values()) == kept
+
+
+def test_each_room_has_its_main_type_where_the_page_says() -> None:
+    text = (ROOT / "docs/architecture.md").read_text()
+    rows = re.findall(
+        r"^\| \d+ \| `(\w+)` \|[^|]*\| `(\w+)` \| \[[^]]*\]\(\.\./([^)]*)\) \|", text, re.MULTILINE
+    )
+    assert len(rows) == 14
+    for room, name, file in rows:
+        assert room in Path(file).parts
+        assert re.search(rf"^(class|def) {name}\b", (ROOT / file).read_text(), re.MULTILINE), file
+    walks = re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", text.partition("## A run")[2])
+    assert len(walks) > 20
+    assert all(
+        (ROOT / ("" if one.startswith("policies/") else "clustergym") / one).is_file() for one in walks
+    )
 
 
 def test_every_room_has_a_floor() -> None:

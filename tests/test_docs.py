@@ -15,16 +15,16 @@ from pathlib import Path
 import pytest
 
 from clustergym import __main__ as console
-from clustergym.configuration.hydra_edge import composed
 from clustergym.envs.families import ElasticEnv
 from clustergym.envs.observations import JOB_FEATURES, OPTION_FEATURES, QUEUE_FEATURES
-from clustergym.envs.placement import PlacementEnv
-from clustergym.envs.placement_parameters import PlacementParameters
+from clustergym.envs.placement.environment import PlacementEnv
+from clustergym.envs.placement.parameters import PlacementParameters
 from clustergym.envs.scheduling_parameters import SchedulingParameters
-from clustergym.envs.sharing import SharingEnv
-from clustergym.envs.sharing_parameters import SharingParameters
-from clustergym.interface.environments import ENVIRONMENTS
-from clustergym.interface.registry import entry_points
+from clustergym.envs.sharing.environment import SharingEnv
+from clustergym.envs.sharing.parameters import SharingParameters
+from clustergym.scenario.configuration.hydra_edge import composed
+from clustergym.scenario.environments import ENVIRONMENTS
+from clustergym.scenario.registry import entry_points
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

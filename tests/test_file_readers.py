@@ -13,7 +13,7 @@ import pytest
 from file_readers import ROOT, file_readers
 from readers import READERS, SEEDS
 
-from clustergym.inputs.errors import InputError
+from clustergym.common.errors import InputError
 
 OF_THE_PACKAGE = {("clustergym/cluster/cluster_files.py", "_catalogue")}
 """Readers of files that only the package has."""
@@ -47,7 +47,7 @@ def functions_called(action: Callable[[], object]) -> set[tuple[str, str]]:
 
 def test_every_reader_has_a_fuzz_target(tmp_path: Path) -> None:
     wanted = file_readers().keys() - OF_THE_PACKAGE
-    assert ("clustergym/tenants/queue_tree.py", "load_queues") in wanted
+    assert ("clustergym/scenario/tenants/queue_tree.py", "load_queues") in wanted
     called = dict[str, set[tuple[str, str]]]()
     for name, read in READERS.items():
         (tmp_path / name).mkdir()

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import clustergym
-from clustergym import run
-from clustergym.inputs.errors import InputError
+from clustergym.commands import run
+from clustergym.common.errors import InputError
 from clustergym.oracle.measured.iteration_times import COLUMNS
-from clustergym.scenarios.by_name import compose
-from clustergym.scenarios.request_changes import request_changes
-from clustergym.scenarios.scenario_config import build_scenario
+from clustergym.scenario.by_name import compose
+from clustergym.scenario.request_changes import request_changes
+from clustergym.scenario.scenario_config import build_scenario
 
 H200 = {"fp16_tflops": 989, "fp32_tflops": 67, "tf32_tflops": 494, "memory_gb": 141, "memory_gbs": 4800}
 H200 |= {"link_kind": "nvlink4", "link_gbs": 450, "nic_gbps": 400}

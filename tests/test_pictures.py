@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import clustergym
-from clustergym.interface.registry import make_policy
-from clustergym.scenarios.pairs import PairSpeeds
+from clustergym.scenario.pairs import PairSpeeds
+from clustergym.scenario.registry import make_policy
 
 DOCS = Path(__file__).parent.parent / "docs"
 PRESETS = sorted(path.stem for path in (DOCS.parent / "conf" / "policy").glob("*.yaml"))

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from clustergym.inputs import random_streams
-from clustergym.inputs.random_streams import COINCIDING, FIXED, STREAMS, RandomStream
-from clustergym.placement.benchmark import BASELINES, SETTINGS
-from clustergym.placement.fullness import QUICK_ALPHAS, RANGES, by_fullness
+from clustergym.benchmark.papers.arnold_benchmark import BASELINES, SETTINGS
+from clustergym.benchmark.papers.arnold_fullness import QUICK_ALPHAS, RANGES, by_fullness
+from clustergym.common import random_streams
+from clustergym.common.random_streams import COINCIDING, FIXED, STREAMS, RandomStream
 
 ROOT = Path(__file__).resolve().parent.parent
-HOME = "clustergym/inputs/random_streams.py"
+HOME = "clustergym/common/random_streams.py"
 
 FORBIDDEN = {
     *("default_rng", "RandomState", "SeedSequence", "PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"),
@@ -217,7 +217,7 @@ def test_legacy_streams_draw_what_they_drew(name, seed, indices):
 
 def test_todays_streams_are_the_same_in_every_process():
     code = (
-        "from clustergym.inputs import random_streams as r;"
+        "from clustergym.common import random_streams as r;"
         "print(r.RANDOM_FIT.generator(5).random(), r.FULLNESS_STATES.generator(5, 1, 2, 3).random())"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
@@ -249,8 +249,8 @@ def seeded(monkeypatch):
 def test_requests_and_their_random_fit_are_of_two_streams(seeded):
     """`default_rng(seed)` drew the requests of a comparison, `default_rng([seed, 0])` where they go."""
     pytest.importorskip("numba", reason="pip install 'clustergym[learn]'")
-    from clustergym.learn import sharing_comparison as comparison
-    from clustergym.learn.sharing_comparison import SharingOptions
+    from clustergym.training import sharing_comparison as comparison
+    from clustergym.training.sharing_comparison import SharingOptions
 
     options = SharingOptions(nodes=4, data=None, workloads=(), streams=2, checkpoint="sharing")
     [(_, seeds, streams)] = comparison._groups(options)

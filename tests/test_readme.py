@@ -29,7 +29,8 @@ def test_the_example_runs(capsys):
 def commands():
     """Every `clustergym …` command of the README, on small inputs."""
     found = re.findall(r"`clustergym ([^`]+)`", README.replace("\n", " "))
-    # The reproduction takes minutes and the published data; tests/test_reproduce.py runs a part of it.
+    # The reproduction takes minutes and the published data; tests/benchmark/papers/test_reproduce.py runs a
+    # part of it.
     return sorted({" ".join(c.split()) for c in found if not c.startswith("reproduce")})
 
 

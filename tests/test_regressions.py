@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from readers import READERS
 
-from clustergym.inputs.errors import InputError
+from clustergym.common.errors import InputError
 
 FOLDER = Path(__file__).parent / "regressions"
 FILES = sorted(FOLDER.glob("*/*"))

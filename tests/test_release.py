@@ -35,7 +35,7 @@ def test_the_wheel_is_typed_and_holds_the_package_only(wheel):
         names = file.namelist()
     assert {
         "clustergym/py.typed",
-        "clustergym/report/player.html",
+        "clustergym/results/report/player.html",
         "clustergym/_data/conf/study.yaml",
     } <= set(names)
     assert {name.split("/")[0] for name in names} == {

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from clustergym.inputs.version import __version__
+from clustergym.common.version import __version__
 
 ROOT = Path(__file__).parent.parent
 REMEDY = "run `python benchmarks/results_table.py`"

@@ -10,13 +10,13 @@ from types import ModuleType
 
 import pytest
 
-from clustergym.inputs import errors, yaml_file
-from clustergym.inputs import text_files as files
-from clustergym.learn import checkpoints
-from clustergym.report import event_curves as logs
-from clustergym.report import result_csv as tables
+from clustergym.agents import checkpoints
+from clustergym.common import errors, yaml_file
+from clustergym.common import text_files as files
 from clustergym.results import decision_log
 from clustergym.results import result_files as results
+from clustergym.results.report import event_curves as logs
+from clustergym.results.report import result_csv as tables
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "SECURITY.md").read_text(encoding="utf-8")

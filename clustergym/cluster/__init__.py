@@ -1,1 +1,1 @@
-"""Clusters: hardware, network topology, and which job holds which GPU."""
+"""Clusters: hardware, network topology, and which job holds which GPU or part of one."""

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, KeysView, Set
 from contextlib import contextmanager
 from operator import index
 
-from clustergym.arrays import Ints
 from clustergym.cluster.spec import ClusterSpec, Nodes
+from clustergym.common.arrays import Ints
 
 
 class AllocationError(RuntimeError):

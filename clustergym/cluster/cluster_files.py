@@ -12,12 +12,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
-from clustergym.inputs.errors import InputError, nearest
-from clustergym.inputs.paths import conf_dir
+from clustergym.common.errors import InputError, nearest
+from clustergym.common.paths import conf_dir
 
 if TYPE_CHECKING:
     from clustergym.cluster.schema import ClusterKeys, FabricKeys, GpuTypeKeys, NodesKeys
-    from clustergym.inputs.yaml_file import YamlMapping
+    from clustergym.common.yaml_file import YamlMapping
 
 
 def cluster_names() -> list[str]:
@@ -114,7 +114,7 @@ def _canonical_names() -> dict[str, str]:
 @lru_cache(maxsize=1)
 def _catalogue() -> tuple[Mapping[str, GpuType], Mapping[str, str]]:
     from clustergym.cluster.schema import CatalogueKeys, checked
-    from clustergym.inputs.yaml_file import read_mapping
+    from clustergym.common.yaml_file import read_mapping
 
     path = conf_dir() / "hardware" / "gpus.yaml"
     source = read_mapping(path)
@@ -139,7 +139,7 @@ def _from_file(path: Path) -> ClusterSpec:
         from clustergym.cluster.divisible import read_divisible
 
         return read_divisible(path)
-    from clustergym.inputs.yaml_file import read_mapping
+    from clustergym.common.yaml_file import read_mapping
 
     source = read_mapping(path)
     return _Builder(source.content, source).cluster()
@@ -156,7 +156,7 @@ class _Builder:
         self.own = {name: _gpu_type(name, keys) for name, keys in self.keys.gpu_types.items()}
 
     def error(self, message: str, *keys: str | int, remedy: str | None = None) -> InputError:
-        from clustergym.inputs.yaml_file import field_name
+        from clustergym.common.yaml_file import field_name
 
         line = None if self.source is None else self.source.line(keys)
         return InputError(message, file=self.file, line=line, field=field_name(keys), remedy=remedy)

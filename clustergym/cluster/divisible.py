@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Ints
 from clustergym.cluster.parts import CLASSES, Nodes, empty_nodes
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
-from clustergym.inputs.columns import integers, texts
-from clustergym.inputs.errors import InputError
-from clustergym.inputs.text_files import read_csv
+from clustergym.common.arrays import Ints
+from clustergym.common.columns import integers, texts
+from clustergym.common.errors import InputError
+from clustergym.common.text_files import read_csv
 
 POOL = GpuType("GPU", 1.0, 1.0, None, 1.0, 1.0, "none", 1.0, 1.0)
 """The one GPU type of such a cluster; nothing is computed from its data sheet."""

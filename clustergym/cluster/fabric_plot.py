@@ -10,8 +10,8 @@ from typing import Any
 
 from clustergym.cluster.fabric_tree import Leaf, Minipod, counted, minipods, tier_label
 from clustergym.cluster.spec import ClusterSpec, Locality
-from clustergym.inputs.errors import InputError
-from clustergym.terminal.figures import draw_figure
+from clustergym.common.errors import InputError
+from clustergym.common.figures import draw_figure
 
 MOST_COLUMNS = 20
 """Most leaves to draw one by one; with more, equal minipods, then equal leaves are drawn once."""

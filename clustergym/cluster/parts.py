@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
+from clustergym.common.arrays import Bools, Floats, Ints
 
 WHOLE = 1000
 """Thousandths of a device."""

@@ -8,8 +8,8 @@ from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from clustergym.inputs.errors import InputError, nearest
-from clustergym.inputs.yaml_file import YamlMapping, field_name
+from clustergym.common.errors import InputError, nearest
+from clustergym.common.yaml_file import YamlMapping, field_name
 
 MOST_GPUS = 1_000_000
 """Most GPUs a cluster may have in total."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from clustergym.arrays import Ints
+from clustergym.common.arrays import Ints
 
 Nodes = tuple[tuple[int, int], ...]
 """(node, GPUs on it) pairs of an allocation, nodes ascending."""

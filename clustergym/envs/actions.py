@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from clustergym.arrays import Bools, Ints
+from clustergym.common.arrays import Bools, Ints
+from clustergym.common.errors import InputError
 from clustergym.envs.candidates import choose_rows
-from clustergym.envs.policy_text import policy_of
 from clustergym.envs.scheduling_parameters import SchedulingParameters
-from clustergym.inputs.errors import InputError
-from clustergym.interface.policy import Decision, Setting, View
-from clustergym.workload.trace import Trace
+from clustergym.scenario.policy import Decision, Setting, View
+from clustergym.scenario.policy_text import policy_of
+from clustergym.trace.trace import Trace
 
 
 class Actions(ABC):

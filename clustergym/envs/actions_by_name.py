@@ -5,7 +5,7 @@ from __future__ import annotations
 from clustergym.envs.actions import EditActions, MetaActions
 from clustergym.envs.auction_actions import AuctionActions
 from clustergym.envs.scheduling_parameters import SchedulingParameters
-from clustergym.interface.policy import Setting
+from clustergym.scenario.policy import Setting
 
 AnyActions = EditActions | MetaActions | AuctionActions
 

@@ -1,4 +1,4 @@
-"""Actions that score the moves of an auction, which then decides; see `clustergym.compiled.auction`."""
+"""Actions that score the moves of an auction, which then decides; see `clustergym.agents.auction`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from clustergym.arrays import Bools, Floats
-from clustergym.compiled import auction_features as features
-from clustergym.compiled.auction import Bids, bids_of, decide, decide_by_scores, described_moves
+from clustergym.agents import auction_features as features
+from clustergym.agents.auction import Bids, bids_of, decide, decide_by_scores, described_moves
+from clustergym.common.arrays import Bools, Floats
+from clustergym.common.errors import InputError, require
 from clustergym.envs.actions import Actions
 from clustergym.envs.candidates import choose_rows
 from clustergym.envs.scheduling_parameters import SchedulingParameters
-from clustergym.inputs.errors import InputError, require
-from clustergym.interface.policy import Decision, InformationClass, Setting, View
-from clustergym.workload.trace import Trace
+from clustergym.scenario.policy import Decision, InformationClass, Setting, View
+from clustergym.trace.trace import Trace
 
 LARGEST_SCORE, LARGEST_WEIGHT = 1.0, 100.0
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustergym.arrays import Ints
-from clustergym.interface.policy import View
+from clustergym.common.arrays import Ints
+from clustergym.scenario.policy import View
 
 
 def choose_rows(view: View, rows: int, turn: int = 0) -> Ints:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Ints
 from clustergym.cluster.spec import ClusterSpec
+from clustergym.common.arrays import Ints
 from clustergym.envs.rendering import (
     FAINT,
     GAP,

@@ -8,14 +8,14 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from clustergym.arrays import Ints
+from clustergym.common import random_streams
+from clustergym.common.arrays import Ints
+from clustergym.common.errors import InputError
 from clustergym.envs.actions import EditActions
 from clustergym.envs.scheduling import SchedulingEnv
-from clustergym.inputs import random_streams
-from clustergym.inputs.errors import InputError
-from clustergym.interface.policy import Decision, Policy, View
-from clustergym.interface.registry import make_policy
-from clustergym.metrics.metrics import Metrics
+from clustergym.results.metrics.metrics import Metrics
+from clustergym.scenario.policy import Decision, Policy, View
+from clustergym.scenario.registry import make_policy
 
 
 @dataclass(frozen=True)

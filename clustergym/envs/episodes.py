@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import yaml
 
-from clustergym.arrays import Ints
+from clustergym.common import random_streams
+from clustergym.common.arrays import Ints
+from clustergym.common.errors import InputError, nearest
+from clustergym.common.parameter_types import NonNegativeInt
+from clustergym.common.parameters import checked
+from clustergym.common.paths import conf_dir, traces_dir
 from clustergym.envs.scheduling_parameters import SchedulingParameters
-from clustergym.inputs import random_streams
-from clustergym.inputs.errors import InputError, nearest
-from clustergym.inputs.parameter_types import NonNegativeInt
-from clustergym.inputs.parameters import checked
-from clustergym.inputs.paths import conf_dir, traces_dir
-from clustergym.interface.policy import InformationClass, Setting
-from clustergym.scenarios.scenario import Scenario, allowed_counts
-from clustergym.scenarios.scenario_config import Conditions
-from clustergym.scenarios.trace_config import TraceChoice, trace_choice
+from clustergym.scenario.policy import InformationClass, Setting
+from clustergym.scenario.scenario import Scenario, allowed_counts
+from clustergym.scenario.scenario_config import Conditions
+from clustergym.scenario.trace_config import TraceChoice, trace_choice
 
 OPTIONS = ("scenario", "trace", "trace_seed", "load", "run_seed")
 KEPT = 256
@@ -72,7 +72,7 @@ class Episodes:
         """The scenario of every episode; None: each episode draws one."""
         parameters = self.parameters
         if parameters.scenario is not None:
-            from clustergym.scenarios.by_name import load_scenario
+            from clustergym.scenario.by_name import load_scenario
 
             _check_name("scenario", parameters.scenario, "scenario")
             overrides = [] if parameters.horizon_s is None else [f"horizon_s={parameters.horizon_s}"]

@@ -282,7 +282,7 @@ class AuctionEnv(EngineEnv):
     of row r to `counts[k]` GPUs of type t is number (r T + t) K + k. A move is a start, or a doubling of
     that count's half. `info["action_mask"]` has 1 where there is such a move; the other numbers count
     for nothing. A job without a row keeps what it has. With `actions="weights"` it is
-    `Box(-100, 100, (35,), float32)`: a weight of each of `clustergym.compiled.auction_features.NAMES`;
+    `Box(-100, 100, (35,), float32)`: a weight of each of `clustergym.agents.auction_features.NAMES`;
     a move's score is the weighted sum of its features, and jobs without a row take part too.
 
     ## Observation Space
@@ -294,7 +294,7 @@ class AuctionEnv(EngineEnv):
     |---|---|---|
     | `scored_moves` | (R T K 35,) | the features of each row's move to each (type, count); 0: there is none |
 
-    `clustergym.compiled.auction_features.NAMES` names the features.
+    `clustergym.agents.auction_features.NAMES` names the features.
 
     ## Rewards
 

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.arrays import Floats, Ints
-from clustergym.compiled import auction_features
+from clustergym.agents import auction_features
+from clustergym.common.arrays import Floats, Ints
 from clustergym.envs.actions import Actions, EditActions, MetaActions
 from clustergym.envs.auction_actions import AuctionActions
 from clustergym.envs.queue_costs import QueueRules
-from clustergym.interface.policy import InformationClass, Setting, View
-from clustergym.metrics.tenants import fair_shares_of
+from clustergym.results.metrics.tenants import fair_shares_of
+from clustergym.scenario.policy import InformationClass, Setting, View
 
 Singles = npt.NDArray[np.float32]
 

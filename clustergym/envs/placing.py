@@ -11,9 +11,9 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 
+from clustergym.common.errors import InputError
 from clustergym.envs.rendering import checked_mode
 from clustergym.envs.rewards import Reward
-from clustergym.inputs.errors import InputError
 
 Observation = dict[str, npt.NDArray[np.float32]] | npt.NDArray[np.float32]
 Step = tuple[Observation, float, bool, bool, dict[str, Any]]

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clustergym.arrays import Floats, Ints
-from clustergym.metrics.tenants import fair_shares_of, quotas_of, whole_tree
-from clustergym.scenarios.scenario import Scenario
+from clustergym.common.arrays import Floats, Ints
+from clustergym.results.metrics.tenants import fair_shares_of, quotas_of, whole_tree
+from clustergym.scenario.scenario import Scenario
+from clustergym.scenario.tenants.queue_tree import QueueTree
 from clustergym.sim.log import LAUNCHES, NO_JOB, Event, EventKind
-from clustergym.tenants.queue_tree import QueueTree
 
 ENDS = (EventKind.PREEMPT, EventKind.COMPLETE, EventKind.FAIL, EventKind.DROP)
 LEAVES = (EventKind.COMPLETE, EventKind.DROP)

@@ -6,12 +6,12 @@ import copy
 import json
 from collections import OrderedDict
 
-from clustergym.envs.policy_text import policy_of
+from clustergym.common.errors import InputError
 from clustergym.envs.scheduling_costs import Outcomes, Yardsticks
-from clustergym.inputs.errors import InputError
-from clustergym.interface.policy import Placer
-from clustergym.interface.registry import parameters_of
-from clustergym.scenarios.scenario import Scenario
+from clustergym.scenario.policy import Placer
+from clustergym.scenario.policy_text import policy_of
+from clustergym.scenario.registry import parameters_of
+from clustergym.scenario.scenario import Scenario
 from clustergym.sim.drive import simulate
 from clustergym.sim.engine import StalledError
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from clustergym.inputs.errors import InputError, nearest
-from clustergym.interface.environments import ENVIRONMENTS
+from clustergym.common.errors import InputError, nearest
+from clustergym.scenario.environments import ENVIRONMENTS
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec

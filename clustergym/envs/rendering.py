@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.inputs.errors import InputError, nearest
-from clustergym.report.colours import COLOURS
+from clustergym.common.errors import InputError, nearest
+from clustergym.results.report.colours import COLOURS
 
 if TYPE_CHECKING:
     from PIL import Image, ImageFont

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any, Generic, TypeVar
 
-from clustergym.inputs.errors import InputError, nearest
+from clustergym.common.errors import InputError, nearest
 
 State = TypeVar("State")
 

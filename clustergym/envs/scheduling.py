@@ -13,6 +13,10 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 
+from clustergym.common import random_streams
+from clustergym.common.errors import InputError
+from clustergym.common.parameter_types import NonNegativeInt
+from clustergym.common.parameters import build_from_keywords, checked
 from clustergym.envs.actions import Actions
 from clustergym.envs.actions_by_name import make_actions
 from clustergym.envs.episodes import Episodes
@@ -23,18 +27,14 @@ from clustergym.envs.rewards import Reward
 from clustergym.envs.scheduling_costs import COSTS, OF_QUEUES, Outcomes, Yardsticks
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.scheduling_picture import as_pixels, as_text
-from clustergym.inputs import random_streams
-from clustergym.inputs.errors import InputError
-from clustergym.inputs.parameter_types import NonNegativeInt
-from clustergym.inputs.parameters import build_from_keywords, checked
-from clustergym.interface.policy import Decision, InformationClass, Setting, View
-from clustergym.interface.registry import make_placer
-from clustergym.metrics.metrics import Metrics, measure_scenario
-from clustergym.scenarios.scenario import Scenario
+from clustergym.results.metrics.metrics import Metrics, measure_scenario
+from clustergym.scenario.policy import Decision, InformationClass, Setting, View
+from clustergym.scenario.registry import make_placer
+from clustergym.scenario.scenario import Scenario
 from clustergym.sim.engine import Simulation, StalledError
 from clustergym.sim.log import EventLog
 from clustergym.sim.state import setting_of
-from clustergym.workload.trace import Trace
+from clustergym.trace.trace import Trace
 
 Observation = dict[str, npt.NDArray[np.float32]] | npt.NDArray[np.float32]
 Step = tuple[Observation, float, bool, bool, dict[str, Any]]

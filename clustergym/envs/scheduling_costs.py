@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
+from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.envs.queue_costs import QueueCourse, QueueRules
-from clustergym.metrics.fairness import capped_finish_s
-from clustergym.scenarios.scenario import Scenario
+from clustergym.results.metrics.fairness import capped_finish_s
+from clustergym.scenario.scenario import Scenario
 from clustergym.sim.log import Event, EventKind
 
 FinishS = Callable[[Floats, Floats, Ints, float], Floats]
-"""As `clustergym.metrics.fairness.capped_finish_s`."""
+"""As `clustergym.results.metrics.fairness.capped_finish_s`."""
 
 BOUND_S = 600.0
 """Least run time that a slowdown is measured against, seconds."""
@@ -32,7 +32,7 @@ class Yardsticks:
         Seconds a job takes alone at its request; NaN: it fits nowhere.
     fair_s : ndarray of float
         Seconds from submission to completion under fluid fair sharing capped at the request
-        (`clustergym.metrics.fairness`); NaN: it fits nowhere.
+        (`clustergym.results.metrics.fairness`); NaN: it fits nowhere.
     queues : QueueRules or None
         The queues of tenants; None: there are none.
     """

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import MinLen
 
-from clustergym.inputs.parameter_types import (
+from clustergym.common.parameter_types import (
     Factor,
     Fraction,
     NonNegativeFloat,
@@ -17,8 +17,8 @@ from clustergym.inputs.parameter_types import (
     PositiveFloat,
     PositiveInt,
 )
-from clustergym.inputs.parameters import Parameters
-from clustergym.interface.policy import InformationClass
+from clustergym.common.parameters import Parameters
+from clustergym.scenario.policy import InformationClass
 
 MENU = (
     "fcfs",

@@ -6,8 +6,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from clustergym.arrays import Ints
 from clustergym.cluster.spec import ClusterSpec
+from clustergym.common.arrays import Ints
 from clustergym.envs.cluster_picture import (
     DOWN,
     FREE,
@@ -35,7 +35,7 @@ from clustergym.envs.rendering import (
     table,
     width_of,
 )
-from clustergym.scenarios.clock import seconds, ticks
+from clustergym.scenario.clock import seconds, ticks
 from clustergym.sim.engine import Simulation
 from clustergym.sim.state import Phase
 

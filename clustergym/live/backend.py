@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from clustergym.cluster.spec import Nodes
-from clustergym.inputs.errors import InputError
+from clustergym.common.errors import InputError
 
 
 class NoAnswerError(InputError):

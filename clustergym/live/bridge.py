@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 import simpy
 
 from clustergym.cluster.spec import Nodes
-from clustergym.interface.policy import Infeasible, InformationClass, Placer, View
 from clustergym.live.backend import Part, parts_of
 from clustergym.live.clocks import LateClock
 from clustergym.live.link import Answer, Ask
-from clustergym.scenarios.clock import TICKS_PER_S, seconds, ticks
-from clustergym.scenarios.disturbances.failures import NODE_FAIL, NODE_REPAIR
-from clustergym.scenarios.scenario import Scenario
+from clustergym.scenario.clock import TICKS_PER_S, seconds, ticks
+from clustergym.scenario.disturbances.failures import NODE_FAIL, NODE_REPAIR
+from clustergym.scenario.policy import Infeasible, InformationClass, Placer, View
+from clustergym.scenario.scenario import Scenario
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import Event, EventKind, EventLog
 

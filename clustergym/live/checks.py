@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from clustergym.cluster.spec import ClusterSpec
-from clustergym.inputs.errors import InputError, nearest
-from clustergym.interface.policy import InformationClass, Policy
+from clustergym.common.errors import InputError, nearest
 from clustergym.live.options import LiveOptions
 from clustergym.live.slurm import COMMANDS, Slurm, SlurmWords
-from clustergym.scenarios.disturbances.failures import Failures
-from clustergym.scenarios.disturbances.reservations import PlannedJobs
-from clustergym.scenarios.scenario import Scenario
+from clustergym.scenario.disturbances.failures import Failures
+from clustergym.scenario.disturbances.reservations import PlannedJobs
+from clustergym.scenario.policy import InformationClass, Policy
+from clustergym.scenario.scenario import Scenario
 
 
 def check_scenario(scenario: Scenario, policy: Policy, options: LiveOptions) -> None:

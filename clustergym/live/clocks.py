@@ -12,7 +12,7 @@ from typing import Any
 
 import simpy
 
-from clustergym.scenarios.clock import TICKS_PER_S
+from clustergym.scenario.clock import TICKS_PER_S
 
 
 class LiveClock(ABC):

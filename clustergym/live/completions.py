@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clustergym.inputs.writing import atomic_path
+from clustergym.common.writing import atomic_path
 from clustergym.live.backend import Finished, Part
 
 FILE_NAME = "completions.csv"

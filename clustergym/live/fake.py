@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Sequence
 
-from clustergym.arrays import Ints
+from clustergym.common.arrays import Ints
 from clustergym.live.backend import Backend, Claim, Finished, Part, Seen
 
 

@@ -16,11 +16,11 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from clustergym.inputs.errors import InputError
-from clustergym.inputs.reading import read_regular
+from clustergym.common.errors import InputError
+from clustergym.common.reading import read_regular
 from clustergym.live.link import Answer, Ask
 from clustergym.results.result_writing import finished
-from clustergym.scenarios.clock import TICKS_PER_S
+from clustergym.scenario.clock import TICKS_PER_S
 
 JOURNAL_SCHEMA = "clustergym.live/2"
 FILE_NAME = "journal.jsonl"

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from clustergym.scenarios.clock import TICKS_PER_S
+from clustergym.scenario.clock import TICKS_PER_S
 
 Tick = Annotated[int, Field(ge=0, le=10**9 * TICKS_PER_S)]
 Seconds = Annotated[float, Field(ge=0, lt=1e12)]

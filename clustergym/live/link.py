@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from clustergym.inputs.errors import InputError
-from clustergym.inputs.visible_text import visible
+from clustergym.common.errors import InputError
+from clustergym.common.visible_text import visible
 from clustergym.live.backend import Backend, NoAnswerError, Part, Seen, parts_of
 from clustergym.live.clocks import LiveClock
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from clustergym.inputs.errors import InputError
-from clustergym.interface.policy import InformationClass, Placer
+from clustergym.common.errors import InputError
 from clustergym.live.bridge import LiveSimulation
 from clustergym.live.journal import FILE_NAME, REMEDY, answering, read_journal
 from clustergym.live.link import Answer
 from clustergym.live.slurm import PREFIX
-from clustergym.scenarios.scenario import Scenario
+from clustergym.scenario.policy import InformationClass, Placer
+from clustergym.scenario.scenario import Scenario
 from clustergym.sim.drive import follow, replay
 from clustergym.sim.engine import Change, Simulation
 

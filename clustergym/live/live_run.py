@@ -11,9 +11,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from clustergym.inputs.errors import InputError
-from clustergym.inputs.visible_text import visible
-from clustergym.interface.policy import Placer, Policy
+from clustergym.common.errors import InputError
+from clustergym.common.progress import progress_of
+from clustergym.common.visible_text import visible
 from clustergym.live.backend import Backend
 from clustergym.live.bridge import LiveSimulation
 from clustergym.live.checks import check_alone, check_scenario, words_of
@@ -28,10 +28,10 @@ from clustergym.live.slurm import PREFIX, Slurm, SlurmWords
 from clustergym.live.slurm_backend import SlurmBackend
 from clustergym.results.measured_run import result_of
 from clustergym.results.result_writing import content_of, finished, run_key, write_result
-from clustergym.scenarios.scenario import Scenario
+from clustergym.scenario.policy import Placer, Policy
+from clustergym.scenario.scenario import Scenario
 from clustergym.sim.drive import Progress, Run, drive
 from clustergym.sim.engine import StalledError
-from clustergym.terminal.progress import progress_of
 
 
 def live_key(scenario: Scenario, policy: Policy, placer: Placer, seed: int, options: LiveOptions) -> str:

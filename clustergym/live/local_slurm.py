@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from clustergym.cluster.spec import ClusterSpec
-from clustergym.inputs.errors import InputError
+from clustergym.common.errors import InputError
 from clustergym.live.slurm import Slurm, last_line
 
 PACKAGES = (

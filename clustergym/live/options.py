@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from clustergym.inputs.errors import InputError
-from clustergym.inputs.parameter_types import Period
-from clustergym.inputs.parameters import Parameters
+from clustergym.common.errors import InputError
+from clustergym.common.parameter_types import Period
+from clustergym.common.parameters import Parameters
 from clustergym.live.clocks import LiveClock, LockStepClock, ScaledClock
 
 

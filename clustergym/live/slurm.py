@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from clustergym.inputs.errors import InputError
+from clustergym.common.errors import InputError
 from clustergym.live.backend import NoAnswerError, Part
 
 PREFIX = "cg-"

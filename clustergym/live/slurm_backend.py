@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from subprocess import CompletedProcess
 
-from clustergym.inputs.errors import InputError
+from clustergym.common.errors import InputError
 from clustergym.live.backend import Backend, Claim, Finished, NoAnswerError, Part, Seen
 from clustergym.live.slurm import PREFIX, Slurm, SlurmWords, last_line
 

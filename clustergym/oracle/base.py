@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clustergym.arrays import Floats, Ints
 from clustergym.cluster.spec import ClusterSpec
-from clustergym.inputs.errors import InputError, nearest
-from clustergym.models.model_class import ModelClass
+from clustergym.common.arrays import Floats, Ints
+from clustergym.common.errors import InputError, nearest
+from clustergym.oracle.models.model_class import ModelClass
 
 if TYPE_CHECKING:
-    from clustergym.models.catalog import Catalog
+    from clustergym.oracle.models.catalog import Catalog
 
 
 def statistical_efficiency(batch: Floats | Ints, base_batch: Floats | Ints, noise_scale: Floats) -> Floats:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
-from clustergym.inputs.errors import InputError
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.common.errors import InputError
 from clustergym.oracle.base import six_digits
 
 

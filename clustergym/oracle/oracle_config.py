@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from clustergym.inputs.errors import InputError, nearest
-from clustergym.inputs.parameters import build
-from clustergym.models.catalog import Catalog, load_catalog
+from clustergym.common.errors import InputError, nearest
+from clustergym.common.parameters import build
 from clustergym.oracle.base import Oracle
+from clustergym.oracle.models.catalog import Catalog, load_catalog
 
 
 @dataclass(frozen=True, kw_only=True)

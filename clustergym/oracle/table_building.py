@@ -12,11 +12,11 @@ from functools import partial
 from types import ModuleType
 
 from clustergym.cluster.spec import ClusterSpec
-from clustergym.inputs.errors import InputError
-from clustergym.models.model_class import ModelClass
+from clustergym.common.errors import InputError
+from clustergym.common.processes import cores, workers
+from clustergym.common.progress import counted
 from clustergym.oracle.base import Oracle, OracleTables
-from clustergym.terminal.processes import cores, workers
-from clustergym.terminal.progress import counted
+from clustergym.oracle.models.model_class import ModelClass
 
 Built = Iterator[OracleTables]
 

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from clustergym.arrays import Floats
 from clustergym.cluster.spec import ClusterSpec, Locality
-from clustergym.inputs.errors import InputError
-from clustergym.inputs.reading import read_regular
-from clustergym.inputs.version import __version__
-from clustergym.models.model_class import ModelClass
+from clustergym.common.arrays import Floats
+from clustergym.common.errors import InputError
+from clustergym.common.reading import read_regular
+from clustergym.common.version import __version__
 from clustergym.oracle.base import Oracle, OracleTables
+from clustergym.oracle.models.model_class import ModelClass
 
 SCHEMA = 1
 """Raised whenever the layout of a file changes."""

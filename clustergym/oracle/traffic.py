@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from clustergym.arrays import Floats
 from clustergym.cluster.spec import ClusterSpec, Locality
-from clustergym.inputs.errors import InputError
+from clustergym.common.arrays import Floats
+from clustergym.common.errors import InputError
 from clustergym.oracle.base import Oracle, OracleTables, six_digits
 
 PROBE = 2.0

@@ -3,7 +3,7 @@
 They import as `clustergym.policies`, so that a user's own `policies/` folder cannot hide them.
 """
 
-from clustergym.inputs.paths import PACKAGE
+from clustergym.common.paths import PACKAGE
 
 _checkout = PACKAGE.parent / "policies"
 if (PACKAGE.parent / "pyproject.toml").is_file() and _checkout.is_dir():

@@ -1,1 +1,1 @@
-"""Results of runs: measure, write, read and replay them."""
+"""Results of runs: measure, write, read, replay and draw them."""

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from clustergym.inputs.errors import InputError
-from clustergym.inputs.json_lines import read_json_lines
-from clustergym.scenarios.scenario import Scenario
+from clustergym.common.errors import InputError
+from clustergym.common.json_lines import read_json_lines
+from clustergym.scenario.scenario import Scenario
 from clustergym.sim.engine import Change
 
 DECISIONS_SCHEMA = "clustergym.decisions/1"

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from clustergym.inputs.errors import InputError
-from clustergym.inputs.yaml_file import read_mapping
-from clustergym.interface.policy import InformationClass
-from clustergym.interface.registry import make_placer
+from clustergym.common.errors import InputError
+from clustergym.common.yaml_file import read_mapping
 from clustergym.results.decision_log import read_decisions
 from clustergym.results.measured_run import measurement_of
 from clustergym.results.result_files import read_result
-from clustergym.scenarios.scenario_config import build_scenario
+from clustergym.scenario.policy import InformationClass
+from clustergym.scenario.registry import make_placer
+from clustergym.scenario.scenario_config import build_scenario
 from clustergym.sim.decision_checks import DecisionError
 from clustergym.sim.drive import replay
 from clustergym.sim.engine import Simulation, StalledError

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clustergym.arrays import Floats
-from clustergym.inputs.errors import InputError, nearest
-from clustergym.interface.policy import Placer, Policy
-from clustergym.interface.registry import make_placer, make_policy
-from clustergym.metrics.jobs import JobRecords
-from clustergym.metrics.losses import Loss
-from clustergym.metrics.metrics import Measurement, Metrics, MetricValue, measure_scenario
-from clustergym.metrics.timeline import Timeline
-from clustergym.scenarios.scenario import Scenario
+from clustergym.common.arrays import Floats
+from clustergym.common.errors import InputError, nearest
+from clustergym.results.metrics.jobs import JobRecords
+from clustergym.results.metrics.losses import Loss
+from clustergym.results.metrics.metrics import Measurement, Metrics, MetricValue, measure_scenario
+from clustergym.results.metrics.timeline import Timeline
+from clustergym.scenario.policy import Placer, Policy
+from clustergym.scenario.registry import make_placer, make_policy
+from clustergym.scenario.scenario import Scenario
 from clustergym.sim import drive as driver
 from clustergym.sim.engine import Simulation
 from clustergym.sim.guard import Watch
@@ -36,7 +36,7 @@ class Result:
     Attributes
     ----------
     metrics : dict of str to number or None
-        As in result.json; `clustergym.metrics.catalogue` defines them.
+        As in result.json; `clustergym.results.metrics.catalogue` defines them.
     jobs : JobRecords
         A row per job.
     timeline : Timeline
@@ -44,9 +44,9 @@ class Result:
     fairness : ndarray of float, shape (n,)
         Finish-time fairness of each job; NaN if it is not defined.
     losses : dict of str to Loss
-        What each cause of interruptions has cost (`clustergym.metrics.losses`).
+        What each cause of interruptions has cost (`clustergym.results.metrics.losses`).
     tenants : dict
-        What each tenant had (`clustergym.metrics.tenants`); empty without queues.
+        What each tenant had (`clustergym.results.metrics.tenants`); empty without queues.
     digest : str
         SHA-256 over the event log.
     run : clustergym.sim.drive.Run
@@ -106,7 +106,7 @@ def simulate(
         If a name or a file is not valid.
     """
     if isinstance(scenario, str):
-        from clustergym.scenarios.by_name import load_scenario
+        from clustergym.scenario.by_name import load_scenario
 
         scenario = load_scenario(scenario)
     _check_class("scenario", scenario, Scenario, "give clustergym.load_scenario(NAME, OVERRIDES)")
@@ -121,7 +121,7 @@ def _parameters(name: str) -> Mapping[str, Any]:
     """Return the name and parameters of a policy or placer that is given by name or by a YAML file."""
     if not name.endswith((".yaml", ".yml")):
         return {"name": name}
-    from clustergym.inputs.yaml_file import read_mapping
+    from clustergym.common.yaml_file import read_mapping
 
     return read_mapping(Path(name)).content
 

@@ -16,10 +16,10 @@ from clustergym.cluster.allocation import AllocationError, Allocations
 from clustergym.cluster.part_allocations import PartAllocations
 from clustergym.cluster.parts import Place
 from clustergym.cluster.spec import ClusterSpec, Nodes
-from clustergym.inputs.errors import InputError
-from clustergym.interface.policy import Infeasible, Placer, Policy
+from clustergym.common.errors import InputError
 from clustergym.results.decision_log import MOST_CHANGES, MOST_NAMES, open_log, shown
-from clustergym.scenarios.scenario import Scenario
+from clustergym.scenario.policy import Infeasible, Placer, Policy
+from clustergym.scenario.scenario import Scenario
 from clustergym.sim.drive import DecisionTimes, drive
 from clustergym.sim.engine import Simulation
 from clustergym.sim.guard import Watch

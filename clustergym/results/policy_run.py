@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from clustergym.inputs.errors import InputError
-from clustergym.inputs.parameters import build
-from clustergym.interface.policy import Placer, Policy
+from clustergym.common.errors import InputError
+from clustergym.common.parameters import build
+from clustergym.common.progress import progress_of
 from clustergym.results.measured_run import simulate
 from clustergym.results.result_writing import content_of, finished, run_key, unfinished_mark, write_result
-from clustergym.scenarios.scenario import Scenario
+from clustergym.scenario.policy import Placer, Policy
+from clustergym.scenario.scenario import Scenario
 from clustergym.sim.child import guarded
 from clustergym.sim.engine import StalledError
 from clustergym.sim.guard import RunOptions, Watch
-from clustergym.terminal.progress import progress_of
 
 
 def run_policy(

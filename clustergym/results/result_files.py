@@ -12,9 +12,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, PrivateAttr, ValidationError
 
-from clustergym.inputs.errors import InputError
-from clustergym.inputs.reading import read_json
-from clustergym.inputs.visible_text import visible_all
+from clustergym.common.errors import InputError
+from clustergym.common.reading import read_json
+from clustergym.common.visible_text import visible_all
 
 FILE_NAME = "result.json"
 UNFINISHED = "unfinished.txt"
@@ -82,7 +82,7 @@ class QueueFigures(_Checked):
 
 
 class TenantFigures(_Checked):
-    """What tenants had (`clustergym.metrics.tenants`)."""
+    """What tenants had (`clustergym.results.metrics.tenants`)."""
 
     queues: dict[str, QueueFigures]
 

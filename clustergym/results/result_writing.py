@@ -17,19 +17,19 @@ from typing import Any
 import numpy as np
 import yaml
 
-from clustergym.arrays import Ints
-from clustergym.inputs.errors import InputError
-from clustergym.inputs.reading import read_json
-from clustergym.inputs.version import __version__
-from clustergym.interface.policy import Placer, Policy
-from clustergym.interface.registry import parameters_of
-from clustergym.metrics.jobs import write_jobs_csv
-from clustergym.metrics.timeline import write_timeline_csv
+from clustergym.common.arrays import Ints
+from clustergym.common.errors import InputError
+from clustergym.common.reading import read_json
+from clustergym.common.version import __version__
 from clustergym.results.decision_log import DECISIONS_SCHEMA
 from clustergym.results.measured_run import Result
+from clustergym.results.metrics.jobs import write_jobs_csv
+from clustergym.results.metrics.timeline import write_timeline_csv
 from clustergym.results.result_files import UNFINISHED
-from clustergym.scenarios.request_changes import request_changes
-from clustergym.scenarios.scenario import Scenario
+from clustergym.scenario.policy import Placer, Policy
+from clustergym.scenario.registry import parameters_of
+from clustergym.scenario.request_changes import request_changes
+from clustergym.scenario.scenario import Scenario
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import NO_JOB, Event, EventKind
 

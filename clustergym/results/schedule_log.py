@@ -7,12 +7,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from clustergym.inputs.errors import InputError
-from clustergym.interface.policy import InformationClass
+from clustergym.common.errors import InputError
 from clustergym.results.decision_log import MOST_CHANGES, changes_of, open_log
 from clustergym.results.placement_log import Answer, ReplayingPlacer, answer_lines, answers_of
 from clustergym.results.result_writing import decision_lines
-from clustergym.scenarios.scenario import Scenario
+from clustergym.scenario.policy import InformationClass
+from clustergym.scenario.scenario import Scenario
 from clustergym.sim.drive import follow
 from clustergym.sim.engine import Change, Simulation
 

@@ -17,7 +17,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import TypeVar
 
-from clustergym.interface.policy import Placer, Policy
+from clustergym.scenario.policy import Placer, Policy
 from clustergym.sim.guard import NO_ROLE, PLACE, PLACER, POLICY, OvertimeError, Watch, check_limit, stopped_at
 
 R = TypeVar("R")

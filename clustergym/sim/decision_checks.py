@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from clustergym.arrays import Bools, Ints
 from clustergym.cluster.parts import WHOLE
-from clustergym.inputs.errors import InputError
-from clustergym.interface.policy import Decision
-from clustergym.scenarios.parts import held_milli
-from clustergym.scenarios.scenario import Scenario
+from clustergym.common.arrays import Bools, Ints
+from clustergym.common.errors import InputError
+from clustergym.scenario.part_requests import held_milli
+from clustergym.scenario.policy import Decision
+from clustergym.scenario.scenario import Scenario
 from clustergym.sim.pairs import counted_once, fault_of
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from clustergym.interface.policy import InformationClass, Placer
-from clustergym.scenarios.clock import seconds
-from clustergym.scenarios.disturbance import Course
-from clustergym.scenarios.scenario import Scenario
+from clustergym.scenario.clock import seconds
+from clustergym.scenario.disturbance import Course
+from clustergym.scenario.policy import InformationClass, Placer
+from clustergym.scenario.scenario import Scenario
 from clustergym.sim.log import EventKind
 from clustergym.sim.world import World
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from clustergym.inputs import random_streams
-from clustergym.inputs.errors import InputError
-from clustergym.interface.policy import Decision, InformationClass, InformationError, Placer, Policy, View
-from clustergym.scenarios.scenario import Scenario
+from clustergym.common import random_streams
+from clustergym.common.errors import InputError
+from clustergym.scenario.policy import Decision, InformationClass, InformationError, Placer, Policy, View
+from clustergym.scenario.scenario import Scenario
 from clustergym.sim.engine import Change, Simulation
 from clustergym.sim.guard import NO_ROLE, PLACER, POLICY, OvertimeError, Watch, stopped
 

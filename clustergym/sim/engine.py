@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clustergym.arrays import Bools, Ints
 from clustergym.cluster.spec import Locality, Nodes
-from clustergym.inputs import random_streams
-from clustergym.interface.policy import Decision, InformationClass, Placer, View
-from clustergym.scenarios.clock import seconds, ticks
-from clustergym.scenarios.scenario import Scenario
+from clustergym.common import random_streams
+from clustergym.common.arrays import Bools, Ints
+from clustergym.scenario.clock import seconds, ticks
+from clustergym.scenario.policy import Decision, InformationClass, Placer, View
+from clustergym.scenario.scenario import Scenario
 from clustergym.sim.decision_checks import Limits, check_decision, coerced
 from clustergym.sim.disturbed_world import DisturbedWorld, StalledError
 from clustergym.sim.log import NO_JOB

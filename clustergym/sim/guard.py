@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import ClassVar, NoReturn, ParamSpec, TypeVar
 
-from clustergym.inputs.errors import InputError
-from clustergym.inputs.parameter_types import Period
-from clustergym.inputs.parameters import Parameters, checked
-from clustergym.interface.policy import Decision, Policy, View
+from clustergym.common.errors import InputError
+from clustergym.common.parameter_types import Period
+from clustergym.common.parameters import Parameters, checked
+from clustergym.scenario.policy import Decision, Policy, View
 from clustergym.sim.engine import Simulation
 
 P = ParamSpec("P")

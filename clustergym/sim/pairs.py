@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Bools, Ints
 from clustergym.cluster.allocation import Allocations
 from clustergym.cluster.spec import Nodes
-from clustergym.interface.policy import Decision, Infeasible
-from clustergym.scenarios.scenario import Scenario
+from clustergym.common.arrays import Bools, Ints
+from clustergym.scenario.policy import Decision, Infeasible
+from clustergym.scenario.scenario import Scenario
 from clustergym.sim.log import NO_JOB
 from clustergym.sim.state import JobStates
 

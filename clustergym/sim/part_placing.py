@@ -5,9 +5,9 @@ from __future__ import annotations
 from clustergym.cluster.divisible import DivisibleCluster
 from clustergym.cluster.part_allocations import PartAllocations
 from clustergym.cluster.spec import Nodes
-from clustergym.inputs.errors import InputError
-from clustergym.interface.policy import Infeasible, Placer
-from clustergym.scenarios.scenario import Scenario
+from clustergym.common.errors import InputError
+from clustergym.scenario.policy import Infeasible, Placer
+from clustergym.scenario.scenario import Scenario
 
 
 def part_allocations(scenario: Scenario, placer: Placer) -> PartAllocations | None:

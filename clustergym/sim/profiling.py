@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clustergym.arrays import Bools, Ints
-from clustergym.interface.policy import InformationClass
-from clustergym.scenarios.clock import ticks
-from clustergym.scenarios.scenario import Scenario
+from clustergym.common.arrays import Bools, Ints
+from clustergym.scenario.clock import ticks
+from clustergym.scenario.policy import InformationClass
+from clustergym.scenario.scenario import Scenario
 
 
 @dataclass(eq=False)

@@ -8,10 +8,11 @@ from functools import cache
 
 import numpy as np
 
-from clustergym.arrays import Floats, Ints
 from clustergym.cluster.part_allocations import PartAllocations
-from clustergym.interface.part_view import PartView
-from clustergym.interface.policy import (
+from clustergym.common.arrays import Floats, Ints
+from clustergym.scenario.clock import TICKS_PER_S, seconds, ticks
+from clustergym.scenario.part_view import PartView
+from clustergym.scenario.policy import (
     BatchOptions,
     InformationClass,
     InformationError,
@@ -19,8 +20,7 @@ from clustergym.interface.policy import (
     Setting,
     View,
 )
-from clustergym.scenarios.clock import TICKS_PER_S, seconds, ticks
-from clustergym.scenarios.scenario import Scenario
+from clustergym.scenario.scenario import Scenario
 from clustergym.sim.log import NO_JOB
 
 

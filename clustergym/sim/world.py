@@ -10,20 +10,20 @@ from typing import Any, ClassVar
 import numpy as np
 import simpy
 
-from clustergym.arrays import Ints
 from clustergym.cluster.allocation import Allocations
 from clustergym.cluster.spec import Nodes
-from clustergym.interface.policy import Infeasible, InformationClass, Placer
-from clustergym.scenarios.clock import TICKS_PER_S, seconds, ticks
-from clustergym.scenarios.disturbance import Course
-from clustergym.scenarios.scenario import Scenario
+from clustergym.common.arrays import Ints
+from clustergym.scenario.clock import TICKS_PER_S, seconds, ticks
+from clustergym.scenario.disturbance import Course
+from clustergym.scenario.policy import Infeasible, InformationClass, Placer
+from clustergym.scenario.scenario import Scenario
 from clustergym.sim.links import SharedLinks
 from clustergym.sim.log import NO_JOB, PACES, Event, EventKind, EventLog
 from clustergym.sim.pairs import Sharing
 from clustergym.sim.part_placing import part_allocations, place_part
 from clustergym.sim.profiling import Profile, ProfileBook
 from clustergym.sim.state import JobStates, Phase, ViewMaker, setting_of
-from clustergym.workload.trace import COMPLETED, Trace
+from clustergym.trace.trace import COMPLETED, Trace
 
 
 class World(ABC):

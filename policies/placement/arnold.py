@@ -20,8 +20,8 @@ from time import perf_counter
 
 import numpy as np
 
-from clustergym.inputs.errors import InputError
-from clustergym.placement.instances import Assignment, Instance
+from clustergym.common.errors import InputError
+from clustergym.envs.placement.instances import Assignment, Instance
 
 from .arnold_counts import solve_counts
 

@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Ints
+from clustergym.common.arrays import Ints
 
 Part = tuple[int, int]
 """(minipod, nodes) of one group."""

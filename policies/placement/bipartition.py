@@ -6,7 +6,7 @@ import heapq
 
 import numpy as np
 
-from clustergym.arrays import Bools, Ints
+from clustergym.common.arrays import Bools, Ints
 
 Edges = list[tuple[int, int, float]]
 """(node, other node, weight)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustergym.placement.instances import Assignment, Instance
+from clustergym.envs.placement.instances import Assignment, Instance
 
 from .greedy import tightest
 

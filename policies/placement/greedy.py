@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from clustergym.arrays import Ints
-from clustergym.placement.instances import Assignment, Instance
+from clustergym.common.arrays import Ints
+from clustergym.envs.placement.instances import Assignment, Instance
 
 Choice = Callable[[Ints, int], int | None]
 """(Free nodes of each minipod, nodes wanted) -> minipod that takes them whole; None: none does."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustergym.arrays import Ints
-from clustergym.inputs import random_streams
-from clustergym.placement.instances import Assignment, Instance
+from clustergym.common import random_streams
+from clustergym.common.arrays import Ints
+from clustergym.envs.placement.instances import Assignment, Instance
 
 from .greedy import random_by_room, whole_groups_first
 

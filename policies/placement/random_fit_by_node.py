@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustergym.inputs import random_streams
-from clustergym.placement.instances import Assignment, Instance
+from clustergym.common import random_streams
+from clustergym.envs.placement.instances import Assignment, Instance
 
 from .greedy import node_by_node, random_by_room
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustergym.arrays import Ints
-from clustergym.placement.instances import Assignment, Instance
+from clustergym.common.arrays import Ints
+from clustergym.envs.placement.instances import Assignment, Instance
 
 from .bipartition import Edges, bipartition, cut_weight
 

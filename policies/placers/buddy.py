@@ -9,12 +9,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from clustergym.arrays import Bools, Ints
 from clustergym.cluster.allocation import AllocationError, Allocations
 from clustergym.cluster.spec import ClusterSpec, Locality, Nodes
-from clustergym.inputs import random_streams
-from clustergym.inputs.parameter_types import Period
-from clustergym.interface.policy import Placer
+from clustergym.common import random_streams
+from clustergym.common.arrays import Bools, Ints
+from clustergym.common.parameter_types import Period
+from clustergym.scenario.policy import Placer
 
 Share = tuple[int, int]
 

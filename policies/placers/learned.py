@@ -8,18 +8,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
+from clustergym.agents import minipods
+from clustergym.agents.checkpoints import schema_of
 from clustergym.cluster.allocation import Allocations
 from clustergym.cluster.divisible import DivisibleCluster
 from clustergym.cluster.part_allocations import PartAllocations
 from clustergym.cluster.parts import Place
 from clustergym.cluster.spec import ClusterSpec, Locality, Nodes
-from clustergym.compiled import minipods
-from clustergym.inputs.errors import InputError
-from clustergym.inputs.parameter_types import Period
-from clustergym.interface.policy import Infeasible, Placer
-from clustergym.learn.checkpoints import schema_of
-from clustergym.learn.placer_checkpoints import NODES, SHARES
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.common.errors import InputError
+from clustergym.common.parameter_types import Period
+from clustergym.scenario.policy import Infeasible, Placer
+from clustergym.training.placer_checkpoints import NODES, SHARES
 
 from ..shared.part_placing import LearnedScores
 from .buddy import Buddy
@@ -30,13 +30,13 @@ class LearnedPlacer(Placer):
     """A trained placer of jobs of whole nodes, or of parts of GPUs: its checkpoint says of which.
 
     Where GPUs can be divided, each job gets the node of greatest score, linear in features of nodes with
-    weights by class of request (`clustergym.sharing.learned`), and none moves.
+    weights by class of request (`clustergym.envs.sharing.learned`), and none moves.
 
     Elsewhere, jobs of less than a node are placed as by `Buddy`. A larger job that fits into a minipod gets
     the one of greatest score. Any other is spread over the roomiest minipods, over the fragments left in
     others, or waits for a minipod, whichever scores most; it waits only while other jobs hold GPUs, and only
     for a minipod that is large enough. A running job that a policy rescales is preempted where it must wait.
-    Jobs across minipods are moved into one when one has room. `clustergym.compiled.minipods` defines what
+    Jobs across minipods are moved into one when one has room. `clustergym.agents.minipods` defines what
     scores are made of.
 
     Parameters

@@ -11,12 +11,12 @@ from clustergym.cluster.allocation import Allocations
 from clustergym.cluster.part_allocations import PartAllocations
 from clustergym.cluster.parts import Place
 from clustergym.cluster.spec import ClusterSpec, Nodes
-from clustergym.inputs import random_streams
-from clustergym.inputs.parameter_types import Period
-from clustergym.interface.policy import Infeasible
-from clustergym.placement.algorithms import algorithm
-from clustergym.placement.communication import PretrainingJob
-from clustergym.placement.instances import Instance
+from clustergym.common import random_streams
+from clustergym.common.parameter_types import Period
+from clustergym.envs.placement.algorithms import algorithm
+from clustergym.envs.placement.communication import PretrainingJob
+from clustergym.envs.placement.instances import Instance
+from clustergym.scenario.policy import Infeasible
 
 from ..shared.part_placing import PartScores
 from .buddy import Buddy
@@ -28,7 +28,8 @@ class MinipodPlacer(Buddy):
 
     Jobs of less than a node, and those for which too few nodes are wholly free, are placed as by `Buddy`.
     On a cluster whose GPUs can be divided, `best_fit`, `random_fit` and `gpu_packing` choose the node of each
-    job by the scores of these names (`clustergym.sharing.placers`); the other algorithms do not serve there.
+    job by the scores of these names (`clustergym.sim.parts.placers`); the other algorithms do not serve
+    there.
 
     Parameters
     ----------

@@ -10,8 +10,8 @@ import numpy as np
 from clustergym.cluster.part_allocations import PartAllocations
 from clustergym.cluster.parts import Place
 from clustergym.cluster.spec import ClusterSpec
-from clustergym.inputs.parameter_types import Period
-from clustergym.interface.policy import Infeasible
+from clustergym.common.parameter_types import Period
+from clustergym.scenario.policy import Infeasible
 
 from ..shared.part_placing import PartScores
 from .buddy import Buddy

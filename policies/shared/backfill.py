@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Floats, Ints
-from clustergym.interface.policy import View
+from clustergym.common.arrays import Floats, Ints
+from clustergym.scenario.policy import View
 
 SOONEST_S = 1e-3
 """A running job's GPUs are not free now, however little it has left."""

@@ -6,10 +6,10 @@ from typing import Literal
 
 import numpy as np
 
-from clustergym.arrays import Floats, Ints
-from clustergym.inputs.errors import InputError
-from clustergym.interface.policy import BatchOptions, Setting, View
-from clustergym.workload.trace import Trace
+from clustergym.common.arrays import Floats, Ints
+from clustergym.common.errors import InputError
+from clustergym.scenario.policy import BatchOptions, Setting, View
+from clustergym.trace.trace import Trace
 
 BatchMode = Literal["known", "chosen", "requested"]
 """The policy chooses the batch of jobs that have a choice; of all, or it is an error; of none."""

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
-from clustergym.interface.policy import PairOptions, View
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.scenario.policy import PairOptions, View
 
 from .requests import request_options, requested_level
 

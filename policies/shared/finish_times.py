@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats
-from clustergym.interface.policy import View
+from clustergym.common.arrays import Bools, Floats
+from clustergym.scenario.policy import View
 
 from .requests import requested_level
 

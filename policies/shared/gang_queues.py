@@ -10,8 +10,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from clustergym.inputs.parameter_types import Period
-from clustergym.interface.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
+from clustergym.common.parameter_types import Period
+from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
 
 from .evictions import Evictions
 from .queue_book import QueueBook

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustergym.arrays import Floats, Ints
+from clustergym.common.arrays import Floats, Ints
 
 
 class GeneticSearch:

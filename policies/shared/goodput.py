@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
-from clustergym.interface.policy import BatchOptions, Decision, Setting, View
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.scenario.policy import BatchOptions, Decision, Setting, View
 
 from .batches import requested_column
 from .requests import held_level

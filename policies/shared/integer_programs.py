@@ -8,9 +8,9 @@ from typing import Literal
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
-from clustergym.inputs.errors import InputError
-from clustergym.inputs.parameters import checked
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.common.errors import InputError
+from clustergym.common.parameters import checked
 
 Solver = Literal["scip", "highs"]
 OPTIMAL, LIMIT, FAILED = "optimal", "limit", "failed"

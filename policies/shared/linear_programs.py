@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
+from clustergym.common.arrays import Bools, Floats, Ints
 
 from .integer_programs import SolverError
 

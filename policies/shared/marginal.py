@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
-from clustergym.interface.policy import View
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.scenario.policy import View
 
 from .allotments import Allotments
 from .finish_times import request_times

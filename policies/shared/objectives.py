@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats
-from clustergym.inputs.errors import InputError
-from clustergym.interface.policy import View
-from clustergym.workload.trace import Trace
+from clustergym.common.arrays import Bools, Floats
+from clustergym.common.errors import InputError
+from clustergym.scenario.policy import View
+from clustergym.trace.trace import Trace
 
 from .finish_times import remaining_s
 from .requests import requested_level, requested_time_s

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Floats, Ints
+from clustergym.common.arrays import Floats, Ints
 
 from .integer_programs import SolverError
 from .linear_programs import FINISH_STEPS, FINISH_TOLERANCE, FLOOR_SLACK, SHADOW_PRICE, Finishes

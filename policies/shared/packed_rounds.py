@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
-from clustergym.interface.policy import Decision, View
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.scenario.policy import Decision, View
 
 from .rounds import LEAST_SHARE
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustergym.arrays import Floats, Ints
-from clustergym.interface.policy import Decision, PairOptions, View
+from clustergym.common.arrays import Floats, Ints
+from clustergym.scenario.policy import Decision, PairOptions, View
 
 from . import finish_times, packed_programs
 from .linear_programs import Finishes, group_like_jobs

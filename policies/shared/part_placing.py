@@ -1,4 +1,4 @@
-"""Placement of parts of GPUs by the scores of `clustergym.sharing`, published ones or learned ones."""
+"""Placement of parts of GPUs by the scores of `clustergym.envs.sharing`, published ones or learned ones."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clustergym.arrays import Floats
 from clustergym.cluster.divisible import DivisibleCluster
 from clustergym.cluster.part_allocations import PartAllocations
 from clustergym.cluster.parts import Parts, Place
-from clustergym.interface.policy import Infeasible
+from clustergym.common.arrays import Floats
+from clustergym.scenario.policy import Infeasible
 
 if TYPE_CHECKING:
-    from clustergym.sharing.fragmentation import Usual
+    from clustergym.sim.parts.fragmentation import Usual
 
 NO_ROOM = Infeasible("no node has room for what it asks for")
 
 
 def usual_requests(parts: Parts) -> Usual:
     """Return the usual requests of a trace: the commonest kinds that cover 95 % of its jobs."""
-    from clustergym.sharing.fragmentation import usual_of
+    from clustergym.sim.parts.fragmentation import usual_of
 
     return usual_of(parts.rows, parts.accepted)
 
@@ -31,7 +31,7 @@ class PartScores:
     Parameters
     ----------
     score : str
-        One of `clustergym.sharing.placers.PLACERS`.
+        One of `clustergym.sim.parts.placers.PLACERS`.
     rng : numpy.random.Generator
         Of `random-fit`.
     """
@@ -42,8 +42,8 @@ class PartScores:
 
     def place(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
         """Choose a node and device, as `Placer.place_part`."""
-        from clustergym.sharing.known_scores import best_place, no_scores
-        from clustergym.sharing.placers import PLACERS
+        from clustergym.sim.parts.known_scores import best_place, no_scores
+        from clustergym.sim.parts.placers import PLACERS
 
         nodes, parts = allocations.nodes, allocations.parts
         if self._known is None or self._known[0] is not allocations:
@@ -58,11 +58,11 @@ class PartScores:
 
 
 class LearnedScores:
-    """Places jobs where a learned score is highest (`clustergym.sharing.learned`).
+    """Places jobs where a learned score is highest (`clustergym.envs.sharing.learned`).
 
     Parameters
     ----------
-    weights : ndarray of float, shape `clustergym.sharing.learned.SHAPE`
+    weights : ndarray of float, shape `clustergym.envs.sharing.learned.SHAPE`
     """
 
     def __init__(self, weights: Floats) -> None:
@@ -71,8 +71,8 @@ class LearnedScores:
 
     def place(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
         """Choose a node and device, as `Placer.place_part`."""
-        from clustergym.sharing.desk import laid_out
-        from clustergym.sharing.learned import answer
+        from clustergym.envs.sharing.desk import laid_out
+        from clustergym.envs.sharing.learned import answer
 
         parts = allocations.parts
         if self._known is None or self._known[0] is not allocations:

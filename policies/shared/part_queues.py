@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clustergym.arrays import Ints
 from clustergym.cluster.parts import Nodes, Requests, book
-from clustergym.interface.part_view import PartView
-from clustergym.interface.policy import View
+from clustergym.common.arrays import Ints
+from clustergym.scenario.part_view import PartView
+from clustergym.scenario.policy import View
 
 if TYPE_CHECKING:
-    from clustergym.sharing.fragmentation import Usual
-    from clustergym.sharing.placement import Placed
+    from clustergym.sim.parts.fragmentation import Usual
+    from clustergym.sim.parts.placement import Placed
 
 
 def fill_parts(view: View, order: Ints, *, blocks: bool) -> list[tuple[int, int, int]]:
@@ -72,7 +72,7 @@ class _Room:
 
     def unfit_kinds(self) -> set[int]:
         """Return the kinds of requests for which there is no room even if all those jobs left."""
-        from clustergym.sharing.placement import fitting_kinds
+        from clustergym.sim.parts.placement import fitting_kinds
 
         nodes = self._nodes if self._without is None else self._without
         return set(np.flatnonzero(~fitting_kinds(nodes, self._parts.requests)).tolist())
@@ -122,7 +122,7 @@ class _Room:
 
 @cache
 def _no_usual() -> Usual:
-    from clustergym.sharing.fragmentation import Usual
+    from clustergym.sim.parts.fragmentation import Usual
 
     nothing = np.zeros(0, dtype=np.int64)
     return Usual(nothing, nothing, nothing, nothing, np.zeros(0))
@@ -130,6 +130,6 @@ def _no_usual() -> Usual:
 
 def _placed(nodes: Nodes, requests: Requests, kind: int) -> Placed | None:
     """Place a request by best fit; None: there is no room."""
-    from clustergym.sharing.placement import place
+    from clustergym.sim.parts.placement import place
 
     return place(nodes, requests, kind, "best-fit", _no_usual())

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
-from clustergym.interface.policy import QUEUED, BatchOptions, Decision, View
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.scenario.policy import QUEUED, BatchOptions, Decision, View
 
 
 class PartsOfView:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustergym.inputs.errors import InputError
-from clustergym.interface.policy import Setting, View
-from clustergym.tenants.queue_tree import QueueTree, of_type
+from clustergym.common.errors import InputError
+from clustergym.scenario.policy import Setting, View
+from clustergym.scenario.tenants.queue_tree import QueueTree, of_type
 
 
 def queues_of(policy: str, setting: Setting) -> QueueTree:

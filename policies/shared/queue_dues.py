@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
-from clustergym.interface.policy import View
-from clustergym.tenants.division import Division, DivisionRule
-from clustergym.tenants.history import History
-from clustergym.tenants.queue_tree import QueueTree
-from clustergym.tenants.rounding import Bounds
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.scenario.policy import View
+from clustergym.scenario.tenants.division import Division, DivisionRule
+from clustergym.scenario.tenants.history import History
+from clustergym.scenario.tenants.queue_tree import QueueTree
+from clustergym.scenario.tenants.rounding import Bounds
 
 from .queue_limits import QueueLimits
 from .requests import request_options

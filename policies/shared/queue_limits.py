@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
-from clustergym.tenants.queue_tree import QueueTree, kept_of, most_of
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.scenario.tenants.queue_tree import QueueTree, kept_of, most_of
 
 
 class QueueLimits:

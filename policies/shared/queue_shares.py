@@ -6,9 +6,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
-from clustergym.interface.policy import View
-from clustergym.tenants.queue_tree import QueueTree
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.scenario.policy import View
+from clustergym.scenario.tenants.queue_tree import QueueTree
 
 from .evictions import Evictions
 from .queue_limits import QueueLimits

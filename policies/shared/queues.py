@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
-from clustergym.interface.policy import View
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.scenario.policy import View
 
 from .requests import request_options
 

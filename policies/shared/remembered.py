@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Ints
-from clustergym.interface.policy import Decision, Policy
+from clustergym.common.arrays import Ints
+from clustergym.scenario.policy import Decision, Policy
 
 from .parts_of_views import PartsOfView
 

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from clustergym.arrays import Floats, Ints
+from clustergym.common.arrays import Floats, Ints
 
 Array = TypeVar("Array", Floats, Ints)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Floats, Ints
+from clustergym.common.arrays import Floats, Ints
 
 from .elastic import Scaling, VirtualCluster
 

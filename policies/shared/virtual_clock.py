@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustergym.arrays import Floats
-from clustergym.interface.policy import View
-from clustergym.metrics.fluid import FluidSharing
+from clustergym.common.arrays import Floats
+from clustergym.results.metrics.fluid import FluidSharing
+from clustergym.scenario.policy import View
 
 
 class FairQueue:

@@ -18,8 +18,8 @@ from clustergym.cluster.cluster_files import (
     load_cluster,
     load_gpu_types,
 )
-from clustergym.inputs.errors import InputError
-from clustergym.inputs.paths import conf_dir
+from clustergym.common.errors import InputError
+from clustergym.common.paths import conf_dir
 
 GOOD: dict[str, Any] = {
     "name": "mine",

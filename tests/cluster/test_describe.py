@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clustergym.cluster.__main__ import main
+from clustergym.commands.cluster import main
 
 
 def test_table_and_json_show_the_same_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from error_lines import error_line
 
-from clustergym.cluster.__main__ import main
 from clustergym.cluster.cluster_files import cluster_names, load_cluster
 from clustergym.cluster.fabric_plot import MOST_COLUMNS, columns
 from clustergym.cluster.fabric_tree import minipods
+from clustergym.commands.cluster import main
 
 DIVISIBLE = "openb-like"
 MIXED = """name: lab

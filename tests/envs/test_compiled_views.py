@@ -13,10 +13,10 @@ from same_values import assert_same
 from scheduling_episodes import drawn
 
 import clustergym  # noqa: F401  registers the environments
+from clustergym.common.errors import InputError
 from clustergym.envs.actions import EditActions
 from clustergym.envs.families import AuctionEnv, DeadlineEnv, ElasticEnv, FairEnv, MetaEnv
-from clustergym.inputs.errors import InputError
-from clustergym.interface.policy import InformationError
+from clustergym.scenario.policy import InformationError
 
 SMALL: dict[str, Any] = {"cluster": "arena-16", "jobs": 10, "rows": 5}
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {

@@ -13,7 +13,7 @@ import pytest
 from gymnasium.spaces import Box
 from gymnasium.vector import AsyncVectorEnv
 
-from clustergym.interface.environments import SCHEDULING
+from clustergym.scenario.environments import SCHEDULING
 
 SMALL = [f"ClusterGym/{family}-16-v1" for family in SCHEDULING]
 ALL = [*SMALL, "ClusterGym/Placement-small-v0"]

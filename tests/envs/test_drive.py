@@ -7,13 +7,13 @@ import pytest
 import yaml
 
 import clustergym
+from clustergym.common.errors import InputError
+from clustergym.common.paths import conf_dir
 from clustergym.envs.candidates import choose_rows
 from clustergym.envs.driver import drive, driving_parameters
 from clustergym.envs.families import DeadlineEnv, ElasticEnv, MetaEnv
-from clustergym.inputs.errors import InputError
-from clustergym.inputs.paths import conf_dir
-from clustergym.interface.policy import Policy
-from clustergym.interface.registry import make_policy
+from clustergym.scenario.policy import Policy
+from clustergym.scenario.registry import make_policy
 
 POLICIES = {
     path.stem: yaml.safe_load(path.read_text(encoding="utf-8"))

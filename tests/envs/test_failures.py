@@ -8,9 +8,9 @@ import gymnasium
 import numpy as np
 import pytest
 
-from clustergym.compiled.scenario_arrays import UncoveredError
-from clustergym.inputs.errors import InputError
-from clustergym.scenarios.disturbances.failures import NODE_FAIL
+from clustergym.common.errors import InputError
+from clustergym.scenario.disturbances.failures import NODE_FAIL
+from clustergym.sim.compiled.scenario_arrays import UncoveredError
 
 GIVEN = {"jobs": 30, "failures": "rsc-1", "failure_scale": 3000.0}
 

@@ -8,8 +8,8 @@ import pytest
 from clustergym.envs.episodes import Episodes
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.oracle.roofline import roofline_oracle
-from clustergym.scenarios.by_name import compose
-from clustergym.scenarios.scenario_config import Conditions, build_scenario
+from clustergym.scenario.by_name import compose
+from clustergym.scenario.scenario_config import Conditions, build_scenario
 
 RNG = np.random.default_rng(0)
 

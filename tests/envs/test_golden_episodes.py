@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from clustergym.envs.registration import register_envs
-from clustergym.interface.environments import ENVIRONMENTS
+from clustergym.scenario.environments import ENVIRONMENTS
 
 GOLDEN = Path(__file__).parent / "golden.json"
 VARIANTS = {

@@ -14,8 +14,8 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils.env_checker import check_env
 from gymnasium.wrappers import FlattenObservation, RecordEpisodeStatistics, TimeLimit
 
-from clustergym.envs.placement import PlacementEnv
-from clustergym.interface.environments import ENVIRONMENTS
+from clustergym.envs.placement.environment import PlacementEnv
+from clustergym.scenario.environments import ENVIRONMENTS
 
 IDS = [row.id for row in ENVIRONMENTS if "/Placement" in row.id]
 SMALL = "ClusterGym/Placement-small-v0"

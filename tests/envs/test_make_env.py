@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from clustergym.configuration.hydra_edge import composed
+from clustergym.common.errors import InputError
 from clustergym.envs.registration import make_env
-from clustergym.inputs.errors import InputError
-from clustergym.interface.environments import ENVIRONMENTS
+from clustergym.scenario.configuration.hydra_edge import composed
+from clustergym.scenario.environments import ENVIRONMENTS
 
 
 def test_every_environment_has_a_short_name():

@@ -14,12 +14,12 @@ from same_values import assert_same
 from scheduling_episodes import drawn
 
 from clustergym.envs.families import AuctionEnv, DeadlineEnv, ElasticEnv, FairEnv, MetaEnv, TenantsEnv
+from clustergym.envs.sharing.streams import NEVER
+from clustergym.envs.sharing.streams import drawn as drawn_stream
 from clustergym.envs.vector.environment import make_vector
-from clustergym.interface.environments import ENVIRONMENTS
-from clustergym.interface.policy import InformationClass
-from clustergym.scenarios.scenario import Scenario
-from clustergym.sharing.streams import NEVER
-from clustergym.sharing.streams import drawn as drawn_stream
+from clustergym.scenario.environments import ENVIRONMENTS
+from clustergym.scenario.policy import InformationClass
+from clustergym.scenario.scenario import Scenario
 
 ONE: dict[str, Any] = {"cluster": "ares-16", "jobs": 12, "rows": 5, "traces": 4}
 TWO: dict[str, Any] = {"cluster": "arena-16", "jobs": 12, "rows": 5, "traces": 4}

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import clustergym  # noqa: F401  registers the environments
+from clustergym.common.errors import InputError
 from clustergym.envs.vector.environment import SchedulingVectorEnv
-from clustergym.inputs.errors import InputError
 
 SMALL = {"jobs": 4, "rows": 4}
 

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustergym.cluster.cluster_files import load_cluster
-from clustergym.envs.placement import PlacementEnv
-from clustergym.inputs.errors import InputError
-from clustergym.placement.communication import PretrainingJob
-from clustergym.placement.free_nodes import draw_free_nodes, minipod_sizes
-from clustergym.placement.instances import Instance
-from clustergym.placement.settings import SETTINGS as BENCHMARK
-from clustergym.placement.spread import Spread, score, spread
+from clustergym.common.errors import InputError
+from clustergym.envs.placement.communication import PretrainingJob
+from clustergym.envs.placement.environment import PlacementEnv
+from clustergym.envs.placement.free_nodes import draw_free_nodes, minipod_sizes
+from clustergym.envs.placement.instances import Instance
+from clustergym.envs.placement.settings import SETTINGS as BENCHMARK
+from clustergym.envs.placement.spread import Spread, score, spread
 
 SETTINGS = ("i", "ii", "iii")
 

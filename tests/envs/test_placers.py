@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustergym.envs.placement import PlacementEnv
-from clustergym.placement.algorithms import ALGORITHMS, algorithm
-from clustergym.placement.spread import cells, score
-from clustergym.placement.step_time import PretrainingModel, Tiers, predict
+from clustergym.envs.placement.algorithms import ALGORITHMS, algorithm
+from clustergym.envs.placement.environment import PlacementEnv
+from clustergym.envs.placement.spread import cells, score
+from clustergym.envs.placement.step_time import PretrainingModel, Tiers, predict
 
 ALL_SETTINGS = ("i", "ii", "iii")
 MODEL = {"hidden": 5120, "layers": 48, "heads": 40}

@@ -10,7 +10,7 @@ import pytest
 
 import clustergym  # noqa: F401  enters the environments
 from clustergym.envs.registration import register_envs, register_when_gymnasium_loads
-from clustergym.interface.environments import ENVIRONMENTS
+from clustergym.scenario.environments import ENVIRONMENTS
 
 KNOWN = "assert 'ClusterGym/Placement-v0' in gymnasium.registry"
 MADE = "assert gymnasium.make('ClusterGym/Placement-v0').reset(seed=1)"

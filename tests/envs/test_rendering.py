@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from clustergym.cluster.cluster_files import load_cluster
+from clustergym.common.errors import InputError
 from clustergym.envs.cluster_picture import DOWN, FREE, PROFILING, fill_squares, layout_of, node_columns
 from clustergym.envs.families import ElasticEnv
-from clustergym.envs.placement import PlacementEnv
+from clustergym.envs.placement.environment import PlacementEnv
 from clustergym.envs.rendering import INK, PALETTE, WHITE, Picture, Size, clock, table
 from clustergym.envs.scheduling_picture import MARGIN, TOP
-from clustergym.inputs.errors import InputError
 
 CLUSTERS = ["arena-16", "arena-a", "arena-b", "arena-sim", "ares-16", "ares-64", "ares-384", "ares-1280"]
 CLUSTERS += ["arnold-i", "arnold-ii", "arnold-iii", "gavel-48", "sia-64"]

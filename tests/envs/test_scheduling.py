@@ -11,11 +11,11 @@ from gymnasium.error import ResetNeeded
 from scheduling_episodes import legal_episode
 
 import clustergym
+from clustergym.common.errors import InputError
 from clustergym.envs.driver import drive, driving_parameters, edits
 from clustergym.envs.families import DeadlineEnv, ElasticEnv, FairEnv, MetaEnv
 from clustergym.envs.scheduling_costs import COSTS, Outcomes, Yardsticks
-from clustergym.inputs.errors import InputError
-from clustergym.interface.policy import Decision
+from clustergym.scenario.policy import Decision
 
 SMALL = {"cluster": "arena-16", "jobs": 12}
 LONG = {"min_duration_s": 36000.0, "round_s": 60.0}

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from clustergym.envs.registration import register_envs
-from clustergym.interface.environments import ENVIRONMENTS
+from clustergym.scenario.environments import ENVIRONMENTS
 
 GOLDEN = Path(__file__).parent / "golden_scheduling.json"
 IDS = [row.id for row in ENVIRONMENTS if "/Placement" not in row.id and "/Sharing" not in row.id]

@@ -15,7 +15,7 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.wrappers import FlattenObservation, RecordEpisodeStatistics, TimeLimit
 from scheduling_episodes import digest_of, legal_episode
 
-from clustergym.interface.environments import ENVIRONMENTS, SCHEDULING
+from clustergym.scenario.environments import ENVIRONMENTS, SCHEDULING
 
 IDS = [row.id for row in ENVIRONMENTS if "/Placement" not in row.id and "/Sharing" not in row.id]
 SMALL = [*(f"ClusterGym/{family}-16-v1" for family in SCHEDULING), "ClusterGym/Tenants-16-v1"]

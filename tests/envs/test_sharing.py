@@ -15,17 +15,17 @@ from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
 from clustergym.cluster.parts import Requests, empty_nodes
+from clustergym.common.errors import InputError
 from clustergym.envs.random_actions import random_action
-from clustergym.envs.sharing import SharingEnv
-from clustergym.inputs.errors import InputError
-from clustergym.interface.environments import ENVIRONMENTS
-from clustergym.sharing.arrivals import fill
-from clustergym.sharing.desk import begun
-from clustergym.sharing.fragmentation import Usual
-from clustergym.sharing.learned import SHAPE, choose, play
-from clustergym.sharing.placement import fragments_of
-from clustergym.sharing.placers import PLACERS
-from clustergym.sharing.streams import NEVER, Stream, drawn, generated_source
+from clustergym.envs.sharing.arrivals import fill
+from clustergym.envs.sharing.desk import begun
+from clustergym.envs.sharing.environment import SharingEnv
+from clustergym.envs.sharing.learned import SHAPE, choose, play
+from clustergym.envs.sharing.streams import NEVER, Stream, drawn, generated_source
+from clustergym.scenario.environments import ENVIRONMENTS
+from clustergym.sim.parts.fragmentation import Usual
+from clustergym.sim.parts.placement import fragments_of
+from clustergym.sim.parts.placers import PLACERS
 
 OPENB = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "openb"
 IDS = [row.id for row in ENVIRONMENTS if "/Sharing" in row.id]

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustergym.envs.placement import PlacementEnv
-from clustergym.placement.spread import cells
-from clustergym.placement.step_time import PretrainingModel, Tiers, predict
+from clustergym.envs.placement.environment import PlacementEnv
+from clustergym.envs.placement.spread import cells
+from clustergym.envs.placement.step_time import PretrainingModel, Tiers, predict
 
 FIELDS = {"hidden": 4096, "layers": 32, "heads": 32}
 MODEL = PretrainingModel("model", **FIELDS)

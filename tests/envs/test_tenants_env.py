@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scenarios import Job, small_scenario
 
+from clustergym.common.errors import InputError
 from clustergym.envs.driver import drive, driving_parameters
 from clustergym.envs.families import ElasticEnv, TenantsEnv
 from clustergym.envs.scheduling_costs import Outcomes, Yardsticks
-from clustergym.inputs.errors import InputError
+from clustergym.scenario.tenants.assigned import Tenants
 from clustergym.sim.log import Event, EventKind
-from clustergym.tenants.assigned import Tenants
 
 TIMES = {"m": {"X": {1: 8.0, 2: 4.0, 4: 2.0, 8: 1.0}}}
 

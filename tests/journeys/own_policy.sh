@@ -32,7 +32,7 @@ import numpy as np
 from my_policy import SmallestFirst
 
 import clustergym
-from clustergym.metrics.aggregates import paired_ratio
+from clustergym.results.metrics.aggregates import paired_ratio
 
 words = ["cluster=arena-16", "trace=philly-like", "trace.jobs=30", "trace.load=1.5", "trace.max_duration_s=7200"]
 scenarios = [clustergym.load_scenario("testbed", words, seed) for seed in range(4)]

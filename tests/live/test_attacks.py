@@ -10,8 +10,7 @@ import pytest
 from printed_slurm import EVE, OWN, PrintedSlurm
 from scenarios import Job, small_scenario
 
-from clustergym.inputs.errors import InputError
-from clustergym.interface.registry import make_placer, make_policy
+from clustergym.common.errors import InputError
 from clustergym.live import live_run
 from clustergym.live.backend import Part
 from clustergym.live.bridge import LiveSimulation
@@ -20,6 +19,7 @@ from clustergym.live.link import MOST_REFUSALS, Link
 from clustergym.live.slurm import Slurm, SlurmWords
 from clustergym.live.slurm_backend import SlurmBackend
 from clustergym.results.measured_run import simulate
+from clustergym.scenario.registry import make_placer, make_policy
 from clustergym.sim.drive import drive
 
 ENDS = "\n"

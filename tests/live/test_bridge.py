@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 from scenarios import Job, Script, small_scenario
 
-from clustergym.inputs.errors import InputError
-from clustergym.interface.policy import Decision
-from clustergym.interface.registry import make_placer, make_policy
+from clustergym.common.errors import InputError
 from clustergym.live.backend import Part, parts_of
 from clustergym.live.bridge import RETRY_S, LiveSimulation
 from clustergym.live.clocks import LateClock, LiveClock, LockStepClock, ScaledClock
 from clustergym.live.fake import FakeBackend
 from clustergym.live.link import Link
-from clustergym.metrics.metrics import measure_scenario
 from clustergym.results.measured_run import simulate
-from clustergym.scenarios.by_name import load_scenario
-from clustergym.scenarios.disturbances.failures import Failures, NodeFailure
+from clustergym.results.metrics.metrics import measure_scenario
+from clustergym.scenario.by_name import load_scenario
+from clustergym.scenario.disturbances.failures import Failures, NodeFailure
+from clustergym.scenario.policy import Decision
+from clustergym.scenario.registry import make_placer, make_policy
 from clustergym.sim.drive import drive
 
 

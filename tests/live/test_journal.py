@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from clustergym.inputs.errors import InputError
-from clustergym.interface.registry import make_placer, make_policy
+from clustergym.common.errors import InputError
 from clustergym.live.bridge import LiveSimulation
 from clustergym.live.clocks import LockStepClock
 from clustergym.live.fake import FakeBackend
 from clustergym.live.journal import FILE_NAME, open_journal, read_journal
 from clustergym.live.link import Link
 from clustergym.results.measured_run import simulate
-from clustergym.scenarios.by_name import load_scenario
+from clustergym.scenario.by_name import load_scenario
+from clustergym.scenario.registry import make_placer, make_policy
 from clustergym.sim.drive import drive
 
 

@@ -17,13 +17,13 @@ import pytest
 from error_lines import error_line
 
 from clustergym.cluster.spec import ClusterSpec
-from clustergym.inputs.errors import InputError
-from clustergym.live import __main__ as live
+from clustergym.commands import live
+from clustergym.common.errors import InputError
 from clustergym.live.backend import Claim, Part
 from clustergym.live.local_slurm import LocalSlurm, packages_root
 from clustergym.live.slurm import SlurmWords
 from clustergym.live.slurm_backend import SlurmBackend
-from clustergym.scenarios.by_name import load_scenario
+from clustergym.scenario.by_name import load_scenario
 
 FOUR = "cluster.nodes=[{gpu_type:A40,count:2,gpus_per_node:4},{gpu_type:A10,count:2,gpus_per_node:4}]"
 # The failures of nodes meet jobs that run.

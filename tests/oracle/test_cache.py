@@ -16,13 +16,13 @@ from python_process import run_python
 
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import ClusterSpec
-from clustergym.inputs.errors import InputError
-from clustergym.models.catalog import load_catalog
-from clustergym.models.model_class import ModelClass
+from clustergym.common.errors import InputError
 from clustergym.oracle import table_building as build
 from clustergym.oracle import table_cache as cache
 from clustergym.oracle.base import Oracle, OracleTables
 from clustergym.oracle.grid.grid_oracle import GridOracle
+from clustergym.oracle.models.catalog import load_catalog
+from clustergym.oracle.models.model_class import ModelClass
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 from clustergym.oracle.table_cache import (
     Store,
@@ -313,7 +313,7 @@ print("the script runs")
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.oracle.table_cache import cached_tables
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
-from clustergym.models.model_class import ModelClass
+from clustergym.oracle.models.model_class import ModelClass
 {imports}
 classes = [ModelClass("gpt3", size, 128) for size in ("760M", "1.3B", "2.6B")]
 cluster = load_cluster("arena-sim")

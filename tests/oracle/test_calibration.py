@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import yaml
 
-from clustergym.inputs.errors import InputError
-from clustergym.models.catalog import load_catalog
-from clustergym.models.model_class import ModelClass
+from clustergym.common.errors import InputError
 from clustergym.oracle.calibration import fit as calibration
 from clustergym.oracle.calibration.fit import PRIORS, Calibrator, Fit, as_yaml, robust, vector, with_vector
 from clustergym.oracle.calibration.validation import figures, predicted, read_rows, validate
 from clustergym.oracle.grid.constants import Constants, default_path, load_constants
 from clustergym.oracle.grid.grid_oracle import GridOracle
+from clustergym.oracle.models.catalog import load_catalog
+from clustergym.oracle.models.model_class import ModelClass
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "arena"

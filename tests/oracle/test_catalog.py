@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from clustergym.inputs.errors import InputError
-from clustergym.models.catalog import ARENA_FAMILIES, Catalog, load_catalog
-from clustergym.models.model_class import ModelClass
+from clustergym.common.errors import InputError
+from clustergym.oracle.models.catalog import ARENA_FAMILIES, Catalog, load_catalog
+from clustergym.oracle.models.model_class import ModelClass
 
 DENSE = """kind: dense
 dtype: fp32

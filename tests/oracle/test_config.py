@@ -8,8 +8,8 @@ import pytest
 import yaml
 from python_process import printed_by
 
-from clustergym.inputs.errors import InputError
-from clustergym.inputs.paths import conf_dir
+from clustergym.common.errors import InputError
+from clustergym.common.paths import conf_dir
 from clustergym.oracle.measured.table_oracle import TableOracle
 from clustergym.oracle.oracle_config import ORACLES, oracle_from_config
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from clustergym.cluster.spec import Locality
-from clustergym.inputs.errors import InputError
-from clustergym.inputs.writing import plain
-from clustergym.models.model_class import ModelClass
-from clustergym.oracle.commands import explanation_text as explain
+from clustergym.commands.oracle import explanation_text as explain
+from clustergym.common.errors import InputError
+from clustergym.common.figures import check_figure
+from clustergym.common.tables import print_table
+from clustergym.common.writing import plain
 from clustergym.oracle.grid.plans import (
     Cost,
     Explanation,
@@ -25,8 +26,7 @@ from clustergym.oracle.grid.plans import (
     ProxyPlan,
     Stage,
 )
-from clustergym.terminal.figures import check_figure
-from clustergym.terminal.tables import print_table
+from clustergym.oracle.models.model_class import ModelClass
 
 OPERATORS = ("embedding", "layers 1-2", "layers 3-4", "head")
 ONE, TWO = Grid("A40", 4, 1), Grid("A40", 4, 2)

@@ -10,14 +10,14 @@ from python_process import printed_by
 
 from clustergym.cluster.cluster_files import load_cluster, load_gpu_types
 from clustergym.cluster.spec import ClusterSpec, Fabric, Locality, NodeGroup
-from clustergym.inputs.errors import InputError
-from clustergym.models.catalog import load_catalog
-from clustergym.models.model_class import ModelClass
+from clustergym.common.errors import InputError
 from clustergym.oracle.base import OracleTables
 from clustergym.oracle.grid.constants import Constants
 from clustergym.oracle.grid.explanation import explain
 from clustergym.oracle.grid.grid_oracle import GridOracle, cells
 from clustergym.oracle.grid.plans import Explanation
+from clustergym.oracle.models.catalog import load_catalog
+from clustergym.oracle.models.model_class import ModelClass
 from clustergym.oracle.oracle_config import oracle_from_config
 
 CATALOG = load_catalog()

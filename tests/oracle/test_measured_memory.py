@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clustergym.inputs.errors import InputError
+from clustergym.common.errors import InputError
 from clustergym.oracle.calibration.measured_memory import validate_memory
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "arena"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clustergym.models.catalog import Catalog, load_catalog
-from clustergym.models.model_class import ModelClass
 from clustergym.oracle.grid.operators import balanced_cuts, operator_graph
+from clustergym.oracle.models.catalog import Catalog, load_catalog
+from clustergym.oracle.models.model_class import ModelClass
 
 CATALOG = load_catalog()
 

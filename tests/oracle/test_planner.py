@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from grid_rows import allocation
 
-from clustergym.models.catalog import load_catalog
-from clustergym.models.model_class import ModelClass
 from clustergym.oracle.grid.planner import (
     EXACT,
     NormalisedPartitions,
@@ -24,6 +22,8 @@ from clustergym.oracle.grid.planner import (
     reduced_bias,
     stage_counts,
 )
+from clustergym.oracle.models.catalog import load_catalog
+from clustergym.oracle.models.model_class import ModelClass
 
 CATALOG = load_catalog()
 

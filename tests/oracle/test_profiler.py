@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 from grid_rows import allocation
 
-from clustergym.inputs.errors import InputError
-from clustergym.models.catalog import load_catalog
-from clustergym.models.model_class import ModelClass
+from clustergym.common.errors import InputError
 from clustergym.oracle.grid.constants import Constants
 from clustergym.oracle.grid.grid_oracle import GridOracle, graph_of
 from clustergym.oracle.grid.layer_costs import Split, operator_costs
@@ -19,6 +17,8 @@ from clustergym.oracle.grid.pipelines import Layouts, pipeline_s, price
 from clustergym.oracle.grid.profiler import estimate
 from clustergym.oracle.grid.pruning import measuring_cost, profiling_cost
 from clustergym.oracle.grid.stages import stage_bytes
+from clustergym.oracle.models.catalog import load_catalog
+from clustergym.oracle.models.model_class import ModelClass
 
 CATALOG = load_catalog()
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from clustergym.cluster.cluster_files import load_cluster
-from clustergym.inputs.errors import InputError
-from clustergym.models.catalog import load_catalog
-from clustergym.models.model_class import ModelClass
+from clustergym.commands.oracle.accuracy_page import accuracy_section, factor, page
+from clustergym.commands.oracle.accuracy_page import planning_section as shown_planning
+from clustergym.commands.oracle.common import percent
+from clustergym.common.errors import InputError
 from clustergym.oracle.calibration.accuracy import measured
 from clustergym.oracle.calibration.planning import (
     PlanningOutcomes,
@@ -21,10 +22,9 @@ from clustergym.oracle.calibration.planning import (
     outcomes,
     summary,
 )
-from clustergym.oracle.commands.accuracy_page import accuracy_section, factor, page
-from clustergym.oracle.commands.accuracy_page import planning_section as shown_planning
-from clustergym.oracle.commands.common import percent
 from clustergym.oracle.grid.grid_oracle import GridOracle
+from clustergym.oracle.models.catalog import load_catalog
+from clustergym.oracle.models.model_class import ModelClass
 
 
 def rows(**changed: list[float]) -> PlanningOutcomes:

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from clustergym.cluster.cluster_files import load_cluster, load_gpu_types
 from clustergym.cluster.spec import ClusterSpec, Fabric, Locality, NodeGroup
-from clustergym.inputs.errors import InputError
-from clustergym.models.catalog import ARENA_FAMILIES, load_catalog
-from clustergym.models.model_class import ModelClass
+from clustergym.common.errors import InputError
+from clustergym.oracle.models.catalog import ARENA_FAMILIES, load_catalog
+from clustergym.oracle.models.model_class import ModelClass
 from clustergym.oracle.roofline.devices import Devices, Layout
 from clustergym.oracle.roofline.memory_fit import UniformPlan, sample_bytes, state_bytes
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle, best_times

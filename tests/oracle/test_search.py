@@ -12,9 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustergym.cluster.cluster_files import load_gpu_types
-from clustergym.inputs.errors import InputError
-from clustergym.models.catalog import load_catalog
-from clustergym.models.model_class import ModelClass
+from clustergym.common.errors import InputError
 from clustergym.oracle.grid.grid_oracle import graph_of
 from clustergym.oracle.grid.layer_costs import GraphAllocations
 from clustergym.oracle.grid.partition import best_pipelines
@@ -32,6 +30,8 @@ from clustergym.oracle.grid.stages import (
     splits,
     stage_table,
 )
+from clustergym.oracle.models.catalog import load_catalog
+from clustergym.oracle.models.model_class import ModelClass
 
 CATALOG = load_catalog()
 

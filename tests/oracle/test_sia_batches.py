@@ -10,13 +10,13 @@ import pytest
 
 from clustergym.cluster.cluster_files import load_gpu_types
 from clustergym.cluster.spec import ClusterSpec, Fabric, NodeGroup
-from clustergym.inputs.errors import InputError
-from clustergym.models.model_class import ModelClass
+from clustergym.common.errors import InputError
 from clustergym.oracle.measured.sia_oracle import SEGMENTS, SiaProfileOracle
 from clustergym.oracle.measured.sia_training import read_training
-from clustergym.scenarios.by_name import load_scenario
-from clustergym.workload.formats import load_trace
-from clustergym.workload.options import ReadOptions
+from clustergym.oracle.models.model_class import ModelClass
+from clustergym.scenario.by_name import load_scenario
+from clustergym.trace.formats import load_trace
+from clustergym.trace.options import ReadOptions
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "sia"
 needs_data = pytest.mark.skipif(

@@ -11,8 +11,7 @@ import pytest
 
 from clustergym.cluster.cluster_files import load_gpu_types
 from clustergym.cluster.spec import ClusterSpec, Fabric, NodeGroup
-from clustergym.inputs.errors import InputError
-from clustergym.models.model_class import ModelClass
+from clustergym.common.errors import InputError
 from clustergym.oracle.measured.sia_oracle import (
     CALIBRATION,
     SUFFIXES,
@@ -22,10 +21,11 @@ from clustergym.oracle.measured.sia_oracle import (
     read_profile,
 )
 from clustergym.oracle.measured.sia_training import read_training
-from clustergym.scenarios.by_name import compose
-from clustergym.scenarios.scenario_config import build_scenario
-from clustergym.workload.formats import load_trace
-from clustergym.workload.options import ReadOptions
+from clustergym.oracle.models.model_class import ModelClass
+from clustergym.scenario.by_name import compose
+from clustergym.scenario.scenario_config import build_scenario
+from clustergym.trace.formats import load_trace
+from clustergym.trace.options import ReadOptions
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "sia"
 needs_data = pytest.mark.skipif(

@@ -12,10 +12,10 @@ import pytest
 
 from clustergym.cluster.cluster_files import load_cluster, load_gpu_types
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, Locality, NodeGroup
-from clustergym.inputs.errors import InputError
-from clustergym.models.catalog import load_catalog
-from clustergym.models.model_class import ModelClass
+from clustergym.common.errors import InputError
 from clustergym.oracle.measured.table_oracle import TableOracle
+from clustergym.oracle.models.catalog import load_catalog
+from clustergym.oracle.models.model_class import ModelClass
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "arena"

@@ -10,8 +10,8 @@ import pytest
 import clustergym
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import Fabric, Locality
-from clustergym.inputs.errors import InputError
-from clustergym.models.model_class import ModelClass
+from clustergym.common.errors import InputError
+from clustergym.oracle.models.model_class import ModelClass
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 from clustergym.oracle.traffic import on_free_links
 from clustergym.sim.log import EventKind

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from clustergym.inputs.errors import InputError
+from clustergym.common.errors import InputError
 from clustergym.oracle.bootstrap import linear
 
 INF = float("inf")

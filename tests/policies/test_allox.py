@@ -18,7 +18,7 @@ from round_scenarios import (
 )
 from scenarios import Job, small_scenario
 
-from clustergym.inputs.errors import InputError
+from clustergym.common.errors import InputError
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventKind
 

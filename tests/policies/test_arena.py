@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
 from scenarios import Job, decided, price, small_scenario
 
-from clustergym.inputs.errors import InputError
-from clustergym.interface.policy import Decision, InformationClass
-from clustergym.scenarios.costs import Costs
+from clustergym.common.errors import InputError
+from clustergym.scenario.costs import Costs
+from clustergym.scenario.policy import Decision, InformationClass
 from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventKind

@@ -14,10 +14,10 @@ from clustergym.policies.shared.goodput import ObservedSpeeds
 from clustergym.policies.sia import Sia
 from scenarios import Job, small_scenario
 
-from clustergym.inputs.errors import InputError
-from clustergym.interface.policy import InformationClass
+from clustergym.common.errors import InputError
 from clustergym.results.measured_run import measurement_of
-from clustergym.scenarios.costs import Costs
+from clustergym.scenario.costs import Costs
+from clustergym.scenario.policy import InformationClass
 from clustergym.sim.drive import replay, simulate
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import LAUNCHES

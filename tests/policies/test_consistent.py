@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_views import random_views
 
-from clustergym.envs.policy_text import policy_of
-from clustergym.interface.policy import QUEUED, RUNNING, Decision
+from clustergym.scenario.policy import QUEUED, RUNNING, Decision
+from clustergym.scenario.policy_text import policy_of
 
 WITHIN = ("fcfs", "fcfs queue=cluster", "fcfs backfill=aggressive", "ares", "ares alpha=0.4")
 

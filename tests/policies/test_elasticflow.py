@@ -15,9 +15,9 @@ from random_scenarios import all_left, random_scenarios
 from round_scenarios import without_profiles
 from scenarios import Job, decided, price, small_scenario
 
-from clustergym.inputs.errors import InputError
-from clustergym.interface.policy import InformationClass
-from clustergym.scenarios.costs import Costs
+from clustergym.common.errors import InputError
+from clustergym.scenario.costs import Costs
+from clustergym.scenario.policy import InformationClass
 from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventKind

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
 from scenarios import Job, small_scenario
 
-from clustergym.inputs.errors import InputError
-from clustergym.interface.policy import InformationClass
+from clustergym.common.errors import InputError
+from clustergym.scenario.policy import InformationClass
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventKind
 

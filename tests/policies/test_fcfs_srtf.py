@@ -7,7 +7,7 @@ from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.srtf import ShortestRemainingTimeFirst
 from scenarios import Job, small_scenario
 
-from clustergym.scenarios.costs import Costs
+from clustergym.scenario.costs import Costs
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventKind
 

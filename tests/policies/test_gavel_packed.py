@@ -12,8 +12,8 @@ from clustergym.policies.shared.packed_programs import PackedProblem
 from pairs import with_pairs
 from scenarios import Job, small_scenario
 
-from clustergym.metrics.intervals import Outcome
 from clustergym.results.measured_run import result_of
+from clustergym.results.metrics.intervals import Outcome
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventKind
 

@@ -15,8 +15,8 @@ from clustergym.policies.shared.goodput import (
 )
 from scenarios import Job, small_scenario
 
-from clustergym.interface.policy import Decision, InformationClass
-from clustergym.scenarios.costs import Costs
+from clustergym.scenario.costs import Costs
+from clustergym.scenario.policy import Decision, InformationClass
 from clustergym.sim.engine import Simulation
 
 # Linear scaling would be 8, 4, 2, 1 on X and 16, 8, 4, 2 on Y; jobs really scale worse.

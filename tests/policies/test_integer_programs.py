@@ -22,7 +22,7 @@ from clustergym.policies.shared.integer_programs import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustergym.inputs.errors import InputError
+from clustergym.common.errors import InputError
 
 HIGHS_AND_SCIP = [
     name for name in get_args(Solver) if name != "scip" or integer_programs.find_spec("pyscipopt")

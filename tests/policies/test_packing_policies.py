@@ -9,8 +9,8 @@ from clustergym.policies.placers.buddy import Buddy
 from pairs import with_pairs
 from scenarios import Job, small_scenario
 
-from clustergym.metrics.intervals import Outcome
 from clustergym.results.measured_run import result_of
+from clustergym.results.metrics.intervals import Outcome
 from clustergym.sim.drive import simulate
 
 TIMES = {"a": {"X": {1: 1.0, 2: 0.5}}, "b": {"X": {1: 2.0, 2: 1.2}}}

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_views import random_views
 
-from clustergym.metrics.fluid import FluidSharing
+from clustergym.results.metrics.fluid import FluidSharing
 
 
 def place_one_by_one(target, order, allowed):

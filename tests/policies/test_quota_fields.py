@@ -12,10 +12,10 @@ from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.quotas import Quotas
 from scenarios import Job, small_scenario
 
-from clustergym.inputs.errors import InputError
+from clustergym.common.errors import InputError
+from clustergym.scenario.tenants.assigned import Tenants
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventKind
-from clustergym.tenants.assigned import Tenants
 
 LINEAR = {"m": {"X": {1: 8.0, 2: 4.0, 4: 2.0, 8: 1.0}}}
 

@@ -17,13 +17,13 @@ from pairs import with_pairs
 from random_scenarios import all_left, random_scenarios
 from scenarios import Job, small_scenario
 
-from clustergym.inputs.errors import InputError
-from clustergym.metrics.intervals import read_intervals
-from clustergym.replay import main as replay
-from clustergym.run import main as run_command
+from clustergym.commands.replay import main as replay
+from clustergym.commands.run import main as run_command
+from clustergym.common.errors import InputError
+from clustergym.results.metrics.intervals import read_intervals
+from clustergym.scenario.tenants.assigned import Tenants
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventKind
-from clustergym.tenants.assigned import Tenants
 
 LINEAR = {"m": {"X": {1: 8.0, 2: 4.0, 4: 2.0, 8: 1.0}}}
 """Seconds an iteration: 8 GPU-seconds on any count."""
@@ -194,7 +194,7 @@ def test_one_queue_is_the_policy_itself():
         Job(f"a{at}", float(5 * at), int(rng.integers(5, 60)), gpus=int(2 ** rng.integers(0, 4)))
         for at in range(30)
     ]
-    from clustergym.envs.policy_text import policy_of
+    from clustergym.scenario.policy_text import policy_of
 
     for within in WITHIN:
         plain = run(jobs, policy_of(within, "policy"), checkpoint_s=3.0)

@@ -8,8 +8,8 @@ from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.shared.elastic import Scaling, VirtualCluster
 from scenarios import Job, small_scenario
 
-from clustergym.interface.policy import Decision, InformationClass
-from clustergym.scenarios.costs import Costs
+from clustergym.scenario.costs import Costs
+from clustergym.scenario.policy import Decision, InformationClass
 from clustergym.sim.engine import Simulation
 
 COSTS = Costs(search="proxy", profile={})

@@ -10,8 +10,8 @@ from clustergym.policies.shared import finish_times
 from round_scenarios import first_view, without_profiles
 from scenarios import Job, small_scenario
 
-from clustergym.interface.policy import Decision, InformationClass
-from clustergym.scenarios.costs import Costs
+from clustergym.scenario.costs import Costs
+from clustergym.scenario.policy import Decision, InformationClass
 from clustergym.sim.engine import Simulation
 
 TIMES = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}, "Y": {1: 8.0, 2: 4.0}}}

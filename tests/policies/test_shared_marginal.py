@@ -9,8 +9,8 @@ from clustergym.policies.shared.marginal import Target, per_gpu_efficiency, time
 from round_scenarios import without_profiles
 from scenarios import Job, small_scenario
 
-from clustergym.interface.policy import Decision, InformationClass
-from clustergym.scenarios.costs import Costs
+from clustergym.scenario.costs import Costs
+from clustergym.scenario.policy import Decision, InformationClass
 from clustergym.sim.engine import Simulation
 
 COSTS = Costs(search="proxy", profile={})

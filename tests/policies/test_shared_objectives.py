@@ -18,8 +18,8 @@ from clustergym.policies.shared.objectives import (
 from round_scenarios import without_profiles
 from scenarios import Job, small_scenario, small_trace
 
-from clustergym.inputs.errors import InputError
-from clustergym.interface.policy import Decision, InformationClass
+from clustergym.common.errors import InputError
+from clustergym.scenario.policy import Decision, InformationClass
 from clustergym.sim.engine import Simulation
 
 TIMES = {"X": {1: 8.0, 2: 4.0, 4: 1.0}, "Y": {1: 16.0, 2: 10.0}}

@@ -8,7 +8,7 @@ from clustergym.policies.shared.requests import request_options, requested_level
 from round_scenarios import without_profiles
 from scenarios import Job, small_scenario
 
-from clustergym.interface.policy import InformationClass
+from clustergym.scenario.policy import InformationClass
 from clustergym.sim.engine import Simulation
 
 

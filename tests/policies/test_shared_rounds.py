@@ -11,7 +11,7 @@ from clustergym.policies.shared.rounds import RoundMechanism
 from round_scenarios import first_view
 from scenarios import Job, small_scenario
 
-from clustergym.interface.policy import Decision, View
+from clustergym.scenario.policy import Decision, View
 
 ROUND_S = 360.0
 ONES = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0}, "Y": {1: 1.0, 2: 1.0, 4: 1.0}}}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
 from scenarios import Job, small_scenario
 
-from clustergym.inputs.errors import InputError
+from clustergym.common.errors import InputError
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventKind
 

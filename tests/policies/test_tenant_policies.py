@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
 from scenarios import Job, small_scenario
 
-from clustergym.inputs.errors import InputError
-from clustergym.interface.registry import make_policy
-from clustergym.scenarios.disturbances.time_limits import TimeLimits
+from clustergym.common.errors import InputError
+from clustergym.scenario.disturbances.time_limits import TimeLimits
+from clustergym.scenario.registry import make_policy
+from clustergym.scenario.tenants.assigned import Tenants
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import LAUNCHES, EventKind
-from clustergym.tenants.assigned import Tenants
 
 COUNTS = (1, 2, 4, 8, 16)
 FLAT = {"m": {"X": dict.fromkeys(COUNTS, 1.0)}}

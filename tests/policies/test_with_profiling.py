@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
 
-from clustergym.interface.policy import InformationClass
-from clustergym.interface.registry import make_policy
-from clustergym.scenarios.costs import ProfilePrice
-from clustergym.scenarios.scenario import Scenario
+from clustergym.scenario.costs import ProfilePrice
+from clustergym.scenario.policy import InformationClass
+from clustergym.scenario.registry import make_policy
+from clustergym.scenario.scenario import Scenario
 from clustergym.sim.drive import simulate
 
 PAYING = (InformationClass.BOOTSTRAP, InformationClass.DATA_PARALLEL, InformationClass.PROFILED)

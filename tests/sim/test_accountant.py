@@ -9,9 +9,9 @@ from accountant import Accountant
 from clustergym.policies.placers.buddy import Buddy
 from scenarios import Job, Script, price, small_scenario
 
-from clustergym.interface.policy import InformationClass
-from clustergym.scenarios.costs import Costs
-from clustergym.scenarios.disturbances.failures import NODE_FAIL, Failures, NodeFailure
+from clustergym.scenario.costs import Costs
+from clustergym.scenario.disturbances.failures import NODE_FAIL, Failures, NodeFailure
+from clustergym.scenario.policy import InformationClass
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventKind
 

@@ -17,14 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenarios import Job
 
-from clustergym.inputs.errors import InputError
-from clustergym.interface.policy import BatchOptions, Decision, InformationClass, Policy, View
+from clustergym.common.errors import InputError
 from clustergym.oracle.base import statistical_efficiency
 from clustergym.results.decision_log import read_decisions
 from clustergym.results.measured_run import measurement_of
 from clustergym.results.result_writing import decision_lines
-from clustergym.scenarios.costs import Costs
-from clustergym.scenarios.scenario import Scenario
+from clustergym.scenario.costs import Costs
+from clustergym.scenario.policy import BatchOptions, Decision, InformationClass, Policy, View
+from clustergym.scenario.scenario import Scenario
 from clustergym.sim.decision_checks import DecisionError
 from clustergym.sim.drive import Run, replay, simulate
 from clustergym.sim.engine import Simulation

@@ -10,9 +10,9 @@ from clustergym.policies.shared.queues import queue_of
 from round_scenarios import without_profiles
 from scenarios import Job, Script, small_scenario
 
-from clustergym.interface.policy import Decision, InformationClass
 from clustergym.results.measured_run import measurement_of
-from clustergym.scenarios.disturbances.failures import Failures, NodeFailure
+from clustergym.scenario.disturbances.failures import Failures, NodeFailure
+from clustergym.scenario.policy import Decision, InformationClass
 from clustergym.sim import disturbed_world
 from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation, StalledError

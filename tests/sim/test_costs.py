@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scenarios import price
 
-from clustergym.inputs.errors import InputError
-from clustergym.scenarios.costs import Costs, ProfilePrice
+from clustergym.common.errors import InputError
+from clustergym.scenario.costs import Costs, ProfilePrice
 
 
 def test_what_a_search_takes_grows_with_the_gpus_up_to_a_limit():

@@ -8,8 +8,8 @@ import pytest
 from clustergym.policies.placers.buddy import Buddy
 from scenarios import Job, Script, small_scenario
 
-from clustergym.interface.policy import InformationClass
-from clustergym.scenarios.disturbances.reservations import PlannedJobs, Reservation
+from clustergym.scenario.disturbances.reservations import PlannedJobs, Reservation
+from clustergym.scenario.policy import InformationClass
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventKind
 

@@ -9,8 +9,8 @@ from clustergym.policies.placers.buddy import Buddy
 from scenarios import Job, Script, small_scenario
 
 from clustergym.results.measured_run import measurement_of
-from clustergym.scenarios.clock import ticks
-from clustergym.scenarios.disturbance import Course, Disturbance
+from clustergym.scenario.clock import ticks
+from clustergym.scenario.disturbance import Course, Disturbance
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import NO_JOB, EventKind
 

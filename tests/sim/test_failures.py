@@ -18,19 +18,19 @@ from scenarios import Job, Script, price, small_scenario
 
 import clustergym
 from clustergym.cluster.allocation import AllocationError, Allocations
-from clustergym.inputs.errors import InputError
-from clustergym.interface.policy import Infeasible, InformationClass
-from clustergym.interface.registry import entry_points, make_policy
+from clustergym.common.errors import InputError
 from clustergym.results.measured_run import measurement_of
 from clustergym.results.result_writing import content_of, write_result
-from clustergym.scenarios.costs import Costs
-from clustergym.scenarios.disturbances.failures import (
+from clustergym.scenario.costs import Costs
+from clustergym.scenario.disturbances.failures import (
     NODE_FAIL,
     NODE_REPAIR,
     Failures,
     NodeFailure,
     read_schedule,
 )
+from clustergym.scenario.policy import Infeasible, InformationClass
+from clustergym.scenario.registry import entry_points, make_policy
 from clustergym.sim.drive import replay, simulate
 from clustergym.sim.engine import StalledError
 from clustergym.sim.log import EventKind

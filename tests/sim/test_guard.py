@@ -10,8 +10,8 @@ import pytest
 from clustergym.policies.placers.buddy import Buddy
 from scenarios import Job, small_scenario
 
-from clustergym.inputs.errors import InputError
-from clustergym.interface.policy import Decision, InformationClass, Policy
+from clustergym.common.errors import InputError
+from clustergym.scenario.policy import Decision, InformationClass, Policy
 from clustergym.sim import child
 from clustergym.sim.child import guarded
 from clustergym.sim.drive import simulate

@@ -7,7 +7,7 @@ from clustergym.policies.placers.buddy import Buddy
 from scenarios import Job, Script, small_scenario
 
 from clustergym.results.measured_run import measurement_of
-from clustergym.scenarios.costs import Costs
+from clustergym.scenario.costs import Costs
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import NO_JOB, Event, EventKind
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scenarios import Job, Script, small_scenario
 
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, Locality, NodeGroup
-from clustergym.interface.policy import InformationClass
 from clustergym.results.measured_run import measurement_of
+from clustergym.scenario.policy import InformationClass
 from clustergym.sim.drive import replay, simulate
 from clustergym.sim.links import SharedLinks, Uplinks, max_min_rates
 from clustergym.sim.log import EventKind
@@ -241,7 +241,7 @@ class Greedy(Script):
         self.rng = np.random.default_rng(seed)
 
     def schedule(self, view):
-        from clustergym.interface.policy import Decision
+        from clustergym.scenario.policy import Decision
 
         free, chosen = int(view.available[0]), []
         for at in range(len(view)) if self.rng.random() < 0.9 else ():

@@ -15,17 +15,17 @@ from random_scenarios import random_scenarios
 from scenarios import Job, Script, small_scenario
 
 from clustergym.cluster.spec import Fabric
-from clustergym.inputs.errors import InputError
-from clustergym.interface.registry import make_policy
+from clustergym.common.errors import InputError
 from clustergym.results.measured_run import measurement_of
-from clustergym.scenarios.by_name import compose
-from clustergym.scenarios.disturbances.failures import NODE_ERROR, NODE_FAIL, NODE_REPAIR, Failures
-from clustergym.scenarios.disturbances.job_failures import JobFailures
-from clustergym.scenarios.disturbances.maintenance import Maintenance
-from clustergym.scenarios.disturbances.slow_nodes import SlowNodes
-from clustergym.scenarios.failure_draws import IN_PLACE, NEW_NODE, NODE, PROCESS, Draw, Fault, Repairs
-from clustergym.scenarios.failure_files import NodeFailure, SwitchFailure
-from clustergym.scenarios.failure_model import Exclusion, FailureModel, Offenders, Restart, Spares
+from clustergym.scenario.by_name import compose
+from clustergym.scenario.disturbances.failures import NODE_ERROR, NODE_FAIL, NODE_REPAIR, Failures
+from clustergym.scenario.disturbances.job_failures import JobFailures
+from clustergym.scenario.disturbances.maintenance import Maintenance
+from clustergym.scenario.disturbances.slow_nodes import SlowNodes
+from clustergym.scenario.failure_draws import IN_PLACE, NEW_NODE, NODE, PROCESS, Draw, Fault, Repairs
+from clustergym.scenario.failure_files import NodeFailure, SwitchFailure
+from clustergym.scenario.failure_model import Exclusion, FailureModel, Offenders, Restart, Spares
+from clustergym.scenario.registry import make_policy
 from clustergym.sim.drive import replay, simulate
 from clustergym.sim.log import NO_JOB, EventKind
 
@@ -357,7 +357,7 @@ def test_the_same_failures_hit_every_policy():
         "scenario.failures.rate_scale=2000",
         "horizon_s=40000",
     ]
-    from clustergym.scenarios.scenario_config import build_scenario
+    from clustergym.scenario.scenario_config import build_scenario
 
     scenario = build_scenario(compose(overrides))
     logs = []

@@ -11,18 +11,18 @@ from clustergym.policies.placers.buddy import Buddy
 from scenarios import Job, Script, small_scenario
 
 import clustergym
-from clustergym.compiled.scenario_arrays import UncoveredError, check_covered
-from clustergym.interface.policy import InformationClass
-from clustergym.interface.registry import make_policy
-from clustergym.metrics.bounds import lower_bounds
-from clustergym.metrics.catalogue import OF_OUTCOMES
+from clustergym.results.bounds.bounds import lower_bounds
 from clustergym.results.measured_run import measurement_of
-from clustergym.scenarios.disturbances.failures import Failures, NodeFailure
-from clustergym.scenarios.scenario import Scenario
+from clustergym.results.metrics.catalogue import OF_OUTCOMES
+from clustergym.scenario.disturbances.failures import Failures, NodeFailure
+from clustergym.scenario.policy import InformationClass
+from clustergym.scenario.registry import make_policy
+from clustergym.scenario.scenario import Scenario
+from clustergym.sim.compiled.scenario_arrays import UncoveredError, check_covered
 from clustergym.sim.drive import replay, simulate
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventKind
-from clustergym.workload.trace import Trace
+from clustergym.trace.trace import Trace
 
 TIMES = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}}}
 NONE = InformationClass.NONE

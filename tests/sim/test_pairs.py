@@ -14,9 +14,9 @@ from pairs import PairScript, RandomPairs, with_pairs
 from scenarios import Job, Script, small_scenario
 from wild_scenarios import with_extras
 
-from clustergym.interface.policy import Decision, InformationClass
 from clustergym.results.measured_run import measurement_of, result_of
-from clustergym.scenarios.disturbances.reservations import PlannedJobs, Reservation
+from clustergym.scenario.disturbances.reservations import PlannedJobs, Reservation
+from clustergym.scenario.policy import Decision, InformationClass
 from clustergym.sim.decision_checks import DecisionError
 from clustergym.sim.drive import replay, simulate
 from clustergym.sim.log import EventKind

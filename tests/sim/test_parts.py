@@ -15,11 +15,9 @@ import clustergym
 from clustergym.cluster.allocation import AllocationError
 from clustergym.cluster.part_allocations import PartAllocations
 from clustergym.cluster.parts import WHOLE, Place
-from clustergym.inputs.errors import InputError
-from clustergym.interface.policy import Decision
-from clustergym.interface.registry import make_placer, make_policy
-from clustergym.metrics.bounds import lower_bounds
-from clustergym.metrics.certificates import programme_of
+from clustergym.common.errors import InputError
+from clustergym.results.bounds.bounds import lower_bounds
+from clustergym.results.bounds.certificates import programme_of
 from clustergym.results.folder_replay import replay_folder
 from clustergym.results.measured_run import measurement_of, result_of
 from clustergym.results.placement_log import (
@@ -29,9 +27,11 @@ from clustergym.results.placement_log import (
     simulate_recorded,
 )
 from clustergym.results.policy_run import run_policy
-from clustergym.scenarios.by_name import compose
-from clustergym.scenarios.disturbances.failures import Failures, NodeFailure
-from clustergym.scenarios.scenario_config import build_scenario
+from clustergym.scenario.by_name import compose
+from clustergym.scenario.disturbances.failures import Failures, NodeFailure
+from clustergym.scenario.policy import Decision
+from clustergym.scenario.registry import make_placer, make_policy
+from clustergym.scenario.scenario_config import build_scenario
 from clustergym.sim.decision_checks import DecisionError
 from clustergym.sim.drive import replay, simulate
 from clustergym.sim.engine import Simulation

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from plain_simulation import Allotment, PlainSimulation, Rule, Seen
 from wild_scenarios import informed, wild_scenarios
 
-from clustergym.interface.policy import Decision, Infeasible, InformationClass, Placer, View
 from clustergym.results.measured_run import measurement_of
-from clustergym.scenarios.scenario import Scenario
+from clustergym.scenario.policy import Decision, Infeasible, InformationClass, Placer, View
+from clustergym.scenario.scenario import Scenario
 from clustergym.sim.engine import Simulation, StalledError
 
 Answer = tuple[dict[int, Allotment], list[int]]

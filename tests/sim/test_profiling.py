@@ -8,10 +8,10 @@ import pytest
 from clustergym.policies.placers.buddy import Buddy
 from scenarios import Job, Script, price, small_scenario
 
-from clustergym.interface.policy import Decision, InformationClass
 from clustergym.results.measured_run import measurement_of
-from clustergym.scenarios.costs import Costs
-from clustergym.scenarios.disturbances.failures import Failures, NodeFailure
+from clustergym.scenario.costs import Costs
+from clustergym.scenario.disturbances.failures import Failures, NodeFailure
+from clustergym.scenario.policy import Decision, InformationClass
 from clustergym.sim.drive import replay, simulate
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventKind

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from scenarios import Job, small_scenario
 from wild_scenarios import profiles, with_extras
 
-from clustergym.interface.policy import Decision, InformationClass, Policy
 from clustergym.results.measured_run import measurement_of
-from clustergym.scenarios.costs import Costs
-from clustergym.scenarios.disturbances.failures import NODE_FAIL
+from clustergym.scenario.costs import Costs
+from clustergym.scenario.disturbances.failures import NODE_FAIL
+from clustergym.scenario.policy import Decision, InformationClass, Policy
 from clustergym.sim.drive import replay, simulate
 from clustergym.sim.log import LAUNCHES, NO_JOB, EventKind
 

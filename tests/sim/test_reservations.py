@@ -13,13 +13,13 @@ from random_scenarios import all_left, random_scenarios
 from scenarios import Job, price, small_scenario, small_trace
 
 import clustergym
-from clustergym.inputs.errors import InputError
-from clustergym.interface.policy import Decision, InformationClass, Placer, Policy
-from clustergym.interface.registry import entry_points, make_policy
+from clustergym.common.errors import InputError
 from clustergym.results.measured_run import measurement_of
-from clustergym.scenarios.costs import Costs
-from clustergym.scenarios.disturbances.failures import Failures, NodeFailure
-from clustergym.scenarios.disturbances.reservations import PlannedJobs, Reservation
+from clustergym.scenario.costs import Costs
+from clustergym.scenario.disturbances.failures import Failures, NodeFailure
+from clustergym.scenario.disturbances.reservations import PlannedJobs, Reservation
+from clustergym.scenario.policy import Decision, InformationClass, Placer, Policy
+from clustergym.scenario.registry import entry_points, make_policy
 from clustergym.sim.drive import replay, simulate
 from clustergym.sim.log import EventKind
 

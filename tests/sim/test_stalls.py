@@ -7,7 +7,7 @@ import pytest
 from clustergym.policies.placers.buddy import Buddy
 from scenarios import Job, Script, small_scenario
 
-from clustergym.interface.policy import InformationClass
+from clustergym.scenario.policy import InformationClass
 from clustergym.sim.drive import simulate
 from clustergym.sim.engine import StalledError
 

@@ -27,8 +27,8 @@ from hypothesis.stateful import (
 )
 from wild_scenarios import informed, wild_scenarios
 
-from clustergym.interface.policy import Decision, Infeasible, InformationClass, Placer, View
-from clustergym.scenarios.scenario import Scenario
+from clustergym.scenario.policy import Decision, Infeasible, InformationClass, Placer, View
+from clustergym.scenario.scenario import Scenario
 from clustergym.sim.decision_checks import DecisionError
 from clustergym.sim.drive import replay
 from clustergym.sim.engine import Simulation, StalledError

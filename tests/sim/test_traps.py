@@ -9,10 +9,10 @@ from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.random import RandomLegal
 from scenarios import Job, Script, price, small_scenario
 
-from clustergym.inputs.errors import InputError
-from clustergym.interface.policy import Decision, InformationClass, InformationError, Policy
+from clustergym.common.errors import InputError
 from clustergym.results.measured_run import measurement_of
-from clustergym.scenarios.costs import Costs
+from clustergym.scenario.costs import Costs
+from clustergym.scenario.policy import Decision, InformationClass, InformationError, Policy
 from clustergym.sim.decision_checks import DecisionError
 from clustergym.sim.drive import drive, replay, simulate
 from clustergym.sim.engine import Change, Simulation, StalledError

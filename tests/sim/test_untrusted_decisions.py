@@ -7,7 +7,7 @@ import pytest
 from clustergym.policies.placers.buddy import Buddy
 from scenarios import Job, small_scenario
 
-from clustergym.interface.policy import Decision, InformationClass, Policy
+from clustergym.scenario.policy import Decision, InformationClass, Policy
 from clustergym.sim.decision_checks import DecisionError
 from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation

@@ -8,8 +8,8 @@ from scenarios import Job, small_trace
 
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.oracle.base import OracleTables
-from clustergym.scenarios.costs import Costs, ProfilePrice
-from clustergym.scenarios.scenario import Scenario, allowed_counts, model_classes
+from clustergym.scenario.costs import Costs, ProfilePrice
+from clustergym.scenario.scenario import Scenario, allowed_counts, model_classes
 
 KINDS = ("A100", "A40", "V100")
 FAMILIES = ("a", "b", "c")

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import product
 
-from clustergym.interface.policy import Decision, InformationClass, Policy, View
-from clustergym.interface.registry import make_placer
 from clustergym.results.measured_run import measurement_of
-from clustergym.scenarios.scenario import Scenario
+from clustergym.scenario.policy import Decision, InformationClass, Policy, View
+from clustergym.scenario.registry import make_placer
+from clustergym.scenario.scenario import Scenario
 from clustergym.sim.drive import simulate
 from clustergym.sim.engine import StalledError
 

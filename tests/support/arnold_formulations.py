@@ -10,7 +10,7 @@ from arnold_patterns import solve_patterns
 from clustergym.policies.placement.arnold import NODE_LIMIT
 from clustergym.policies.placement.arnold_counts import solve_counts
 
-from clustergym.placement.instances import Assignment, Instance
+from clustergym.envs.placement.instances import Assignment, Instance
 
 METHODS = {"counts": solve_counts, "patterns": solve_patterns, "literal": solve_literal}
 """What the placer uses; the whole problem by counts of patterns, and as the paper states it, both by SCIP."""

@@ -6,9 +6,9 @@ import numpy as np
 from clustergym.policies.placement.gpu_packing import solve as pack
 from scip_models import Outcome, new_model, optimize, solution_of
 
-from clustergym.arrays import Bools, Ints
-from clustergym.placement.instances import Assignment, Instance
-from clustergym.placement.spread import score
+from clustergym.common.arrays import Bools, Ints
+from clustergym.envs.placement.instances import Assignment, Instance
+from clustergym.envs.placement.spread import score
 
 
 def solve_literal(instance: Instance, node_limit: int) -> Assignment:

@@ -16,9 +16,9 @@ import numpy as np
 from clustergym.policies.placement.gpu_packing import solve as pack
 from scip_models import Outcome, new_model, optimize, solution_of
 
-from clustergym.arrays import Ints
-from clustergym.placement.instances import Assignment, Instance
-from clustergym.placement.spread import score
+from clustergym.common.arrays import Ints
+from clustergym.envs.placement.instances import Assignment, Instance
+from clustergym.envs.placement.spread import score
 
 MOST_PATTERNS = 400
 """With more the programme is not built, and packing answers, not proven."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scenarios import Job, small_scenario
 
 from clustergym.oracle.base import BatchTables, statistical_efficiency
-from clustergym.scenarios.scenario import Scenario
+from clustergym.scenario.scenario import Scenario
 
 REQUESTED = 32
 

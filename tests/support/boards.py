@@ -10,9 +10,9 @@ import yaml
 from checked_entries import check
 from entry_logs import change_headers
 
-from clustergym.leaderboard.add import freeze
-from clustergym.leaderboard.board import Board, load_board
-from clustergym.leaderboard.cell_replay import Flag, FlagKind
+from clustergym.benchmark.leaderboard.add import freeze
+from clustergym.benchmark.leaderboard.board import Board, load_board
+from clustergym.benchmark.leaderboard.cell_replay import Flag, FlagKind
 
 
 def small_board(seeds: Sequence[int]) -> dict[str, Any]:

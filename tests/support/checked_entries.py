@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from clustergym.leaderboard.board import Board
-from clustergym.leaderboard.cell_replay import Flag
-from clustergym.leaderboard.check import check_entries
+from clustergym.benchmark.leaderboard.board import Board
+from clustergym.benchmark.leaderboard.cell_replay import Flag
+from clustergym.benchmark.leaderboard.check import check_entries
 
 
 def check(board: Board, name: str, strict: int = 0, seed: int = 0) -> list[Flag]:

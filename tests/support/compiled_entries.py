@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from clustergym.compiled import batch, clock
-from clustergym.compiled.cluster_arrays import ClusterArrays
-from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled
+from clustergym.sim.compiled import batch, clock
+from clustergym.sim.compiled.cluster_arrays import ClusterArrays
+from clustergym.sim.compiled.episode import Episode
+from clustergym.sim.compiled.numba_cache import compiled
 
 
 @compiled

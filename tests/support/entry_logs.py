@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from clustergym.leaderboard.cell_logs import FILE, SCHEMA, read_logs
+from clustergym.benchmark.leaderboard.cell_logs import FILE, SCHEMA, read_logs
 
 Lines = list[dict[str, Any]]
 

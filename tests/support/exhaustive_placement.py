@@ -9,10 +9,10 @@ from time import perf_counter
 
 import numpy as np
 
-from clustergym.arrays import Ints
-from clustergym.inputs.errors import InputError
-from clustergym.placement.instances import Assignment, Instance, Solution
-from clustergym.placement.spread import score, spread
+from clustergym.common.arrays import Ints
+from clustergym.common.errors import InputError
+from clustergym.envs.placement.instances import Assignment, Instance, Solution
+from clustergym.envs.placement.spread import score, spread
 
 MOST_CANDIDATES = 300_000
 

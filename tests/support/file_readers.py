@@ -8,10 +8,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 OPENERS = {
-    "clustergym.inputs.reading": {"opened", "read_regular", "read_json"},
-    "clustergym.inputs.text_files": {"read_bytes", "read_text", "first_lines", "read_csv"},
-    "clustergym.inputs.json_lines": {"read_json_lines"},
-    "clustergym.inputs.yaml_file": {"read_mapping"},
+    "clustergym.common.reading": {"opened", "read_regular", "read_json"},
+    "clustergym.common.text_files": {"read_bytes", "read_text", "first_lines", "read_csv"},
+    "clustergym.common.json_lines": {"read_json_lines"},
+    "clustergym.common.yaml_file": {"read_mapping"},
 }
 """What opens a file, by module."""
 
@@ -21,7 +21,7 @@ def file_readers() -> dict[tuple[str, str], str]:
     found: dict[tuple[str, str], str] = {}
     for folder in ("clustergym", "policies"):
         for path in sorted((ROOT / folder).rglob("*.py")):
-            if path.parent != ROOT / "clustergym" / "inputs":
+            if path.parent != ROOT / "clustergym" / "common":
                 tree = ast.parse(path.read_text(encoding="utf-8"))
                 names = _imported(tree)
                 found |= {

@@ -6,8 +6,8 @@ import heapq
 
 import numpy as np
 
-from clustergym.metrics.fairness import capped_finish_s
-from clustergym.metrics.fluid import FluidSharing
+from clustergym.results.metrics.fairness import capped_finish_s
+from clustergym.results.metrics.fluid import FluidSharing
 
 
 def fluid_finish_s(submit_s, work_gpu_s, gpus):

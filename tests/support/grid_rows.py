@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from clustergym.cluster.cluster_files import load_gpu_types
-from clustergym.models.catalog import load_catalog
-from clustergym.models.model_class import ModelClass
 from clustergym.oracle.grid.constants import Constants
 from clustergym.oracle.grid.grid_oracle import graph_of
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
+from clustergym.oracle.models.catalog import load_catalog
+from clustergym.oracle.models.model_class import ModelClass
 
 
 def allocation(

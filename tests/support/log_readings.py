@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustergym.metrics.intervals import read_intervals
-from clustergym.metrics.jobs import records_of
-from clustergym.metrics.timeline import timeline_of
+from clustergym.results.metrics.intervals import read_intervals
+from clustergym.results.metrics.jobs import records_of
+from clustergym.results.metrics.timeline import timeline_of
 
 
 def job_records(events, trace, end_s):

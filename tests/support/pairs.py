@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from clustergym.interface.policy import Decision, InformationClass, Policy
-from clustergym.scenarios.pairs import PairSpeeds
-from clustergym.scenarios.scenario import Scenario
+from clustergym.scenario.pairs import PairSpeeds
+from clustergym.scenario.policy import Decision, InformationClass, Policy
+from clustergym.scenario.scenario import Scenario
 
 
 def with_pairs(

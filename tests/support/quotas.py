@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from clustergym.scenarios.scenario import Scenario
-from clustergym.tenants.assigned import Tenants
-from clustergym.tenants.queue_tree import Queue, QueueTree, Settings
+from clustergym.scenario.scenario import Scenario
+from clustergym.scenario.tenants.assigned import Tenants
+from clustergym.scenario.tenants.queue_tree import Queue, QueueTree, Settings
 
 
 def with_quotas(scenario: Scenario, quotas: Mapping[str, float], names: Sequence[str]) -> Scenario:

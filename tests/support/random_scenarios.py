@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import strategies as st
 from scenarios import Job, price, small_scenario
 
-from clustergym.metrics.intervals import Outcome
 from clustergym.results.measured_run import measurement_of
-from clustergym.scenarios.costs import Costs
-from clustergym.scenarios.scenario import Scenario
+from clustergym.results.metrics.intervals import Outcome
+from clustergym.scenario.costs import Costs
+from clustergym.scenario.scenario import Scenario
 from clustergym.sim.drive import Run
 
 GROUPS = {"X": (3, 4), "Y": (2, 2)}

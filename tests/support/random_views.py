@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from clustergym.interface.policy import QUEUED, RUNNING, Setting, View
+from clustergym.scenario.policy import QUEUED, RUNNING, Setting, View
 
 COUNTS = ([1, 2, 4, 8], [1, 2, 3, 4, 6, 8])
 """Powers of two, and counts as a scenario with `counts=any` may have them."""

@@ -10,58 +10,53 @@ from pathlib import Path
 
 from scenarios import Job, small_scenario
 
+from clustergym.agents import auction_checkpoints, checkpoints
+from clustergym.benchmark.leaderboard.board import load_board
+from clustergym.benchmark.leaderboard.bounds import read_bounds
+from clustergym.benchmark.leaderboard.cell_logs import read_logs
+from clustergym.benchmark.leaderboard.entry import read_entry, read_results
+from clustergym.benchmark.leaderboard.entry_curves import read_curves
+from clustergym.benchmark.papers.arena_scenarios import read_memory
+from clustergym.benchmark.papers.gavel_rates import read_rates
+from clustergym.benchmark.study.study_file import read_study
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.divisible import read_divisible
-from clustergym.configuration.overrides import check_words
-from clustergym.leaderboard.board import load_board
-from clustergym.leaderboard.bounds import read_bounds
-from clustergym.leaderboard.cell_logs import read_logs
-from clustergym.leaderboard.entry import read_entry, read_results
-from clustergym.leaderboard.entry_curves import read_curves
-from clustergym.learn import (
-    auction_checkpoints,
-    checkpoints,
-    network_checkpoints,
-    placer_checkpoints,
-    plot,
-)
-from clustergym.learn.evolution import History
-from clustergym.learn.training_log import _run_id
-from clustergym.learn.training_state import read_state
+from clustergym.envs.sharing import openb
 from clustergym.live import journal
-from clustergym.models.catalog import load_catalog
-from clustergym.models.model_class import ModelClass
 from clustergym.oracle.calibration.measured_memory import validate_memory
 from clustergym.oracle.grid import constants
 from clustergym.oracle.measured.iteration_times import read_measurements
 from clustergym.oracle.measured.sia_oracle import read_profile
 from clustergym.oracle.measured.sia_training import read_training
+from clustergym.oracle.models.catalog import load_catalog
+from clustergym.oracle.models.model_class import ModelClass
 from clustergym.oracle.table_cache import Store
-from clustergym.report.by_key import _setting
-from clustergym.report.event_curves import read_log
-from clustergym.report.payload import _cluster, _timeline
-from clustergym.report.result_csv import column, read_table
-from clustergym.reproduction.arena_scenarios import read_memory
-from clustergym.reproduction.gavel_rates import read_rates
 from clustergym.results import schedule_log
 from clustergym.results.decision_log import read_decisions
 from clustergym.results.folder_replay import _read_config
 from clustergym.results.placement_log import read_placements
+from clustergym.results.report.by_key import _setting
+from clustergym.results.report.event_curves import read_log
+from clustergym.results.report.payload import _cluster, _timeline
+from clustergym.results.report.result_csv import column, read_table
 from clustergym.results.result_files import read_result
 from clustergym.results.result_writing import finished
-from clustergym.scenarios.disturbances.failures import read_schedule
-from clustergym.scenarios.disturbances.reservations import read_planned_jobs
-from clustergym.scenarios.failure_files import read_switches
-from clustergym.scenarios.scenario import Scenario
-from clustergym.scenarios.scenario_config import build_scenario
-from clustergym.sharing import openb
-from clustergym.study.study_file import read_study
-from clustergym.tenants.queue_tree import load_queues
-from clustergym.workload.committed import read_manifest
-from clustergym.workload.formats import FORMATS, ReadOptions, load_trace
-from clustergym.workload.generators.sources import load_source
-from clustergym.workload.pair_tables import read_pair_table
-from clustergym.workload.readers.pai import JOB_TABLE, TASK_TABLE
+from clustergym.scenario.configuration.overrides import check_words
+from clustergym.scenario.disturbances.failures import read_schedule
+from clustergym.scenario.disturbances.reservations import read_planned_jobs
+from clustergym.scenario.failure_files import read_switches
+from clustergym.scenario.scenario import Scenario
+from clustergym.scenario.scenario_config import build_scenario
+from clustergym.scenario.tenants.queue_tree import load_queues
+from clustergym.trace.committed import read_manifest
+from clustergym.trace.formats import FORMATS, ReadOptions, load_trace
+from clustergym.trace.generators.sources import load_source
+from clustergym.trace.pair_tables import read_pair_table
+from clustergym.trace.readers.pai import JOB_TABLE, TASK_TABLE
+from clustergym.training import network_checkpoints, placer_checkpoints, plot
+from clustergym.training.evolution import History
+from clustergym.training.training_log import _run_id
+from clustergym.training.training_state import read_state
 
 Reader = Callable[[bytes, Path], object]
 """(Content, an empty folder to put files into) -> what was read."""

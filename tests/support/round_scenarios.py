@@ -10,10 +10,10 @@ from clustergym.policies.placers.buddy import Buddy
 from hypothesis import strategies as st
 from scenarios import Job, small_scenario
 
-from clustergym.interface.policy import Policy
 from clustergym.oracle.base import OracleTables
-from clustergym.scenarios.costs import Costs
-from clustergym.scenarios.scenario import Scenario
+from clustergym.scenario.costs import Costs
+from clustergym.scenario.policy import Policy
+from clustergym.scenario.scenario import Scenario
 from clustergym.sim.drive import Run, simulate
 from clustergym.sim.engine import Simulation
 from clustergym.sim.state import Phase

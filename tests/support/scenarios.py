@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
-from clustergym.interface.policy import Decision, InformationClass, Policy, View
 from clustergym.oracle.base import OracleTables
-from clustergym.scenarios.costs import Costs, ProfilePrice
-from clustergym.scenarios.disturbances.failures import Failures
-from clustergym.scenarios.disturbances.reservations import PlannedJobs, Reservation
-from clustergym.scenarios.scenario import Scenario, allowed_counts, model_classes
-from clustergym.workload.trace import Trace
+from clustergym.scenario.costs import Costs, ProfilePrice
+from clustergym.scenario.disturbances.failures import Failures
+from clustergym.scenario.disturbances.reservations import PlannedJobs, Reservation
+from clustergym.scenario.policy import Decision, InformationClass, Policy, View
+from clustergym.scenario.scenario import Scenario, allowed_counts, model_classes
+from clustergym.trace.trace import Trace
 
 Times = Mapping[str, Mapping[str, Mapping[int, float]]]
 """model family -> GPU type -> count -> seconds per iteration; what is left out is infeasible."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from clustergym.inputs.errors import InputError
-from clustergym.placement.instances import Solution
+from clustergym.common.errors import InputError
+from clustergym.envs.placement.instances import Solution
 
 TOLERANCE = 1e-6
 

@@ -9,14 +9,14 @@ import numpy as np
 from clustergym.policies.placers.buddy import Buddy
 from compiled_entries import advance, enact
 
-from clustergym.compiled import columns as c
-from clustergym.compiled.batch import Batch
-from clustergym.compiled.cluster_arrays import cluster_arrays
-from clustergym.compiled.event_log import event_log
-from clustergym.compiled.scenario_arrays import check_covered, scenario_arrays
-from clustergym.interface.policy import Decision, InformationClass, View
-from clustergym.scenarios.clock import ticks
-from clustergym.scenarios.scenario import Scenario
+from clustergym.scenario.clock import ticks
+from clustergym.scenario.policy import Decision, InformationClass, View
+from clustergym.scenario.scenario import Scenario
+from clustergym.sim.compiled import columns as c
+from clustergym.sim.compiled.batch import Batch
+from clustergym.sim.compiled.cluster_arrays import cluster_arrays
+from clustergym.sim.compiled.event_log import event_log
+from clustergym.sim.compiled.scenario_arrays import check_covered, scenario_arrays
 from clustergym.sim.engine import Simulation, StalledError
 
 Targets = dict[int, tuple[int, int]]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clustergym import train
-from clustergym.arrays import Floats
-from clustergym.learn.placer_checkpoints import PlacerKind
+from clustergym.commands import train
+from clustergym.common.arrays import Floats
+from clustergym.training.placer_checkpoints import PlacerKind
 
 
 def repeated(words: list[str], folder: Path, kind: PlacerKind) -> Floats:

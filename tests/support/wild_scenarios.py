@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from scenarios import Job, price, small_scenario
 
 from clustergym.cluster.spec import Fabric
-from clustergym.interface.policy import InformationClass
-from clustergym.scenarios.costs import Costs
-from clustergym.scenarios.disturbances.failures import Failures, NodeFailure
-from clustergym.scenarios.disturbances.reservations import PlannedJobs, Reservation
-from clustergym.scenarios.scenario import Scenario
+from clustergym.scenario.costs import Costs
+from clustergym.scenario.disturbances.failures import Failures, NodeFailure
+from clustergym.scenario.disturbances.reservations import PlannedJobs, Reservation
+from clustergym.scenario.policy import InformationClass
+from clustergym.scenario.scenario import Scenario
 
 GROUPS = {"X": (3, 4), "Y": (2, 2), "Z": (4, 1)}
 TIMES = {

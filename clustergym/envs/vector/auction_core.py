@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.arrays import Bools, Floats, Ints
-from clustergym.compiled.numba_cache import Direct
+from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.envs.auction_actions import AuctionActions, checked_numbers
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.vector import auction_step
 from clustergym.envs.vector import step as steps
 from clustergym.envs.vector.auction_step import AuctionRules
 from clustergym.envs.vector.core import Core
+from clustergym.sim.compiled.numba_cache import Direct
 
 
 class AuctionCore(Core):

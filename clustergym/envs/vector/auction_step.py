@@ -7,19 +7,20 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.arrays import Floats, Ints
-from clustergym.compiled import auction, auction_episode, batch, clock
-from clustergym.compiled import auction_features as features
-from clustergym.compiled import columns as c
-from clustergym.compiled.auction import Bids
-from clustergym.compiled.cluster_arrays import ClusterArrays
-from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled_in_place, compiled_part, entry_in_place
+from clustergym.agents import auction, auction_episode
+from clustergym.agents import auction_features as features
+from clustergym.agents.auction import Bids
+from clustergym.common.arrays import Floats, Ints
 from clustergym.envs.vector import desk as d
 from clustergym.envs.vector import edits, observation
 from clustergym.envs.vector import step as steps
 from clustergym.envs.vector.desk import Bytes, Desk, DeskRules
 from clustergym.envs.vector.step import BEGIN, DECIDED, LEAVE, STALLED, TERMINATED
+from clustergym.sim.compiled import batch, clock
+from clustergym.sim.compiled import columns as c
+from clustergym.sim.compiled.cluster_arrays import ClusterArrays
+from clustergym.sim.compiled.episode import Episode
+from clustergym.sim.compiled.numba_cache import compiled_in_place, compiled_part, entry_in_place
 
 
 class AuctionRules(NamedTuple):

@@ -10,13 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.arrays import Bools, Floats, Ints
-from clustergym.compiled import columns as c
-from clustergym.compiled.batch import Batch
-from clustergym.compiled.cluster_arrays import ClusterArrays, cluster_arrays
-from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import Direct, announce_compilation
-from clustergym.compiled.policies import menu as menus
+from clustergym.agents.compiled_policies import menu as menus
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.common.errors import InputError
 from clustergym.envs.actions import MetaActions
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.scheduling_costs import Outcomes, Yardsticks
@@ -24,9 +20,13 @@ from clustergym.envs.vector import step as steps
 from clustergym.envs.vector.desk import Desk, DeskRules
 from clustergym.envs.vector.desks import Desks, PreparedScenario
 from clustergym.envs.vector.menus import Memories
-from clustergym.inputs.errors import InputError
-from clustergym.metrics.metrics import measure_scenario
-from clustergym.scenarios.scenario import Scenario
+from clustergym.results.metrics.metrics import measure_scenario
+from clustergym.scenario.scenario import Scenario
+from clustergym.sim.compiled import columns as c
+from clustergym.sim.compiled.batch import Batch
+from clustergym.sim.compiled.cluster_arrays import ClusterArrays, cluster_arrays
+from clustergym.sim.compiled.episode import Episode
+from clustergym.sim.compiled.numba_cache import Direct, announce_compilation
 from clustergym.sim.log import EventLog
 
 TOGETHER = 16

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustergym.arrays import Floats
-from clustergym.compiled import columns as c
-from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled_in_place, compiled_part
-from clustergym.compiled.sums import pairwise_sum
+from clustergym.common.arrays import Floats
 from clustergym.envs.scheduling_costs import BOUND_S
 from clustergym.envs.vector.desk import Desk
+from clustergym.sim.compiled import columns as c
+from clustergym.sim.compiled.episode import Episode
+from clustergym.sim.compiled.numba_cache import compiled_in_place, compiled_part
+from clustergym.sim.compiled.sums import pairwise_sum
 
 NAMES = ("jobs_in_system", "slowdown", "unfairness", "deadlines_met", "broken_promises")
 """Costs in the order of their numbers."""

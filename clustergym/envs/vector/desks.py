@@ -6,11 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Floats, Ints
-from clustergym.compiled import columns as c
-from clustergym.compiled.cluster_arrays import ClusterArrays
-from clustergym.compiled.fluid import capped_finish_s
-from clustergym.compiled.scenario_arrays import ScenarioArrays, scenario_arrays
+from clustergym.common.arrays import Floats, Ints
 from clustergym.envs.actions import EditActions, MetaActions
 from clustergym.envs.actions_by_name import AnyActions
 from clustergym.envs.observations import Summary, logarithm
@@ -18,9 +14,13 @@ from clustergym.envs.scheduling_costs import Outcomes, Yardsticks
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.vector.costs import NAMES
 from clustergym.envs.vector.desk import STATE_COLUMNS, Desk, DeskRules, Singles
-from clustergym.interface.policy import InformationClass
-from clustergym.scenarios.clock import ticks
-from clustergym.scenarios.scenario import Scenario
+from clustergym.scenario.clock import ticks
+from clustergym.scenario.policy import InformationClass
+from clustergym.scenario.scenario import Scenario
+from clustergym.sim.compiled import columns as c
+from clustergym.sim.compiled.cluster_arrays import ClusterArrays
+from clustergym.sim.compiled.fluid import capped_finish_s
+from clustergym.sim.compiled.scenario_arrays import ScenarioArrays, scenario_arrays
 
 
 class PreparedScenario(NamedTuple):

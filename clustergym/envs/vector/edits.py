@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from clustergym.arrays import Ints
-from clustergym.compiled import columns as c
-from clustergym.compiled.buddy import sort
-from clustergym.compiled.cluster_arrays import ClusterArrays
-from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled_in_place, compiled_part
+from clustergym.common.arrays import Ints
 from clustergym.envs.vector import desk as d
 from clustergym.envs.vector.desk import Desk, DeskRules
+from clustergym.sim.compiled import columns as c
+from clustergym.sim.compiled.buddy import sort
+from clustergym.sim.compiled.cluster_arrays import ClusterArrays
+from clustergym.sim.compiled.episode import Episode
+from clustergym.sim.compiled.numba_cache import compiled_in_place, compiled_part
 
 
 @compiled_in_place

@@ -14,17 +14,17 @@ from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from clustergym.arrays import Bools, Floats, Ints
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.common.errors import InputError, nearest
+from clustergym.common.parameter_types import PositiveInt
+from clustergym.common.parameters import checked
+from clustergym.common.processes import cores
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.vector import auction_step
 from clustergym.envs.vector import step as steps
 from clustergym.envs.vector.auction_core import core_of
 from clustergym.envs.vector.desk import Bytes, Singles
 from clustergym.envs.vector.scenarios import PreparedScenarios, UncoveredError, fall_back
-from clustergym.inputs.errors import InputError, nearest
-from clustergym.inputs.parameter_types import PositiveInt
-from clustergym.inputs.parameters import checked
-from clustergym.terminal.processes import cores
 
 OF_ALL = ("action_space", "features", "metadata", "observation_space", "parameters", "placer", "render_mode")
 """Attributes that are the same for all environments of a vector environment, whatever their episodes."""

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.arrays import Floats
-from clustergym.inputs.errors import InputError
+from clustergym.common.arrays import Floats
+from clustergym.common.errors import InputError
 
 
 def groups(trace_seeds: Sequence[int], size: int) -> dict[str, Any]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustergym.arrays import Floats, Ints
-from clustergym.compiled.policies.memory import FIGURES, JOB_FIGURES, Memory
-from clustergym.compiled.policies.speedup import fitted_speedup
-from clustergym.compiled.scenario_arrays import ScenarioArrays
+from clustergym.agents.compiled_policies.memory import FIGURES, JOB_FIGURES, Memory
+from clustergym.agents.speedup import fitted_speedup
+from clustergym.common.arrays import Floats, Ints
+from clustergym.sim.compiled.scenario_arrays import ScenarioArrays
 
 
 class Memories:

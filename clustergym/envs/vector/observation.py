@@ -6,17 +6,17 @@ import math
 
 import numpy as np
 
-from clustergym.arrays import Floats
-from clustergym.compiled import columns as c
-from clustergym.compiled import jobs
-from clustergym.compiled.cluster_arrays import ClusterArrays
-from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled_in_place, compiled_part
-from clustergym.compiled.seen import level_of
-from clustergym.compiled.sums import pairwise_sum
+from clustergym.common.arrays import Floats
 from clustergym.envs.observations import JOB_FEATURES, LONGEST_S, OPTION_FEATURES, QUEUE_FEATURES
 from clustergym.envs.vector import desk as d
 from clustergym.envs.vector.desk import Desk, DeskRules, Singles
+from clustergym.sim.compiled import columns as c
+from clustergym.sim.compiled import jobs
+from clustergym.sim.compiled.cluster_arrays import ClusterArrays
+from clustergym.sim.compiled.episode import Episode
+from clustergym.sim.compiled.numba_cache import compiled_in_place, compiled_part
+from clustergym.sim.compiled.seen import level_of
+from clustergym.sim.compiled.sums import pairwise_sum
 
 PER_LOGARITHM = float(1.0 / np.log1p(LONGEST_S))
 FEATURES, OPTION_WIDTH, QUEUE_WIDTH = len(JOB_FEATURES), len(OPTION_FEATURES), len(QUEUE_FEATURES)

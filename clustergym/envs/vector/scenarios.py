@@ -9,15 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from clustergym.compiled.numba_cache import has_numba
-from clustergym.compiled.scenario_arrays import UncoveredError, check_covered, check_known, check_unprofiled
+from clustergym.common import random_streams
 from clustergym.envs.episodes import KEPT
 from clustergym.envs.scheduling import SchedulingEnv, run_seed_of
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.vector.costs import NAMES
 from clustergym.envs.vector.desks import PreparedScenario, prepared
-from clustergym.inputs import random_streams
-from clustergym.scenarios.scenario import Scenario
+from clustergym.scenario.scenario import Scenario
+from clustergym.sim.compiled.numba_cache import has_numba
+from clustergym.sim.compiled.scenario_arrays import (
+    UncoveredError,
+    check_covered,
+    check_known,
+    check_unprofiled,
+)
 
 __all__ = ["PreparedScenarios", "UncoveredError", "fall_back"]
 

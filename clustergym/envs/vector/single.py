@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from clustergym.common.errors import InputError
 from clustergym.envs.actions import EditActions
 from clustergym.envs.actions_by_name import AnyActions
 from clustergym.envs.auction_actions import AuctionActions
@@ -18,10 +19,9 @@ from clustergym.envs.vector.core import Core
 from clustergym.envs.vector.desk import TURN
 from clustergym.envs.vector.scenarios import PreparedScenarios, UncoveredError, fall_back
 from clustergym.envs.vector.views import EpisodeViews, edits_of
-from clustergym.inputs.errors import InputError
-from clustergym.interface.policy import View
-from clustergym.metrics.metrics import Metrics
-from clustergym.scenarios.scenario import Scenario
+from clustergym.results.metrics.metrics import Metrics
+from clustergym.scenario.policy import View
+from clustergym.scenario.scenario import Scenario
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventLog
 

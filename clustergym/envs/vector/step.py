@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.arrays import Floats, Ints
-from clustergym.compiled import batch, clock
-from clustergym.compiled import columns as c
-from clustergym.compiled.cluster_arrays import ClusterArrays
-from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled_in_place, entry_in_place, inlined
+from clustergym.common.arrays import Floats, Ints
 from clustergym.envs.scheduling import MOST_ILLEGAL
 from clustergym.envs.vector import costs, edits, observation
 from clustergym.envs.vector import desk as d
 from clustergym.envs.vector.desk import Bytes, Desk, DeskRules
+from clustergym.sim.compiled import batch, clock
+from clustergym.sim.compiled import columns as c
+from clustergym.sim.compiled.cluster_arrays import ClusterArrays
+from clustergym.sim.compiled.episode import Episode
+from clustergym.sim.compiled.numba_cache import compiled_in_place, entry_in_place, inlined
 
 EDITED, DECIDED, TERMINATED, TRUNCATED, STALLED = range(5)
 """What a step has come to: the clock stands, it moved to the next decision point, or the episode is over."""

@@ -6,14 +6,14 @@ import copy
 
 import numpy as np
 
-from clustergym.arrays import Ints
-from clustergym.compiled import columns as c
-from clustergym.compiled.episode import Episode
+from clustergym.common.arrays import Ints
 from clustergym.envs.actions import EditActions, Edits
 from clustergym.envs.vector import desk as d
 from clustergym.envs.vector.desk import Desk
-from clustergym.interface.policy import InformationClass, View
-from clustergym.scenarios.scenario import Scenario
+from clustergym.scenario.policy import InformationClass, View
+from clustergym.scenario.scenario import Scenario
+from clustergym.sim.compiled import columns as c
+from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.state import JobStates, ViewMaker, setting_of
 
 

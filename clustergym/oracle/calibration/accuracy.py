@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.cluster.cluster_files import load_cluster
-from clustergym.inputs.errors import InputError
+from clustergym.common.errors import InputError
 from clustergym.oracle.calibration.measured_memory import validate_memory
 from clustergym.oracle.calibration.planning import (
     PlanningOutcomes,

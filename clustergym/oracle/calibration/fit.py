@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats
-from clustergym.inputs import random_streams
-from clustergym.inputs.errors import InputError
-from clustergym.models.catalog import Catalog, load_catalog
+from clustergym.common import random_streams
+from clustergym.common.arrays import Bools, Floats
+from clustergym.common.errors import InputError
 from clustergym.oracle.base import check_choice
 from clustergym.oracle.calibration.validation import Figures, Rows, figures, read_rows, summary
 from clustergym.oracle.grid.constants import Constants
@@ -20,6 +19,7 @@ from clustergym.oracle.grid.grid_oracle import graph_of
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
 from clustergym.oracle.grid.pipelines import Layouts, price
 from clustergym.oracle.grid.search import BestPlans, full_search
+from clustergym.oracle.models.catalog import Catalog, load_catalog
 
 Progress = Callable[[str], None]
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from clustergym.inputs.columns import integers, numbers
-from clustergym.inputs.errors import InputError
-from clustergym.inputs.text_files import read_csv
-from clustergym.models.catalog import ARENA_FAMILIES, load_catalog
-from clustergym.models.model_class import ModelClass
+from clustergym.common.columns import integers, numbers
+from clustergym.common.errors import InputError
+from clustergym.common.text_files import read_csv
 from clustergym.oracle.calibration.validation import Figures, grouped, summary
+from clustergym.oracle.models.catalog import ARENA_FAMILIES, load_catalog
+from clustergym.oracle.models.model_class import ModelClass
 from clustergym.oracle.roofline.memory_fit import MICRO_BATCHES, UniformPlan, sample_bytes, state_bytes
 from clustergym.oracle.roofline.work import Work
 

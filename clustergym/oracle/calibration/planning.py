@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.arrays import Bools, Floats, Ints
 from clustergym.cluster.spec import ClusterSpec
-from clustergym.models.catalog import ARENA_FAMILIES, Catalog
-from clustergym.models.model_class import ModelClass
+from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.oracle.grid.grid_oracle import GridOracle, allocations, batches, cells, graph_of
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
 from clustergym.oracle.grid.pipelines import Layouts, price
@@ -21,6 +19,8 @@ from clustergym.oracle.grid.plans import Cost
 from clustergym.oracle.grid.profiler import Estimates, estimate
 from clustergym.oracle.grid.pruning import RULES, measuring_cost, profiling_cost, pruned_search, search_cost
 from clustergym.oracle.grid.search import data_parallel_search, full_search
+from clustergym.oracle.models.catalog import ARENA_FAMILIES, Catalog
+from clustergym.oracle.models.model_class import ModelClass
 
 Figures = dict[str, Any]
 

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
 from clustergym.cluster.cluster_files import canonical_gpu_type, load_gpu_types
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, Locality, NodeGroup
-from clustergym.inputs.errors import InputError
-from clustergym.models.catalog import Catalog
-from clustergym.models.model_class import ModelClass
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.common.errors import InputError
 from clustergym.oracle.base import Oracle
 from clustergym.oracle.measured.iteration_times import Key, Measurements, read_measurements
+from clustergym.oracle.models.catalog import Catalog
+from clustergym.oracle.models.model_class import ModelClass
 
 Figures = dict[str, Any]
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from clustergym.arrays import Floats
-from clustergym.inputs.paths import conf_dir
+from clustergym.common.arrays import Floats
+from clustergym.common.paths import conf_dir
 from clustergym.oracle.roofline.devices import HALF_FP32
 
 UNFITTED = {"matmul": 0.72, "convolution": 0.55, "network": 0.3, "transfer": 0.1}
@@ -114,7 +114,7 @@ def load_constants(path: str | Path | None = None) -> Constants:
     from pydantic import Field, create_model
 
     from clustergym.cluster.schema import Checked, Text, checked
-    from clustergym.inputs.yaml_file import read_mapping
+    from clustergym.common.yaml_file import read_mapping
 
     number = Annotated[float, Field(gt=0, lt=1e9)]
     kinds: dict[str, Any] = {

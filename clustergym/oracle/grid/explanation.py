@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustergym.arrays import Floats
 from clustergym.cluster.spec import GpuType, Locality
-from clustergym.inputs.errors import InputError
-from clustergym.models.model_class import ModelClass
+from clustergym.common.arrays import Floats
+from clustergym.common.errors import InputError
 from clustergym.oracle.grid.grid_oracle import GridOracle, graph_of, spread
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
 from clustergym.oracle.grid.pipelines import Layouts, Prices, price
@@ -17,6 +16,7 @@ from clustergym.oracle.grid.profiler import Estimates, check_rule, estimate
 from clustergym.oracle.grid.pruning import profiling_cost, pruned_search, search_cost
 from clustergym.oracle.grid.search import BestPlans, data_parallel_search, full_search, micro_batch_counts
 from clustergym.oracle.grid.stages import stage_bytes, stage_table
+from clustergym.oracle.models.model_class import ModelClass
 
 
 def explain(

@@ -11,11 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Floats
 from clustergym.cluster.spec import ClusterSpec, Locality
-from clustergym.models.catalog import Catalog, load_catalog
-from clustergym.models.model_class import ModelClass
-from clustergym.models.model_spec import ModelSpec
+from clustergym.common.arrays import Floats
 from clustergym.oracle.base import Oracle, OracleTables, check_choice, check_counts
 from clustergym.oracle.grid.constants import Constants, default_path, load_constants
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
@@ -23,6 +20,9 @@ from clustergym.oracle.grid.operators import OperatorGraph, operator_graph
 from clustergym.oracle.grid.pipelines import Layouts, price
 from clustergym.oracle.grid.profiler import STRATEGIES, check_rule, estimate
 from clustergym.oracle.grid.search import CHUNK, BestPlans, data_parallel_search, full_search
+from clustergym.oracle.models.catalog import Catalog, load_catalog
+from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelSpec
 
 VERSION = 3
 """Raised whenever the tables of equal input change."""

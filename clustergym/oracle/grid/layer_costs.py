@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
 from clustergym.cluster.spec import GpuType
-from clustergym.models.model_spec import ELEMENT_BYTES
+from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.oracle.grid.constants import Constants
 from clustergym.oracle.grid.operators import OperatorGraph
+from clustergym.oracle.models.model_spec import ELEMENT_BYTES
 from clustergym.oracle.roofline.collectives import all_reduce_s, all_to_all_s, groups
 from clustergym.oracle.roofline.devices import PORT_SHARE, Layout, link_gbs
 from clustergym.oracle.roofline.latency import GRADIENT_BYTES, WEIGHT_PASSES

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from clustergym.arrays import Floats
-from clustergym.models.model_spec import (
+from clustergym.common.arrays import Floats
+from clustergym.oracle.models.model_spec import (
     CAPACITY_FACTOR,
     ELEMENT_BYTES,
     FFN_FACTOR,

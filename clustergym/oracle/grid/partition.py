@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
+from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.oracle.grid.layer_costs import GraphAllocations
 from clustergym.oracle.grid.pipelines import Pipelines, within_node
 from clustergym.oracle.grid.stages import StageTable, run_index

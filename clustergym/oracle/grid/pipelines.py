@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
+from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.oracle.grid.layer_costs import (
     KEEPING_PASSES,
     RECOMPUTING_PASSES,

@@ -22,7 +22,7 @@ from itertools import combinations
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
+from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
 from clustergym.oracle.grid.pipelines import Pipelines, crossings, slower_ends, transfer_s
 from clustergym.oracle.grid.stages import StageTable, run_index, stage_table

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
-from clustergym.inputs.errors import InputError
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.common.errors import InputError
 from clustergym.oracle.base import check_choice
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
 from clustergym.oracle.grid.pipelines import Layouts, Pipelines, pipeline_s, price

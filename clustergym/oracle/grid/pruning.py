@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
+from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.oracle.base import check_choice
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine, operator_costs
 from clustergym.oracle.grid.pipelines import Layouts, price

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
+from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
 from clustergym.oracle.grid.partition import best_pipelines
 from clustergym.oracle.grid.pipelines import Layouts, Pipelines, price, transfer_s

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats, Ints
+from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.oracle.grid.layer_costs import (
     KEEPING_PASSES,
     RECOMPUTING_PASSES,

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Floats
 from clustergym.cluster.spec import GpuType, Locality
-from clustergym.models.catalog import Catalog
-from clustergym.models.model_class import ModelClass
-from clustergym.models.model_spec import ModelSpec
+from clustergym.common.arrays import Floats
 from clustergym.oracle.measured.iteration_times import Key
+from clustergym.oracle.models.catalog import Catalog
+from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelSpec
 from clustergym.oracle.roofline.devices import Devices, Layout
 from clustergym.oracle.roofline.roofline_oracle import best_times
 from clustergym.oracle.roofline.work import Work

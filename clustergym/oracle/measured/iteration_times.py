@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.inputs.columns import MAX_GPUS, integers, number, shown, texts
-from clustergym.inputs.errors import InputError, nearest
-from clustergym.inputs.text_files import TextTable, read_csv
-from clustergym.models.catalog import ARENA_FAMILIES, Catalog
-from clustergym.models.model_class import ModelClass
+from clustergym.common.columns import MAX_GPUS, integers, number, shown, texts
+from clustergym.common.errors import InputError, nearest
+from clustergym.common.text_files import TextTable, read_csv
+from clustergym.oracle.models.catalog import ARENA_FAMILIES, Catalog
+from clustergym.oracle.models.model_class import ModelClass
 
 COLUMNS = (
     "model_family",

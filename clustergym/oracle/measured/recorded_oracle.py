@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from clustergym.cluster.spec import ClusterSpec, Locality
-from clustergym.models.catalog import Catalog
-from clustergym.models.model_class import ModelClass
 from clustergym.oracle.base import Oracle, OracleTables, check_counts
+from clustergym.oracle.models.catalog import Catalog
+from clustergym.oracle.models.model_class import ModelClass
 
 
 class RecordedOracle(Oracle):

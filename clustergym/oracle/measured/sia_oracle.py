@@ -9,15 +9,15 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from clustergym.arrays import Floats
 from clustergym.cluster.spec import ClusterSpec, Locality
-from clustergym.inputs.columns import integers, numbers, shown
-from clustergym.inputs.errors import InputError, nearest
-from clustergym.inputs.text_files import TextTable, read_csv
-from clustergym.models.catalog import Catalog, load_catalog
-from clustergym.models.model_class import ModelClass
+from clustergym.common.arrays import Floats
+from clustergym.common.columns import integers, numbers, shown
+from clustergym.common.errors import InputError, nearest
+from clustergym.common.text_files import TextTable, read_csv
 from clustergym.oracle.base import BatchTables, Oracle, OracleTables, check_choice, six_digits
 from clustergym.oracle.measured.sia_training import Training, check_folder, read_training
+from clustergym.oracle.models.catalog import Catalog, load_catalog
+from clustergym.oracle.models.model_class import ModelClass
 
 FOLDERS = {
     "bert": "bert",

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from clustergym.arrays import Floats
-from clustergym.inputs.columns import integers, numbers
-from clustergym.inputs.errors import InputError
-from clustergym.inputs.text_files import TextTable, check_path, read_csv
+from clustergym.common.arrays import Floats
+from clustergym.common.columns import integers, numbers
+from clustergym.common.errors import InputError
+from clustergym.common.text_files import TextTable, check_path, read_csv
 from clustergym.oracle.base import statistical_efficiency
 
 LARGEST = 1e30

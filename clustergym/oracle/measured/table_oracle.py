@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from clustergym.arrays import Floats
 from clustergym.cluster.cluster_files import canonical_gpu_type, load_gpu_types
 from clustergym.cluster.spec import ClusterSpec, GpuType, Locality
-from clustergym.inputs.errors import InputError, nearest
-from clustergym.models.catalog import Catalog, load_catalog
-from clustergym.models.model_class import ModelClass
+from clustergym.common.arrays import Floats
+from clustergym.common.errors import InputError, nearest
 from clustergym.oracle.base import Oracle, OracleTables, check_choice
 from clustergym.oracle.measured.iteration_times import Key, read_measurements
+from clustergym.oracle.models.catalog import Catalog, load_catalog
+from clustergym.oracle.models.model_class import ModelClass
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 
 MISSING = ("infeasible", "estimate")

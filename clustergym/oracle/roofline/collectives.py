@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustergym.arrays import Floats
+from clustergym.common.arrays import Floats
 from clustergym.oracle.roofline.devices import Layout
 
 LINK_STEP_S, NETWORK_STEP_S = 10e-6, 25e-6

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats
 from clustergym.cluster.spec import ClusterSpec, GpuType, Locality
+from clustergym.common.arrays import Bools, Floats
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustergym.arrays import Floats
+from clustergym.common.arrays import Floats
 from clustergym.oracle.roofline.collectives import all_reduce_s, all_to_all_s, groups
 from clustergym.oracle.roofline.devices import UNIFORM, Devices, Layout
 from clustergym.oracle.roofline.memory_fit import UniformPlan, micro_batch, recomputes, state_bytes

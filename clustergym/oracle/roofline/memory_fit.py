@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats
+from clustergym.common.arrays import Bools, Floats
 from clustergym.oracle.roofline.work import Work
 
 USABLE = 0.9

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from clustergym.arrays import Floats
 from clustergym.cluster.spec import ClusterSpec, Locality
-from clustergym.models.catalog import Catalog, load_catalog
-from clustergym.models.model_class import ModelClass
+from clustergym.common.arrays import Floats
 from clustergym.oracle.base import Oracle, OracleTables, check_counts, six_digits
+from clustergym.oracle.models.catalog import Catalog, load_catalog
+from clustergym.oracle.models.model_class import ModelClass
 from clustergym.oracle.roofline.devices import Devices, Layout
 from clustergym.oracle.roofline.latency import iteration_times
 from clustergym.oracle.roofline.memory_fit import UniformPlan

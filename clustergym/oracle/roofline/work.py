@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats
-from clustergym.models.model_spec import ELEMENT_BYTES, ModelSpec
+from clustergym.common.arrays import Bools, Floats
+from clustergym.oracle.models.model_spec import ELEMENT_BYTES, ModelSpec
 
 STATE_BYTES = {
     "transformer": (6.0, 12.0),

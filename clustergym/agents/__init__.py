@@ -1,0 +1,1 @@
+"""What plays as a learned policy: the auction, look-ahead and the checkpoints that hold its weights."""

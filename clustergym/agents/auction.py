@@ -1,0 +1,491 @@
+"""The learned priority auction at a decision point."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.agents import auction_features as features
+from clustergym.agents import move_queue
+from clustergym.agents.move_queue import MoveQueue
+from clustergym.common.arrays import Floats, Ints
+from clustergym.scenario.policy import View
+from clustergym.sim.compiled.numba_cache import compiled, compiled_in_place, compiled_part
+
+Singles = npt.NDArray[np.float32]
+
+NONE = -1
+BARRED = -np.inf
+INPUTS = features.COUNT + 2
+"""Of a hidden unit: the features of a move, and two facts of the decision point."""
+LEAST_LEFT = 1e-9
+"""Iterations that a job about to end counts as having left."""
+
+
+class Bids(NamedTuple):
+    """What the auction knows of n jobs on a cluster with T GPU types and K counts.
+
+    Attributes
+    ----------
+    remaining, standstill_s, age_s, attained_gpu_s, slack_s : ndarray of float, shape (n,)
+        Iterations left; seconds until it works; since its submission; GPU-seconds held; seconds to its
+        deadline, NaN: none.
+    time_s, cost_s : ndarray of float, shape (n, T, K)
+        Seconds per iteration, inf: infeasible or unknown; seconds of standstill after a move.
+    held_type, held_level : ndarray of int, shape (n,)
+        -1: holds nothing.
+    """
+
+    remaining: Floats
+    time_s: Floats
+    cost_s: Floats
+    held_type: Ints
+    held_level: Ints
+    standstill_s: Floats
+    age_s: Floats
+    attained_gpu_s: Floats
+    slack_s: Floats
+
+
+class Facts(NamedTuple):
+    """What the features of moves are made of.
+
+    Attributes
+    ----------
+    job : ndarray of float, shape (n, features.JOB_FACTS)
+    point : ndarray of float, shape (features.POINT_FACTS,)
+    type_speed, advantage : ndarray of float, shape (T,) and (n, T)
+        As `advantages` has them.
+    bias : ndarray of float, shape (n, T, 2)
+        Added to the scores of a job's start, and of its doublings, on each type; of length 0: nothing is.
+    """
+
+    job: Floats
+    point: Floats
+    type_speed: Floats
+    advantage: Floats
+    bias: Floats
+
+
+class Moves(NamedTuple):
+    """Where the auction stands.
+
+    Attributes
+    ----------
+    kind, level : ndarray of int, shape (n,)
+        What each job has; -1: nothing.
+    target : ndarray of int, shape (n, T)
+        The level that its next move on a type leads to; -1: there is none.
+    score : ndarray of float, shape (n, T)
+        Of that move.
+    """
+
+    kind: Ints
+    level: Ints
+    target: Ints
+    score: Floats
+
+
+class Room(NamedTuple):
+    """What an auction works with.
+
+    Attributes
+    ----------
+    free : ndarray of int, shape (T,)
+        GPUs that nothing has.
+    values : ndarray of float, shape (features.COUNT,)
+        Of the move that is scored.
+    queue : MoveQueue
+        The moves that may come next.
+    """
+
+    free: Ints
+    values: Floats
+    queue: MoveQueue
+
+
+def bids_of(view: View, time_s: Floats) -> Bids:
+    """Return the bids of the jobs of a View, given the seconds per iteration, shape (n, T, K)."""
+    held = np.searchsorted(view.setting.counts, view.gpus)
+    return Bids(
+        view.remaining_iterations,
+        np.where(view.feasible, time_s, np.inf),
+        view.restart_cost_s(),
+        view.gpu_type.astype(np.int64),
+        np.where(view.gpus > 0, held, NONE).astype(np.int64),
+        view.standstill_s,
+        view.now_s - view.submit_s,
+        view.attained_gpu_s,
+        view.deadline_s - view.now_s,
+    )
+
+
+def hidden_units(weights: Floats, count: int = features.COUNT) -> int:
+    """Return the number of hidden units that weights belong to, given the number of features.
+
+    Raises
+    ------
+    ValueError
+        If no number of hidden units has weights of this shape.
+    """
+    units, rest = divmod(weights.size - count, count + INPUTS - features.COUNT + 2)
+    if weights.ndim != 1 or units < 0 or rest:
+        raise ValueError(f"weights of shape {weights.shape}")
+    return units
+
+
+@compiled_in_place
+def next_level(counts: Ints, time_s: Floats, level: int) -> int:
+    """Return the least level with at least twice the GPUs that is feasible and faster, or NONE."""
+    for k in range(level + 1, len(counts)):
+        if counts[k] >= 2 * counts[level] and time_s[k] < time_s[level]:
+            return k
+    return NONE
+
+
+@compiled_in_place
+def first_level(time_s: Floats) -> int:
+    """Return the least feasible level, or NONE."""
+    for k in range(len(time_s)):
+        if time_s[k] < np.inf:
+            return k
+    return NONE
+
+
+@compiled_part
+def sizes_of(counts: Ints, bids: Bids) -> tuple[Floats, Floats, Floats]:
+    """Return each job's least GPU-seconds, seconds, and seconds with a restart to its end; inf: never."""
+    jobs, types, levels = bids.time_s.shape
+    gpu_s, best_s, soonest_s = np.full(jobs, np.inf), np.full(jobs, np.inf), np.full(jobs, np.inf)
+    for j in range(jobs):
+        left = max(bids.remaining[j], LEAST_LEFT)
+        for t in range(types):
+            for k in range(levels):
+                seconds = left * bids.time_s[j, t, k]
+                gpu_s[j] = min(gpu_s[j], seconds * counts[k])
+                best_s[j] = min(best_s[j], seconds)
+                soonest_s[j] = min(soonest_s[j], bids.cost_s[j, t, k] + seconds)
+    return gpu_s, best_s, soonest_s
+
+
+@compiled_in_place
+def first_levels(time_s: Floats, level: Ints) -> None:
+    """Write the least feasible level of each job on each type, or NONE, shape (n, T)."""
+    for j in range(level.shape[0]):
+        for t in range(level.shape[1]):
+            level[j, t] = first_level(time_s[j, t])
+
+
+@compiled_part
+def advantages(time_s: Floats, counts: Ints) -> tuple[Floats, Floats]:
+    """Return each type's mean log speed, shape (T,), and each job's advantage on it, shape (n, T).
+
+    Per GPU at the least feasible count, relative to the job's best type.
+    """
+    jobs, types, _ = time_s.shape
+    own, mean, seen = np.zeros((jobs, types)), np.zeros(types), np.zeros(types)
+    level = np.empty((jobs, types), np.int64)
+    first_levels(time_s, level)
+    for j in range(jobs):
+        best = -np.inf
+        for t in range(types):
+            k = level[j, t]
+            own[j, t] = -np.inf if k < 0 else -math.log(time_s[j, t, k] * counts[k])
+            best = max(best, own[j, t])
+        for t in range(types):
+            if own[j, t] > -np.inf:
+                own[j, t] -= best
+                mean[t] += own[j, t]
+                seen[t] += 1.0
+    for t in range(types):
+        mean[t] /= max(seen[t], 1.0)
+        for j in range(jobs):
+            own[j, t] = own[j, t] - mean[t] if own[j, t] > -np.inf else 0.0
+    return mean, own
+
+
+@compiled_part
+def ranks_of(size: Floats) -> Floats:
+    """Return ranks from -1 (smallest) to 1; ties in order of the array."""
+    order = np.argsort(size, kind="mergesort")
+    rank = np.zeros(len(size))
+    for place in range(len(size)):
+        rank[order[place]] = 2.0 * place / max(len(size) - 1, 1) - 1.0
+    return rank
+
+
+@compiled_in_place
+def derive_jobs(facts: Floats, point: Floats) -> None:
+    """Compute the facts of jobs that depend on their other facts."""
+    for j in range(len(facts)):
+        features.derive_job(facts[j], point)
+
+
+@compiled_part
+def facts_of(gpus: int, counts: Ints, bids: Bids) -> Facts:
+    """Return the facts of the jobs and of the decision point."""
+    jobs, (gpu_s, best_s, soonest_s) = len(bids.remaining), sizes_of(counts, bids)
+    rank, total, logs, known = ranks_of(gpu_s), 0.0, 0.0, 0
+    facts, point = np.empty((jobs, features.JOB_FACTS)), np.empty(features.POINT_FACTS)
+    for j in range(jobs):
+        facts[j, features.REMAINING] = max(bids.remaining[j], LEAST_LEFT)
+        facts[j, features.LEAST_GPU_S], facts[j, features.LEAST_S] = gpu_s[j], best_s[j]
+        facts[j, features.SOONEST_S] = soonest_s[j]
+        facts[j, features.RANK], facts[j, features.AGE_S] = rank[j], bids.age_s[j]
+        facts[j, features.ATTAINED_GPU_S] = bids.attained_gpu_s[j]
+        facts[j, features.SLACK_S] = bids.slack_s[j]
+        if gpu_s[j] < np.inf:
+            logs, total, known = logs + math.log(gpu_s[j]), total + gpu_s[j], known + 1
+    point[features.JOBS], point[features.GPUS] = jobs, gpus
+    point[features.MEAN_LOG] = logs / max(known, 1)
+    point[features.BACKLOG_H] = total / max(gpus, 1) / 3600.0
+    features.derive_point(point)
+    derive_jobs(facts, point)
+    type_speed, advantage = advantages(bids.time_s, counts)
+    return Facts(facts, point, type_speed, advantage, np.empty((0, 0, 0)))
+
+
+@compiled_in_place
+def score_of(weights: Floats, values: Floats, point: Floats) -> float:
+    """Return a move's score: the weighted sum of its features, plus the output of the hidden units.
+
+    Parameters
+    ----------
+    weights : ndarray of float, shape (features.COUNT + h * (INPUTS + 2),)
+        Of the features; then for each of the h hidden units its weight in the score, its bias, and its
+        weights of the features and of the decision point's QUEUE and BACKLOG.
+    values : ndarray of float, shape (features.COUNT,)
+    point : ndarray of float, shape (features.POINT_FACTS,)
+    """
+    value, at = 0.0, features.COUNT
+    for f in range(features.COUNT):
+        value += weights[f] * values[f]
+    while at < len(weights):
+        inside = weights[at + 1]
+        for f in range(features.COUNT):
+            inside += weights[at + 2 + f] * values[f]
+        inside += weights[at + 2 + features.COUNT] * point[features.QUEUE]
+        inside += weights[at + 3 + features.COUNT] * point[features.BACKLOG]
+        value += weights[at] * inside / (1.0 + abs(inside))
+        at += INPUTS + 2
+    return value
+
+
+@compiled_in_place
+def fill_move(
+    values: Floats, facts: Facts, counts: Ints, bids: Bids, j: int, t: int, k: int, before: int
+) -> None:
+    """Write the features of a move of job j on type t to level k, from level `before` or NONE."""
+    running = bids.held_level[j] >= 0
+    features.fill(
+        values,
+        facts.job[j],
+        facts.point,
+        bids.time_s[j, t, k],
+        bids.time_s[j, t, before] if before >= 0 else np.inf,
+        counts[k],
+        counts[before] if before >= 0 else 0,
+        running,
+        running and bids.held_type[j] == t and k <= bids.held_level[j],
+        bids.cost_s[j, t, k],
+        facts.type_speed[t],
+        facts.advantage[j, t],
+    )
+
+
+@compiled_part
+def begin(bids: Bids) -> Moves:
+    """Return the start of an auction: no job has anything, and no move is scored yet."""
+    jobs, types, _ = bids.time_s.shape
+    kind, level = np.full(jobs, NONE, np.int64), np.full(jobs, NONE, np.int64)
+    target = np.empty((jobs, types), np.int64)
+    first_levels(bids.time_s, target)
+    return Moves(kind, level, target, np.full((jobs, types), BARRED))
+
+
+@compiled_in_place
+def score_moves(
+    j: int,
+    moves: Moves,
+    given: Floats,
+    weights: Floats,
+    values: Floats,
+    facts: Facts,
+    counts: Ints,
+    bids: Bids,
+) -> None:
+    """Score the next move of job j on each type; moves it must not make are barred.
+
+    `values` is room for the features of a move.
+    """
+    before = moves.level[j]
+    for t in range(moves.score.shape[1]):
+        k = moves.target[j, t]
+        moves.score[j, t] = BARRED
+        if k < 0 or (before >= 0 and t != moves.kind[j]):
+            continue
+        if len(given) > 0:
+            value = given[j, t, k]
+        else:
+            fill_move(values, facts, counts, bids, j, t, k, before)
+            value = score_of(weights, values, facts.point)
+            if len(facts.bias) > 0:
+                value += facts.bias[j, t, 0 if before < 0 else 1]
+        if before < 0 or value > 0.0:
+            moves.score[j, t] = value
+
+
+@compiled_in_place
+def add_moves(j: int, moves: Moves, queue: MoveQueue) -> None:
+    """Queue the moves of job j that are not barred."""
+    types = moves.score.shape[1]
+    for t in range(types):
+        if moves.score[j, t] > BARRED:
+            move_queue.push(queue, moves.score[j, t], j * types + t)
+
+
+@compiled_in_place
+def best_move(moves: Moves, counts: Ints, free: Ints, queue: MoveQueue) -> tuple[int, int]:
+    """Return (job, type) of the best-scoring move that has room; the first of equals; NONE if none has.
+
+    It leaves the queue. Moves without room are put aside: there is no more room before something is reverted.
+    """
+    types = moves.score.shape[1]
+    while queue.size[0] > 0:
+        score, at = move_queue.pop(queue)
+        j, t = at // types, at % types
+        if moves.score[j, t] != score:  # The job has made another move since.
+            continue
+        before = counts[moves.level[j]] if moves.level[j] >= 0 else 0
+        if counts[moves.target[j, t]] - before <= free[t]:
+            return j, t
+        move_queue.put_aside(queue, score, at)
+    return NONE, NONE
+
+
+@compiled_in_place
+def revert(moves: Moves, free: Ints, counts: Ints, bids: Bids) -> bool:
+    """Revert enlargements of running jobs that do not repay their restart; return whether there were any."""
+    reverted = False
+    for j in range(len(moves.kind)):
+        t, k, h = moves.kind[j], moves.level[j], bids.held_level[j]
+        if h < 0 or t != bids.held_type[j] or k <= h:
+            continue
+        stay_s = bids.standstill_s[j] + bids.remaining[j] * bids.time_s[j, t, h]
+        if bids.cost_s[j, t, k] + bids.remaining[j] * bids.time_s[j, t, k] >= stay_s:
+            free[t] += counts[k] - counts[h]
+            moves.level[j], moves.score[j], moves.target[j], reverted = h, BARRED, NONE, True
+    return reverted
+
+
+@compiled_part
+def hold(
+    given: Floats, weights: Floats, facts: Facts, available: Ints, counts: Ints, bids: Bids
+) -> tuple[Ints, Ints]:
+    """Hold an auction by given scores or, if there are none, by weights; see `decide`."""
+    moves = begin(bids)
+    room = Room(available.copy(), np.empty(features.COUNT), move_queue.empty(moves.score.size))
+    make_moves(moves, given, weights, facts, counts, bids, room)
+    return moves.kind, moves.level
+
+
+@compiled_in_place
+def make_moves(
+    moves: Moves,
+    given: Floats,
+    weights: Floats,
+    facts: Facts,
+    counts: Ints,
+    bids: Bids,
+    room: Room,
+) -> None:
+    """Make the moves of an auction; the free GPUs become fewer."""
+    free, values, queue = room
+    for j in range(len(moves.kind)):
+        score_moves(j, moves, given, weights, values, facts, counts, bids)
+        add_moves(j, moves, queue)
+    while True:
+        j, t = best_move(moves, counts, free, queue)
+        if j < 0:
+            if revert(moves, free, counts, bids):
+                move_queue.take_back(queue)
+                continue
+            return
+        k, before = moves.target[j, t], moves.level[j]
+        free[t] -= counts[k] - (counts[before] if before >= 0 else 0)
+        moves.kind[j], moves.level[j] = t, k
+        moves.target[j, t] = next_level(counts, bids.time_s[j, t], k)
+        score_moves(j, moves, given, weights, values, facts, counts, bids)
+        add_moves(j, moves, queue)
+
+
+@compiled
+def decide(weights: Floats, available: Ints, counts: Ints, bids: Bids) -> tuple[Ints, Ints]:
+    """Return the outcome of an auction of all GPUs.
+
+    All GPUs are free at first. The best-scoring move is made again and again: a job that has
+    nothing starts with its least count on a type, or one that has something doubles it. A
+    doubling must score above 0, a start need not. Then every enlargement of a running job that
+    does not repay its restart is reverted, the job barred from it, and the auction goes on.
+
+    Parameters
+    ----------
+    weights : ndarray of float
+        As `score_of` takes them.
+    available : ndarray of int, shape (T,)
+    counts : ndarray of int, shape (K,)
+    bids : Bids
+
+    Returns
+    -------
+    (kind, level) : ndarray of int, shape (n,)
+        Type and level of each job; -1: none.
+    """
+    facts = facts_of(available.sum(), counts, bids)
+    return hold(np.empty((0, 0, 0)), weights, facts, available, counts, bids)
+
+
+@compiled
+def decide_by_scores(scores: Floats, available: Ints, counts: Ints, bids: Bids) -> tuple[Ints, Ints]:
+    """Return the outcome of an auction, as `decide`, by the score of each move.
+
+    Parameters
+    ----------
+    scores : ndarray of float, shape (n, T, K)
+        Of the move of each job on each type that leads to each level; the others count for nothing.
+    available, counts, bids
+        As of `decide`.
+    """
+    none = np.empty((0, 0))
+    facts = Facts(none, np.empty(0), np.empty(0), none, np.empty((0, 0, 0)))
+    return hold(scores, np.empty(0), facts, available, counts, bids)
+
+
+@compiled_in_place
+def describe_moves(j: int, facts: Facts, counts: Ints, bids: Bids, values: Floats, out: Singles) -> None:
+    """Write the features of the moves of job j where they lead to in `out`, shape (T, K, COUNT)."""
+    for t in range(out.shape[0]):
+        before, k = NONE, first_level(bids.time_s[j, t])
+        while k >= 0:
+            fill_move(values, facts, counts, bids, j, t, k, before)
+            for place in range(len(values)):
+                out[t, k, place] = values[place]
+            before, k = k, next_level(counts, bids.time_s[j, t], k)
+
+
+@compiled_in_place
+def describe_rows(rows: Ints, facts: Facts, counts: Ints, bids: Bids, values: Floats, out: Singles) -> None:
+    """Write the features of the moves of some jobs, one job after the other."""
+    for at in range(len(rows)):
+        describe_moves(rows[at], facts, counts, bids, values, out[at])
+
+
+@compiled
+def described_moves(gpus: int, counts: Ints, bids: Bids, out: Singles) -> None:
+    """Write the features of each job's moves, and 0 where there is no move, shape (n, T, K, COUNT)."""
+    facts, values = facts_of(gpus, counts, bids), np.empty(features.COUNT)
+    out[:] = 0.0
+    describe_rows(np.arange(len(out)), facts, counts, bids, values, out)

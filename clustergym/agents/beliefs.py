@@ -1,0 +1,294 @@
+"""What an agent that measures jobs believes of iteration times, from what it has seen of jobs that ran.
+
+It is told none, or those of profiles, which jobs need not run at and some jobs lack.
+
+Every figure is a ratio to a job's own iterations, so that it does not matter what an iteration is.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from clustergym.agents import auction
+from clustergym.agents import auction_features as features
+from clustergym.agents.auction import NONE, Bids
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.sim.compiled.numba_cache import compiled, compiled_in_place, compiled_part
+
+NAMES = (
+    "run_time",  # log of hours that a job which has not been measured takes at its request
+    "run_time_gpus",  # power of the requested GPUs by which that is more
+    "grow",  # logit of the power of GPUs by which jobs are faster on more
+    "shrink",  # logit of the power by which they are slower on fewer
+    "own_power",  # logit of the share of a job's own power, where it was measured on two counts
+    "power_doubt",  # log of the number of measurements that the first two powers count as
+    "type_doubt",  # log of the number of measurements that equal types count as
+    "type_hope",  # log of how much faster a type on which a job was not measured is believed to be
+)
+COUNT = len(NAMES)
+START = (0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0)
+"""An hour, powers of 0.73, half of a job's own power."""
+NAMES_TOLD = (
+    *NAMES,
+    "profile_doubt",  # logit of the share of powers of GPUs, beside its profile, in how a job scales
+)
+"""Of an agent that is told the times of profiles."""
+START_TOLD = (*START, 0.0)
+LEAST_WORKED_S = 30.0
+"""Seconds that a job works on an allotment before its speed there is measured."""
+
+
+class Observed(NamedTuple):
+    """What has been seen of the N jobs of a run, by row of the trace.
+
+    Attributes
+    ----------
+    time_s : ndarray of float, shape (N, T, K)
+        Seconds per iteration as measured; 0: not measured.
+    works_from_s, remaining : ndarray of float, shape (N,)
+        When a job began to work on the allotment that it has, and iterations left then.
+    kind, level : ndarray of int, shape (N,)
+        That allotment; NONE: none.
+    ratio, ratios : ndarray of float, shape (T, T)
+        Sum and number of log(seconds on the second type / on the first), over jobs measured on both.
+    power : ndarray of float, shape (2,)
+        Sum and number of the powers of GPUs by which jobs were faster on more.
+    """
+
+    time_s: Floats
+    works_from_s: Floats
+    remaining: Floats
+    kind: Ints
+    level: Ints
+    ratio: Floats
+    ratios: Floats
+    power: Floats
+
+
+class Shown(NamedTuple):
+    """What a decision point shows of n jobs besides `Bids`.
+
+    Attributes
+    ----------
+    rows : ndarray of int, shape (n,)
+        Of the trace.
+    now_s : float
+    iterations : ndarray of float, shape (n,)
+        All that a job makes.
+    requested : ndarray of int, shape (n,)
+        GPUs.
+    feasible : ndarray of bool, shape (n, T, K)
+    """
+
+    rows: Ints
+    now_s: float
+    iterations: Floats
+    requested: Ints
+    feasible: Bools
+
+
+def split(weights: Floats) -> tuple[Floats, Floats]:
+    """Return the weights of scores, and the numbers of `NAMES` or `NAMES_TOLD`, which come last if at all."""
+    last = (len(weights) - features.COUNT) % (auction.INPUTS + 2)
+    scores = len(weights) - (last if last in (COUNT, len(NAMES_TOLD)) else 0)
+    return weights[:scores].copy(), weights[scores:].copy()
+
+
+def nothing_observed(jobs: int, types: int, levels: int) -> Observed:
+    """Return what has been seen before a run."""
+    return Observed(
+        np.zeros((jobs, types, levels)),
+        np.zeros(jobs),
+        np.zeros(jobs),
+        np.full(jobs, NONE, dtype=np.int64),
+        np.full(jobs, NONE, dtype=np.int64),
+        np.zeros((types, types)),
+        np.zeros((types, types)),
+        np.zeros(2),
+    )
+
+
+def with_room(observed: Observed, jobs: int) -> Observed:
+    """Return what has been seen with room for more jobs, at least twice what it had."""
+    had = len(observed.kind)
+    if jobs <= had:
+        return observed
+    _, types, levels = observed.time_s.shape
+    longer = nothing_observed(max(jobs, 2 * had), types, levels)
+    for name in ("time_s", "works_from_s", "remaining", "kind", "level"):
+        getattr(longer, name)[:had] = getattr(observed, name)
+    return longer._replace(ratio=observed.ratio, ratios=observed.ratios, power=observed.power)
+
+
+@compiled_in_place
+def _power_between(counts: Ints, time_s: Floats, low: int, high: int) -> float:
+    """Return the power of GPUs by which a job is faster at one level than at a lower one."""
+    return math.log(time_s[low] / time_s[high]) / math.log(counts[high] / counts[low])
+
+
+@compiled_in_place
+def _learn(observed: Observed, counts: Ints, row: int, kind: int, level: int) -> None:
+    """Compare a job's first measurement on an allotment with its others."""
+    time_s = observed.time_s[row]
+    for k in range(time_s.shape[1]):
+        if k != level and time_s[kind, k] > 0.0:
+            observed.power[0] += _power_between(counts, time_s[kind], min(k, level), max(k, level))
+            observed.power[1] += 1.0
+    for t in range(time_s.shape[0]):
+        if t != kind and time_s[t, level] > 0.0:
+            log = math.log(time_s[kind, level] / time_s[t, level])
+            observed.ratio[t, kind] += log
+            observed.ratio[kind, t] -= log
+            observed.ratios[t, kind] += 1.0
+            observed.ratios[kind, t] += 1.0
+
+
+@compiled_in_place
+def measure(observed: Observed, counts: Ints, shown: Shown, bids: Bids) -> None:
+    """Measure each job's speed on the allotment that it has had since an earlier decision point."""
+    for at in range(len(shown.rows)):
+        row, kind, level = shown.rows[at], bids.held_type[at], bids.held_level[at]
+        if level == NONE or kind != observed.kind[row] or level != observed.level[row]:
+            continue
+        if bids.standstill_s[at] > 0.0:
+            observed.works_from_s[row] = shown.now_s + bids.standstill_s[at]
+            observed.remaining[row] = bids.remaining[at]
+        worked_s = shown.now_s - observed.works_from_s[row]
+        done = observed.remaining[row] - bids.remaining[at]
+        if worked_s < LEAST_WORKED_S or done <= 0.0:
+            continue
+        first = observed.time_s[row, kind, level] == 0.0
+        observed.time_s[row, kind, level] = worked_s / done
+        if first:
+            _learn(observed, counts, row, kind, level)
+
+
+@compiled_in_place
+def note(observed: Observed, shown: Shown, bids: Bids, kind: Ints, level: Ints) -> None:
+    """Note when each job that a decision launches begins to work, and what is left of it then."""
+    for at in range(len(shown.rows)):
+        row = shown.rows[at]
+        if level[at] != NONE and (kind[at] != bids.held_type[at] or level[at] != bids.held_level[at]):
+            observed.works_from_s[row] = shown.now_s + bids.cost_s[at, kind[at], level[at]]
+            observed.remaining[row] = bids.remaining[at]
+        observed.kind[row], observed.level[row] = kind[at], level[at]
+
+
+@compiled_in_place
+def _nearest(time_s: Floats, level: int) -> int:
+    """Return the measured level nearest to a level, the lower of two; NONE if none is measured."""
+    for distance in range(len(time_s)):
+        if level >= distance and time_s[level - distance] > 0.0:
+            return level - distance
+        if level + distance < len(time_s) and time_s[level + distance] > 0.0:
+            return level + distance
+    return NONE
+
+
+@compiled_in_place
+def _share(logit: float) -> float:
+    return 1.0 / (1.0 + math.exp(-logit))
+
+
+@compiled_in_place
+def _own_power(counts: Ints, time_s: Floats) -> float:
+    """Return a job's power between the least and the greatest count measured on a type; NaN: just one."""
+    low, high = NONE, NONE
+    for k in range(len(time_s)):
+        if time_s[k] > 0.0:
+            low = k if low == NONE else low
+            high = k
+    return math.nan if low == high else _power_between(counts, time_s, low, high)
+
+
+@compiled_in_place
+def _take_for_measured(told_s: Floats, measured: Floats, taken: Floats) -> None:
+    """Write the times measured of a job; if there are none, those told at the least count on each type."""
+    none = True
+    for t in range(len(measured)):
+        none &= _nearest(measured[t], 0) == NONE
+    for t in range(len(measured)):
+        least = auction.first_level(told_s[t])
+        for k in range(measured.shape[1]):
+            taken[t, k] = told_s[t, k] if none and k == least else measured[t, k]
+
+
+@compiled_in_place
+def _believe_job(
+    beliefs: Floats, observed: Observed, counts: Ints, powers: tuple[float, float], shown: Shown, at: int,
+    told_s: Floats, measured: Floats, time_s: Floats,
+) -> None:  # fmt: skip
+    """Write the seconds per iteration that a job is believed to take, shape (T, K)."""
+    types = time_s.shape[0]
+    guess_s = 3600.0 * math.exp(beliefs[0]) * float(shown.requested[at]) ** beliefs[1] / shown.iterations[at]
+    share = _share(beliefs[4])
+    for t in range(types):
+        source, factor = t, 1.0
+        if _nearest(measured[t], 0) == NONE:
+            most = -1.0
+            for u in range(types):
+                if _nearest(measured[u], 0) != NONE and observed.ratios[u, t] > most:
+                    source, most = u, observed.ratios[u, t]
+            known = _nearest(measured[source], 0) != NONE
+            source = source if known else 0
+            doubt = observed.ratios[source, t] + math.exp(beliefs[6])
+            factor = math.exp(observed.ratio[source, t] / doubt - (beliefs[7] if known else 0.0))
+        own = _own_power(counts, measured[source])
+        for k in range(time_s.shape[1]):
+            if not shown.feasible[at, t, k]:
+                time_s[t, k] = np.inf
+                continue
+            near = _nearest(measured[source], k)
+            from_s = guess_s if near == NONE else measured[source, near]
+            from_gpus = shown.requested[at] if near == NONE else counts[near]
+            power = powers[0] if counts[k] > from_gpus else powers[1]
+            if not math.isnan(own):
+                power += share * (own - power)
+            time_s[t, k] = factor * from_s * (from_gpus / counts[k]) ** power
+            if near != NONE and told_s[t, k] < np.inf and told_s[source, near] < np.inf:
+                as_told_s, doubt = from_s * told_s[t, k] / told_s[source, near], _share(beliefs[8])
+                time_s[t, k] = time_s[t, k] ** doubt * as_told_s ** (1.0 - doubt)
+
+
+@compiled_part
+def believe(beliefs: Floats, observed: Observed, counts: Ints, shown: Shown, bids: Bids) -> None:
+    """Write the seconds per iteration that are believed to `bids.time_s`; inf where infeasible.
+
+    Parameters
+    ----------
+    beliefs : ndarray of float
+        As in `NAMES`, or in `NAMES_TOLD`: `bids.time_s` then has the times that are told, inf where none is.
+    """
+    told_s, taken = np.full(bids.time_s.shape, np.inf), np.empty(bids.time_s.shape[1:])
+    if len(beliefs) > COUNT:
+        told_s[:] = bids.time_s
+    doubt = math.exp(beliefs[5])
+    grow = (doubt * _share(beliefs[2]) + observed.power[0]) / (doubt + observed.power[1])
+    shrink = (doubt * _share(beliefs[3]) + observed.power[0]) / (doubt + observed.power[1])
+    for at in range(len(shown.rows)):
+        _take_for_measured(told_s[at], observed.time_s[shown.rows[at]], taken)
+        _believe_job(beliefs, observed, counts, (grow, shrink), shown, at, told_s[at], taken, bids.time_s[at])
+
+
+@compiled
+def decide(
+    weights: Floats,
+    beliefs: Floats,
+    observed: Observed,
+    available: Ints,
+    counts: Ints,
+    shown: Shown,
+    bids: Bids,
+) -> tuple[Ints, Ints]:
+    """Return the outcome of an auction (`auction.decide`) by what is believed; update what has been seen.
+
+    `bids.time_s` receives the beliefs.
+    """
+    measure(observed, counts, shown, bids)
+    believe(beliefs, observed, counts, shown, bids)
+    kind, level = auction.decide(weights, available, counts, bids)
+    note(observed, shown, bids, kind, level)
+    return kind, level

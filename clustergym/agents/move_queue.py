@@ -1,0 +1,88 @@
+"""The moves that an auction may make next, the best-scoring first: a binary heap, and moves put aside."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from clustergym.common.arrays import Floats, Ints
+from clustergym.sim.compiled.numba_cache import compiled_in_place, compiled_part
+
+
+class MoveQueue(NamedTuple):
+    """The moves in two arrays: the heap from the front, those put aside from the back.
+
+    Attributes
+    ----------
+    score : ndarray of float, shape (n,)
+    move : ndarray of int, shape (n,)
+        Of equal scores the least comes first.
+    size : ndarray of int, shape (2,)
+        Moves in the heap, and aside.
+    """
+
+    score: Floats
+    move: Ints
+    size: Ints
+
+
+@compiled_part
+def empty(moves: int) -> MoveQueue:
+    """Return a queue with room for so many moves."""
+    return MoveQueue(np.empty(moves), np.empty(moves, np.int64), np.zeros(2, np.int64))
+
+
+@compiled_in_place
+def push(queue: MoveQueue, score: float, move: int) -> None:
+    """Add a move."""
+    at = queue.size[0]
+    queue.size[0] += 1
+    while at > 0:
+        above = (at - 1) // 2
+        if not _before(score, move, queue, above):
+            break
+        queue.score[at], queue.move[at] = queue.score[above], queue.move[above]
+        at = above
+    queue.score[at], queue.move[at] = score, move
+
+
+@compiled_in_place
+def pop(queue: MoveQueue) -> tuple[float, int]:
+    """Remove and return the score and the number of the first move; there must be one."""
+    first = queue.score[0], queue.move[0]
+    queue.size[0] -= 1
+    left, at = queue.size[0], 0
+    score, move = queue.score[left], queue.move[left]
+    while 2 * at + 1 < left:
+        below = 2 * at + 1
+        if below + 1 < left and _before(queue.score[below + 1], queue.move[below + 1], queue, below):
+            below += 1
+        if _before(score, move, queue, below):
+            break
+        queue.score[at], queue.move[at] = queue.score[below], queue.move[below]
+        at = below
+    queue.score[at], queue.move[at] = score, move
+    return first
+
+
+@compiled_in_place
+def put_aside(queue: MoveQueue, score: float, move: int) -> None:
+    """Keep a move that has left the heap for `take_back`."""
+    queue.size[1] += 1
+    at = len(queue.score) - queue.size[1]
+    queue.score[at], queue.move[at] = score, move
+
+
+@compiled_in_place
+def take_back(queue: MoveQueue) -> None:
+    """Add the moves that were put aside again."""
+    while queue.size[1] > 0:
+        at = len(queue.score) - queue.size[1]
+        queue.size[1] -= 1
+        push(queue, queue.score[at], queue.move[at])
+
+
+@compiled_in_place
+def _before(score: float, move: int, queue: MoveQueue, other: int) -> bool:
+    return score > queue.score[other] or (score == queue.score[other] and move < queue.move[other])

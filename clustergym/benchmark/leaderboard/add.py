@@ -1,0 +1,332 @@
+"""Write the files that are committed: an entry, and a board's frozen constants and trace hashes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from clustergym.benchmark.leaderboard import DECISION_LIMIT_S, cell_logs
+from clustergym.benchmark.leaderboard.board import NAME, Board, Cell
+from clustergym.benchmark.leaderboard.cell_logs import read_logs, write_logs
+from clustergym.benchmark.leaderboard.entry import (
+    FIXED,
+    TIMES,
+    Chosen,
+    Entry,
+    ResultRow,
+    read_entry,
+    read_results,
+)
+from clustergym.benchmark.leaderboard.entry_curves import write_curves
+from clustergym.benchmark.leaderboard.finished_runs import finished_runs
+from clustergym.benchmark.leaderboard.registered import trained_on
+from clustergym.benchmark.leaderboard.run_cells import CellRun, run_cell, run_cells
+from clustergym.common.errors import InputError
+from clustergym.common.processes import in_order
+from clustergym.common.writing import write_text
+from clustergym.results.metrics.catalogue import METRICS
+from clustergym.scenario.policy import Placer, Policy
+
+HARDWARE, LICENCE = "one core of an x86-64 machine", "Apache-2.0"
+
+SOLVERS = {
+    "gavel": "HiGHS (linear programs)",
+    "themis": "none",
+    "sia": "SCIP or HiGHS (integer programs)",
+    "allox": "scipy linear_sum_assignment",
+    "pollux": "genetic search",
+}
+ALGORITHM_SOLVERS = {"arnold": ("exact search over components (Arnold's programme)", "100,000 choices")}
+"""Solver and limits, by the algorithm of a placer."""
+
+
+def add(
+    board: Board,
+    name: str,
+    parameters: Mapping[str, Any],
+    *,
+    title: str | None = None,
+    authors: Sequence[str] = ("clustergym",),
+    workers: int = 1,
+    words: Sequence[str] = (),
+    decision_limit_s: float | None = DECISION_LIMIT_S,
+    finished: Sequence[Path] = (),
+) -> Path:
+    """Run a policy or placer, or both, in every cell of a board not run before, and write its entry.
+
+    Parameters
+    ----------
+    board : Board
+        It says whether `parameters` are those of a policy, of a placer, or of both by these two keys.
+    name : str
+        Name of the entry's folder.
+    parameters : mapping
+    title : str, optional
+        The title that pages show.
+    authors : sequence of str
+    workers : int
+        Processes.
+    words : sequence of str
+        The overrides of the command line that give the same parameters; by default every parameter.
+    decision_limit_s : float, optional
+        Wall seconds that a decision may take.
+    finished : sequence of Path
+        Folders of runs in cells that are not run anew (`finished_runs`).
+
+    Raises
+    ------
+    InputError
+        For a name that is not allowed, a policy or placer that cannot run on the board, or a folder of that
+        name with another policy or placer, or of another version of the board.
+    """
+    if not re.fullmatch(NAME, name):
+        remedy = "use lower-case letters, digits and hyphens"
+        raise InputError(f"{name!r} is not a name for an entry", field="name", remedy=remedy)
+    folder = board.folder / name
+    entry = _entry(board, name, parameters, title or name, authors, words or _words(board, parameters))
+    runs, begun = _resumed(folder, entry, board), folder.exists()
+    runs |= finished_runs(board, parameters, finished)
+    missing = [cell for cell in board.cells if cell not in runs]
+    folder.mkdir(parents=True, exist_ok=True)
+    write_runs(folder, board, runs)
+    write_yaml(folder / "entry.yaml", entry.model_dump(exclude_none=True))
+
+    def done(run: CellRun) -> None:
+        runs[run.row.cell] = run
+        write_runs(folder, board, runs)
+
+    try:
+        run_cells(board, parameters, missing, workers, done, decision_limit_s)
+    except (InputError, MemoryError):
+        if not begun and not runs:
+            shutil.rmtree(folder)
+        raise
+    write_curves(board, name)
+    write_readme(folder, entry, board)
+    return folder
+
+
+def _entry(
+    board: Board,
+    name: str,
+    parameters: Mapping[str, Any],
+    title: str,
+    authors: Sequence[str],
+    words: Sequence[str],
+) -> Entry:
+    from clustergym.common.version import __version__
+    from clustergym.scenario.registry import parameters_of
+
+    policy, placer = board.contestants(parameters)
+    given = board.by_kind(parameters)
+    made: dict[str, Policy | Placer] = {"policy": policy, "placer": placer}
+    choices = {
+        kind: Chosen(name=keys["name"], parameters=_plain(parameters_of(made[kind])))
+        for kind, keys in given.items()
+    }
+    algorithm = str(given["placer"].get("algorithm")) if "placer" in given else ""
+    solver, limits = ALGORITHM_SOLVERS.get(algorithm, ("none", "none"))
+    if "policy" in given:
+        decides = str(choices["policy"].parameters.get("within", policy.name)).partition(" ")[0]
+        solver = SOLVERS.get(decides, solver)
+    command = [board.name, name, *words]
+    return Entry(
+        board=board.name,
+        board_version=board.version,
+        title=title,
+        authors=list(authors),
+        policy=choices.get("policy"),
+        placer=choices.get("placer"),
+        version=__version__,
+        information_class=policy.information_class.value if "policy" in given else "none",
+        deterministic=True,
+        trained_on=trained_on(choices.values()),
+        search_budget="none",
+        solver=solver,
+        limits=limits,
+        hardware=HARDWARE,
+        licence=LICENCE,
+        command=" ".join(["python -m clustergym.leaderboard add", *(shlex.quote(word) for word in command)]),
+    )
+
+
+def _words(board: Board, parameters: Mapping[str, Any]) -> list[str]:
+    """Return parameters as overrides of the command line; Hydra reads values in YAML's notation."""
+    words = []
+    for kind, keys in board.by_kind(parameters).items():
+        rest = [f"{kind}.{key}={json.dumps(value)}" for key, value in keys.items() if key != "name"]
+        words += [f"{kind}={keys['name']}", *rest]
+    return words
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, tuple | list) else value
+
+
+def _resumed(folder: Path, entry: Entry, board: Board) -> dict[Cell, CellRun]:
+    """Return the runs of an unfinished entry; none if it is of an earlier version of the board."""
+    if not is_begun(folder):
+        return {}
+    found = read_entry(folder, board)
+    if found.board_version < board.version:
+        return {}
+    if (found.choices, found.board_version) != (entry.choices, entry.board_version):
+        message = f"is of another {board.chooses}, parameters or board version"
+        raise InputError(message, file=folder / "entry.yaml", remedy="remove the folder, or name another")
+    return read_runs(folder)
+
+
+def is_begun(folder: Path) -> bool:
+    """Return whether a folder has the files of an entry, finished or not."""
+    return all((folder / name).is_file() for name in ("entry.yaml", "results.csv", cell_logs.FILE))
+
+
+def read_runs(folder: Path) -> dict[Cell, CellRun]:
+    """Return the runs of an entry, finished or not, that have both a row of the results and a log."""
+    logs, rows = read_logs(folder), read_results(folder)
+    return {row.cell: CellRun(row, logs.packed(row.cell)) for row in rows if str(row.cell) in logs.labels}
+
+
+def write_runs(folder: Path, board: Board, runs: Mapping[Cell, CellRun]) -> None:
+    """Write the log, then the results, so that every row of the results has its log."""
+    write_logs(folder, {cell: run.log for cell, run in runs.items()}, board.cells)
+    _write_results(folder, [runs[cell].row for cell in board.cells if cell in runs])
+
+
+def write_yaml(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a mapping as YAML, its keys in order."""
+    write_text(path, yaml.safe_dump(dict(content), sort_keys=False, width=110))
+
+
+def _write_results(folder: Path, rows: Sequence[ResultRow]) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    names = [name for name in METRICS if all(name in row.metrics for row in rows)]
+    writer.writerow([*FIXED, *names])
+    for row in rows:
+        times = [row.times[name] for name in TIMES]
+        metrics = ["" if row.metrics[name] is None else row.metrics[name] for name in names]
+        writer.writerow([*row.cell, row.digest, row.decisions, *times, *metrics])
+    write_text(folder / "results.csv", text.getvalue())
+
+
+def write_readme(folder: Path, entry: Entry, board: Board) -> None:
+    """Write an entry's README.md: how it was made, and how to check it."""
+    text = f"""# {entry.title}
+
+An entry of the board [{board.name}](../README.md), version {board.version}. Made by
+
+    {entry.command}
+
+`results.csv` has a row for each scenario and seed; `{cell_logs.FILE}` what was decided in each. From that,
+`python -m clustergym.leaderboard check {board.name} {folder.name}` computes every metric anew, without
+the {board.chooses}.
+"""
+    write_text(folder / "README.md", text)
+
+
+def freeze(board: Board, workers: int = 1, next_version: bool = False, progress: bool = False) -> Path:
+    """Measure the constants of a board's cells and the hashes of its traces; write them to board.yaml.
+
+    For the constants, the baseline and the reference run in every cell.
+
+    Parameters
+    ----------
+    board : Board
+    workers : int
+        Processes.
+    next_version : bool
+        Raise the version and measure everything anew; all entries must then be run anew too.
+    progress : bool
+        Whether to show progress on stderr.
+
+    Raises
+    ------
+    InputError
+        If the board already has both, which only a new version may replace; or if the reference
+        is not better than the baseline in a cell.
+    """
+    path = board.folder / "board.yaml"
+    if next_version:
+        bare = [scenario.model_copy(update={"constants": {}, "traces": {}}) for scenario in board.scenarios]
+        board = board.model_copy(update={"version": board.version + 1, "scenarios": bare})
+    content = board.content()
+    frozen = [any(getattr(scenario, key) for scenario in board.scenarios) for key in ("constants", "traces")]
+    if all(frozen):
+        message, remedy = "its constants are frozen", "give --next-version"
+        raise InputError(message, file=path, field="constants", remedy=remedy)
+    board.compose()
+    for key, there, measure in zip(("constants", "traces"), frozen, (_constants, _traces), strict=True):
+        if not there:
+            found = measure(board, workers, f"{key} of {board.name}" if progress else None)
+            for scenario in content["scenarios"]:
+                scenario[key] = found[scenario["name"]]
+    write_yaml(path, content)
+    return path
+
+
+def check_measurable(board: Board, workers: int = 1, progress: bool = False) -> None:
+    """Raise an InputError if the reference is not better than the baseline in a cell; write nothing."""
+    board.compose()
+    _constants(board, workers, f"hidden cells of {board.name}" if progress else None)
+
+
+def _constants(board: Board, workers: int, label: str | None) -> dict[str, Any]:
+    """Measure the constants of all cells, by scenario and seed."""
+    found: dict[str, dict[int, Any]] = {scenario.name: {} for scenario in board.scenarios}
+    runs = in_order(partial(measured, board), board.cells, workers, label)
+    for cell, values in zip(board.cells, runs, strict=True):
+        found[cell.scenario][cell.seed] = values
+    return found
+
+
+def measured(board: Board, cell: Cell) -> dict[str, Any]:
+    """Measure the constants of a cell: baseline, reference and lower bound."""
+    from clustergym.results.bounds.bounds import lower_bounds
+
+    runs = {
+        "baseline": run_cell(board, board.baseline, cell),
+        "reference": run_cell(board, board.reference, cell, board.reference_overrides),
+    }
+    values = {label: float(run.row.metrics[board.metric] or 0.0) for label, run in runs.items()}
+    if board.sign * (values["reference"] - values["baseline"]) >= 0:
+        message = f"the reference is not better than the baseline in {cell}: {values}"
+        remedy = "choose another reference or load"
+        raise InputError(message, file=board.folder / "board.yaml", field="reference", remedy=remedy)
+    built = board.scenario(cell)
+    return {"sha256": built.sha256, **values, "jct_bound": lower_bounds(built).jct_mean}
+
+
+def _traces(board: Board, workers: int, label: str | None) -> dict[str, Any]:
+    """Draw the traces of every split; return their hashes by scenario, split and seed."""
+    found: dict[str, Any] = {
+        scenario.name: {split: {} for split in board.splits} for scenario in board.scenarios
+    }
+    places = [
+        (scenario.name, split, seed)
+        for scenario in board.scenarios
+        for split, seeds in board.splits.items()
+        for seed in seeds
+    ]
+    cells = [Cell(name, seed) for name, _, seed in places]
+    for (name, split, seed), digest in zip(
+        places, in_order(partial(_digest, board), cells, workers, label), strict=True
+    ):
+        found[name][split][seed] = digest
+    return found
+
+
+def _digest(board: Board, cell: Cell) -> str:
+    return board.trace(cell).sha256

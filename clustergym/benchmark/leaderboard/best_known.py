@@ -1,0 +1,196 @@
+"""`leaderboard best-known`: the best schedule of each cell that a search in hindsight finds, as an entry.
+
+The entry stands outside all divisions: no scheduler could have made its decisions, as each was chosen knowing
+the whole trace. A cell keeps its schedule until a search finds a better one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from clustergym.agents.plan import NAME, Planned
+from clustergym.benchmark.leaderboard.add import (
+    HARDWARE,
+    LICENCE,
+    is_begun,
+    read_runs,
+    write_readme,
+    write_runs,
+    write_yaml,
+)
+from clustergym.benchmark.leaderboard.board import Board, Cell
+from clustergym.benchmark.leaderboard.entry import Chosen, Entry, entry_names, read_entry, read_results
+from clustergym.benchmark.leaderboard.entry_curves import write_curves
+from clustergym.benchmark.leaderboard.run_cells import CellRun, played
+from clustergym.common.errors import InputError, nearest
+from clustergym.common.processes import in_order
+from clustergym.common.version import __version__
+from clustergym.sim.guard import Watch
+from clustergym.training.hindsight import GOALS, OF_TYPES, search
+
+Budget = dict[str, Any]
+"""What a schedule was found with: `evaluations`, `seed` and `types` of `best_known`."""
+
+
+class Searched(NamedTuple):
+    """The outcome of a search in a cell.
+
+    Attributes
+    ----------
+    cell : Cell
+    value : float
+        The board's metric, of the schedule that the search found.
+    kept : float
+        The same of the schedule that the entry has now: the better of that and the one before.
+    best_entry : str
+        The best of the other entries in the cell; empty without any.
+    best_value : float
+    """
+
+    cell: Cell
+    value: float
+    kept: float
+    best_entry: str
+    best_value: float
+
+
+def best_known(
+    board: Board,
+    cells: Sequence[Cell],
+    evaluations: int,
+    seed: int,
+    types: float = OF_TYPES,
+    workers: int = 1,
+    done: Callable[[Searched], None] = lambda searched: None,
+) -> Path:
+    """Search for the best schedule of cells, and write those that beat what the entry has.
+
+    Parameters
+    ----------
+    board : Board
+    cells : sequence of Cell
+    evaluations : int
+        Episodes that are played in each cell.
+    seed : int
+        Of the search; each cell has a random stream of its own.
+    types : float
+        Share of the candidates that keep a job off a GPU type, or no longer.
+    workers : int
+        Processes; the entry does not depend on their number.
+    done : callable
+        Called as each cell is searched.
+
+    Raises
+    ------
+    InputError
+        If the board's entries are placers, or its metric is not one of `GOALS`.
+    """
+    if board.chooses != "policy" or board.metric not in GOALS:
+        message = f"the search plans schedules for {', '.join(GOALS)}"
+        raise InputError(message, field=f"board {board.name}", remedy="choose another board")
+    folder = board.folder / NAME
+    runs, budgets = _kept(board, folder)
+    others = {name: _values(board, name) for name in entry_names(board) if name != NAME}
+    board.compose()
+    for run in in_order(partial(_search, board, evaluations, seed, types), cells, workers):
+        cell, before = run.row.cell, runs.get(run.row.cell)
+        if before is None or board.sign * (_value(board, run) - _value(board, before)) < 0:
+            runs[cell], budgets[str(cell)] = run, {"evaluations": evaluations, "seed": seed, "types": types}
+            _write(board, folder, runs, budgets)
+        entry, best = _best(board, {name: of[cell] for name, of in others.items() if cell in of})
+        done(Searched(cell, _value(board, run), _value(board, runs[cell]), entry, best))
+    if all(cell in runs for cell in board.cells):
+        write_curves(board, NAME)
+    return folder
+
+
+def chosen_cells(board: Board, words: Sequence[str]) -> list[Cell]:
+    """Return the cells that words name, each a cell or a scenario; all cells without any words.
+
+    Raises
+    ------
+    InputError
+        For a word that names neither.
+    """
+    known = [*(str(cell) for cell in board.cells), *(scenario.name for scenario in board.scenarios)]
+    for word in words:
+        if word not in known:
+            remedy = nearest(word, known)
+            raise InputError(f"{word!r} is no cell of {board.name}", field="--cells", remedy=remedy)
+    return [cell for cell in board.cells if not words or {str(cell), cell.scenario} & {*words}]
+
+
+def _search(board: Board, evaluations: int, seed: int, types: float, cell: Cell) -> CellRun:
+    """Search in a cell, and run what was found in the simulator."""
+    scenario = board.scenario(cell)
+    plan = search(scenario, board.metric, evaluations, seed, board.cells.index(cell), types)
+    _, placer = board.contestants({"name": "fcfs"})
+    return played(board, scenario, Planned(plan), placer, cell, Watch())
+
+
+def _kept(board: Board, folder: Path) -> tuple[dict[Cell, CellRun], dict[str, Budget]]:
+    """Return what an earlier search wrote for this version of the board: runs, and budgets by cell."""
+    if not is_begun(folder):
+        return {}, {}
+    entry = read_entry(folder, board)
+    if entry.keys["name"] != NAME or not entry.hindsight:
+        message = "is not of a search in hindsight"
+        raise InputError(message, file=folder / "entry.yaml", remedy="remove the folder")
+    if entry.board_version != board.version:
+        return {}, {}
+    return read_runs(folder), dict(entry.choices["policy"].parameters)
+
+
+def _write(board: Board, folder: Path, runs: dict[Cell, CellRun], budgets: dict[str, Budget]) -> None:
+    spent = sorted({budget["evaluations"] for budget in budgets.values()})
+    between = " to ".join(f"{count:,}" for count in dict.fromkeys((spent[0], spent[-1])))
+    entry = Entry(
+        board=board.name,
+        board_version=board.version,
+        title="best known schedules",
+        authors=["clustergym"],
+        policy=Chosen(name=NAME, parameters={str(c): budgets[str(c)] for c in board.cells if c in runs}),
+        version=__version__,
+        information_class="clairvoyant",
+        deterministic=True,
+        trained_on=[board.split],
+        search_budget=f"{between} episodes of each cell",
+        hardware=HARDWARE,
+        licence=LICENCE,
+        command=_command(board, budgets),
+        hindsight=True,
+    )
+    folder.mkdir(exist_ok=True)
+    write_runs(folder, board, runs)
+    write_yaml(folder / "entry.yaml", entry.model_dump(exclude_none=True))
+    write_readme(folder, entry, board)
+
+
+def _command(board: Board, budgets: dict[str, Budget]) -> str:
+    """Return the command that finds the schedules again, with placeholders where cells differ."""
+    words = [f"python -m clustergym.leaderboard best-known {board.name}"]
+    first = next(iter(budgets.values()))
+    if any(budget != first for budget in budgets.values()):
+        return " ".join([*words, "--cells CELL", *(f"--{key} OF_CELL" for key in first)])
+    return " ".join([*words, *(f"--{key} {value}" for key, value in first.items())])
+
+
+def _values(board: Board, name: str) -> dict[Cell, float]:
+    """Return the board's metric of an entry in each cell that has one."""
+    found = {row.cell: row.metrics.get(board.metric) for row in read_results(board.folder / name)}
+    return {cell: value for cell, value in found.items() if value is not None}
+
+
+def _value(board: Board, run: CellRun) -> float:
+    return float(run.row.metrics[board.metric] or 0.0)
+
+
+def _best(board: Board, values: dict[str, float]) -> tuple[str, float]:
+    """Return the best entry and its value; nothing and NaN without entries."""
+    if not values:
+        return "", float("nan")
+    name = min(values, key=lambda name: board.sign * values[name])
+    return name, values[name]

@@ -1,0 +1,380 @@
+"""Boards: versioned sets of scenarios and seeds, with the constants that define scores."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import Field, PrivateAttr
+
+from clustergym.benchmark.leaderboard.salted_seeds import HiddenSplit, Sha256, commitment_of, hidden_seeds
+from clustergym.cluster.schema import Checked, Text, checked
+from clustergym.common.errors import InputError, nearest
+from clustergym.common.paths import PACKAGE, conf_dir
+from clustergym.common.visible_text import shortened
+from clustergym.common.yaml_file import read_mapping
+from clustergym.results.metrics.catalogue import METRICS
+from clustergym.scenario.policy import Placer, Policy
+from clustergym.scenario.scenario import Scenario
+from clustergym.trace.trace import Trace
+
+NAME = r"[a-z0-9][a-z0-9-]{0,63}"
+"""Boards, scenarios and entries are named so: no name is a path."""
+
+Name = Annotated[str, Field(pattern=f"^{NAME}$")]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class Cell(NamedTuple):
+    """A scenario and a seed of a board; every entry has one run for each cell."""
+
+    scenario: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.scenario}-{self.seed}"
+
+
+class CellConstants(Checked):
+    """The constants that define scores in a cell, frozen with the board's version.
+
+    Attributes
+    ----------
+    sha256 : str
+        Hash of the scenario: trace, cluster, oracle, costs and rules.
+    baseline, reference : float
+        The metric of the board's baseline and of its reference.
+    jct_bound : float
+        Seconds of mean JCT that no schedule can beat (`clustergym.results.bounds.bounds`).
+    """
+
+    sha256: Sha256
+    baseline: float
+    reference: float
+    jct_bound: float
+
+
+class BoardScenario(Checked):
+    """A scenario of a board.
+
+    Attributes
+    ----------
+    name : str
+    overrides : list of str
+        Overrides of the main job that make the scenario, without the seed.
+    constants : dict of int to CellConstants
+        Constants by seed; empty only while a board is made.
+    traces : dict of str to dict of int to str
+        SHA-256 of the traces of every split, by split and seed; empty only while a board is made.
+    """
+
+    name: Name
+    overrides: list[Text]
+    constants: dict[int, CellConstants] = Field(default_factory=dict)
+    traces: dict[Name, dict[int, Sha256]] = Field(default_factory=dict)
+
+    @property
+    def family(self) -> str:
+        """The family of its traces: the file of conf/trace, and that of the trace where it reads one."""
+        named = self.chosen("trace") or self.name
+        return f"{named} {self._given['trace.path']}" if "trace.path" in self._given else named
+
+    @property
+    def _given(self) -> dict[str, str]:
+        return {key: value for key, _, value in (words.partition("=") for words in self.overrides)}
+
+    def chosen(self, group: str) -> str | None:
+        """Return the file of a group of conf, such as `trace`, that the overrides or conf/scenario choose."""
+        path = conf_dir() / "scenario" / f"{self._given.get('scenario', '')}.yaml"
+        if group in self._given or not path.is_file():
+            return self._given.get(group)
+        defaults = read_mapping(path).content.get("defaults", [])
+        wanted = f"override /{group}"
+        return next((str(entry[wanted]) for entry in defaults if wanted in entry), None)
+
+
+class Board(Checked):
+    """A board: leaderboards/<name>/board.yaml.
+
+    Attributes
+    ----------
+    name, version, title, summary
+    price : str, optional
+        What policies pay for the information they get, and why, in words.
+    metric : str
+        The metric that is scored, of `clustergym.results.metrics.catalogue`.
+    better : str
+        `lower` or `higher`.
+    drops : bool
+        Whether a policy may drop jobs.
+    split : str
+        Name of the board's own split in `trained_on`; an entry trained on it is open.
+    seeds : list of int
+        Seeds of that split.
+    tuning_seeds : dict of str to list of int
+        Seeds of the splits to train and tune on, by split; the scenarios are the same.
+    hidden : HiddenSplit, optional
+    chooses : str
+        What an entry is: a `policy`, under the board's placer, or a `placer`, under the board's policy, or
+        `policy and placer`.
+    policy, placer : dict
+        The board gives the one that entries do not choose; None of what they choose.
+    baseline : dict
+        The policy or placer, whichever entries choose, that scores 0. Where they choose both, it has the keys
+        `policy` and `placer`.
+    reference : dict
+        The policy or placer that scores 1, or both.
+    reference_overrides : list of str
+        Overrides of the main job for the reference alone, where it stands for an ideal setting.
+    shows : list of str, optional
+        The columns of raw figures on the board's pages; those of
+        `clustergym.benchmark.leaderboard.figure_texts` if it is left out.
+    scenarios : list of BoardScenario
+    """
+
+    name: Name
+    version: Annotated[int, Field(ge=1)]
+    title: Text
+    summary: Text
+    price: Text | None = None
+    metric: Text
+    better: Literal["lower", "higher"]
+    drops: bool = False
+    split: Name
+    seeds: Annotated[list[Seed], Field(min_length=1)]
+    tuning_seeds: dict[Name, Annotated[list[Seed], Field(min_length=1)]] = Field(default_factory=dict)
+    hidden: HiddenSplit | None = None
+    chooses: Literal["policy", "placer", "policy and placer"] = "policy"
+    policy: dict[str, Any] | None = None
+    placer: dict[str, Any] | None = None
+    baseline: dict[str, Any] = Field(default_factory=lambda: {"name": "fcfs"})
+    reference: dict[str, Any]
+    reference_overrides: list[Text] = Field(default_factory=list)
+    shows: Annotated[list[Text], Field(min_length=1)] | None = None
+    scenarios: Annotated[list[BoardScenario], Field(min_length=1)]
+    _folder: Path = PrivateAttr(default=Path())
+    _composed: dict[tuple[str, ...], dict[str, Any]] = PrivateAttr(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        """The board's folder, leaderboards/<name>."""
+        return self._folder
+
+    @cached_property
+    def cells(self) -> tuple[Cell, ...]:
+        """All cells, scenario by scenario, then seed by seed."""
+        return tuple(Cell(scenario.name, seed) for scenario in self.scenarios for seed in self.seeds)
+
+    @cached_property
+    def families(self) -> tuple[str, ...]:
+        """The family of each scenario's traces; scores are averaged within families, then over them."""
+        return tuple(scenario.family for scenario in self.scenarios)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What entries choose: `policy`, `placer`, or both."""
+        return tuple(self.chooses.split(" and "))
+
+    def by_kind(self, chosen: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+        """Return name and parameters of the policy, the placer or both that are chosen, by kind."""
+        return dict(chosen) if len(self.kinds) > 1 else {self.chooses: chosen}
+
+    @property
+    def sign(self) -> float:
+        """What a metric's value is multiplied by so that less is better: 1, or -1 where higher is better."""
+        return 1.0 if self.better == "lower" else -1.0
+
+    def content(self) -> dict[str, Any]:
+        """Return what board.yaml has."""
+        return self.model_dump(exclude_none=True)
+
+    def changed(self, **keys: Any) -> Board:
+        """Return the board with other values of keys of board.yaml, in the same folder."""
+        made = Board.model_validate(self.content() | keys)
+        made._folder = self._folder
+        return made
+
+    def constants(self, cell: Cell) -> CellConstants:
+        """Return the constants of a cell."""
+        found = next(scenario for scenario in self.scenarios if scenario.name == cell.scenario)
+        if cell.seed not in found.constants:
+            remedy = f"run `clustergym leaderboard freeze {self.name}`"
+            raise InputError(
+                f"has no constants of seed {cell.seed}",
+                file=self.folder / "board.yaml",
+                field=cell.scenario,
+                remedy=remedy,
+            )
+        return found.constants[cell.seed]
+
+    @property
+    def splits(self) -> dict[str, list[int]]:
+        """The seeds of every split, by the name of the split."""
+        return {**self.tuning_seeds, self.split: self.seeds}
+
+    def scenario(self, cell: Cell, overrides: Sequence[str] = ()) -> Scenario:
+        """Build the scenario of a cell, changed by further overrides of the main job if given."""
+        from clustergym.scenario.scenario_config import build_scenario
+
+        return build_scenario(self.configuration(cell, overrides))
+
+    def configuration(self, cell: Cell, overrides: Sequence[str] = ()) -> dict[str, Any]:
+        """Return the main job's configuration in a cell; it is composed once for all seeds of a scenario."""
+        from clustergym.scenario.by_name import compose
+
+        found = next(scenario for scenario in self.scenarios if scenario.name == cell.scenario)
+        words = (*found.overrides, *overrides)
+        if words not in self._composed:
+            self._composed[words] = compose(words)
+        return {**deepcopy(self._composed[words]), "seed": cell.seed}
+
+    def compose(self) -> None:
+        """Compose every scenario's configuration now, so that worker processes need not do it."""
+        for scenario in self.scenarios:
+            self.configuration(Cell(scenario.name, self.seeds[0]))
+
+    def trace(self, cell: Cell) -> Trace:
+        """Return the trace of a scenario and a seed; the seed may be of any split."""
+        from clustergym.scenario.scenario_config import Conditions
+
+        config = self.configuration(cell)
+        return Conditions.of(config).trace(config["trace"], cell.seed)
+
+    def contestants(self, chosen: Mapping[str, Any]) -> tuple[Policy, Placer]:
+        """Return a new policy and a new placer: what the entry chose, and the board's own other, if any."""
+        from clustergym.scenario.registry import make_placer, make_policy
+
+        both = {"policy": self.policy or {}, "placer": self.placer or {}} | self.by_kind(chosen)
+        return make_policy(both["policy"]), make_placer(both["placer"])
+
+    def score(self, cell: Cell, value: float) -> float:
+        """Return the score of a metric's value: linear, 0 at the baseline and 1 at the reference."""
+        constants = self.constants(cell)
+        return (value - constants.baseline) / (constants.reference - constants.baseline)
+
+
+def boards_dir() -> Path:
+    """Return the folder of the committed boards."""
+    return PACKAGE.parent / "leaderboards"
+
+
+def board_names(root: Path | None = None) -> list[str]:
+    """Return the names of all boards.
+
+    Raises
+    ------
+    InputError
+        If there is none, as in an installed package.
+    """
+    folder = boards_dir() if root is None else root
+    found = sorted(path.parent.name for path in folder.glob("*/board.yaml"))
+    if not found:
+        remedy = "boards are in a checkout: `clustergym leaderboard --root CHECKOUT/leaderboards …`"
+        raise InputError("holds no board", file=folder, remedy=remedy)
+    return found
+
+
+def load_board(name: str, root: Path | None = None) -> Board:
+    """Read a board.
+
+    Raises
+    ------
+    InputError
+        If there is none of that name, or its file is malformed.
+    """
+    folder = (boards_dir() if root is None else root) / name
+    if not re.fullmatch(NAME, name) or not (folder / "board.yaml").is_file():
+        raise InputError(f"unknown board {name!r}", field="board", remedy=nearest(name, board_names(root)))
+    source = read_mapping(folder / "board.yaml")
+    board = checked(Board, source.content, file=source.path, source=source)
+    board._folder = folder
+    problem = next(_problems(board), None)
+    if problem is not None:
+        key, message, remedy = problem
+        raise InputError(message, file=source.path, line=source.line((key,)), field=key, remedy=remedy)
+    return board
+
+
+def _problems(board: Board) -> Iterator[tuple[str, str, str]]:
+    if board.name != board.folder.name:
+        yield "name", f"{board.name!r} is not its folder's", f"name it {board.folder.name}"
+    if board.metric not in METRICS:
+        yield "metric", f"unknown metric {board.metric!r}", nearest(board.metric, list(METRICS))
+    if board.split in board.tuning_seeds:
+        yield "tuning_seeds", f"has the board's own split {board.split!r}", "name it otherwise"
+    seeds = [seed for values in board.splits.values() for seed in values]
+    names = [scenario.name for scenario in board.scenarios]
+    for key, values in (("seeds", board.seeds), ("tuning_seeds", seeds), ("scenarios", names)):
+        if len(set(values)) < len(values):
+            yield key, "names one twice", "name each once"
+    yield from _interpolation_problems(board)
+    yield from _chosen_problems(board)
+    for metric in board.shows or ():
+        if metric not in METRICS:
+            yield "shows", f"unknown metric {metric!r}", nearest(metric, list(METRICS))
+    yield from _hidden_problems(board)
+    yield from _trace_problems(board)
+
+
+def _interpolation_problems(board: Board) -> Iterator[tuple[str, str, str]]:
+    """Yield the keys that refer to something else: what a board is must not depend on who reads it."""
+    remedy = "write the value out"
+    for key in ("reference_overrides", "scenarios", "policy", "placer", "baseline", "reference"):
+        value = getattr(board, key)
+        given = [one.overrides for one in value] if key == "scenarios" else value
+        word = next((text for text in texts_of(given) if "${" in text), None)
+        if word is not None:
+            yield key, f"{shortened(word, 60)!r} is an interpolation", remedy
+
+
+def texts_of(value: Any) -> Iterator[str]:
+    """Yield all texts in a plain value."""
+    if isinstance(value, str):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from texts_of(inner)
+
+
+def _chosen_problems(board: Board) -> Iterator[tuple[str, str, str]]:
+    """Yield what is wrong with what a board says of policies and placers."""
+    for kind, other in (("policy", "placer"), ("placer", "policy")):
+        if kind in board.kinds and getattr(board, kind) is not None:
+            yield kind, "is what entries choose", f"leave it out, or give chooses: {other}"
+        if kind not in board.kinds and getattr(board, kind) is None:
+            yield kind, f"is missing, and entries choose the {other}", f"name the {kind} of every entry"
+    if len(board.kinds) > 1:
+        for key in ("baseline", "reference"):
+            said = getattr(board, key)
+            if {*said} != {*board.kinds} or not all(isinstance(value, dict) for value in said.values()):
+                remedy = f"give {key}: {{policy: {{name: …}}, placer: {{name: …}}}}"
+                yield key, "is not a policy and a placer, and entries choose both", remedy
+
+
+def _hidden_problems(board: Board) -> Iterator[tuple[str, str, str]]:
+    """Yield what is wrong with a salt that was published."""
+    hidden = board.hidden
+    if hidden is None or hidden.salt is None:
+        return
+    if commitment_of(board.name, hidden.salt) != hidden.commitment:
+        yield "hidden", "has a salt that is not that of its commitment", "give the one that is"
+    elif hidden_seeds(board.name, hidden.salt, hidden.seeds) != board.seeds:
+        yield "seeds", "are not those that follow from the salt of the hidden split", "give those"
+
+
+def _trace_problems(board: Board) -> Iterator[tuple[str, str, str]]:
+    """Yield what is wrong with trace hashes: missing ones, and ones that two splits share."""
+    found: dict[str, str] = {}
+    for scenario in board.scenarios:
+        if scenario.traces and {split: sorted(by_seed) for split, by_seed in scenario.traces.items()} != {
+            split: sorted(seeds) for split, seeds in board.splits.items()
+        }:
+            yield "scenarios", f"{scenario.name} has traces of other seeds", "remove traces, and freeze"
+        for split, digests in scenario.traces.items():
+            for seed, digest in digests.items():
+                if found.setdefault(digest, split) != split:
+                    where = f"{scenario.name}-{seed} of {split} is a trace of {found[digest]} too"
+                    yield "scenarios", where, "give the splits other seeds"

@@ -1,0 +1,165 @@
+"""The bounds of a board's cells, with the prices that prove them: leaderboards/<board>/bounds.json."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
+
+from clustergym.benchmark.leaderboard.board import Board, Cell
+from clustergym.benchmark.leaderboard.salted_seeds import Sha256
+from clustergym.cluster.schema import Checked, Text, checked
+from clustergym.common.errors import InputError
+from clustergym.common.processes import in_order
+from clustergym.common.reading import read_json
+from clustergym.common.writing import write_text
+from clustergym.results.bounds.certificates import BOUNDED, Certificate, programme_of, proven
+from clustergym.results.bounds.price_search import search
+from clustergym.scenario.scenario import Scenario
+
+FILE = "bounds.json"
+LARGEST_BYTES = 2**25
+METHOD = "Lagrangian dual of GPU-time prices"
+TOLERANCE = 1e-9
+
+
+class CellBound(Checked):
+    """The bound of a cell.
+
+    Attributes
+    ----------
+    metric : str
+    bound : float
+        No schedule has a lower metric; of `deadline_satisfaction`, none a higher one.
+    method : str
+    scenario : str
+        SHA-256 of the scenario.
+    refinements : list of list of float
+        Intervals and the bound reached with them, from coarse to fine.
+    edges_s, price : list
+        The certificate (`clustergym.results.bounds.certificates.Certificate`).
+    """
+
+    metric: Text
+    bound: float
+    method: Text
+    scenario: Sha256
+    refinements: list[list[float]]
+    edges_s: Annotated[list[float], Field(min_length=1)]
+    price: list[list[float]]
+
+    @field_validator("price")
+    @classmethod
+    def _rows_of_intervals(cls, price: list[list[float]], given: ValidationInfo) -> list[list[float]]:
+        intervals = len(given.data.get("edges_s", ())) - 1
+        if intervals >= 0 and (not price or any(len(row) != intervals for row in price)):
+            raise PydanticCustomError("shape", "must be rows of one value for each interval of edges_s")
+        return price
+
+    @property
+    def certificate(self) -> Certificate:
+        """The prices that prove the bound."""
+        return Certificate(np.array(self.edges_s), np.array(self.price))
+
+
+class BoardBounds(Checked):
+    """The content of bounds.json: bounds by cell."""
+
+    cells: dict[Text, CellBound]
+
+
+def read_bounds(board_folder: Path) -> dict[str, CellBound]:
+    """Read the bounds of a board's cells, by the cell's name; nothing if there is no file.
+
+    Raises
+    ------
+    InputError
+        If the file is malformed.
+    """
+    path = board_folder / FILE
+    if not path.exists():
+        return {}
+    remedy = f"remove it, and write it anew with `leaderboard bound {board_folder.name}`"
+    return checked(BoardBounds, {"cells": read_json(path, LARGEST_BYTES, remedy)}, file=path).cells
+
+
+def add_bounds(board: Board, workers: int = 1, scenarios: list[str] | None = None) -> Path:
+    """Find the bounds of the cells that have none yet, or one of another scenario; write each when found.
+
+    Raises
+    ------
+    InputError
+        If the board's metric has no bound.
+    """
+    if board.metric not in BOUNDED:
+        remedy = f"bounds are of {', '.join(BOUNDED)}"
+        raise InputError(f"{board.metric!r} has no bound", file=board.folder / "board.yaml", remedy=remedy)
+    found = read_bounds(board.folder)
+    missing = [
+        cell
+        for cell in board.cells
+        if (not scenarios or cell.scenario in scenarios)
+        and (str(cell) not in found or found[str(cell)].scenario != board.constants(cell).sha256)
+    ]
+    board.compose()
+    made = in_order(partial(bound_of_cell, board), missing, workers, f"bounds of {board.name}")
+    for cell, bound in zip(missing, made, strict=True):
+        found[str(cell)] = bound
+        _write(board, found)
+    return board.folder / FILE
+
+
+def bound_of_cell(board: Board, cell: Cell) -> CellBound:
+    """Find the bound of a cell."""
+    scenario = board.scenario(cell)
+    bound = search(programme_of(scenario, board.metric))
+    return CellBound(
+        metric=board.metric,
+        bound=bound.value,
+        method=METHOD,
+        scenario=scenario.sha256,
+        refinements=[[intervals, round(value, 6)] for intervals, value in bound.refinements],
+        edges_s=bound.certificate.edges_s.tolist(),
+        price=bound.certificate.price.tolist(),
+    )
+
+
+def _write(board: Board, found: dict[str, CellBound]) -> None:
+    """Write bounds in the order of the board's cells, a line each."""
+    cells = [str(cell) for cell in board.cells if str(cell) in found]
+    lines = [
+        f"{json.dumps(cell)}: {json.dumps(_plain(found[cell]), separators=(',', ':'))}" for cell in cells
+    ]
+    write_text(board.folder / FILE, "{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def _plain(bound: CellBound) -> dict[str, Any]:
+    content = bound.model_dump()
+    content["price"] = [
+        [int(value) if value == int(value) else value for value in row] for row in bound.price
+    ]
+    return content
+
+
+def problem(board: Board, cell: Cell, scenario: Scenario, found: CellBound) -> str:
+    """Return what is wrong with a bound: its certificate does not prove it; empty if nothing is."""
+    if (found.metric, found.scenario) != (board.metric, scenario.sha256):
+        return f"the bound of {cell} is of another metric or scenario"
+    try:
+        value = proven(programme_of(scenario, found.metric), found.certificate)
+    except InputError as error:
+        return f"the bound of {cell} has no valid certificate: {error}"
+    if not math.isclose(value, found.bound, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
+        return f"the certificate of {cell} proves {value:.6g}, its bound is {found.bound:.6g}"
+    return ""
+
+
+def beaten(board: Board, claimed: float, bound: float) -> bool:
+    """Whether a figure is better than a bound by more than rounding."""
+    return board.sign * (claimed - bound) < -TOLERANCE * bound

@@ -1,0 +1,240 @@
+"""The check of entries: their files, every cell by replay, and with `strict` some cells by a new run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from clustergym.benchmark.leaderboard import cell_logs
+from clustergym.benchmark.leaderboard.board import Board, Cell
+from clustergym.benchmark.leaderboard.cell_check import ClaimedCell, check_cell, same
+from clustergym.benchmark.leaderboard.cell_logs import CellLogs, read_logs
+from clustergym.benchmark.leaderboard.cell_replay import Flag, FlagKind
+from clustergym.benchmark.leaderboard.entry import (
+    LARGEST_README_BYTES,
+    Entry,
+    ResultRow,
+    entry_folder,
+    entry_names,
+    read_entry,
+    read_results,
+    text_of,
+)
+from clustergym.benchmark.leaderboard.registered import can_be_run_again, problems, unchecked, unpublished
+from clustergym.common import random_streams
+from clustergym.common.errors import InputError
+from clustergym.common.processes import in_order
+from clustergym.common.visible_text import alike, shortened, visible
+
+BATCH = 6
+"""Entries that a process replays in a cell on one and the same scenario."""
+
+
+def check_entries(
+    board: Board,
+    names: Sequence[str],
+    strict: int = 0,
+    seed: int = 0,
+    workers: int = 1,
+    progress: bool = False,
+) -> dict[str, list[Flag]]:
+    """Check entries; return the flags of each, by name.
+
+    Parameters
+    ----------
+    board : Board
+    names : sequence of str
+        Names of the entries' folders.
+    strict : int
+        Cells in which a policy or placer that this project publishes is run again, whatever the entry says;
+        at least one. 0: others pass, as do entries that are declared a variant or found in hindsight.
+    seed : int
+        Seed of the draw of these cells, which depends on the entry's logs too.
+    workers : int
+        Processes; the flags and their order do not depend on their number.
+    progress : bool
+        Whether to show progress on stderr.
+    """
+    flags: dict[str, list[Flag]] = {name: [] for name in names}
+    claims: dict[str, dict[Cell, ClaimedCell]] = {}
+    for name in flags:
+        claims[name] = _opened(board, name, flags[name])
+    for name, flag in _titles(board, flags):
+        flags[name].append(flag)
+    tasks = []
+    for cell in board.cells:
+        there = [name for name in flags if cell in claims[name]]
+        tasks += [(cell, there[at : at + BATCH]) for at in range(0, len(there), BATCH)]
+    board.compose()
+    label = f"check {board.name}" if progress else None
+    replays = [(cell, [claims[name][cell] for name in batch]) for cell, batch in tasks]
+    for (_, batch), found in zip(
+        tasks, in_order(partial(check_cell, board), replays, workers, label), strict=True
+    ):
+        for name, flagged in zip(batch, found, strict=True):
+            flags[name] += flagged
+    sound = [name for name in flags if not flags[name]]
+    again = [(list(claims[name].values()), strict, seed) for name in sound]
+    label = f"run {board.name} again" if progress else None
+    for name, flagged in zip(sound, in_order(partial(_rerun, board), again, workers, label), strict=True):
+        flags[name] += flagged
+    return flags
+
+
+def check_constants(board: Board, workers: int = 1, progress: bool = False) -> list[Flag]:
+    """Run a board's baseline and reference in every cell; return flags where board.yaml says otherwise."""
+    from clustergym.benchmark.leaderboard.add import measured
+
+    board.compose()
+    label = f"baseline and reference of {board.name}" if progress else None
+    found = in_order(partial(_measured_or_wrong, board, measured), board.cells, workers, label)
+    return [
+        Flag(FlagKind.CONSTANTS, str(cell), message)
+        for cell, wrong in zip(board.cells, found, strict=True)
+        for message in wrong
+    ]
+
+
+def _measured_or_wrong(
+    board: Board, measured: Callable[[Board, Cell], Mapping[str, Any]], cell: Cell
+) -> list[str]:
+    """Return in words what of a cell's constants is not what is measured."""
+    entered = board.constants(cell)
+    try:
+        found = measured(board, cell)
+    except InputError as error:
+        return [str(error)]
+    values = [(name, value, getattr(entered, name)) for name, value in found.items()]
+    return [
+        f"{name} is {value}, and {said} in board.yaml"
+        for name, value, said in values
+        if (value != said if isinstance(value, str) else not same(value, said))
+    ]
+
+
+def _opened(board: Board, name: str, flags: list[Flag]) -> dict[Cell, ClaimedCell]:
+    """Return an entry's claim for each cell; add what is wrong with its files to `flags`."""
+    try:
+        folder = entry_folder(board, name)
+        entry, rows = read_entry(folder, board), read_results(folder)
+    except InputError as error:
+        flags.append(Flag(FlagKind.SCHEMA, name, str(error)))
+        return {}
+    flags += [*_readme(folder), *_identity(entry, board)]
+    flags += _cells([str(row.cell) for row in rows], board, "results.csv", "row")
+    try:
+        logs = read_logs(folder)
+    except InputError as error:
+        flags.append(Flag(FlagKind.DECISION_LOG, cell_logs.FILE, str(error)))
+        return {}
+    flags += _logged(logs, board)
+    once = {row.cell: row for row in rows}
+    there = [cell for cell in board.cells if cell in once and logs.labels.count(str(cell)) == 1]
+    return {cell: ClaimedCell(folder, entry, logs, once[cell]) for cell in there}
+
+
+def _readme(folder: Path) -> Iterator[Flag]:
+    path = folder / "README.md"
+    if not path.is_file():
+        return
+    try:
+        lines = text_of(path, LARGEST_README_BYTES).replace("\t", " ").splitlines()
+    except InputError as error:
+        yield Flag(FlagKind.SCHEMA, "README.md", str(error))
+        return
+    for number, line in enumerate(lines, start=1):
+        if visible(line) != line:
+            message = f"line {number} has characters that nobody sees: {shortened(visible(line), 60)}"
+            yield Flag(FlagKind.SCHEMA, "README.md", message)
+            return
+
+
+def word_of(board: Board, name: str) -> list[str]:
+    """Return a line on what the check could not verify of a sound entry; empty if it verified all."""
+    line = unchecked(read_entry(entry_folder(board, name), board))
+    return [line] if line else []
+
+
+def _identity(entry: Entry, board: Board) -> Iterator[Flag]:
+    if (entry.board, entry.board_version) != (board.name, board.version):
+        of = f"of {entry.board} version {entry.board_version}, not {board.name} version {board.version}"
+        yield Flag(FlagKind.BOARD, "entry.yaml", of)
+    yield from (Flag(FlagKind.PUBLISHED, "entry.yaml", message) for message in problems(entry))
+    if entry.variant and "variant" not in entry.title.lower():
+        yield Flag(FlagKind.TITLE, "entry.yaml", "is declared a variant, which its title must say")
+
+
+def _titles(board: Board, names: Iterable[str]) -> Iterator[tuple[str, Flag]]:
+    """Yield a flag for each entry whose title looks like another entry's title."""
+    by_title: dict[str, list[str]] = {}
+    for name in entry_names(board):
+        try:
+            by_title.setdefault(alike(read_entry(entry_folder(board, name), board).title), []).append(name)
+        except InputError:  # `_opened` reports it.
+            continue
+    for shared in by_title.values():
+        for name in [other for other in shared if len(shared) > 1 and other in names]:
+            others = ", ".join(other for other in shared if other != name)
+            yield name, Flag(FlagKind.TITLE, "entry.yaml", f"its title may be taken for that of {others}")
+
+
+def _cells(found: Sequence[str], board: Board, file: str, what: str) -> Iterator[Flag]:
+    """Flag cells that a file lacks or has twice, and cells that the board does not have."""
+    wanted, count = [str(cell) for cell in board.cells], Counter(found)
+    for cell in wanted:
+        if not count[cell]:
+            yield Flag(FlagKind.MISSING_CELL, cell, f"has no {what} in {file}")
+    for cell, times in count.items():
+        if cell not in wanted:
+            yield Flag(FlagKind.FOREIGN_CELL, cell, f"is not a cell of the board, but has a {what} in {file}")
+        elif times > 1:
+            yield Flag(FlagKind.DUPLICATE_CELL, cell, f"has {times} {what}s in {file}")
+
+
+def _logged(logs: CellLogs, board: Board) -> Iterator[Flag]:
+    """Flag a log whose cells are not the board's cells in the board's order."""
+    wanted = [str(cell) for cell in board.cells]
+    wrong = list(_cells(logs.labels, board, cell_logs.FILE, "log"))
+    yield from wrong
+    for found, cell in zip(logs.labels, wanted, strict=False):
+        if not wrong and found != cell:
+            message = f"its log stands where that of {cell} must in {cell_logs.FILE}"
+            yield Flag(FlagKind.DECISION_LOG, found, message)
+            return
+
+
+def _rerun(board: Board, task: tuple[Sequence[ClaimedCell], int, int]) -> list[Flag]:
+    """Run a published policy or placer again in random cells; the entry's names are never imported."""
+    claims, strict, seed = task
+    entry = claims[0].entry
+    if not can_be_run_again(entry):
+        unknown = unpublished(entry)
+        if not strict or not unknown or entry.hindsight or entry.variant:
+            return []
+        message = f"{unknown!r} is not published here and cannot be run again"
+        return [Flag(FlagKind.RERUN, "entry.yaml", message)]
+    digests = "".join(claim.row.digest for claim in claims)
+    logged = int(hashlib.sha256(digests.encode()).hexdigest()[:8], 16)
+    drawn = random_streams.CELLS_RUN_AGAIN.generator(seed, logged).permutation(len(claims))[: max(strict, 1)]
+    return [flag for at in sorted(drawn.tolist()) for flag in _again(board, entry, claims[at].row)]
+
+
+def _again(board: Board, entry: Entry, row: ResultRow) -> Iterator[Flag]:
+    from clustergym.benchmark.leaderboard.run_cells import run_cell
+
+    where = str(row.cell)
+    try:
+        digest = run_cell(board, entry.keys, row.cell).row.digest
+    except InputError as error:
+        if not isinstance(error.__cause__, ImportError):  # `word_of` tells what is not installed.
+            yield Flag(FlagKind.RERUN, where, shortened(str(error), 200))
+        return
+    except Exception as error:  # The entry's parameters may make the policy raise anything.
+        yield Flag(FlagKind.RERUN, where, f"{type(error).__name__}: {shortened(str(error), 60)}")
+        return
+    if digest != row.digest:
+        yield Flag(FlagKind.RERUN, where, f"digest {digest[:16]}…, entered {row.digest[:16]}…")

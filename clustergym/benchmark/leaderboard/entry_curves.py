@@ -1,0 +1,168 @@
+"""The curves of an entry (`curves.json`): GPUs, queue and JCT of one seed per scenario, by replay."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from clustergym.benchmark.leaderboard.board import Board, Cell, Name
+from clustergym.benchmark.leaderboard.cell_logs import read_logs
+from clustergym.benchmark.leaderboard.cell_replay import Flag, replayed
+from clustergym.benchmark.leaderboard.entry import entry_folder, read_entry
+from clustergym.cluster.schema import Checked, checked
+from clustergym.common.arrays import Floats
+from clustergym.common.errors import InputError
+from clustergym.common.reading import read_json
+from clustergym.common.writing import write_text
+from clustergym.results.report.series import means
+from clustergym.sim.engine import Simulation
+
+FILE, SCHEMA = "curves.json", "clustergym.curves/1"
+LARGEST_BYTES = 1_000_000
+STEPS = 120
+"""Equal intervals of a run, of each of which a curve has the mean."""
+RANKS = 60
+TOLERANCE = 2e-3
+"""Of the figures' size, and absolute: they are rounded to four digits and three decimals."""
+
+Figure = Annotated[float, Field(ge=0, lt=1e15)]
+Means = Annotated[list[Figure], Field(min_length=STEPS, max_length=STEPS)]
+
+
+class Curves(Checked):
+    """The curves of a run.
+
+    Attributes
+    ----------
+    end_s : float
+        When the run ended.
+    gpus : int
+        GPUs of the cluster.
+    held_gpus : list of float, length STEPS
+        GPUs held by running jobs, without those held for profiling.
+    queued_jobs : list of float, length STEPS
+    jct_s : list of float, length RANKS + 1 or 0
+        The `i`-th is the JCT that `i / RANKS` of the finished jobs do not exceed; empty if none finished.
+    """
+
+    end_s: Annotated[float, Field(gt=0, lt=1e15)]
+    gpus: Annotated[int, Field(ge=1)]
+    held_gpus: Means
+    queued_jobs: Means
+    jct_s: Annotated[list[Figure], Field(max_length=RANKS + 1)]
+
+
+class EntryCurves(Checked):
+    """The content of curves.json."""
+
+    schema_name: Annotated[Literal["clustergym.curves/1"], Field(alias="schema")]
+    seed: int
+    scenarios: dict[Name, Curves]
+
+
+def shown_cells(board: Board) -> list[Cell]:
+    """Return the cells whose curves are shown: the first seed of each scenario."""
+    return [Cell(scenario.name, board.seeds[0]) for scenario in board.scenarios]
+
+
+def curves_of(simulation: Simulation) -> Curves:
+    """Return the curves of a run."""
+    from clustergym.results.measured_run import measurement_of
+
+    measured = measurement_of(simulation)
+    timeline, end_s = measured.timeline, simulation.end_s
+    held, queued = timeline.held_gpus.sum(axis=1, dtype=np.float64), timeline.queued_jobs.astype(np.float64)
+    finished = measured.records.jct_s[np.isfinite(measured.records.jct_s)]
+    ranks = np.linspace(0, 1, RANKS + 1)
+    jct_s = np.quantile(finished, ranks, method="inverted_cdf") if len(finished) else finished
+    return Curves(
+        end_s=_rounded([end_s])[0],
+        gpus=int(simulation.scenario.cluster.capacity.sum()),
+        held_gpus=_rounded(means(timeline.time_s, held, end_s, STEPS)),
+        queued_jobs=_rounded(means(timeline.time_s, queued, end_s, STEPS)),
+        jct_s=_rounded(jct_s),
+    )
+
+
+def _rounded(values: Sequence[float] | Floats) -> list[float]:
+    """Return figures rounded so that they are the same on every machine."""
+    return [round(float(f"{value:.4g}"), 3) for value in values]
+
+
+def plain(curves: Curves) -> dict[str, Any]:
+    """Return curves as short JSON values; whole numbers have no fraction."""
+
+    def short(value: float) -> float:
+        return int(value) if value == int(value) else value
+
+    content = curves.model_dump()
+    return {
+        name: [short(figure) for figure in value] if isinstance(value, list) else short(value)
+        for name, value in content.items()
+    }
+
+
+def write_curves(board: Board, name: str) -> Path:
+    """Replay an entry's decisions in the cells with curves and write the curves.
+
+    Raises
+    ------
+    InputError
+        If there is no such entry, or its decisions cannot be replayed.
+    """
+    folder = entry_folder(board, name)
+    entry, logs, found = read_entry(folder, board), read_logs(folder), {}
+    for cell in shown_cells(board):
+        made = replayed(board, cell, board.scenario(cell), entry, logs)
+        if isinstance(made, Flag):
+            remedy = f"run `leaderboard check {board.name} {name}`"
+            raise InputError(f"cannot be replayed: {made}", file=folder, remedy=remedy)
+        found[cell.scenario] = plain(curves_of(made[0]))
+    content = {"schema": SCHEMA, "seed": board.seeds[0], "scenarios": found}
+    write_text(folder / FILE, json.dumps(content, separators=(",", ":")) + "\n")
+    return folder / FILE
+
+
+def read_curves(board: Board, folder: Path) -> dict[str, Curves]:
+    """Read an entry's curves, by scenario; nothing if it has none.
+
+    Raises
+    ------
+    InputError
+        If they are malformed, or not of the board's scenarios and first seed.
+    """
+    path = folder / FILE
+    remedy = f"write it with `leaderboard curves {board.name} {folder.name}`"
+    if not path.exists():
+        return {}
+    found = checked(EntryCurves, read_json(path, LARGEST_BYTES, remedy), file=path)
+    if [*found.scenarios] != [scenario.name for scenario in board.scenarios] or found.seed != board.seeds[0]:
+        message = f"is not of the board's scenarios in order, and of seed {board.seeds[0]}"
+        raise InputError(message, file=path, field="scenarios", remedy=remedy)
+    return found.scenarios
+
+
+def difference(board: Board, folder: Path, cell: Cell, simulation: Simulation) -> str:
+    """Return how an entry's curves differ from those of a replay; empty if they do not."""
+    if cell not in shown_cells(board):
+        return ""
+    try:
+        found = read_curves(board, folder).get(cell.scenario)
+    except InputError as error:
+        return str(error)
+    if found is None:
+        return f"no {FILE}; `leaderboard curves {board.name} {folder.name}` writes it"
+    expected = curves_of(simulation)
+    for name in Curves.model_fields:
+        if not _close(np.atleast_1d(getattr(found, name)), np.atleast_1d(getattr(expected, name))):
+            return f"{name} is not that of the decisions"
+    return ""
+
+
+def _close(found: Floats, expected: Floats) -> bool:
+    return found.shape == expected.shape and np.allclose(found, expected, rtol=TOLERANCE, atol=TOLERANCE)

@@ -1,0 +1,220 @@
+"""The pages of a board: a table in Markdown, and an HTML page that works without a server."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from clustergym.benchmark.leaderboard.board import Board
+from clustergym.benchmark.leaderboard.entry import entry_folder, entry_names, read_entry, read_results
+from clustergym.benchmark.leaderboard.entry_curves import plain, read_curves
+from clustergym.benchmark.leaderboard.figure_texts import division_words, figures_of, texts, titles
+from clustergym.benchmark.leaderboard.gaps import Optimum, optimum
+from clustergym.benchmark.leaderboard.score import Standing, scores_of, standings
+from clustergym.common.errors import InputError
+from clustergym.common.markdown import table
+from clustergym.common.paths import PACKAGE
+from clustergym.common.writing import write_text
+from clustergym.results.metrics.catalogue import METRICS
+from clustergym.results.report.colours import Style, styles_of
+
+TEMPLATE = PACKAGE / "benchmark" / "leaderboard" / "page.html"
+
+RULES = """\
+A cell is a scenario and a seed. Its score is 0 for what {baseline} reaches and 1 for what the
+reference ({reference}) does, by {metric} ({better} is better); beyond either, on the same line. An entry's
+score is the mean over families of traces of the interquartile mean of each family's cells, so that every
+family weighs the same, with a 95 % bootstrap interval stratified by scenario. Divisions are by what a policy
+is told of the speeds of jobs; clairvoyant entries are oracles, which know the times jobs will really run at,
+as no real scheduler can. *rank* is inside the division and *rank, all* over all of them;
+an entry shares a rank if the difference to the best of that rank, over the same resampled cells, is not clear
+of 0. *P(better)*: the probability that the entry is better in a cell than the next of its division. *Gap to
+optimum*: by how much the entry's mean over cells of {metric} misses that of the best possible schedules: at
+least by as much as that of the best schedules known, at most by as much as what no schedule can beat.
+"""
+
+
+PLACERS = """\
+Entries are placers: they say which nodes a job gets, and when it moves. Which jobs run is up to the board's
+policy ({policy}).
+"""
+
+BOTH = """\
+Entries are a policy and a placer: which jobs run, and on which nodes and parts of GPUs.
+"""
+
+
+def pages(board: Board) -> dict[Path, str]:
+    """Return the content of every page of a board, by path.
+
+    Raises
+    ------
+    InputError
+        As `standings`.
+    """
+    found, best = standings(board), optimum(board)
+    return {
+        board.folder / "README.md": markdown(board, found, best),
+        board.folder / "index.html": page(board, found, best),
+    }
+
+
+def write(board: Board) -> list[Path]:
+    """Write the pages; return them."""
+    made = pages(board)
+    for path, text in made.items():
+        write_text(path, text)
+    return list(made)
+
+
+def stale(board: Board) -> list[Path]:
+    """Return the pages whose files differ from what `write` would write now."""
+    return [
+        path
+        for path, text in pages(board).items()
+        if not path.is_file() or path.read_text(encoding="utf-8") != text
+    ]
+
+
+def markdown(board: Board, found: Sequence[Standing], best: Optimum) -> str:
+    """Return the board as Markdown, a table for each division."""
+    price = [board.price, ""] if board.price else []
+    lines = [f"# {board.title}", "", board.summary, "", *price, _rules(board)]
+    cells = f"Version {board.version}: {len(board.cells)} cells, {len(board.scenarios)} scenarios of "
+    cells += f"{len(board.seeds)} seeds. `index.html` sorts and filters, and has the curves of each entry."
+    lines += [cells, "", *_known(board, "[{0}]({1}/)")]
+    heads = titles(board)
+    for division in dict.fromkeys(standing.division for standing in found):
+        shown = [
+            texts(board, standing, best.gap(board, standing.rows))
+            | {"title": f"[{_cell(standing.entry.title)}]({standing.name}/)"}
+            for standing in found
+            if standing.division == division
+        ]
+        rows = [[row[key] for key in heads] for row in shown]
+        text = table(list(heads.values()), rows, words=[list(heads).index("title")])
+        lines += [f"## {division_words(division)}", "", text, ""]
+    return "\n".join(lines)
+
+
+def _rules(board: Board) -> str:
+    reference = _words(board, board.reference, board.reference_overrides)
+    fcfs = board.chooses == "policy" and board.baseline == {"name": "fcfs"}
+    baseline = "first come, first served" if fcfs else f"the baseline ({_words(board, board.baseline)})"
+    text = RULES.format(baseline=baseline, reference=reference, metric=board.metric, better=board.better)
+    if board.chooses == "placer":
+        text = PLACERS.format(policy=_said(board.policy or {})) + text
+    return (BOTH if len(board.kinds) > 1 else "") + text
+
+
+def _known(board: Board, link: str = "{0}") -> list[str]:
+    """Return a paragraph on the schedules that were found in hindsight; nothing if there are none."""
+    lines = []
+    for name in entry_names(board):
+        entry = read_entry(entry_folder(board, name), board)
+        if entry.hindsight:
+            title = link.format(_cell(entry.title), name)
+            values = [row.metrics[board.metric] or 0.0 for row in read_results(board.folder / name)]
+            mean = f"mean {board.metric} {sum(values) / len(values):.4g} over {len(values)} cells"
+            lines.append(f"{title}, found in hindsight: {mean} ({entry.search_budget}).")
+    return ["Outside all divisions: " + " ".join(lines), ""] if lines else []
+
+
+def _words(board: Board, chosen: Mapping[str, Any], overrides: Sequence[str] = ()) -> str:
+    return " ".join([" on ".join(_said(keys) for keys in board.by_kind(chosen).values()), *overrides])
+
+
+def _said(keys: Mapping[str, Any]) -> str:
+    words = [f"{key}={value}" for key, value in keys.items() if key != "name"]
+    return " ".join([str(keys.get("name")), *words])
+
+
+def _cell(text: str) -> str:
+    return (
+        html.escape(" ".join(text.split())).replace("|", "&#124;").replace("[", "&#91;").replace("]", "&#93;")
+    )
+
+
+def page(board: Board, found: Sequence[Standing], best: Optimum) -> str:
+    """Return the board as one HTML page; an entry's data appear in it as text, never as markup."""
+    try:
+        template = TEMPLATE.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(str(error), file=TEMPLATE, remedy="install clustergym anew") from error
+    data = json.dumps(_data(board, found, best), separators=(",", ":"), sort_keys=True)
+    for mark, text in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"), ("\u2028", "\\u2028")):
+        data = data.replace(mark, text)
+    return template.replace("__TITLE__", html.escape(board.title)).replace("__DATA__", data)
+
+
+def _data(board: Board, found: Sequence[Standing], best: Optimum) -> dict[str, Any]:
+    styles = _styles(found)
+    return {
+        "board": board.name,
+        "title": board.title,
+        "version": board.version,
+        "summary": board.summary,
+        "rules": _rules(board).replace("`", "").replace("*", ""),
+        "price": (board.price or "").replace("`", ""),
+        "known": html.unescape("".join(_known(board))),
+        "columns": [{"key": key, "title": title} for key, title in titles(board).items()],
+        "divisions": {standing.division: division_words(standing.division) for standing in found},
+        "better": {key: METRICS[key].better if key in METRICS else "lower" for key in figures_of(board)},
+        "scenarios": [scenario.name for scenario in board.scenarios],
+        "seeds": board.seeds,
+        "beside": next((standing.name for standing in found if _is_baseline(board, standing)), ""),
+        "entries": [_entry(board, standing, best, styles[standing.name]) for standing in found],
+    }
+
+
+def _styles(found: Sequence[Standing]) -> dict[str, Style]:
+    """Return each entry's style; an entry named like its policy has the style of that policy."""
+    ordered = sorted(found, key=lambda standing: (standing.name != _drawn_as(standing), standing.name))
+    styles = styles_of([_drawn_as(standing) for standing in ordered])
+    return {standing.name: style for standing, style in zip(ordered, styles, strict=True)}
+
+
+def _drawn_as(standing: Standing) -> str:
+    """Return the policy, or the algorithm of the placer if that is all that the entry chooses."""
+    chosen = next(iter(standing.entry.choices.values()))
+    return str(chosen.parameters.get("algorithm", chosen.name))
+
+
+def _is_baseline(board: Board, standing: Standing) -> bool:
+    entered, wanted = board.by_kind(standing.entry.keys), board.by_kind(board.baseline)
+    return all(entered[kind].get(key) == value for kind in wanted for key, value in wanted[kind].items())
+
+
+def _entry(board: Board, standing: Standing, best: Optimum, style: Style) -> dict[str, Any]:
+    gap = best.gap(board, standing.rows)
+    return {
+        "name": standing.name,
+        "title": standing.entry.title,
+        "division": standing.division,
+        "rank": standing.rank,
+        "rank_all": standing.rank_all,
+        "score": list(standing.score),
+        "over_next": None if standing.over_next is None else standing.over_next.value,
+        "gap": list(gap),
+        "raw": {key: standing.raw[key] for key in figures_of(board)},
+        "shown": texts(board, standing, gap),
+        "cells": [[round(float(score), 4) for score in scores] for scores in scores_of(board, standing.rows)],
+        "curves": [plain(curves) for curves in read_curves(board, board.folder / standing.name).values()],
+        "authors": list(standing.entry.authors),
+        "command": standing.entry.command,
+        "facts": {
+            **{kind: _said(chosen.keys) for kind, chosen in standing.entry.choices.items()},
+            "version": standing.entry.version,
+            "trained on": ", ".join(standing.entry.trained_on) or "nothing",
+            "search budget": standing.entry.search_budget,
+            "solver": standing.entry.solver,
+            "limits": standing.entry.limits,
+            "hardware": standing.entry.hardware,
+            "licence": standing.entry.licence,
+        },
+        "colour": style.colour,
+        "dash": style.dash,
+    }

@@ -1,0 +1,247 @@
+"""The traces and runs of the study of Ares, and the averages and gains that its parts share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from clustergym.benchmark.papers.study import Figures, Found, Parameters, RunSpec, check_published
+from clustergym.scenario.scenario import Scenario
+
+WHOLE, START = "whole", "start"
+"""Settings: the whole trace, or its first `START_JOBS` jobs. A variant may follow, after a blank."""
+START_JOBS = 160
+ROOFLINE, UNROUNDED = "roofline", "any-count"
+"""Variants: iteration times of the roofline, not of Sia's profiles; any GPU count, not powers of two."""
+COSTS = "costs=ares-profiled-free"
+"""Its relaunch costs. Whether its simulator counts a job's profile (section 4) is not stated."""
+JOBS_PER_HOUR_A_GPU = 640 / 2048
+"""Ares's decision times are for up to 640 jobs an hour on 2,048 GPUs."""
+TIMED_S = 2 * 3600.0
+
+
+class TraceKind(NamedTuple):
+    """A kind of trace: Sia's folder of it, what a generated one has, and which of Sia's workloads run."""
+
+    sia: str
+    generator: str
+    jobs: int
+    span_s: float
+    most_s: float
+    start_hour: int
+    workloads: Sequence[int]
+
+
+KINDS = {
+    "philly": TraceKind("philly", "philly-like", 160, 28800.0, 86400.0, 8, (1, 2, 3, 4)),
+    "helios": TraceKind("saturn", "helios-like", 160, 28800.0, 172800.0, 8, (1, 2, 3, 4)),
+    "newtrace": TraceKind("newtrace", "newtrace-like", 960, 172800.0, 86400.0, 0, (1,)),
+}
+"""Ares has 160 jobs in 8 h, in newTrace 960 in 48 h. Saturn is a cluster of Helios.
+
+As many generated traces run beside Sia's workloads; each run on newTrace takes minutes.
+"""
+TESTBED, TESTBED_SEEDS = "testbed", (1, 2, 3)
+"""The generated traces on 16 GPUs (section 5.2) have a name and seeds of their own."""
+
+
+def trace_names(kind: str, quick: bool) -> list[str]:
+    """Return the traces of a kind: Sia's workloads, then as many generated; `quick`: the first alone."""
+    if kind == TESTBED:
+        names = [f"philly {TESTBED} {seed}" for seed in TESTBED_SEEDS]
+    else:
+        sources = ("sia", "generated")
+        names = [f"{kind} {source} {number}" for source in sources for number in KINDS[kind].workloads]
+    return names[:1] if quick else names
+
+
+def check_data(folder: Path, names: list[str]) -> None:
+    """Raise an `InputError` unless the published files that the traces need are there."""
+    wanted = [_workload(folder, name) for name in names if " sia " in name]
+    check_published([*wanted, folder / "sia" / "profiles"])
+
+
+def _workload(folder: Path, name: str) -> Path:
+    kind, _, number = name.split()
+    return folder / "sia" / "workloads" / KINDS[kind].sia / f"workload-{number}.csv"
+
+
+def scenario_of(data: Path, spec: RunSpec) -> Scenario:
+    """Return the scenario of a run."""
+    length, _, variant = spec.setting.partition(" ")
+    bend = variant.startswith("efficiency")
+    scenario = _of_trace(data, spec.trace, "" if bend else variant)
+    if length == START and len(scenario.trace) > START_JOBS:
+        scenario = replace(scenario, trace=scenario.trace.take(range(START_JOBS)))
+    if bend:
+        power, load = (float(word.split("=")[1]) for word in variant.split())
+        scenario = bent(scenario, power, load)
+    return scenario
+
+
+def bend(power: float, load: float) -> str:
+    """Return the variant in which efficiencies are raised to a power, at an offered load."""
+    return f"efficiency={power:g} load={load:g}"
+
+
+@cache
+def _of_trace(data: Path, name: str, variant: str) -> Scenario:
+    from clustergym.scenario.by_name import load_scenario
+
+    kind, source, number = name.split()
+    folder = data.absolute() / "sia"
+    profiles = folder / "profiles"
+    if source == "sia":
+        path = _workload(data.absolute(), name)
+        trace = ["trace=file", f"trace.path='{path}'", f"trace.sia_profiles='{profiles}'"]
+    elif source == TESTBED:
+        jobs = generated(KINDS["philly"], 40, 14400.0, int(number))
+        trace = ["cluster=ares-16", *jobs, "++trace.requests=arena"]
+    else:
+        trace = generated(KINDS[kind], KINDS[kind].jobs, KINDS[kind].span_s, int(number))
+    oracle = [] if variant == ROOFLINE else ["oracle=sia", f"oracle.path='{profiles}'"]
+    counts = ["scenario.counts=any"] if variant == UNROUNDED else []
+    return load_scenario("ares", [COSTS, *trace, *oracle, *counts])
+
+
+def offered_load(scenario: Scenario) -> float:
+    """Return GPU time at the requests over that of the cluster from the first submission to the last."""
+    trace = scenario.trace
+    work_gpu_s = trace.iterations * scenario.fair_iteration_time_s * scenario.request_gpus
+    return float(work_gpu_s.sum() / scenario.cluster.capacity.sum() / np.ptp(trace.submit_s))
+
+
+def request_efficiency(scenario: Scenario) -> float:
+    """Return throughput per GPU at the request over that on the fewest GPUs, mean over jobs."""
+    gpu_s = scenario.tables.execution.min(axis=3)[:, 0] * scenario.tables.counts
+    least = np.argmax(np.isfinite(gpu_s), axis=1)
+    rows, level = scenario.class_of, np.searchsorted(scenario.tables.counts, scenario.request_gpus)
+    return float(np.mean(gpu_s[rows, least[rows]] / gpu_s[rows, level]))
+
+
+def bent(scenario: Scenario, power: float, load: float) -> Scenario:
+    """Return a scenario with other scaling curves and another load, each job of the same GPU time.
+
+    Throughput per GPU over that on the fewest GPUs is raised to the power: 1 leaves it, 0 is linear
+    scaling. Iterations change so that every job has the GPU time that it had at its request, and
+    submissions are stretched to the offered load.
+    """
+    tables, counts = scenario.tables, scenario.tables.counts[:, None]
+    gpu_s = tables.execution * counts
+    best = gpu_s.min(axis=3)
+    least = np.take_along_axis(best, np.argmax(np.isfinite(best), axis=2)[..., None], 2)[..., None]
+    bent_s = {
+        name: (least * (getattr(tables, name) * counts / least) ** power) / counts
+        for name in ("execution", "profiled", "data_parallel")
+    }
+    changed = replace(scenario, tables=replace(tables, **bent_s))
+    factor = scenario.fair_iteration_time_s / changed.fair_iteration_time_s
+    iterations = np.maximum(np.rint(scenario.trace.iterations * factor), 1).astype(np.int64)
+    submit_s = scenario.trace.submit_s * (offered_load(scenario) / load)
+    return replace(changed, trace=replace(scenario.trace, iterations=iterations, submit_s=submit_s))
+
+
+def generated(kind: TraceKind, jobs: int, span_s: float, seed: int) -> list[str]:
+    """Return the overrides of a trace generated as the committed ones are, with another seed."""
+    parameters = (
+        f"rule=ares any_type=true jobs={jobs} span_s={span_s} load=1.0 max_gpus=16 min_duration_s=60.0 "
+        f"max_duration_s={kind.most_s} start_hour={kind.start_hour} seed={seed}"
+    )
+    return [f"trace={kind.generator}", *(f"++trace.{parameter}" for parameter in parameters.split())]
+
+
+@cache
+def timed_scenario(gpus: int) -> Scenario:
+    """Return Philly-like jobs for two hours on a cluster of that many GPUs, at full load."""
+    from clustergym.scenario.by_name import load_scenario
+
+    jobs = round(JOBS_PER_HOUR_A_GPU * gpus * TIMED_S / 3600)
+    nodes = f"cluster.nodes=[{{gpu_type:RTX2080Ti,count:{gpus // 4},gpus_per_node:4}}]"
+    trace = generated(KINDS["philly"], jobs, TIMED_S, 1)
+    return load_scenario("ares", [COSTS, nodes, *trace, f"horizon_s={TIMED_S}"])
+
+
+POLICIES = ("ares", "gavel", "themis", "allox", "tiresias", "lucid", "optimus", "pollux")
+ALPHAS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 1.0)
+QUICK_ALPHAS = (0.5, 0.65, 0.75, 0.8, 0.85, 1.0)
+OWN = "ares work_conserving=True"
+"""Our own baseline, in Ares's order: jobs shrink rather than wait, and leftover GPUs are given out."""
+FIXED: Mapping[str, Parameters] = {"pollux": (("batch", "requested"),)}
+"""Parameters of policies that would choose the batch: all jobs train at the requested one (section 3.1)."""
+FEWER = {("newtrace", "pollux"): 1}
+"""Number of traces that a policy runs on, where a run takes minutes (Pollux's genetic search)."""
+METRICS = ("jct_mean", "jct_p99", "unfair_fraction", "ftf_worst", "preemptions_mean", "restarts_mean")
+
+
+class Gain(NamedTuple):
+    """By what share Ares's metric is below another policy's; negative where it is above."""
+
+    other: str
+    share: float
+
+
+class AresStudy(NamedTuple):
+    """The study: the folder of published data, whether it is quick or whole, and the policies."""
+
+    data: Path
+    quick: bool
+    policies: Sequence[str]
+
+    @property
+    def length(self) -> str:
+        """The setting of a whole trace, or of its start."""
+        return START if self.quick else WHOLE
+
+    def specs(self, kind: str, policy: str, alpha: float | None = None) -> list[RunSpec]:
+        """Return the runs of a policy, or of our own variant of Ares, on a kind of trace.
+
+        With an alpha, on every second trace.
+        """
+        parameters: Parameters = () if alpha is None else (("alpha", alpha),)
+        names = trace_names(kind, self.quick)[: FEWER.get((kind, policy))]
+        if policy == OWN:
+            policy, parameters = "ares", (("work_conserving", True),)
+        parameters += FIXED.get(policy, ())
+        step = 1 if alpha is None else 2
+        return [RunSpec(name, None, self.length, policy, parameters) for name in names[::step]]
+
+    @property
+    def rows(self) -> list[str]:
+        """The policies, and our own variant where Ares is among them."""
+        return [*self.policies, *([OWN] if "ares" in self.policies else [])]
+
+    @property
+    def alphas(self) -> Sequence[float]:
+        """The values of alpha that are tried."""
+        return QUICK_ALPHAS if self.quick else ALPHAS
+
+    def file(self, what: str) -> str:
+        """Return the name of a plot."""
+        return f"ares{'-quick' * self.quick}-{what}.svg"
+
+    def averages(self, found: Found, kind: str, policy: str) -> Figures:
+        """Return the mean of each metric over the runs of a policy."""
+        return _averages(found, self.specs(kind, policy))
+
+    def beside(self, found: Found, kind: str, policy: str) -> Figures:
+        """Return the mean of each metric over Ares's runs on the traces that a policy was run on."""
+        names = {spec.trace for spec in self.specs(kind, policy)}
+        return _averages(found, [spec for spec in self.specs(kind, "ares") if spec.trace in names])
+
+    def gains(self, found: Found, kind: str, metric: str) -> list[Gain]:
+        """Return how far Ares is below each other policy, the closest first."""
+        compared = []
+        for policy in (name for name in self.policies if name != "ares"):
+            ours = self.beside(found, kind, policy)[metric]
+            theirs = self.averages(found, kind, policy)[metric]
+            compared.append(Gain(policy, 1 - ours / theirs if theirs else 0.0))
+        return sorted(compared, key=lambda gain: gain.share)
+
+
+def _averages(found: Found, specs: Sequence[RunSpec]) -> Figures:
+    return {name: float(np.mean([found[spec][name] for spec in specs])) for name in METRICS}

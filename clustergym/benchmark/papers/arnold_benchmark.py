@@ -1,0 +1,188 @@
+"""The placement benchmark: each algorithm's weighted spread over random states of three clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clustergym.cluster.cluster_files import load_cluster
+from clustergym.common import random_streams
+from clustergym.envs.placement.algorithms import algorithm
+from clustergym.envs.placement.communication import UNITS
+from clustergym.envs.placement.free_nodes import draw_free_nodes, minipod_sizes
+from clustergym.envs.placement.instances import Assignment, Instance
+from clustergym.envs.placement.settings import SETTINGS, PlacementSetting
+from clustergym.envs.placement.spread import cell_spread, cells, score, weighted
+from clustergym.results.metrics.statistics import Estimate, estimate
+
+SCHEMA = "clustergym.bench.placement/1"
+
+
+BASELINES = ("best_fit_by_node", "random_fit_by_node", "gpu_packing", "topology_aware")
+"""Arnold's: they assign nodes, and know neither groups nor alpha."""
+WHOLE_GROUPS = ("best_fit", "random_fit", "round_robin")
+"""Ours, which place a group whole where they can, as Arnold does; no baselines of the paper."""
+COMPARED = ("arnold", *BASELINES, *WHOLE_GROUPS)
+EITHER_UNIT = "arnold_either_unit"
+QUICK_ALPHAS = (0.1, 0.3, 0.5, 0.7, 0.9)
+
+Advance = Callable[[str], None]
+
+
+class Solved(NamedTuple):
+    """An algorithm's answer: its score, the score of its matrix cell by cell, and the solver's report."""
+
+    score: float
+    cell_score: float
+    proven: bool
+    gap: float
+    nodes: int
+
+
+def solve(name: str, instance: Instance, rng: np.random.Generator) -> Solved:
+    """Place an instance by an algorithm and check the answer."""
+    made = algorithm(name)(instance, rng)
+    made.check(instance)
+    said = made.solution
+    on_cells = weighted(cell_spread(cells(made, instance.job, instance.unit)), instance.alpha)
+    return Solved(
+        score(made, instance),
+        on_cells,
+        said is not None and said.proven,
+        said.gap if said else 0.0,
+        said.nodes if said else 0,
+    )
+
+
+def solve_either_unit(instance: Instance) -> float:
+    """Return the lower of Arnold's two scores, cell by cell: with PP groups and with DP groups as units."""
+    scores = []
+    for unit in UNITS:
+        other = Instance(instance.job, instance.free_nodes, instance.alpha, unit)
+        made: Assignment = algorithm("arnold")(other, random_streams.PLACER.generator(0))
+        scores.append(weighted(cell_spread(cells(made, other.job, unit)), instance.alpha))
+    return min(scores)
+
+
+def run_setting(
+    setting: PlacementSetting, alphas: Sequence[float], states: int, seed: int, advance: Advance | None = None
+) -> dict[str, Any]:
+    """Run every algorithm on every state and alpha of a setting; return plain values.
+
+    Scores are lists by alpha of lists by state.
+    """
+    position = SETTINGS.index(setting)
+    sizes = minipod_sizes(load_cluster(setting.cluster))
+    drawn = [
+        draw_free_nodes(
+            sizes, setting.job.nodes, random_streams.PLACEMENT_STATES.generator(seed, position, state)
+        )
+        for state in range(states)
+    ]
+    found = {}
+    for number, name in enumerate(COMPARED):
+        streams = [
+            random_streams.PLACEMENT_CHOICES.generator(seed, position, state, number)
+            for state in range(states)
+        ]
+        found[name] = [
+            [
+                solve(name, Instance(setting.job, free, alpha), rng)
+                for free, rng in zip(drawn, streams, strict=True)
+            ]
+            for alpha in alphas
+        ]
+        if advance is not None:
+            advance(f"({setting.name}) {name}")
+    either = [[solve_either_unit(Instance(setting.job, free, a)) for free in drawn] for a in alphas]
+    exact = [answer for by_state in found["arnold"] for answer in by_state]
+    return {
+        "name": setting.name,
+        "cluster": setting.cluster,
+        "minipods": len(sizes),
+        "nodes": int(sizes.sum()),
+        "job": {
+            name: getattr(setting.job, name)
+            for name in ("gpus", "nodes", "data_parallel", "tensor_parallel", "pipeline_parallel")
+        },
+        "free_nodes": [free.tolist() for free in drawn],
+        "scores": {name: _column(rows, "score") for name, rows in found.items()},
+        "cell_scores": {name: _column(rows, "cell_score") for name, rows in found.items()}
+        | {EITHER_UNIT: either},
+        "arnold": {
+            "proven": sum(answer.proven for answer in exact),
+            "solved": len(exact),
+            "largest_gap": max(answer.gap for answer in exact),
+            "branch_and_bound_nodes": sum(answer.nodes for answer in exact),
+        },
+    }
+
+
+def _column(rows: list[list[Solved]], field: str) -> list[list[float]]:
+    return [[round(getattr(answer, field), 9) for answer in by_state] for by_state in rows]
+
+
+def run_benchmark(
+    alphas: Sequence[float], states: int, seed: int, advance: Advance | None = None
+) -> dict[str, Any]:
+    """Run all settings; return their scores and a summary as plain values."""
+    settings = [run_setting(setting, alphas, states, seed, advance) for setting in SETTINGS]
+    return {
+        "schema": SCHEMA,
+        "seed": seed,
+        "states": states,
+        "alphas": list(alphas),
+        "settings": settings,
+        "summary": summary(settings, alphas),
+    }
+
+
+def summary(settings: Sequence[dict[str, Any]], alphas: Sequence[float]) -> dict[str, Any]:
+    """Return the ratios of the best baseline's score to Arnold's, and the share of ties per setting.
+
+    The best baseline of a setting and alpha is the baseline of least mean score over states.
+    `greatest_ratio` and `mean_ratio` are over alphas above 0 and below 1, where both kinds of group count;
+    `with_ends` over all. `whole_groups` is what they would be with `WHOLE_GROUPS` among the baselines.
+    """
+    inner = [k for k, alpha in enumerate(alphas) if 0.0 < alpha < 1.0]
+    ratios = {s["name"]: _ratios(s["scores"], BASELINES) for s in settings}
+    others = {s["name"]: _ratios(s["scores"], (*BASELINES, *WHOLE_GROUPS)) for s in settings}
+    return {
+        "ratio_to_best_baseline": ratios,
+        **_greatest_and_mean(ratios, inner),
+        "with_ends": _greatest_and_mean(ratios, range(len(alphas))),
+        "whole_groups": _greatest_and_mean(others, inner),
+        "by_setting": {name: _greatest_and_mean({name: row}, inner) for name, row in ratios.items()},
+        "greatest_ratio_in_a_state": {s["name"]: _greatest_in_a_state(s["scores"], inner) for s in settings},
+        "ties": {setting["name"]: _ties(setting["scores"]) for setting in settings},
+    }
+
+
+def _ratios(scores: dict[str, list[list[float]]], baselines: Sequence[str]) -> list[float]:
+    """Return, for each alpha, the least mean score of the baselines / Arnold's mean score."""
+    best = np.min([np.mean(scores[name], axis=1) for name in baselines], axis=0)
+    return [float(ratio) for ratio in best / np.mean(scores["arnold"], axis=1)]
+
+
+def _greatest_and_mean(ratios: dict[str, list[float]], positions: Sequence[int]) -> dict[str, float]:
+    every = [row[k] for row in ratios.values() for k in positions]
+    return {"greatest_ratio": max(every), "mean_ratio": float(np.mean(every))}
+
+
+def _greatest_in_a_state(scores: dict[str, list[list[float]]], positions: Sequence[int]) -> float:
+    """Return the greatest ratio over all states and alphas; each state has its own best baseline."""
+    ratios = np.min([scores[name] for name in BASELINES], axis=0) / np.array(scores["arnold"])
+    return float(np.max(ratios[list(positions)]))
+
+
+def _ties(scores: dict[str, list[list[float]]]) -> dict[str, float]:
+    """Return, for each baseline, the share of states and alphas in which it scores as Arnold does."""
+    arnold = np.array(scores["arnold"])
+    return {name: float(np.mean(np.array(scores[name]) < arnold + 1e-9)) for name in COMPARED[1:]}
+
+
+def estimates(scores: Sequence[Sequence[float]]) -> list[Estimate]:
+    """Return the mean and 95 % interval over states for each alpha."""
+    return [estimate(row) for row in scores]

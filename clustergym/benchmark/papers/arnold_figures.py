@@ -1,0 +1,29 @@
+"""All figures of `clustergym bench placement`; the command's help is there before its solvers are loaded."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+STATES, QUICK_STATES, FEWEST_STATES = 20, 3, 3
+
+
+def placement_figures(quick: bool, states: int, seed: int) -> dict[str, Any]:
+    """Return all figures of the placement benchmark as plain values."""
+    from clustergym.benchmark.papers.arnold_ablation import ablate
+    from clustergym.benchmark.papers.arnold_benchmark import QUICK_ALPHAS, run_benchmark
+    from clustergym.benchmark.papers.arnold_characterisation import characterise
+    from clustergym.benchmark.papers.arnold_fullness import by_fullness
+    from clustergym.envs.placement.settings import ALPHAS
+
+    figures = run_benchmark(QUICK_ALPHAS if quick else ALPHAS, states, seed, _say)
+    figures["fullness"] = by_fullness(states, seed, quick)
+    _say("fullness")
+    figures["characterisation"] = characterise(states, seed)
+    figures["ablation"] = ablate(states, seed)
+    return figures
+
+
+def _say(step: str) -> None:
+    if sys.stderr.isatty():
+        print(f"done: {step}", file=sys.stderr)

@@ -1,0 +1,257 @@
+"""A paper's claims beside our measurements, one row for each; the figures decide the verdict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import yaml
+
+from clustergym.common.markdown import table
+
+TOLERANCE = 0.1
+"""Ours reproduces a paper's effect, or quantity, if it is at most this share of it above or below."""
+_ROUNDING = 1e-9
+
+REPRODUCED, SMALLER, LARGER, REVERSED = "reproduced", "smaller", "larger", "reversed"
+NO_FIGURE, NOT_SIMULATED, NOT_RUN = "no figure in the text", "not simulated", "not run"
+VERDICTS = (REPRODUCED, SMALLER, LARGER, REVERSED, NO_FIGURE, NOT_SIMULATED, NOT_RUN)
+FAIR, PUBLISHED = "fair", "as published"
+"""Our two settings: one set of rules for all policies, or the rules of the paper's own simulator."""
+
+
+class ClaimUnit(NamedTuple):
+    """How the figures of a claim are shown and compared; the fields are those of `PaperClaim`."""
+
+    unit: str = "%"
+    neutral: float | None = 0.0
+    decimals: int = 1
+
+
+PERCENT, TIMES, COUNT = ClaimUnit(), ClaimUnit("x", 1.0, 2), ClaimUnit("", None, 2)
+SHARE = ClaimUnit("%", None, 1)
+"""A percentage that ours should equal, not a change."""
+Comparison = Literal["equal", "at least", "at most"]
+"""How ours should stand to a paper's figure: "over 90 % of jobs" is kept by 95 % and broken by 86 %."""
+
+
+@dataclass(frozen=True)
+class PaperClaim:
+    """A figure or statement of a paper's evaluation, and ours.
+
+    Attributes
+    ----------
+    claim, source : str
+        What the paper says, in our words and without the figure ("mean JCT against FCFS"), and where.
+    paper, fair, as_published : float or None
+        The paper's figure; ours under one set of rules for all policies; ours under the rules of the
+        paper's own simulator. None: there is none.
+    unit : str
+        "%", "x", "h", "s", "jobs" or "" (a plain number).
+    neutral : float or None
+        The value that means "no effect": 0 for a change in percent, 1 for a ratio. None: the figure is a
+        quantity of its own, such as hours, and ours should equal it. An accuracy is told as its error.
+    why : str
+        What was switched off and what that showed; for a claim that cannot be simulated, why not.
+    decimals : int
+        Of the printed figures.
+    quick : bool
+        False where the quick form, and it alone, leaves the claim out: then ours is None.
+    paper_most : float or None
+        The other end where the paper gives a range from `paper` on; ours should lie between the two.
+    comparison : str
+        "equal", or the side of the paper's figure that ours should be on.
+    direction : int
+        Where the text states no figure: 1 if it says that ours is above `neutral`, -1 below, 0 neither.
+    first_stated_by : str
+        The paper whose figure it is, by the name of its module, where this one took it over: it counts there.
+    rests_on : str
+        A claim whose effect is reversed here and from which this one follows.
+    """
+
+    claim: str
+    source: str
+    paper: float | None
+    fair: float | None = None
+    as_published: float | None = None
+    unit: str = "%"
+    neutral: float | None = 0.0
+    why: str = ""
+    decimals: int = 1
+    quick: bool = True
+    paper_most: float | None = None
+    comparison: Comparison = "equal"
+    direction: int = 0
+    first_stated_by: str = ""
+    rests_on: str = ""
+
+    def __post_init__(self) -> None:
+        for value in (self.paper, self.paper_most, self.fair, self.as_published):
+            if value is not None and not math.isfinite(value):
+                raise ValueError(f"{self.claim}: {value} is no figure")
+        if self.direction and (self.paper is not None or self.neutral is None):
+            raise ValueError(f"{self.claim}: a direction is for an effect of which the paper gives no figure")
+
+    def verdict_of(self, ours: float) -> str:
+        """Return the verdict on one figure of ours."""
+        if self.paper is None:
+            against = self.direction and self.direction * (ours - (self.neutral or 0.0)) <= 0
+            return REVERSED if against else NO_FIGURE
+        least, most = self._accepted(self.paper)
+        if least - _ROUNDING <= ours <= most + _ROUNDING:
+            return REPRODUCED
+        if self.neutral is None:
+            return SMALLER if ours < least else LARGER
+        share = (ours - self.neutral) / (self.paper - self.neutral)
+        return REVERSED if share <= 0 else SMALLER if share < 1 else LARGER
+
+    def _accepted(self, paper: float) -> tuple[float, float]:
+        """Return the least and the greatest figure that reproduces the paper's.
+
+        A quantity of 0 leaves no share to differ by: ours should be 0 as rounded for print.
+        """
+        if self.comparison == "at least":
+            return paper, math.inf
+        if self.comparison == "at most":
+            return -math.inf, paper
+        if self.paper_most is not None:
+            return min(paper, self.paper_most), max(paper, self.paper_most)
+        half_digit = 0.5 * 10.0**-self.decimals if paper == 0.0 else 0.0
+        margin = TOLERANCE * abs(paper - (self.neutral or 0.0)) or half_digit
+        return paper - margin, paper + margin
+
+    @property
+    def ours(self) -> list[float]:
+        """Our figures: as published, then fair."""
+        return [value for value in (self.as_published, self.fair) if value is not None]
+
+    @property
+    def verdict(self) -> str:
+        """The verdict as published, and the fair one where it differs; or that of the only figure."""
+        if not self.ours:
+            return NOT_SIMULATED if self.quick else NOT_RUN
+        first, second = self.verdict_of(self.ours[0]), self.verdict_of(self.ours[-1])
+        both = first if first == second else f"{first} (fair: {second})"
+        return f"{both}, as {self.rests_on!r} is reversed" if self.rests_on else both
+
+    @property
+    def main_verdict(self) -> str:
+        """The one of `VERDICTS` that the claim counts for: as published, else fair."""
+        return next(name for name in VERDICTS if self.verdict.startswith(name))
+
+    @property
+    def cells(self) -> list[str]:
+        """The row of a table, under `HEADERS`."""
+        figures = (self.shown(value) for value in (self.fair, self.as_published))
+        return [self.claim, self.source, self.shown_paper, *figures, self.verdict, self.why]
+
+    def plain(self) -> dict[str, Any]:
+        """Return the row as JSON values, unrounded."""
+        return {**asdict(self), "verdict": self.verdict}
+
+    @staticmethod
+    def of(row: Mapping[str, Any]) -> PaperClaim:
+        """Return the claim of a row that `plain` gave."""
+        return PaperClaim(**{entry.name: row[entry.name] for entry in fields(PaperClaim)})
+
+    @property
+    def shown_paper(self) -> str:
+        """The paper's figure, range, or direction, with its unit; `-` where it states none."""
+        if self.direction:
+            return f"{'>' if self.direction > 0 else '<'} {self.shown(self.neutral)}"
+        if self.paper_most is not None:
+            return f"{self.paper:,.{self.decimals}f} to {self.shown(self.paper_most)}"
+        side = "" if self.comparison == "equal" else f"{self.comparison} "
+        return side + self.shown(self.paper)
+
+    def shown(self, value: float | None) -> str:
+        """Return a figure with its unit; `-` where there is none."""
+        if value is None:
+            return "-"
+        sign = "+" if self.unit == "%" and self.neutral == 0 else ""
+        gap = "" if self.unit in ("x", "") else " "
+        return f"{value:{sign},.{self.decimals}f}{gap}{self.unit}"
+
+
+def not_simulated(paper: str) -> list[PaperClaim]:
+    """Return the rows of `texts/not_simulated.yaml` for a paper."""
+    rows = (Path(__file__).parent / "texts" / "not_simulated.yaml").read_text(encoding="utf-8")
+    return [PaperClaim(**{"paper": None, **row}) for row in yaml.safe_load(rows)[paper]]
+
+
+HEADERS = ("claim", "source", "paper", "ours, fair", "ours, as published", "verdict", "why")
+
+
+def claims_table(claims: Iterable[PaperClaim]) -> str:
+    """Return the table that opens a page."""
+    return table(HEADERS, (claim.cells for claim in claims), words=(0, 1, 5, 6))
+
+
+def quantity(
+    claim: str,
+    source: str,
+    paper: float | None,
+    fair: float | None = None,
+    as_published: float | None = None,
+    unit: str = "%",
+    decimals: int = 1,
+    why: str = "",
+    **others: Any,
+) -> PaperClaim:
+    """Return a claim whose figures should equal the paper's; `others` are further fields of it."""
+    return PaperClaim(claim, source, paper, fair, as_published, unit, None, why, decimals, **others)
+
+
+Measure = Callable[[str], float | None]
+"""Returns our figure in a setting."""
+
+
+def measured(
+    claim: str,
+    source: str,
+    paper: float | None,
+    of: Measure,
+    unit: ClaimUnit = PERCENT,
+    why: str = "",
+    **others: Any,
+) -> PaperClaim:
+    """Return a claim whose figures are `of(setting)`; without a run in either setting it is "not run".
+
+    Where ours is not what the paper says and no reason is given, it is not known. `others` are further
+    fields of the claim.
+    """
+    fair, published = _value(of, FAIR), _value(of, PUBLISHED)
+    missing = fair is None and published is None
+    shown = {**unit._asdict(), "why": why, "quick": not missing, **others}
+    row = PaperClaim(claim, source, paper, fair, published, **shown)
+    if row.direction and row.main_verdict == REVERSED:
+        return replace(row, why=f"{why}; why it is reversed: not known" if why else "not known")
+    unexplained = not (missing or why or row.verdict in (REPRODUCED, NO_FIGURE))
+    return replace(row, why="not known") if unexplained else row
+
+
+def _value(of: Measure, setting: str) -> float | None:
+    """Return a figure; None where its run is missing, or its divisor is zero."""
+    try:
+        return of(setting)
+    except (KeyError, ZeroDivisionError, ValueError, TypeError):
+        return None
+
+
+def following(claim: PaperClaim, parts: Iterable[PaperClaim]) -> PaperClaim:
+    """Return a claim on a difference or ratio of others, which says if one of those is reversed."""
+    turned = next((part.claim for part in parts if part.main_verdict == REVERSED), "")
+    return replace(claim, rests_on=turned)
+
+
+def only_published(of: Callable[[], float | None]) -> Measure:
+    """Return a measure that has no figure in the fair setting."""
+    return lambda setting: of() if setting == PUBLISHED else None
+
+
+def difference(ours: float, theirs: float) -> float:
+    """Return a relative difference in percent."""
+    return 100 * (ours / theirs - 1)

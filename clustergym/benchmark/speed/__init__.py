@@ -1,0 +1,1 @@
+"""How fast the engine, the policies' decisions and the environments are."""

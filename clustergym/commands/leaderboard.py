@@ -1,0 +1,358 @@
+"""`clustergym leaderboard`: check and publish entries of boards."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from clustergym.benchmark.leaderboard import DECISION_LIMIT_S
+from clustergym.common.arguments import Parser
+from clustergym.common.errors import InputError, exits_on_bad_input
+
+OVERRIDES = (("", "="), ("", "."), ("+", "."))
+"""What stands before and after `policy` or `placer` in an override of an entry's."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    summary = "Check, score and add entries of boards, and write the boards' pages."
+    parser = Parser(prog="clustergym leaderboard", description=summary, allow_abbrev=False)
+    parser.add_argument("--root", type=Path, metavar="DIR", help="folder of boards (leaderboards/)")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    add = commands.add_parser("add", help="run a policy or placer in every cell and write it as an entry")
+    add.add_argument("board")
+    add.add_argument("name", help="of the entry's folder")
+    chosen = "and policy.PARAMETER=VALUE; or so for a placer"
+    add.add_argument("override", nargs="+", metavar="policy=NAME", help=chosen)
+    add.add_argument("--title", help="as it is to be shown")
+    add.add_argument("--author", action="append", metavar="NAME", help="may be given several times")
+    add.add_argument("--workers", type=int, default=1, metavar="N", help="processes (1)")
+    limit = f"seconds of wall time that a decision may take ({DECISION_LIMIT_S:g})"
+    add.add_argument("--decision-limit-s", type=float, default=DECISION_LIMIT_S, metavar="S", help=limit)
+    words = "folder of a run in a cell, as of `clustergym live`, which is not run again; several times"
+    add.add_argument("--run", type=Path, action="append", default=[], metavar="DIR", help=words)
+    check = commands.add_parser(
+        "check",
+        help="replay entries, run what is published here again in a cell, and the board's constants",
+    )
+    check.add_argument("board", nargs="?", help="all by default")
+    check.add_argument("entry", nargs="*", help="all by default")
+    check.add_argument(
+        "--strict",
+        type=int,
+        default=0,
+        metavar="N",
+        help="run it again in N cells (1), and flag what cannot be",
+    )
+    check.add_argument("--seed", type=int, default=0, help="of the draw of these cells")
+    check.add_argument("--json", type=Path, metavar="FILE", help="write what was found")
+    _add_workers(check)
+    score = commands.add_parser("score", help="print the standings of a board")
+    score.add_argument("board")
+    score.add_argument("--json", type=Path, metavar="FILE", help="write the same figures")
+    render = commands.add_parser("render", help="write README.md and index.html of boards")
+    render.add_argument("board", nargs="*", help="all by default")
+    render.add_argument("--check", action="store_true", help="write nothing; fail if they would change")
+    curves = commands.add_parser("curves", help="replay entries and write their curves")
+    curves.add_argument("board")
+    curves.add_argument("entry", nargs="*", help="all by default")
+    _add_workers(curves)
+    bound = commands.add_parser(
+        "bound", help="prove what no schedule can beat, in cells that have no bound yet"
+    )
+    bound.add_argument("board")
+    bound.add_argument("scenario", nargs="*", help="of the board; all by default")
+    _add_workers(bound)
+    freeze = commands.add_parser("freeze", help="measure the constants of a new board, and hash its traces")
+    freeze.add_argument("board")
+    anew = "raise the version and measure all of it anew; every entry is then to be run anew"
+    one = freeze.add_mutually_exclusive_group()
+    one.add_argument("--next-version", action="store_true", help=anew)
+    hidden = "draw a hidden split from this secret, and publish its hash alone"
+    one.add_argument("--salt", metavar="SALT", help=hidden)
+    published = "publish the salt of the hidden split, which the next version is scored on"
+    one.add_argument("--reveal", metavar="SALT", help=published)
+    _add_workers(freeze)
+    _add_searches(commands)
+    return parser
+
+
+def _add_searches(commands: Any) -> None:
+    """Add the commands that search for schedules or train."""
+    known = commands.add_parser("best-known", help="search in hindsight for the best schedule of each cell")
+    known.add_argument("board")
+    words = "cells, or scenarios for all of their seeds (all)"
+    known.add_argument("--cells", nargs="+", default=[], metavar="CELL", help=words)
+    known.add_argument(
+        "--evaluations", type=int, default=2000, metavar="N", help="episodes of each cell (2000)"
+    )
+    known.add_argument("--seed", type=int, default=0, help="of the search (0)")
+    words = "share of the candidates that keep a job off a GPU type (0.4)"
+    known.add_argument("--types", type=float, default=0.4, metavar="SHARE", help=words)
+    _add_workers(known)
+    retrain = commands.add_parser("retrain", help="train a learned entry anew and compare the scores")
+    retrain.add_argument("board")
+    retrain.add_argument("entry")
+    words = "folder of the training (outputs/retrain/BOARD-ENTRY); a killed one goes on there"
+    retrain.add_argument("--output", type=Path, metavar="DIR", help=words)
+    retrain.add_argument("--seed", type=int, help="of the training (that of the entry's)")
+    retrain.add_argument("--json", type=Path, metavar="FILE", help="write the scores")
+    _add_workers(retrain)
+
+
+def _add_workers(command: argparse.ArgumentParser) -> None:
+    words = "processes (as many as there are cores)"
+    command.add_argument("--workers", type=int, metavar="N", help=words)
+
+
+def _add(options: argparse.Namespace) -> int:
+    from clustergym.benchmark.leaderboard.add import add
+    from clustergym.benchmark.leaderboard.board import load_board
+    from clustergym.scenario.configuration.hydra_edge import composed
+    from clustergym.sim.guard import check_limit
+
+    board = load_board(options.board, options.root)
+    own = " ".join(f"{kind}=NAME {kind}.PARAMETER=VALUE" for kind in board.kinds)
+    for word in options.override:
+        if not word.startswith(
+            tuple(f"{sign}{kind}{end}" for kind in board.kinds for sign, end in OVERRIDES)
+        ):
+            remedy = f"only the {board.chooses} is an entry's: {own}"
+            raise InputError(f"{word!r} is not of the {board.chooses}", remedy=remedy)
+    for kind in board.kinds if len(board.kinds) > 1 else ():
+        if not any(word.startswith(f"{kind}=") for word in options.override):
+            raise InputError(
+                f"no {kind} is named, and entries of {board.name} choose both", remedy=f"give {own}"
+            )
+    workers, config = _workers(options), composed("config", options.override)
+    chosen = {kind: config[kind] for kind in board.kinds}
+    parameters = chosen if len(chosen) > 1 else chosen[board.chooses]
+    authors = options.author or ["clustergym"]
+    folder = add(
+        board,
+        options.name,
+        parameters,
+        title=options.title,
+        authors=authors,
+        workers=workers,
+        words=[*options.override, *(f"--run={folder}" for folder in options.run)],
+        finished=options.run,
+        decision_limit_s=check_limit(options.decision_limit_s, "--decision-limit-s"),
+    )
+    print(f"wrote {folder}/: {len(board.cells)} cells; now `leaderboard render {board.name}`")
+    return 0
+
+
+def _workers(options: argparse.Namespace) -> int:
+    from clustergym.common.processes import cores
+
+    workers: int = cores() if options.workers is None else options.workers
+    if workers < 1:
+        raise InputError(f"{workers} processes", field="--workers", remedy="give at least 1")
+    return workers
+
+
+def _check(options: argparse.Namespace) -> int:
+    from clustergym.benchmark.leaderboard.board import board_names, load_board
+    from clustergym.benchmark.leaderboard.check import check_constants, check_entries, word_of
+    from clustergym.benchmark.leaderboard.entry import entry_names
+    from clustergym.common.visible_text import visible
+
+    found: dict[str, Any] = {}
+    workers = _workers(options)
+    for name in [options.board] if options.board else board_names(options.root):
+        board = load_board(name, options.root)
+        entries = options.entry or entry_names(board)
+        wrong = check_constants(board, workers, progress=True)
+        found[name] = [asdict(flag) for flag in wrong]
+        again = f"baseline and reference run again in {len(board.cells)} cells, equal"
+        print(f"{name}: " + (f"{len(wrong)} FLAGS" if wrong else again), flush=True)
+        for flag in wrong:
+            print(f"  {flag}")
+        every = check_entries(board, entries, options.strict, options.seed, workers, progress=True)
+        for entry, flags in every.items():
+            found[f"{name}/{entry}"] = [asdict(flag) for flag in flags]
+            replayed = f"{len(board.cells)} cells replayed, every metric equal"
+            print(f"{name}/{visible(entry)}: " + (f"{len(flags)} FLAGS" if flags else replayed), flush=True)
+            for line in flags or word_of(board, entry):
+                print(f"  {line}")
+    _write_json(found, options.json)
+    return 2 if any(found.values()) else 0
+
+
+def _best_known(options: argparse.Namespace) -> int:
+    from clustergym.benchmark.leaderboard.best_known import Searched, best_known, chosen_cells
+    from clustergym.benchmark.leaderboard.board import load_board
+
+    board = load_board(options.board, options.root)
+    cells = chosen_cells(board, options.cells)
+    if options.evaluations < 1 or options.seed < 0:
+        message = f"{options.evaluations} evaluations, seed {options.seed}"
+        raise InputError(message, field="--evaluations", remedy="give at least 1, and a seed from 0")
+
+    if not 0.0 <= options.types <= 1.0:
+        raise InputError(f"{options.types}", field="--types", remedy="give a share from 0 to 1")
+
+    def told(found: Searched) -> None:
+        beside = f"; best entry {found.best_entry} {found.best_value:.6g}" if found.best_entry else ""
+        kept = "" if found.kept == found.value else f", kept {found.kept:.6g}"
+        print(f"{found.cell}: {board.metric} {found.value:.6g}{kept}{beside}", flush=True)
+
+    folder = best_known(
+        board, cells, options.evaluations, options.seed, options.types, _workers(options), told
+    )
+    print(f"{folder}/: {len(cells)} cells searched; now `leaderboard render {board.name}`")
+    return 0
+
+
+def _score(options: argparse.Namespace) -> int:
+    from rich.table import Table
+
+    from clustergym.benchmark.leaderboard.board import load_board
+    from clustergym.benchmark.leaderboard.figure_texts import division_words, interval, shown
+    from clustergym.benchmark.leaderboard.score import standings
+    from clustergym.common.tables import print_table
+
+    board = load_board(options.board, options.root)
+    found = standings(board)
+    table = Table(title=f"{board.name} version {board.version}")
+    scenarios = [scenario.name for scenario in board.scenarios]
+    for title in ("division", "rank", "rank, all", "entry", "score", "P(better)", *scenarios):
+        table.add_column(title, justify="left" if title in ("division", "entry") else "right")
+    table.add_column("mean JCT, s", justify="right")
+    for standing in found:
+        over = "" if standing.over_next is None else f"{standing.over_next.value:.2f}"
+        each = [f"{value:z.2f}" for value in standing.by_scenario.values()]
+        jct, words = shown(standing.raw["jct_mean"], "s"), division_words(standing.division)
+        ranks = str(standing.rank), str(standing.rank_all)
+        table.add_row(words, *ranks, standing.name, interval(standing.score), over, *each, jct)
+    print_table(table)
+    plain = [
+        {
+            "entry": standing.name,
+            "division": standing.division,
+            "rank": standing.rank,
+            "rank_all": standing.rank_all,
+            "score": standing.score._asdict(),
+            "by_scenario": standing.by_scenario,
+            "over_next": None if standing.over_next is None else standing.over_next._asdict(),
+            **standing.raw,
+        }
+        for standing in found
+    ]
+    _write_json(plain, options.json)
+    return 0
+
+
+def _retrain(options: argparse.Namespace) -> int:
+    from clustergym.benchmark.leaderboard.board import load_board
+    from clustergym.benchmark.leaderboard.figure_texts import interval
+    from clustergym.benchmark.leaderboard.retrain import retrain
+
+    if options.seed is not None and options.seed < 0:
+        raise InputError(f"{options.seed} is no seed", field="--seed", remedy="give 0 or more")
+    board, workers = load_board(options.board, options.root), _workers(options)
+    output = options.output or Path("outputs/retrain") / f"{board.name}-{options.entry}"
+    found = retrain(board, options.entry, output, options.seed, workers, workers)
+    inside = "inside" if found.inside else "OUTSIDE"
+    print(f"{board.name}/{options.entry}: entered with score {interval(found.entered)}")
+    print(f"trained anew with seed {found.seed}: score {interval(found.found)}, {inside} that interval")
+    traces = "the same training traces" if found.same_traces else "OTHER TRAINING TRACES"
+    print(f"{found.checkpoint}: {traces}, weights differ by at most {found.largest_difference:.3g}")
+    plain = {"entered": found.entered._asdict(), "found": found.found._asdict(), "inside": found.inside}
+    rest = {key: getattr(found, key) for key in ("seed", "same_traces", "largest_difference")}
+    _write_json({**plain, **rest}, options.json)
+    return 0 if found.inside and found.same_traces else 2
+
+
+def _render(options: argparse.Namespace) -> int:
+    from clustergym.benchmark.leaderboard.board import board_names, load_board
+    from clustergym.benchmark.leaderboard.render import stale, write
+
+    status = 0
+    for name in options.board or board_names(options.root):
+        board = load_board(name, options.root)
+        for path in stale(board) if options.check else write(board):
+            print(f"{path} is not what render writes" if options.check else f"wrote {path}")
+            status = 2 if options.check else 0
+    return status
+
+
+def _curves(options: argparse.Namespace) -> int:
+    from clustergym.benchmark.leaderboard.board import load_board
+    from clustergym.benchmark.leaderboard.entry import entry_names
+    from clustergym.benchmark.leaderboard.entry_curves import write_curves
+    from clustergym.common.processes import in_order
+
+    board = load_board(options.board, options.root)
+    names = options.entry or entry_names(board)
+    board.compose()
+    for path in in_order(partial(write_curves, board), names, _workers(options), f"curves of {board.name}"):
+        print(f"wrote {path}", flush=True)
+    return 0
+
+
+def _bound(options: argparse.Namespace) -> int:
+    from clustergym.benchmark.leaderboard.board import load_board
+    from clustergym.benchmark.leaderboard.bounds import add_bounds
+    from clustergym.common.errors import nearest
+
+    board = load_board(options.board, options.root)
+    names = [scenario.name for scenario in board.scenarios]
+    for name in options.scenario:
+        if name not in names:
+            raise InputError(f"unknown scenario {name!r}", field="scenario", remedy=nearest(name, names))
+    print(f"wrote {add_bounds(board, _workers(options), options.scenario)}")
+    return 0
+
+
+def _freeze(options: argparse.Namespace) -> int:
+    from clustergym.benchmark.leaderboard.add import freeze
+    from clustergym.benchmark.leaderboard.board import load_board
+    from clustergym.benchmark.leaderboard.hidden import commit, reveal
+
+    board, workers = load_board(options.board, options.root), _workers(options)
+    if options.salt is not None:
+        path = commit(board, options.salt, workers, progress=True)
+    elif options.reveal is not None:
+        path = reveal(board, options.reveal, workers, progress=True)
+    else:
+        path = freeze(board, workers, options.next_version, progress=True)
+    print(f"wrote {path}")
+    return 0
+
+
+def _write_json(content: Any, path: Path | None) -> None:
+    from clustergym.common.writing import write_json
+
+    write_json(path, content)
+    if path is not None:
+        print(f"wrote {path}")
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "add": _add,
+    "check": _check,
+    "best-known": _best_known,
+    "score": _score,
+    "render": _render,
+    "retrain": _retrain,
+    "curves": _curves,
+    "bound": _bound,
+    "freeze": _freeze,
+}
+
+
+@exits_on_bad_input
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line `argv` (default: the process's); return 2 if something is wrong."""
+    options = _parser().parse_args(argv)
+    return COMMANDS[options.command](options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,251 @@
+"""Arguments, output files and tables of the sub-commands."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from clustergym.cluster.cluster_files import canonical_gpu_type, cluster_names
+from clustergym.cluster.spec import ClusterSpec, GpuType, Locality
+from clustergym.common import arguments
+from clustergym.common.errors import InputError, nearest
+from clustergym.oracle.models.catalog import Catalog
+from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.roofline.memory_fit import MICRO_BATCHES
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+MOST_SAMPLES = 10**9
+
+_GPUS = re.compile(r"([0-9]{1,18})[xX](.+)")
+
+
+class StrictParser(arguments.Parser):
+    """A parser that raises `InputError` and accepts no abbreviated options."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+
+
+class Allocation(NamedTuple):
+    """GPUs of one type on a cluster.
+
+    Attributes
+    ----------
+    gpu_type : GpuType
+        With the line rate that a node has at that locality, after oversubscription.
+    per_node : int
+        GPUs of a node.
+    gpus : int
+    locality : Locality
+    """
+
+    gpu_type: GpuType
+    per_node: int
+    gpus: int
+    locality: Locality
+
+
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    """Add the option `--cluster`."""
+    text = f"a YAML file, or one of {', '.join(cluster_names())} (arena-sim)"
+    parser.add_argument("--cluster", metavar="NAME", default="arena-sim", help=text)
+
+
+def add_calibration(parser: argparse.ArgumentParser) -> None:
+    """Add the options `--models` and `--calibration` of the grid oracle."""
+    parser.add_argument("--models", metavar="PATH", help="a folder of further model files, or one file")
+    text = "constants that `calibrate` wrote (conf/calibration/grid.yaml)"
+    parser.add_argument("--calibration", type=Path, metavar="FILE", help=text)
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add the option `--json`."""
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the same figures, unrounded")
+
+
+def model_of(text: str, batch: int | None, catalog: Catalog) -> ModelClass:
+    """Return the model class of a name such as gpt3-2.6B; the default batch is the smallest listed one.
+
+    Raises
+    ------
+    InputError
+        For an unknown name, with the nearest; for a batch below 1 or above `MOST_SAMPLES`.
+    """
+    known = {
+        ModelClass(family, size, 1).model: (family, size)
+        for family in catalog.families
+        for size in catalog.sizes(family)
+    }
+    by_lower = {name.lower(): name for name in known}
+    name = by_lower.get(text.lower())
+    if name is None:
+        raise InputError(f"unknown model {text!r}", field="--model", remedy=nearest(text, known))
+    if batch is None:
+        batch = min(catalog.get(ModelClass(*known[name], 1)).batches)
+    if not 1 <= batch <= MOST_SAMPLES:
+        message = f"{batch} samples are not a global batch"
+        raise InputError(message, field="--batch", remedy=f"give at least 1 and at most {MOST_SAMPLES:,}")
+    return ModelClass(*known[name], batch)
+
+
+def check_divisible(model: ModelClass, catalog: Catalog) -> None:
+    """Check that a batch divides into equal micro-batches; data-parallel models need none.
+
+    Raises
+    ------
+    InputError
+        If it does not, with the nearest batches that do.
+    """
+    batch = model.global_batch
+    if catalog.get(model).kind == "dense" or batch <= MICRO_BATCHES or batch % MICRO_BATCHES == 0:
+        return
+    below = batch - batch % MICRO_BATCHES
+    message = f"{batch} samples do not make {MICRO_BATCHES} equal micro-batches"
+    raise InputError(message, field="--batch", remedy=f"give for instance {below} or {below + MICRO_BATCHES}")
+
+
+def allocation_of(text: str, locality: str | None, cluster: ClusterSpec) -> Allocation:
+    """Return the allocation of a text such as 8xA40 on a cluster.
+
+    Parameters
+    ----------
+    text : str
+        COUNTxTYPE.
+    locality : str or None
+        Name of a `Locality` in lower case; None: the best the count can have.
+    cluster : ClusterSpec
+
+    Raises
+    ------
+    InputError
+        For a malformed text, a count that is not a power of two or exceeds the cluster,
+        a type it does not have, and a locality the count cannot have.
+    """
+    match = _GPUS.fullmatch(text.strip())
+    if match is None:
+        message = f"{text!r} is not COUNTxTYPE"
+        raise InputError(message, field="--gpus", remedy="give for instance 8xA40")
+    gpus, row = int(match[1]), _row(match[2].strip(), cluster)
+    _check_count(gpus, cluster, row)
+    best = cluster.compact_locality(row, gpus)
+    tier = best if locality is None else _locality(locality, best, gpus)
+    return Allocation(_at(tier, row, cluster), int(cluster.gpus_per_node[row]), gpus, tier)
+
+
+def _at(tier: Locality, row: int, cluster: ClusterSpec) -> GpuType:
+    group = cluster.groups[row]
+    if tier == Locality.NODE:
+        return group.gpu_type
+    ports = group.gpus_per_node if group.gpu_type.nic_per_gpu else 1
+    return replace(group.gpu_type, nic_gbps=8 * cluster.bandwidth_gbs(row, tier) / ports)
+
+
+def _row(name: str, cluster: ClusterSpec) -> int:
+    by_lower = {own.lower(): row for row, own in enumerate(cluster.gpu_types)}
+    if name.lower() in by_lower:
+        return by_lower[name.lower()]
+    try:
+        canonical = canonical_gpu_type(name)
+    except InputError as error:
+        remedy = f"cluster {cluster.name} has {', '.join(cluster.gpu_types)}"
+        raise InputError(error.message, field="--gpus", remedy=remedy) from None
+    if canonical.lower() in by_lower:
+        return by_lower[canonical.lower()]
+    message = f"cluster {cluster.name} has no {canonical} (it has {', '.join(cluster.gpu_types)})"
+    raise InputError(message, field="--gpus", remedy="name another cluster with --cluster")
+
+
+def _check_count(gpus: int, cluster: ClusterSpec, row: int) -> None:
+    name, most = cluster.gpu_types[row], int(cluster.capacity[row])
+    if gpus < 1:
+        raise InputError(f"{gpus} GPUs are not an allocation", field="--gpus", remedy="give at least 1")
+    if gpus > most:
+        message = f"cluster {cluster.name} has {most} {name}, not {gpus}"
+        raise InputError(message, field="--gpus", remedy="give fewer or name another cluster with --cluster")
+    if gpus & (gpus - 1):
+        below = 1 << (gpus.bit_length() - 1)
+        message = f"{gpus} is not a power of two"
+        raise InputError(message, field="--gpus", remedy=f"give {below}x{name} or {2 * below}x{name}")
+
+
+def _locality(name: str, best: Locality, gpus: int) -> Locality:
+    tiers = {tier.name.lower(): tier for tier in Locality}
+    if name.lower() not in tiers:
+        raise InputError(f"unknown locality {name!r}", field="--locality", remedy=nearest(name, tiers))
+    asked = tiers[name.lower()]
+    if asked < best:
+        message = f"{gpus} GPUs cannot be within one {name.lower()} of this cluster"
+        raise InputError(message, field="--locality", remedy=f"the best is {best.name.lower()}")
+    if gpus == 1 and asked != Locality.NODE:
+        raise InputError(
+            "1 GPU is always within one node", field="--locality", remedy="leave it out, or say node"
+        )
+    return asked
+
+
+def check_target(path: Path | None, option: str) -> None:
+    """Check that an output file can be written, before any work is done.
+
+    Raises
+    ------
+    InputError
+        If it is a folder, or its parent is a file.
+    """
+    if path is None:
+        return
+    if path.is_dir():
+        raise InputError("is a folder", file=path, field=option, remedy="name a file")
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if not folder.is_dir():
+        raise InputError("does not lie in a folder", file=path, field=option, remedy="name another file")
+    if not os.access(folder, os.W_OK):
+        message = f"cannot be written: no permission to write in {folder}"
+        raise InputError(message, file=path, field=option, remedy="name another file")
+
+
+def text_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> Table:
+    """Return a table whose first column is left-aligned and the others right-aligned."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title), caption=Text(caption) if caption else None, title_justify="left")
+    for position, name in enumerate(columns):
+        table.add_column(Text(name), justify="right" if position else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """Return a share in percent; `-` where there is none."""
+    return "-" if share is None or not math.isfinite(share) else f"{100 * share:.{digits}f} %"
+
+
+def print_written(*paths: Path | None) -> None:
+    """Print the names of the files that were written."""
+    for path in paths:
+        if path is not None:
+            print(f"wrote {path}")
+
+
+@contextlib.contextmanager
+def telling() -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows a message on stderr: as a status on a terminal, else as a line."""
+    if not sys.stderr.isatty():
+        yield lambda message: print(message, file=sys.stderr)
+        return
+    from rich.console import Console
+    from rich.markup import escape
+
+    with Console(stderr=True).status("") as status:
+        yield lambda message: status.update(escape(message))

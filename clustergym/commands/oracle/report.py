@@ -1,0 +1,36 @@
+"""`report`: measures the figures of the accuracy page and writes it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from clustergym.commands.oracle import common
+from clustergym.common.writing import write_json, write_text
+
+SUMMARY = "measure every figure and write the table of ours beside the papers'"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    data, output = Path("../shared/data"), Path("docs/oracle-accuracy.md")
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR", default=data, help=f"with arena/ and sia/ ({data})"
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", default=output, help=f"({output})")
+    common.add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure and write; return the exit status."""
+    from clustergym.commands.oracle.accuracy_page import page
+    from clustergym.oracle.calibration.accuracy import measured
+
+    common.check_target(options.json, "--json")
+    common.check_target(options.output, "--output")
+    with common.telling() as tell:
+        shown = measured(options.data, tell)
+    write_text(options.output, page(shown), "--output")
+    write_json(options.json, shown)
+    common.print_written(options.output, options.json)
+    return 0

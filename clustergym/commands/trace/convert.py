@@ -1,0 +1,125 @@
+"""`clustergym trace import|validate|slice`: read traces of any format, and write them in the native one."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clustergym.cluster.cluster_files import canonical_gpu_type, load_cluster
+from clustergym.commands.trace.generate import refuse_overwrite
+from clustergym.common.errors import InputError
+from clustergym.common.writing import write_json
+from clustergym.trace.describe import check_models, warn_of_unit
+from clustergym.trace.drawn_outcomes import with_outcomes
+from clustergym.trace.formats import ReadOptions, find_format, load_trace
+from clustergym.trace.native import provenance_path, write_trace
+from clustergym.trace.slices import sliced
+from clustergym.trace.trace import Trace
+
+
+def import_trace(args: argparse.Namespace) -> int:
+    """Write a trace of any format in the native one; return the exit status."""
+    refuse_overwrite((args.output, provenance_path(args.output)), args.force)
+    trace, form = _load(args.source, args)
+    return _save(trace, form, args)
+
+
+def validate_traces(args: argparse.Namespace) -> int:
+    """Check traces of any format; return the exit status, 2 if one is not valid."""
+    shown, problems = [], []
+    for path in args.files:
+        try:
+            trace, form = _load(path, args)
+        except InputError as error:
+            problems.append(str(error))
+            print(f"error: {error}", file=sys.stderr)
+            continue
+        shown.append(_figures(trace, file=str(path), format=form))
+        left_out = f"; left out {_left_out(trace)}" if _left_out(trace) else ""
+        size = f"{len(trace):,} jobs over {trace.span_s / 3600:,.1f} h"
+        print(f"OK {path}: {form}, {size}, sha256 {trace.sha256}{left_out}")
+    write_json(args.json, {"valid": shown, "errors": problems})
+    return 2 if problems else 0
+
+
+def slice_trace(args: argparse.Namespace) -> int:
+    """Write a part of a trace; return the exit status."""
+    refuse_overwrite((args.output, provenance_path(args.output)), args.force)
+    trace, form = _load(args.source, args)
+    bounds = {name: getattr(args, name) for name in ("start_s", "end_s", "skip", "first", "rebase")}
+    return _save(replace(sliced(trace, **bounds), name=args.output.stem), form, args)
+
+
+def _load(path: Path, args: argparse.Namespace) -> tuple[Trace, str]:
+    """Return a trace whose models the catalogue knows, and the name of its format."""
+    name = find_format(path).name if args.format == "auto" else args.format
+    trace = load_trace(path, name, _options(args))
+    warn_of_unit(trace)
+    check_models(trace)
+    if args.outcomes is not None:
+        cluster = load_cluster(args.reference_cluster)
+        trace = with_outcomes(trace, args.outcomes, cluster, args.seed, "--outcomes")
+    return trace, name
+
+
+def _options(args: argparse.Namespace) -> ReadOptions:
+    chosen: tuple[str, ...] | None = None if args.gpu_types is None else ()
+    if args.gpu_types not in (None, "any"):
+        chosen = tuple(_canonical(name) for name in args.gpu_types.split(","))
+    return ReadOptions(
+        seed=args.seed,
+        rule=args.rule,
+        reference_gpu=_canonical(args.reference_gpu, "--reference-gpu"),
+        reference_cluster=args.reference_cluster,
+        gpu_types=chosen,
+        gavel_steps=args.gavel_steps,
+        outcomes=args.outcomes or "ignore",
+        power_of_two=not args.keep_counts,
+        keep_shares=args.keep_shares,
+    )
+
+
+def _canonical(name: str, option: str = "--gpu-types") -> str:
+    try:
+        return canonical_gpu_type(name.strip())
+    except InputError as error:
+        raise InputError(error.message, field=option, remedy=error.remedy) from error
+
+
+def _figures(trace: Trace, **more: Any) -> dict[str, Any]:
+    return {
+        "name": trace.name,
+        "rows": len(trace),
+        "span_s": trace.span_s,
+        "sha256": trace.sha256,
+        "left_out": trace.provenance.get("left_out", {}),
+        **more,
+    }
+
+
+def _left_out(trace: Trace) -> str:
+    counts = trace.provenance.get("left_out", {})
+    return ", ".join(f"{count} {reason}" for reason, count in counts.items())
+
+
+def _save(trace: Trace, form: str, args: argparse.Namespace) -> int:
+    write_trace(trace, args.output)
+    figures = _figures(
+        trace, format=form, output=str(args.output), provenance_file=str(provenance_path(args.output))
+    )
+    write_json(args.json, figures | {"provenance": trace.provenance})
+    print(f"wrote    {args.output}")
+    print(f"         {provenance_path(args.output)}")
+    print(f"format   {form}")
+    print(f"jobs     {len(trace):,} over {trace.span_s / 3600:,.1f} h")
+    if _left_out(trace):
+        print(f"left out {_left_out(trace)}")
+    if trace.time_limit_s is not None:
+        print(f"limits   {np.isfinite(trace.time_limit_s).sum():,} of {len(trace):,} jobs have one")
+    print(f"sha256   {trace.sha256}")
+    return 0

@@ -1,0 +1,137 @@
+"""`clustergym trace generate SOURCE -o OUT.csv`: write a synthetic trace."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clustergym.common.errors import InputError
+from clustergym.common.writing import write_json
+from clustergym.trace.describe import print_statistics
+from clustergym.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from clustergym.cluster.spec import ClusterSpec
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `generate`."""
+    from clustergym.trace.generators import source_names
+
+    add = parser.add_argument
+    add(
+        "source",
+        metavar="SOURCE",
+        help=f"{', '.join(source_names())}, or a YAML file like conf/generator/philly.yaml",
+    )
+    add("-o", "--output", type=Path, required=True, metavar="OUT.csv", help="trace to write")
+    add("--force", action="store_true", help="overwrite OUT.csv")
+    add("--jobs", type=int, required=True, metavar="N")
+    add(
+        "--span-s",
+        type=float,
+        metavar="S",
+        help="seconds from first to last job (default: at the source's own rate)",
+    )
+    add(
+        "--cluster",
+        metavar="NAME",
+        help="its GPU types are requested, its iteration times fix the iterations",
+    )
+    add(
+        "--load",
+        type=float,
+        metavar="X",
+        help="offered load on the cluster: scales the span, or with --span-s the jobs",
+    )
+    add("--seed", type=int, default=0)
+    add("--rule", default="arena", help="how models are drawn: arena (default) or ares")
+    add("--any-type", action="store_true", help="request no GPU type")
+    add("--gpu-type", action="append", metavar="TYPE", help="request this type only (may be repeated)")
+    add(
+        "--requests",
+        default="source",
+        help="GPU counts like the source's (default), like arena's traces, or of pretraining",
+    )
+    add(
+        "--max-gpus",
+        type=int,
+        metavar="N",
+        help="draw no larger GPU count (default: the largest type's GPUs)",
+    )
+    add("--keep-counts", action="store_true", help="do not round GPU counts up to powers of two")
+    add("--min-duration-s", type=float, metavar="S", help="draw no shorter duration")
+    add("--max-duration-s", type=float, metavar="S", help="draw no longer duration")
+    add(
+        "--start-hour",
+        type=int,
+        default=0,
+        metavar="H",
+        help="hour of the week of the first job; 0 is Monday 00:00",
+    )
+    add("--deadlines", action="store_true", help="give each job a deadline, as in ElasticFlow's trace")
+    add("--json", type=Path, metavar="FILE", help="write the same figures, unrounded")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Generate and write a trace; return the exit status."""
+    from clustergym.cluster.cluster_files import load_cluster
+    from clustergym.trace.native import provenance_path, write_trace
+    from clustergym.trace.trace_statistics import trace_statistics
+
+    if args.output.is_dir():
+        raise InputError("is a folder", file=args.output, field="--output", remedy="name a file")
+    refuse_overwrite((args.output, provenance_path(args.output)), args.force)
+    cluster = load_cluster(args.cluster or "arena-sim")
+    trace = replace(_generate(args, cluster), name=args.output.stem)
+    figures = {"name": trace.name, "file": str(args.output), "sha256": trace.sha256}
+    figures |= trace_statistics(trace, cluster) | {"provenance": trace.provenance}
+    write_trace(trace, args.output)
+    write_json(args.json, figures)
+    print_statistics(figures)
+    print(f"wrote    {args.output}")
+    print(f"         {provenance_path(args.output)}")
+    print(f"sha256   {trace.sha256}")
+    return 0
+
+
+def refuse_overwrite(paths: tuple[Path, ...], force: bool) -> None:
+    """Raise an `InputError` if a file exists and overwriting is not forced."""
+    for path in paths:
+        if path.exists() and not force:
+            raise InputError(
+                "exists already", file=path, field="--output", remedy="choose another name, or --force"
+            )
+
+
+def _generate(args: argparse.Namespace, cluster: ClusterSpec) -> Trace:
+    from clustergym.trace.generators import DeadlineOptions, generate
+
+    return generate(
+        args.source,
+        jobs=args.jobs,
+        span_s=args.span_s,
+        seed=args.seed,
+        rule=args.rule,
+        cluster=cluster if args.cluster else None,
+        load=args.load,
+        gpu_types=_gpu_types(args, cluster),
+        max_gpus=args.max_gpus,
+        deadlines=DeadlineOptions() if args.deadlines else None,
+        requests=args.requests,
+        min_duration_s=args.min_duration_s,
+        max_duration_s=args.max_duration_s,
+        start_hour=args.start_hour,
+        power_of_two=not args.keep_counts,
+    )
+
+
+def _gpu_types(args: argparse.Namespace, cluster: ClusterSpec) -> tuple[str, ...]:
+    """Return the GPU types to request: those named, else the cluster's; empty with --any-type."""
+    if args.gpu_type and args.any_type:
+        raise InputError("any type or a certain one, not both", field="--any-type", remedy="drop one")
+    if args.any_type:
+        return ()
+    return tuple(args.gpu_type) if args.gpu_type else cluster.gpu_types

@@ -1,0 +1,70 @@
+"""Share work among several processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, TypeVar
+
+from clustergym.common.errors import InputError
+from clustergym.common.progress import counted
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+QUOTA = Path("/sys/fs/cgroup/cpu.max")
+"""How long the processes of a container may run in how long, as Linux says it: in microseconds."""
+
+
+def cores() -> int:
+    """Return the number of cores this process may use: a container may have less time than cores."""
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota_us, period_us = map(int, QUOTA.read_text(encoding="ascii").split())
+    except (OSError, ValueError):  # another system, or "max": no quota
+        return there
+    return max(1, min(there, quota_us // period_us))
+
+
+@contextmanager
+def workers(
+    processes: int, start: str | None = None, prepare: Callable[[], object] | None = None
+) -> Iterator[Any]:
+    """Yield a `map` that runs in that many processes (0: one per core; 1: in this process).
+
+    `start` is the start method of a process; use `spawn` where PyTorch may have threads, which do not
+    survive a fork.
+    Each process calls `prepare` before its first task.
+    """
+    count = processes or cores()
+    if count == 1:
+        if prepare is not None:
+            prepare()
+        yield map
+        return
+    with ProcessPoolExecutor(count, mp_context=get_context(start), initializer=prepare) as pool:
+        yield pool.map
+
+
+@contextmanager
+def lost_processes_told() -> Iterator[None]:
+    """Raise an `InputError` if a worker process is killed, as when memory runs out."""
+    try:
+        yield
+    except BrokenProcessPool as error:
+        message, remedy = "one was ended before its work was done", "give fewer if memory ran out"
+        raise InputError(message, field="processes", remedy=remedy) from error
+
+
+def in_order(
+    task: Callable[[T], R], items: Sequence[T], processes: int = 1, label: str | None = None
+) -> Iterator[R]:
+    """Yield the task's result for each item, in order; with a label, show progress on stderr."""
+    with lost_processes_told(), workers(max(1, min(processes, len(items)))) as run:
+        yield from counted(label or "", run(task, items), len(items), label is not None)

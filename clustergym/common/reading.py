@@ -1,0 +1,106 @@
+"""Open unchecked files: only regular files, and never more bytes than a limit."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from clustergym.common.errors import InputError
+
+MOST_DIGITS = 300
+"""Most digits of a whole number in JSON; more may not fit in a float."""
+
+
+@contextmanager
+def opened(path: Path, remedy: str | None = None) -> Iterator[BinaryIO]:
+    """Open a regular file for reading; refuse pipes (a reader could wait for ever) and devices.
+
+    Raises
+    ------
+    InputError
+        If the file does not exist, is not a regular file, or cannot be opened.
+    """
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        message = _reason(error)
+        raise InputError(message, file=path, remedy=remedy) from None
+    mode = os.fstat(number).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(number)
+        what = "cannot be read: Is a directory" if stat.S_ISDIR(mode) else "is not a regular file"
+        raise InputError(what, file=path, remedy=remedy)
+    with os.fdopen(number, "rb") as stream:
+        yield stream
+
+
+def _reason(error: Exception) -> str:
+    return f"cannot be read: {getattr(error, 'strerror', None) or error}"
+
+
+def read_regular(path: Path, largest_bytes: int, remedy: str | None = None) -> bytes:
+    """Read the bytes of a regular file.
+
+    Raises
+    ------
+    InputError
+        As `opened`, or if the file is larger than `largest_bytes`.
+    """
+    try:
+        with opened(path, remedy) as stream:
+            content = stream.read(largest_bytes + 1)
+    except OSError as error:
+        raise InputError(_reason(error), file=path, remedy=remedy) from None
+    if len(content) > largest_bytes:
+        raise InputError(f"is larger than {largest_bytes:,} bytes", file=path, remedy=remedy)
+    return content
+
+
+def read_json(path: Path, largest_bytes: int, remedy: str) -> Any:
+    """Read the value in a JSON file; raises an `InputError` as `read_regular` and `parse_json`."""
+    return parse_json(read_regular(path, largest_bytes, remedy), path, remedy)
+
+
+def parse_json(content: bytes, path: Path, remedy: str) -> Any:
+    """Parse unchecked JSON, whose numbers all fit in a float.
+
+    Raises
+    ------
+    InputError
+        If the content is not UTF-8 text or not JSON, is nested too deep, or has NaN, infinity, or a number
+        beyond a float.
+    """
+    try:
+        text = content.decode("utf-8-sig")
+        return json.loads(text, parse_constant=_no_constant, parse_int=_whole, parse_float=_finite)
+    except UnicodeDecodeError:
+        raise InputError("not UTF-8 text", file=path, remedy=remedy) from None
+    except json.JSONDecodeError as error:
+        message = f"not JSON, or cut short: {error.msg}"
+        raise InputError(message, file=path, line=error.lineno, remedy=remedy) from None
+    except (ValueError, RecursionError) as error:
+        message = f"not JSON that can be read: {type(error).__name__}: {error}"
+        raise InputError(message, file=path, remedy=remedy) from None
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _whole(text: str) -> int:
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"{text[:20]}… is a number of more than {MOST_DIGITS} digits")
+    return int(text)
+
+
+def _finite(text: str) -> float:
+    found = float(text)
+    if not math.isfinite(found):
+        raise ValueError(f"{text[:20]} is beyond the largest number")
+    return found

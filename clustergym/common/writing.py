@@ -1,0 +1,83 @@
+"""Writes files: each whole or not at all, and one clear line about one that cannot be written."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from clustergym.common.errors import InputError
+
+
+@contextlib.contextmanager
+def atomic_path(path: Path, option: str | None = None) -> Iterator[Path]:
+    """Yield a temporary path beside `path` that replaces it on success and vanishes on failure.
+
+    Raises
+    ------
+    InputError
+        If `path`, which `option` gave, is a folder.
+    """
+    if not path.name or path.is_dir():
+        raise InputError("is a folder", file=path, field=option, remedy="name a file in it")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_files(files: Mapping[Path, bytes], option: str | None = None) -> None:
+    """Write all files or, where one cannot be written, none.
+
+    Parameters
+    ----------
+    files : mapping of Path to bytes
+        The content of each.
+    option : str, optional
+        The option or key that names them, for the message.
+
+    Raises
+    ------
+    InputError
+        If one cannot be written.
+    """
+    where: Path | None = None
+    try:
+        with contextlib.ExitStack() as stack:
+            for where, content in files.items():
+                stack.enter_context(atomic_path(where, option)).write_bytes(content)
+    except OSError as error:
+        message = f"cannot be written: {error.strerror or error}"
+        remedy = "make room, or name another file"
+        raise InputError(message, file=where, field=option, remedy=remedy) from error
+
+
+def write_text(path: Path, text: str, option: str | None = None) -> None:
+    """Write a text file as UTF-8; raise an `InputError` as `write_files`."""
+    write_files({path: text.encode("utf-8")}, option)
+
+
+def write_json(path: Path | None, value: Any, option: str | None = "--json") -> None:
+    """Write a value as JSON, see `plain`, unless `path` is None; raise an `InputError` as `write_files`."""
+    if path is not None:
+        write_text(path, json.dumps(plain(value), indent=2, allow_nan=False) + "\n", option)
+
+
+def plain(value: Any) -> Any:
+    """Return a value as plain JSON: NumPy numbers as Python's, what is not finite as None."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(entry) for entry in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,250 @@
+"""Read an unchecked YAML file; whatever is wrong with it raises one `InputError`."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from clustergym.common.errors import InputError, nearest
+
+Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+LARGEST_BYTES = 4_000_000
+DEEPEST = 40
+"""Limit on levels of nesting; libyaml recurses on the C stack, and deeper files would crash the process."""
+LARGEST_NODES = 100_000
+"""Limit on the values of a file, counted with every alias written out."""
+LONGEST_NUMBER = 100
+"""Limit on the characters of a number; PyYAML's time to read one grows with the square of its length."""
+KEYS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:int")
+NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+
+
+@dataclass(frozen=True)
+class YamlMapping:
+    """A YAML file whose top level is a mapping.
+
+    Attributes
+    ----------
+    path : Path
+    content : dict
+        Plain values, as `yaml.safe_load` gives them.
+    root : yaml.MappingNode
+        The parsed nodes, with their positions in the file.
+    """
+
+    path: Path
+    content: dict[str, Any]
+    root: yaml.MappingNode
+
+    def line(self, keys: Iterable[str | int]) -> int:
+        """Return the 1-based line of a value, or of the innermost part of `keys` that exists."""
+        node: yaml.Node = self.root
+        mark = node.start_mark
+        for key in keys:
+            step = _step(node, key)
+            if step is None:
+                break
+            mark, node = step
+        return int(mark.line) + 1
+
+
+def read_mapping(path: Path) -> YamlMapping:
+    """Read a YAML file whose top level is a mapping.
+
+    Raises
+    ------
+    InputError
+        If the file does not exist; is a folder, pipe or device; is empty, not UTF-8, not YAML or not a
+        mapping; is too large (also once aliases are written out) or nested too deep; or contains a tag, a
+        merge key, a repeated key, a reference to itself or a number in base 60.
+    """
+    return parse_mapping(_content(path), path)
+
+
+def parse_mapping(content: bytes, path: Path) -> YamlMapping:
+    """Parse the content of a YAML file whose top level is a mapping; raises as `read_mapping`."""
+    text = _text(content, path)
+    try:
+        _check_events(text, path)
+        root = _compose(text)
+        if root is None:
+            raise InputError("is empty", file=path, remedy="write the keys of the mapping")
+        _check_nodes(root, path)
+        if not isinstance(root, yaml.MappingNode):
+            message = f"is a {_kind(root)}, not a mapping of keys"
+            raise InputError(
+                message, file=path, line=root.start_mark.line + 1, remedy="write `key: value` lines"
+            )
+        return YamlMapping(path, _construct(root), root)
+    except yaml.YAMLError as error:
+        raise _input_error(error, path) from None
+    except (RecursionError, ValueError, OverflowError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"is not YAML that can be read: {error}", file=path) from None
+
+
+def _content(path: Path) -> bytes:
+    try:
+        if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
+            raise InputError("is not a regular file", file=path, remedy="save it to a file first")
+        with path.open("rb") as stream:
+            return stream.read(LARGEST_BYTES + 1)
+    except IsADirectoryError:
+        raise InputError("is a folder", file=path, remedy="give a YAML file") from None
+    except FileNotFoundError:
+        raise InputError("no such file", file=path, remedy=_nearest_file(path)) from None
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot be read: {reason}", file=path) from None
+
+
+def _text(content: bytes, path: Path) -> str:
+    if len(content) > LARGEST_BYTES:
+        raise InputError(f"is larger than {LARGEST_BYTES} bytes", file=path, remedy="give a YAML file")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError("is not UTF-8 text", file=path, line=line, remedy="save it as UTF-8") from None
+
+
+def _nearest_file(path: Path) -> str:
+    folder = path.parent
+    try:
+        present = [entry.name for entry in folder.iterdir() if entry.suffix in (".yaml", ".yml")]
+    except OSError:
+        return f"there is no folder {folder} that can be read"
+    return nearest(path.name, present)
+
+
+def _check_events(text: str, path: Path) -> None:
+    depth = 0
+    for event in yaml.parse(text, Loader=Loader):
+        line = None if event.start_mark is None else event.start_mark.line + 1
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > DEEPEST:
+                raise InputError(f"is nested deeper than {DEEPEST} levels", file=path, line=line)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        tag = getattr(event, "tag", None)
+        if tag is not None:
+            raise InputError(f"YAML tag {tag!r} is not allowed", file=path, line=line, remedy="remove it")
+
+
+def _compose(text: str) -> yaml.Node | None:
+    loader = Loader(text)
+    try:
+        node: yaml.Node | None = loader.get_single_node()
+        return node
+    finally:
+        loader.dispose()
+
+
+def _construct(root: yaml.Node) -> Any:
+    loader = Loader("")
+    try:
+        return loader.construct_document(root)
+    finally:
+        loader.dispose()
+
+
+def _check_nodes(root: yaml.Node, path: Path) -> None:
+    written_out: dict[int, int] = {}
+    above: set[int] = set()
+
+    def visit(node: yaml.Node) -> int:
+        """Return the number of values in a node, counted with its aliases written out."""
+        line = node.start_mark.line + 1
+        if id(node) in above:
+            raise InputError("an anchor refers to itself", file=path, line=line, remedy="write the value out")
+        if id(node) in written_out:
+            return written_out[id(node)]
+        if isinstance(node, yaml.ScalarNode):
+            _check_scalar(node, path)
+            return 1
+        above.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            _check_keys(node, path)
+        total = written_out[id(node)] = 1 + sum(visit(child) for child in _children(node))
+        if total > LARGEST_NODES:
+            message = f"stands for more than {LARGEST_NODES:,} values once its aliases are written out"
+            raise InputError(message, file=path, line=line, remedy="use fewer aliases")
+        above.discard(id(node))
+        return total
+
+    visit(root)
+
+
+def _check_scalar(node: yaml.ScalarNode, path: Path) -> None:
+    if node.tag not in NUMBERS or (len(node.value) <= LONGEST_NUMBER and ":" not in node.value):
+        return
+    remedy = "put it in quotes, or write the number out"
+    line = node.start_mark.line + 1
+    if ":" in node.value:
+        shown = node.value if len(node.value) <= LONGEST_NUMBER else f"{node.value[:20]}..."
+        raise InputError(f"{shown} is a number in base 60 to YAML", file=path, line=line, remedy=remedy)
+    message = f"a number of {len(node.value):,} characters, the longest allowed is {LONGEST_NUMBER}"
+    raise InputError(message, file=path, line=line, remedy=remedy)
+
+
+def _children(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [part for pair in node.value for part in pair]
+    return list(node.value)
+
+
+def _check_keys(node: yaml.MappingNode, path: Path) -> None:
+    seen: set[Hashable] = set()
+    for key, _ in node.value:
+        line = key.start_mark.line + 1
+        if not isinstance(key, yaml.ScalarNode):
+            raise InputError(f"a {_kind(key)} cannot be a key", file=path, line=line, remedy="use a word")
+        if key.tag == "tag:yaml.org,2002:merge":
+            message = "merge keys (<<) are not allowed"
+            raise InputError(message, file=path, line=line, remedy="write the keys out")
+        if key.tag not in KEYS:
+            message = f"{key.value} is not text to YAML, and a key must be text"
+            raise InputError(message, file=path, line=line, field=key.value, remedy="put it in quotes")
+        if key.value in seen:
+            raise InputError("key stands twice", file=path, line=line, field=key.value, remedy="keep one")
+        seen.add(key.value)
+
+
+def _kind(node: yaml.Node) -> str:
+    if isinstance(node, yaml.SequenceNode):
+        return "list"
+    return "mapping" if isinstance(node, yaml.MappingNode) else "single value"
+
+
+def _step(node: yaml.Node, key: str | int) -> tuple[yaml.Mark, yaml.Node] | None:
+    if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
+        return node.value[key].start_mark, node.value[key]
+    if isinstance(node, yaml.MappingNode):
+        for name, value in node.value:
+            if name.value == str(key):
+                return name.start_mark, value
+    return None
+
+
+def _input_error(error: yaml.YAMLError, path: Path) -> InputError:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be parsed"
+    return InputError(
+        f"is not valid YAML: {problem}", file=path, line=None if mark is None else mark.line + 1
+    )
+
+
+def field_name(keys: Sequence[str | int]) -> str:
+    """Return the keys of a value as a path, e.g. `nodes[0].count` for ("nodes", 0, "count")."""
+    name = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
+    return name.removeprefix(".")

@@ -1,0 +1,271 @@
+"""The environment `ClusterGym/Placement-v0`: an agent spreads a pre-training job over minipods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from clustergym.common.arrays import Floats
+from clustergym.common.parameters import build_from_keywords
+from clustergym.envs.placement.instances import Assignment, Instance
+from clustergym.envs.placement.options import episode_instance
+from clustergym.envs.placement.parameters import PlacementParameters
+from clustergym.envs.placement.picture import as_pixels, as_text
+from clustergym.envs.placement.state import COSTS, PlacementState
+from clustergym.envs.placement.step_time_cost import StepTimeCost
+from clustergym.envs.placing import Observation, PlacingEnv, Step
+from clustergym.envs.rewards import Reward
+
+
+class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
+    """Spread the nodes of an LLM pre-training job over the minipods of a cluster.
+
+    ## Description
+
+    A job of fixed parallelism (DP, TP, PP) needs whole nodes of a cluster in which other jobs hold
+    nodes. Its communication groups, PP groups or DP groups, are placed one after the other: at each
+    step the agent says in which minipod the next node of the group in hand goes. Groups whose nodes
+    are in several minipods talk over the core switches, so a good placement keeps both the minipods
+    of a group and the minipods of the job few (Arnold, section 4). Every episode draws new free
+    nodes; the job always fits, unless `infeasible` says otherwise.
+
+    The job is placed when its last node is. The score of the placement, `info["score"]`, is what
+    `clustergym.envs.placement.spread.score` gives for `env.unwrapped.assignment()`.
+
+    | id | cluster | job |
+    |---|---|---|
+    | `ClusterGym/Placement-small-v0` | arnold-i: 18 nodes in 3 minipods | 12 nodes: DP 12, TP 4, PP 2 |
+    | `ClusterGym/Placement-v0` | arnold-ii: 438 nodes in 5 minipods | 96 nodes: DP 24, TP 4, PP 8 |
+    | `ClusterGym/Placement-large-v0` | arnold-iii: 1019 nodes in 11 minipods | 368 nodes: DP 46, TP 8, PP 8 |
+
+    ## Action Space
+
+    `Discrete(M)`, M the number of minipods.
+
+    | Action | `step="node"` | `step="group"` |
+    |---|---|---|
+    | m | the group's next node goes into minipod m | as many of its nodes as minipod m has free do |
+
+    With `step="node"` every placement is expressible, and an episode has as many steps as the job has
+    nodes. With `step="group"` an episode is shorter by about the size of a group, and a group leaves
+    a minipod only when that is full. An action is legal if its minipod has a free node;
+    `action_masks()` and `info["action_mask"]` say so. At least one action is always legal.
+
+    ## Observation Space
+
+    `Dict` of `Box(0, 1, float32)`; with `observation="flat"` one `Box` of the same numbers, in this order.
+
+    | Key | Shape | Meaning | Divided by |
+    |---|---|---|---|
+    | `alpha` | (1,) | weight of the DP spread | 1 |
+    | `free` | (M,) | free nodes of each minipod | nodes of the largest minipod |
+    | `group` | (M,) | nodes of the group in hand in each minipod | nodes of a group |
+    | `job` | (M,) | nodes of the job in each minipod | nodes of the job |
+    | `left` | (2,) | nodes of the group in hand, and groups, yet to be placed | their number |
+    | `spread` | (2,) | DP and PP spread so far | M |
+
+    ## Rewards
+
+    The sum of the terms in `reward`, times their weights. A term is minus the increase of a cost, so that
+    a return is minus the cost at the end. The default is `{"spread": 1.0}`.
+
+    | Term | Cost |
+    |---|---|
+    | `spread` | alpha x DP spread + (1 - alpha) x PP spread: minipods |
+    | `dp_spread`, `pp_spread` | most minipods that a DP group, a PP group touches |
+    | `step_time` | share by which the predicted step takes longer than inside one minipod, by whole groups |
+
+    `info["rewards"]` has the terms unweighted.
+
+    ## Illegal Actions
+
+    A full minipod is chosen: with `on_illegal="penalty"` nothing is placed and the reward is
+    `-illegal_penalty`; with `"noop"` nothing is placed and the reward is 0; with `"raise"` it is an
+    `InputError`. `info["illegal"]` says whether it happened.
+
+    ## Starting State
+
+    Nothing is placed. The free nodes of each minipod are uniform from none to all, among the states in
+    which the job fits, as `python -m clustergym.bench placement` draws them.
+
+    | Option of `reset` | Meaning |
+    |---|---|
+    | `instance` | an `Instance` of the environment's job and unit, alone |
+    | `free_nodes` | free nodes of each minipod |
+    | `alpha` | weight of the DP spread in this episode |
+
+    ## Episode End
+
+    - Termination: the job is placed. An instance that the job does not fit in (`infeasible`, or given
+      to `reset`) ends at the first action, whatever it is: nothing is placed in part, the reward is 0,
+      and `info["shortfall_nodes"]` says from the start how many nodes are lacking.
+    - Truncation: after `max_steps` steps, by default twice the nodes of the job, which only illegal
+      actions lead to.
+
+    ## Arguments
+
+    Parameters
+    ----------
+    render_mode : {"ansi", "rgb_array"}, optional
+    **parameters
+        Fields of `clustergym.envs.placement.parameters.PlacementParameters`.
+
+    Raises
+    ------
+    InputError
+        If a parameter, or an option of `reset`, is not valid.
+    """
+
+    def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
+        super().__init__(render_mode)
+        self.parameters: PlacementParameters = build_from_keywords(PlacementParameters, parameters, "env")
+        self.problem = self.parameters.problem()
+        self._reward = self._weighted_costs()
+        self._layout = self._observation_layout()
+        self._scale = np.concatenate(list(self._layout.values())).astype(np.float32)
+        ends = np.cumsum([len(scale) for scale in self._layout.values()]).tolist()
+        self._parts = list(zip(self._layout, map(slice, [0, *ends], ends), strict=False))
+        self.action_space = spaces.Discrete(self.minipods)
+        self.observation_space = self._observation_space()
+
+    def _weighted_costs(self) -> Reward[PlacementState]:
+        step_time = StepTimeCost(self.problem, self.parameters.model)
+        reward: Reward[PlacementState] = Reward({**COSTS, "step_time": step_time}, self.parameters.reward)
+        if "step_time" in self.parameters.reward:
+            step_time.check()
+        return reward
+
+    @property
+    def minipods(self) -> int:
+        """Minipods of the cluster, M: the number of actions."""
+        return len(self.problem.minipod_nodes)
+
+    @property
+    def instance(self) -> Instance:
+        """The placement problem of the episode."""
+        return self.state.instance
+
+    def assignment(self) -> Assignment:
+        """Return the placement of the episode; unless the whole job is placed, one that places nothing."""
+        return self.state.assignment()
+
+    def action_masks(self) -> npt.NDArray[np.int8]:
+        """Return 1 for each legal action, the minipods with a free node, else 0, shape (M,).
+
+        Where nothing is left to place, or the job does not fit, every action is legal.
+        `action_space.sample(mask=…)` takes it.
+        """
+        state = self.state
+        if state.placed or state.shortfall:
+            return np.ones(self.minipods, dtype=np.int8)
+        return (np.array(state.free) > 0).view(np.int8)
+
+    def actions_of(self, assignment: Assignment) -> list[int]:
+        """Return the actions that lead from the start of the episode to a placement.
+
+        Raises
+        ------
+        ValueError
+            If it does not solve the instance, or no actions lead to it, as `step="group"` allows.
+        """
+        instance = self.instance
+        assignment.check(instance)
+        if not assignment.feasible:
+            return [0]
+        if self.parameters.step == "node":
+            minipods = np.arange(self.minipods)
+            return [int(m) for counts in assignment.counts for m in np.repeat(minipods, counts)]
+        return _by_groups(assignment.counts.tolist(), instance.free_nodes.tolist())
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin an episode; see the options under Starting State."""
+        super().reset(seed=seed)
+        instance = episode_instance(self.parameters, self.problem, options or {}, self.np_random)
+        most_steps = self.parameters.max_steps or 2 * self.problem.job.nodes
+        return self._begin(PlacementState(instance), most_steps)
+
+    def step(self, action: Any) -> Step:
+        """Place the next node, or the next nodes, of the group in hand in minipod `action`."""
+        minipod, state = self._checked(action), self.state
+        if state.shortfall:
+            self._over = True
+            return self._observe(), 0.0, True, False, self._info()
+        legal = state.free[minipod] > 0
+        if legal:
+            most = 1 if self.parameters.step == "node" else state.left
+            state.place(minipod, min(most, state.free[minipod]))
+        else:
+            self._refuse(f"minipod {minipod} is full")
+        return self._end_step(legal, state.placed)
+
+    def render(self) -> Any:
+        """Return what is placed as text or as a picture (height, width, 3); None without a render mode."""
+        if self.render_mode is None:
+            return None
+        draw = as_text if self.render_mode == "ansi" else as_pixels
+        return draw(self.state, self.problem.minipod_nodes.tolist())
+
+    def _observation_layout(self) -> dict[str, Floats]:
+        """Return the divisor of each part of an observation, in order."""
+        job, minipods = self.problem.job, self.minipods
+        groups = job.groups(self.parameters.unit)
+        return {
+            "alpha": np.ones(1),
+            "free": np.full(minipods, float(self.problem.minipod_nodes.max())),
+            "group": np.full(minipods, float(groups.nodes)),
+            "job": np.full(minipods, float(job.nodes)),
+            "left": np.array([groups.nodes, groups.number], dtype=np.float64),
+            "spread": np.full(2, float(minipods)),
+        }
+
+    def _observation_space(self) -> spaces.Space[Any]:
+        if self.parameters.observation == "flat":
+            return spaces.Box(0.0, 1.0, self._scale.shape, np.float32)
+        return spaces.Dict(
+            {name: spaces.Box(0.0, 1.0, scale.shape, np.float32) for name, scale in self._layout.items()}
+        )
+
+    def _observe(self) -> Observation:
+        state = self.state
+        instance = state.instance
+        unplaced = instance.groups - state.group
+        values = [instance.alpha, *state.free, *state.of_group, *state.of_job]
+        values += [state.left if unplaced else 0, unplaced, *state.spread]
+        flat = np.array(values, dtype=np.float32) / self._scale
+        if self.parameters.observation == "flat":
+            return flat
+        return {name: flat[part] for name, part in self._parts}
+
+    def _info(self, terms: dict[str, float] | None = None, illegal: bool = False) -> dict[str, Any]:
+        state = self.state
+        return {
+            "action_mask": self.action_masks(),
+            "group": state.group,
+            "dp_spread": state.spread.dp,
+            "pp_spread": state.spread.pp,
+            "score": state.score,
+            "placed": state.placed,
+            "illegal": illegal,
+            "shortfall_nodes": state.shortfall,
+            "rewards": dict.fromkeys(self.parameters.reward, 0.0) if terms is None else terms,
+        }
+
+
+def _by_groups(counts: list[list[int]], free: list[int]) -> list[int]:
+    """Return the actions of a placement in which each action fills a minipod or ends a group."""
+    actions = []
+    for group, row in enumerate(counts):
+        used = [minipod for minipod, nodes in enumerate(row) if nodes]
+        used.sort(key=lambda minipod: row[minipod] < free[minipod])
+        for minipod in used[:-1]:
+            if row[minipod] < free[minipod]:
+                raise ValueError(f"group {group} leaves minipod {minipod} before it is full; use step='node'")
+        for minipod in used:
+            free[minipod] -= row[minipod]
+        actions += used
+    return actions

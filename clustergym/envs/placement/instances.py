@@ -1,0 +1,157 @@
+"""A placement problem, and its answer: the nodes of each communication group in each minipod."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from clustergym.common.arrays import Ints
+from clustergym.common.errors import InputError
+from clustergym.envs.placement.communication import PretrainingJob, Unit
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """A placement problem: a job to be placed on the free nodes of minipods.
+
+    Parameters
+    ----------
+    job : PretrainingJob
+    free_nodes : ndarray of int, shape (M,)
+        Wholly free nodes of each minipod.
+    alpha : float
+        Weight of the DP spread in the score, 0 to 1; the PP spread has the rest.
+    unit : {"pp", "dp"}
+        The communication groups that are placed.
+
+    Raises
+    ------
+    InputError
+        If a value is out of its range.
+    """
+
+    job: PretrainingJob
+    free_nodes: Ints
+    alpha: float = 0.5
+    unit: Unit = "pp"
+
+    def __post_init__(self) -> None:
+        self.job.groups(self.unit)
+        if isinstance(self.alpha, bool) or not 0.0 <= self.alpha <= 1.0:
+            raise InputError(f"{self.alpha!r} is not valid", field="alpha", remedy="give 0 to 1")
+        free = np.asarray(self.free_nodes)
+        if free.ndim != 1 or not len(free) or free.dtype.kind not in "iu" or free.min() < 0:
+            raise InputError(
+                f"{self.free_nodes!r} are not numbers of free nodes",
+                field="free_nodes",
+                remedy="give a whole number from 0 per minipod",
+            )
+        object.__setattr__(self, "free_nodes", free.astype(np.int64))
+
+    @cached_property
+    def groups(self) -> int:
+        """Number of communication groups to place."""
+        return self.job.groups(self.unit).number
+
+    @cached_property
+    def group_nodes(self) -> int:
+        """Number of nodes of each group."""
+        return self.job.groups(self.unit).nodes
+
+    @property
+    def minipods(self) -> int:
+        """Number of minipods of the cluster, M."""
+        return len(self.free_nodes)
+
+    @property
+    def shortfall(self) -> int:
+        """Number of nodes that are missing; 0: the job fits."""
+        return max(0, self.job.nodes - int(self.free_nodes.sum()))
+
+    @property
+    def minipod_weight(self) -> float:
+        """Weight in the score of each minipod that the job uses: alpha for PP groups, else 1 - alpha."""
+        return self.alpha if self.unit == "pp" else 1.0 - self.alpha
+
+    @property
+    def group_weight(self) -> float:
+        """Weight in the score of each minipod that the most spread group uses."""
+        return 1.0 - self.minipod_weight
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A solver's report on its answer.
+
+    Attributes
+    ----------
+    proven : bool
+        Whether the score is proven to be the optimum; False: a limit was hit, and the assignment is
+        the best one known.
+    bound : float
+        Proven lower bound of the score.
+    gap : float
+        (score - bound) / score.
+    nodes : int
+        Branch-and-bound nodes, or choices of a search.
+    solve_s : float
+        Wall seconds, building the model included.
+    """
+
+    proven: bool
+    bound: float
+    gap: float
+    nodes: int
+    solve_s: float
+
+
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """The nodes of each communication group in each minipod, or the number of nodes missing.
+
+    Attributes
+    ----------
+    counts : ndarray of int, shape (groups, M)
+        All 0 where the job does not fit: nothing is placed in part.
+    shortfall : int
+        Nodes that are lacking; 0: the job is placed.
+    solution : Solution or None
+        The solver's report, if the algorithm optimises.
+    """
+
+    counts: Ints
+    shortfall: int = 0
+    solution: Solution | None = field(default=None, compare=False)
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the job is placed."""
+        return self.shortfall == 0
+
+    @staticmethod
+    def infeasible(instance: Instance) -> Assignment:
+        """Return the answer to an instance that does not fit."""
+        nothing = np.zeros((instance.groups, instance.minipods), dtype=np.int64)
+        return Assignment(nothing, instance.shortfall)
+
+    def missing(self, free_nodes: Ints) -> int:
+        """Return how many of the assigned nodes are no longer free, over all minipods.
+
+        What to ask before enacting an assignment that was solved on an earlier state: with
+        anything missing the job stays queued and is solved again.
+        """
+        return int(np.maximum(self.counts.sum(axis=0) - np.asarray(free_nodes), 0).sum())
+
+    def check(self, instance: Instance) -> None:
+        """Raise a `ValueError` unless the assignment solves the instance, or says that nothing does."""
+        if self.counts.shape != (instance.groups, instance.minipods) or (self.counts < 0).any():
+            raise ValueError(f"counts of shape {self.counts.shape} do not fit the instance")
+        if self.shortfall != instance.shortfall:
+            raise ValueError(f"shortfall {self.shortfall}, the instance lacks {instance.shortfall}")
+        wanted = instance.group_nodes if self.feasible else 0
+        if (self.counts.sum(axis=1) != wanted).any():
+            raise ValueError(f"a group has not its {wanted} nodes")
+        if self.missing(instance.free_nodes):
+            raise ValueError(f"{self.missing(instance.free_nodes)} nodes more than are free")

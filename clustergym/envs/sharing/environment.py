@@ -1,0 +1,236 @@
+"""The environment `ClusterGym/Sharing-v1`: an agent places requests for parts of GPUs on nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from clustergym.common.arrays import Bools
+from clustergym.common.errors import InputError
+from clustergym.common.parameters import build_from_keywords
+from clustergym.envs.placing import Observation, PlacingEnv, Step
+from clustergym.envs.rewards import Reward
+from clustergym.envs.sharing.desk import FITS
+from clustergym.envs.sharing.observation import layout, observe, space
+from clustergym.envs.sharing.options import episode_stream
+from clustergym.envs.sharing.parameters import SharingParameters
+from clustergym.envs.sharing.picture import as_pixels, as_text
+from clustergym.envs.sharing.state import COSTS, SharingState
+from clustergym.sim.parts.placement import scores_of
+from clustergym.sim.parts.placers import UNFIT
+
+
+class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
+    """Place requests for parts of GPUs, whole GPUs or CPU alone on nodes of several kinds.
+
+    ## Description
+
+    Requests arrive one by one, each for CPU, host memory, and nothing, a part of one GPU, or whole GPUs.
+    The agent chooses a node for each. A request that fits nowhere is rejected for good, which the environment
+    does by itself; none that fits can be turned down. Idle GPU in pieces that the usual requests cannot use
+    is a fragment, so a good placement keeps what is idle usable (Weng et al., "Beware of Fragmentation",
+    USENIX ATC 2023). Without departures requests stay for ever, and what counts is how much of the GPUs is
+    allocated when requests for 1.3 times as many have come, as in that paper's experiment. With departures
+    each request stays for a random number of later arrivals.
+
+    Nodes and requests are generated with the shapes and shares of Alibaba's openb cluster, or read from its
+    files (`data`).
+
+    | id | nodes | GPUs |
+    |---|---|---|
+    | `ClusterGym/Sharing-small-v1` | 16 | 82 |
+    | `ClusterGym/Sharing-v1` | 64 | 327 |
+    | `ClusterGym/Sharing-large-v1` | 1,213, those of openb | 6,212 |
+
+    ## Action Space
+
+    N nodes of up to D devices.
+
+    | Action | `action="node"`: `Discrete(N)` | `action="device"`: `Discrete(N D)` |
+    |---|---|---|
+    | n; n D + d | node n | device d of node n |
+
+    A part of a GPU is taken from the device that is chosen; with `action="node"` from the one that FGD's
+    score prefers. Whole GPUs are the untouched ones of the lowest numbers, so with `action="device"` such a
+    request, and one for CPU alone, has only d = 0. An action is legal where the request fits;
+    `action_masks()` and `info["action_mask"]` say so. At least one action is always legal.
+
+    ## Observation Space
+
+    `Dict` of `Box(0, 1, float32)`, but `growth` from -1; with `observation="flat"` one `Box` of the same
+    numbers, in this order. Those of shape (N,) are of each node; those named `_after` are what it would be
+    with the request on it, and 0 where that does not fit.
+
+    | Key | Shape | Meaning | Divided by |
+    |---|---|---|---|
+    | `alike` | (N,) | requests there of the same class: a part, or as many GPUs | those there with GPUs |
+    | `balance_after` | (N,) | x / (1 + x); x: its free CPU for each free GPU | that of the usual requests |
+    | `cpu`, `cpu_after` | (N,) | free CPU | the node's |
+    | `device_after` | (N,) | left on the device of which it takes a part | a device |
+    | `device_free` | (N D,) | free of each device; only with `action="device"` | a device |
+    | `devices` | (N,) | its devices | those of the largest node |
+    | `fits` | (N,) | whether the request fits | 1 |
+    | `fragments`, `fragments_after` | (N,) | idle GPU that a usual request cannot use | the node's GPUs |
+    | `gpu`, `gpu_after` | (N,) | idle GPU | the node's |
+    | `growth` | (N,) | by how much the fragments grow | the GPUs of the largest node |
+    | `memory`, `memory_after` | (N,) | free host memory | the node's |
+    | `request` | (4,) | its CPU, memory, devices, and part of each | those of the largest node, a device |
+    | `stream` | (2,) | requests that have come; GPU allocated | x / (x + those that fill it); installed |
+    | `untouched`, `untouched_after` | (N,) | devices of which nothing is taken | the node's devices |
+
+    ## Rewards
+
+    The sum of the terms in `reward`, times their weights. A term is minus the increase of a cost, so that
+    a return is minus the cost at the end. The default is `{"allocated": 1.0}`.
+
+    | Term | Cost |
+    |---|---|
+    | `allocated` | minus the GPU allocated, as a share of that installed |
+    | `mean_allocated` | minus its mean over the arrivals; for streams with departures |
+    | `fragments` | GPU that is idle and unusable, as a share of that installed, less that of the start |
+    | `rejected` | share of the requests that are rejected |
+
+    `info["rewards"]` has the terms unweighted.
+
+    ## Illegal Actions
+
+    The request does not fit there: with `on_illegal="penalty"` nothing is placed and the reward is
+    `-illegal_penalty`; with `"noop"` nothing is placed and the reward is 0; with `"raise"` it is an
+    `InputError`. `info["illegal"]` says whether it happened.
+
+    ## Starting State
+
+    All nodes are empty. Requests are drawn one by one, all of the list with the same probability.
+
+    | Option of `reset` | Meaning |
+    |---|---|
+    | `stream` | a `clustergym.envs.sharing.streams.Stream` on as many nodes and devices |
+    | `order` | a seed of FGD's published orders of arrival, where `data` has them |
+
+    ## Episode End
+
+    - Termination: no request is left that fits. Where none fits from the start the first action ends the
+      episode, whatever it is.
+    - Truncation: after `max_steps` steps, by default twice the requests, which only illegal actions lead to.
+
+    ## Arguments
+
+    Parameters
+    ----------
+    render_mode : {"ansi", "rgb_array"}, optional
+    **parameters
+        Fields of `clustergym.envs.sharing.parameters.SharingParameters`.
+
+    Raises
+    ------
+    InputError
+        If a parameter, or an option of `reset`, is not valid.
+    """
+
+    def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
+        super().__init__(render_mode)
+        self.parameters: SharingParameters = build_from_keywords(SharingParameters, parameters, "env")
+        self.source = self.parameters.source()
+        self._reward: Reward[SharingState] = Reward(COSTS, self.parameters.reward)
+        shape: tuple[int, int] = self.source.nodes.gpu_milli.shape
+        self.nodes, self.devices = shape
+        by_device = self.parameters.action == "device"
+        self.actions = self.nodes * (self.devices if by_device else 1)
+        self.action_space = spaces.Discrete(self.actions)
+        self._layout = layout(self.nodes, self.devices, by_device)
+        self.observation_space = space(self._layout, self.parameters.observation)
+
+    def action_masks(self) -> npt.NDArray[np.int8]:
+        """Return 1 for each legal action, else 0, shape (N,) or (N D,).
+
+        Where no request is left, every action is legal. `action_space.sample(mask=…)` takes it.
+        """
+        state = self.state
+        if state.over:
+            return np.ones(self.actions, dtype=np.int8)
+        desk, kind = state.desk, state.kind
+        fits: Bools = desk.features[kind, FITS] > 0
+        if self.parameters.action == "node":
+            return fits.view(np.int8)
+        if state.part:
+            chosen = desk.nodes.gpu_milli >= desk.kinds.gpu_milli[kind]
+        else:
+            chosen = np.arange(self.devices)[None, :] == 0
+        both: Bools = chosen & fits[:, None]
+        return both.ravel().view(np.int8)
+
+    def action_of(self, placer: str) -> int:
+        """Return the action that a placer would take, one of `clustergym.sim.parts.placers.PLACERS`.
+
+        `random-fit` is not random here: it takes the first node in the order of ranks.
+
+        Raises
+        ------
+        InputError
+            For an unknown placer; for another than `fgd` with `action="node"`, which has other devices.
+        """
+        if self.parameters.action == "node" and placer != "fgd":
+            raise InputError(
+                f"{placer} chooses devices",
+                field="env.action",
+                remedy='make the environment with action="device"',
+            )
+        desk = self.state.desk
+        value, device = scores_of(desk.nodes, desk.kinds, self.state.kind, placer, desk.usual)
+        node = int(np.lexsort((desk.nodes.rank, -value))[0])
+        if self.parameters.action == "node":
+            return node
+        return node * int(self.devices) + max(int(device[node]), 0)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin an episode; see the options under Starting State."""
+        super().reset(seed=seed)
+        stream = episode_stream(self.parameters, self.source, options or {}, self.np_random)
+        state = SharingState(stream)
+        return self._begin(state, self.parameters.max_steps or 2 * state.number)
+
+    def step(self, action: Any) -> Step:
+        """Place the request in hand on the node, or the device, `action`."""
+        action, state = self._checked(action), self.state
+        legal = state.over or self._place(state, action)
+        return self._end_step(legal, state.over)
+
+    def _place(self, state: SharingState, action: int) -> bool:
+        """Place the request in hand, if the action is legal; return whether it was."""
+        if not self.action_masks()[action]:
+            self._refuse(f"the request does not fit at {action}", 10)
+            return False
+        if self.parameters.action == "node":
+            state.put(action, int(state.desk.device[state.kind, action]))
+        else:
+            node, device = divmod(action, self.devices)
+            state.put(node, device if state.part else UNFIT)
+        return True
+
+    def render(self) -> Any:
+        """Return what is placed as text or as a picture (height, width, 3); None without a render mode."""
+        if self.render_mode is None:
+            return None
+        return (as_text if self.render_mode == "ansi" else as_pixels)(self.state)
+
+    def _observe(self) -> Observation:
+        found = observe(self.state, self._layout)
+        return found if self.parameters.observation == "dict" else np.concatenate(list(found.values()))
+
+    def _info(self, terms: dict[str, float] | None = None, illegal: bool = False) -> dict[str, Any]:
+        state = self.state
+        return {
+            "action_mask": self.action_masks(),
+            "arrival": state.arrival,
+            "allocated": state.allocated,
+            "mean_allocated": state.mean_allocated,
+            "fragments": state.fragments,
+            "rejected": state.rejected,
+            "illegal": illegal,
+            "rewards": dict.fromkeys(self.parameters.reward, 0.0) if terms is None else terms,
+        }

@@ -1,1 +1,0 @@
-"""The interface of schedulers: the View they see, the Decision they return, and their registry."""

@@ -1,1 +1,0 @@
-"""Learned scheduling agents: features, compiled episodes, training scenarios, search, checkpoints."""

@@ -1,1 +1,0 @@
-"""The sub-commands of `clustergym oracle`, a module each."""

@@ -1,1 +1,0 @@
-"""Placement of LLM pre-training jobs over minipods: groups, instances, spread and algorithms."""

@@ -1,0 +1,139 @@
+"""Finish-time fairness of a run, relative to fluid fair sharing.
+
+The cluster's M GPUs are divided without remainder, at every instant, over the jobs in the system
+(`clustergym.results.metrics.fluid`). A job is an amount of GPU-seconds, those it takes at its request.
+
+- Finish-time fairness is against the *capped* reference: no job has more GPUs than it asked for,
+  so a job alone in the cluster ends when it would at its request, and what it cannot use goes to
+  the others max-min fairly. A scheduler that scales jobs beyond their request can beat it.
+- GPU types: a job's share is of GPUs of the types it runs on in proportion to how many there
+  are, so a GPU-second moves it on at the mean of its speeds at the requested count, weighted by
+  GPUs; its work is counted in GPU-seconds of that mean GPU (`Scenario.fair_iteration_time_s`).
+  On a cluster of one type that is the request's own speed. The reference does not ask whether
+  all jobs that run on one type only could have their shares of it at once.
+- Preemption, profiling, placement and the wait for a round cost nothing in the reference.
+
+It is a yardstick for comparing policies on the same jobs, not a bound that can be attained.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.results.metrics.fluid import FluidSharing
+
+UNFAIR_ABOVE = 1 + 1e-9
+"""Finish-time fairness above which a job counts as treated unfairly."""
+
+
+def capped_finish_s(submit_s: Floats, work_gpu_s: Floats, cap_gpus: Floats | Ints, gpus: float) -> Floats:
+    """Return when each job finishes under fluid fair sharing in which none exceeds its cap.
+
+    Max-min fair: what a job cannot use beyond its cap goes to the others in equal parts.
+
+    Parameters
+    ----------
+    submit_s : ndarray of float, shape (n,)
+        In any order; equal times are allowed.
+    work_gpu_s : ndarray of float, shape (n,)
+        GPU-seconds, positive.
+    cap_gpus : ndarray of float or int, shape (n,)
+        Most GPUs each job can have, positive; here its request.
+    gpus : float
+        GPUs of the whole cluster, positive.
+
+    Returns
+    -------
+    ndarray of float, shape (n,)
+
+    Raises
+    ------
+    ValueError
+        If a time is not finite, or work, a cap or GPUs are not positive, or work or GPUs not finite.
+
+    Notes
+    -----
+    Exact, event by event; O(n (log n + D)) for D distinct caps.
+    """
+    caps = np.asarray(cap_gpus, dtype=np.float64)
+    if caps.shape != np.shape(submit_s) or not (caps > 0).all():
+        raise ValueError("cap_gpus must give every job a positive number")
+    submit, work = _checked(submit_s, work_gpu_s, gpus)
+    finish = np.empty(len(submit))
+    sharing = FluidSharing(float(gpus))
+    sharing.now_s = float(submit.min(initial=0.0))
+    for job in np.argsort(submit, kind="stable").tolist():
+        for ended, time_s in sharing.advance(float(submit[job])):
+            finish[ended] = time_s
+        sharing.arrive(job, float(work[job]), float(caps[job]))
+    for ended, time_s in sharing.advance(np.inf):
+        finish[ended] = time_s
+    return finish
+
+
+def _checked(submit_s: Floats, work_gpu_s: Floats, gpus: float) -> tuple[Floats, Floats]:
+    submit = np.asarray(submit_s, dtype=np.float64)
+    work = np.asarray(work_gpu_s, dtype=np.float64)
+    if submit.ndim != 1 or submit.shape != work.shape:
+        raise ValueError(
+            f"submit_s and work_gpu_s must be of one length, not {submit.shape} and {work.shape}"
+        )
+    if not np.isfinite(submit).all():
+        raise ValueError("submit_s must be finite")
+    if not (np.isfinite(work) & (work > 0)).all():
+        raise ValueError("work_gpu_s must be positive and finite")
+    if not (np.isfinite(gpus) and gpus > 0):
+        raise ValueError("gpus must be positive and finite")
+    return submit, work
+
+
+class Fairness(NamedTuple):
+    """Finish-time fairness of a run.
+
+    Attributes
+    ----------
+    rho : ndarray of float, shape (n,)
+        JCT over the JCT under capped fluid fair sharing; NaN for a job that did not finish, was
+        not submitted, or has no known work.
+    fluid_jct_s : ndarray of float, shape (n,)
+        JCT under capped fluid fair sharing; NaN for a job not submitted or without known work.
+    """
+
+    rho: Floats
+    fluid_jct_s: Floats
+
+
+def finish_time_fairness(
+    submit_s: Floats,
+    jct_s: Floats,
+    work_gpu_s: Floats,
+    cap_gpus: Floats | Ints,
+    submitted: Bools,
+    gpus: float,
+) -> Fairness:
+    """Return rho_j = JCT_j / (JCT_j under capped fluid fair sharing) of each job.
+
+    The reference serves all submitted jobs of known work, finished or not, dropped or not.
+
+    Parameters
+    ----------
+    submit_s, jct_s : ndarray of float, shape (n,)
+        JCT NaN: not finished.
+    work_gpu_s : ndarray of float, shape (n,)
+        GPU-seconds at the request: iterations x seconds per iteration x GPUs. NaN: unknown; the
+        job is left out, as a load too.
+    cap_gpus : ndarray of float or int, shape (n,)
+        GPUs of the request.
+    submitted : ndarray of bool, shape (n,)
+    gpus : float
+        GPUs of the whole cluster.
+    """
+    known = submitted & np.isfinite(work_gpu_s)
+    fluid_jct_s = np.full(len(submit_s), np.nan)
+    if known.any():
+        finish_s = capped_finish_s(submit_s[known], work_gpu_s[known], cap_gpus[known], gpus)
+        fluid_jct_s[known] = finish_s - submit_s[known]
+    return Fairness(jct_s / fluid_jct_s, fluid_jct_s)

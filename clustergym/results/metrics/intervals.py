@@ -1,0 +1,368 @@
+"""Turn an event log into intervals: when each job was in the system, held GPUs, and worked."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.sim.log import NO_JOB, PACES, Event, EventKind
+from clustergym.trace.trace import Trace
+
+CLOCK_S = 1e-6
+"""Resolution of the log's clock, seconds."""
+
+KINDS = tuple(EventKind)
+"""Event kinds in the order of the second axis of `Intervals.counts`."""
+
+_CODE: dict[str, int] = {kind: code for code, kind in enumerate(KINDS)}
+_PACE = np.array([_CODE[kind] for kind in PACES])
+_PROFILING = np.array([_CODE[EventKind.PROFILE_START], _CODE[EventKind.PROFILE_END]])
+_BESIDE_CHAIN = np.append(_PROFILING, _CODE[EventKind.UNPLACED])
+_NOTHING = len(KINDS)
+_UNDISTURBED = set(KINDS) - {EventKind.FAIL, EventKind.HANG, EventKind.HALT}
+
+_WHILE_RUNNING = (
+    EventKind.RESCALE,
+    EventKind.MIGRATE,
+    EventKind.RATE,
+    EventKind.HANG,
+    EventKind.HALT,
+    EventKind.PREEMPT,
+    EventKind.FAIL,
+    EventKind.COMPLETE,
+    EventKind.DROP,
+)
+_NEXT: dict[EventKind | None, tuple[EventKind, ...]] = {
+    None: (EventKind.SUBMIT,),
+    EventKind.SUBMIT: (EventKind.START, EventKind.DROP),
+    **{pace: _WHILE_RUNNING for pace in PACES},
+    EventKind.PREEMPT: (EventKind.RESUME, EventKind.DROP),
+    EventKind.FAIL: (EventKind.RESUME, EventKind.DROP),
+    EventKind.COMPLETE: (),
+    EventKind.DROP: (),
+}
+
+
+class LogError(AssertionError):
+    """The event log contradicts itself or its trace."""
+
+
+class Outcome(enum.IntEnum):
+    """State of a job at the end of the run."""
+
+    NOT_SUBMITTED = 0
+    UNFINISHED = 1
+    FINISHED = 2
+    DROPPED = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Holdings:
+    """Intervals in which a job holds GPUs at constant speed, as columns, in order of (job, time).
+
+    Attributes
+    ----------
+    job : ndarray of int
+        Row of the trace.
+    start_s : ndarray of float
+        When the job begins to hold the GPUs.
+    ready_s : ndarray of float
+        When the job begins to work (not after `stop_s`).
+    stop_s : ndarray of float
+        When the job stops holding the GPUs; inf if it still holds them when the run ends.
+    gpu_type, gpus : ndarray of int
+        Index of the type, GPUs held; a part of a GPU where the trace's jobs ask for parts.
+    shared : ndarray of bool
+        Whether another job holds the same GPUs.
+    iteration_time_s : ndarray of float
+        Seconds per iteration while the job works; 0 for profiling.
+    write_share : ndarray of float
+        Share of the time in which the job works that goes into writing checkpoints.
+    """
+
+    job: Ints
+    start_s: Floats
+    ready_s: Floats
+    stop_s: Floats
+    gpu_type: Ints
+    gpus: npt.NDArray[Any]
+    shared: Bools
+    iteration_time_s: Floats
+    write_share: Floats
+
+    @property
+    def charged_gpus(self) -> Floats | Ints:
+        """GPUs held, of which each job of a pair is charged half, so that every GPU counts once."""
+        return np.where(self.shared, self.gpus / 2, self.gpus) if self.shared.any() else self.gpus
+
+
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """All intervals of a run over a trace of n jobs.
+
+    Attributes
+    ----------
+    trace : Trace
+    end_s : float
+        End of the run: the horizon, or the last event if the run ended before.
+    launches, profiles : Holdings
+        GPUs held for running, and for profiling.
+    outcome : ndarray of int, shape (n,)
+        `Outcome`.
+    submit_s : ndarray of float, shape (n,)
+        Time of submission on the log's clock; the trace's for a job never submitted.
+    leave_s : ndarray of float, shape (n,)
+        Time of completion or drop; inf for all other jobs.
+    counts : ndarray of int, shape (n, len(KINDS))
+        Events of each kind of `KINDS`.
+    reason : tuple of str, length n
+        Why a job was dropped; empty for other jobs.
+    lost_gpu_s, lost_iterations : ndarray of float, shape (n,)
+        GPU-seconds of work, and iterations, that disturbances undid.
+    undone_s : ndarray of float, shape (n,)
+        Seconds of work that disturbances undid, without those of writing checkpoints.
+    disturbances : tuple of Event
+        Events that disturbances name, and those of jobs that a disturbance interrupted.
+    """
+
+    trace: Trace
+    end_s: float
+    launches: Holdings
+    profiles: Holdings
+    outcome: Ints
+    submit_s: Floats
+    leave_s: Floats
+    counts: Ints
+    reason: tuple[str, ...]
+    lost_gpu_s: Floats
+    lost_iterations: Floats
+    undone_s: Floats
+    disturbances: tuple[Event, ...]
+
+    def count(self, *kinds: EventKind) -> Ints:
+        """Return the number of events of these kinds for each job, shape (n,)."""
+        return np.asarray(self.counts[:, [_CODE[kind] for kind in kinds]].sum(axis=1), dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Columns:
+    time_s: Floats
+    kind: Ints
+    job: Ints
+    gpu_type: Ints
+    gpus: npt.NDArray[Any]
+    overhead_s: Floats
+    iteration_time_s: Floats
+    lost_s: Floats
+    lost_iterations: Floats
+    partner: Ints
+    write_share: Floats
+
+
+def read_intervals(events: Sequence[Event], trace: Trace, end_s: float) -> Intervals:
+    """Read the intervals of a run from its event log.
+
+    The order of simultaneous events of different jobs does not matter.
+
+    Parameters
+    ----------
+    events : sequence of Event
+        In order of time.
+    trace : Trace
+        The n jobs of the run, submitted or not.
+    end_s : float
+        End of the run.
+
+    Raises
+    ------
+    LogError
+        If an event lies out of order, after `end_s`, or before its job's submission; if a job's
+        events do not follow from one another; if a job due before `end_s` was never submitted.
+    """
+    disturbances = tuple(event for event in events if event.kind not in _UNDISTURBED)
+    events = [event for event in events if event.kind in _CODE] if disturbances else events
+    columns = _columns(events)
+    _check_rows(columns, trace, end_s)
+    if trace.gpu_milli is not None:
+        columns = replace(columns, gpus=columns.gpus * trace.gpu_milli[columns.job] / 1000)
+    submit_s, leave_s = _presence(columns, trace)
+    by_job = np.argsort(columns.job, kind="stable")
+    chain = by_job[~np.isin(columns.kind[by_job], _BESIDE_CHAIN)]
+    _check_chain(columns, chain, trace)
+    counts = _count(columns, len(trace))
+    reason = [""] * len(trace)
+    for index in np.flatnonzero(columns.kind == _CODE[EventKind.DROP]).tolist():
+        reason[columns.job[index]] = events[index].reason
+    return Intervals(
+        trace=trace,
+        end_s=end_s,
+        launches=_launches(columns, chain),
+        profiles=_profiles(columns, by_job, trace),
+        outcome=_outcomes(counts, trace, end_s),
+        submit_s=submit_s,
+        leave_s=leave_s,
+        counts=counts,
+        reason=tuple(reason),
+        lost_gpu_s=_sum(columns.job, columns.lost_s * columns.gpus, len(trace)),
+        lost_iterations=_sum(columns.job, columns.lost_iterations, len(trace)),
+        undone_s=_sum(columns.job, columns.lost_s * (1.0 - columns.write_share), len(trace)),
+        disturbances=disturbances,
+    )
+
+
+def _sum(job: Ints, values: Floats, jobs: int) -> Floats:
+    return np.bincount(job, weights=values, minlength=jobs).astype(np.float64)
+
+
+def _columns(events: Sequence[Event]) -> _Columns:
+    raw = list(zip(*events, strict=True)) if len(events) else [()] * len(Event._fields)
+    column = dict(zip(Event._fields, raw, strict=True))
+    return _Columns(
+        time_s=np.array(column["time_s"], dtype=np.float64),
+        kind=np.array([_CODE[kind] for kind in column["kind"]], dtype=np.int64),
+        job=np.array(column["job"], dtype=np.int64),
+        gpu_type=np.array(column["gpu_type"], dtype=np.int64),
+        gpus=np.array(column["gpus"], dtype=np.int64),
+        overhead_s=np.array(column["overhead_s"], dtype=np.float64),
+        iteration_time_s=np.array(column["iteration_time_s"], dtype=np.float64),
+        lost_s=np.array(column["lost_s"], dtype=np.float64),
+        lost_iterations=np.array(column["lost_iterations"], dtype=np.float64),
+        partner=np.array(column["partner"], dtype=np.int64),
+        write_share=np.array(column["write_share"], dtype=np.float64),
+    )
+
+
+def _refuse(wrong: Bools, columns: _Columns, trace: Trace, what: str) -> None:
+    """Raise a `LogError` for the first event that is marked in `wrong`."""
+    if not wrong.any():
+        return
+    index = int(np.argmax(wrong))
+    row = int(columns.job[index])
+    name = trace.job_id[row] if 0 <= row < len(trace) else f"row {row}"
+    kind = KINDS[columns.kind[index]]
+    raise LogError(f"job {name}: event {index} ({kind} at {float(columns.time_s[index])!r} s): {what}")
+
+
+def _check_rows(columns: _Columns, trace: Trace, end_s: float) -> None:
+    _refuse((columns.job < 0) | (columns.job >= len(trace)), columns, trace, "the trace has no such row")
+    _refuse(~(columns.time_s <= end_s), columns, trace, f"lies after the end of the run, {end_s!r} s")
+    late = np.diff(columns.time_s, prepend=-np.inf) < 0
+    _refuse(late, columns, trace, "lies before the event above it")
+    launch = np.isin(columns.kind, _PACE)
+    holds = launch | (columns.kind == _CODE[EventKind.PROFILE_START])
+    _refuse(holds & ((columns.gpus < 1) | (columns.gpu_type < 0)), columns, trace, "holds no GPUs")
+    _refuse(launch & ~(columns.overhead_s >= 0), columns, trace, "has a negative overhead")
+    speed = (columns.iteration_time_s > 0) & np.isfinite(columns.iteration_time_s)
+    _refuse(launch & ~speed, columns, trace, "has no finite positive iteration time")
+
+
+def _presence(columns: _Columns, trace: Trace) -> tuple[Floats, Floats]:
+    """Return when each job entered and left the system; check that its profiling lies between."""
+    submit = columns.kind == _CODE[EventKind.SUBMIT]
+    off = np.abs(columns.time_s - trace.submit_s[columns.job]) > CLOCK_S
+    _refuse(submit & off, columns, trace, "is not at the submit time of the trace")
+    submit_s, leave_s = trace.submit_s.copy(), np.full(len(trace), np.inf)
+    submit_s[columns.job[submit]] = columns.time_s[submit]
+    leaving = np.isin(columns.kind, (_CODE[EventKind.COMPLETE], _CODE[EventKind.DROP]))
+    leave_s[columns.job[leaving]] = columns.time_s[leaving]
+    early = columns.time_s < submit_s[columns.job]
+    _refuse(early, columns, trace, "lies before the job's submission")
+    beside = np.isin(columns.kind, (_CODE[EventKind.PROFILE_START], _CODE[EventKind.UNPLACED]))
+    late = (columns.time_s > leave_s[columns.job]) & beside
+    _refuse(late, columns, trace, "lies after the job left")
+    return submit_s, leave_s
+
+
+def _check_chain(columns: _Columns, chain: Ints, trace: Trace) -> None:
+    """Check that each job's events, apart from profiling, come in a possible order."""
+    allowed = np.zeros((_NOTHING + 1, len(KINDS)), dtype=np.bool_)
+    for before, after in _NEXT.items():
+        allowed[_NOTHING if before is None else _CODE[before], [_CODE[kind] for kind in after]] = True
+    kind, job = columns.kind[chain], columns.job[chain]
+    first = np.diff(job, prepend=-1) != 0
+    before_kind = np.where(first, _NOTHING, np.roll(kind, 1))
+    wrong = np.zeros(len(columns.kind), dtype=np.bool_)
+    wrong[chain] = ~allowed[before_kind, kind]
+    _refuse(wrong, columns, trace, "does not follow from the job's event before it")
+
+
+def _count(columns: _Columns, jobs: int) -> Ints:
+    flat = np.bincount(columns.job * len(KINDS) + columns.kind, minlength=jobs * len(KINDS))
+    return flat.reshape(jobs, len(KINDS)).astype(np.int64)
+
+
+def _outcomes(counts: Ints, trace: Trace, end_s: float) -> Ints:
+    submitted = counts[:, _CODE[EventKind.SUBMIT]] > 0
+    forgotten = ~submitted & (trace.submit_s < end_s - CLOCK_S)
+    if forgotten.any():
+        row = int(np.argmax(forgotten))
+        raise LogError(f"job {trace.job_id[row]}: due at {trace.submit_s[row]} s but never submitted")
+    outcome = np.where(submitted, int(Outcome.UNFINISHED), int(Outcome.NOT_SUBMITTED))
+    outcome[counts[:, _CODE[EventKind.COMPLETE]] > 0] = Outcome.FINISHED
+    outcome[counts[:, _CODE[EventKind.DROP]] > 0] = Outcome.DROPPED
+    return outcome
+
+
+def _launches(columns: _Columns, chain: Ints) -> Holdings:
+    """Return the intervals after launches and changes of speed; each lasts until the job's next event."""
+    job, time_s = columns.job[chain], columns.time_s[chain]
+    last = np.append(job[1:] != job[:-1], True)[: len(job)]
+    stop = np.where(last, np.inf, np.roll(time_s, -1))
+    launch = np.isin(columns.kind[chain], _PACE)
+    index, stop = chain[launch], stop[launch]
+    return Holdings(
+        job=columns.job[index],
+        start_s=columns.time_s[index],
+        ready_s=np.minimum(columns.time_s[index] + columns.overhead_s[index], stop),
+        stop_s=stop,
+        gpu_type=columns.gpu_type[index],
+        gpus=columns.gpus[index],
+        shared=columns.partner[index] != NO_JOB,
+        iteration_time_s=columns.iteration_time_s[index],
+        write_share=columns.write_share[index],
+    )
+
+
+def _profiles(columns: _Columns, by_job: Ints, trace: Trace) -> Holdings:
+    """Return the profiling intervals, matching each end with the job's earliest open start on that type."""
+    start, start_key = _numbered(columns, by_job, EventKind.PROFILE_START)
+    stop, stop_key = _numbered(columns, by_job, EventKind.PROFILE_END)
+    # One more key, greater than all, stands for "no such start".
+    keys = np.append(start_key, np.iinfo(np.int64).max)
+    place = np.searchsorted(start_key, stop_key)
+    began = np.append(start, len(columns.kind))[place]
+    wrong = np.zeros(len(columns.kind), dtype=np.bool_)
+    wrong[stop[(keys[place] != stop_key) | (began > stop)]] = True
+    _refuse(wrong, columns, trace, "ends a profiling that had not started")
+    stop_s = np.full(len(start), np.inf)
+    stop_s[place] = columns.time_s[stop]
+    return Holdings(
+        job=columns.job[start],
+        start_s=columns.time_s[start],
+        ready_s=columns.time_s[start],
+        stop_s=stop_s,
+        gpu_type=columns.gpu_type[start],
+        gpus=columns.gpus[start],
+        shared=np.zeros(len(start), dtype=np.bool_),
+        iteration_time_s=np.zeros(len(start)),
+        write_share=np.zeros(len(start)),
+    )
+
+
+def _numbered(columns: _Columns, by_job: Ints, kind: EventKind) -> tuple[Ints, Ints]:
+    """Return the events of a kind in order of (job, type, time), with ascending keys.
+
+    A key encodes job, GPU type, and the event's number among those of the same job and type.
+    """
+    index = by_job[columns.kind[by_job] == _CODE[kind]]
+    index = index[np.lexsort((columns.gpu_type[index], columns.job[index]))]
+    group = columns.job[index] * (int(columns.gpu_type.max(initial=0)) + 2) + columns.gpu_type[index] + 1
+    position = np.arange(len(index))
+    first = np.where(np.diff(group, prepend=group[:1] - 1) != 0, position, 0)
+    return index, group * len(columns.kind) + position - np.maximum.accumulate(first)

@@ -1,0 +1,172 @@
+"""The cluster's state over time as piecewise constant functions, from the event log alone."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.common.writing import atomic_path
+from clustergym.results.metrics.intervals import Intervals, Outcome
+from clustergym.results.metrics.states import State, state_changes
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """The state of the cluster from each of B breakpoints to the next; the last is the end of the run.
+
+    Attributes
+    ----------
+    gpu_types : tuple of str
+        Axis T.
+    time_s : ndarray of float, shape (B,)
+        Strictly ascending. The state at a time is the one after all events of that time.
+    running_jobs, queued_jobs, profiling_jobs : ndarray of int, shape (B,)
+        Number of jobs that hold an allocation, hold no GPU, and hold GPUs only for profiling: together
+        all jobs in the system.
+    held_gpus : ndarray of int, shape (B, T)
+        GPUs held by running jobs, standstill included; a part of a GPU where jobs ask for parts.
+    profiling_gpus : ndarray of int, shape (B,)
+        GPUs held for profiling.
+    throughput : ndarray of float, shape (B,)
+        Samples/s: the sum of global batch / iteration time of the jobs past their overhead.
+    normalized_throughput : ndarray of float, shape (B,)
+        Sum over the same jobs of speed / speed at the request.
+    left_out : int
+        Submitted jobs without a speed at their request, which `normalized_throughput` leaves out.
+    further : mapping of str to ndarray, shape (B,)
+        Further columns of a run on divisible nodes (`clustergym.results.metrics.parts.PartCourse`), or with
+        queues the GPUs that each holds, for profiling too.
+    """
+
+    gpu_types: tuple[str, ...]
+    time_s: Floats
+    running_jobs: Ints
+    queued_jobs: Ints
+    profiling_jobs: Ints
+    held_gpus: Ints | Floats
+    profiling_gpus: Ints | Floats
+    throughput: Floats
+    normalized_throughput: Floats
+    left_out: int
+    further: Mapping[str, Floats | Ints] = field(default_factory=dict)
+
+    def integral(self, values: Floats | Ints) -> float:
+        """Return the time integral of a column, shape (B,), from the first to the last breakpoint."""
+        return float(np.dot(values[:-1], np.diff(self.time_s)))
+
+    def peak(self, values: Floats | Ints) -> float:
+        """Return the greatest value that a column has for more than an instant; 0 if there is none."""
+        return float(np.max(values[:-1], initial=0))
+
+
+def timeline_of(
+    intervals: Intervals, gpu_types: Sequence[str], reference_iteration_time_s: Floats
+) -> Timeline:
+    """Compute the cluster's state over time from the event log.
+
+    Parameters
+    ----------
+    intervals : Intervals
+        What `read_intervals` read of the log.
+    gpu_types : sequence of str
+        The cluster's, axis T.
+    reference_iteration_time_s : ndarray of float, shape (n,)
+        Seconds per iteration at each job's request; NaN or inf where that is infeasible, and the
+        normalized throughput leaves out the job.
+    """
+    runs, profiles, changes = intervals.launches, intervals.profiles, state_changes(intervals)
+    known = has_reference(reference_iteration_time_s)
+    edges = (runs.start_s, runs.ready_s, runs.stop_s, profiles.start_s, profiles.stop_s, changes.time_s)
+    times = np.unique(np.concatenate((*edges, [intervals.end_s])))
+    times = times[times <= intervals.end_s]
+    in_state = _jobs_in_states(times, changes.time_s, changes.before, changes.after)
+    # In half GPUs, as each job of a pair is charged half of each of its GPUs.
+    halves = runs.gpus * np.where(runs.shared, 1, 2)
+    held = [halves * (runs.gpu_type == index) for index in range(len(gpu_types))]
+    batch = intervals.trace.global_batch[runs.job]
+    reference_s = np.where(known, reference_iteration_time_s, 0.0)[runs.job]
+    working = (runs.ready_s, runs.stop_s)
+    return Timeline(
+        gpu_types=tuple(gpu_types),
+        time_s=times,
+        running_jobs=in_state[State.RUNNING],
+        queued_jobs=in_state[State.QUEUED],
+        profiling_jobs=in_state[State.PROFILING],
+        held_gpus=_whole(np.stack([_gpus(times, runs.start_s, runs.stop_s, gpus) for gpus in held], axis=1)),
+        profiling_gpus=_gpus(times, profiles.start_s, profiles.stop_s, profiles.gpus),
+        throughput=_rate(times, *working, batch / runs.iteration_time_s),
+        normalized_throughput=_rate(times, *working, reference_s / runs.iteration_time_s),
+        left_out=int(np.sum(~known & (intervals.outcome != Outcome.NOT_SUBMITTED))),
+    )
+
+
+def _whole(halves: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return GPUs of half GPUs: whole numbers where none is a part."""
+    return halves // 2 if halves.dtype.kind == "i" else halves / 2
+
+
+def has_reference(reference_iteration_time_s: Floats) -> Bools:
+    """Whether each job has a finite positive iteration time at its request, shape (n,)."""
+    return np.isfinite(reference_iteration_time_s) & (reference_iteration_time_s > 0)
+
+
+def _deltas(times: Floats, at_s: Floats, amounts: Ints) -> Ints:
+    """Sum integer changes at each breakpoint, ignoring changes after the end of the run."""
+    during = at_s <= times[-1]
+    total = np.zeros(len(times), dtype=np.int64)
+    np.add.at(total, np.searchsorted(times, at_s[during]), amounts[during])
+    return total
+
+
+def _level(times: Floats, start_s: Floats, stop_s: Floats, amounts: Ints) -> Ints:
+    """Return the sum, at each breakpoint, of the amounts of all intervals that contain it."""
+    return np.cumsum(_deltas(times, start_s, amounts) - _deltas(times, stop_s, amounts))
+
+
+def _gpus(times: Floats, start_s: Floats, stop_s: Floats, gpus: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return `_level` of whole GPUs, or of parts of GPUs, which are thousandths."""
+    if gpus.dtype.kind == "i":
+        return _level(times, start_s, stop_s, gpus)
+    return np.asarray(_level(times, start_s, stop_s, np.rint(1000 * gpus).astype(np.int64)) / 1000)
+
+
+def _rate(times: Floats, start_s: Floats, stop_s: Floats, rates: Floats) -> Floats:
+    """Sum rates like `_level`, in fixed point, so that sums return to exactly 0 in any order."""
+    total = float(rates.sum())
+    if total == 0:
+        return np.zeros(len(times))
+    scale = 2.0 ** (60 - np.ceil(np.log2(total)))
+    fixed = np.rint(rates * scale).astype(np.int64)
+    return np.asarray(_level(times, start_s, stop_s, fixed) / scale, dtype=np.float64)
+
+
+def _jobs_in_states(times: Floats, at_s: Floats, before: Ints, after: Ints) -> Ints:
+    """Return the number of jobs in each state from each breakpoint on, shape (len(State), B)."""
+    change = [(after == state).astype(np.int64) - (before == state) for state in State]
+    return np.cumsum(np.stack([_deltas(times, at_s, amounts) for amounts in change]), axis=1)
+
+
+def write_timeline_csv(record: Timeline, path: Path) -> None:
+    """Write a CSV file with one line per breakpoint; each state lasts until the next line's time."""
+    columns = {
+        "time_s": record.time_s,
+        "running_jobs": record.running_jobs,
+        "queued_jobs": record.queued_jobs,
+        "profiling_jobs": record.profiling_jobs,
+        **{f"held_gpus_{name}": record.held_gpus[:, t] for t, name in enumerate(record.gpu_types)},
+        "profiling_gpus": record.profiling_gpus,
+        "throughput": record.throughput,
+        "normalized_throughput": record.normalized_throughput,
+        **record.further,
+    }
+    with atomic_path(Path(path)) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))

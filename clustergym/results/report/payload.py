@@ -1,0 +1,251 @@
+"""The data of a report's page, as plain JSON values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clustergym.common.errors import InputError
+from clustergym.results.metrics.catalogue import METRICS, OF_TENANTS
+from clustergym.results.metrics.standing import OF_QUEUE
+from clustergym.results.report.colours import Style, styles_of
+from clustergym.results.report.event_curves import Holding, Pace, overhead_gpu_h, read_log
+from clustergym.results.report.groups import ResultGroup, different, group_results
+from clustergym.results.report.lanes import boxes_of, shares
+from clustergym.results.report.result_csv import REMEDY, column, read_table
+from clustergym.results.report.seeds import line_of
+from clustergym.results.report.series import cdf, means, resampled, rounded
+from clustergym.results.result_files import ResultFile
+from clustergym.scenario.policy import KNOWS
+
+STEPS = 500
+"""Most steps of a line over time."""
+POINTS = 400
+"""Most points of a distribution."""
+ROWS = 20_000
+"""Most jobs, and most bars of the Gantt charts, of a whole page."""
+JOB_COLUMNS = (
+    *("job_id", "outcome", "submit_s", "jct_s", "queue_s", "run_s", "finish_time_fairness"),
+    *("request_gpu_type", "request_gpus", "held_gpu_s", "overhead_gpu_s", "restarts", "preemptions"),
+    *("failures", "lost_gpu_s", "reason"),
+)
+WORDS = ("job_id", "outcome", "request_gpu_type", "reason")
+"""Columns of text; the others hold numbers."""
+IF_DIVIDED = ("allocated_gpus", "fragmented_gpus")
+"""Columns of timeline.csv of runs on divisible nodes that are drawn over time."""
+IF_ANY = ("failures", "lost_gpu_s")
+"""Columns left out where they are 0 throughout."""
+NONE = ("", "0", "0.0")
+NEEDED = ("job_id", "outcome", "submit_s", "jct_s")
+
+
+def payload(results: Sequence[ResultFile]) -> dict[str, Any]:
+    """Return the data of a page on the given results.
+
+    Raises
+    ------
+    InputError
+        If the results disagree, or a file beside one of them cannot be read.
+    """
+    share = max(ROWS // len(results), 200)
+    return {
+        "schema": "clustergym.report/1",
+        "metrics": {
+            name: [metric.unit, metric.better, metric.definition]
+            for name, metric in METRICS.items()
+            if metric not in OF_TENANTS or any(name in result.metrics for result in results)
+        },
+        "groups": [_group(group, share) for group in group_results(results)],
+    }
+
+
+def _group(group: ResultGroup, share: int) -> dict[str, Any]:
+    """Return a group's different runs and its lines: for each column its run's number, or its runs' mean."""
+    styles = styles_of([column.any.policy.name for column in group.columns])
+    runs: list[dict[str, Any]] = []
+    lines: list[int | dict[str, Any]] = []
+    for compared, style in zip(group.columns, styles, strict=True):
+        every = different(compared, compared.by_seed)
+        places = {result.digest: len(runs) + place for place, result in enumerate(every)}
+        for result in every:
+            label = compared.label if len(every) == 1 else f"{compared.label}, seed {result.seed}"
+            runs.append(_run(result, label, style, share))
+        counted = [places[result.digest] for result in group.counted(compared)]
+        mine = [runs[place] for place in counted]
+        if len(mine) == 1:
+            lines.append(counted[0])
+        else:
+            line = line_of(compared.label, mine, group.figures(compared), STEPS, POINTS)
+            lines.append({**line, "runs": counted})
+    return {
+        "title": group.title,
+        "notes": group.notes,
+        "reference": group.reference,
+        "lines": lines,
+        "runs": runs,
+    }
+
+
+def _run(result: ResultFile, label: str, style: Style, share: int) -> dict[str, Any]:
+    folder = result.path.parent
+    end_s = _end_s(result)
+    log = read_log(folder / "events.jsonl.gz", end_s)
+    rows = read_table(folder / "jobs.csv", NEEDED)
+    _check_jobs(folder / "jobs.csv", rows)
+    fair = bool(rows) and "finish_time_fairness" in rows[0]
+    nodes = _nodes(folder / "config.yaml", log.held)
+    return {
+        "label": label,
+        "colour": style.colour,
+        "dash": style.dash,
+        "knows": KNOWS.get(result.information_class, ""),
+        "metrics": result.metrics,
+        "decisions": None if result.decisions is None else result.decisions.model_dump(),
+        "wall_s": result.wall_s,
+        "end_s": end_s,
+        "timeline": _timeline(folder / "timeline.csv", end_s),
+        "jct": cdf(column(folder / "jobs.csv", rows, "jct_s"), POINTS),
+        "fairness": cdf(column(folder / "jobs.csv", rows, "finish_time_fairness"), POINTS) if fair else None,
+        "overhead_gpu_h": overhead_gpu_h(log.held),
+        "lost_gpu_h": {cause: loss.lost_gpu_hours for cause, loss in result.losses.items()},
+        "jobs": _jobs(rows, share),
+        "nodes": nodes,
+        "slowed": _slowed(log.paces, end_s),
+        **_quotas(result),
+        "outages": [list(outage) for outage in log.outages[:share]],
+        "bars": _bars(log.held, [gpus for _, gpus, *_ in nodes], share),
+    }
+
+
+def _check_jobs(path: Path, rows: list[dict[str, str]]) -> None:
+    """Raise an `InputError` if a job is listed twice or has a malformed number."""
+    first: dict[str, int] = {}
+    for line, row in enumerate(rows, start=2):
+        if first.setdefault(row["job_id"], line) != line:
+            message = f"{row['job_id'][:40]!r} stands in line {first[row['job_id']]} too"
+            raise InputError(message, file=path, line=line, field="job_id", remedy=REMEDY)
+    for name in [name for name in JOB_COLUMNS if rows and name in rows[0] and name not in WORDS]:
+        empty = np.flatnonzero(np.isnan(column(path, rows, name)))
+        if name == "submit_s" and len(empty):
+            raise InputError("is empty", file=path, line=int(empty[0]) + 2, field=name, remedy=REMEDY)
+
+
+def _end_s(result: ResultFile) -> float:
+    end_s = (result.model_extra or {}).get("end_s")
+    if isinstance(end_s, bool) or not isinstance(end_s, int | float) or not 0 <= end_s < 1e15:
+        raise InputError("is not a time", file=result.path, field="end_s", remedy=REMEDY)
+    return float(end_s)
+
+
+def _timeline(path: Path, end_s: float) -> dict[str, Any]:
+    names: tuple[str, ...] = ("running_jobs", "queued_jobs", "profiling_jobs", "profiling_gpus", "throughput")
+    rows = read_table(path, ("time_s", *names))
+    types = [name for name in (rows[0] if rows else ()) if name.startswith("held_gpus_")]
+    queues = [name for name in (rows[0] if rows else ()) if name.startswith(OF_QUEUE)]
+    names += tuple(name for name in IF_DIVIDED if rows and name in rows[0])
+    table = {name: column(path, rows, name) for name in ("time_s", *names, *types, *queues)}
+    for name, values in table.items():
+        if np.isnan(values).any():
+            line = int(np.flatnonzero(np.isnan(values))[0]) + 2
+            raise InputError("is empty", file=path, line=line, field=name, remedy=REMEDY)
+    if (np.diff(table["time_s"]) < 0).any():
+        line = int(np.flatnonzero(np.diff(table["time_s"]) < 0)[0]) + 3
+        raise InputError("is before the line above", file=path, line=line, field="time_s", remedy=REMEDY)
+    if len(rows) and table["time_s"][-1] > end_s:
+        message = f"is after the end_s of result.json, {end_s:g}"
+        raise InputError(message, file=path, line=len(rows) + 1, field="time_s", remedy=REMEDY)
+    names += tuple(queues)
+    times, values = table["time_s"], np.stack([table[name] for name in (*names, *types)], axis=1)
+    if len(times):
+        times, values = resampled(times, values, end_s, STEPS)
+    shown = {name: rounded(values[:, place]) for place, name in enumerate(names)}
+    held = {
+        name.removeprefix("held_gpus_"): rounded(values[:, len(names) + t]) for t, name in enumerate(types)
+    }
+    by_queue = {name.removeprefix(OF_QUEUE): shown.pop(name) for name in queues}
+    return {
+        "time_s": rounded(times),
+        **shown,
+        "held_gpus": held,
+        **({"queue_gpus": by_queue} if queues else {}),
+    }
+
+
+def _quotas(result: ResultFile) -> dict[str, Any]:
+    """Return the quota of each queue, or nothing of a run without queues."""
+    if result.tenants is None:
+        return {}
+    return {"quota_gpus": {name: one.quota_gpus for name, one in result.tenants.queues.items()}}
+
+
+def _slowed(paces: Sequence[Pace], end_s: float) -> dict[str, list[float]] | None:
+    """Return, over time, the share of running jobs that others slow down; None if no job ever is."""
+    if not any(pace.slowed for pace in paces) or end_s <= 0:
+        return None
+    times, running, slowed = (np.array(part, dtype=np.float64) for part in zip(*paces, strict=True))
+    share = slowed / np.maximum(running, 1)
+    return {
+        "time_s": rounded(np.linspace(0, end_s, STEPS, endpoint=False)),
+        "share": rounded(means(times, share, end_s, STEPS)),
+    }
+
+
+def _jobs(rows: list[dict[str, str]], share: int) -> dict[str, Any]:
+    names = [name for name in JOB_COLUMNS if rows and name in rows[0]]
+    names = [name for name in names if name not in IF_ANY or any(row[name] not in NONE for row in rows)]
+    return {
+        "columns": names,
+        "rows": [[row[name] for name in names] for row in rows[:share]],
+        "total": len(rows),
+    }
+
+
+def _nodes(path: Path, held: list[Holding]) -> list[list[Any]]:
+    """Return [GPU type, GPUs, leaf, minipod] of each node; -1: the switch is not known."""
+    cluster = _cluster(path)
+    if cluster is not None:
+        types = [cluster.gpu_types[kind] for kind in cluster.node_type.tolist()]
+        switches = (cluster.node_leaf.tolist(), cluster.node_minipod.tolist())
+        return [list(row) for row in zip(types, cluster.node_gpus.tolist(), *switches, strict=True)]
+    seen: dict[int, tuple[str, int]] = {}
+    for holding in held:
+        for node, gpus in holding.nodes:
+            least = max((gpus, *(device + 1 for device in holding.devices or ())))
+            seen[node] = (holding.gpu_type, max(least, seen.get(node, ("", 0))[1]))
+    return [[*seen.get(node, ("", 0)), -1, -1] for node in range(max(seen, default=-1) + 1)]
+
+
+def _cluster(path: Path) -> Any:
+    """Return the cluster of a run's configuration; None if its file is missing or has changed."""
+    from clustergym.common.yaml_file import read_mapping
+    from clustergym.scenario.scenario_config import make_cluster
+
+    try:
+        return make_cluster(read_mapping(path).content["cluster"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _bars(held: list[Holding], node_gpus: list[int], share: int) -> dict[str, Any]:
+    """Return the longest bars of the Gantt chart as [node, start_s, end_s, GPUs, job, overhead_s, kind].
+
+    Where jobs share GPUs, a bar has three more: the partner, the share of each GPU, and its boxes.
+    """
+    boxes = boxes_of(held, node_gpus) if shares(held) else None
+    pieces = [
+        (holding, node, gpus, () if boxes is None else (holding.beside, holding.share, boxes[at][place]))
+        for at, holding in enumerate(held)
+        for place, (node, gpus) in enumerate(holding.nodes)
+        if holding.end_s > holding.start_s
+    ]
+    total = len(pieces)
+    if total > share:
+        pieces = sorted(pieces, key=lambda piece: piece[0].start_s - piece[0].end_s)[:share]
+    rows = [
+        [node, one.start_s, one.end_s, gpus, one.job, one.overhead_s, one.kind, *shared]
+        for one, node, gpus, shared in pieces
+    ]
+    return {"rows": rows, "total": total}

@@ -1,0 +1,75 @@
+"""Step functions and distributions, reduced to as many points as a page needs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clustergym.common.arrays import Floats
+
+
+def resampled(time_s: Floats, values: Floats, end_s: float, most: int) -> tuple[Floats, Floats]:
+    """Return a step function reduced to at most `most` steps, with the same integral.
+
+    Parameters
+    ----------
+    time_s : ndarray of float, shape (n,)
+        When each step begins, ascending.
+    values : ndarray of float, shape (n,) or (n, m)
+    end_s : float
+        End of the last step.
+    most : int
+        A function with more steps is replaced by its means over `most` equal intervals.
+    """
+    if len(time_s) <= most or end_s <= time_s[0]:
+        return time_s, values
+    edges = np.linspace(time_s[0], end_s, most + 1)
+    return edges[:-1], _means(time_s, values, edges)
+
+
+def means(time_s: Floats, values: Floats, end_s: float, intervals: int) -> Floats:
+    """Return the means of a step function over `intervals` equal intervals from 0 to `end_s`.
+
+    Parameters
+    ----------
+    time_s : ndarray of float, shape (n,)
+        When each step begins, ascending; before the first the function is 0.
+    values : ndarray of float, shape (n,) or (n, m)
+    end_s : float
+        End of the last step; above 0.
+    intervals : int
+
+    Returns
+    -------
+    ndarray of float, shape (intervals,) or (intervals, m)
+    """
+    return _means(time_s, values, np.linspace(0.0, end_s, intervals + 1))
+
+
+def _means(time_s: Floats, values: Floats, edges: Floats) -> Floats:
+    """Return the means between consecutive edges; the last edge is the end of the last step."""
+    knots = np.append(time_s, edges[-1])
+    lasting = np.diff(knots).clip(min=0.0)
+    area = np.zeros((len(knots), *values.shape[1:]))
+    np.cumsum(values * lasting.reshape(-1, *[1] * (values.ndim - 1)), axis=0, out=area[1:])
+    flat = area.reshape(len(area), -1)
+    at_edges = np.stack([np.interp(edges, knots, line) for line in flat.T], axis=1)
+    return (np.diff(at_edges, axis=0) / np.diff(edges)[:, None]).reshape(len(edges) - 1, *values.shape[1:])
+
+
+def cdf(values: Floats, most: int) -> tuple[list[float], list[float]]:
+    """Return the empirical distribution function: values ascending, and the share at or below each.
+
+    NaN is left out; with more than `most` values, evenly spaced ranks are kept, the first and last among
+    them.
+    """
+    present = np.sort(values[np.isfinite(values)])
+    share = np.arange(1, len(present) + 1) / max(len(present), 1)
+    if len(present) > most:
+        kept = np.unique(np.linspace(0, len(present) - 1, most).round().astype(np.int64))
+        present, share = present[kept], share[kept]
+    return present.tolist(), share.tolist()
+
+
+def rounded(values: Floats) -> list[float]:
+    """Return numbers rounded to six significant digits, enough for a picture."""
+    return [float(f"{value:.6g}") for value in values.tolist()]

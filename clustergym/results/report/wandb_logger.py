@@ -1,0 +1,196 @@
+"""Copies of finished results in Weights & Biases; result.json remains the source of truth."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from clustergym.common.errors import InputError
+from clustergym.common.parameters import Parameters, build
+
+MOST_ROWS = 10_000
+"""Rows of jobs.csv shown as a table; the artifact has all."""
+MOST_POINTS = 400
+"""Points of a line in a plot."""
+
+
+@dataclass(frozen=True)
+class LoggerChoice(Parameters):
+    """The `logger` group of the configuration.
+
+    Attributes
+    ----------
+    name : str
+        `none` or `wandb`.
+    mode : str
+        `offline`, `online` or `disabled`.
+    project : str
+    group : str or None
+    dir : str or None
+        Where offline runs are written; None: the result's folder.
+    """
+
+    config_key: ClassVar[str] = "logger"
+    name: Literal["none", "wandb"] = "none"
+    mode: Literal["offline", "online", "disabled"] = "offline"
+    project: str = "clustergym"
+    group: str | None = None
+    dir: str | None = None
+
+
+def logger_of(config: Mapping[str, Any]) -> LoggerChoice:
+    """Check and return the `logger` group of a configuration, before anything is run.
+
+    Raises
+    ------
+    InputError
+        If the group is not valid, or names wandb, which is not installed.
+    """
+    choice: LoggerChoice = build(LoggerChoice, config.get("logger") or {"name": "none"}, "logger")
+    if choice.name == "wandb":
+        _wandb()
+    return choice
+
+
+def _wandb() -> Any:
+    try:
+        import wandb
+    except ImportError as error:
+        remedy = "pip install 'clustergym[wandb]', or logger=none"
+        raise InputError("wandb is not installed", field="logger", remedy=remedy) from error
+    return wandb
+
+
+@contextmanager
+def one_line(remedy: str) -> Iterator[None]:
+    """Turn errors of wandb into an `InputError` of one line with a remedy."""
+    wandb = _wandb()
+    try:
+        yield
+    except (wandb.errors.Error, OSError) as error:
+        raise InputError(f"wandb: {error}", field="logger", remedy=remedy) from error
+
+
+def start(
+    choice: LoggerChoice,
+    config: Mapping[str, Any],
+    folder: Path,
+    name: str,
+    group: str | None,
+    run_id: str | None = None,
+) -> Any:
+    """Begin a wandb run, or resume the run of an id; return wandb's object of the run."""
+    wandb, where = _wandb(), Path(choice.dir or folder)
+    # wandb writes to a temporary folder, which is lost, if this folder does not exist.
+    where.mkdir(parents=True, exist_ok=True)
+    return wandb.init(
+        project=choice.project,
+        group=choice.group or group,
+        name=name,
+        mode=choice.mode,
+        dir=str(where),
+        config=dict(config),
+        id=run_id,
+        resume=None if run_id is None else "allow",
+        reinit="create_new",
+        settings=wandb.Settings(silent=True, console="off", x_disable_stats=True, disable_git=True),
+    )
+
+
+def log_result(
+    choice: LoggerChoice,
+    config: Mapping[str, Any],
+    result: Mapping[str, Any],
+    folder: Path,
+    page: Path | None,
+) -> None:
+    """Log a result: its configuration, metrics, plots and table of jobs, and its files as an artifact.
+
+    Raises
+    ------
+    InputError
+        If wandb refuses.
+    """
+    from clustergym.results.result_writing import FILES
+
+    wandb = _wandb()
+    name = f"{result['policy']['name']}-{result['scenario']['name']}-{result['seed']}"
+    with one_line("try logger.mode=offline; the result is written"):
+        run = start(choice, config, folder, name, _sweep())
+        try:
+            run.summary.update({key: value for key, value in result["metrics"].items() if value is not None})
+            run.summary.update({"digest": result["digest"], "run_key": result["run_key"]})
+            shown = {"jobs": _table(wandb, folder / "jobs.csv"), **_plots(wandb, folder, result["end_s"])}
+            if page is not None:
+                shown["report"] = wandb.Html(page.read_text(encoding="utf-8"), inject=False)
+            run.log(shown)
+            files = [*(folder / file_name for file_name in FILES), *([page] if page else [])]
+            log_files(run, f"result-{result['run_key'][:16]}", "result", files)
+        finally:
+            run.finish()
+
+
+def log_files(run: Any, name: str, kind: str, paths: Sequence[Path]) -> None:
+    """Log files as one artifact."""
+    artifact = _wandb().Artifact(name, type=kind)
+    for path in paths:
+        artifact.add_file(str(path))
+    run.log_artifact(artifact)
+
+
+def _sweep() -> str | None:
+    """Return the name of the folder of the present sweep; None outside a sweep."""
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+
+    if not HydraConfig.initialized() or HydraConfig.get().mode != RunMode.MULTIRUN:
+        return None
+    return Path(str(HydraConfig.get().sweep.dir)).name
+
+
+def _table(wandb: Any, path: Path) -> Any:
+    with path.open(encoding="utf-8", newline="") as file:
+        head, *rows = csv.reader(file)
+    columns = [_numbers(values) for values in zip(*rows[:MOST_ROWS], strict=True)]
+    return wandb.Table(columns=head, data=[list(row) for row in zip(*columns, strict=True)])
+
+
+def _numbers(texts: Sequence[str]) -> Sequence[float | str | None]:
+    """Return a column as numbers if every text in it is one; None: empty."""
+    try:
+        return [float(text) if text else None for text in texts]
+    except ValueError:
+        return texts
+
+
+def _plots(wandb: Any, folder: Path, end_s: float) -> dict[str, Any]:
+    """Return charts of the JCT distribution, and of jobs, throughput and GPUs in use over time."""
+    import numpy as np
+
+    from clustergym.results.report.result_csv import column, read_table
+    from clustergym.results.report.series import cdf, resampled
+
+    jobs = folder / "jobs.csv"
+    jct_s, share = cdf(column(jobs, read_table(jobs, ("jct_s",)), "jct_s"), MOST_POINTS)
+    points = [[value / 3600, part] for value, part in zip(jct_s, share, strict=True)]
+    table = wandb.Table(columns=["JCT (h)", "share of jobs"], data=points)
+    plots = {"jct_cdf": wandb.plot.line(table, "JCT (h)", "share of jobs", title="Job completion time")}
+    path = folder / "timeline.csv"
+    rows = read_table(path, ("time_s", "queued_jobs", "running_jobs", "throughput"))
+    types = [name for name in (rows[0] if rows else ()) if name.startswith("held_gpus_")]
+    for key, names, title in (
+        ("jobs_over_time", ["queued_jobs", "running_jobs"], "Jobs"),
+        ("throughput_over_time", ["throughput"], "Throughput (samples/s)"),
+        ("gpus_over_time", types, "GPUs in use"),
+    ):
+        if not rows or not names:
+            continue
+        values = np.stack([column(path, rows, name) for name in names], axis=1)
+        time_s, values = resampled(column(path, rows, "time_s"), values, end_s, MOST_POINTS)
+        hours, lines = (time_s / 3600).tolist(), values.T.tolist()
+        plots[key] = wandb.plot.line_series(hours, lines, keys=names, title=title, xname="time (h)")
+    return plots

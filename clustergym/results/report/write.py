@@ -1,0 +1,90 @@
+"""The page of a report, a single file that opens without a server or a network."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from clustergym.common.errors import InputError
+from clustergym.common.visible_text import visible_all
+from clustergym.common.writing import atomic_path, write_files
+from clustergym.results.report.payload import payload
+from clustergym.results.result_files import FILE_NAME, ResultFile, read_results
+
+TEMPLATE = Path(__file__).with_name("page.html")
+PAGE = "report.html"
+PLAYER_TEMPLATE = Path(__file__).with_name("player.html")
+PLAYER = "player.html"
+ERROR = "report_error"
+"""Key of result.json that says why its page is missing; not there if it is not."""
+MARK = "/*DATA*/"
+ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+
+
+def page(results: Sequence[ResultFile], template: Path = TEMPLATE) -> str:
+    """Return the page on the given results: the report, or what else a template makes of the same data.
+
+    Raises
+    ------
+    InputError
+        If a file of one cannot be read.
+    """
+    text = json.dumps(visible_all(payload(results)), separators=(",", ":"), allow_nan=False)
+    for character, escape in ESCAPES.items():
+        text = text.replace(character, escape)
+    return template.read_text(encoding="utf-8").replace(MARK, text)
+
+
+def write_report(places: Iterable[Path], path: Path, template: Path = TEMPLATE) -> int:
+    """Write the page on all results in or under the given places, as one atomic step; as `page`.
+
+    Returns
+    -------
+    int
+        The number of results on the page.
+
+    Raises
+    ------
+    InputError
+        If there is no result, a file of one cannot be read, or the page cannot be written.
+    """
+    results = read_results(places)
+    text = page(results, template)
+    write_files({path: text.encode("utf-8", errors="backslashreplace")})
+    return len(results)
+
+
+def write_run_report(folders: Sequence[Path]) -> None:
+    """Write the page of a run, compared with the other folders' runs, into the first folder.
+
+    If the page fails, the result stays valid; its result.json and a line on stderr say what failed.
+    """
+    path = folders[0] / PAGE
+    try:
+        write_report([folder / FILE_NAME for folder in folders], path)
+    except InputError as error:
+        # A page of an earlier run would be taken for this run's page.
+        path.unlink(missing_ok=True)
+        later = f"`clustergym report {shlex.quote(str(folders[0]))}` makes the page later"
+        print(f"warning: {error}; the result is whole, and {later}", file=sys.stderr)
+        note_report(folders[0], str(error))
+    else:
+        note_report(folders[0], None)
+
+
+def note_report(folder: Path, error: str | None) -> None:
+    """Record in a run's result.json why its page is missing; None: the page was written."""
+    path = folder / FILE_NAME
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content.get(ERROR) == error:
+            return
+        kept = {key: value for key, value in content.items() if key != ERROR}
+        with atomic_path(path) as temporary:
+            said = kept if error is None else kept | {ERROR: error}
+            temporary.write_text(json.dumps(said, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    except (OSError, ValueError) as failed:
+        print(f"warning: {path}: {ERROR} cannot be noted: {failed}", file=sys.stderr)

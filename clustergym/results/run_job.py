@@ -1,0 +1,59 @@
+"""One composed configuration: run its policies, write their results and page, and print them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from clustergym.common.errors import InputError
+
+
+def run_job(config: Mapping[str, Any], folder: Path) -> float | None:
+    """Run one composed configuration, write into a folder, and return the objective's metric, if any."""
+    _check_objective(config.get("objective"))
+    from clustergym.results.policy_run import run_policy
+    from clustergym.results.report.run_text import print_heading, print_results
+    from clustergym.results.report.wandb_logger import log_result, logger_of
+    from clustergym.scenario.registry import make_placer, make_policy
+    from clustergym.scenario.scenario_config import build_scenario
+
+    logger = logger_of(config)
+    scenario = build_scenario(config)
+    policies = [make_policy(config["policy"])]
+    compare = config.get("compare")
+    if compare is not None and compare != policies[0].name:
+        policies.append(make_policy({"name": compare}))
+    print_heading(scenario, policies, config["seed"], make_placer(config["placer"]))
+    results, folders, fresh = [], [], False
+    for policy in policies:
+        main = policy is policies[0]
+        target = folder if main else folder / "compare" / policy.name
+        own = {
+            **config,
+            "policy": config["policy"] if main else {"name": compare},
+            "compare": compare if main else None,
+        }
+        result, ran = run_policy(scenario, policy, make_placer(config["placer"]), own, target)
+        results.append(result)
+        folders.append(target)
+        fresh |= ran
+    if config.get("report", True) and (fresh or not (folder / "report.html").is_file()):
+        from clustergym.results.report.write import write_run_report
+
+        write_run_report(folders)
+    if logger.name == "wandb" and fresh:
+        page = folder / "report.html"
+        log_result(logger, config, results[0], folder, page if page.is_file() else None)
+    print_results(results, scenario, folder, bool(config.get("table", True)))
+    value = results[0]["metrics"].get(config.get("objective"))
+    return None if value is None else float(value)
+
+
+def _check_objective(name: object) -> None:
+    from clustergym.common.errors import nearest
+    from clustergym.results.metrics.catalogue import METRICS
+
+    names = list(METRICS)
+    if name is not None and name not in names:
+        raise InputError(f"unknown metric {name!r}", field="objective", remedy=nearest(str(name), names))

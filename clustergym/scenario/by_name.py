@@ -1,0 +1,41 @@
+"""Load scenarios of conf/scenario by name and overrides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from clustergym.scenario.scenario import Scenario
+
+
+def compose(overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Compose the configuration that `python -m clustergym.run` would run with these overrides.
+
+    Raises
+    ------
+    InputError
+        If Hydra does not accept an override; the error lists the nearest valid names.
+    """
+    from clustergym.scenario.configuration.hydra_edge import composed
+
+    return composed("config", overrides)
+
+
+def load_scenario(name: str = "testbed", overrides: Sequence[str] = (), seed: int = 0) -> Scenario:
+    """Load a scenario of conf/scenario.
+
+    Parameters
+    ----------
+    name : str
+    overrides : sequence of str
+        As on the command line: `cluster=arena-sim`, `horizon_s=3600`.
+    seed : int
+
+    Raises
+    ------
+    InputError
+        If something in it is not valid.
+    """
+    from clustergym.scenario.scenario_config import build_scenario
+
+    return build_scenario(compose([f"scenario={name}", *overrides, f"seed={seed}"]))

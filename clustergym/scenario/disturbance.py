@@ -1,0 +1,145 @@
+"""The hook for disturbances: what befalls nodes and jobs, whatever the policy decides."""
+# ruff: noqa: D102 -- `sim.world` describes the methods of `DisturbedRun`.
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
+
+from clustergym.cluster.allocation import Allocations
+from clustergym.cluster.spec import ClusterSpec, Nodes
+from clustergym.scenario.policy import Placer
+from clustergym.trace.trace import Trace
+
+
+class DisturbanceMetric(NamedTuple):
+    """A metric of a disturbance: a row of the catalogue of metrics, and its figure.
+
+    `figure` is given the log's events (`sim.log.Event`) that disturbances name, and those of jobs that were
+    interrupted.
+    """
+
+    name: str
+    unit: str
+    better: Literal["lower", "higher", ""]
+    definition: str
+    figure: Callable[[Sequence[Any]], float | int | None]
+
+
+class DisturbedRun(Protocol):
+    """What a disturbance sees of a run and can do in it: `sim.world.World`. All times are ticks."""
+
+    trace: Trace
+    placer: Placer
+    allocations: Allocations
+
+    @property
+    def now(self) -> int: ...
+    def follow(self, steps: Iterator[int]) -> None: ...
+    def note(self, kind: str, node: int, cause: str = "") -> None: ...
+    def take_out(
+        self,
+        node: int,
+        duration: int,
+        events: tuple[str, str],
+        reason: str,
+        cause: str = "",
+        detection: int = 0,
+        restart_s: float = 0.0,
+    ) -> None: ...
+    def slow(
+        self, node: int, factor: float, duration: int, events: tuple[str, str], cause: str = ""
+    ) -> None: ...
+    def jobs_on(self, node: int) -> list[int]: ...
+    def halt(self, row: int, duration: int, undo: bool, reason: str, cause: str = "") -> None: ...
+    def interrupt(self, row: int, reason: str, cause: str = "", restart_s: float = 0.0) -> None: ...
+    def works_from(self, row: int) -> int | None: ...
+    def clear(self, nodes: Collection[int]) -> None: ...
+    def drop(self, row: int, reason: str) -> None: ...
+    def request(self, row: int) -> tuple[int, int]: ...
+    def waits(self, row: int) -> bool: ...
+    def queued_at(self, row: int) -> int: ...
+    def decide_again(self) -> None: ...
+    def busy_at(self, tick: int) -> set[int]: ...
+    def start_on(self, row: int, kind: int, gpus: int, nodes: Nodes) -> None: ...
+
+
+class Course:
+    """A disturbance in the course of one run; the engine asks and tells it what this class names.
+
+    Attributes
+    ----------
+    jobs : collection of int
+        Jobs (rows of the trace) that the disturbance starts itself, and that no policy sees.
+    """
+
+    jobs: Collection[int] = ()
+
+    @property
+    def active(self) -> bool:
+        """Whether it will change something though no job runs and none is still to come."""
+        return False
+
+    def withheld(self, until: float) -> Mapping[int, str]:
+        """Return the nodes that a launch ending at tick `until` may not use, and what each is kept for."""
+        return {}
+
+    def launched(self, row: int) -> None:
+        """Note that a job was launched, relaunched or moved."""
+
+    def interrupted(self, row: int) -> None:
+        """Note that a job lost its GPUs to a disturbance."""
+
+    def serve(self) -> None:
+        """Act after all events of an instant, before profiles and decisions."""
+
+
+class Disturbance(ABC):
+    """A kind of disturbance with its settings, as a scenario holds them; they do not depend on the policy.
+
+    Attributes
+    ----------
+    key : str
+        Key of its settings under `scenario` in the configuration.
+    outages : tuple of (str, str)
+        Names of the events that take a node out of use and give it back. Reports show the time between.
+    metrics : tuple of DisturbanceMetric
+    ends_jobs : bool
+        Whether it may end jobs before their work is done, so that means over jobs leave them out.
+    """
+
+    key: ClassVar[str]
+    ends_jobs: ClassVar[bool] = False
+    outages: ClassVar[tuple[tuple[str, str], ...]] = ()
+    metrics: ClassVar[tuple[DisturbanceMetric, ...]] = ()
+
+    @classmethod
+    @abstractmethod
+    def from_config(
+        cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
+    ) -> Self | None:
+        """Build it from the keys under `scenario`; None if they ask for none.
+
+        Raises
+        ------
+        InputError
+            If a key, a value or a file that it names is not valid.
+        """
+
+    @abstractmethod
+    def start(self, run: DisturbedRun) -> Course | None:
+        """Start it in a run; return its course if the engine has to ask or tell it anything."""
+
+    def checkpoints(self, cluster: ClusterSpec, nodes: Nodes) -> tuple[float, float] | None:
+        """Return the seconds of work between checkpoints of a job on some nodes, and those of writing one.
+
+        The least interval of all disturbances counts; where none asks for any (None), a job that is
+        interrupted goes back to its launch.
+        """
+        return None
+
+    def fingerprint(self) -> object:
+        """Return its settings as JSON values, for the scenario's digest."""
+        return asdict(self)  # type: ignore[call-overload]

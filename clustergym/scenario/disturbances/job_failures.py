@@ -1,0 +1,98 @@
+"""Failures of jobs by themselves, early in their lives: errors of their users or their code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+from clustergym.cluster.spec import ClusterSpec
+from clustergym.common import random_streams
+from clustergym.common.parameter_types import Duration, FractionBelowOne, PositiveInt, Seed
+from clustergym.common.parameters import Parameters, build
+from clustergym.scenario.clock import ticks
+from clustergym.scenario.disturbance import Course, Disturbance, DisturbedRun
+from clustergym.trace.trace import Trace
+
+CAUSE = "job"
+
+
+@dataclass(frozen=True)
+class JobFailures(Parameters, Disturbance):
+    """Jobs that fail by themselves and are tried again.
+
+    Whether and when depends on the job and the seed, not on the policy.
+
+    Attributes
+    ----------
+    share : float
+        Share of jobs that fail; of those, the same share fails again, and so on.
+    after_s : float
+        Mean seconds from a job's first launch, or from its failure before, to its failure, exponentially
+        distributed. A job that does not run then fails when it next begins to work.
+    most : int
+        Most failures of a job.
+    seed : int or None
+        Seed of the draw; null: the run's seed.
+    """
+
+    config_key: ClassVar[str] = "scenario.job_failures"
+    key = "job_failures"
+
+    share: FractionBelowOne = 0.0
+    after_s: Duration = 300.0
+    most: PositiveInt = 3
+    seed: Seed | None = None
+
+    @classmethod
+    def from_config(
+        cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
+    ) -> Self | None:
+        """Build it from its keys; None without a share."""
+        chosen: Self = build(cls, given, cls.config_key)
+        return replace(chosen, seed=seed if chosen.seed is None else chosen.seed) if chosen.share else None
+
+    def start(self, run: DisturbedRun) -> Course:
+        """Start to watch for launches."""
+        return Tries(self, run)
+
+    def delays_s(self, row: int) -> list[float]:
+        """Return the seconds to each failure of a job, from its first launch or the failure before."""
+        rng = random_streams.JOB_FAILURES.generator(self.seed or 0, row)
+        draws = [(rng.random(), float(rng.exponential(self.after_s))) for _ in range(self.most)]
+        fails = next((at for at, (luck, _) in enumerate(draws) if luck >= self.share), self.most)
+        return [delay_s for _, delay_s in draws[:fails]]
+
+
+class Tries(Course):
+    """The failures of the jobs of a run that are still to come."""
+
+    def __init__(self, plan: JobFailures, run: DisturbedRun) -> None:
+        self._plan, self._run = plan, run
+        self._left: dict[int, list[float]] = {}
+        self._pending: set[int] = set()
+
+    def launched(self, row: int) -> None:
+        """Plan a job's failures at its first launch, or carry out one that is due."""
+        if row in self._pending:
+            self._pending.remove(row)
+            self._run.follow(self._fail(row, self._run.now))
+        elif row not in self._left:
+            self._left[row] = self._plan.delays_s(row)
+            self._plan_next(row)
+
+    def _plan_next(self, row: int) -> None:
+        if self._left[row]:
+            self._run.follow(self._fail(row, self._run.now + ticks(self._left[row].pop(0))))
+
+    def _fail(self, row: int, tick: int) -> Iterator[int]:
+        yield tick
+        begins = self._run.works_from(row)
+        if begins is not None and begins > self._run.now:
+            yield begins
+            begins = self._run.works_from(row)
+        if begins is None or begins > self._run.now:
+            self._pending.add(row)
+            return
+        self._run.interrupt(row, "job failed", CAUSE)
+        self._plan_next(row)

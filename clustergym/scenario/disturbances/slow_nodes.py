@@ -1,0 +1,88 @@
+"""Slow nodes (stragglers): nodes whose jobs take longer for a while."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+from clustergym.cluster.spec import ClusterSpec
+from clustergym.common import random_streams
+from clustergym.common.errors import InputError
+from clustergym.common.parameter_types import Duration, FractionBelowOne, Seed, Slowdown
+from clustergym.common.parameters import Parameters, build
+from clustergym.scenario.clock import ticks
+from clustergym.scenario.disturbance import Disturbance, DisturbanceMetric, DisturbedRun
+from clustergym.trace.trace import Trace
+
+EVENTS = ("node_slow", "node_normal")
+"""Events: the node in `nodes` becomes slow; it has its speed again."""
+
+
+@dataclass(frozen=True)
+class SlowNodes(Parameters, Disturbance):
+    """Nodes that are slow for a while, whatever runs on them. A job is as slow as its slowest node.
+
+    Attributes
+    ----------
+    share : float
+        Mean share of nodes that are slow at any time, from the start on.
+    factor : float
+        Factor by which iterations take longer there.
+    duration_s : float
+        Mean seconds for which a node is slow, exponentially distributed, as are the times between.
+    seed : int or None
+        Seed of the draw; null: the run's seed.
+    """
+
+    config_key: ClassVar[str] = "scenario.slow_nodes"
+    key = "slow_nodes"
+    metrics = (
+        DisturbanceMetric(
+            "slow_nodes",
+            "",
+            "",
+            "times that a node became slow, up to the end of the run",
+            lambda events: sum(event.kind == EVENTS[0] for event in events),
+        ),
+    )
+
+    share: FractionBelowOne = 0.0
+    factor: Slowdown = 1.5
+    duration_s: Duration = 3600.0
+    seed: Seed | None = None
+
+    @classmethod
+    def from_config(
+        cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
+    ) -> Self | None:
+        """Build it from its keys; None without a share."""
+        chosen: Self = build(cls, given, cls.config_key)
+        if chosen.share and chosen.factor == 1.0:
+            raise InputError(
+                "is 1, which slows nobody down",
+                field=f"{cls.config_key}.factor",
+                remedy="give more, or share=0",
+            )
+        return replace(chosen, seed=seed if chosen.seed is None else chosen.seed) if chosen.share else None
+
+    def start(self, run: DisturbedRun) -> None:
+        """Let nodes become slow in a run."""
+        run.follow(self._slow(run))
+
+    def _slow(self, run: DisturbedRun) -> Iterator[int]:
+        nodes = range(len(run.allocations.spec.node_type))
+        for start_s, node, duration_s in heapq.merge(*(self._drawn(node) for node in nodes)):
+            yield ticks(start_s)
+            run.slow(node, self.factor, max(ticks(duration_s), 1), EVENTS, "slow node")
+
+    def _drawn(self, node: int) -> Iterator[tuple[float, int, float]]:
+        """Yield (start, node, duration) of the times in which a node is slow."""
+        rng = random_streams.SLOW_NODES.generator(self.seed or 0, node)
+        normal_s = self.duration_s * (1.0 - self.share) / self.share
+        now_s = 0.0 if rng.random() < self.share else float(rng.exponential(normal_s))
+        while True:
+            duration_s = float(rng.exponential(self.duration_s))
+            yield now_s, node, duration_s
+            now_s += duration_s + float(rng.exponential(normal_s))

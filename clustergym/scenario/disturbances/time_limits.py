@@ -1,0 +1,74 @@
+"""Time limits that end jobs, as Slurm's do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from clustergym.cluster.spec import ClusterSpec
+from clustergym.common.arrays import Floats
+from clustergym.common.errors import InputError
+from clustergym.common.parameters import Parameters, build
+from clustergym.scenario.clock import ticks
+from clustergym.scenario.disturbance import Course, Disturbance, DisturbedRun
+from clustergym.trace.trace import Trace
+
+
+@dataclass(frozen=True)
+class TimeLimits(Parameters, Disturbance):
+    """Jobs that have run for longer than they asked to are dropped.
+
+    The time counts from a job's start, restarts and standstill included; a job that was preempted has all
+    of it again, as a job that Slurm requeues.
+
+    Attributes
+    ----------
+    kill : bool
+        Whether they are.
+    """
+
+    config_key: ClassVar[str] = "scenario.time_limits"
+    key = "time_limits"
+    ends_jobs = True
+
+    kill: bool = False
+
+    @classmethod
+    def from_config(
+        cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
+    ) -> Self | None:
+        """Build it from its keys; None without `kill`."""
+        chosen: Self = build(cls, given, cls.config_key)
+        if chosen.kill and trace.time_limit_s is None:
+            remedy = "give trace.time_limits=keep, or factors to draw them by, as [1,5]"
+            raise InputError("the trace has no time limits", field=f"{cls.config_key}.kill", remedy=remedy)
+        return chosen if chosen.kill else None
+
+    def start(self, run: DisturbedRun) -> Course:
+        """Start to watch for launches."""
+        limits = run.trace.time_limit_s
+        return _Watch(run, np.full(len(run.trace), np.nan) if limits is None else limits)
+
+
+class _Watch(Course):
+    def __init__(self, run: DisturbedRun, limit_s: Floats) -> None:
+        self._run, self._limit_s = run, limit_s
+        self._watched: dict[int, int] = {}
+
+    def launched(self, row: int) -> None:
+        """Watch a job that has just started or resumed, not one that was moved."""
+        since, limit_s = self._run.queued_at(row), float(self._limit_s[row])
+        if math.isfinite(limit_s) and self._watched.get(row) != since:
+            self._watched[row] = since
+            # A job that ends just in time is not late.
+            self._run.follow(self._end(row, since, self._run.now + ticks(limit_s) + 1))
+
+    def _end(self, row: int, since: int, tick: int) -> Iterator[int]:
+        yield tick
+        if self._run.queued_at(row) == since and self._run.works_from(row) is not None:
+            self._run.drop(row, "time limit")
+            self._run.decide_again()

@@ -1,0 +1,192 @@
+"""Draw failures of nodes and switches, and find out how long each takes a node out.
+
+Each node and switch has random streams of its own under one seed, so that the same failures hit every policy.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from clustergym.cluster.spec import ClusterSpec
+from clustergym.common import random_streams
+from clustergym.scenario.failure_files import NodeFailure, SwitchFailure
+from clustergym.scenario.failure_model import FailureModel
+
+NODE, LEAF, MINIPOD = 0, 1, 2
+"""Tiers of `Fault`."""
+NEW_NODE, PROCESS, IN_PLACE = "new node", "process", "in place"
+"""Steps of the ladder of restarts."""
+
+
+class Fault(NamedTuple):
+    """A failure of a node or a switch.
+
+    Attributes
+    ----------
+    time_s : float
+    tier, number : int
+        What fails: `NODE`, `LEAF` or `MINIPOD`, and which.
+    repair_s : float
+    cause : str
+    step : str
+        What its jobs need: `NEW_NODE`, `PROCESS` or `IN_PLACE`.
+    luck : float
+        From 0 to 1: a node that took an offender's place fails only if it is below 1 / factor.
+    """
+
+    time_s: float
+    tier: int
+    number: int
+    repair_s: float
+    cause: str = ""
+    step: str = NEW_NODE
+    luck: float = 0.0
+
+
+class Draw:
+    """The drawn failures of a cluster, without end, each node and switch by itself.
+
+    Parameters
+    ----------
+    seed : int
+    mtbf_s : float or None
+        Mean seconds until a node fails; None: nodes do not.
+    mttr_s : float
+        Mean seconds of a node's repair.
+    model : FailureModel
+    """
+
+    def __init__(self, seed: int, mtbf_s: float | None, mttr_s: float, model: FailureModel) -> None:
+        self.seed, self.mtbf_s, self.mttr_s, self.model = seed, mtbf_s, mttr_s, model
+        weights = np.array([float(weight) for weight in model.causes.values()])
+        self._causes, self._up_to = list(model.causes), np.cumsum(weights) / max(weights.sum(), 1e-300)
+
+    def offends(self, node: int) -> bool:
+        """Whether a node fails more often than others."""
+        share = self.model.offenders.share
+        return share > 0 and random_streams.OFFENDING_NODES.generator(self.seed, node).random() < share
+
+    def times(self, node: int) -> Iterator[NodeFailure]:
+        """Yield the failures of a node that has no spare and is repaired each time."""
+        for fault in self.of_node(node):
+            yield NodeFailure(fault.time_s, node, fault.repair_s)
+
+    def of_node(self, node: int) -> Iterator[Fault]:
+        """Yield the failures of a node."""
+        assert self.mtbf_s is not None
+        offenders, mean_s = self.model.offenders, self.mtbf_s / self.model.rate_scale
+        if offenders.share:
+            mean_s *= 1.0 + offenders.share * (offenders.factor - 1.0)
+            mean_s /= offenders.factor if self.offends(node) else 1.0
+        rng, now_s = random_streams.NODE_FAILURES.generator(self.seed, node), 0.0
+        kinds = random_streams.FAILURE_CAUSES.generator(self.seed, node)
+        while True:
+            now_s += float(rng.exponential(mean_s))
+            repair_s = float(rng.exponential(self.mttr_s))
+            fault = self._fault(now_s, node, repair_s, kinds)
+            yield fault
+            if fault.step == NEW_NODE and not self.model.spares.nodes:
+                now_s += repair_s
+
+    def _fault(self, now_s: float, node: int, repair_s: float, kinds: np.random.Generator) -> Fault:
+        of_cause, of_step, luck = kinds.random(3).tolist()
+        cause = self._causes[int(np.searchsorted(self._up_to, of_cause, "right"))] if self._causes else ""
+        return Fault(now_s, NODE, node, repair_s, cause, self._step(cause, of_step), luck)
+
+    def _step(self, cause: str, of_step: float) -> str:
+        """Return the step of the ladder: that of the cause if it has one, else by the shares."""
+        restart = self.model.restart
+        if cause in restart.in_place_causes:
+            return IN_PLACE
+        if cause in restart.process_causes:
+            return PROCESS
+        if of_step < restart.in_place_share:
+            return IN_PLACE
+        return PROCESS if of_step < restart.in_place_share + restart.process_share else NEW_NODE
+
+    def of_switch(self, tier: int, index: int, mtbf_s: float) -> Iterator[Fault]:
+        """Yield the failures of a switch."""
+        stream = random_streams.LEAF_FAILURES if tier == LEAF else random_streams.MINIPOD_FAILURES
+        rng, now_s = stream.generator(self.seed, index), 0.0
+        while True:
+            now_s += float(rng.exponential(mtbf_s / self.model.rate_scale))
+            repair_s = float(rng.exponential(self.model.switch_mttr_s))
+            yield Fault(now_s, tier, index, repair_s, SWITCH_CAUSES[tier])
+            now_s += repair_s
+
+    def faults(
+        self, cluster: ClusterSpec, nodes: Sequence[NodeFailure], switches: Sequence[SwitchFailure]
+    ) -> Iterator[Fault]:
+        """Yield all failures of a cluster in order of time, those of schedules among them."""
+        tiers = {"leaf": LEAF, "minipod": MINIPOD}
+        streams: list[Iterator[Fault]] = [
+            (Fault(time_s, NODE, node, repair_s) for time_s, node, repair_s in nodes),
+            (
+                Fault(time_s, tiers[tier], index, repair_s, SWITCH_CAUSES[tiers[tier]])
+                for time_s, tier, index, repair_s in switches
+            ),
+        ]
+        if self.mtbf_s is not None:
+            streams += [self.of_node(node) for node in range(len(cluster.node_type))]
+        switched = (
+            (LEAF, cluster.node_leaf, self.model.leaf_mtbf_s),
+            (MINIPOD, cluster.node_minipod, self.model.minipod_mtbf_s),
+        )
+        for tier, of_nodes, mtbf_s in switched:
+            if mtbf_s is not None:
+                streams += [self.of_switch(tier, index, mtbf_s) for index in range(int(of_nodes.max()) + 1)]
+        return heapq.merge(*streams)
+
+
+SWITCH_CAUSES = ("", "leaf switch", "spine switch")
+"""Cause of the failure of a switch of each tier."""
+
+
+class Repairs:
+    """How long failures take nodes out, with the rule of exclusion and spare nodes.
+
+    Depends on the failures alone, not on what jobs do.
+
+    Parameters
+    ----------
+    draw : Draw
+    cluster : ClusterSpec
+    """
+
+    def __init__(self, draw: Draw, cluster: ClusterSpec) -> None:
+        self._draw, self._model, self._cluster = draw, draw.model, cluster
+        self._seen: dict[int, deque[float]] = {}
+        self._replaced: set[int] = set()
+        self._spares = [[0.0] * self._model.spares.nodes for _ in cluster.gpu_types]
+
+    def happens(self, fault: Fault) -> bool:
+        """Whether a node's failure happens although an ordinary node may have taken its place."""
+        if fault.number not in self._replaced or not self._draw.offends(fault.number):
+            return True
+        return fault.luck < 1.0 / self._model.offenders.factor
+
+    def outage_s(self, fault: Fault) -> float:
+        """Return the seconds for which a failed node is out of use, and note its failure."""
+        exclusion, repair_s = self._model.exclusion, fault.repair_s
+        if exclusion.after is not None:
+            seen = self._seen.setdefault(fault.number, deque())
+            seen.append(fault.time_s)
+            while seen[0] < fault.time_s - exclusion.within_s:
+                seen.popleft()
+            if len(seen) >= exclusion.after:
+                seen.clear()
+                self._replaced.add(fault.number)
+                repair_s = exclusion.for_s
+        spares = self._spares[int(self._cluster.node_type[fault.number])]
+        if not spares:
+            return repair_s
+        swapped_s = max(spares[0] - fault.time_s, 0.0) + self._model.spares.swap_s
+        if swapped_s >= repair_s:
+            return repair_s
+        heapq.heapreplace(spares, fault.time_s + repair_s)
+        return swapped_s

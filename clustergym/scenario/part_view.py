@@ -1,0 +1,34 @@
+"""What a policy sees of jobs that ask for parts of GPUs, and of the nodes that can be divided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from clustergym.cluster.parts import Nodes, Requests
+from clustergym.common.arrays import Ints
+
+
+@dataclass(frozen=True)
+class PartView:
+    """What the n jobs of a View ask for, and where they are.
+
+    Attributes
+    ----------
+    requests : Requests
+        The kinds of requests of the whole trace; a policy reads its rows of the View alone.
+    kind : ndarray of int, shape (n,)
+        Each job's kind.
+    node, devices : ndarray of int, shape (n,)
+        Of running jobs: the node, and the devices as bits (0: none); node -1: the job waits.
+    """
+
+    requests: Requests
+    kind: Ints
+    node: Ints
+    devices: Ints
+    copied: Callable[[], Nodes] = field(repr=False)
+
+    def nodes(self) -> Nodes:
+        """Return a copy of the nodes as they are now, to try placements on."""
+        return self.copied()

@@ -1,0 +1,134 @@
+"""Find policies and placers by name, in this package and in installed plugins."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from clustergym.common.errors import InputError, nearest
+from clustergym.common.parameter_types import Period
+from clustergym.common.parameters import build, checked
+from clustergym.scenario.policy import Placer, Policy
+
+
+class Kind(NamedTuple):
+    """What can be found by name: its base class, the group of its entry points, its package here."""
+
+    base: type[Any]
+    group: str
+    package: str
+
+
+KINDS = {
+    "policy": Kind(Policy, "clustergym.policies", "clustergym.policies"),
+    "placer": Kind(Placer, "clustergym.placers", "clustergym.policies.placers"),
+}
+
+
+@cache
+def entry_points(kind: str) -> Mapping[str, str]:
+    """Return name -> `module:Class` of every policy or placer; of what is built in, its module alone.
+
+    A file of `policies/` is a policy, and one of `policies/placers/` a placer, in whose name `-` stands for
+    `_`; other packages name theirs
+    in an entry point.
+    """
+    found = {point.name: point.value for point in metadata.entry_points(group=KINDS[kind].group)}
+    return found | dict(_built_in(KINDS[kind].package))
+
+
+def _built_in(package: str) -> Iterator[tuple[str, str]]:
+    for folder in importlib.import_module(package).__path__:
+        for path in sorted(Path(folder).glob("[!_]*.py")):
+            yield path.stem.replace("_", "-"), f"{package}.{path.stem}"
+
+
+def make_policy(parameters: Mapping[str, Any]) -> Policy:
+    """Build a policy from its name and parameters, `{name: …, parameter: value, …}`.
+
+    Raises
+    ------
+    InputError
+        If a name or parameter is unknown, or a value has the wrong type.
+    """
+    policy: Policy = _make("policy", parameters)
+    checked(policy.round_s, Period | None, "policy.round_s")
+    return policy
+
+
+def make_placer(parameters: Mapping[str, Any]) -> Placer:
+    """Build a placer from its name and parameters; raises as `make_policy`."""
+    placer: Placer = _make("placer", parameters)
+    checked(placer.defragment_s, Period | None, "placer.defragment_s")
+    return placer
+
+
+def _make(kind: str, parameters: Mapping[str, Any]) -> Any:
+    given = dict(parameters)
+    return build(class_of(kind, str(given.pop("name", ""))), given, kind)
+
+
+def class_of(kind: str, name: str) -> type[Any]:
+    """Return the class of a policy or placer that is known by name.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown, or its class cannot be imported or is of another kind.
+    """
+    base, points = KINDS[kind].base, entry_points(kind)
+    if name not in points:
+        raise InputError(f"unknown {kind} {name!r}", field=f"{kind}.name", remedy=nearest(name, points))
+    target = points[name]
+    module, _, attribute = target.partition(":")
+    try:
+        loaded = importlib.import_module(module)
+        made_by = getattr(loaded, attribute) if attribute else _only_class(loaded, base)
+    except (ImportError, AttributeError) as error:
+        raise InputError(
+            f"{kind} {name!r} cannot be loaded from {target}: {error}",
+            field=f"{kind}.name",
+            remedy="install what it needs, or mend its entry point",
+        ) from error
+    if not (isinstance(made_by, type) and issubclass(made_by, base)):
+        message = f"{target} is not a {base.__name__}"
+        raise InputError(message, field=f"{kind}.name", remedy="mend the entry point")
+    lacks = ", ".join(sorted(getattr(made_by, "__abstractmethods__", ())))
+    if lacks:
+        raise InputError(f"{made_by.__name__} lacks {lacks}", field=f"{kind}.name", remedy="define it")
+    return made_by
+
+
+def _only_class(module: ModuleType, base: type[Any]) -> type[Any]:
+    """Return the one class of a base that a module defines."""
+    found = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, base) and value.__module__ == module.__name__
+    ]
+    if len(found) != 1:
+        raise ImportError(f"it defines {len(found)} classes of {base.__name__}, not one")
+    return found[0]
+
+
+def parameters_of(made: Policy | Placer) -> dict[str, Any]:
+    """Return the parameters of a policy or placer, by name."""
+    if not dataclasses.is_dataclass(made):
+        return {}
+    return {f.name: getattr(made, f.name) for f in dataclasses.fields(made) if f.init}
+
+
+def default_parameters(kind: str, name: str) -> dict[str, Any]:
+    """Return the name of a policy or placer and the defaults of its parameters, as one mapping."""
+    made_by = class_of(kind, name)
+    parameters: dict[str, Any] = {"name": name}
+    for f in (f for f in dataclasses.fields(made_by) if f.init):
+        value = f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default
+        parameters[f.name] = "???" if value is dataclasses.MISSING else value
+    return parameters

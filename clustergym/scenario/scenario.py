@@ -1,0 +1,376 @@
+"""A scenario: everything a run depends on besides its policy, placer and seed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.cluster.parts import Parts
+from clustergym.cluster.spec import ClusterSpec, Locality
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.common.errors import InputError
+from clustergym.oracle.base import OracleTables, fill_tiers
+from clustergym.oracle.bootstrap import linear, same_local_batch
+from clustergym.oracle.models.model_class import ModelClass
+from clustergym.scenario.batch_choices import BatchChoices
+from clustergym.scenario.costs import Costs
+from clustergym.scenario.disturbance import Disturbance
+from clustergym.scenario.pairs import PairSpeeds
+from clustergym.scenario.part_requests import fits_nowhere
+from clustergym.scenario.policy import InformationClass
+from clustergym.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from clustergym.scenario.tenants.assigned import Tenants
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """A scenario: cluster, trace, oracle tables and rules, with a name, a version and a hash.
+
+    Attributes
+    ----------
+    name, version : str, int
+    cluster : ClusterSpec
+    trace : Trace
+    tables : OracleTables
+        The oracle's times of the trace's model classes on the cluster.
+    checkpoint_s : ndarray of float, shape (C,)
+        Seconds to save and load the checkpoint of each model class of `tables`.
+    costs : Costs
+    rounds : str or float
+        `policy`: decision points are the policy's rounds; `event`: every event; a number:
+        rounds of that many seconds.
+    horizon_s : float or None
+        Simulated time at which a run stops; None: when every job has left.
+    counts_rule : str
+        `power_of_two` or `any`: the GPU counts an allotment may have.
+    oversize : str
+        `error` or `drop`: what to do with a request for more GPUs than the cluster has.
+    communication_s : ndarray of float, shape (C, T, K, 4), optional
+        Seconds of each iteration of `tables.execution` that traffic between nodes takes on free links. If
+        given, jobs share the links between switches (`sim.links`): a job whose traffic is slowed down by
+        a factor f takes execution + (f - 1) x communication seconds per iteration. The tables then hold
+        for free links (`oracle.traffic`).
+    disturbances : tuple of Disturbance
+        What befalls nodes and jobs whatever the policy decides; at most one of each kind.
+    parts : Parts, optional
+        What each job asks for of a divisible cluster; jobs then have what they ask for, no more and no less.
+    tenants : Tenants or None
+        Queues among which GPUs may be divided, and the queue of each job.
+    pairs : PairSpeeds, optional
+        How fast jobs are that share GPUs in pairs; None: no job shares.
+    """
+
+    name: str
+    version: int
+    cluster: ClusterSpec
+    trace: Trace
+    tables: OracleTables
+    checkpoint_s: Floats
+    costs: Costs
+    rounds: str | float = "policy"
+    horizon_s: float | None = None
+    counts_rule: str = "power_of_two"
+    oversize: str = "error"
+    communication_s: Floats | None = None
+    disturbances: tuple[Disturbance, ...] = ()
+    parts: Parts | None = None
+    tenants: Tenants | None = None
+    pairs: PairSpeeds | None = None
+
+    def round_s(self, policy_round_s: float | None) -> float | None:
+        """Return the seconds between decision points for a policy with such rounds; None: every event."""
+        chosen = {"policy": policy_round_s, "event": None}.get(str(self.rounds), self.rounds)
+        return None if chosen is None else float(chosen)
+
+    @cached_property
+    def sha256(self) -> str:
+        """SHA-256 digest of everything that determines a run besides policy, placer and seed."""
+        parts = {
+            "cluster": self.cluster.fingerprint(),
+            "trace": self.trace.sha256,
+            "tables": self.tables.sha256,
+            "checkpoint_s": self.checkpoint_s.tolist(),
+            "costs": self.costs.fingerprint(),
+            "rounds": self.rounds,
+            "horizon_s": self.horizon_s,
+            "counts_rule": self.counts_rule,
+            "oversize": self.oversize,
+        }
+        if self.communication_s is not None:
+            parts["communication_s"] = self.communication_s.tolist()
+        if self.tenants is not None:
+            parts["tenants"] = self.tenants.fingerprint()
+        if self.pairs is not None:
+            parts["pairs"] = self.pairs.fingerprint()
+        parts |= {disturbance.key: disturbance.fingerprint() for disturbance in self.disturbances}
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+    @cached_property
+    def class_of(self) -> Ints:
+        """Row of `tables.classes` that each job belongs to, shape (n,)."""
+        index = {model: row for row, model in enumerate(self.tables.classes)}
+        return np.array([index[model] for model in self.trace.model_classes], dtype=np.int64)
+
+    @cached_property
+    def compact(self) -> Ints:
+        """Locality of the most compact placement of each (type, count), shape (T, K)."""
+        types = range(len(self.cluster.gpu_types))
+        return np.array(
+            [
+                [
+                    int(self.cluster.compact_locality(t, min(int(k), int(self.cluster.capacity[t]))))
+                    for k in self.tables.counts
+                ]
+                for t in types
+            ],
+            dtype=np.int64,
+        )
+
+    @cached_property
+    def execution(self) -> Floats:
+        """Seconds per iteration of running jobs, shape (C, T, K, 4).
+
+        Where the oracle has no time for a tier, that of the next tighter tier is used: a job that fits in
+        memory at one locality fits at every locality.
+        """
+        return self.tables.tighter_where_missing()
+
+    @cached_property
+    def batch_choices(self) -> BatchChoices | None:
+        """The global batches that jobs may train at, and their efficiency; None if no job has a choice."""
+        batches = self.tables.batches
+        return None if batches is None else BatchChoices(batches, self.class_of, self.trace)
+
+    @cached_property
+    def batch_models(self) -> frozenset[ModelClass]:
+        """Model classes that have a choice of global batches."""
+        batches = self.tables.batches
+        if batches is None:
+            return frozenset()
+        several = (batches.sizes > 0).sum(axis=1) > 1
+        return frozenset(model for model, some in zip(self.tables.classes, several, strict=True) if some)
+
+    @cached_property
+    def batch_execution(self) -> Floats:
+        """Seconds per iteration at each of `BatchTables.sizes`, shape (C, T, K, 4, B), like `execution`."""
+        assert self.tables.batches is not None
+        return np.moveaxis(fill_tiers(np.moveaxis(self.tables.batches.execution, -1, 1)), 1, -1)
+
+    def iteration_s(
+        self, job: int, kind: int, level: int, locality: int, slowdown: float = 1.0, column: int = -1
+    ) -> float:
+        """Return the seconds per iteration of a job on an allotment, to six significant digits.
+
+        Parameters
+        ----------
+        job, kind, level, locality : int
+            Row of the trace, type index, index of `tables.counts`, `Locality`.
+        slowdown : float
+            Factor by which its traffic between nodes is slower than on free links.
+        column : int
+            Column of its global batch in `BatchTables.sizes`; -1: the requested batch.
+        """
+        cell = self.class_of[job], kind, level, locality
+        alone = float(self.execution[cell] if column < 0 else self.batch_execution[*cell, column])
+        if slowdown == 1.0 or self.communication_s is None:
+            return alone
+        return float(f"{alone + (slowdown - 1.0) * float(self.communication_s[cell]):.6g}")
+
+    @cached_property
+    def feasible(self) -> Bools:
+        """Whether a model class fits on (type, count) of this cluster, shape (C, T, K)."""
+        room = self.tables.counts[None, :] <= self.cluster.capacity[:, None]
+        finite: Bools = np.isfinite(self._compact_execution) & room
+        return finite
+
+    @cached_property
+    def _compact_execution(self) -> Floats:
+        return self._at_compact(self.execution)
+
+    def _at_compact(self, table: Floats) -> Floats:
+        index = np.broadcast_to(self.compact[None, :, :, None], (*table.shape[:3], 1))
+        return np.take_along_axis(table, index, axis=3)[..., 0]
+
+    def known_times(self, information: InformationClass) -> Floats:
+        """Return the seconds per iteration that an information class knows, shape (C, T, K).
+
+        inf where infeasible, and for data-parallel profiles also where pure data
+        parallelism does not fit.
+        """
+        table = {
+            InformationClass.PROFILED: self.tables.profiled,
+            InformationClass.DATA_PARALLEL: self.tables.data_parallel,
+        }.get(information, self.execution)
+        times = self._compact_execution if table is self.execution else self._at_compact(table)
+        if information == InformationClass.PROFILED:
+            times = np.where(np.isfinite(times), times, self._compact_execution)
+        times = np.where(self.feasible, times, np.inf)
+        if information == InformationClass.BOOTSTRAP:
+            times = linear(times, self.feasible, self.tables.counts)
+        return times
+
+    def known_batch_times(self, information: InformationClass) -> Floats:
+        """Return the seconds per iteration at each batch that an information class knows, shape (C, T, K, B).
+
+        `bootstrap` scales the time of the same batch per GPU on the least count that fits
+        (`oracle.bootstrap.same_local_batch`); every other class knows the times jobs run at. For model
+        classes without a choice of batches it is `known_times`.
+        """
+        assert self.tables.batches is not None
+        sizes = self.tables.batches.sizes
+        times = np.stack([self._at_compact(at) for at in np.moveaxis(self.batch_execution, -1, 0)], axis=-1)
+        known = np.where(self.feasible[..., None], times, np.inf)
+        if information == InformationClass.BOOTSTRAP:
+            known = same_local_batch(known, sizes, self.feasible, self.tables.counts)
+        alone = (sizes > 0).sum(axis=1) == 1
+        known[alone, ..., 0] = self.known_times(information)[alone]
+        return known
+
+    @cached_property
+    def _named_type(self) -> Ints:
+        """Index of the GPU type that each job names, shape (n,); -1: any."""
+        index = {
+            name: self.cluster.gpu_types.index(name) if name else -1 for name in set(self.trace.gpu_type)
+        }
+        return np.array([index[name] for name in self.trace.gpu_type], dtype=np.int64)
+
+    @cached_property
+    def oversize_jobs(self) -> Bools:
+        """Whether each job asks for more GPUs than it can have of its type, shape (n,)."""
+        if self.parts is not None:
+            return ~self.parts.fits
+        most_of = np.append(self.cluster.capacity, self.cluster.capacity.max())
+        oversize: Bools = self.trace.gpus > np.minimum(most_of[self._named_type], self.tables.counts[-1])
+        return oversize
+
+    @cached_property
+    def _requests(self) -> tuple[Ints, Ints, Bools]:
+        """Type index, GPUs, and whether they were changed, of the request of each job."""
+        named, asked = self._named_type, self.trace.gpus
+        oversize = self.oversize_jobs
+        if self.oversize == "error" and oversize.any():
+            row = int(np.argmax(oversize))
+            raise self._oversize_error(row, int(named[row]))
+        every, nowhere = np.arange(len(asked)), len(self.tables.counts)
+        least = self._least_level[self.class_of, :, np.searchsorted(self.tables.counts, asked)]
+        lowest = least.min(axis=1)
+        level = np.where(named < 0, lowest, least[every, named])
+        moved = (level == nowhere) | oversize
+        wanted = np.where(moved & (lowest < nowhere) & (named >= 0), least.argmin(axis=1), named)
+        wanted[moved & (lowest == nowhere)] = -1
+        gpus = np.append(self.tables.counts, 0)[np.where(moved, lowest, level)]
+        wanted, gpus = np.where(oversize, named, wanted), np.where(oversize, 0, gpus)
+        return wanted, gpus, oversize | (gpus != asked) | (wanted != named)
+
+    @cached_property
+    def _least_level(self) -> Ints:
+        """Least index, from each on, of a count at which a class fits on a type, (C, T, K + 1); K: none."""
+        levels = self.feasible.shape[-1]
+        level = np.full((*self.feasible.shape[:2], levels + 1), levels)
+        level[..., :-1] = np.where(self.feasible, np.arange(levels), levels)
+        return np.minimum.accumulate(level[..., ::-1], axis=-1)[..., ::-1]
+
+    @property
+    def request_type(self) -> Ints:
+        """Index of the GPU type each job requests, shape (n,); -1: any."""
+        return self._requests[0]
+
+    @property
+    def request_gpus(self) -> Ints:
+        """Number of GPUs each job requests, shape (n,); 0 if it fits nowhere on this cluster.
+
+        A count that the scenario does not allow is rounded up to the next allowed one. A request that does
+        not fit in memory is raised to the least count of its type that fits, or else moved to the type
+        with the least such count, since a user would ask for what can run.
+        """
+        return self._requests[1]
+
+    @property
+    def request_changed(self) -> Bools:
+        """Whether each job's request was changed or the job is dropped, shape (n,); see `request_changes`."""
+        return self._requests[2]
+
+    def _most_gpus(self, wanted: int) -> int:
+        capacity = self.cluster.capacity
+        return int(capacity.max() if wanted < 0 else capacity[wanted])
+
+    def _oversize_error(self, row: int, wanted: int) -> InputError:
+        if self.parts is not None:
+            return fits_nowhere(self.trace, self.cluster, self.parts, row)
+        kind = "of one type" if wanted < 0 else self.cluster.gpu_types[wanted]
+        most, read = self._most_gpus(wanted), int(self.trace.gpus[row])
+        asked = read if self.trace.asked_gpus is None else int(self.trace.asked_gpus[row])
+        allowed = int(self.tables.counts[-1])
+        rounded = f" (rounded up to {read})" * (asked != read)
+        limit = f", and the scenario allows no more than {allowed} to a job" * (asked == read > allowed)
+        keep = "keep counts with trace.counts=keep, " * (asked <= most)
+        return InputError(
+            f"job {self.trace.job_id[row]} asks for {asked} GPUs{rounded}, cluster "
+            f"{self.cluster.name} has {most} {kind}{limit * (asked <= most)}",
+            file=self.trace.path or None,
+            line=int(self.trace.line[row]) or None,
+            field="gpus",
+            remedy=f"{keep}name a larger cluster, or drop such jobs with scenario.oversize=drop",
+        )
+
+    @cached_property
+    def reference_iteration_time_s(self) -> Floats:
+        """Seconds per iteration at each job's request, compactly placed, shape (n,); NaN if it fits nowhere.
+
+        A job that requests any type counts with the type that can hold it on which it runs fastest.
+        """
+        out = np.full(len(self.trace), np.nan)
+        rows = np.flatnonzero(self.request_gpus > 0)
+        kind, times = self.request_type[rows], self._at_request(self._compact_execution)[rows]
+        fastest = np.where(self._at_request(self.feasible)[rows], times, np.inf).min(axis=1)
+        out[rows] = np.where(kind < 0, fastest, times[np.arange(len(rows)), kind])
+        return out
+
+    @cached_property
+    def fair_iteration_time_s(self) -> Floats:
+        """Seconds per iteration at each job's requested count on GPUs of mean speed, shape (n,).
+
+        The mean speed is over the types that the job fits on at that count, weighted by their numbers of
+        GPUs; NaN if it fits nowhere. On a cluster of one type it is the reference iteration time.
+        """
+        at_count, fits = self._at_request(self._compact_execution), self._at_request(self.feasible)
+        weight = np.where(fits & (self.request_gpus > 0)[:, None], self.cluster.capacity, 0.0)
+        total = weight.sum(axis=1)
+        speed = (weight / np.where(fits, at_count, 1.0)).sum(axis=1)
+        mean_s: Floats = np.divide(total, speed, out=np.full(len(total), np.nan), where=total > 0)
+        return mean_s
+
+    def _at_request(self, table: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the values of each job's class at its requested count, shape (n, T), of (C, T, K)."""
+        level = np.searchsorted(self.tables.counts, self.request_gpus)
+        level = np.minimum(level, len(self.tables.counts) - 1)
+        return np.swapaxes(table, 1, 2)[self.class_of, level]
+
+
+def allowed_counts(cluster: ClusterSpec, rule: str, kept: Sequence[int] | Ints = ()) -> list[int]:
+    """Return the GPU counts that a scenario's rule allows for an allotment, ascending.
+
+    Counts of a trace that are `kept` are allowed too where the cluster has as many GPUs.
+    """
+    most = cluster.most_gpus
+    if rule == "any":
+        return list(range(1, most + 1))
+    powers = {2**level for level in range(most.bit_length())}
+    return sorted(powers | {int(count) for count in kept if count <= most})
+
+
+def model_classes(trace: Trace) -> tuple[ModelClass, ...]:
+    """Return the distinct model classes of a trace, sorted."""
+    return tuple(sorted(set(trace.model_classes)))
+
+
+LOCALITIES = len(Locality)

@@ -1,0 +1,331 @@
+"""Build a Scenario from a composed configuration (plain mappings)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from clustergym.cluster.cluster_files import cluster_from_config, load_cluster
+from clustergym.cluster.divisible import DivisibleCluster
+from clustergym.cluster.spec import ClusterSpec
+from clustergym.common.arrays import Floats
+from clustergym.common.errors import InputError, require
+from clustergym.common.parameter_types import Duration, Period, Seed
+from clustergym.common.parameters import Parameters, build, checked
+from clustergym.oracle.base import Oracle, OracleTables
+from clustergym.oracle.models.catalog import Catalog
+from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelSpec
+from clustergym.oracle.oracle_config import oracle_from_config
+from clustergym.oracle.traffic import on_free_links, require_fabric
+from clustergym.scenario.costs import Costs
+from clustergym.scenario.disturbances import KINDS
+from clustergym.scenario.pairs import Interference, PairSpeeds
+from clustergym.scenario.part_requests import whole_gpus_alone, with_parts
+from clustergym.scenario.scenario import Scenario, allowed_counts, model_classes
+from clustergym.scenario.trace_config import TraceChoice, make_trace, trace_choice
+from clustergym.trace.options import ReferenceTime
+from clustergym.trace.pair_tables import PairTable, read_pair_table
+from clustergym.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from clustergym.scenario.tenants.assigned import Tenants
+
+
+@dataclass(frozen=True)
+class Rules(Parameters):
+    """The `scenario` group of the configuration, without the keys of disturbances.
+
+    Attributes
+    ----------
+    name, version : str, int
+        Name and version of the scenario.
+    rounds : str or float
+        `policy`, `event`, or seconds.
+    counts : str
+        `power_of_two` or `any`.
+    oversize : str
+        `error` or `drop`: a request for more GPUs than the cluster has.
+    other_types : str
+        `error` or `any`: a request for a GPU type that the cluster does not have.
+    queues : str or None
+        Queues of tenants: a YAML file, or a column of the trace (`clustergym.scenario.tenants.assigned`).
+    contention : bool
+        Whether jobs share the links between switches (`clustergym.sim.links`).
+    pairs : str or None
+        Table of pairs of jobs that share GPUs (`clustergym.trace.pair_tables`); null: none share.
+    interference : str
+        `refuse`, `free` or `estimate`: what becomes of a pair that the table lacks.
+    """
+
+    config_key: ClassVar[str] = "scenario"
+    name: str
+    version: int = 0
+    rounds: Literal["policy", "event"] | Period = "policy"
+    counts: Literal["power_of_two", "any"] = "power_of_two"
+    oversize: Literal["error", "drop"] = "error"
+    other_types: Literal["error", "any"] = "error"
+    queues: str | None = None
+    contention: bool = False
+    pairs: str | None = None
+    interference: Interference = "refuse"
+
+
+@dataclass(frozen=True, eq=False)
+class Conditions:
+    """The conditions of scenarios: a composed configuration without its trace and seed.
+
+    Scenarios of many traces share what was computed of the cluster and of the model classes.
+
+    Attributes
+    ----------
+    rules : Rules
+    costs : Costs
+    horizon_s : float or None
+    cluster : ClusterSpec
+    oracle : Oracle
+    disturbances : mapping
+        Keys of each kind of disturbance, by the kind's key.
+    pairs : PairTable or None
+        Speeds of pairs of jobs that share GPUs.
+    """
+
+    rules: Rules
+    costs: Costs
+    horizon_s: float | None
+    cluster: ClusterSpec
+    oracle: Oracle
+    disturbances: Mapping[str, Any]
+    pairs: PairTable | None = None
+    _checkpoint_s: dict[ModelClass, float] = field(default_factory=dict)
+    _times: dict[ClusterSpec, ReferenceTime] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Conditions:
+        """Return the conditions of a configuration; see `build_scenario`."""
+        given = config["scenario"]
+        rules: Rules = build(Rules, given, "scenario", beside=KINDS)
+        costs: Costs = build(Costs, config["costs"], "costs")
+        horizon_s = checked(config.get("horizon_s"), Duration | None, "horizon_s")
+        cluster = make_cluster(config["cluster"])
+        most = int(cluster.capacity.min())
+        for name, price in costs.profile.items():
+            remedy = f"cluster {cluster.name} has no more than {most} GPUs of one type"
+            require(price.gpus <= most, f"costs.profile.{name}.gpus", price.gpus, remedy)
+        disturbances = {key: given.get(key, {}) for key in KINDS}
+        if isinstance(cluster, DivisibleCluster):
+            _check_divisible(rules, costs, disturbances)
+        if rules.pairs is None and rules.interference != Rules.interference:
+            message, remedy = "is given, but no table of pairs", "give scenario.pairs=FILE, or leave it out"
+            raise InputError(message, field="scenario.interference", remedy=remedy)
+        pairs = None if rules.pairs is None else read_pair_table(Path(rules.pairs))
+        return cls(
+            rules, costs, horizon_s, cluster, oracle_from_config(config["oracle"]), disturbances, pairs
+        )
+
+    def scenario(self, chosen: Mapping[str, Any] | TraceChoice, seed: Any) -> Scenario:
+        """Build the scenario of a trace.
+
+        Parameters
+        ----------
+        chosen : mapping or TraceChoice
+            The `trace` group of the configuration.
+        seed : int
+
+        Raises
+        ------
+        InputError
+            If the trace or the seed is not valid, or the trace does not go with the conditions.
+        """
+        cluster, rules = self.cluster, self.rules
+        seed = checked(seed, Seed, "seed")
+        choice = chosen if isinstance(chosen, TraceChoice) else trace_choice(chosen)
+        trace, parts = self.trace(choice, seed), None
+        if isinstance(cluster, DivisibleCluster):
+            if self.pairs is not None:
+                message, remedy = "are of whole GPUs, and these can be divided", "give scenario.pairs=null"
+                raise InputError(message, field="scenario.pairs", remedy=remedy)
+            trace, parts = with_parts(trace, cluster, rules.other_types)
+        else:
+            whole_gpus_alone(trace, cluster)
+            trace = _with_cluster_types(trace, cluster, rules)
+        classes = model_classes(trace)
+        checkpoint_s = np.array([self._checkpoint(model, trace) for model in classes])
+        counts = allowed_counts(cluster, rules.counts, trace.gpus if choice.counts == "keep" else ())
+        tables, communication_s = self._tables(classes, cluster, counts)
+        pairs = None
+        if self.pairs is not None:
+            pairs = PairSpeeds.of(self.pairs, classes, cluster, tables.counts, rules.interference)
+        asked = (
+            kind.from_config(self.disturbances[key], cluster, trace, seed) for key, kind in KINDS.items()
+        )
+        scenario = Scenario(
+            name=rules.name,
+            version=rules.version,
+            cluster=cluster,
+            trace=trace,
+            tables=tables,
+            checkpoint_s=checkpoint_s,
+            costs=self.costs,
+            rounds=rules.rounds,
+            horizon_s=self.horizon_s,
+            counts_rule=rules.counts,
+            oversize=rules.oversize,
+            communication_s=communication_s,
+            disturbances=tuple(disturbance for disturbance in asked if disturbance is not None),
+            parts=parts,
+            tenants=_tenants(rules, trace, cluster),
+            pairs=pairs,
+        )
+        _check_some_fit(scenario, self.oracle)
+        return scenario
+
+    def trace(self, chosen: Mapping[str, Any] | TraceChoice, seed: int) -> Trace:
+        """Read or generate the trace of the `trace` group; raises as `scenario`."""
+        return make_trace(chosen, seed, self.cluster, self.rules.counts, self.times_on)
+
+    def times_on(self, cluster: ClusterSpec) -> ReferenceTime:
+        """Return the iteration times on a cluster by this oracle: those at which jobs run there alone."""
+        from clustergym.trace.draw import ReferenceTimes
+
+        if cluster not in self._times:
+            counts = allowed_counts(cluster, self.rules.counts) if self.oracle.worth_caching else ()
+            remedy = self.oracle.remedy if self.oracle.name == "table" else ""
+            self._times[cluster] = ReferenceTimes(cluster, self._times_tables, counts, remedy)
+        return self._times[cluster]
+
+    def _times_tables(
+        self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
+    ) -> OracleTables:
+        return self._tables(classes, cluster, counts)[0]
+
+    def _tables(
+        self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
+    ) -> tuple[OracleTables, Floats | None]:
+        """Build the oracle's tables and, with contention, the seconds of traffic in them.
+
+        Tables that take long to build are cached on disk.
+        """
+        oracle = self.oracle
+
+        def tables_of(cluster: ClusterSpec) -> OracleTables:
+            if not oracle.worth_caching:
+                return oracle.tables(classes, cluster, counts)
+            from clustergym.oracle.table_cache import cached_tables
+
+            return cached_tables(oracle, classes, cluster, counts, progress=True)
+
+        if not self.rules.contention:
+            return tables_of(cluster), None
+        require_fabric(oracle)
+        return on_free_links(tables_of, cluster)
+
+    def _checkpoint(self, model: ModelClass, trace: Trace) -> float:
+        """Return the seconds to save and load the checkpoint of a model class of a trace."""
+        if not self.oracle.knows_models:
+            return 0.0
+        if model not in self._checkpoint_s:
+            spec = _known(model, self.oracle.catalog, trace)
+            self._checkpoint_s[model] = self.costs.checkpoint_s(
+                model.model, model.family, spec.parameters, spec.dtype, spec.relaunch_s
+            )
+        return self._checkpoint_s[model]
+
+
+def _check_some_fit(scenario: Scenario, oracle: Oracle) -> None:
+    """Raise an `InputError` if no job can ever start."""
+    jobs, cluster = len(scenario.trace), scenario.cluster.name
+    if not jobs or scenario.request_gpus.any():
+        return
+    large = int(scenario.oversize_jobs.sum())
+    why = [f"{large} ask for more GPUs than it has"] * bool(large)
+    why += [f"{jobs - large} {oracle.lacks}"] * (jobs > large)
+    raise InputError(
+        f"all {jobs} jobs would be dropped on cluster {cluster}: {' and '.join(why)}",
+        file=scenario.trace.path or None,
+        field="trace",
+        remedy=oracle.remedy if large < jobs else "name a larger cluster",
+    )
+
+
+def _check_divisible(rules: Rules, costs: Costs, disturbances: Mapping[str, Any]) -> None:
+    """Raise an `InputError` for conditions under which GPUs cannot be divided."""
+    whole = "jobs on a divisible cluster have what they ask for: give"
+    require(rules.counts == "any", "scenario.counts", rules.counts, f"{whole} any")
+    require(not costs.profile, "costs.profile", "a price", f"{whole} costs=free or another without profiles")
+    planned = (disturbances.get("reservations") or {}).get("path")
+    require(rules.queues is None, "scenario.queues", rules.queues, "queues hold whole GPUs: give null")
+    require(planned is None, "scenario.reservations.path", planned, f"{whole} null")
+
+
+def build_scenario(config: Mapping[str, Any]) -> Scenario:
+    """Build the scenario of a composed configuration.
+
+    Parameters
+    ----------
+    config : mapping
+        Groups `cluster`, `trace`, `oracle`, `costs`, `scenario`, and `seed`, `horizon_s`.
+
+    Raises
+    ------
+    InputError
+        If anything in the configuration, or in a file it names, is not valid.
+    """
+    return Conditions.of(config).scenario(config["trace"], config["seed"])
+
+
+def make_cluster(config: Mapping[str, Any]) -> ClusterSpec:
+    """Build the cluster of the `cluster` group; a file in `path` replaces the group's other keys."""
+    require(isinstance(config, Mapping), "cluster", config, "give its keys")
+    path = config.get("path")
+    if path is not None:
+        return load_cluster(str(Path(str(path)).absolute()))
+    return cluster_from_config({key: value for key, value in config.items() if key != "path"})
+
+
+def _with_cluster_types(trace: Trace, cluster: ClusterSpec, rules: Rules) -> Trace:
+    """Check that the cluster has the requested GPU types, or let such jobs request any type."""
+    missing = set(trace.gpu_type) - set(cluster.gpu_types) - {""}
+    if not missing:
+        return trace
+    if rules.other_types == "any":
+        kept = tuple(name if name in cluster.gpu_types else "" for name in trace.gpu_type)
+        return replace(trace, gpu_type=kept)
+    row = next(row for row, name in enumerate(trace.gpu_type) if name in missing)
+    raise InputError(
+        f"job {trace.job_id[row]} asks for {trace.gpu_type[row]}, which cluster {cluster.name} does not "
+        f"have (it has {', '.join(cluster.gpu_types)})",
+        file=trace.path or None,
+        line=int(trace.line[row]) or None,
+        field="gpu_type",
+        remedy="name another cluster, or let such jobs run on any type with scenario.other_types=any",
+    )
+
+
+def _tenants(rules: Rules, trace: Trace, cluster: ClusterSpec) -> Tenants | None:
+    if rules.queues is None:
+        return None
+    from clustergym.scenario.tenants.assigned import Tenants
+
+    tenants = Tenants.of(rules.queues, trace, cluster.gpu_types)
+    tenants.tree.check_capacity(cluster.gpu_types, cluster.capacity.tolist())
+    return tenants
+
+
+def _known(model: ModelClass, catalog: Catalog, trace: Trace) -> ModelSpec:
+    """Return the specification of a model; raise an `InputError` for its first job if there is none."""
+    try:
+        return catalog.get(model)
+    except InputError as error:
+        row = trace.model_classes.index(model)
+        raise InputError(
+            error.message,
+            file=trace.path or None,
+            line=int(trace.line[row]) or None,
+            field="model_family",
+            remedy=error.remedy,
+        ) from error

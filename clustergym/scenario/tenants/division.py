@@ -1,0 +1,177 @@
+"""GPUs of a cluster divided down a tree of queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from clustergym.scenario.tenants.capacity import Entitlement, entitled_shares
+from clustergym.scenario.tenants.fair_share import shares_of_wanted
+from clustergym.scenario.tenants.queue_tree import QueueTree, kept_of, most_of, of_type
+from clustergym.scenario.tenants.rounding import Bounds, Offers
+
+DivisionRule = Literal["fair_share", "capacity"]
+
+
+class _Row(NamedTuple):
+    """What a queue may and would have of one GPU type."""
+
+    name: str
+    at: int
+    quota: float
+    most: float
+    kept: float
+    weight: float
+    priority: int
+    children: list[_Row]
+
+
+class Claims(NamedTuple):
+    """What queues beside each other want of one GPU type, those that want any, and what queues in them want.
+
+    Attributes
+    ----------
+    at : list of int
+        Index of each in the tree's queues.
+    wanted, quota, weight : list of float
+    priority : list of int
+    below : dict of int to Claims
+        By place in these lists.
+    """
+
+    at: list[int]
+    wanted: list[float]
+    quota: list[float]
+    weight: list[float]
+    priority: list[int]
+    below: dict[int, Claims]
+
+
+class Division:
+    """Divides the GPUs of a type; a queue's share is divided among its children.
+
+    Parameters
+    ----------
+    tree : QueueTree
+    rule : str
+        `fair_share`: quota, then priority, then weight with history, as KAI-Scheduler. `capacity`: deserved
+        share and cap, the rest in proportion to what is deserved, as Volcano and YARN.
+    gpu_type : str
+    """
+
+    def __init__(self, tree: QueueTree, rule: DivisionRule, gpu_type: str) -> None:
+        self.rule, self.history_weight = rule, tree.settings.history.weight
+        place = {name: at for at, name in enumerate(tree.queues)}
+
+        def rows(parent: str | None) -> list[_Row]:
+            found = []
+            for name in tree.children[parent]:
+                queue = tree.queues[name]
+                amounts = of_type(queue.quota, gpu_type), most_of(queue, gpu_type), kept_of(queue, gpu_type)
+                found.append(_Row(name, place[name], *amounts, queue.weight, queue.priority, rows(name)))
+            return found
+
+        self._top = rows(None)
+
+    def claims(self, requests: Mapping[str, float]) -> Claims:
+        """Return what queues would have if nobody else wanted any.
+
+        One that asks for less than nobody else may use of its own would have that all the same.
+
+        Parameters
+        ----------
+        requests : mapping of str to float
+            GPUs that the jobs of each leaf hold or wait for; left out: none.
+        """
+        return _claims(self._top, requests)
+
+    def divided(
+        self, total: float, claims: Claims, usage: Sequence[float], bounds: list[Bounds] | None = None
+    ) -> list[float]:
+        """Return the share of each queue.
+
+        Parameters
+        ----------
+        total : float
+            GPUs of the cluster that may be used.
+        claims : Claims
+        usage : sequence of float
+            Part of the cluster's GPU time that each queue has had of late (`History.usage`).
+        bounds : list of Bounds, optional
+            To which is added within what bounds past use leaves the shares as they are.
+        """
+        shares = [0.0] * len(usage)
+        self._give(claims, total, usage, shares, bounds)
+        return shares
+
+    def _give(
+        self,
+        claims: Claims,
+        gpus: float,
+        usage: Sequence[float],
+        shares: list[float],
+        bounds: list[Bounds] | None,
+    ) -> None:
+        if self.rule == "capacity":
+            deserved = [Entitlement(min(own, gpus)) for own in claims.quota]
+            found = entitled_shares(gpus, deserved, claims.wanted)
+        else:
+            given = claims.wanted, claims.quota, claims.weight, claims.priority
+            offers = None if bounds is None or self.history_weight <= 0 else Offers(claims.at)
+            used = [usage[at] for at in claims.at]
+            found = shares_of_wanted(gpus, *given, used, self.history_weight, offers)
+            if bounds is not None and offers is not None:
+                bounds.append(offers.bounds(self.history_weight))
+        for at, share in zip(claims.at, found, strict=True):
+            shares[at] = share
+        for place, below in claims.below.items():
+            self._give(below, found[place], usage, shares, bounds)
+
+
+def _claims(rows: Sequence[_Row], requests: Mapping[str, float]) -> Claims:
+    found = Claims([], [], [], [], [], {})
+    for name, at, quota, most, kept, weight, priority, children in rows:
+        if not (children or kept or name in requests):
+            continue
+        below = _claims(children, requests) if children else None
+        asked = requests.get(name, 0.0) if below is None else sum(below.wanted)
+        wanted = min(max(asked, kept), most)
+        if wanted > 0:
+            if below is not None and below.at:
+                found.below[len(found.at)] = below
+            found.at.append(at)
+            found.wanted.append(wanted)
+            found.quota.append(quota)
+            found.weight.append(weight)
+            found.priority.append(priority)
+    return found
+
+
+_division = lru_cache(maxsize=64)(Division)
+
+
+def divided(
+    tree: QueueTree,
+    rule: DivisionRule,
+    gpu_type: str,
+    total: float,
+    requests: Mapping[str, float],
+    usage: Mapping[str, float],
+) -> dict[str, float]:
+    """Return the share of each queue of the GPUs of a type: as `Division`, which is for many divisions.
+
+    Parameters
+    ----------
+    tree, rule, gpu_type
+        As of `Division`.
+    total
+        As of `Division.divided`.
+    usage : mapping of str to float
+        Part of the cluster's GPU time that each queue has had of late; left out: none.
+    requests : mapping of str to float
+        As of `Division.claims`.
+    """
+    division = _division(tree, rule, gpu_type)
+    used = [usage.get(name, 0.0) for name in tree.queues]
+    return dict(zip(tree.queues, division.divided(total, division.claims(requests), used), strict=True))

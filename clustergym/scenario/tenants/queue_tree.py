@@ -1,0 +1,337 @@
+"""The tree of queues that jobs belong to, and its YAML file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from itertools import dropwhile
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+from clustergym.common.errors import InputError, nearest
+from clustergym.common.parameter_types import NonNegativeFloat, Period
+from clustergym.common.parameters import build, checked
+from clustergym.common.yaml_file import YamlMapping, field_name, read_mapping
+
+Amount = NonNegativeFloat | Mapping[str, NonNegativeFloat | None] | None
+"""GPUs: of every type alike, by type, or without limit."""
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A queue of a tree; without children it takes jobs."""
+
+    parent: str | None = None
+    """The queue that it is in; null: the cluster."""
+    members: tuple[str, ...] = ()
+    """Whose jobs are its own: by `assign_by`. A queue of that very name need not be listed."""
+    quota: Amount = 0.0
+    """GPUs that it has whenever its jobs want them; null: all of its parent's."""
+    limit: Amount = None
+    """Most GPUs that it ever has; of types left out as many as there are, here and below."""
+    weight: NonNegativeFloat = 1.0
+    """Its part of GPUs beyond quotas, against its siblings of equal priority."""
+    priority: int = 100
+    """Siblings of a higher one have all they want beyond quotas first."""
+    guarantee: Amount = 0.0
+    """GPUs of its quota that nobody else uses while it does not."""
+    lending_limit: Amount = None
+    """Most of its quota that others may use."""
+    borrowing_limit: Amount = None
+    """Most GPUs beyond its quota."""
+    preempt_min_runtime_s: NonNegativeFloat | None = None
+    """Time for which a job of it that was started is safe from others of the queue; null: as its parent's."""
+    reclaim_min_runtime_s: NonNegativeFloat | None = None
+    """The same, for jobs of other queues."""
+    preemption_delay_s: NonNegativeFloat = 0.0
+    """Time that a job of it must have waited before others are stopped for it."""
+
+
+@dataclass(frozen=True)
+class UsageWindow:
+    """How past use counts in the division of GPUs beyond quotas."""
+
+    weight: NonNegativeFloat = 1.0
+    """0: not at all."""
+    window_s: Period = 7 * 86_400.0
+    """Older use is forgotten."""
+    half_life_s: Period | None = None
+    """Time after which use counts half; null: all alike."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a file of queues has beside the queues."""
+
+    assign_by: Literal["virtual_cluster", "user"] = "virtual_cluster"
+    """The column of the trace that says whose a job is."""
+    unknown: str | None = None
+    """Queue of those whom no queue lists; null: such a job is refused."""
+    oversubscribe: bool = False
+    """Whether quotas of children may together exceed their parent's."""
+    eviction_s: NonNegativeFloat = 0.0
+    """Time for which a job keeps its GPUs after it was first to give them to others."""
+    history: UsageWindow = field(default_factory=UsageWindow)
+
+
+class QueueTree:
+    """Queues by name, parents before children, and whose jobs they take.
+
+    Parameters
+    ----------
+    queues : mapping of str to Queue
+    settings : Settings
+
+    Raises
+    ------
+    InputError
+        If a parent is unknown or its own descendant, a queue with children has members, somebody is in two
+        queues, a limit is below a quota, quotas exceed their parent's, or no sibling has a weight.
+    """
+
+    def __init__(
+        self, queues: Mapping[str, Queue], settings: Settings, source: YamlMapping | None = None
+    ) -> None:
+        self.settings, self._source = settings, source
+        self.queues = {name: queues[name] for name in self._in_order(queues)}
+        self.children: dict[str | None, list[str]] = {None: []} | {name: [] for name in queues}
+        for name, queue in self.queues.items():
+            self.children[queue.parent].append(name)
+        self.leaves = [name for name in self.queues if not self.children[name]]
+        self._check_members()
+        self._check_amounts()
+
+    @cached_property
+    def leaf_of(self) -> dict[str, str]:
+        """The leaf of each member."""
+        named = {name: name for name in self.leaves}
+        return named | {member: name for name in self.leaves for member in self.queues[name].members}
+
+    def leaf(self, member: str, job: str) -> str:
+        """Return the queue of a job.
+
+        Raises
+        ------
+        InputError
+            If no queue is for it.
+        """
+        found = self.leaf_of.get(member, self.settings.unknown)
+        if found is None:
+            by, file = self.settings.assign_by, None if self._source is None else self._source.path
+            remedy = f"list it in a queue's members, or give unknown: QUEUE ({nearest(member, self.leaf_of)})"
+            raise InputError(f"no queue takes {by} {member!r}", file=file, field=job, remedy=remedy)
+        return found
+
+    def path(self, name: str) -> list[str]:
+        """Return the queues from the top of the tree down to one."""
+        found = [name]
+        while (parent := self.queues[found[-1]].parent) is not None:
+            found.append(parent)
+        return found[::-1]
+
+    def most(self, name: str, gpu_type: str) -> float:
+        """Return the GPUs of a type that a queue may have at most, by its limits and those above it."""
+        return min(most_of(self.queues[one], gpu_type) for one in self.path(name))
+
+    def check_capacity(self, gpu_types: Sequence[str], capacity: Sequence[float]) -> None:
+        """Raise an `InputError` if quotas of top queues exceed the cluster's GPUs where they may not."""
+        top = self.children[None]
+        for kind, gpus in zip(gpu_types, capacity, strict=True):
+            finite = [own for name in top if (own := of_type(self.queues[name].quota, kind)) < math.inf]
+            if sum(finite) > gpus and not self.settings.oversubscribe:
+                message = (
+                    f"{kind}: {sum(finite):g} GPUs of {', '.join(top)} are more than the cluster's {gpus:g}"
+                )
+                remedy = "lower the quotas, or give oversubscribe: true"
+                self.refuse(message, ("queues", top[-1], "quota"), remedy)
+
+    def plain(self) -> dict[str, Any]:
+        """Return the settings and queues as plain values; evictions are there where they take time."""
+        settings = asdict(self.settings)
+        if not self.settings.eviction_s:
+            del settings["eviction_s"]
+        return {
+            "settings": settings,
+            "queues": {name: asdict(one) for name, one in self.queues.items()},
+        }
+
+    def reclaim_min_runtime_s(self, taker: str, victim: str) -> float:
+        """Return the time for which jobs of one leaf are safe from another's.
+
+        That of the queue on the victim's side just below what both are in, or else of the nearest above it.
+        """
+        mine, other = self.path(taker), self.path(victim)
+        depth = next(
+            (at for at, (a, b) in enumerate(zip(mine, other, strict=False)) if a != b), len(other) - 1
+        )
+        return self._nearest(other[: depth + 1], "reclaim_min_runtime_s")
+
+    def preemption_delay_s(self, leaf: str) -> float:
+        """Return the time that a job of a leaf waits before others lose GPUs for it: the longest above it."""
+        return max(self.queues[name].preemption_delay_s for name in self.path(leaf))
+
+    def preempt_min_runtime_s(self, leaf: str) -> float:
+        """Return the time for which jobs of a leaf are safe from others of it."""
+        return self._nearest(self.path(leaf), "preempt_min_runtime_s")
+
+    def _nearest(self, path: Sequence[str], key: str) -> float:
+        given = (getattr(self.queues[name], key) for name in reversed(path))
+        return next((float(value) for value in given if value is not None), 0.0)
+
+    def refuse(self, message: str, keys: Sequence[str], remedy: str) -> NoReturn:
+        """Raise an `InputError` that names a key of the file and its line."""
+        line = None if self._source is None else self._source.line(keys)
+        file = None if self._source is None else self._source.path
+        raise InputError(message, file=file, line=line, field=field_name(keys), remedy=remedy)
+
+    def _refuse(self, message: str, name: str, key: str, remedy: str) -> NoReturn:
+        self.refuse(message, ("queues", name, key), remedy)
+
+    def _in_order(self, queues: Mapping[str, Queue]) -> list[str]:
+        found: dict[str, None] = {}
+        for name in queues:
+            path, at, last = {name: None}, queues[name].parent, name
+            while at is not None and at not in found:
+                if at not in queues:
+                    self._refuse(f"unknown queue {at!r}", last, "parent", nearest(at, queues))
+                if at in path:
+                    circle = " in ".join([*dropwhile(at.__ne__, path), at])
+                    message, remedy = f"queues are in a circle: {circle}", "make one of them a top queue"
+                    self._refuse(message, last, "parent", remedy)
+                path[at], last = None, at
+                at = queues[at].parent
+            found |= dict.fromkeys(reversed(path))
+        return list(found)
+
+    def _check_members(self) -> None:
+        seen: dict[str, str] = {}
+        for name, queue in self.queues.items():
+            if self.children[name] and queue.members:
+                remedy = "move its members to a queue in it"
+                self._refuse(
+                    f"has queues in it ({', '.join(self.children[name])}), and members",
+                    name,
+                    "members",
+                    remedy,
+                )
+            for member in queue.members:
+                other = seen.setdefault(member, name)
+                if other != name:
+                    self._refuse(f"{member!r} is in {other} too", name, "members", "keep one of them")
+        unknown = self.settings.unknown
+        if unknown is not None and unknown not in self.leaves:
+            message = f"{unknown!r} is not a queue that takes jobs"
+            file = None if self._source is None else self._source.path
+            line = None if self._source is None else self._source.line(("unknown",))
+            raise InputError(
+                message, file=file, line=line, field="unknown", remedy=nearest(unknown, self.leaves)
+            )
+
+    def _check_amounts(self) -> None:
+        for name, queue in self.queues.items():
+            for kind in _types(queue.quota, queue.limit, queue.guarantee):
+                quota, most = of_type(queue.quota, kind), of_type(queue.limit, kind, math.inf)
+                if queue.quota is not None and most < quota:
+                    self._refuse(
+                        f"{most:g} GPUs are less than the quota of {quota:g}",
+                        name,
+                        "limit",
+                        "raise the limit",
+                    )
+                if of_type(queue.guarantee, kind) > quota:
+                    self._refuse(f"is more than the quota of {quota:g}", name, "guarantee", "raise the quota")
+        for parent, names in self.children.items():
+            siblings = [self.queues[name] for name in names]
+            if siblings and not any(queue.weight for queue in siblings):
+                self._refuse(
+                    "is 0 for all queues beside it too", names[0], "weight", "give one a weight above 0"
+                )
+            if parent is not None and not self.settings.oversubscribe:
+                self._check_sum(parent, names)
+
+    def _check_sum(self, parent: str, names: Sequence[str]) -> None:
+        own, quotas = self.queues[parent].quota, [self.queues[name].quota for name in names]
+        for kind, total in _sums(quotas, _types(own)).items():
+            if total > of_type(own, kind):
+                message = f"{of_type(own, kind):g} GPUs are less than the {total:g} of {', '.join(names)}"
+                self._refuse(message, parent, "quota", "raise it, or give oversubscribe: true")
+
+
+def _sums(amounts: Sequence[Amount], types: Sequence[str]) -> dict[str, float]:
+    """Return the sum of amounts by GPU type: of `types` and of all that amounts name.
+
+    In time linear in what the amounts name: every one may name types of its own.
+    """
+    of_all = math.fsum(of_type(amount, "") for amount in amounts if not isinstance(amount, Mapping))
+    named: dict[str, list[float]] = {kind: [of_all] for kind in types}
+    for amount in amounts:
+        for kind in amount if isinstance(amount, Mapping) else ():
+            named.setdefault(kind, [of_all]).append(of_type(amount, kind))
+    return {kind: math.fsum(named[kind]) for kind in sorted(named)}
+
+
+def amounts_of(queue: Queue) -> list[str]:
+    """Return the GPU types that a queue's amounts name."""
+    amounts = (queue.quota, queue.limit, queue.guarantee, queue.lending_limit, queue.borrowing_limit)
+    return _types(*amounts)[1:]
+
+
+def of_type(amount: Amount, gpu_type: str, missing: float = 0.0) -> float:
+    """Return the GPUs of a type in an amount, infinite if without limit; `missing` if it leaves it out."""
+    given = amount.get(gpu_type, missing) if isinstance(amount, Mapping) else amount
+    return math.inf if given is None else float(given)
+
+
+def most_of(queue: Queue, gpu_type: str) -> float:
+    """Return the GPUs of a type that a queue may have: its limit, or its quota and what it may borrow."""
+    limit = of_type(queue.limit, gpu_type, math.inf)
+    if queue.borrowing_limit is None:
+        return limit
+    borrowed = of_type(queue.borrowing_limit, gpu_type, math.inf)
+    return min(limit, of_type(queue.quota, gpu_type) + borrowed)
+
+
+def kept_of(queue: Queue, gpu_type: str) -> float:
+    """Return the GPUs of a type that nobody else uses: the guarantee, or what of the quota is not lent."""
+    guarantee = of_type(queue.guarantee, gpu_type)
+    if queue.lending_limit is None:
+        return guarantee
+    lent = of_type(queue.lending_limit, gpu_type, math.inf)
+    return max(guarantee, of_type(queue.quota, gpu_type) - lent) if lent < math.inf else guarantee
+
+
+def _types(*amounts: Amount) -> list[str]:
+    """Return the GPU types that amounts tell apart, and one for all others."""
+    return sorted({"", *(kind for amount in amounts if isinstance(amount, Mapping) for kind in amount)})
+
+
+def load_queues(path: Path) -> QueueTree:
+    """Read a tree of queues from a YAML file.
+
+    Raises
+    ------
+    InputError
+        Naming the file, the line, the queue and the remedy.
+    """
+    source = read_mapping(path)
+    given = dict(source.content)
+    try:
+        rows = checked(given.pop("queues", {}), Mapping[str, object], "queues")
+        if not rows:
+            raise InputError(
+                "is missing", field="queues", remedy="list queues by name, as {team: {quota: 8}}"
+            )
+        settings: Settings = build(Settings, given, "")
+        queues = {name: build(Queue, row or {}, f"queues.{name}") for name, row in rows.items()}
+    except InputError as error:
+        where = (error.field or "").strip(".")
+        line = source.line(where.split("."))
+        raise InputError(error.message, file=path, line=line, field=where, remedy=error.remedy) from None
+    return QueueTree(queues, settings, source)
+
+
+def queues_by_member(members: Sequence[str]) -> QueueTree:
+    """Return a tree of one queue for each member, without quota and of equal weight: plain fair sharing."""
+    return QueueTree({name: Queue() for name in sorted(set(members))}, Settings())

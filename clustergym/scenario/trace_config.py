@@ -1,0 +1,234 @@
+"""Read or generate the trace that the `trace` group of a configuration names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from clustergym.cluster.cluster_files import gpu_type_names, load_cluster
+from clustergym.cluster.divisible import DivisibleCluster
+from clustergym.cluster.spec import ClusterSpec
+from clustergym.common.errors import InputError, nearest
+from clustergym.common.parameter_types import Seed
+from clustergym.common.parameters import Parameters, build
+from clustergym.common.paths import traces_dir
+from clustergym.trace.generators.parts import PARTS_SOURCE, PartWorkload, at_load, generate_parts
+from clustergym.trace.options import LimitChoice, ReferenceTime
+from clustergym.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from clustergym.trace.options import ReadOptions
+
+TimesOn = Callable[[ClusterSpec], ReferenceTime]
+"""Cluster -> the iteration times by which recorded durations are turned into iterations."""
+
+
+@dataclass(frozen=True)
+class TraceChoice(Parameters):
+    """The `trace` group of the configuration.
+
+    Attributes
+    ----------
+    path : str or None
+        A trace file; wins over `committed` and `source`.
+    format : str
+        Format of the file; `auto`: detected.
+    rule : str
+        How model, batch and iterations are drawn for records that have only time,
+        duration and GPUs: `arena` or `ares`.
+    reference_cluster : str or None
+        Cluster, by name or file, on which the recorded durations of a log hold: its GPU types are drawn and
+        its iteration times turn seconds into iterations; null: the run's own cluster.
+    counts : str
+        `round`: GPU counts in a file of another format are rounded up to powers of two where the scenario
+        allows no others. `keep`: the counts of the trace stay, and the scenario allows them too.
+    committed : str or None
+        A trace shipped with the project.
+    source : str or None
+        A generator, with the fields below; `load` is offered load on the run's cluster. `openb` asks for
+        parts of GPUs and goes with a divisible cluster (`clustergym.trace.generators.parts`); on such a
+        cluster `load` changes the times between the submissions of a file, too.
+    any_type : bool
+        Let jobs whose record names no GPU type run on any; otherwise the `arena` rule and
+        the generators draw one of the cluster's.
+    gavel_steps : str
+        Whether the steps of a Gavel trace are the whole `job`'s or each `worker`'s.
+    sia_profiles : str or None
+        Sia's profiles folder, from which its jobs get their iterations.
+    sia_lengths : str
+        `validated` or `noise`, as in `ReadOptions`.
+    outcomes : str
+        How jobs end (`clustergym.trace.outcomes`): `ignore`, each completes after the work it did in its
+        log; `keep`, as the log says; or drawn by the shares of a cluster, `philly`, `helios`, `seren` or
+        `kalos`.
+    time_limits : str or pair of float
+        Time limits of jobs (`clustergym.trace.time_limits`): `ignore`; `keep`, those of the trace; or
+        drawn between two factors of the run time.
+    keep_shares : bool
+        Keep the parts of GPUs that PAI's jobs ask for.
+    jobs, span_s, load, deadlines, requests, max_gpus, min_duration_s, max_duration_s, start_hour, tenants,
+    bursty
+        Parameters of the generator, `clustergym.trace.generators.generate`.
+    seed : int or None
+        Seed of the draw or the generator; null: the run's seed.
+    """
+
+    config_key: ClassVar[str] = "trace"
+    path: str | None = None
+    format: str = "auto"
+    rule: Literal["arena", "ares"] = "arena"
+    reference_cluster: str | None = None
+    counts: Literal["round", "keep"] = "round"
+    committed: str | None = None
+    source: str | None = None
+    outcomes: str = "ignore"
+    time_limits: LimitChoice = "ignore"
+    jobs: int = 200
+    span_s: float | None = None
+    load: float | None = None
+    any_type: bool = False
+    gavel_steps: str = "job"
+    sia_profiles: str | None = None
+    sia_lengths: Literal["validated", "noise"] = "validated"
+    keep_shares: bool = False
+    deadlines: bool = False
+    requests: str = "source"
+    max_gpus: int | None = None
+    min_duration_s: float | None = None
+    max_duration_s: float | None = None
+    start_hour: int = 0
+    tenants: Mapping[str, float] | None = None
+    bursty: float = 0.0
+    seed: Seed | None = None
+
+
+def trace_choice(config: Mapping[str, Any]) -> TraceChoice:
+    """Return the checked `trace` group of a configuration."""
+    choice: TraceChoice = build(TraceChoice, config, "trace")
+    return choice
+
+
+def make_trace(
+    config: Mapping[str, Any] | TraceChoice,
+    seed: int,
+    cluster: ClusterSpec,
+    counts: str = "power_of_two",
+    times_on: TimesOn | None = None,
+) -> Trace:
+    """Read or generate the trace of the `trace` group.
+
+    Parameters
+    ----------
+    config : mapping or TraceChoice
+    seed : int
+    cluster : ClusterSpec
+    counts : str
+        GPU counts in a file of another format are rounded up to powers of two unless this is `any` or
+        `trace.counts` is `keep`.
+    times_on : callable, optional
+        Iteration times on a cluster, by which a log's durations are turned into iterations; by default the
+        roofline oracle's.
+    """
+    choice = config if isinstance(config, TraceChoice) else trace_choice(config)
+    seed = seed if choice.seed is None else choice.seed
+    trace = _plain_trace(choice, seed, cluster, counts, times_on)
+    if choice.outcomes != "ignore" or trace.outcome is not None:
+        from clustergym.trace.drawn_outcomes import with_outcomes
+
+        trace = with_outcomes(trace, choice.outcomes, cluster, seed)
+    if choice.time_limits != "ignore" or trace.time_limit_s is not None:
+        from clustergym.trace.time_limits import with_time_limits
+
+        trace = with_time_limits(trace, choice.time_limits, cluster, seed)
+    return trace
+
+
+def _plain_trace(
+    choice: TraceChoice, seed: int, cluster: ClusterSpec, counts: str, times_on: TimesOn | None
+) -> Trace:
+    """Read or generate the trace; it has outcomes where its file has."""
+    if choice.path is not None:
+        from clustergym.trace.formats import load_trace
+
+        options = _read_options(choice, seed, cluster, counts, times_on)
+        found = load_trace(choice.path, format=choice.format, options=options)
+        if choice.load is None or not isinstance(cluster, DivisibleCluster):
+            return found
+        return at_load(found, int(cluster.capacity[0]), choice.load)
+    if choice.committed is not None:
+        return _committed(choice.committed)
+    if choice.source is None:
+        raise InputError(
+            "names no trace", field="trace", remedy="give trace.path=FILE, trace.committed or trace.source"
+        )
+    from clustergym.trace.generators import DeadlineOptions, generate
+
+    if choice.source == PARTS_SOURCE:
+        return _generated_parts(choice, seed, cluster)
+    return generate(
+        choice.source,
+        jobs=choice.jobs,
+        span_s=choice.span_s,
+        seed=seed,
+        rule=choice.rule,
+        cluster=cluster,
+        load=choice.load,
+        gpu_types=() if choice.any_type else cluster.gpu_types,
+        deadlines=DeadlineOptions() if choice.deadlines else None,
+        requests=choice.requests,
+        max_gpus=choice.max_gpus,
+        min_duration_s=choice.min_duration_s,
+        max_duration_s=choice.max_duration_s,
+        start_hour=choice.start_hour,
+        tenants=choice.tenants,
+        bursty=choice.bursty,
+    )
+
+
+def _generated_parts(choice: TraceChoice, seed: int, cluster: ClusterSpec) -> Trace:
+    own = ("load", "min_duration_s", "max_duration_s")
+    given = {name: float(value) for name in own if (value := getattr(choice, name)) is not None}
+    return generate_parts(PartWorkload(choice.jobs, seed, int(cluster.capacity.sum()), **given))
+
+
+def _read_options(
+    choice: TraceChoice, seed: int, cluster: ClusterSpec, counts: str, times_on: TimesOn | None
+) -> ReadOptions:
+    """Return the options for reading a trace of another format for a cluster."""
+    from clustergym.trace.cluster_options import options_on
+
+    reference = cluster if choice.reference_cluster is None else _reference(choice.reference_cluster)
+    return options_on(
+        reference,
+        None if times_on is None else times_on(reference),
+        rule=choice.rule,
+        any_type=choice.any_type,
+        type_name=gpu_type_names(cluster, reference),
+        seed=seed,
+        power_of_two=counts == "power_of_two" and choice.counts == "round",
+        gavel_steps=choice.gavel_steps,
+        sia_profiles=choice.sia_profiles,
+        sia_lengths=choice.sia_lengths,
+        outcomes=choice.outcomes,
+        keep_shares=choice.keep_shares,
+    )
+
+
+def _reference(name: str) -> ClusterSpec:
+    try:
+        return load_cluster(name)
+    except InputError as error:
+        if error.file is not None:
+            raise
+        raise InputError(error.message, field="trace.reference_cluster", remedy=error.remedy) from error
+
+
+def _committed(name: str) -> Trace:
+    from clustergym.trace.native import read_trace
+
+    path = traces_dir() / f"{name}.csv"
+    if not path.is_file():
+        names = [found.stem for found in traces_dir().glob("*.csv")]
+        raise InputError(f"no committed trace {name!r}", field="trace.committed", remedy=nearest(name, names))
+    return read_trace(path)

@@ -1,1 +1,0 @@
-"""Scenarios: everything a run depends on besides its policy, placer and seed."""

@@ -1,0 +1,154 @@
+"""The arrays of a batch of episodes, which grow where an episode needs more room."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clustergym.common.arrays import Ints
+from clustergym.sim.compiled import columns as c
+from clustergym.sim.compiled.cluster_arrays import ClusterArrays
+from clustergym.sim.compiled.episode import Episode
+from clustergym.sim.compiled.event_log import event_log
+from clustergym.sim.compiled.numba_cache import inlined
+from clustergym.sim.compiled.scenario_arrays import ScenarioArrays
+from clustergym.sim.log import EventLog
+
+ROUNDS = 4
+"""Rounds that may be planned at a time."""
+
+
+class Batch:
+    """Episodes on the same cluster; each row of the arrays is one.
+
+    Parameters
+    ----------
+    cluster : ClusterArrays
+    size : int
+        Episodes.
+    logged : bool
+        Whether events are logged.
+
+    Attributes
+    ----------
+    episodes : Episode
+        With one more axis, the first; the arrays are replaced when they grow.
+    """
+
+    def __init__(self, cluster: ClusterArrays, size: int, logged: bool) -> None:
+        self.cluster, self.size, self.logged = cluster, size, logged
+        types, levels, nodes = len(cluster.capacity), len(cluster.counts), len(cluster.leaf)
+        widest, whole, figure = int(cluster.nodes.max()), np.int64, np.float64
+        self.episodes = Episode(
+            clock=np.zeros((size, c.CLOCK_COLUMNS), whole),
+            job=np.zeros((size, 0, c.JOB_COLUMNS), whole),
+            figures=np.zeros((size, 0, c.FIGURE_COLUMNS), figure),
+            searched=np.zeros((size, 0, types, levels), np.bool_),
+            in_view=np.zeros((size, 0), whole),
+            rounds=np.zeros((size, ROUNDS, 2), whole),
+            free=np.zeros((size, types), whole),
+            free_on_node=np.zeros((size, nodes), whole),
+            held_nodes=np.zeros((size, 0, widest), whole),
+            held_gpus=np.zeros((size, 0, widest), whole),
+            event=np.zeros((size, 0, c.EVENT_COLUMNS), whole),
+            event_iteration_s=np.zeros((size, 0), figure),
+            event_node=np.zeros((size, 0, 2), whole),
+            execution_s=np.zeros((size, 0, types, levels, 4), figure),
+            known_s=np.zeros((size, 0, types, levels), figure),
+            feasible=np.zeros((size, 0, types, levels), np.bool_),
+            checkpoint_s=np.zeros((size, 0), figure),
+            search_s=np.zeros((size, levels), figure),
+            profile=np.zeros((size, 0, c.PROFILE_COLUMNS), whole),
+        )
+        self._node_gpus = np.repeat(cluster.per_node, cluster.nodes)
+        self._gpus = int(self._node_gpus.sum())
+
+    def load(self, at: int, scenario: ScenarioArrays) -> None:
+        """Begin an episode of a scenario in row `at`, before its first decision point."""
+        n, classes, profiles = len(scenario.job), len(scenario.checkpoint_s), len(scenario.profile)
+        self._grow(1, n, "job", "figures", "searched", "in_view")
+        self._grow(1, n + profiles, "held_nodes", "held_gpus")
+        self._grow(1, profiles, "profile")
+        self._grow(1, classes, "execution_s", "known_s", "feasible", "checkpoint_s")
+        episodes = self.episodes
+        episodes.clock[at] = scenario.clock
+        episodes.job[at, :n], episodes.figures[at, :n] = scenario.job, scenario.figures
+        episodes.searched[at] = False
+        episodes.rounds[at] = c.NEVER
+        episodes.free[at], episodes.free_on_node[at] = self.cluster.capacity, self._node_gpus
+        episodes.execution_s[at, :classes] = scenario.execution_s
+        episodes.known_s[at, :classes] = scenario.known_s
+        episodes.feasible[at, :classes] = scenario.feasible
+        episodes.checkpoint_s[at, :classes] = scenario.checkpoint_s
+        episodes.search_s[at] = scenario.search_s
+        episodes.profile[at, :profiles] = scenario.profile
+        self.make_room()
+
+    def make_room(self) -> None:
+        """Make room for the events that can happen up to the next decision point of every episode."""
+        if not self.logged:
+            return
+        most = np.maximum.reduce(self.episodes.clock).tolist()
+        # A decision may preempt or launch every job once; then every job may arrive, move and leave.
+        events = most[c.EVENTS] + 5 * most[c.JOBS]
+        # Each GPU is launched on at most once by the decision, and moved to once.
+        nodes = most[c.EVENT_NODES] + 2 * self._gpus
+        if gpus := most[c.PROFILE_GPUS]:
+            # A job may ask for a profile on each type and leave; each profile passed on ends and starts.
+            more = 8 * most[c.JOBS] * len(self.cluster.capacity)
+            events, nodes = events + more, nodes + more * min(gpus, self._gpus)
+        self._grow(1, events, "event", "event_iteration_s")
+        self._grow(1, nodes, "event_node")
+
+    def log(self, at: int) -> EventLog:
+        """Return the event log of row `at` so far."""
+        episodes = self.episodes
+        events, nodes = episodes.clock[at, c.EVENTS], episodes.clock[at, c.EVENT_NODES]
+        return event_log(
+            episodes.event[at, :events],
+            episodes.event_iteration_s[at, :events],
+            episodes.event_node[at, :nodes],
+        )
+
+    def _grow(self, axis: int, least: int, *names: str) -> None:
+        """Replace arrays by longer ones, at least half as long again, where they are too short."""
+        longer = {}
+        for name in names:
+            array = getattr(self.episodes, name)
+            if array.shape[axis] < least:
+                shape = list(array.shape)
+                shape[axis] = max(least, shape[axis] * 3 // 2)
+                longer[name] = np.zeros(shape, array.dtype)
+                longer[name][:, : array.shape[axis]] = array
+        if longer:
+            self.episodes = self.episodes._replace(**longer)
+
+
+@inlined
+def row_of(episodes: Episode, at: int) -> Episode:
+    """Return one episode of a batch; its arrays share their memory."""
+    return Episode(
+        episodes.clock[at],
+        episodes.job[at],
+        episodes.figures[at],
+        episodes.searched[at],
+        episodes.in_view[at],
+        episodes.rounds[at],
+        episodes.free[at],
+        episodes.free_on_node[at],
+        episodes.held_nodes[at],
+        episodes.held_gpus[at],
+        episodes.event[at],
+        episodes.event_iteration_s[at],
+        episodes.event_node[at],
+        episodes.execution_s[at],
+        episodes.known_s[at],
+        episodes.feasible[at],
+        episodes.checkpoint_s[at],
+        episodes.search_s[at],
+        episodes.profile[at],
+    )
+
+
+def targets_of(episodes: Episode, at: int) -> Ints:
+    """Return a view of the columns of row `at` that hold each job's target type and level."""
+    return episodes.job[at][:, c.TARGET_TYPE : c.TARGET_LEVEL + 1]

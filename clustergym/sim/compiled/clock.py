@@ -1,0 +1,206 @@
+"""The clock of an episode, compiled: it moves from decision point to decision point.
+
+Same decision points, and same order of what happens at one tick, as `clustergym.sim.engine`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clustergym.common.arrays import Bools, Ints
+from clustergym.sim.compiled import columns as c
+from clustergym.sim.compiled import jobs, profiles
+from clustergym.sim.compiled.cluster_arrays import ClusterArrays
+from clustergym.sim.compiled.defragment import defragment
+from clustergym.sim.compiled.episode import Episode
+from clustergym.sim.compiled.numba_cache import compiled_in_place, compiled_part
+from clustergym.sim.engine import IDLE_ROUNDS
+
+
+@compiled_in_place
+def _next_tick(episode: Episode) -> np.int64:
+    """Return when something happens next; NEVER."""
+    clock, job = episode.clock, episode.job
+    tick = c.NEVER
+    if clock[c.AHEAD] < clock[c.JOBS]:
+        tick = min(tick, max(job[clock[c.AHEAD], c.SUBMIT], clock[c.NOW]))
+    for at in range(len(episode.rounds)):
+        tick = min(tick, episode.rounds[at, 0])
+    for at in range(clock[c.IN_VIEW]):
+        tick = min(tick, job[episode.in_view[at], c.DUE])
+    for at in range(clock[c.RUNNING_PROFILES]):
+        tick = min(tick, episode.profile[episode.profile[at, c.NTH_RUNNING], c.PROFILE_DUE])
+    return tick
+
+
+@compiled_in_place
+def _arrive(episode: Episode) -> None:
+    """Let the jobs of this tick enter the system, in order of rows."""
+    clock = episode.clock
+    first = clock[c.AHEAD]
+    while clock[c.AHEAD] < clock[c.JOBS] and episode.job[clock[c.AHEAD], c.SUBMIT] <= clock[c.NOW]:
+        clock[c.AHEAD] += 1
+    clock[c.ARRIVAL_ID] = clock[c.NEXT_ID]
+    clock[c.NEXT_ID] += 1
+    for row in range(first, clock[c.AHEAD]):
+        jobs.submit(episode, row)
+
+
+@compiled_in_place
+def _happen(episode: Episode, cluster: ClusterArrays) -> bool:
+    """Let the first event of this tick happen; return False if there is none."""
+    clock, job, rounds = episode.clock, episode.job, episode.rounds
+    now, first, planned, ending = clock[c.NOW], c.NEVER, c.NONE, c.NONE
+    for at in range(len(rounds)):
+        if rounds[at, 0] == now and rounds[at, 1] < first:
+            first, planned = rounds[at, 1], at
+    for at in range(clock[c.IN_VIEW]):
+        row = episode.in_view[at]
+        if job[row, c.DUE] == now and job[row, c.DUE_ID] < first:
+            first, ending = job[row, c.DUE_ID], row
+    measured = profiles.due_before(episode, first)
+    if measured != c.NONE:
+        first = episode.profile[measured, c.PROFILE_ID]
+    if (
+        clock[c.AHEAD] < clock[c.JOBS]
+        and job[clock[c.AHEAD], c.SUBMIT] <= now
+        and clock[c.ARRIVAL_ID] < first
+    ):
+        _arrive(episode)
+    elif measured != c.NONE:
+        jobs.profiled(episode, measured)
+    elif ending != c.NONE:
+        jobs.complete(episode, cluster, ending)
+    elif planned != c.NONE:
+        rounds[planned, 0] = c.NEVER
+        clock[c.ROUND_PENDING], clock[c.DECISION_DUE] = 0, 1
+    else:
+        return False
+    return True
+
+
+@compiled_in_place
+def _end_early(episode: Episode, at_horizon: bool) -> int:
+    """End an episode at the horizon, or stalled where its jobs wait for nothing.
+
+    The engine's clock still visits the completions that changes of allotments have made void.
+    """
+    clock = episode.clock
+    clock[c.NOW] = max(clock[c.NOW], clock[c.VOID_UNTIL])
+    at_horizon |= clock[c.VOID_BEYOND] != 0
+    clock[c.END] = clock[c.HORIZON] if at_horizon else clock[c.NOW]
+    return c.OVER if at_horizon else c.STALLED
+
+
+@compiled_in_place
+def _any_queued(episode: Episode) -> bool:
+    """Whether a decision, where one is due, is made before profiles start: a job in view waits."""
+    for at in range(episode.clock[c.IN_VIEW]):
+        if episode.job[episode.in_view[at], c.PHASE] == c.QUEUED:
+            return True
+    return False
+
+
+@compiled_in_place
+def advance(episode: Episode, cluster: ClusterArrays) -> int:
+    """Move the clock to the next decision point; return DECISION, OVER or STALLED."""
+    clock = episode.clock
+    while clock[c.LEFT] < clock[c.JOBS]:
+        tick = _next_tick(episode)
+        if tick == c.NEVER or tick > clock[c.HORIZON]:
+            return _end_early(episode, tick != c.NEVER)
+        clock[c.NOW] = tick
+        while _happen(episode, cluster):
+            pass
+        if profiles.active(episode) and not (clock[c.DECISION_DUE] and _any_queued(episode)):
+            profiles.start_waiting(episode, cluster)
+        if not clock[c.DECISION_DUE] or tick >= clock[c.HORIZON]:
+            continue
+        clock[c.DECISION_DUE] = 0
+        if clock[c.DECIDED_AT] == tick:
+            jobs.add_round(episode, tick + 1)
+        elif clock[c.IN_VIEW] > 0:
+            clock[c.DECIDED_AT] = tick
+            clock[c.DECISION_POINTS] += 1
+            defragment(episode, cluster)
+            return c.DECISION
+    clock[c.END] = clock[c.NOW]
+    return c.OVER
+
+
+@compiled_in_place
+def _changed(episode: Episode, row: int) -> bool:
+    job = episode.job[row]
+    return job[c.TARGET_TYPE] != job[c.TYPE] or job[c.TARGET_LEVEL] != job[c.LEVEL]
+
+
+@compiled_in_place
+def _launches(episode: Episode, cluster: ClusterArrays, rows: Ints, launches: Ints) -> int:
+    """Write the jobs whose target is another allotment than they hold, the largest first; return how many."""
+    count = 0
+    for level in range(len(cluster.counts) - 1, -1, -1):
+        for row in rows:
+            if episode.job[row, c.TARGET_LEVEL] == level and _changed(episode, row):
+                launches[count] = row
+                count += 1
+    return count
+
+
+@compiled_in_place
+def _take_away(episode: Episode, cluster: ClusterArrays, rows: Ints) -> None:
+    """Drop the rejected jobs, then preempt those that shall hold nothing."""
+    job = episode.job
+    for row in rows:
+        if job[row, c.REJECTED]:
+            jobs.drop(episode, cluster, row)
+    for row in rows:
+        if job[row, c.PHASE] == c.RUNNING and job[row, c.TARGET_LEVEL] == c.NONE:
+            jobs.preempt(episode, cluster, row)
+
+
+@compiled_in_place
+def _launch(episode: Episode, cluster: ClusterArrays, launches: Ints, was_running: Bools) -> None:
+    """Launch jobs after all of them have released what they hold; `was_running` receives which did."""
+    job = episode.job
+    for at in range(len(launches)):
+        if job[launches[at], c.LEVEL] != c.NONE:
+            was_running[at] = True
+            jobs.vacate(episode, cluster, launches[at])
+    for at in range(len(launches)):
+        kind, level = job[launches[at], c.TARGET_TYPE], job[launches[at], c.TARGET_LEVEL]
+        jobs.launch(episode, cluster, launches[at], kind, level, was_running[at])
+
+
+@compiled_part
+def enact(episode: Episode, cluster: ClusterArrays) -> int:
+    """Give each job in view its target, and drop the rejected ones; return DECISION or STALLED.
+
+    Drops come first, then preemptions, then launches. A rejected job's target is NONE.
+    """
+    clock = episode.clock
+    rows = episode.in_view[: clock[c.IN_VIEW]].copy()
+    _take_away(episode, cluster, rows)
+    launches = np.empty(len(rows), np.int64)
+    count = _launches(episode, cluster, rows, launches)
+    _launch(episode, cluster, launches[:count], np.zeros(count, np.bool_))
+    clock[c.DECISION_DUE] = 0
+    if profiles.active(episode):
+        profiles.start_waiting(episode, cluster)
+    clock[c.IDLE_ROUNDS] = clock[c.IDLE_ROUNDS] + 1 if _hopeless(episode) else 0
+    if clock[c.IDLE_ROUNDS] > IDLE_ROUNDS:
+        clock[c.END] = clock[c.NOW]
+        return c.STALLED
+    jobs.plan_round(episode)
+    return c.DECISION
+
+
+@compiled_in_place
+def _hopeless(episode: Episode) -> bool:
+    """Whether jobs wait, none runs, none is still to be submitted, and nothing is profiled."""
+    clock = episode.clock
+    if clock[c.IN_VIEW] == 0 or clock[c.AHEAD] < clock[c.JOBS] or profiles.active(episode):
+        return False
+    running = 0
+    for at in range(clock[c.IN_VIEW]):
+        running += episode.job[episode.in_view[at], c.PHASE] == c.RUNNING
+    return running == 0

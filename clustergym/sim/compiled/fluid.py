@@ -1,0 +1,140 @@
+"""Fluid fair sharing, compiled: the same arithmetic in the same order as `results.metrics.fluid`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from clustergym.common.arrays import Floats, Ints
+from clustergym.sim.compiled.numba_cache import compiled, compiled_part
+
+SLACK = 1e-12
+"""As `clustergym.results.metrics.fluid.SLACK`, which cannot import Numba."""
+
+
+class Sharing(NamedTuple):
+    """The jobs in the system, in a queue for each of D distinct caps.
+
+    Attributes
+    ----------
+    caps, clock : ndarray of float, shape (D,)
+        In the order in which jobs first ask for them; GPU-seconds that each of their jobs has had.
+    ascending : ndarray of int, shape (D,)
+        Rows of `caps`, least cap first.
+    end : ndarray of float, shape (D, n)
+        Reading of the clock at which each queued job ends, ascending.
+    job : ndarray of int, shape (D, n)
+    first, behind : ndarray of int, shape (D,)
+        Where the first job of each queue stands, and the place behind its last one.
+    """
+
+    caps: Floats
+    clock: Floats
+    ascending: Ints
+    end: Floats
+    job: Ints
+    first: Ints
+    behind: Ints
+
+
+def capped_finish_s(submit_s: Floats, work_gpu_s: Floats, cap_gpus: Floats | Ints, gpus: float) -> Floats:
+    """Return when each job finishes, as `results.metrics.fairness.capped_finish_s`, of checked arguments.
+
+    Parameters
+    ----------
+    submit_s, work_gpu_s, cap_gpus : ndarray, shape (n,)
+        Seconds, ascending; GPU-seconds; most GPUs of each job.
+    gpus : float
+
+    Returns
+    -------
+    ndarray of float, shape (n,)
+    """
+    distinct, first, row = np.unique(np.minimum(cap_gpus, gpus), return_index=True, return_inverse=True)
+    order, place = np.argsort(first), np.empty(len(first), dtype=np.int64)
+    place[order] = np.arange(len(first))
+    shape = len(distinct), len(submit_s)
+    queues = np.zeros(shape), np.zeros(shape, np.int64)
+    none = np.zeros(len(distinct), np.int64)
+    sharing = Sharing(distinct[order], np.zeros(len(distinct)), place, *queues, none, none.copy())
+    finish_s = np.empty(len(submit_s))
+    _serve(sharing, submit_s, work_gpu_s, place[row], gpus, finish_s)
+    return finish_s
+
+
+@compiled
+def _serve(
+    sharing: Sharing, submit_s: Floats, work_gpu_s: Floats, row: Ints, gpus: float, finish_s: Floats
+) -> None:
+    """Enter when each job finishes; `row` is that of its cap."""
+    now = 0.0
+    for job in range(len(submit_s) + 1):
+        until = submit_s[job] if job < len(submit_s) else np.inf
+        now = until if job == 0 else now
+        while True:
+            level = _level(sharing, gpus)
+            step_s, at = _next_finish(sharing, level)
+            if at < 0 or now + step_s > until:
+                break
+            now += step_s
+            _pass(sharing, step_s, level)
+            sharing.clock[at] = max(sharing.clock[at], sharing.end[at, sharing.first[at]])
+            _end(sharing, now, finish_s)
+        if job < len(submit_s):
+            _pass(sharing, until - now, level)
+            now = until
+            _arrive(sharing, row[job], work_gpu_s[job], job)
+
+
+@compiled_part
+def _level(sharing: Sharing, gpus: float) -> float:
+    """Return the water level, GPUs per job; inf if every job has its cap."""
+    left, jobs = gpus, (sharing.behind - sharing.first).sum()
+    for row in sharing.ascending:
+        if sharing.caps[row] * jobs >= left:
+            return left / jobs if jobs else np.inf
+        waiting = sharing.behind[row] - sharing.first[row]
+        left -= sharing.caps[row] * waiting
+        jobs -= waiting
+    return np.inf
+
+
+@compiled_part
+def _next_finish(sharing: Sharing, level: float) -> tuple[float, int]:
+    """Return the seconds until a job ends, and the row of its cap; -1 if there is no job."""
+    least_s, least = np.inf, -1
+    for row in range(len(sharing.caps)):
+        if sharing.first[row] < sharing.behind[row]:
+            left = max(sharing.end[row, sharing.first[row]] - sharing.clock[row], 0.0)
+            step_s = left / min(sharing.caps[row], level)
+            if step_s < least_s:
+                least_s, least = step_s, row
+    return least_s, least
+
+
+@compiled_part
+def _pass(sharing: Sharing, step_s: float, level: float) -> None:
+    for row in range(len(sharing.caps)):
+        if sharing.first[row] < sharing.behind[row]:
+            sharing.clock[row] += step_s * min(sharing.caps[row], level)
+
+
+@compiled_part
+def _end(sharing: Sharing, now: float, finish_s: Floats) -> None:
+    for row in range(len(sharing.caps)):
+        reached = sharing.clock[row] * (1 + SLACK)
+        while sharing.first[row] < sharing.behind[row] and sharing.end[row, sharing.first[row]] <= reached:
+            finish_s[sharing.job[row, sharing.first[row]]] = now
+            sharing.first[row] += 1
+
+
+@compiled_part
+def _arrive(sharing: Sharing, row: int, work_gpu_s: float, job: int) -> None:
+    """Queue a job, of a higher number than all others, by the reading of the clock at its end."""
+    end, at = sharing.clock[row] + work_gpu_s, sharing.behind[row]
+    while at > sharing.first[row] and sharing.end[row, at - 1] > end:
+        sharing.end[row, at], sharing.job[row, at] = sharing.end[row, at - 1], sharing.job[row, at - 1]
+        at -= 1
+    sharing.end[row, at], sharing.job[row, at] = end, job
+    sharing.behind[row] += 1

@@ -1,0 +1,143 @@
+"""Compiles functions by Numba; without Numba they run as plain Python."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+FOLDERS = (
+    "agents",
+    "agents/compiled_policies",
+    "benchmark/speed",
+    "envs/sharing",
+    "envs/vector",
+    "results/bounds",
+    "results/metrics",
+    "sim/compiled",
+    "sim/parts",
+)
+"""Folders of compiled functions; they call each other, so a change in one outdates the code of all."""
+
+PART = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+_numba: Any
+try:
+    import numba
+
+    _numba = numba
+except ImportError:  # pragma: no cover - the checks run with numba
+    _numba = None
+
+
+def has_numba() -> bool:
+    """Return whether functions are compiled; without Numba they run as plain Python, far slower."""
+    return _numba is not None
+
+
+def compiled(function: F) -> F:
+    """Compile a function of scalars and arrays on its first call; machine code is kept on disk.
+
+    The compiled function does not hold Python's global lock. It must not call itself: Numba's cache does not
+    keep such functions.
+    """
+    return _compile(function, {"_nrt": True})
+
+
+def compiled_part(function: F) -> F:
+    """Compile a function that only compiled functions call, which takes less time to compile."""
+    return _compile(function, {**PART, "_nrt": True})
+
+
+def compiled_in_place(function: F) -> F:
+    """Compile a part that makes and returns no arrays: it then counts no references to them.
+
+    Counting them, one atomic instruction for each view of an array, took half of the time of a step.
+    """
+    return _compile(function, {**PART, "_nrt": False})
+
+
+def entry_in_place(function: F) -> F:
+    """Compile a function as `compiled` does, which makes and returns no arrays and counts no references.
+
+    A call from Python then takes less time too.
+    """
+    return _compile(function, {"_nrt": False})
+
+
+def inlined(function: F) -> F:
+    """Compile a part as text of the functions that call it, which may return arrays to any of them."""
+    return _compile(function, {"inline": "always"})
+
+
+class Direct:
+    """A compiled function that is called with arguments of the same types each time.
+
+    Numba looks up the types of all arrays at each call, which takes longer than what it calls.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function: Any = function
+        self._code: Callable[..., Any] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to make a copy; machine code is no part of it."""
+        return Direct, (self._function,)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the function; the first call chooses its machine code."""
+        if self._code is not None:
+            return self._code(*arguments)
+        found = self._function(*arguments)
+        if _numba is not None:
+            types = tuple(map(_numba.typeof, arguments))
+            self._code = self._function.overloads[types].entry_point
+        return found
+
+
+def _compile(function: F, options: dict[str, Any]) -> F:
+    if _numba is None:
+        return function
+    folder = _cache_dir()
+    if folder is None:
+        return cast(F, _numba.njit(nogil=True, error_model="numpy", **options)(function))
+    before = _numba.config.CACHE_DIR
+    _numba.config.CACHE_DIR = str(folder)
+    try:
+        return cast(F, _numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function))
+    finally:
+        _numba.config.CACHE_DIR = before
+
+
+@cache
+def announce_compilation(function: Callable[..., Any]) -> None:
+    """Say on stderr that a function with all its parts is about to be compiled, if it is."""
+    folder, name = _cache_dir(), f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}-*.nbi"
+    if _numba is not None and (folder is None or not any(folder.rglob(name))):
+        print("compiling the simulation, once, for up to a minute", file=sys.stderr, flush=True)
+
+
+@cache
+def _cache_dir() -> Path | None:
+    """Return the folder of the machine code of these sources; None if there cannot be one.
+
+    Numba looks only at a function's own file to see whether its code is outdated.
+    """
+    digest, house = hashlib.sha256(), Path(__file__).parents[2]
+    for path in sorted(path for name in FOLDERS for path in (house / name).glob("*.py")):
+        source = path.read_bytes()
+        if b"numba_cache" in source:
+            digest.update(source)
+    base = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(base) / "clustergym" / f"compiled-{digest.hexdigest()[:16]}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.W_OK) else None

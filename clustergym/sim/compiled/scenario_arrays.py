@@ -1,0 +1,155 @@
+"""A scenario as the arrays of a compiled episode, and which scenarios compiled episodes cover."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.common.errors import InputError
+from clustergym.scenario.clock import TICKS_PER_S, ticks
+from clustergym.scenario.policy import InformationClass, Placer
+from clustergym.scenario.scenario import Scenario
+from clustergym.sim.compiled import columns as c
+from clustergym.sim.compiled.defragment import EVERY_S
+
+
+class ScenarioArrays(NamedTuple):
+    """What an episode of a scenario begins with; see `clustergym.sim.compiled.episode.Episode`.
+
+    Attributes
+    ----------
+    clock : ndarray of int, shape (CLOCK_COLUMNS,)
+    job : ndarray of int, shape (n, JOB_COLUMNS)
+    figures : ndarray of float, shape (n, FIGURE_COLUMNS)
+        FAIR_S and RUN_S are NaN.
+    execution_s, known_s, feasible, checkpoint_s, search_s, profile
+        As of `Episode`.
+    """
+
+    clock: Ints
+    job: Ints
+    figures: Floats
+    execution_s: Floats
+    known_s: Floats
+    feasible: Bools
+    checkpoint_s: Floats
+    search_s: Floats
+    profile: Ints
+
+
+def scenario_arrays(
+    scenario: Scenario, information: InformationClass, round_s: float | None
+) -> ScenarioArrays:
+    """Return the arrays of a scenario for a policy of an information class, which decides every `round_s`."""
+    trace, n = scenario.trace, len(scenario.trace)
+    chosen = scenario.round_s(round_s)
+    clock = np.zeros(c.CLOCK_COLUMNS, dtype=np.int64)
+    clock[c.JOBS], clock[c.DECIDED_AT] = n, -1
+    clock[c.ROUND] = 0 if chosen is None else ticks(chosen)
+    clock[c.HORIZON] = c.NEVER if scenario.horizon_s is None else ticks(scenario.horizon_s)
+    clock[c.FIRST_LAUNCH_COSTS] = scenario.costs.first_launch
+    job = np.zeros((n, c.JOB_COLUMNS), dtype=np.int64)
+    job[:, c.SUBMIT] = np.rint(trace.submit_s * TICKS_PER_S)
+    job[:, c.CLASS] = scenario.class_of
+    job[:, c.REQUESTED_TYPE], job[:, c.REQUESTED_GPUS] = scenario.request_type, scenario.request_gpus
+    job[:, (c.TYPE, c.LEVEL, c.TARGET_TYPE, c.TARGET_LEVEL)] = c.NONE
+    job[:, (c.DUE, c.LEAVE)] = c.NEVER
+    figures = np.full((n, c.FIGURE_COLUMNS), np.nan)
+    figures[:, c.SUBMIT_S], figures[:, c.DEADLINE_S] = trace.submit_s, trace.deadline_s
+    figures[:, c.ITERATIONS] = figures[:, c.REMAINING] = trace.iterations
+    figures[:, c.ITERATION_S], figures[:, c.ATTAINED_GPU_S] = 1.0, 0.0
+    return ScenarioArrays(
+        clock,
+        job,
+        figures,
+        np.ascontiguousarray(scenario.execution),
+        np.ascontiguousarray(scenario.known_times(information)),
+        np.ascontiguousarray(scenario.feasible),
+        scenario.checkpoint_s.astype(np.float64),
+        scenario.costs.search_s(scenario.tables.counts).astype(np.float64),
+        _profiles(scenario, information, clock, job),
+    )
+
+
+def _profiles(scenario: Scenario, information: InformationClass, clock: Ints, job: Ints) -> Ints:
+    """Return the profiles that an information class asks for; write to `clock` and `job` what they take."""
+    price, shared = scenario.costs.profile.get(information.value), scenario.costs.profile_reuse == "model"
+    types = len(scenario.cluster.gpu_types)
+    if price is None:
+        return np.zeros((0, c.PROFILE_COLUMNS), dtype=np.int64)
+    clock[c.PROFILE_GPUS], clock[c.SHARED_PROFILES] = price.gpus, shared
+    clock[c.REQUESTED_ONLY] = price.types == "requested"
+    job[:, c.HIDDEN] = 2**types - 1
+    parts = scenario.feasible.sum(axis=2)
+    if price.per == "job":
+        parts = np.ones_like(parts)
+    of_units = (parts if shared else parts[scenario.class_of]).ravel().tolist()
+    profile = np.zeros((len(of_units), c.PROFILE_COLUMNS), dtype=np.int64)
+    profile[:, c.LEFT_TICKS] = [ticks(price.seconds * number) for number in of_units]
+    profile[:, c.SINCE] = -1
+    return profile
+
+
+PROFILED_TYPES = 6
+"""Most GPU types of a cluster on which jobs are profiled: what is known is tabled by each set of types."""
+
+
+class UncoveredError(InputError):
+    """Compiled episodes do not cover what was asked for."""
+
+
+def check_covered(scenario: Scenario, information: InformationClass, placer: Placer) -> None:
+    """Raise an UncoveredError if compiled episodes do not cover a scenario."""
+    reasons = (
+        (placer.name != "buddy" or placer.defragment_s != EVERY_S, "is placed by another placer", "placer"),
+        (
+            information.value in scenario.costs.profile and len(scenario.cluster.gpu_types) > PROFILED_TYPES,
+            f"profiles jobs on more than {PROFILED_TYPES} GPU types",
+            "costs.profile",
+        ),
+        (scenario.trace.outcome is not None, "keeps the outcomes of jobs", "trace.outcomes"),
+        (bool(scenario.disturbances), "has disturbances", "scenario"),
+        (scenario.parts is not None, "divides GPUs", "cluster"),
+        (scenario.communication_s is not None, "shares network links", "scenario.contention"),
+        (scenario.pairs is not None, "lets jobs share GPUs in pairs", "scenario.pairs"),
+        (scenario.tenants is not None, "has queues of tenants", "scenario.queues"),
+        (scenario.batch_choices is not None, "has jobs that choose their batch", "scenario.batch"),
+    )
+    for applies, reason, field in reasons:
+        if applies:
+            raise UncoveredError(
+                f"scenario {scenario.name} {reason}, which compiled episodes do not cover",
+                field=field,
+                remedy="choose engine=simpy",
+            )
+
+
+def check_unprofiled(scenario: Scenario, information: InformationClass) -> None:
+    """Raise an UncoveredError if a scenario profiles new jobs, which compiled policies do not cover."""
+    if information.value in scenario.costs.profile:
+        raise UncoveredError(
+            f"scenario {scenario.name} profiles new jobs, which compiled policies do not cover",
+            field="costs.profile",
+            remedy="choose costs=profiled-free, or run it in the simulator, as engine=simpy does",
+        )
+
+
+def check_known(scenario: Scenario, information: InformationClass) -> None:
+    """Raise an UncoveredError if compiled auctions do not cover a scenario.
+
+    Each job that fits has a known time at the GPUs it asks for or more, as policies would guess its speed
+    otherwise; where jobs are profiled, on each type that it has a time on, as the others may come later.
+    """
+    asks, known = scenario.request_gpus, np.isfinite(scenario.known_times(information)[scenario.class_of])
+    enough = np.any(known & (scenario.tables.counts >= asks[:, None, None]), axis=2)
+    missing = ~np.any(enough, axis=1)
+    if information.value in scenario.costs.profile:
+        missing |= np.any(np.any(known, axis=2) & ~enough, axis=1)
+    if ((asks > 0) & missing).any():
+        raise UncoveredError(
+            f"scenario {scenario.name} has jobs without times for class {information.value}",
+            field="oracle",
+            remedy="choose information=profiled",
+        )

@@ -1,0 +1,155 @@
+"""What a policy sees of an episode at a decision point, compiled: as `clustergym.scenario.policy.View`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.sim.compiled import columns as c
+from clustergym.sim.compiled import jobs
+from clustergym.sim.compiled.cluster_arrays import ClusterArrays
+from clustergym.sim.compiled.episode import Episode
+from clustergym.sim.compiled.numba_cache import compiled_part
+
+
+class Seen(NamedTuple):
+    """The n jobs that a View shows, in its order.
+
+    Attributes
+    ----------
+    row, kind : ndarray of int, shape (n,)
+        Row of the trace; type held, NONE: none.
+    held, requested : ndarray of int, shape (n,)
+        Index of the count held, NONE: none; of the requested count.
+    gpus : ndarray of int, shape (n,)
+        GPUs requested.
+    remaining : ndarray of float, shape (n,)
+        Iterations.
+    rest_s : ndarray of float, shape (n,)
+        Seconds until a launched job starts to work; 0 for other jobs.
+    cost_s : ndarray of float, shape (n, T, K)
+        Seconds of standstill that a move to an allotment costs; 0 for the one held.
+    options : ndarray of bool, shape (n, T)
+        Whether the request may run on a type.
+    available : ndarray of int, shape (T,)
+    """
+
+    row: Ints
+    kind: Ints
+    held: Ints
+    requested: Ints
+    gpus: Ints
+    remaining: Floats
+    rest_s: Floats
+    cost_s: Floats
+    options: Bools
+    available: Ints
+
+
+@compiled_part
+def see(episode: Episode, cluster: ClusterArrays) -> Seen:
+    """Return what a policy sees now."""
+    clock, job = episode.clock, episode.job
+    n, now = clock[c.IN_VIEW], clock[c.NOW]
+    seen = Seen(
+        episode.in_view[:n],
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(n),
+        np.zeros(n),
+        np.empty((n, len(cluster.capacity), len(cluster.counts))),
+        np.empty((n, len(cluster.capacity)), np.bool_),
+        episode.free.copy(),
+    )
+    for at in range(n):
+        row = seen.row[at]
+        seen.kind[at], seen.held[at] = job[row, c.TYPE], job[row, c.LEVEL]
+        seen.gpus[at] = job[row, c.REQUESTED_GPUS]
+        seen.requested[at] = level_of(cluster.counts, seen.gpus[at])
+        seen.remaining[at] = jobs.remaining_at(episode, row, now)
+        pays = job[row, c.LAUNCHED] or clock[c.FIRST_LAUNCH_COSTS]
+        checkpoint_s = episode.checkpoint_s[job[row, c.CLASS]] if pays else 0.0
+        own, asked = job[row, c.CLASS], job[row, c.REQUESTED_TYPE]
+        for kind in range(seen.cost_s.shape[1]):
+            fits = episode.feasible[own, kind, seen.requested[at]]
+            seen.options[at, kind] = fits and (asked < 0 or asked == kind)
+            for level in range(seen.cost_s.shape[2]):
+                search_s = 0.0 if episode.searched[row, kind, level] else episode.search_s[level]
+                seen.cost_s[at, kind, level] = search_s + checkpoint_s
+        if seen.kind[at] != c.NONE:
+            seen.cost_s[at, seen.kind[at], seen.held[at]] = 0.0
+            seen.rest_s[at] = max(job[row, c.READY] - now, 0) / c.TICKS_PER_S
+            seen.available[seen.kind[at]] += cluster.counts[seen.held[at]]
+    return seen
+
+
+@compiled_part
+def level_of(counts: Ints, gpus: int) -> int:
+    """Return the index of the least count that is not below `gpus`."""
+    level = 0
+    while level < len(counts) and counts[level] < gpus:
+        level += 1
+    return level
+
+
+@compiled_part
+def total(gpus: Ints) -> int:
+    """Return the sum of some GPUs."""
+    found = 0
+    for count in gpus:
+        found += count
+    return found
+
+
+@compiled_part
+def ascending(key: Floats, order: Ints) -> Ints:
+    """Return positions in ascending order of their keys; equal ones stay in the order given."""
+    n, width, merged = len(order), 1, np.empty(len(order), np.int64)
+    order = order.copy()
+    while width < n:
+        for low in range(0, n, 2 * width):
+            middle, high = min(low + width, n), min(low + 2 * width, n)
+            left, right = low, middle
+            for at in range(low, high):
+                if left < middle and (right >= high or not key[order[right]] < key[order[left]]):
+                    merged[at] = order[left]
+                    left += 1
+                else:
+                    merged[at] = order[right]
+                    right += 1
+        order, merged = merged, order
+        width *= 2
+    return order
+
+
+@compiled_part
+def stays(seen: Seen, at: int, kind: int) -> bool:
+    """Whether a job's request may run on a type, if running jobs keep theirs."""
+    return seen.kind[at] == kind if seen.kind[at] != c.NONE else seen.options[at, kind]
+
+
+@compiled_part
+def standstill_s(seen: Seen, at: int, kind: int, level: int) -> float:
+    """Return the seconds until a job works again, if it holds an allotment from now on."""
+    if seen.kind[at] == kind and seen.held[at] == level:
+        return seen.rest_s[at]
+    return seen.cost_s[at, kind, level]
+
+
+@compiled_part
+def keep_all(episode: Episode, seen: Seen) -> None:
+    """Decide that every job keeps what it holds."""
+    for at in range(len(seen.row)):
+        row = seen.row[at]
+        episode.job[row, c.TARGET_TYPE], episode.job[row, c.TARGET_LEVEL] = seen.kind[at], seen.held[at]
+
+
+@compiled_part
+def preempt_all(episode: Episode, seen: Seen) -> None:
+    """Decide that no job holds GPUs."""
+    for row in seen.row:
+        episode.job[row, c.TARGET_TYPE] = episode.job[row, c.TARGET_LEVEL] = c.NONE

@@ -1,0 +1,53 @@
+"""Sums in NumPy's order of additions, compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clustergym.common.arrays import Floats
+from clustergym.sim.compiled.numba_cache import compiled, compiled_part
+
+
+@compiled_part
+def _sum_of_block(values: Floats, first: int, count: int) -> float:
+    """Return the sum of up to 128 values: of eight lanes, and of what is left over."""
+    total, whole = 0.0, 0
+    if count >= 8:
+        whole = count - count % 8
+        lane = values[first : first + 8].copy()
+        for at in range(8, whole):
+            lane[at % 8] += values[first + at]
+        total = ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]))
+    for at in range(first + whole, first + count):
+        total += values[at]
+    return total
+
+
+@compiled
+def pairwise_sum(values: Floats) -> float:
+    """Return the sum in NumPy's order of additions: halves are added up, down to blocks of 128.
+
+    It is a loop because Numba's cache does not keep functions that call themselves.
+    """
+    first, count = np.zeros(64, np.int64), np.zeros(64, np.int64)
+    halves, sums = np.zeros(64, np.int64), np.zeros((64, 2))
+    depth, total, count[0] = 0, 0.0, len(values)
+    while True:
+        if count[depth] > 128 and halves[depth] < 2:
+            left = count[depth] // 2
+            left -= left % 8
+            right = halves[depth] == 1
+            first[depth + 1] = first[depth] + (left if right else 0)
+            count[depth + 1] = count[depth] - left if right else left
+            depth += 1
+            halves[depth] = 0
+            continue
+        if count[depth] > 128:
+            total = sums[depth, 0] + sums[depth, 1]
+        else:
+            total = _sum_of_block(values, first[depth], count[depth])
+        if depth == 0:
+            return total
+        depth -= 1
+        sums[depth, halves[depth]] = total
+        halves[depth] += 1

@@ -1,0 +1,1 @@
+"""Parts of GPUs: fragmentation, scores of nodes, and placers of requests on them."""

@@ -1,1 +1,0 @@
-"""Output of long work on the terminal: progress, tables, and worker processes."""

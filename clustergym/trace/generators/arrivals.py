@@ -1,0 +1,189 @@
+"""Draw submission times: a Poisson process whose rate varies by hour, weekday, and random bursts.
+
+The rate is a product of independent factors: the source's hour of day and day of week; an hourly
+gamma factor with memory (the ranks of a sum of first-order autoregressions of different correlation
+times); and log-normal factors of ever shorter periods within the hour. Given the number of jobs,
+arrivals of such a process are independent draws from the rate, so any number of jobs fits any span:
+the rate scales with jobs / span, and the relative burstiness (excess variance of counts over their
+squared mean) stays the source's.
+
+The hourly factor is made for at least the source's whole length; a shorter trace is the piece of it in
+which a random job finds itself. Its values are exact quantiles of the gamma distribution, in the random
+order of the process, so that no seed's bursts are far from the source's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from clustergym.common import random_streams
+from clustergym.common.arrays import Floats, Ints
+from clustergym.common.errors import InputError
+from clustergym.trace.generators.sources import Arrivals, Source, SourcePart
+
+HOUR_S = 3600
+LONGEST_SPAN_S = 2 * 366 * 86_400
+CLOSE = 1e-10
+"""Differences of the hourly process that rounding cannot undo; its values are about 1."""
+BURSTS, BURST_SHARE = 4, 0.1
+"""Bursts of a bursty tenant in a trace, and the share of the time in which they come."""
+
+
+def arrival_times(source: Source, jobs: int, span_s: float, seed: int, start_hour: int = 0) -> Floats:
+    """Draw ascending submission times, seconds rounded to whole milliseconds, shape (jobs,).
+
+    Parameters
+    ----------
+    source : Source
+    jobs : int
+    span_s : float
+        Seconds from the first job to the last: the first comes at 0, the last at `span_s`.
+    seed : int
+    start_hour : int
+        Hour of the week at which the trace starts; 0 is Monday 00:00.
+
+    Raises
+    ------
+    InputError
+        If the span is longer than two years.
+    """
+    if span_s > LONGEST_SPAN_S:
+        remedy = "ask for fewer jobs, a higher load or a shorter span"
+        raise InputError(f"{span_s:.6g} s is longer than two years", field="span_s", remedy=remedy)
+    if jobs == 1 or span_s == 0:
+        return np.zeros(jobs)
+    edges, rate = rate_profile(source, span_s, seed, start_hour)
+    area = np.concatenate([[0.0], np.cumsum(rate * np.diff(edges))])
+    level = np.sort(random_streams.ARRIVALS.generator(seed).random(jobs)) * area[-1]
+    level[0], level[-1] = 0.0, area[-1]
+    times = np.interp(level, area, edges)
+    times[0], times[-1] = 0.0, span_s
+    return whole_milliseconds(times)
+
+
+def in_bursts(submit_s: Floats, tenants: Sequence[str], share: float, seed: int) -> Floats:
+    """Return submissions of which those of a share of the tenants come in bursts.
+
+    The trace's span is divided into `BURSTS` periods, which begin at another time for each tenant; all that
+    a bursty tenant submits in a period comes in the first `BURST_SHARE` of it, in the same order.
+
+    Parameters
+    ----------
+    submit_s : ndarray of float, shape (n,)
+    tenants : sequence of str
+        Of each job.
+    share : float
+        Of the tenants, from 0 to 1; drawn from the seed.
+    seed : int
+    """
+    names = sorted(set(tenants))
+    draws = random_streams.TENANT_BURSTS.generator(seed)
+    bursty = set(draws.permutation(len(names))[: round(share * len(names))].tolist())
+    period_s = float(submit_s.max(initial=0.0)) / BURSTS
+    offset_s = draws.random(len(names)) * period_s
+    at = np.array([names.index(name) for name in tenants], dtype=np.int64)
+    rows = np.flatnonzero(np.isin(at, list(bursty)) & (period_s > 0))
+    found, begins_s = submit_s.copy(), offset_s[at[rows]]
+    begins_s += np.floor((submit_s[rows] - begins_s) / (period_s or 1.0)) * period_s
+    begins_s = np.maximum(begins_s, 0.0)
+    found[rows] = begins_s + BURST_SHARE * (submit_s[rows] - begins_s)
+    return whole_milliseconds(found)
+
+
+def whole_milliseconds(seconds: Floats) -> Floats:
+    """Round seconds to milliseconds, so that machines whose last bits differ give equal times."""
+    return np.rint(np.asarray(seconds, dtype=np.float64) * 1000.0) / 1000.0
+
+
+def rate_profile(source: Source, span_s: float, seed: int, start_hour: int = 0) -> tuple[Floats, Floats]:
+    """Return the edges of time slots, seconds, shape (n + 1,), and the relative rate in each, shape (n,)."""
+    arrivals = source.arrivals
+    slot_s = min([HOUR_S, *(level.period_s for level in arrivals.within_hour)])
+    slots = math.ceil(span_s / slot_s)
+    hours = math.ceil(span_s / HOUR_S)
+    by_hour = _hour_profile(arrivals, hours, start_hour) * _hourly_factor(source, hours, seed)
+    rate = np.repeat(by_hour, HOUR_S // slot_s)[:slots]
+    for index, level in enumerate(arrivals.within_hour):
+        each = level.period_s // slot_s
+        sigma = math.sqrt(math.log1p(level.cv2))
+        normal = random_streams.ARRIVALS_WITHIN_HOURS.generator(seed, index).standard_normal(
+            -(-slots // each)
+        )
+        rate *= np.repeat(np.exp(sigma * normal), each)[:slots]
+    edges = np.minimum(np.arange(slots + 1, dtype=np.float64) * slot_s, span_s)
+    return edges, rate
+
+
+def _hour_profile(arrivals: Arrivals, hours: int, start_hour: int) -> Floats:
+    hour = start_hour + np.arange(hours)
+    by_day = np.array(arrivals.day_of_week)[hour // 24 % 7]
+    by_hour = np.array(arrivals.hour_of_day)[hour % 24]
+    return np.asarray(by_hour * by_day, dtype=np.float64)
+
+
+def _hourly_factor(source: Source, hours: int, seed: int) -> Floats:
+    """Draw the random factor on the arrival rate of each hour, shape (hours,)."""
+    bursts = source.arrivals.hourly
+    length = max(hours, math.ceil(source.span_s / HOUR_S))
+    noise = [
+        random_streams.HOURLY_ARRIVALS.generator(seed, index).standard_normal(length)
+        for index in range(len(bursts.parts))
+    ]
+    factor = np.empty(length)
+    factor[_order(noise, bursts.parts)] = _gamma_quantiles(bursts.cv2, length)
+    area = np.concatenate([[0.0], np.cumsum(factor)])
+    jobs_in_piece = np.cumsum(area[hours:] - area[: length - hours + 1])
+    chance = float(random_streams.ARRIVAL_HOURS.generator(seed).random()) * jobs_in_piece[-1]
+    start = min(int(np.searchsorted(jobs_in_piece, chance, side="right")), length - hours)
+    return factor[start : start + hours]
+
+
+def _order(noise: Sequence[Floats], parts: Sequence[SourcePart]) -> Ints:
+    """Return the hours in ascending order of the sum of autoregressions that noise drives."""
+    weights = [math.sqrt(part.share) for part in parts]
+    for solve in (_with_memory, _with_memory_in_python):
+        process = np.zeros(len(noise[0]))
+        for weight, each, part in zip(weights, noise, parts, strict=True):
+            process += weight * solve(each, part.correlation_h)
+        order = np.argsort(process, kind="stable")
+        # Only the order counts. Where rounding could change it, Python says which it is.
+        if np.diff(process[order]).min(initial=np.inf) > CLOSE:
+            break
+    return order
+
+
+def _with_memory(noise: Floats, correlation_h: float) -> Floats:
+    """Turn white noise into a stationary first-order autoregression of unit variance.
+
+    It solves the recurrence as a banded system, whose last digits may differ between machines.
+    """
+    from scipy.linalg.blas import dtbsv
+
+    keep = math.exp(-1.0 / correlation_h)
+    fresh = math.sqrt(1.0 - keep * keep) * noise
+    fresh[0] = noise[0]
+    band = np.full((2, len(noise)), -keep, order="F")
+    return np.asarray(dtbsv(1, band, fresh, lower=1, diag=1, overwrite_x=1), dtype=np.float64)
+
+
+def _with_memory_in_python(noise: Floats, correlation_h: float) -> Floats:
+    """Return what `_with_memory` returns, with the same digits on every machine."""
+    keep, value = math.exp(-1.0 / correlation_h), float(noise[0])
+    fresh = (math.sqrt(1.0 - keep * keep) * noise[1:]).tolist()
+    return np.array([value, *(value := keep * value + new for new in fresh)])
+
+
+@lru_cache(maxsize=8)
+def _gamma_quantiles(cv2: float, length: int) -> Floats:
+    """Return quantiles of the gamma distribution of mean 1, ascending, shape (length,)."""
+    if cv2 == 0:
+        return np.ones(length)
+    from scipy.special import gammaincinv
+
+    values = np.asarray(gammaincinv(1.0 / cv2, (np.arange(length) + 0.5) / length) * cv2, dtype=np.float64)
+    values.flags.writeable = False
+    return values

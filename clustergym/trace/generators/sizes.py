@@ -1,0 +1,81 @@
+"""Draw the GPU count and the virtual cluster of each job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from clustergym.common import random_streams
+from clustergym.common.arrays import Floats, Ints
+from clustergym.common.columns import rounded_up
+from clustergym.common.errors import InputError
+from clustergym.trace.generators.sources import Source
+
+ARENA_SHARES: Mapping[int, float] = {1: 100, 2: 286, 4: 717, 8: 644, 16: 191}
+"""Requests of the 1,938 jobs of Arena's published Philly trace, by GPU count (simulate_trace_philly.csv)."""
+
+PRETRAINING_SHARES: Mapping[int, float] = {64: 16, 128: 8, 256: 4, 512: 2, 1024: 1}
+"""Requests of pre-training jobs: as many GPUs in all for each power of two (assumed, for want of a trace)."""
+
+
+def draw_gpus(
+    shares: Mapping[int, float],
+    jobs: int,
+    seed: int,
+    max_gpus: int | None = None,
+    power_of_two: bool = False,
+    stream: random_streams.RandomStream = random_streams.JOB_SIZES,
+) -> Ints:
+    """Draw the GPU count of each job, shape (jobs,).
+
+    Parameters
+    ----------
+    shares : mapping
+        GPU count -> share of the jobs (relative).
+    jobs, seed : int
+    max_gpus : int, optional
+        Draws from the shares given that a count is at most this.
+    power_of_two : bool
+        Whether the limit holds for the count rounded up to a power of two.
+    stream : RandomStream
+
+    Raises
+    ------
+    InputError
+        If no count is within the limit.
+    """
+    counts = np.array(sorted(shares), dtype=np.int64)
+    weights = np.array([shares[count] for count in counts.tolist()], dtype=np.float64)
+    if max_gpus is not None:
+        weights = weights * ((rounded_up(counts) if power_of_two else counts) <= max_gpus)
+    if weights.sum() <= 0:
+        message = f"no job of this source asks for {max_gpus} GPUs or fewer"
+        raise InputError(message, field="max_gpus", remedy=f"give at least {counts.min()}")
+    chance = stream.generator(seed).random(jobs)
+    return counts[_pick(weights, chance)]
+
+
+def draw_virtual_clusters(source: Source, gpus: Ints, seed: int) -> list[str]:
+    """Draw a virtual cluster for each job, given its GPU count; empty if the source has none."""
+    if not source.virtual_clusters:
+        return [""] * len(gpus)
+    chance = random_streams.VIRTUAL_CLUSTERS.generator(seed).random(len(gpus))
+    picked, names = np.empty(len(gpus), dtype=np.int64), list(source.virtual_clusters)
+    for count in set(gpus.tolist()):
+        rows = gpus == count
+        picked[rows] = _pick(source.virtual_cluster_weights(count), chance[rows])
+    return [names[pick] for pick in picked.tolist()]
+
+
+def draw_tenants(shares: Mapping[str, float], jobs: int, seed: int) -> list[str]:
+    """Draw a virtual cluster for each job by the shares of all jobs that each has."""
+    chance = random_streams.VIRTUAL_CLUSTERS.generator(seed).random(jobs)
+    names, weights = list(shares), np.array(list(shares.values()), dtype=np.float64)
+    return [names[pick] for pick in _pick(weights, chance).tolist()]
+
+
+def _pick(weights: Floats, chance: Floats) -> Ints:
+    area = np.cumsum(weights)
+    index = np.searchsorted(area, chance * area[-1], side="right")
+    return np.asarray(np.minimum(index, np.flatnonzero(weights)[-1]), dtype=np.int64)

@@ -1,0 +1,89 @@
+"""Options for reading traces of other formats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from clustergym.common.parameter_types import PositiveRange
+from clustergym.oracle.models.model_class import ModelClass
+
+ReferenceTime = Callable[[ModelClass, str, int], float]
+"""(model class, GPU type, GPU count) -> seconds per iteration; inf where it does not fit. An empty GPU type
+is the one on which it is fastest."""
+TypeNames = Callable[[str], str]
+"""GPU type as a file spells it -> its name; raises an `InputError` for an unknown one."""
+LimitChoice = Literal["ignore", "keep"] | PositiveRange
+"""Time limits: none, those of the log, or the least and largest factor of the run time to draw them by."""
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """Options of the trace readers; the native format uses `type_name` alone.
+
+    Attributes
+    ----------
+    seed : int
+        Seed of what is drawn.
+    rule : str
+        How a job that was recorded without its model gets one: `arena` or `ares` (see `draw`).
+    reference_time_s : callable, optional
+        Seconds per iteration of (model class, GPU type, GPUs). By default the roofline oracle's
+        on `reference_cluster`, compactly placed.
+    reference_gpu : str
+        GPU type on which the recorded duration holds for a job that asks for no type; empty: the type of the
+        reference cluster on which it is fastest.
+    reference_cluster : str
+        Cluster whose GPU types are drawn and whose iteration times are the reference; with `reference_time_s`
+        the name of the cluster that it holds for, empty for none.
+    recorded_types : tuple of str, optional
+        GPU types that a log may name, those of the reference cluster; a job on another is an error. None: any
+        type of the catalogue, those that the reference cluster lacks on nodes of 8 GPUs.
+    gpu_types : tuple of str, optional
+        GPU types to draw among; empty: leave requests at any type. By default the rule's: those
+        of the reference cluster for `arena`, any for `ares`.
+    most_gpus : mapping of str to int, optional
+        GPUs of each type to draw among: no job draws a type with fewer than it asks for, unless all have.
+    type_name : callable, optional
+        Names of the GPU types in a file; by default those of the hardware catalogue.
+    gavel_steps : str
+        Whether a Gavel trace's steps and batch are the whole `job`'s or each `worker`'s.
+    sia_profiles : str or None
+        Sia's profiles folder: its jobs get the iterations that its validation files show for their
+        batch. None: as many as take their run time alone at the reference iteration time.
+    sia_lengths : str
+        How many iterations those files show: `validated`, as many as the training at that batch took;
+        `noise`, as many as its gradient statistics give for the progress of the training at the
+        least batch, as in Sia's simulator (`oracle.sia_training.Training.by_noise`).
+    outcomes : str
+        `keep`: jobs that failed or were killed in a log end where they did (`workload.outcomes`); `ignore`:
+        each job does what it did in the log, and all complete.
+    keep_shares : bool
+        Keep the part of a GPU that a job of PAI plans with, as a recorded job; by default it is rounded up.
+    power_of_two : bool
+        Round GPU counts up to powers of two; a drawn job keeps its GPU time, any other its iterations.
+    """
+
+    seed: int = 0
+    rule: str = "arena"
+    reference_time_s: ReferenceTime | None = None
+    reference_gpu: str = "A100"
+    reference_cluster: str = "arena-sim"
+    recorded_types: tuple[str, ...] | None = None
+    gpu_types: tuple[str, ...] | None = None
+    most_gpus: Mapping[str, int] | None = None
+    type_name: TypeNames | None = None
+    gavel_steps: str = "job"
+    sia_profiles: str | None = None
+    sia_lengths: str = "validated"
+    outcomes: str = "ignore"
+    keep_shares: bool = False
+    power_of_two: bool = True
+
+
+def types_to_draw(rule: str, any_type: bool, gpu_types: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return the value of `ReadOptions.gpu_types` for a trace that will run on a cluster's GPU types."""
+    if any_type:
+        return ()
+    return gpu_types if rule == "arena" else None

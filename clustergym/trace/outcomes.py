@@ -1,0 +1,163 @@
+"""Outcomes of jobs as their log says, published shares of them, and the work that jobs asked for.
+
+A log says how long a job ran that failed or was killed, not how long it was meant to run. It is taken to
+ask for as much as a completed job of like size: the duration of one of the completed jobs that hold as many
+GPUs and ran at least as long, drawn evenly by a seed. Where no such job ran as long, one of any size is
+drawn; where none did, the job asks for what it ran (`asked_as_ran` in the provenance counts these).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from clustergym.common import random_streams
+from clustergym.common.arrays import Floats, Ints
+from clustergym.common.columns import shown
+from clustergym.common.errors import InputError
+from clustergym.common.text_files import TextTable
+from clustergym.trace.trace import COMPLETED, FAILED, KILLED, OUTCOMES
+
+UNKNOWN = ""
+"""The outcome of a job whose log does not tell, such as one that still ran at the log's end."""
+
+SLURM_STATES: Mapping[str, str] = {
+    "COMPLETED": COMPLETED,
+    "CANCELLED": KILLED,
+    "PREEMPTED": KILLED,
+    "FAILED": FAILED,
+    "TIMEOUT": FAILED,
+    "NODE_FAIL": FAILED,
+    "BOOT_FAIL": FAILED,
+    "DEADLINE": FAILED,
+    "OUT_OF_MEMORY": FAILED,
+    "PENDING": UNKNOWN,
+    "RUNNING": UNKNOWN,
+    "SUSPENDED": UNKNOWN,
+}
+"""States of Slurm's job table. Acme's analysis counts a timeout and a failed node as failures too."""
+
+
+class Shares(NamedTuple):
+    """Shares of failed and killed jobs, by number and by GPU time; the rest completed."""
+
+    failed: float
+    killed: float
+    failed_gpu_time: float
+    killed_gpu_time: float
+
+
+SHARES: Mapping[str, Shares] = {
+    "seren": Shares(0.429, 0.075, 0.124, 0.664),
+    "kalos": Shares(0.397, 0.062, 0.080, 0.607),
+    "philly": Shares(0.305, 0.090, 0.386, 0.294),
+    "helios": Shares(0.155, 0.221, 0.093, 0.394),
+}
+"""GPU jobs of four clusters: AcmeTrace, data/cluster_summary.csv (Hu et al., NSDI '24)."""
+
+CHOICES = ("ignore", "keep", *SHARES)
+"""What becomes of outcomes: none, those of the log, or drawn by the shares of a cluster."""
+
+
+def no_outcomes(path: str | Path) -> InputError:
+    """Return the error for a trace that is to keep outcomes and does not say any."""
+    remedy = f"choose trace.outcomes=ignore, or draw them by {' or '.join(SHARES)}"
+    message = "says of no job whether it completed"
+    return InputError(message, file=path or None, field="trace.outcomes", remedy=remedy)
+
+
+def read_outcomes(table: TextTable, column: str, known: Mapping[str, str]) -> list[str] | None:
+    """Return the outcome of each row of a log; None if it has no such column.
+
+    Parameters
+    ----------
+    table : TextTable
+    column : str
+    known : mapping
+        Status -> outcome, statuses in upper case. An empty cell is an unknown outcome; of a status of
+        several words, as Slurm's `CANCELLED by 1001`, the first counts.
+
+    Raises
+    ------
+    InputError
+        At the first status that is not known.
+    """
+    if column not in table.columns:
+        return None
+    found = []
+    for cell, line in zip(table.columns[column], table.line, strict=True):
+        status = cell.partition(" ")[0].upper()
+        if status and status not in known:
+            remedy = f"give one of {', '.join(known)}; empty where it is not known"
+            message = f"{shown(cell)} is no status of this format"
+            raise InputError(message, file=table.path, line=line, field=column, remedy=remedy)
+        found.append(known[status] if status else UNKNOWN)
+    return found
+
+
+def draw_asked(
+    outcome: Sequence[str], duration_s: Floats, gpus: Ints, chance: Floats
+) -> tuple[Floats, dict[str, int]]:
+    """Return the seconds that each job asks for, at the GPUs it holds, and how many were drawn how.
+
+    Parameters
+    ----------
+    outcome : sequence of str, length n
+    duration_s : ndarray of float, shape (n,)
+        Seconds that each job ran; NaN: not known, the job then asks for what it ran.
+    gpus : ndarray of int, shape (n,)
+    chance : ndarray of float, shape (n,)
+        Random numbers in [0, 1).
+    """
+    ended = np.array(outcome, dtype=object)
+    complete = (ended == COMPLETED) & np.isfinite(duration_s)
+    early = ((ended == FAILED) | (ended == KILLED)) & np.isfinite(duration_s)
+    asked_s = duration_s.copy()
+    left = early.copy()
+    counts = {}
+    for name, alike in (("asked_as_same_gpus", np.unique(gpus[early])), ("asked_as_any_gpus", [None])):
+        before = int(left.sum())
+        for count in alike:
+            pool = np.sort(duration_s[complete if count is None else complete & (gpus == count)])
+            rows = np.flatnonzero(left if count is None else left & (gpus == count))
+            first = np.searchsorted(pool, duration_s[rows])
+            there = first < len(pool)
+            rows, first = rows[there], first[there]
+            drawn = first + (chance[rows] * (len(pool) - first)).astype(np.int64)
+            asked_s[rows], left[rows] = pool[drawn], False
+        counts[name] = before - int(left.sum())
+    return asked_s, counts | {"asked_as_ran": int(left.sum())}
+
+
+def asked_chances(seed: int, row: Ints) -> Floats:
+    """Return the random numbers of `draw_asked`, one per row, from a stream of their own."""
+    stream = random_streams.ASKED_DURATIONS.generator(seed).random(int(row.max(initial=-1)) + 1)
+    return np.asarray(stream[row], dtype=np.float64)
+
+
+def asked_iterations(iterations: Ints, duration_s: Floats, asked_s: Floats) -> Ints:
+    """Return the iterations that each job asks for, if those it did took `duration_s`."""
+    ratio = np.divide(asked_s, duration_s, out=np.ones(len(iterations)), where=duration_s > 0)
+    longer = np.isfinite(ratio) & (ratio > 1)
+    asked = np.where(longer, np.rint(iterations * np.where(longer, ratio, 1.0)), iterations)
+    return np.maximum(asked, iterations).astype(np.int64)
+
+
+def shares_of(outcome: Sequence[str], gpu_s: Floats) -> dict[str, dict[str, float]]:
+    """Return jobs, GPU hours and their shares by outcome; `unknown` only where there are any."""
+    kinds, found = np.array(outcome, dtype=object), {}
+    total = float(np.nansum(gpu_s))
+    for name in (*OUTCOMES, UNKNOWN):
+        mine = kinds == name
+        if name or mine.any():
+            gpu_time = float(np.nansum(gpu_s[mine]))
+            found[name or "unknown"] = {
+                "jobs": int(mine.sum()),
+                "share_of_jobs": float(mine.mean()),
+                "gpu_hours": gpu_time / 3600,
+                "share_of_gpu_time": gpu_time / total if total else 0.0,
+            }
+    return found

@@ -1,0 +1,268 @@
+"""Tables of how fast two jobs are that share GPUs: Gavel's (OSDI '20) and a plain CSV layout."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clustergym.cluster.cluster_files import canonical_gpu_type
+from clustergym.common.arrays import Floats
+from clustergym.common.columns import MAX_GPUS, integers, numbers, shown
+from clustergym.common.errors import InputError
+from clustergym.common.reading import parse_json
+from clustergym.common.text_files import TextTable, check_path, read_bytes, read_csv
+from clustergym.trace.readers.gavel import models_of
+
+SIMULATION = "simulation_throughputs.json"
+"""Table that is read of a folder laid out as Gavel's artifact."""
+COLUMNS = ("gpu_type", "gpus", "model_a", "batch_a", "model_b", "batch_b", "kept_a", "kept_b")
+MEMORY = ("memory_a_mib", "memory_b_mib", "device_memory_mib")
+"""Columns of the CSV layout; those of `MEMORY` may be left out, or empty."""
+MOST_KEPT = 100.0
+_KEY = re.compile(r"""\((?P<quote>['"])(?P<name>[^'"\\]+)(?P=quote), ?(?P<gpus>[0-9]{1,9})\)""")
+
+
+class Workload(NamedTuple):
+    """What a table knows of a job: the name of its model, and its global batch."""
+
+    model: str
+    batch: int
+
+
+class PairKey(NamedTuple):
+    """Two jobs that share `gpus` GPUs of a type."""
+
+    gpu_type: str
+    gpus: int
+    first: Workload
+    second: Workload
+
+
+@dataclass(frozen=True)
+class PairTable:
+    """The speeds of pairs.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    kept : mapping of PairKey to (float, float)
+        Share of its speed alone that each of the two keeps; (0, 0): they cannot share. In both orders.
+    sha256 : str
+        Digest of the file.
+    """
+
+    path: Path
+    kept: Mapping[PairKey, tuple[float, float]]
+    sha256: str
+
+    @property
+    def gpu_types(self) -> list[str]:
+        """GPU types of the table."""
+        return sorted({key.gpu_type for key in self.kept})
+
+
+def read_pair_table(path: Path) -> PairTable:
+    """Read a table: a CSV file, one of Gavel's JSON files, or a folder that has `SIMULATION`.
+
+    Raises
+    ------
+    InputError
+        At the first thing wrong with it; names file, line (of a CSV) and field.
+    """
+    check_path(path)
+    if path.is_dir():
+        path = path / SIMULATION
+    return _read_csv(path) if path.suffix == ".csv" else _read_gavel(path)
+
+
+# Gavel's layout
+
+
+class GavelPair(NamedTuple):
+    """An entry of Gavel's tables: job types by their names, and what share of its speed each keeps."""
+
+    gpu_type: str
+    gpus: int
+    first: str
+    second: str
+    kept: tuple[float, float]
+
+
+def gavel_pairs(path: Path) -> tuple[list[GavelPair], str]:
+    """Return the entries of one of Gavel's tables, and the digest of the file.
+
+    Types whose names end in `_unconsolidated` are left out: their pairs are equal. An entry whose job has
+    no speed alone counts as one that cannot share.
+    """
+    content, remedy = read_bytes(path), f"give Gavel's {SIMULATION}, a folder that has it, or a CSV file"
+    table = parse_json(content, path, remedy)
+    try:
+        entries = list(_entries(table))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"is not a table of pairs: {error}", file=path, remedy=remedy) from None
+    for entry in entries:
+        if not all(0 <= value <= MOST_KEPT for value in entry.kept):
+            what = f"{entry.gpu_type}, {entry.first} beside {entry.second}"
+            message = f"a job keeps {max(entry.kept):g} of its speed alone"
+            raise InputError(
+                message, file=path, field=what, remedy=f"give rates from 0 to {MOST_KEPT:g} times"
+            )
+    return entries, hashlib.sha256(content).hexdigest()
+
+
+def _entries(table: Any) -> Iterator[GavelPair]:
+    for gpu_type, jobs in table.items():
+        if gpu_type.endswith("_unconsolidated"):
+            continue
+        named = {key: job_and_count(key) for key in jobs}
+        alone = {key: float(rates["null"]) for key, rates in jobs.items()}
+        for key, rates in jobs.items():
+            (first, gpus) = named[key]
+            for other, (mine, theirs) in ((at, pair) for at, pair in rates.items() if at != "null"):
+                second, same = named[other]
+                if gpus != same:
+                    raise ValueError(f"{key} beside {other} on {gpu_type}: the counts are unequal")
+                kept = _kept(float(mine), alone[key]), _kept(float(theirs), alone[other])
+                yield GavelPair(gpu_type, gpus, first, second, kept if min(kept) > 0 else (0.0, 0.0))
+
+
+def job_and_count(key: str) -> tuple[str, int]:
+    """Return the job type and the GPU count of a key of Gavel's tables, such as `('LSTM', 2)`.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    found = _KEY.fullmatch(key)
+    if found is None or not 1 <= int(found["gpus"]) <= MAX_GPUS:
+        raise ValueError(f"{shown(key)} is not a job type and a count")
+    return found["name"], int(found["gpus"])
+
+
+def _kept(rate: float, alone: float) -> float:
+    if not (math.isfinite(rate) and math.isfinite(alone) and rate >= 0 and alone >= 0):
+        raise ValueError(f"{rate} beside another and {alone} alone are not rates")
+    return rate / alone if alone > 0 else 0.0
+
+
+def _read_gavel(path: Path) -> PairTable:
+    entries, sha256 = gavel_pairs(path)
+    names = sorted({name for entry in entries for name in (entry.first, entry.second)})
+    workload = dict(zip(names, itertools.starmap(Workload, models_of(names, path)), strict=True))
+    kinds = {name: _type(name, path) for name in sorted({entry.gpu_type for entry in entries})}
+    kept = {
+        PairKey(kinds[entry.gpu_type], entry.gpus, workload[entry.first], workload[entry.second]): entry.kept
+        for entry in entries
+    }
+    return PairTable(path, kept, sha256)
+
+
+def _type(name: str, path: Path, line: int | None = None) -> str:
+    try:
+        return canonical_gpu_type(name)
+    except InputError as error:
+        raise InputError(error.message, file=path, line=line, field="gpu_type", remedy=error.remedy) from None
+
+
+# The CSV layout
+
+
+def _read_csv(path: Path) -> PairTable:
+    table = read_csv(path, COLUMNS, known=(*COLUMNS, *MEMORY))
+    gpus = integers(table, "gpus", low=1, high=MAX_GPUS)
+    batches = [integers(table, f"batch_{job}", low=1).tolist() for job in "ab"]
+    workloads = [
+        [Workload(*cells) for cells in zip(table.columns[f"model_{job}"], batch, strict=True)]
+        for job, batch in zip("ab", batches, strict=True)
+    ]
+    speeds = [numbers(table, f"kept_{job}", low=0, high=MOST_KEPT) for job in "ab"]
+    fits = _fits(table)
+    kept: dict[PairKey, tuple[float, float]] = {}
+    for row, line in enumerate(table.line):
+        kind = _type(table.columns["gpu_type"][row], path, line)
+        key = PairKey(kind, int(gpus[row]), workloads[0][row], workloads[1][row])
+        pair = float(speeds[0][row]), float(speeds[1][row])
+        if min(pair) == 0 and max(pair) > 0:
+            remedy = "give 0 to both where they cannot share"
+            raise InputError("is 0 for one job alone", file=path, line=line, field="kept_a", remedy=remedy)
+        pair = pair if fits[row] else (0.0, 0.0)
+        for way, speed in ((key, pair), (key._replace(first=key.second, second=key.first), pair[::-1])):
+            if kept.setdefault(way, speed) != speed:
+                message = f"{way.first.model} beside {way.second.model} has other speeds in an earlier row"
+                raise InputError(message, file=path, line=line, field="kept_a", remedy="keep one of the rows")
+    return PairTable(path, kept, table.sha256)
+
+
+def _fits(table: TextTable) -> list[bool]:
+    """Return whether the two jobs of each row fit in the memory of a device; True where it is not known."""
+    if not all(name in table.columns for name in MEMORY):
+        return [True] * len(table)
+    used_a, used_b, device = (numbers(table, name, low=0, default=np.nan) for name in MEMORY)
+    return [not over for over in (used_a + used_b > device).tolist()]
+
+
+# What a table says
+
+
+class PairStatistics(NamedTuple):
+    """Statistics of the pairs of a GPU type, in which each pair counts once.
+
+    `sums` are the sums of what both jobs keep, ascending; `kept` what each of them keeps, ascending;
+    `impossible` counts the pairs on one GPU that cannot share, `entries` all pairs of the file.
+    """
+
+    gpu_type: str
+    sums: Floats
+    kept: Floats
+    impossible: int
+    entries: int
+
+    def plain(self) -> dict[str, Any]:
+        """Return the figures that pages show, by name; percentiles are values of the table."""
+        names = ("min", "p5", "p25", "median", "p75", "p95", "max")
+        at = zip(names, (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1), strict=True)
+        kept = zip(("p5", "median", "p95"), (0.05, 0.5, 0.95), strict=True)
+        some = len(self.sums) > 0
+        return {
+            "gpu_type": self.gpu_type,
+            "pairs": len(self.sums),
+            **{f"sum_{name}": _above(self.sums, share) for name, share in at},
+            "sum_mean": float(self.sums.mean()) if some else None,
+            "losing_share": float((self.sums < 1).mean()) if some else None,
+            "gaining_share": float((self.sums >= 1.5).mean()) if some else None,
+            **{f"kept_{name}": _above(self.kept, share) for name, share in kept},
+            "impossible_pairs": self.impossible,
+            "entries": self.entries,
+        }
+
+
+def _above(ascending: Floats, share: float) -> float | None:
+    """Return the least value above which lie all but a share of the values; None if there are none."""
+    number = len(ascending)
+    return float(ascending[min(int(share * number), number - 1)]) if number else None
+
+
+def pair_statistics(table: PairTable) -> list[PairStatistics]:
+    """Return the statistics of each GPU type of a table."""
+    of_type: dict[str, list[tuple[PairKey, tuple[float, float]]]] = defaultdict(list)
+    for key, pair in table.kept.items():
+        of_type[key.gpu_type].append((key, pair))
+    found = []
+    for name, entries in sorted(of_type.items()):
+        once = [(key, pair) for key, pair in entries if key.first <= key.second]
+        impossible = sum(pair[0] == 0 and key.gpus == 1 for key, pair in once)
+        possible = np.array([pair for _, pair in once if pair[0] > 0]).reshape(-1, 2)
+        sums, kept = np.sort(possible.sum(axis=1)), np.sort(possible.ravel())
+        found.append(PairStatistics(name, sums, kept, impossible, len(entries)))
+    return found

@@ -1,0 +1,100 @@
+"""Read the traces of Arena's artifact (EuroSys '26), one row per job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from clustergym.common.arrays import Ints
+from clustergym.common.columns import MAX_GPUS, integers, numbers, relative_origin, rounded_up, shown, texts
+from clustergym.common.errors import InputError
+from clustergym.common.text_files import TextTable, header, read_csv
+from clustergym.oracle.models.model_class import ModelClass
+from clustergym.trace.names import families
+from clustergym.trace.options import ReadOptions
+from clustergym.trace.records import provenance
+from clustergym.trace.trace import Trace
+from clustergym.trace.trace_checks import build_trace
+
+NAME = "arena"
+REQUIRED = ("job_id", "submission_time", "num_iteration", "model_name", "batch_size", "num_gpu")
+_NAMES = {
+    "submit_s": "submission_time",
+    "iterations": "num_iteration",
+    "model_family": "model_name",
+    "deadline_s": "deadline",
+    "global_batch": "batch_size",
+    "gpus": "num_gpu",
+}
+
+
+def sniff(path: Path, lines: Sequence[str]) -> bool:
+    """Whether the first lines look like one of Arena's traces."""
+    return bool({"submission_time", "num_iteration"} & header(lines))
+
+
+def read(path: Path, options: ReadOptions) -> Trace:
+    """Read one of Arena's traces, with its iterations unchanged.
+
+    Raises
+    ------
+    InputError
+        At the first thing wrong with the file.
+    """
+    return read_divided(path, options, NAME, 1)
+
+
+def read_divided(path: Path, options: ReadOptions, name: str, divisor: int) -> Trace:
+    """Read one of Arena's traces and divide its iterations (rounded down, at least 1); raises as `read`."""
+    table = read_csv(path, REQUIRED)
+    submit_s = numbers(table, "submission_time", low=0)
+    deadline_s = numbers(table, "deadline", default=float("nan"))
+    origin = relative_origin(submit_s)
+    gpus = integers(table, "num_gpu", low=1, high=MAX_GPUS)
+    batch = integers(table, "batch_size", low=1)
+    family, size = _models(table, batch)
+    return build_trace(
+        path=path,
+        line=table.line,
+        job_id=texts(table, "job_id"),
+        submit_s=np.round(submit_s - origin, 6),
+        model_family=family,
+        model_size=size,
+        global_batch=batch,
+        iterations=np.maximum(1, integers(table, "num_iteration", low=1) // divisor),
+        gpu_type=texts(table, "gpu_type"),
+        gpus=rounded_up(gpus) if options.power_of_two else gpus,
+        asked_gpus=gpus,
+        deadline_s=np.round(deadline_s - origin, 6),
+        source_names=_NAMES,
+        canonical=options.type_name,
+        provenance=provenance(path, name, table.sha256, origin, iterations_divided_by=divisor),
+    )
+
+
+def _models(table: TextTable, batch: Ints) -> tuple[list[str], list[str]]:
+    from clustergym.oracle.models.catalog import ARENA_FAMILIES, load_catalog
+
+    catalog, field = load_catalog(), "model_name"
+    parts = []
+    for cell, line in zip(table.columns[field], table.line, strict=True):
+        family, separator, size = cell.partition("__")
+        if not separator:
+            remedy = "give family__size, as in bert__1.3B"
+            raise InputError(
+                f"{shown(cell)} names no size", file=table.path, line=line, field=field, remedy=remedy
+            )
+        parts.append((family, size))
+    own = {family: family for family in ARENA_FAMILIES.values()}
+    family_names = families(
+        [family for family, _ in parts], own | ARENA_FAMILIES, table.path, table.line, field
+    )
+    sizes = {}
+    for family, (_, size), line in zip(family_names, parts, table.line, strict=True):
+        if (family, size) not in sizes:
+            spellings = {known.lower(): known for known in catalog.sizes(family)}
+            sizes[family, size] = spellings.get(size.lower(), size)
+            catalog.get(ModelClass(family, sizes[family, size], 1), file=table.path, line=line, field=field)
+    return family_names, [sizes[family, size] for family, (_, size) in zip(family_names, parts, strict=True)]

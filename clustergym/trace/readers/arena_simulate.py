@@ -1,0 +1,30 @@
+"""Read Arena's `simulate_trace…` files, of which Arena's simulator runs a fifth of the iterations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from clustergym.trace.options import ReadOptions
+from clustergym.trace.readers import arena
+from clustergym.trace.trace import Trace
+
+NAME = "arena-simulate"
+DIVISOR = 5
+"""Arena's simulator divides `num_iteration` by this number when it submits a job."""
+
+
+def sniff(path: Path, lines: Sequence[str]) -> bool:
+    """Whether the file is named `simulate_trace…` and looks like one of Arena's traces."""
+    return path.name.startswith("simulate_trace") and arena.sniff(path, lines)
+
+
+def read(path: Path, options: ReadOptions) -> Trace:
+    """Read one of Arena's traces with a fifth of its iterations, rounded down, at least 1.
+
+    Raises
+    ------
+    InputError
+        At the first thing wrong with the file.
+    """
+    return arena.read_divided(path, options, NAME, DIVISOR)

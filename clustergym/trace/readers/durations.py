@@ -1,0 +1,66 @@
+"""Read an operator's own log: a CSV with submission, duration in seconds and GPUs of each job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from clustergym.common.arrays import Floats
+from clustergym.common.columns import MAX_GPUS, dates, integers, number, numbers
+from clustergym.common.errors import InputError
+from clustergym.common.text_files import TextTable, header, read_csv
+from clustergym.trace.outcomes import read_outcomes
+from clustergym.trace.records import RecordedJobs, recorded_jobs
+from clustergym.trace.trace import OUTCOMES
+
+NAME = "durations"
+SUBMIT, DURATION, GPUS = ("submit_time", "submit_s"), ("duration", "duration_s"), ("gpus", "num_gpus")
+OPTIONAL = ("job_id", "gpu_type", "user", "virtual_cluster", "outcome", "time_limit_s")
+COLUMNS = f"{' or '.join(SUBMIT)}, {' or '.join(DURATION)}, {' or '.join(GPUS)}"
+
+
+def sniff(path: Path, lines: Sequence[str]) -> bool:
+    """Whether the header has columns for submission, duration and GPUs, but not for the model."""
+    found = header(lines)
+    return all(found & set(names) for names in (SUBMIT, DURATION, GPUS)) and "model_family" not in found
+
+
+def read_log(path: Path) -> RecordedJobs:
+    """Read the log without drawing models: submission in seconds or as dates, duration in seconds, GPUs.
+
+    Jobs without GPUs and jobs of 0 s are left out. Columns of `OPTIONAL` are used where they are there.
+    """
+    table = read_csv(path, ())
+    submit, duration, gpus_name = (_column(table, names) for names in (SUBMIT, DURATION, GPUS))
+    submit_s, dated = _submissions(table, submit)
+    duration_s = numbers(table, duration, low=0)
+    gpus = integers(table, gpus_name, low=0, high=MAX_GPUS)
+    return recorded_jobs(
+        table,
+        NAME,
+        {"submit_s": submit, "gpus": gpus_name} | {name: name for name in OPTIONAL},
+        submit_s=submit_s,
+        duration_s=duration_s,
+        gpus=gpus,
+        outcome=read_outcomes(table, "outcome", {name.upper(): name for name in OUTCOMES}),
+        time_limit_s=numbers(table, "time_limit_s", default=float("nan")),
+        left_out={"CPU job": gpus == 0, "ran 0 s": duration_s == 0},
+        dated=dated,
+    )
+
+
+def _column(table: TextTable, names: Sequence[str]) -> str:
+    """Return the name under which the table has a column."""
+    for name in names:
+        if name in table.columns:
+            return name
+    raise InputError(f"has no column {' or '.join(names)}", file=table.path, line=1, remedy=f"give {COLUMNS}")
+
+
+def _submissions(table: TextTable, column: str) -> tuple[Floats, bool]:
+    """Return the submissions in seconds, and whether the log gives them as dates."""
+    try:
+        number(table.columns[column][0])
+    except ValueError:
+        return dates(table, column), True
+    return numbers(table, column), False

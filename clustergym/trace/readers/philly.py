@@ -1,0 +1,40 @@
+"""Read Microsoft Philly as condensed in Sia's artifact: `philly.csv`, one row per job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from clustergym.common.columns import MAX_GPUS, dates, integers, numbers
+from clustergym.common.text_files import header, read_csv
+from clustergym.trace.records import RecordedJobs, recorded_jobs
+
+NAME = "philly"
+REQUIRED = ("timestamp", "duration", "num_gpus")
+
+
+def sniff(path: Path, lines: Sequence[str]) -> bool:
+    """Whether the first lines look like `philly.csv`."""
+    found = header(lines)
+    return "gpu_time" in found or {"timestamp", "num_gpus"} <= found or {"duration", "num_gpus"} <= found
+
+
+def read_log(path: Path) -> RecordedJobs:
+    """Read the log without drawing models: submission (dated), duration in seconds, GPUs, virtual cluster.
+
+    The jobs have no id; their number in the file stands for it. Jobs of 0 s are left out.
+    """
+    table = read_csv(path, REQUIRED)
+    submit_s = dates(table, "timestamp")
+    duration_s = numbers(table, "duration", low=0)
+    gpus = integers(table, "num_gpus", low=1, high=MAX_GPUS)
+    return recorded_jobs(
+        table,
+        NAME,
+        {"submit_s": "timestamp", "gpus": "num_gpus", "virtual_cluster": "cluster"},
+        submit_s=submit_s,
+        duration_s=duration_s,
+        gpus=gpus,
+        left_out={"ran 0 s": duration_s == 0},
+        unnamed="philly",
+    )

@@ -1,0 +1,234 @@
+"""Turn a log of jobs that ran (time, duration, GPUs) into a trace of jobs to schedule."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clustergym.cluster.cluster_files import canonical_gpu_type
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.common.columns import DAY_S, from_first, iso
+from clustergym.common.errors import InputError
+from clustergym.common.text_files import TextTable
+from clustergym.trace.draw import Drawn, Records, draw
+from clustergym.trace.options import ReadOptions
+from clustergym.trace.outcomes import asked_chances, asked_iterations, draw_asked, no_outcomes, shares_of
+from clustergym.trace.trace import Trace
+from clustergym.trace.trace_checks import build_trace
+
+MONTH_S = 30 * DAY_S
+"""A log whose median duration is longer is likely to be in another unit than seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedJobs(Records):
+    """The jobs in a cluster's log, as columns of length n, in the order of the source.
+
+    Attributes
+    ----------
+    format, sha256 : str
+        Format and SHA-256 of the source, for the provenance.
+    job_id, user, virtual_cluster : list
+    submit_s : ndarray of float
+        Seconds on the source's clock: since 1970 if `dated`.
+    left_out : Counter
+        Rows left out, by reason.
+    priority : ndarray of int, optional
+    outcome : list of str, optional
+        Of `workload.outcomes`; None: the log does not say how jobs ended.
+    time_limit_s : ndarray of float, optional
+        NaN: none; None: the log has no job's.
+    dated : bool
+    source_names : mapping
+        The source's names of our columns, for error messages.
+    facts : dict
+        Further entries of the provenance.
+    """
+
+    format: str
+    sha256: str
+    job_id: Sequence[str]
+    submit_s: Floats
+    left_out: Counter[str]
+    user: Sequence[str] | None = None
+    virtual_cluster: Sequence[str] | None = None
+    priority: Ints | None = None
+    outcome: Sequence[str] | None = None
+    time_limit_s: Floats | None = None
+    dated: bool = True
+    source_names: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def recorded_jobs(
+    table: TextTable,
+    form: str,
+    names: Mapping[str, str],
+    *,
+    submit_s: Floats,
+    duration_s: Floats,
+    gpus: Ints,
+    left_out: Mapping[str, Bools],
+    outcome: Sequence[str] | None = None,
+    priority: Ints | None = None,
+    time_limit_s: Floats | None = None,
+    unnamed: str = "job",
+    dated: bool = True,
+    facts: Mapping[str, Any] | None = None,
+) -> RecordedJobs:
+    """Return the jobs of a log with a row for each job.
+
+    Parameters
+    ----------
+    table : TextTable
+    form : str
+        Name of the format.
+    names : mapping
+        Our column -> the log's, also of texts that the log may lack.
+    submit_s, duration_s, gpus : ndarray, shape (n,)
+    left_out : mapping
+        Reason -> rows that are left out for it, shape (n,); a row counts for its first reason.
+    outcome, priority, time_limit_s : optional
+        Columns of length n; a limit is NaN where there is none.
+    unnamed : str
+        Jobs of a log without ids are called this and their row.
+    dated : bool
+    """
+    kept = np.ones(len(table), dtype=np.bool_)
+    counts: Counter[str] = Counter()
+    for reason, out in left_out.items():
+        counts[reason] = int((out & kept).sum())
+        kept &= ~out
+    rows = np.flatnonzero(kept)
+    index = rows.tolist()
+
+    def cells(column: str) -> list[str] | None:
+        found = table.columns.get(names.get(column, ""))
+        return None if found is None else [found[row] for row in index]
+
+    limited = None if time_limit_s is None or np.isnan(time_limit_s[rows]).all() else time_limit_s[rows]
+    return RecordedJobs(
+        path=table.path,
+        row=rows,
+        line=[table.line[row] for row in index],
+        duration_s=duration_s[rows],
+        gpus=gpus[rows],
+        gpu_type=cells("gpu_type"),
+        format=form,
+        sha256=table.sha256,
+        job_id=cells("job_id") or [f"{unnamed}-{row}" for row in index],
+        submit_s=submit_s[rows],
+        left_out=+counts,
+        user=cells("user"),
+        virtual_cluster=cells("virtual_cluster"),
+        priority=None if priority is None else priority[rows],
+        outcome=None if outcome is None else [outcome[row] for row in index],
+        time_limit_s=limited,
+        dated=dated,
+        source_names=names,
+        facts=facts or {},
+    )
+
+
+def provenance(source: Path, name: str, sha256: str, origin: Any, **more: Any) -> dict[str, Any]:
+    """Return the provenance that every imported trace has."""
+    return {"source": source.name, "format": name, "sha256": sha256, "origin": origin, **more}
+
+
+def trace_of(log: RecordedJobs, options: ReadOptions) -> Trace:
+    """Build a trace from a log: draw models, and let time start at the first submission.
+
+    With `options.outcomes=keep` jobs that failed or were killed end where they did in the log.
+
+    Raises
+    ------
+    InputError
+        If no job is left, a job is not valid (names the first such job), or outcomes are to be kept and
+        the log has none.
+    """
+    if not len(log.row):
+        why = ", ".join(f"{count} {reason}" for reason, count in sorted(log.left_out.items()))
+        raise InputError(
+            f"no job is left ({why})", file=log.path, remedy="give a trace with GPU jobs that ran"
+        )
+    log = _with_type_names(log, options)
+    drawn = draw(log, options)
+    median_s = float(np.median(log.duration_s))
+    long = {"median_duration_s": median_s} if median_s > MONTH_S else {}
+    submit_s, origin = from_first(log.submit_s)
+    kept, outcomes = _kept_outcomes(log, drawn, options)
+    return build_trace(
+        path=log.path,
+        line=log.line,
+        job_id=log.job_id,
+        submit_s=submit_s,
+        **drawn.columns | kept,
+        asked_gpus=log.gpus,
+        priority=log.priority,
+        user=log.user,
+        virtual_cluster=log.virtual_cluster,
+        time_limit_s=log.time_limit_s,
+        source_names=log.source_names,
+        canonical=options.type_name,
+        provenance=provenance(
+            log.path,
+            log.format,
+            log.sha256,
+            iso(origin) if log.dated else origin,
+            left_out=dict(sorted(log.left_out.items())),
+            draw=drawn.facts,
+            **long,
+            **outcomes,
+            **log.facts,
+        ),
+    )
+
+
+def _with_type_names(log: RecordedJobs, options: ReadOptions) -> RecordedJobs:
+    """Return a log with the names of its GPU types; raise an `InputError` for one that cannot be timed."""
+    if log.gpu_type is None:
+        return log
+    name_of, known = options.type_name or canonical_gpu_type, {"": ""}
+    for row, given in enumerate(log.gpu_type):
+        if given in known:
+            continue
+        column = log.source_names.get("gpu_type", "gpu_type")
+        place: dict[str, Any] = {"file": log.path, "line": int(log.line[row]) or None, "field": column}
+        try:
+            known[given] = name_of(given)
+        except InputError as error:
+            raise InputError(error.message, **place, remedy=error.remedy) from error
+        if options.recorded_types is not None and known[given] not in options.recorded_types:
+            message = (
+                f"job {log.job_id[row]} ran on {known[given]}, which cluster {options.reference_cluster} "
+                f"lacks (it has {', '.join(options.recorded_types)}), so its duration says nothing there"
+            )
+            remedy = "name the cluster that the log was recorded on: trace.reference_cluster=NAME or FILE"
+            raise InputError(message, **place, remedy=remedy)
+    return replace(log, gpu_type=[known[given] for given in log.gpu_type])
+
+
+def _kept_outcomes(
+    log: RecordedJobs, drawn: Drawn, options: ReadOptions
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the columns and the facts of the outcomes that a log has; the columns only if they are kept."""
+    if log.outcome is None:
+        if options.outcomes == "keep":
+            raise no_outcomes(log.path)
+        return {}, {}
+    facts: dict[str, Any] = {"shares": shares_of(log.outcome, log.duration_s * log.gpus)}
+    if options.outcomes != "keep":
+        return {}, {"outcomes": {"kept": False, **facts}}
+    chances = asked_chances(options.seed, log.row)
+    asked_s, counts = draw_asked(log.outcome, log.duration_s, drawn.gpus, chances)
+    columns = {
+        "outcome": log.outcome,
+        "end_iterations": drawn.iterations,
+        "iterations": asked_iterations(drawn.iterations, log.duration_s, asked_s),
+    }
+    return columns, {"outcomes": {"kept": True, **counts, **facts}}

@@ -1,0 +1,241 @@
+"""The trace: a validated table of jobs, one row per job, in order of submission."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from clustergym.common.arrays import Floats, Ints
+from clustergym.oracle.models.model_class import ModelClass
+
+COLUMNS = (
+    "job_id",
+    "submit_s",
+    "model_family",
+    "model_size",
+    "global_batch",
+    "iterations",
+    "gpu_type",
+    "gpus",
+    "deadline_s",
+    "priority",
+    "user",
+    "virtual_cluster",
+)
+"""Columns of the native CSV format, in order."""
+
+OUTCOME_COLUMNS = ("outcome", "end_iterations")
+"""Further columns of a trace that keeps the outcomes of its jobs."""
+
+COMPLETED, FAILED, KILLED = OUTCOMES = ("completed", "failed", "killed")
+"""Outcomes of jobs; an empty text is one that the log does not say."""
+LIMIT_COLUMNS = ("time_limit_s",)
+"""Further column of a trace that keeps the time limits of its jobs."""
+PART_COLUMNS = ("gpu_milli", "cpu_milli", "memory_mib", "gpu_models")
+"""Further columns where jobs ask for parts of GPUs, CPU or memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """A trace: jobs in order of submission (ties in the file's order), as columns of length n.
+
+    Attributes
+    ----------
+    name : str
+        Name of the trace.
+    job_id : tuple of str
+        Unique, not empty.
+    submit_s : ndarray of float
+        Seconds since the trace's origin, not negative, ascending.
+    model_family, model_size : tuple of str
+        Keys of the model catalogue; the size is empty for a family of one size.
+    global_batch : ndarray of int
+        Samples an iteration processes; it never changes while a job runs.
+    iterations : ndarray of int
+        Iterations to completion, at least 1.
+    gpu_type : tuple of str
+        Requested GPU type, canonical name; empty: any.
+    gpus : ndarray of int
+        Requested GPU count, at least 1; 1 also for a job without GPUs, of which `gpu_milli` is 0.
+    deadline_s : ndarray of float
+        Absolute, on the clock of `submit_s`; NaN: none.
+    priority : ndarray of int
+        Higher is more urgent; 0 by default.
+    user, virtual_cluster : tuple of str
+        Empty where unknown.
+    line : ndarray of int
+        Line of the source file a row was read from; 0 where there is none.
+    outcome : tuple of str, optional
+        Of `OUTCOMES`, or empty: how the job ended in the log. None: the trace does not keep outcomes.
+    end_iterations : ndarray of int, optional
+        Iterations after which a job ends, of the `iterations` it asks for: fewer for one that failed or was
+        killed. Only a clairvoyant policy knows them. None with `outcome`.
+    time_limit_s : ndarray of float, optional
+        Seconds that a job asks to run for at most, once started; NaN: it does not say. None: the trace does
+        not keep time limits.
+    path : str
+        File the rows were read from; empty where there is none.
+    provenance : dict
+        Plain JSON values: source, format, sha256 of the source, rule, seed, origin.
+    gpu_milli, cpu_milli, memory_mib : ndarray of int, or None
+        Thousandths of each requested GPU, below 1,000 only where one is requested and 0 for a job
+        without GPUs; thousandths of cores; MiB. None: all jobs ask for whole GPUs and nothing else.
+    gpu_models : tuple of str, or None
+        Models of GPUs that a job accepts, joined by `|`; empty: any.
+    asked_gpus : ndarray of int, or None
+        GPU counts in the file, of which `gpus` were rounded up; None: no count was. It is not in the native
+        format.
+    """
+
+    name: str
+    job_id: tuple[str, ...]
+    submit_s: Floats
+    model_family: tuple[str, ...]
+    model_size: tuple[str, ...]
+    global_batch: Ints
+    iterations: Ints
+    gpu_type: tuple[str, ...]
+    gpus: Ints
+    deadline_s: Floats
+    priority: Ints
+    user: tuple[str, ...]
+    virtual_cluster: tuple[str, ...]
+    line: Ints
+    outcome: tuple[str, ...] | None = None
+    end_iterations: Ints | None = None
+    time_limit_s: Floats | None = None
+    path: str = ""
+    provenance: dict[str, Any] = field(default_factory=dict)
+    gpu_milli: Ints | None = None
+    cpu_milli: Ints | None = None
+    memory_mib: Ints | None = None
+    gpu_models: tuple[str, ...] | None = None
+    asked_gpus: Ints | None = None
+
+    @classmethod
+    def of(cls, name: str, submit_s: Floats, iterations: Ints, gpus: Ints, **columns: Any) -> Trace:
+        """Build a trace whose columns that are not given are empty.
+
+        Batches are 1 then, ids are row numbers, priorities and lines 0, and no job has a deadline.
+        """
+        n = len(gpus)
+        empty: dict[str, Any] = {
+            "job_id": tuple(str(row) for row in range(n)),
+            "global_batch": np.ones(n, dtype=np.int64),
+            "deadline_s": np.full(n, np.nan),
+            **{column: np.zeros(n, dtype=np.int64) for column in ("priority", "line")},
+        }
+        for column in ("model_family", "model_size", "gpu_type", "user", "virtual_cluster"):
+            empty[column] = ("",) * n
+        return cls(name=name, submit_s=submit_s, iterations=iterations, gpus=gpus, **{**empty, **columns})
+
+    def __len__(self) -> int:
+        return len(self.job_id)
+
+    @property
+    def span_s(self) -> float:
+        """Seconds from the first to the last submission."""
+        return float(self.submit_s[-1] - self.submit_s[0]) if len(self) else 0.0
+
+    @property
+    def work_iterations(self) -> Ints:
+        """Iterations that each job does before it ends, shape (n,)."""
+        return self.iterations if self.end_iterations is None else self.end_iterations
+
+    def as_asked(self) -> Trace:
+        """Return the trace as a user submits it: without outcomes, each job with all it asks for."""
+        return replace(self, outcome=None, end_iterations=None)
+
+    def as_ran(self) -> Trace:
+        """Return the trace without outcomes, each job with no more work than it did in the log."""
+        return replace(self.as_asked(), iterations=self.work_iterations)
+
+    @cached_property
+    def model_classes(self) -> list[ModelClass]:
+        """Model class of each row."""
+        columns = self.model_family, self.model_size, self.global_batch.tolist()
+        known = {key: ModelClass(*key) for key in set(zip(*columns, strict=True))}
+        return [known[key] for key in zip(*columns, strict=True)]
+
+    def model_class(self, row: int) -> ModelClass:
+        """Return the model class of one row."""
+        return self.model_classes[row]
+
+    def take(self, rows: Sequence[int] | Ints, name: str | None = None) -> Trace:
+        """Return a trace of the given rows, which must be in order of submission."""
+        index = np.asarray(rows, dtype=np.int64)
+        columns: dict[str, Any] = {}
+        for column in fields(self):
+            value = getattr(self, column.name)
+            if isinstance(value, np.ndarray):
+                columns[column.name] = value[index]
+            elif isinstance(value, tuple):
+                columns[column.name] = tuple(value[row] for row in index)
+        return replace(self, name=name or self.name, **columns)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the trace in the native format."""
+        outcomes = () if self.outcome is None else OUTCOME_COLUMNS
+        limits = () if self.time_limit_s is None else LIMIT_COLUMNS
+        return COLUMNS + outcomes + limits + (() if self.gpu_milli is None else PART_COLUMNS)
+
+    def csv_text(self) -> str:
+        """Return the table as text in the native format; equal tables give equal text on any machine."""
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerow(self.columns)
+        kept: list[tuple[Any, ...]] = [()] * len(self)
+        if self.outcome is not None:
+            kept = list(zip(self.outcome, self.work_iterations.tolist(), strict=True))
+        if self.time_limit_s is not None:
+            kept = [
+                (*row, _or_empty(limit)) for row, limit in zip(kept, self.time_limit_s.tolist(), strict=True)
+            ]
+        more = self._part_cells()
+        for row in range(len(self)):
+            writer.writerow(
+                (
+                    self.job_id[row],
+                    _number(float(self.submit_s[row])),
+                    self.model_family[row],
+                    self.model_size[row],
+                    int(self.global_batch[row]),
+                    int(self.iterations[row]),
+                    self.gpu_type[row],
+                    int(self.gpus[row]) if not more or more[row][0] else 0,
+                    _or_empty(float(self.deadline_s[row])),
+                    int(self.priority[row]),
+                    self.user[row],
+                    self.virtual_cluster[row],
+                    *kept[row],
+                    *(more[row] if more else ()),
+                )
+            )
+        return buffer.getvalue()
+
+    def _part_cells(self) -> list[tuple[Any, ...]]:
+        if self.gpu_milli is None:
+            return []
+        columns = (getattr(self, name) for name in PART_COLUMNS)
+        return list(zip(*(c.tolist() if isinstance(c, np.ndarray) else c for c in columns), strict=True))
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the table in the native format; name, path and provenance do not count."""
+        return hashlib.sha256(self.csv_text().encode()).hexdigest()
+
+
+def _or_empty(seconds: float) -> str:
+    return "" if np.isnan(seconds) else _number(seconds)
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value.is_integer() else repr(value)

@@ -1,0 +1,240 @@
+"""Check the columns of a trace; every reader builds its `Trace` through `build_trace`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.common.arrays import Floats, Ints
+from clustergym.common.columns import LARGEST, MAX_GPUS, check_bounds, shown
+from clustergym.common.errors import InputError, nearest
+from clustergym.trace.options import TypeNames
+from clustergym.trace.part_columns import PartColumns, checked_parts
+from clustergym.trace.trace import FAILED, KILLED, OUTCOMES, Trace
+
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_BOUNDS: dict[str, tuple[float | None, float]] = {
+    "submit_s": (0.0, LARGEST),
+    "global_batch": (1.0, LARGEST),
+    "iterations": (1.0, LARGEST),
+    "gpus": (1.0, float(MAX_GPUS)),
+    "deadline_s": (None, LARGEST),
+    "priority": (-LARGEST, LARGEST),
+}
+
+
+def build_trace(
+    *,
+    path: Path,
+    job_id: Sequence[str],
+    submit_s: Floats,
+    model_family: Sequence[str],
+    global_batch: Ints,
+    iterations: Ints,
+    gpus: Ints,
+    line: Sequence[int],
+    model_size: Sequence[str] | None = None,
+    gpu_type: Sequence[str] | None = None,
+    deadline_s: Floats | None = None,
+    priority: Ints | None = None,
+    user: Sequence[str] | None = None,
+    virtual_cluster: Sequence[str] | None = None,
+    outcome: Sequence[str] | None = None,
+    end_iterations: Ints | None = None,
+    time_limit_s: Floats | None = None,
+    name: str | None = None,
+    provenance: dict[str, Any] | None = None,
+    source_names: Mapping[str, str] | None = None,
+    canonical: TypeNames | None = None,
+    parts: PartColumns | None = None,
+    asked_gpus: Ints | None = None,
+) -> Trace:
+    """Build a trace from columns: check them and sort them by submission.
+
+    Parameters
+    ----------
+    path : Path
+        File the rows come from; it is named in errors, and its stem names the trace.
+    job_id, submit_s, model_family, global_batch, iterations, gpus, line
+        Columns of length n, as in `Trace`, in the order of the file.
+    model_size, gpu_type, deadline_s, priority, user, virtual_cluster : optional
+        Columns a source may lack: empty, any, NaN, 0, empty and empty then.
+    outcome, end_iterations : optional
+        Columns of a trace that keeps outcomes; both or none.
+    time_limit_s : optional
+        Column of a trace that keeps time limits; NaN: none.
+    name : str, optional
+        Name of the trace.
+    provenance : dict, optional
+        Plain JSON values.
+    source_names : mapping, optional
+        The source's names of our columns, for error messages.
+    canonical : callable, optional
+        GPU type name -> canonical name; by default that of the hardware catalogue.
+    parts : PartColumns, optional
+        What the jobs ask for where that is not whole GPUs alone; its `gpus` take the place of `gpus`.
+    asked_gpus : ndarray of int, optional
+        GPU counts in the file where `gpus` are rounded.
+
+    Raises
+    ------
+    InputError
+        At the first job without a valid id, time, count, deadline or GPU type.
+    """
+    n = len(job_id)
+    empty = [""] * n
+    columns: dict[str, Any] = {
+        "job_id": list(job_id),
+        "submit_s": np.asarray(submit_s, dtype=np.float64),
+        "model_family": list(model_family),
+        "model_size": list(empty if model_size is None else model_size),
+        "global_batch": np.asarray(global_batch, dtype=np.int64),
+        "iterations": np.asarray(iterations, dtype=np.int64),
+        "gpu_type": list(empty if gpu_type is None else gpu_type),
+        "gpus": np.asarray(gpus, dtype=np.int64),
+        "deadline_s": np.full(n, np.nan) if deadline_s is None else np.asarray(deadline_s, dtype=np.float64),
+        "priority": np.zeros(n, dtype=np.int64) if priority is None else np.asarray(priority, dtype=np.int64),
+        "user": list(empty if user is None else user),
+        "virtual_cluster": list(empty if virtual_cluster is None else virtual_cluster),
+        "line": np.asarray(line, dtype=np.int64),
+    }
+    if outcome is not None and end_iterations is not None:
+        columns |= {"outcome": list(outcome), "end_iterations": np.asarray(end_iterations, dtype=np.int64)}
+    if time_limit_s is not None:
+        columns["time_limit_s"] = np.asarray(time_limit_s, dtype=np.float64)
+    if asked_gpus is not None and (asked_gpus != columns["gpus"]).any():
+        columns["asked_gpus"] = np.asarray(asked_gpus, dtype=np.int64)
+    if parts is not None:
+        columns |= checked_parts(parts, path, line, lambda column: (source_names or {}).get(column, column))
+    check = _Checker(path, columns, source_names or {})
+    check.everything()
+    columns["gpu_type"] = check.gpu_types(canonical or _catalogue_name)
+    if (np.diff(columns["submit_s"]) < 0).any():
+        order = np.argsort(columns["submit_s"], kind="stable")
+        columns = {key: _in_order(column, order) for key, column in columns.items()}
+    return Trace(
+        name=name or path.stem,
+        path=str(path),
+        provenance=provenance or {},
+        **{key: _frozen(column) for key, column in columns.items()},
+    )
+
+
+def _in_order(column: Any, order: npt.NDArray[np.intp]) -> Any:
+    return column[order] if isinstance(column, np.ndarray) else [column[row] for row in order.tolist()]
+
+
+def _frozen(column: Any) -> Any:
+    return tuple(column) if isinstance(column, list) else column
+
+
+def _catalogue_name(name: str) -> str:
+    from clustergym.cluster.cluster_files import canonical_gpu_type
+
+    return canonical_gpu_type(name)
+
+
+class _Checker:
+    def __init__(self, path: Path, columns: dict[str, Any], source_names: Mapping[str, str]) -> None:
+        self.path, self.columns, self.source_names = path, columns, source_names
+
+    def error(self, row: int, column: str, message: str, remedy: str) -> InputError:
+        line = int(self.columns["line"][row]) or None
+        field = self.source_names.get(column, column)
+        return InputError(message, file=self.path, line=line, field=field, remedy=remedy)
+
+    def everything(self) -> None:
+        if not self.columns["job_id"]:
+            raise InputError(
+                "no job is left to simulate", file=self.path, remedy="give a trace with GPU jobs that ran"
+            )
+        self.texts()
+        self.ids()
+        for column, (low, high) in _BOUNDS.items():
+            field = self.source_names.get(column, column)
+            check_bounds(
+                np.asarray(self.columns[column], dtype=np.float64),
+                self.path,
+                self.columns["line"],
+                field,
+                low,
+                high,
+            )
+        self.times()
+        if "outcome" in self.columns:
+            self.outcomes()
+
+    def texts(self) -> None:
+        for column in ("job_id", "model_family", "model_size", "user", "virtual_cluster", "gpu_models"):
+            if column not in self.columns:
+                continue
+            if not _UNPRINTABLE.search("".join(self.columns[column])):
+                continue
+            for row, text in enumerate(self.columns[column]):
+                if _UNPRINTABLE.search(text):
+                    raise self.error(row, column, f"{shown(text)} has a control character", "remove it")
+        families = self.columns["model_family"]
+        if "" in families:
+            raise self.error(families.index(""), "model_family", "is empty", "name the job's model")
+
+    def ids(self) -> None:
+        if len(set(self.columns["job_id"]) - {""}) == len(self.columns["job_id"]):
+            return
+        seen: dict[str, int] = {}
+        for row, job in enumerate(self.columns["job_id"]):
+            if not job:
+                raise self.error(row, "job_id", "is empty", "give every job an id")
+            if job in seen:
+                first = int(self.columns["line"][seen[job]])
+                raise self.error(
+                    row, "job_id", f"{shown(job)} is already the job of line {first}", "make ids unique"
+                )
+            seen[job] = row
+
+    def times(self) -> None:
+        submit, deadline = self.columns["submit_s"], self.columns["deadline_s"]
+        if np.isnan(submit).any():
+            raise self.error(int(np.argmax(np.isnan(submit))), "submit_s", "is not a number", "give seconds")
+        late = deadline <= submit
+        if late.any():
+            row = int(np.argmax(late))
+            message = f"deadline {deadline[row]:.17g} is not after the submission at {submit[row]:.17g}"
+            raise self.error(row, "deadline_s", message, "deadlines are absolute; leave it empty for none")
+        limit = self.columns.get("time_limit_s", np.ones(1))
+        if (limit <= 0).any():
+            row = int(np.argmax(limit <= 0))
+            message = f"{limit[row]:.17g} s is no time to run in"
+            raise self.error(row, "time_limit_s", message, "give more than 0; leave it empty for no limit")
+
+    def outcomes(self) -> None:
+        known = ("", *OUTCOMES)
+        for row, outcome in enumerate(self.columns["outcome"]):
+            if outcome not in known:
+                remedy = f"{nearest(outcome, OUTCOMES)}; empty where it is not known"
+                raise self.error(row, "outcome", f"{shown(outcome)} is no outcome", remedy)
+        end, asked = self.columns["end_iterations"], self.columns["iterations"]
+        early = np.array([outcome in (FAILED, KILLED) for outcome in self.columns["outcome"]])
+        for wrong, rule in (
+            (end < 1, "is below 1"),
+            (end > asked, "is more than the job's iterations"),
+            (~early & (end != asked), "is not the job's iterations, though it neither failed nor was killed"),
+        ):
+            if wrong.any():
+                row = int(np.argmax(wrong))
+                remedy = f"give 1 to {asked[row]}" if early[row] else f"give {asked[row]}, or another outcome"
+                raise self.error(row, "end_iterations", f"{end[row]} {rule}", remedy)
+
+    def gpu_types(self, canonical: TypeNames) -> list[str]:
+        known = {"": ""}
+        for row, name in enumerate(self.columns["gpu_type"]):
+            if name not in known:
+                try:
+                    known[name] = canonical(name)
+                except InputError as error:
+                    raise self.error(row, "gpu_type", error.message, error.remedy or "") from error
+        return [known[name] for name in self.columns["gpu_type"]]

@@ -1,0 +1,1 @@
+"""Training of agents: training scenarios, compiled episodes, search, networks, comparison."""

@@ -1,0 +1,118 @@
+"""The interface of a trainable agent, and the table of agents."""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy.typing as npt
+
+from clustergym.common.arrays import Floats
+from clustergym.common.errors import InputError, nearest
+from clustergym.common.parameters import Parameters, build
+from clustergym.scenario.policy import InformationClass
+
+Progress = Callable[[int, int, Mapping[str, float]], None]
+"""Called with (steps done, steps in all, figures) whenever the training has saved its state.
+
+At the start it is called with what a killed run saved, in the same order, or with (0, steps in all, {})."""
+
+AGENTS = {
+    "auction_es": "clustergym.training.auction_evolution:AuctionEvolution",
+    "dqn": "clustergym.training.baselines:Dqn",
+    "group_pg": "clustergym.training.group_gradient:GroupPolicyGradient",
+    "masked_group_pg": "clustergym.training.masked_group_gradient:MaskedGroupGradient",
+    "maskable_ppo": "clustergym.training.maskable_ppo:MaskablePpo",
+    "placer_es": "clustergym.training.placer_evolution:PlacerEvolution",
+    "ppo": "clustergym.training.baselines:Ppo",
+    "sharing_es": "clustergym.training.sharing_evolution:SharingEvolution",
+}
+"""Agent name -> `module:class`, imported on first use."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """The outcome of a training.
+
+    Attributes
+    ----------
+    weights : ndarray of float, or mapping of str to ndarray
+        Of the auction, or the tensors of a network.
+    information : InformationClass
+    curves : mapping
+        Plain numbers.
+    described : mapping
+        Of a network: what it depends on (`clustergym.training.network_checkpoints.description_of`).
+    """
+
+    weights: Floats | Mapping[str, npt.NDArray[Any]]
+    information: InformationClass
+    curves: Mapping[str, Any]
+    described: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Agent(Parameters, ABC):
+    """An agent to train. Its parameters are dataclass fields; `split` names its training windows."""
+
+    config_key: ClassVar[str] = "agent"
+    name: ClassVar[str]
+    split: str
+
+    @abstractmethod
+    def train(self, seed: int, processes: int, state: Path, progress: Progress) -> Trained:
+        """Train, and keep the state in a file from which a killed training continues.
+
+        Parameters
+        ----------
+        seed : int
+        processes : int
+            0: one per core.
+        state : Path
+        progress : callable
+
+        Raises
+        ------
+        InputError
+            If the state is of another training, or a package is missing.
+        """
+
+    def leak(self) -> tuple[str, str] | None:
+        """Return the field and the message if training would see test traces; else None."""
+        if self.split == "train":
+            return None
+        return "agent.split", f"training on the {self.split} split would leak it"
+
+    def save(self, path: Path, trained: Trained, about: Mapping[str, Any]) -> None:
+        """Write a checkpoint: weights to `path`, the rest to the YAML beside it."""
+        if isinstance(trained.weights, Mapping):
+            from clustergym.training.network_checkpoints import save as save_network
+
+            save_network(path, self.name, trained.weights, trained.described, trained.information, about)
+        else:
+            from clustergym.agents.auction_checkpoints import save
+
+            save(path, trained.weights, trained.information, about)
+
+
+def make_agent(parameters: Mapping[str, Any]) -> Agent:
+    """Build an agent from `{name: …, parameter: value, …}`.
+
+    `scenarios` (of `auction_es`) and `env` (of the others) are mappings of their own.
+
+    Raises
+    ------
+    InputError
+        For an unknown name or parameter, or a value of the wrong type.
+    """
+    given = dict(parameters)
+    name = str(given.pop("name", ""))
+    if name not in AGENTS:
+        raise InputError(f"unknown agent {name!r}", field="agent.name", remedy=nearest(name, AGENTS))
+    module, _, attribute = AGENTS[name].partition(":")
+    made_by = getattr(importlib.import_module(module), attribute)
+    agent: Agent = build(made_by, given, "agent")
+    return agent

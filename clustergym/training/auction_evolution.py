@@ -1,0 +1,220 @@
+"""`agent=auction_es`: the auction's weights by CMA-ES."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from annotated_types import Ge
+
+from clustergym.agents import auction_features as features
+from clustergym.agents import beliefs
+from clustergym.agents.auction import INPUTS
+from clustergym.agents.auction_checkpoints import load
+from clustergym.common import random_streams
+from clustergym.common.arrays import Floats, Ints
+from clustergym.common.errors import InputError
+from clustergym.common.parameter_types import (
+    NonNegativeFloat,
+    NonNegativeInt,
+    OneOf,
+    PositiveFloat,
+    PositiveInt,
+)
+from clustergym.common.processes import workers
+from clustergym.scenario.policy import InformationClass
+from clustergym.training.agents import Agent, Progress, Trained
+from clustergym.training.distribution import Distribution, draw_scenario
+from clustergym.training.evolution import History, evolve, search_from
+from clustergym.training.objective import TERMS, Objective
+from clustergym.training.simulated_episodes import auction_episodes
+
+START = {"rate": 1.0, "double": 1.0, "marginal_double": 0.5, "keep": 0.2, "queue_double": -0.3}
+"""Where the search begins: the shortest remaining work first, doublings while they pay."""
+VALIDATION_SEED_OFFSET = 1_000_003
+
+
+@dataclass
+class AuctionEvolution(Agent):
+    """Evolves the auction's weights on freshly drawn scenarios.
+
+    The objective is the mean over windows of `objective` (`clustergym.training.objective`). All candidates of
+    a generation meet the same windows, which no other generation sees; every `validate_every` generations the
+    distribution's mean is measured on the dev split, and the best such mean is the result. With hidden
+    units the covariance is kept diagonal (sep-CMA-ES, Ros and Hansen, 2008), which learns faster in many
+    dimensions.
+
+    Parameters
+    ----------
+    scenarios : mapping
+        Of `clustergym.training.distribution.Distribution`.
+    generations, population, episodes : int
+        Candidates a generation, windows a generation.
+    validate_every, validation : int
+        Generations between validations; windows of each.
+    sigma : float
+        Initial step.
+    information : str
+        Information class the agent is trained for; one of `none` is told no iteration times and measures
+        jobs.
+    measures : bool
+        Whether an agent that is told iteration times measures jobs as well. The numbers of
+        `clustergym.agents.beliefs` are then searched for with the weights.
+    split : str
+        Split of the training windows.
+    objective : mapping of str to float
+        Weights of terms.
+    tail : float
+        Added to the weight of the term jct_p99, from 0.
+    initial : str or None
+        Checkpoint to start from, which must have no hidden units; None: `START`.
+    hidden : int
+        Hidden units beside the weighted sum; what they add to a score is 0 at the start.
+    without : tuple of str
+        Features that weigh 0 outside hidden units. `queue_double` alone depends on the cluster's size.
+    """
+
+    scenarios: Distribution = field(default_factory=Distribution)
+    generations: PositiveInt = 60
+    population: Annotated[int, Ge(4)] = 16
+    episodes: PositiveInt = 32
+    validate_every: PositiveInt = 5
+    validation: PositiveInt = 64
+    sigma: PositiveFloat = 0.3
+    information: Annotated[str, OneOf(InformationClass)] = "data_parallel"
+    measures: bool = False
+    split: str = "train"
+    objective: dict[str, float] = field(default_factory=lambda: {n: float(n == "jct_mean") for n in TERMS})
+    tail: NonNegativeFloat = 0.0
+    initial: str | None = None
+    hidden: NonNegativeInt = 0
+    without: tuple[Annotated[str, OneOf(features.NAMES)], ...] = ()
+
+    name = "auction_es"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._goal()
+
+    def train(self, seed: int, processes: int, state: Path, progress: Progress) -> Trained:
+        """Train from the beginning, or from where a killed run left its state."""
+        key = {"agent": self.name, "seed": seed, "features": features.VERSION, **asdict(self)}
+        history = History.read(state, key)
+        searched, begin = self._searched(), self._start(seed)
+        search = search_from(begin[searched], self.sigma, self.population, seed, self.hidden > 0)
+        with workers(processes, "spawn") as run:
+
+            def fitness_of(generation: int, candidates: Sequence[Floats]) -> list[float]:
+                weights = [_with(begin, searched, candidate) for candidate in candidates]
+                first = generation * self.episodes
+                return self._evaluate(run, weights, self.split, seed, first, self.episodes)
+
+            def validated(mean: Floats) -> tuple[float, Floats]:
+                weights = _with(begin, searched, mean)
+                there = seed + VALIDATION_SEED_OFFSET
+                [value] = self._evaluate(run, [weights], "dev", there, 0, self.validation)
+                return value, weights
+
+            best, curves = evolve(history, search, fitness_of, validated, state, progress)
+        return Trained(self._with_start_deadlines(best, seed), InformationClass(self.information), curves)
+
+    def _with_start_deadlines(self, weights: Floats, seed: int) -> Floats:
+        """Return weights; those of deadlines are as at the start if no training window had deadlines.
+
+        The search lets such weights drift, and they would count as soon as the agent meets deadlines.
+        """
+        if self._meets_deadlines():
+            return weights
+        began, unseen = self._start(seed), [features.NAMES.index(name) for name in features.OF_DEADLINES]
+        told = weights.copy()
+        for first in (0, *range(features.COUNT + 2, self._scores, INPUTS + 2)):
+            at = [first + column for column in unseen]
+            told[at] = began[at]
+        return told
+
+    def _goal(self) -> Objective:
+        goal = Objective(self.objective)
+        tail = float(goal.weights.get("jct_p99", 0.0)) + self.tail
+        return Objective({**goal.weights, "jct_p99": tail})
+
+    def _meets_deadlines(self) -> bool:
+        return len(self.scenarios.deadline_slack) > 0 or self.scenarios.traces is not None
+
+    def _searched(self) -> Ints:
+        """Return which weights are searched: those of deadlines only if windows have deadlines."""
+        last = self._scores + len(self._beliefs())
+        linear = np.arange(features.COUNT if self._meets_deadlines() else features.WITHOUT_DEADLINES)
+        kept = linear[[features.NAMES[at] not in self.without for at in linear]]
+        return np.concatenate([kept, np.arange(features.COUNT, last)])
+
+    def _start(self, seed: int) -> Floats:
+        """Return the weights the search begins with; hidden units are drawn, and add 0 to a score."""
+        linear, believed = start(), self._beliefs()
+        if self.initial is not None:
+            linear, found = beliefs.split(load(self.initial).weights)
+            believed[: len(found)] = found[: len(believed)]
+        if linear.size != features.COUNT:
+            raise InputError(
+                "has hidden units already", field="agent.initial", remedy="name a checkpoint of hidden=0"
+            )
+        linear[[features.NAMES.index(name) for name in self.without]] = 0.0
+        units = (
+            random_streams.AUCTION_UNITS.generator(seed).normal(size=(self.hidden, INPUTS + 2)) / INPUTS**0.5
+        )
+        units[:, 0] = 0.0
+        return np.concatenate([linear, units.ravel(), believed])
+
+    @property
+    def _scores(self) -> int:
+        """The number of weights of scores."""
+        return features.COUNT + self.hidden * (INPUTS + 2)
+
+    def _beliefs(self) -> Floats:
+        """Return the numbers by which the agent believes iteration times, as the search begins with them."""
+        if InformationClass(self.information) == InformationClass.NONE:
+            return np.array(beliefs.START)
+        return np.array(beliefs.START_TOLD if self.measures else ())
+
+    def _evaluate(
+        self, run: Any, candidates: Sequence[Floats], split: str, seed: int, first: int, episodes: int
+    ) -> list[float]:
+        """Return the objective of each candidate on windows `first` to `first + episodes`."""
+        weights = np.stack([np.asarray(weights, dtype=np.float64) for weights in candidates])
+        known = InformationClass(self.information)
+        task = partial(objectives, self.scenarios, split, seed, known, self._goal(), weights)
+        table = np.stack(list(run(task, range(first, first + episodes))))
+        if not np.isfinite(table).all():
+            raise InputError(
+                "is not a finite number", field="objective", remedy="the training scenarios are broken"
+            )
+        return [float(value) for value in table.mean(axis=0)]
+
+
+def _with(weights: Floats, searched: Ints, values: Floats) -> Floats:
+    changed = weights.copy()
+    changed[searched] = values
+    return changed
+
+
+def start() -> Floats:
+    """Return the weights the search begins with."""
+    return np.array([START.get(name, 0.0) for name in features.NAMES])
+
+
+def objectives(
+    distribution: Distribution,
+    split: str,
+    seed: int,
+    information: InformationClass,
+    goal: Objective,
+    weights: Floats,
+    index: int,
+) -> Floats:
+    """Return the objective of each row of weights on a scenario, shape (rows,)."""
+    scenario = draw_scenario(distribution, split, seed, index)
+    jct_s_of, judged = auction_episodes(scenario, information), goal.judge(scenario)
+    return np.array([judged(jct_s_of(row)) for row in weights])

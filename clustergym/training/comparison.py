@@ -1,0 +1,267 @@
+"""Compares policies and checkpoints on a split: runs in the simulator, and ratios with intervals."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from clustergym.common import random_streams
+from clustergym.common.arrays import Floats
+from clustergym.common.errors import InputError
+from clustergym.results.metrics.metrics import Metrics
+from clustergym.scenario.policy import Placer, Policy
+from clustergym.scenario.registry import make_placer, make_policy, parameters_of
+from clustergym.scenario.scenario import Scenario
+from clustergym.sim.guard import Watch
+from clustergym.training.distribution import Distribution
+from clustergym.training.limits import BOUNDS
+
+METRICS = (
+    "jct_mean",
+    "jct_p99",
+    "slowdown_mean",
+    "unfair_fraction",
+    "restarts_mean",
+    "gpu_utilization",
+    "ftf_mean",
+    "deadline_satisfaction",
+)
+"""Columns of a run's figures, NaN: it has none; slowdown_mean is bounded below at `SLOWDOWN_FROM_S`."""
+RATIOS = {
+    "jct_mean": "mean JCT",
+    "jct_p99": "p99 JCT",
+    "slowdown_mean": "slowdown",
+    "ftf_mean": "mean FTF",
+    "deadline_satisfaction": "deadlines met",
+}
+"""Those that can be compared as ratios, and what tables call them."""
+SLOWDOWN_FROM_S = 10.0
+RESAMPLES = 10_000
+TUNING_SEED_OFFSET = 2_000_003
+
+
+class ScenarioSource(Protocol):
+    """Where scenarios come from: a distribution, or files."""
+
+    def draw(self, split: str, seed: int, index: int) -> Scenario:
+        """Return a scenario; equal arguments give equal scenarios."""
+
+
+class Ratio(NamedTuple):
+    """A geometric-mean ratio with its 95 % bootstrap interval, and the least and greatest of single seeds."""
+
+    value: float
+    low: float
+    high: float
+    least: float
+    greatest: float
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A policy to compare, with the values of its parameters to choose from.
+
+    Attributes
+    ----------
+    label : str
+    parameters : dict
+        Of `make_policy`.
+    knobs : dict
+        Parameter -> values to choose from on training windows.
+    checkpoints : list of str
+        Training seeds of one agent, pooled in one row; empty: `parameters` has all.
+    """
+
+    label: str
+    parameters: dict[str, Any]
+    knobs: dict[str, list[Any]]
+    checkpoints: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, given: Any) -> Entrant:
+        """Read an entrant: a policy's name, a checkpoint, or a mapping whose lists are knobs to tune.
+
+        A list of checkpoints is not tuned: its members are training seeds of one agent.
+
+        Raises
+        ------
+        InputError
+            If it is neither, or a list is empty or names a checkpoint twice.
+        """
+        if isinstance(given, str):
+            given = (
+                {"name": "learned", "checkpoint": given}
+                if given.endswith(".safetensors")
+                else {"name": given}
+            )
+        if not isinstance(given, Mapping) or not isinstance(given.get("name"), str):
+            raise InputError(
+                f"{given!r} is not a policy", field="policies", remedy="give a name, or {name: …}"
+            )
+        lists = {str(key): list(value) for key, value in given.items() if isinstance(value, list | tuple)}
+        for key, values in lists.items():
+            if not values:
+                raise InputError(
+                    "has no value", field=f"policies.{key}", remedy="list the values to choose from"
+                )
+        fixed = {str(key): value for key, value in given.items() if str(key) not in lists}
+        checkpoints = _distinct(lists.pop("checkpoint", []))
+        own = [f"{key}={value}" for key, value in fixed.items() if key != "name"]
+        pooled = [f"checkpoint=[{', '.join(checkpoints)}]"] if checkpoints else []
+        return cls(" ".join([str(fixed["name"]), *own, *pooled]), fixed, lists, checkpoints)
+
+    def choices(self) -> list[dict[str, Any]]:
+        """Return every combination of the knobs, as parameters of `make_policy` but for the checkpoints."""
+        values = itertools.product(*self.knobs.values())
+        return [{**self.parameters, **dict(zip(self.knobs, chosen, strict=True))} for chosen in values]
+
+    def seeds(self, choice: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the parameters of each training seed, for one of `choices`."""
+        return [{**choice, "checkpoint": name} for name in self.checkpoints] or [dict(choice)]
+
+
+def _distinct(checkpoints: list[Any]) -> list[str]:
+    """Check the names of checkpoints: the same name twice would count as two seeds that agree."""
+    for at, name in enumerate(checkpoints):
+        if not isinstance(name, str) or name in checkpoints[:at]:
+            message = f"{name!r} is " + ("there twice" if isinstance(name, str) else "not a checkpoint")
+            raise InputError(message, field="policies.checkpoint", remedy="name each training seed's once")
+    return list(checkpoints)
+
+
+def run_figures(
+    source: ScenarioSource, split: str, seed: int, policies: Sequence[Mapping[str, Any]], index: int
+) -> Floats:
+    """Return the figures of each policy on a drawn scenario, shape (policies, METRICS)."""
+    from clustergym.sim.child import guarded
+    from clustergym.sim.engine import StalledError
+
+    scenario = source.draw(split, seed, index)
+    placer = make_placer({"name": "buddy", "defragment_s": None})
+    rows = []
+    for parameters in policies:
+        if parameters["name"] in BOUNDS:
+            given = {key: value for key, value in parameters.items() if key != "name"}
+            jct_s, mean_s = BOUNDS[str(parameters["name"])](scenario, seed, given)
+            p99_s, slowdown = float(np.percentile(jct_s, 99)), _slowdown(scenario, jct_s)
+            rows.append([mean_s, p99_s, slowdown, *[np.nan] * (len(METRICS) - 3)])
+            continue
+        try:
+            policy = make_policy(parameters)
+            metrics, finish_s = guarded(partial(_run, scenario, policy, placer, seed), policy, placer)
+        except StalledError as error:
+            raise InputError(
+                str(error), field=f"policy {parameters['name']}", remedy="leave it out"
+            ) from error
+        slowdown = _slowdown(scenario, finish_s - scenario.trace.submit_s)
+        found: dict[str, float | None] = {**metrics, "slowdown_mean": slowdown}
+        rows.append([np.nan if (value := found[name]) is None else float(value) for name in METRICS])
+    return np.array(rows)
+
+
+def _run(
+    scenario: Scenario, policy: Policy, placer: Placer, seed: int, watch: Watch
+) -> tuple[Metrics, Floats]:
+    """Return the metrics of a run, and when each job completed; NaN if it did not."""
+    from clustergym.results.measured_run import simulate
+
+    result = simulate(scenario, policy, placer, seed, watch=watch)
+    finish_s = np.full(len(scenario.trace), np.nan)
+    for event in result.run.simulation.log.events:
+        if event.kind == "complete":
+            finish_s[event.job] = event.time_s
+    return result.metrics, finish_s
+
+
+def _slowdown(scenario: Scenario, jct_s: Floats) -> float:
+    """Return the mean bounded slowdown of the jobs that ended; NaN if none did. Dropped jobs have JCT NaN."""
+    alone_s = scenario.reference_iteration_time_s * scenario.trace.work_iterations
+    slowdown = np.maximum(jct_s / np.maximum(alone_s, SLOWDOWN_FROM_S), 1.0)
+    ended = np.isfinite(slowdown)
+    return float(slowdown[ended].mean()) if ended.any() else float("nan")
+
+
+def tuned(
+    entrant: Entrant,
+    distribution: Distribution,
+    seed: int,
+    windows: int,
+    run: Callable[..., Iterable[Floats]],
+) -> dict[str, Any]:
+    """Return the values of the knobs with the least mean log(mean JCT) on training windows."""
+    choices = entrant.choices()
+    if len(choices) == 1:
+        return choices[0]
+    members = [member for choice in choices for member in entrant.seeds(choice)]
+    task = partial(run_figures, distribution, "train", seed + TUNING_SEED_OFFSET, members)
+    means = np.stack(list(run(task, range(windows))))[:, :, 0].reshape(windows, len(choices), -1)
+    return choices[int(np.argmin(np.log(means).mean(axis=(0, 2))))]
+
+
+def ratio(mine: Floats, reference: Floats, seed: int = 0) -> Ratio:
+    """Return the geometric mean of mine / reference over windows and training seeds.
+
+    The percentile bootstrap draws windows anew, the same for both, and each side's seeds: the two factors are
+    crossed, as every seed meets every window (Owen, The pigeonhole bootstrap, 2007).
+
+    Parameters
+    ----------
+    mine, reference : ndarray of float, shape (windows,) or (windows, seeds)
+        Above 0, of the same windows.
+    """
+    sides = [np.log(side).reshape(len(side), -1) for side in (mine, reference)]
+    rng = random_streams.COMPARISON.generator(seed)
+    windows = _draws(rng, len(sides[0]))
+    means = [np.einsum("rw,ws,rs->r", windows, side, _draws(rng, side.shape[1])) for side in sides]
+    low, high = np.exp(np.percentile(means[0] - means[1], [2.5, 97.5]))
+    single = [side.mean(axis=0) for side in sides]
+    pairs = np.exp(single[0][:, None] - single[1])
+    value = float(np.exp(single[0].mean() - single[1].mean()))
+    return Ratio(value, float(low), float(high), float(pairs.min()), float(pairs.max()))
+
+
+def _draws(rng: np.random.Generator, count: int) -> Floats:
+    """Return how often each of `count` is drawn in each resample, as shares, shape (RESAMPLES, count)."""
+    if count == 1:
+        return np.ones((RESAMPLES, 1))
+    drawn = rng.integers(count, size=(RESAMPLES, count)) + np.arange(RESAMPLES)[:, None] * count
+    return np.bincount(drawn.ravel(), minlength=RESAMPLES * count).reshape(RESAMPLES, count) / count
+
+
+def common_knowledge(seeds: Sequence[Mapping[str, Any]]) -> str:
+    """Return what the seeds of a row know of iteration times, which must be the same.
+
+    Raises
+    ------
+    InputError
+        If they know different things, which makes them different agents.
+    """
+    known = [knowledge(parameters) for parameters in seeds]
+    for own, parameters in zip(known, seeds, strict=True):
+        if own != known[0]:
+            raise InputError(
+                f"knows {own}, and {seeds[0]['checkpoint']} {known[0]}",
+                field=f"policies.checkpoint {parameters['checkpoint']}",
+                remedy="compare them as entries of their own",
+            )
+    return known[0]
+
+
+def knowledge(parameters: Mapping[str, Any]) -> str:
+    """Return what a policy knows of iteration times; reference rows know everything."""
+    if parameters["name"] in BOUNDS:
+        return "all, in hindsight"
+    return make_policy(parameters).information_class.value
+
+
+def full_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Check a policy, and return its name and all its parameters; of a reference row those given."""
+    if parameters["name"] in BOUNDS:
+        return dict(parameters)
+    policy: Policy = make_policy(parameters)
+    return {"name": policy.name, **parameters_of(policy)}

@@ -1,0 +1,199 @@
+"""Draws training scenarios: jobs of a trace, a cluster, a load, speedup curves, restart costs and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar
+
+import numpy as np
+from annotated_types import MinLen
+
+from clustergym.agents.job_tables import job_tables
+from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
+from clustergym.common import random_streams
+from clustergym.common.arrays import Floats, Ints
+from clustergym.common.columns import rounded_up
+from clustergym.common.errors import InputError, require
+from clustergym.common.parameter_types import (
+    IN_ORDER,
+    AtLeastTwo,
+    Condition,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    PositiveRange,
+)
+from clustergym.common.parameters import Parameters
+from clustergym.scenario.costs import Costs, Search
+from clustergym.scenario.scenario import Scenario, allowed_counts
+from clustergym.trace.trace import Trace
+from clustergym.training.speedups import iteration_times
+from clustergym.training.trace_files import TraceFiles
+from clustergym.training.trace_windows import trace_window
+from clustergym.training.windows import SPLITS, Window, draw_window
+
+RESTART_S = (20.0, 60.0)
+"""Seconds to save and load a checkpoint, before the factor."""
+GPUS_PER_NODE = 8
+IN_ORDER_OR_NONE = Condition(lambda pair: not pair or IN_ORDER.func(pair), f"{IN_ORDER.words}, or []")
+
+
+@dataclass(frozen=True)
+class Distribution(Parameters):
+    """The distribution of scenarios; a pair is a range, drawn evenly (a factor: evenly in its log).
+
+    Attributes
+    ----------
+    origin : str
+        Of the windows: real, synthetic, mixed, or files, those of `traces`.
+    jobs : pair of int
+    gpus : int or tuple of int
+        GPUs of the cluster, shared out evenly over its types; of several one is drawn.
+    types : tuple of int
+        Numbers of GPU types, one of which is drawn.
+    load : tuple of float
+        Offered GPU time at the request over capacity x span, GPUs counted by their types' mean speed.
+    restart_factor : pair of float
+    size_error : pair of float
+        Standard deviation of the log of known over real iteration times.
+    traces : mapping or None
+        Of `origin=files`: trace files on a scenario of their own, as
+        `clustergym.training.trace_files.TraceFiles.of` takes them; `gpus` and `types` are then of no use.
+    search : str
+        For a plan on an allotment that a job has not had before (`clustergym.scenario.costs.Costs`).
+    max_duration_s : float or None
+        Longer jobs are cut to it; before the load is set.
+    deadline_slack : pair of float, or nothing
+        Time from submission to deadline over the run time at the request on the first type; nothing: no
+        deadlines.
+    """
+
+    config_key: ClassVar[str] = "scenarios"
+    origin: str = "mixed"
+    jobs: Annotated[tuple[AtLeastTwo, ...], IN_ORDER] = (200, 400)
+    gpus: PositiveInt | Annotated[tuple[PositiveInt, ...], MinLen(1)] = 64
+    types: Annotated[tuple[PositiveInt, ...], MinLen(1)] = (2, 3)
+    load: PositiveRange = (0.6, 1.4)
+    restart_factor: PositiveRange = (0.25, 4.0)
+    size_error: Annotated[tuple[NonNegativeFloat, ...], IN_ORDER] = (0.0, 1.0)
+    traces: Mapping[str, str | tuple[str, ...]] | None = None
+    search: Search = "proxy"
+    max_duration_s: PositiveFloat | None = None
+    deadline_slack: Annotated[tuple[PositiveFloat, ...], IN_ORDER_OR_NONE] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for count in self.types:
+            require(count <= min(self.sizes), "scenarios.types", count, "give 1 to the number of GPUs")
+        if (self.origin == "files") != (self.traces is not None):
+            remedy = "give both scenarios.origin=files and scenarios.traces, or neither"
+            raise InputError("goes with origin=files alone", field="scenarios.traces", remedy=remedy)
+        if self.traces is not None:
+            TraceFiles.of(self.traces, least=1)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The numbers of GPUs that one is drawn from."""
+        return (self.gpus,) if isinstance(self.gpus, int) else self.gpus
+
+    def draw(self, split: str, seed: int, index: int) -> Scenario:
+        """Return `draw_scenario` of this distribution."""
+        return draw_scenario(self, split, seed, index)
+
+    def draw_factors(self, rng: np.random.Generator) -> tuple[float, float, float]:
+        """Draw the load, the factor of restart costs, and the deviation of known iteration times."""
+        load = float(rng.uniform(self.load[0], self.load[1]))
+        restart = float(np.exp(rng.uniform(*np.log(self.restart_factor))))
+        return load, restart, float(rng.uniform(self.size_error[0], self.size_error[1]))
+
+
+def draw_scenario(distribution: Distribution, split: str, seed: int, index: int) -> Scenario:
+    """Draw a scenario; equal arguments give the equal scenario in any process.
+
+    Raises
+    ------
+    InputError
+        As `draw_window`.
+    """
+    if split not in SPLITS:
+        raise InputError(f"unknown split {split!r}", field="split", remedy=f"one of {', '.join(SPLITS)}")
+    rng = random_streams.TRAINING_WINDOWS.generator(seed, SPLITS.index(split), index)
+    if distribution.traces is not None:
+        return trace_window(rng, split, distribution.traces, distribution.jobs, distribution.draw_factors)
+    jobs = int(rng.integers(distribution.jobs[0], distribution.jobs[1] + 1))
+    window = draw_window(rng, split, distribution.origin, jobs)
+    if distribution.max_duration_s is not None:
+        window = replace(window, duration_s=np.minimum(window.duration_s, distribution.max_duration_s))
+    factors = distribution.draw_factors(rng)
+    types = int(rng.choice(np.array(distribution.types)))
+    gpus = (
+        int(rng.choice(np.array(distribution.sizes)))
+        if len(distribution.sizes) > 1
+        else distribution.sizes[0]
+    )
+    cluster, costs = _cluster(gpus, types), Costs(search=distribution.search, profile={})
+    drawn = _scenario(rng, window, cluster, costs, *factors)
+    return _with_deadlines(rng, drawn, distribution.deadline_slack) if distribution.deadline_slack else drawn
+
+
+def _with_deadlines(rng: np.random.Generator, scenario: Scenario, slack: tuple[float, ...]) -> Scenario:
+    """Give every job a deadline; this draws last, so that all else stays the same."""
+    trace = scenario.trace
+    run_s = scenario.reference_iteration_time_s * trace.iterations
+    ahead_s = np.maximum(np.round(rng.uniform(slack[0], slack[1], size=len(trace)) * run_s, 3), 0.001)
+    return replace(scenario, trace=replace(trace, deadline_s=trace.submit_s + ahead_s))
+
+
+def _cluster(gpus: int, types: int) -> ClusterSpec:
+    """Return a cluster with a number of GPU types, in nodes of up to eight GPUs."""
+    groups = []
+    for t, share in enumerate(_shares(gpus, types)):
+        per_node = min(GPUS_PER_NODE, share & -share)
+        kind = GpuType(f"type{t}", 100.0, 20.0, None, 40.0, 900.0, "pcie4", 32.0, 100.0)
+        groups.append(NodeGroup(kind, share // per_node, per_node))
+    return ClusterSpec(f"{gpus}-gpus-{types}-types", tuple(groups), Fabric())
+
+
+def _shares(gpus: int, types: int) -> Sequence[int]:
+    """Divide GPUs among types, in whole nodes where that is possible."""
+    unit = GPUS_PER_NODE if gpus >= GPUS_PER_NODE * types else 1
+    units = gpus // unit
+    shares = [(units // types + (t < units % types)) * unit for t in range(types)]
+    shares[0] += gpus - sum(shares)
+    return shares
+
+
+def _scenario(
+    rng: np.random.Generator,
+    window: Window,
+    cluster: ClusterSpec,
+    costs: Costs,
+    load: float,
+    restart: float,
+    error: float,
+) -> Scenario:
+    n, counts = len(window.gpus), np.array(allowed_counts(cluster, "power_of_two"), dtype=np.int64)
+    fitting = counts[counts <= cluster.capacity.min()]
+    gpus = np.minimum(rounded_up(window.gpus), fitting[-1])
+    iterations = np.maximum(1, np.rint(window.duration_s)).astype(np.int64)
+    at_request_s = window.duration_s / iterations
+    times = iteration_times(rng, gpus, at_request_s, len(cluster.groups), counts, cluster.capacity)
+    known = times * np.exp(error * rng.normal(size=n))[:, None, None]
+    checkpoint_s = rng.uniform(*RESTART_S, size=n) * restart
+    fast_gpus = _fast_gpus(times, gpus, counts, cluster.capacity)
+    span_s = float((window.duration_s * gpus).sum()) / (load * fast_gpus)
+    stretch = span_s / max(float(window.submit_s[-1]), 1e-9)
+    names = {
+        "job_id": tuple(f"j{row}" for row in range(n)),
+        "model_family": tuple(f"m{row:05d}" for row in range(n)),
+    }
+    trace = Trace.of(window.name, np.round(window.submit_s * stretch, 3), iterations, gpus, **names)
+    tables, order = job_tables(trace, cluster, counts, times, known)
+    return Scenario(window.name, 0, cluster, trace, tables, checkpoint_s[order], costs, rounds="event")
+
+
+def _fast_gpus(times: Floats, gpus: Ints, counts: Ints, capacity: Ints) -> float:
+    """Return the number of GPUs, each weighed by the mean speed of jobs on it relative to the first type."""
+    at_request = np.take_along_axis(times, np.searchsorted(counts, gpus)[:, None, None], axis=2)[..., 0]
+    return float((capacity * (at_request[:, :1] / at_request).mean(axis=0)).sum())

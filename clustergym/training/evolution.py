@@ -1,0 +1,116 @@
+"""A search by CMA-ES (Hansen and Ostermeier, 2001) that a killed training can go on with."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clustergym.common import random_streams
+from clustergym.common.arrays import Floats
+from clustergym.common.errors import InputError
+from clustergym.training.agents import Progress
+from clustergym.training.training_history import TrainingHistory
+
+
+def search_from(mean: Floats, sigma: float, population: int, seed: int, diagonal: bool) -> Any:
+    """Return a CMA-ES that draws from its own random stream."""
+    try:
+        import cma
+    except ImportError as error:
+        raise InputError(
+            "needs the package cma", field="agent", remedy="pip install 'clustergym[learn]'"
+        ) from error
+    rng = random_streams.EVOLUTION.generator(seed)
+    options = {
+        "popsize": population,
+        "verbose": -9,
+        "seed": float("nan"),
+        "randn": lambda *shape: rng.standard_normal(shape),
+        "tolstagnation": 10**9,
+        "CMA_diagonal": diagonal,
+    }
+    return cma.CMAEvolutionStrategy(mean, sigma, options)
+
+
+@dataclass
+class History(TrainingHistory):
+    """What a training needs to continue: given the same fitness, CMA-ES comes to the same state."""
+
+    schema = "clustergym.evolution/1"
+    fitness: list[list[float]] = field(default_factory=list)
+    validated: list[list[float]] = field(default_factory=list)
+
+    def check(self) -> None:
+        """Raise a ValueError if no training with this key can have written the history."""
+        every, last = int(self.key["validate_every"]), int(self.key["generations"])
+        done = range(1, len(self.fitness) + 1)
+        numbers = np.array(self.fitness, dtype=np.float64).reshape(len(self.fitness), self.key["population"])
+        validated = [[float(value) for value in row] for row in self.validated]
+        due = [number for number in done if number % every == 0 or number == last]
+        if [row[0] for row in validated] != due or len(done) > last or not np.isfinite(numbers).all():
+            raise ValueError("values that no training has written")
+        if len({len(row) for row in validated}) > 1 or not np.isfinite(validated).all():
+            raise ValueError("values that no training has written")
+
+    def figures(self, generation: int, search: Any) -> dict[str, float]:
+        """Return the figures of the last generation of a search."""
+        figures = {"objective": float(np.mean(self.fitness[generation - 1])), "sigma": float(search.sigma)}
+        validated = {int(row[0]): row[1] for row in self.validated}
+        return figures | ({"validation": validated[generation]} if generation in validated else {})
+
+    def outcome(self) -> tuple[Floats, dict[str, Any]]:
+        """Return the weights of the best validation, and the curves of the training."""
+        best = min(self.validated, key=lambda row: row[1])
+        curves = {
+            "objective": [float(np.mean(row)) for row in self.fitness],
+            "validation": [[int(row[0]), float(row[1])] for row in self.validated],
+        }
+        return np.array(best[2:]), curves
+
+
+def evolve(
+    history: History,
+    search: Any,
+    fitness_of: Callable[[int, Sequence[Floats]], Sequence[float]],
+    validated: Callable[[Floats], tuple[float, Floats]],
+    state: Path,
+    progress: Progress,
+) -> tuple[Floats, dict[str, Any]]:
+    """Search from the beginning, or from where a history ends, and return the best weights and the curves.
+
+    Parameters
+    ----------
+    history : History
+        Its key has the numbers of `generations` and of generations between validations, `validate_every`.
+    search : cma.CMAEvolutionStrategy
+        At its start; it is brought to where the history ends.
+    fitness_of : callable
+        Takes the number of a generation, from 0, and its candidates; returns the objective of each.
+    validated : callable
+        Takes the distribution's mean; returns its objective on the dev split, and the weights it stands for.
+    state : Path
+        Where the history is written after every generation.
+    progress : callable
+    """
+    generations, every = int(history.key["generations"]), int(history.key["validate_every"])
+    progress(0, generations, {})
+    for number, fitness in enumerate(history.fitness, start=1):
+        search.tell(search.ask(), fitness)
+        progress(number, generations, history.figures(number, search))
+    for number in range(len(history.fitness) + 1, generations + 1):
+        began = time.monotonic()
+        candidates = search.ask()
+        history.fitness.append(list(fitness_of(number - 1, candidates)))
+        search.tell(candidates, history.fitness[-1])
+        if number % every == 0 or number == generations:
+            value, weights = validated(search.mean)
+            history.validated.append([number, value, *weights.tolist()])
+        history.write(state)
+        took = {"seconds": time.monotonic() - began}
+        progress(number, generations, {**history.figures(number, search), **took})
+    return history.outcome()

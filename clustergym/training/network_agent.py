@@ -1,0 +1,225 @@
+"""Trains networks in segments; each ends with a validation and saves its state."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from annotated_types import MinLen
+
+from clustergym.common import random_streams
+from clustergym.common.errors import InputError
+from clustergym.common.parameter_types import Factor, PositiveInt
+from clustergym.envs.scheduling import SchedulingEnv
+from clustergym.envs.scheduling_costs import jobs_in_system
+from clustergym.scenario.policy import InformationClass
+from clustergym.training.agents import Progress, Trained
+from clustergym.training.split_env import EnvironmentAgent, SplitEnv, make_split_env
+from clustergym.training.training_state import (
+    History,
+    Tensors,
+    arrays,
+    part_of,
+    read_state,
+    restore,
+    write_state,
+)
+
+
+@dataclass
+class NetworkAgent(EnvironmentAgent):
+    """The common part of the agents that train a network.
+
+    A segment is `validate_every` steps; it begins with new episodes and random streams of its own, so that
+    a training that goes on after a kill gives the same bytes. At its end the greedy policy plays the first
+    `validation` traces of the dev split; the network with the best mean return there is the result.
+
+    Parameters
+    ----------
+    env : mapping
+        `{id: …, parameter: value, …}`, as `clustergym.envs.registration.make_env` takes it.
+    steps, validate_every, validation : int
+        Steps of the environments in all and in a segment; dev traces.
+    traces : int
+        Traces of the training split that episodes are drawn from.
+    learning_rate : float
+    batch_size : int
+    hidden : tuple of int
+        Widths of the hidden layers.
+    split : str
+        Split of the training traces.
+    """
+
+    env: Mapping[str, Any] = field(default_factory=lambda: {"id": "ClusterGym/Meta-16-v1"})
+    steps: PositiveInt = 200_000
+    validate_every: PositiveInt = 20_000
+    validation: PositiveInt = 16
+    traces: PositiveInt = 128
+    learning_rate: Factor = 3e-4
+    batch_size: PositiveInt = 250
+    hidden: Annotated[tuple[PositiveInt, ...], MinLen(1)] = (64, 64)
+    split: str = "train"
+
+    @abstractmethod
+    def envs(self, processes: int) -> AbstractContextManager[Any]:
+        """Make the training environments."""
+
+    @abstractmethod
+    def model(self, envs: Any, seed: int) -> Any:
+        """Return the algorithm, untrained: it has `policy` and `num_timesteps`."""
+
+    @abstractmethod
+    def begin(self, model: Any, seed: int) -> None:
+        """Seed the random streams of a segment, and begin new episodes."""
+
+    @abstractmethod
+    def learn(self, model: Any) -> dict[str, float]:
+        """Learn for a segment; return its figures."""
+
+    def prepare(
+        self, model: Any, validate: Any, seed: int, history: History, progress: Progress
+    ) -> Tensors | None:
+        """Prepare the model before the first segment; return a network to beat, if there is one."""
+        return None
+
+    def segment(self, model: Any, number: int) -> None:
+        """Prepare the model for a segment."""
+
+    def train(self, seed: int, processes: int, state: Path, progress: Progress) -> Trained:
+        """Train from the beginning, or from the last segment that a killed run ended."""
+        needs_torch()
+        path = state.with_suffix(".safetensors")
+        history, tensors = read_state(path, {"agent": self.name, "seed": seed, **asdict(self)})
+        # First in this process, so that what is not valid is said before others are started.
+        validation = self.env_of("dev", self.validation)
+        with self.envs(processes) as envs:
+            information, layout = _description(validation)
+            model = self.model(envs, seed)
+            self.begin(model, _drawn(seed, 0))
+            best: Tensors = part_of(tensors, "best.")
+            if tensors:
+                restore(model, history, tensors, path)
+            self._tell(history, progress)
+            if not tensors:
+                best = self.prepare(model, validation, seed, history, progress) or arrays(model.policy)
+                _require_finite(model)
+                write_state(path, history, model, best)
+            while int(model.num_timesteps) < self.steps:
+                began, cpu_began = time.monotonic(), time.process_time()
+                best = self._segment(model, validation, seed, history, best)
+                write_state(path, history, model, best)
+                seconds = {
+                    "seconds": time.monotonic() - began,
+                    "cpu_seconds": time.process_time() - cpu_began,
+                }
+                row = {**history.rows[-1], **seconds}
+                progress(int(row["steps"]), self.steps, row)
+        curves = {**history.stage, "segments": history.rows, "best": history.best}
+        return Trained(best, information, curves, {**layout, "hidden": list(self.hidden)})
+
+    def _tell(self, history: History, progress: Progress) -> None:
+        """Report the progress that a killed training saved."""
+        progress(0, self.steps, {})
+        rounds = history.stage.get("imitation", [])
+        for number, row in enumerate(rounds, start=1):
+            progress(number, len(rounds), {f"imitation/{name}": value for name, value in row.items()})
+        for row in history.rows:
+            progress(int(row["steps"]), self.steps, row)
+
+    def _segment(
+        self, model: Any, validation: SplitEnv, seed: int, history: History, best: Tensors
+    ) -> Tensors:
+        number = len(history.rows) + 1
+        self.segment(model, number)
+        self.begin(model, _drawn(seed, number))
+        try:
+            figures = self.learn(model)
+        except (ValueError, RuntimeError):
+            # PyTorch's distributions raise either of them on NaN; sb3-contrib switches that check on or off.
+            _require_finite(model)
+            raise
+        _require_finite(model)
+        row: dict[str, float] = {"steps": int(model.num_timesteps), **figures}
+        row |= greedy_figures(model.policy, validation, self.validation)
+        history.rows.append(row)
+        if row["dev_return"] > history.best:
+            history.best, best = row["dev_return"], arrays(model.policy)
+        return best
+
+    def env_of(self, split: str, traces: int, reward_scale: float = 1.0) -> SplitEnv:
+        """Make the environment in a split."""
+        made = make_split_env(self.env, split, traces, reward_scale)
+        self.check_env(made)
+        return made
+
+    def check_env(self, env: SplitEnv) -> None:
+        """Raise an `InputError` if the agent cannot play an environment."""
+
+
+def greedy_figures(policy: Any, env: SplitEnv, traces: int) -> dict[str, float]:
+    """Return mean return and mean JCT in hours of the greedy policy on the first traces of a split."""
+    returns, hours = [], []
+    for index in range(traces):
+        returns.append(play(policy, env, index))
+        if isinstance(env.unwrapped, SchedulingEnv):
+            hours.append(jobs_in_system(env.unwrapped.outcomes))
+    figures = {"dev_return": float(np.mean(returns))}
+    return {**figures, "dev_jct_h": float(np.mean(hours))} if hours else figures
+
+
+def play(policy: Any, env: SplitEnv, index: int) -> float:
+    """Return the return of the greedy policy on a trace."""
+    observation, _ = env.reset(options={"index": index})
+    total, over = 0.0, False
+    while not over:
+        if hasattr(policy, "greedy_masked"):
+            action = np.int64(policy.greedy_masked(observation, env.action_masks()))
+        else:
+            found = policy.predict(observation, deterministic=True)[0]
+            action = found if found.ndim else np.int64(found)
+        observation, reward, terminated, truncated, _ = env.step(action)
+        total, over = total + reward, terminated or truncated
+    return total
+
+
+def _drawn(seed: int, number: int) -> int:
+    """Return the seed of a segment."""
+    return int(random_streams.TRAINING_SEGMENTS.generator(seed, number).integers(2**31 - 1))
+
+
+def _require_finite(model: Any) -> None:
+    """Raise an InputError if a value of the network is not finite."""
+    if not all(np.isfinite(value).all() for value in arrays(model.policy).values()):
+        raise InputError(
+            "the network has values that are no numbers",
+            field="agent.learning_rate",
+            remedy="give a smaller one, and another output=",
+        )
+
+
+def _description(env: SplitEnv) -> tuple[InformationClass, dict[str, Any]]:
+    """Return the information class of an environment, and the shapes that networks depend on."""
+    from clustergym.training.network_checkpoints import description_of
+
+    parameters = getattr(env.unwrapped, "parameters", None)
+    information = getattr(parameters, "information", InformationClass.CLAIRVOYANT.value)
+    return InformationClass(information), description_of(env)
+
+
+def needs_torch() -> None:
+    """Raise an `InputError` without PyTorch and Stable-Baselines3; PyTorch is to use one core."""
+    try:
+        import safetensors  # noqa: F401
+        import stable_baselines3  # noqa: F401
+        import torch
+    except ImportError as error:
+        raise InputError(
+            "needs PyTorch and Stable-Baselines3", field="agent", remedy="pip install 'clustergym[rl]'"
+        ) from error
+    torch.set_num_threads(1)

@@ -1,0 +1,182 @@
+"""Checkpoints of networks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clustergym.agents.checkpoints import NETWORK_SCHEMA, Stored, Tensors, read, write
+from clustergym.common.errors import InputError, nearest
+from clustergym.envs.observations import JOB_FEATURES, OPTION_FEATURES, QUEUE_FEATURES
+from clustergym.envs.registration import make_env
+from clustergym.envs.scheduling import SchedulingEnv
+from clustergym.scenario.policy import InformationClass
+
+MASKED = ("maskable_ppo", "masked_group_pg")
+"""Agents with the equivariant network."""
+AGENTS = ("ppo", "dqn", *MASKED)
+COLUMNS = {
+    "jobs": list(JOB_FEATURES),
+    "options": list(OPTION_FEATURES),
+    "queue": list(QUEUE_FEATURES),
+}
+"""Names of the columns that networks are trained on; a checkpoint of other columns is refused."""
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkCheckpoint:
+    """A trained network.
+
+    Attributes
+    ----------
+    agent : str
+    policy : torch.nn.Module
+        Policy of Stable-Baselines3, ready to predict.
+    env : gymnasium.Env
+        The environment it was trained in, with flat observations.
+    information_class : InformationClass
+    sha256 : str
+        Digest of the weights file.
+    about : mapping
+        All that the YAML says.
+    """
+
+    agent: str
+    policy: Any
+    env: Any
+    information_class: InformationClass
+    sha256: str
+    about: Mapping[str, Any]
+
+
+def description_of(env: Any) -> dict[str, Any]:
+    """Return the shapes and names of an environment that its networks depend on."""
+    core = env.unwrapped
+    described: dict[str, Any] = {
+        "environment": core.spec.id,
+        "observation": int(np.prod(env.observation_space.shape)),
+        "actions": int(getattr(env.action_space, "n", 0) or np.prod(env.action_space.shape)),
+    }
+    if isinstance(core, SchedulingEnv):
+        setting, layout = core.features.setting, core.features.layout
+        described |= {
+            "layout": {name: list(shape) for name, shape in layout.items()},
+            "columns": {name: COLUMNS[name] for name in layout if name in COLUMNS},
+            "gpu_types": list(setting.gpu_types),
+            "counts": setting.counts.tolist(),
+        }
+    return described
+
+
+def save(
+    path: Path,
+    agent: str,
+    tensors: Tensors,
+    described: Mapping[str, Any],
+    information: InformationClass,
+    about: Mapping[str, Any],
+) -> None:
+    """Write tensors to `path`, and their description to the YAML beside it."""
+    packable = {name: np.ascontiguousarray(value) for name, value in sorted(tensors.items())}
+    write(path, packable, {"schema": NETWORK_SCHEMA, "agent": agent, **described}, information, about)
+
+
+def load(name: str) -> NetworkCheckpoint:
+    """Read a checkpoint and build its network.
+
+    Raises
+    ------
+    InputError
+        If it is missing, damaged, of another version of the environment or of the wrong shape.
+    """
+    stored = read(name, NETWORK_SCHEMA)
+    about = stored.about
+    _check(stored.yaml, about)
+    env = _env(stored.yaml, about)
+    policy = _network(stored, env)
+    return NetworkCheckpoint(about["agent"], policy, env, stored.information_class, stored.sha256, about)
+
+
+def _bad(path: Path, key: str | None, message: str, remedy: str) -> InputError:
+    return InputError(message, file=path, field=key, remedy=remedy)
+
+
+def _check(file: Path, about: Mapping[str, Any]) -> None:
+    """Raise an InputError unless the YAML says what a network is built from."""
+    agent = about.get("agent")
+    if agent not in AGENTS:
+        raise _bad(file, "agent", f"unknown agent {agent!r}", nearest(str(agent), AGENTS))
+    for key, kind in (("hidden", list), ("traces", dict)):
+        if not isinstance(about.get(key), kind):
+            raise _bad(file, key, "is missing", "the file is damaged")
+    hidden = about["hidden"]
+    if not hidden or not all(type(width) is int and 0 < width <= 4096 for width in hidden):
+        raise _bad(file, "hidden", f"{hidden} are no widths", "the file is damaged")
+
+
+def _env(file: Path, about: Mapping[str, Any]) -> Any:
+    """Make the environment that a checkpoint was trained in; refuse the checkpoint if that has changed."""
+    mapping = about["traces"].get("env")
+    if not isinstance(mapping, dict) or not all(isinstance(key, str) for key in mapping):
+        raise _bad(file, "traces.env", "is missing", "the file is damaged")
+    # Rewards are not needed here, and their baseline may be a policy that is not there any more.
+    plain = {key: value for key, value in mapping.items() if key != "baseline"}
+    try:
+        env = make_env({**plain, "observation": "flat"})
+    except InputError as error:
+        raise _bad(file, "traces.env", str(error), "train it anew") from error
+    for key, here in description_of(env).items():
+        if about.get(key) != here:
+            there = f"another version of {mapping['id']}, which has {_short(here)}"
+            raise _bad(file, key, f"{_short(about.get(key))} is of {there}", "train it anew")
+    return env
+
+
+def _short(value: Any) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+def build_policy(agent: str, env: Any, hidden: Sequence[int]) -> Any:
+    """Return the untrained network of an agent in an environment with flat observations.
+
+    Parameters
+    ----------
+    agent : {"ppo", "dqn", "maskable_ppo", "masked_group_pg"}
+    env : gymnasium.Env
+    hidden : sequence of int
+        Widths of the hidden layers.
+    """
+    from stable_baselines3.common.policies import ActorCriticPolicy
+    from stable_baselines3.dqn.policies import DQNPolicy
+
+    from clustergym.training.equivariant import EquivariantPolicy, shapes_of
+
+    spaces = (env.observation_space, env.action_space, lambda _: 0.0)
+    if agent in MASKED:
+        return EquivariantPolicy(*spaces, hidden=tuple(hidden), shapes=shapes_of(env))
+    return {"ppo": ActorCriticPolicy, "dqn": DQNPolicy}[agent](*spaces, net_arch=list(hidden))
+
+
+def _network(stored: Stored, env: Any) -> Any:
+    """Build the network and load the tensors, whose names and shapes must be the network's."""
+    try:
+        policy = build_policy(stored.about["agent"], env, stored.about["hidden"])
+    except ImportError as error:
+        remedy = "pip install 'clustergym[rl]'"
+        raise _bad(stored.path, None, f"needs {error.name or 'PyTorch'} to be used", remedy) from error
+    from clustergym.training.training_state import load_arrays
+
+    wanted = {name: tuple(value.shape) for name, value in policy.state_dict().items()}
+    given = {name: value.shape for name, value in stored.tensors.items()}
+    for name in sorted(wanted.keys() | given.keys()):
+        if wanted.get(name) != given.get(name):
+            message = f"shape {given.get(name, 'missing')}, the network has {wanted.get(name, 'none')}"
+            raise _bad(stored.path, name, message, "train it anew")
+    load_arrays(policy, stored.tensors)
+    policy.set_training_mode(False)
+    return policy

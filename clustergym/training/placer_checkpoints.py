@@ -1,0 +1,82 @@
+"""Checkpoints of learned placers: of whole nodes, and of shares of GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clustergym.agents import minipods
+from clustergym.agents.checkpoints import read, write
+from clustergym.common.arrays import Floats
+from clustergym.common.errors import InputError
+from clustergym.envs.sharing import desk, learned
+from clustergym.scenario.policy import InformationClass
+
+
+@dataclass(frozen=True, eq=False)
+class PlacerCheckpoint:
+    """A trained placer.
+
+    Attributes
+    ----------
+    weights : ndarray of float, of the shape of its kind
+    sha256 : str
+        Digest of the weights file.
+    """
+
+    weights: Floats
+    sha256: str
+
+
+@dataclass(frozen=True)
+class PlacerKind:
+    """What the weights of a kind of placer are for.
+
+    Attributes
+    ----------
+    schema : str
+        Schema of its checkpoints.
+    names : mapping of str to list of str
+        What each axis of the weights stands for.
+    shape : tuple of int
+    """
+
+    schema: str
+    names: Mapping[str, list[str]]
+    shape: tuple[int, ...]
+
+    def save(self, path: Path, weights: Floats, about: Mapping[str, Any]) -> None:
+        """Write weights to `path`, and their description to the YAML beside it."""
+        tensors = {"weights": np.ascontiguousarray(weights, dtype=np.float64)}
+        write(path, tensors, {"schema": self.schema, **self.names}, InformationClass.NONE, about)
+
+    def load(self, name: str) -> PlacerCheckpoint:
+        """Read a checkpoint by its path, or its name in the package.
+
+        Raises
+        ------
+        InputError
+            If it is missing, damaged, or of other features.
+        """
+        stored = read(name, self.schema)
+        weights = stored.tensors.get("weights")
+        named = all(stored.about.get(axis) == names for axis, names in self.names.items())
+        if not named or weights is None or weights.dtype != np.float64 or weights.shape != self.shape:
+            raise InputError(
+                "are not this version's", file=stored.yaml, field="features", remedy="train it anew"
+            )
+        return PlacerCheckpoint(weights, stored.sha256)
+
+
+NODES = PlacerKind("clustergym.placer/1", {"features": list(minipods.NAMES)}, (len(minipods.NAMES),))
+"""Weights of features of minipods (`clustergym.agents.minipods`)."""
+SHARES = PlacerKind(
+    "clustergym.sharing/1",
+    {"features": list(desk.NAMES), "classes": list(learned.CLASSES)},
+    learned.SHAPE,
+)
+"""Weights of features of nodes, for each class of request (`clustergym.envs.sharing.learned`)."""

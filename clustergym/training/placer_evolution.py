@@ -1,0 +1,118 @@
+"""`agent=placer_es`: the learned placer's weights by CMA-ES on compiled episodes of placement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from annotated_types import Ge, MinLen
+
+from clustergym.agents.minipods import NAMES, PlacementEpisode, run
+from clustergym.common.arrays import Floats
+from clustergym.common.parameter_types import PositiveFloat, PositiveInt
+from clustergym.scenario.policy import InformationClass
+from clustergym.training.agents import Agent, Progress, Trained
+from clustergym.training.evolution import History, evolve, search_from
+from clustergym.training.placer_episodes import placement_episode
+
+START = {"fit left": -1.0, "wait": -0.5}
+"""Where the search begins: best fit in minipods, over the roomiest ones where none has room."""
+SEEDS = {"train": 0, "dev": 500}
+"""The first seed of each split; those of tests begin at 1000."""
+
+
+@dataclass
+class PlacerEvolution(Agent):
+    """Evolves the placer's weights for `sjf`.
+
+    The objective is the mean over episodes of log(mean JCT). Every generation meets other seeds, in turn;
+    every `validate_every` generations the distribution's mean is measured on the dev seeds of all
+    scenarios, and the best such mean is the result.
+
+    Parameters
+    ----------
+    scenarios : tuple of str
+        Overrides of each scenario, as words of a command line: jobs of whole nodes on one GPU type.
+    seeds, validation : int
+        Training and dev seeds of each scenario, from 0 and from 500 on; up to 500 of each.
+    generations, population, episodes : int
+        Candidates a generation, seeds a generation.
+    validate_every : int
+        Generations between validations.
+    sigma : float
+        Initial step.
+    round_s, defragment_s : float
+        Seconds between decision points, and between calls of `defragment`.
+    """
+
+    scenarios: Annotated[tuple[str, ...], MinLen(1)] = tuple(
+        "scenario=pretraining costs=default"
+        f"{words} cluster.fabric.core_oversubscription=7.0"
+        f" trace.min_duration_s=600 trace.max_duration_s=14400 trace.jobs=800 trace.load={load}"
+        for words, load in (("", 0.9), (" cluster=arnold-iii", 0.7), (" cluster=arnold-iii", 1.0))
+    )
+    seeds: PositiveInt = 16
+    validation: PositiveInt = 8
+    generations: PositiveInt = 30
+    population: Annotated[int, Ge(4)] = 16
+    episodes: PositiveInt = 8
+    validate_every: PositiveInt = 6
+    sigma: PositiveFloat = 0.5
+    round_s: PositiveFloat = 300.0
+    defragment_s: PositiveFloat = 3600.0
+
+    name = "placer_es"
+    split = "train"
+
+    def train(self, seed: int, processes: int, state: Path, progress: Progress) -> Trained:
+        """Train in this process, from the beginning or from where a killed run left its state."""
+        key = {"agent": self.name, "seed": seed, "features": NAMES, **asdict(self)}
+        history = History.read(state, key)
+        start = np.array([START.get(name, 0.0) for name in NAMES])
+        search = search_from(start, self.sigma, self.population, seed, diagonal=False)
+        train, dev = self._drawn("train", self.seeds), self._drawn("dev", self.validation)
+
+        def fitness_of(generation: int, candidates: Sequence[Floats]) -> list[float]:
+            first = generation * self.episodes
+            at = range(first, first + self.episodes)
+            met = [episodes[number % self.seeds] for episodes in train for number in at]
+            return [objective(met, candidate) for candidate in candidates]
+
+        def validated(mean: Floats) -> tuple[float, Floats]:
+            return objective([episode for episodes in dev for episode in episodes], mean), mean
+
+        best, curves = evolve(history, search, fitness_of, validated, state, progress)
+        return Trained(best, InformationClass.NONE, curves)
+
+    def record(self) -> dict[str, Any]:
+        """Return what the traces of training were drawn from."""
+        ends = {"train": self.seeds, "dev": self.validation}
+        return {"scenarios": list(self.scenarios)} | {
+            split: [first, first + ends[split] - 1] for split, first in SEEDS.items()
+        }
+
+    def save(self, path: Path, trained: Trained, about: Mapping[str, Any]) -> None:
+        """Write a checkpoint of the placer."""
+        from clustergym.training.placer_checkpoints import NODES
+
+        NODES.save(path, np.asarray(trained.weights), about)
+
+    def _drawn(self, split: str, seeds: int) -> list[list[PlacementEpisode]]:
+        """Return the episodes of each scenario with the seeds of a split."""
+        from clustergym.scenario.by_name import compose
+        from clustergym.scenario.scenario_config import build_scenario
+
+        drawn = []
+        for words in self.scenarios:
+            config, first = compose(words.split()), SEEDS[split]
+            made = (build_scenario({**config, "seed": seed}) for seed in range(first, first + seeds))
+            drawn.append([placement_episode(one, self.round_s, self.defragment_s) for one in made])
+        return drawn
+
+
+def objective(episodes: Sequence[PlacementEpisode], weights: Floats) -> float:
+    """Return the mean over episodes of log(mean JCT)."""
+    return float(np.mean([np.log(run(episode, weights).mean()) for episode in episodes]))

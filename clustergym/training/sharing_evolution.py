@@ -1,0 +1,116 @@
+"""`agent=sharing_es`: a placer of shares by CMA-ES in the Sharing environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from annotated_types import Ge
+
+from clustergym.common import random_streams
+from clustergym.common.arrays import Floats
+from clustergym.common.errors import InputError
+from clustergym.common.parameter_types import PositiveFloat, PositiveInt
+from clustergym.envs.registration import make_env
+from clustergym.envs.sharing.desk import GROWTH
+from clustergym.envs.sharing.environment import SharingEnv
+from clustergym.envs.sharing.learned import SHAPE, play
+from clustergym.envs.sharing.state import COSTS, SharingState
+from clustergym.envs.sharing.streams import drawn
+from clustergym.scenario.policy import InformationClass
+from clustergym.training.agents import Agent, Progress, Trained
+from clustergym.training.evolution import History, evolve, search_from
+
+FIRST_SEED = {"train": 0, "dev": 1_000_000, "test": 2_000_000}
+"""The first seed of each split, as `reset(seed=…)` of the environment takes it."""
+START = -8.0
+"""The weight of `growth` with which the search begins; all others are 0. It places as FGD does, unrounded."""
+
+
+@dataclass
+class SharingEvolution(Agent):
+    """Evolves scores of nodes, linear in their features, for each class of request.
+
+    The objective is minus the mean return of the environment's episodes. Every generation meets new seeds;
+    every `validate_every` generations the distribution's mean is measured on dev seeds, and the best such
+    mean is the result. Episodes are those of the environment, played without its steps
+    (`clustergym.envs.sharing.learned.play`).
+
+    Parameters
+    ----------
+    env : mapping
+        `{id: …, parameter: value, …}`, as `clustergym.envs.registration.make_env` takes it.
+    generations, population, episodes, validation : int
+        Candidates a generation, seeds a generation, dev seeds.
+    validate_every : int
+        Generations between validations.
+    sigma : float
+        Initial step.
+    """
+
+    env: Mapping[str, Any] = field(default_factory=lambda: {"id": "ClusterGym/Sharing-v1"})
+    generations: PositiveInt = 80
+    population: Annotated[int, Ge(4)] = 16
+    episodes: PositiveInt = 8
+    validation: PositiveInt = 60
+    validate_every: PositiveInt = 10
+    sigma: PositiveFloat = 0.5
+
+    name = "sharing_es"
+    split = "train"
+
+    def train(self, seed: int, processes: int, state: Path, progress: Progress) -> Trained:
+        """Train in this process, from the beginning or from where a killed run left its state."""
+        env = make_env(self.env).unwrapped
+        if not isinstance(env, SharingEnv):
+            raise InputError("has no shares of GPUs to place", field="env", remedy="give env=sharing")
+        key = {"agent": self.name, "seed": seed, "start": START, **asdict(self)}
+        history = History.read(state, key)
+        start = np.zeros(SHAPE)
+        start[:, GROWTH] = START
+        search = search_from(start.ravel(), self.sigma, self.population, seed, diagonal=True)
+        dev = seeds_of("dev", 0, self.validation)
+
+        def fitness_of(generation: int, candidates: Sequence[Floats]) -> list[float]:
+            met = seeds_of("train", generation * self.episodes, self.episodes)
+            return [objective(env, met, candidate) for candidate in candidates]
+
+        def validated(mean: Floats) -> tuple[float, Floats]:
+            return objective(env, dev, mean), mean
+
+        best, curves = evolve(history, search, fitness_of, validated, state, progress)
+        return Trained(best.reshape(SHAPE), InformationClass.NONE, curves)
+
+    def record(self) -> dict[str, Any]:
+        """Return what the training was drawn from."""
+        ends = {"train": self.generations * self.episodes, "dev": self.validation}
+        seeds = {split: seeds_of(split, 0, number) for split, number in ends.items()}
+        return {"environment": dict(self.env)} | {
+            name: [found[0], found[-1]] for name, found in seeds.items()
+        }
+
+    def save(self, path: Path, trained: Trained, about: Mapping[str, Any]) -> None:
+        """Write a checkpoint of the placer."""
+        from clustergym.training.placer_checkpoints import SHARES
+
+        SHARES.save(path, np.asarray(trained.weights), about)
+
+
+def seeds_of(split: str, first: int, number: int) -> range:
+    """Return so many seeds of a split."""
+    begin = FIRST_SEED[split] + first
+    return range(begin, begin + number)
+
+
+def objective(env: SharingEnv, seeds: Sequence[int], weights: Floats) -> float:
+    """Return minus the mean return of the episodes of some seeds, placed by weights."""
+    parameters, costs = env.parameters, []
+    for seed in seeds:
+        rng = random_streams.SHARING_REQUESTS.generator(seed)
+        state = SharingState(drawn(env.source, parameters.load, parameters.departures, rng))
+        play(state.desk, np.asarray(weights, dtype=np.float64).reshape(SHAPE))
+        costs.append(sum(weight * COSTS[name](state) for name, weight in parameters.reward.items()))
+    return float(np.mean(costs))

@@ -1,0 +1,157 @@
+"""Environments that draw all episodes from a single split of the traces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.common import random_streams
+from clustergym.common.errors import InputError
+from clustergym.envs.registration import make_env, register_envs
+from clustergym.envs.scheduling import SchedulingEnv
+from clustergym.scenario.environments import ENVIRONMENTS
+from clustergym.training.agents import Agent
+from clustergym.training.windows import SPLITS
+
+LARGEST_REWARD = 1e12
+
+
+def trace_seed(split: str, index: int) -> int:
+    """Return the seed of trace `index` of a split; modulo 3 it is the number of the split."""
+    return index * len(SPLITS) + SPLITS.index(split)
+
+
+class SplitEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Draws every episode among the first traces of a split, and multiplies rewards.
+
+    Parameters
+    ----------
+    env : gymnasium.Env
+    split : {"train", "dev", "test"}
+    traces : int
+        Draw among trace 0 to `traces` - 1 of the split. `options={"index": i}` of `reset` chooses one.
+    reward_scale : float
+        What rewards are multiplied by.
+
+    Raises
+    ------
+    InputError
+        From `step`, if the reward is not a number, or too large for a network of single precision.
+    """
+
+    def __init__(
+        self, env: gymnasium.Env[Any, Any], split: str, traces: int, reward_scale: float = 1.0
+    ) -> None:
+        super().__init__(env)
+        self.split, self.traces, self.reward_scale = split, traces, reward_scale
+        self._rng = random_streams.TRAINING_EPISODES.generator(0)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode on a trace of the split."""
+        if seed is not None:
+            self._rng = random_streams.TRAINING_EPISODES.generator(seed)
+        index = int(self._rng.integers(self.traces))
+        drawn = trace_seed(self.split, int((options or {}).get("index", index)))
+        core = self.env.unwrapped
+        own = isinstance(core, SchedulingEnv) and not fixed_trace(vars(core.parameters))
+        return self.env.reset(seed=drawn, options={"trace_seed": drawn} if own else None)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Take an action, and multiply the reward."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        scaled = float(reward) * self.reward_scale
+        check_reward(scaled)
+        return observation, scaled, terminated, truncated, info
+
+    def action_masks(self) -> npt.NDArray[np.int8]:
+        """Return 1 for each legal action, else 0."""
+        masks: npt.NDArray[np.int8] = self.env.get_wrapper_attr("action_masks")()
+        return masks
+
+
+class EnvironmentAgent(Agent):
+    """An agent that is trained in an environment, on the first traces of a split.
+
+    Attributes
+    ----------
+    env : mapping
+        `{id: …, parameter: value, …}`, as `clustergym.envs.registration.make_env` takes it.
+    traces : int
+    """
+
+    env: Mapping[str, Any]
+    traces: int
+
+    def leak(self) -> tuple[str, str] | None:
+        """Return the field and the message if training would see test traces; else None."""
+        if fixed_trace(self.env):
+            return "env.trace", "every episode would be the one trace that the agent is measured on"
+        return super().leak()
+
+    def record(self) -> dict[str, Any]:
+        """Return which traces are trained on."""
+        bounds = {"trace_seed": f"3 i + {SPLITS.index(self.split)}", "i_below": self.traces}
+        return {"env": dict(self.env), self.split: bounds}
+
+
+def check_reward(scaled: float) -> None:
+    """Raise an InputError if a reward is not a number, or too large for a network of single precision."""
+    if not abs(scaled) < LARGEST_REWARD:
+        remedy = f"give weights, and agent.reward_scale, that keep it below {LARGEST_REWARD:g}"
+        raise InputError(f"the reward is {scaled}", field="env.reward", remedy=remedy)
+
+
+def fixed_trace(parameters: Mapping[str, Any]) -> bool:
+    """Return whether an environment plays the same trace in every episode."""
+    return any(parameters.get(name) is not None for name in ("scenario", "trace"))
+
+
+def compiled_envs(mapping: Mapping[str, Any], number: int, **options: Any) -> Any:
+    """Make a vector environment on the compiled simulation with flat observations; None if there is none.
+
+    Parameters
+    ----------
+    mapping : mapping
+        `{id: …, parameter: value, …}`, as `make_env` takes it.
+    number : int
+        Environments.
+    **options
+        Of `clustergym.envs.vector.environment.SchedulingVectorEnv`.
+    """
+    from clustergym.envs.vector.environment import SchedulingVectorEnv
+
+    given = {**mapping, "observation": "flat"}
+    name = given.pop("id")
+    if all(row.id != name or row.vector_entry_point is None for row in ENVIRONMENTS):
+        return None
+    register_envs()
+    made: Any = gymnasium.make_vec(name, num_envs=number, summaries=False, **options, **given)
+    if isinstance(made, SchedulingVectorEnv):
+        return made
+    made.close()
+    return None
+
+
+def not_compiled(mapping: Mapping[str, Any], remedy: str) -> InputError:
+    """Return the error of an agent whose environment no compiled simulation steps."""
+    message = f"{mapping['id']} with these parameters is stepped by no compiled simulation"
+    return InputError(message, field="env", remedy=remedy)
+
+
+def make_split_env(
+    mapping: Mapping[str, Any], split: str, traces: int, reward_scale: float = 1.0
+) -> SplitEnv:
+    """Make the environment of a mapping with flat observations, in a split.
+
+    Raises
+    ------
+    InputError
+        As `make_env`.
+    """
+    return SplitEnv(make_env({**mapping, "observation": "flat"}), split, traces, reward_scale)

@@ -1,0 +1,103 @@
+"""The common part of the agents of Stable-Baselines3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from clustergym.common.errors import require
+from clustergym.common.parameter_types import Factor, PositiveFraction, PositiveInt
+from clustergym.training.network_agent import NetworkAgent
+
+FIGURES = ("approx_kl", "entropy_loss", "explained_variance", "value_loss", "loss", "clip_fraction")
+
+
+@dataclass
+class StableBaselinesAgent(NetworkAgent):
+    """An algorithm of Stable-Baselines3.
+
+    Parameters
+    ----------
+    n_envs : int
+        Environments that are stepped together.
+    gamma : float
+    reward_scale : float
+        What rewards are multiplied by in training.
+    """
+
+    n_envs: PositiveInt = 4
+    gamma: PositiveFraction = 1.0
+    reward_scale: Factor = 10.0
+
+    def _require_whole_batches(self, n_steps: int) -> None:
+        """Refuse a batch size that does not divide a rollout into equal batches."""
+        rollout = n_steps * self.n_envs
+        remedy = f"give a divisor of n_steps x n_envs = {rollout}"
+        require(rollout % self.batch_size == 0, "agent.batch_size", self.batch_size, remedy)
+
+    @contextmanager
+    def envs(self, processes: int) -> Iterator[Any]:
+        """Make the training environments: compiled, or else in this process or each in one of its own."""
+        from stable_baselines3.common.vec_env import DummyVecEnv
+
+        from clustergym.training.process_envs import ProcessEnvs
+        from clustergym.training.vector_envs import split_vec_env
+
+        at_once = split_vec_env(self.env, self.n_envs, self.split, self.traces, self.reward_scale)
+        make = partial(self.env_of, self.split, self.traces, self.reward_scale)
+        makers: list[Any] = [partial(_monitored, make)] * self.n_envs
+        several = processes != 1 and self.n_envs > 1
+        made = at_once or (ProcessEnvs(makers) if several else DummyVecEnv(makers))
+        try:
+            yield made
+        finally:
+            made.close()
+
+    def begin(self, model: Any, seed: int) -> None:
+        """Seed all random streams, and begin new episodes."""
+        from stable_baselines3.common.utils import set_random_seed
+
+        set_random_seed(seed)
+        model.action_space.seed(seed)
+        model.env.seed(seed)
+        model._last_obs = None
+        if model.ep_info_buffer is not None:
+            model.ep_info_buffer.clear()
+
+    def learn(self, model: Any) -> dict[str, float]:
+        """Learn for a segment; return its figures."""
+        model.learn(self.validate_every, callback=_whole_schedule(self.steps), reset_num_timesteps=False)
+        return _figures(model)
+
+
+def _monitored(make: Any) -> Any:
+    from stable_baselines3.common.monitor import Monitor
+
+    return Monitor(make())
+
+
+def _whole_schedule(steps: int) -> Any:
+    """Return a callback that makes schedules last for all segments, not for each segment."""
+    from stable_baselines3.common.callbacks import BaseCallback
+
+    class WholeSchedule(BaseCallback):
+        def _on_training_start(self) -> None:
+            self.model._total_timesteps = steps
+
+        def _on_step(self) -> bool:
+            return True
+
+    return WholeSchedule()
+
+
+def _figures(model: Any) -> dict[str, float]:
+    """Return the algorithm's last figures, and the mean return of the segment's episodes."""
+    logged = {name: model.logger.name_to_value.get(f"train/{name}") for name in FIGURES}
+    found = {name: float(value) for name, value in logged.items() if value is not None}
+    episodes = [episode["r"] for episode in model.ep_info_buffer or ()]
+    return {**found, "train_return": float(np.mean(episodes))} if episodes else found

@@ -1,0 +1,164 @@
+"""Keeps the state of a network's training in a safetensors file, from which a killed training continues."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.common.errors import InputError
+from clustergym.common.writing import atomic_path
+from clustergym.training.training_history import REMEDY, damaged, of_another, plain
+
+Tensors = dict[str, npt.NDArray[Any]]
+
+STATE_SCHEMA = "clustergym.network-training/2"
+REPLAY = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
+COUNTERS = ("num_timesteps", "_n_updates", "_n_calls")
+
+
+@dataclass
+class History:
+    """The history of a training.
+
+    Attributes
+    ----------
+    key : dict
+        Seed and parameters; a state of another key is refused.
+    rows : list of dict
+        Figures of each segment.
+    best : float
+        Best validation so far; `-inf`: none.
+    counters : dict
+        Counters of the algorithm.
+    stage : dict
+        Figures of what came before the first segment, as imitation.
+    """
+
+    key: dict[str, Any]
+    rows: list[dict[str, float]] = field(default_factory=list)
+    best: float = -float("inf")
+    counters: dict[str, int] = field(default_factory=dict)
+    stage: dict[str, Any] = field(default_factory=dict)
+
+
+def write_state(path: Path, history: History, model: Any, best: Tensors) -> None:
+    """Write the whole state of a training at the end of a segment."""
+    from safetensors.numpy import save as packed
+
+    history.counters = {name: int(getattr(model, name)) for name in COUNTERS if hasattr(model, name)}
+    tensors = {f"policy.{name}": value for name, value in arrays(model.policy).items()}
+    tensors |= {f"best.{name}": value for name, value in best.items()}
+    for at, entry in model.policy.optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{at}.{name}": np.asarray(value.numpy()) for name, value in entry.items()}
+    buffer = getattr(model, "replay_buffer", None)
+    if buffer is not None:
+        filled = buffer.buffer_size if buffer.full else buffer.pos
+        tensors |= {f"replay.{name}": np.ascontiguousarray(getattr(buffer, name)[:filled]) for name in REPLAY}
+        history.counters |= {"replay_pos": int(buffer.pos), "replay_full": int(buffer.full)}
+    about = {"schema": STATE_SCHEMA, **vars(history)}
+    with atomic_path(path) as temporary:
+        text = json.dumps(about)
+        # In one entry: safetensors writes several in any order.
+        temporary.write_bytes(packed(tensors, {"state": f"{_digest(text, tensors)} {text}"}))
+
+
+def read_state(path: Path, key: dict[str, Any]) -> tuple[History, Tensors]:
+    """Read a state; if there is no file, return a new history and no tensors.
+
+    Raises
+    ------
+    InputError
+        If the file is not a state, or is of a training with other parameters.
+    """
+    key = plain(key)
+    if not path.is_file():
+        return History(key), {}
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "np") as opened:
+            digest, _, text = opened.metadata()["state"].partition(" ")
+            about = json.loads(text)
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - no mapping
+        if digest != _digest(text, tensors):
+            raise ValueError("other bytes than were written")
+        good = about.pop("schema") == STATE_SCHEMA
+        history = History(**about)
+    except (
+        OSError,
+        SafetensorError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
+        raise damaged(path) from error
+    if not good or history.key != key:
+        raise of_another(path)
+    return history, tensors
+
+
+def _digest(text: str, tensors: Mapping[str, npt.NDArray[Any]]) -> str:
+    """Return the digest of a state."""
+    found = hashlib.sha256(text.encode())
+    for name, value in sorted(tensors.items()):
+        found.update(f"{name} {value.dtype} {value.shape}".encode())
+        found.update(np.ascontiguousarray(value).tobytes())
+    return found.hexdigest()
+
+
+def restore(model: Any, history: History, tensors: Mapping[str, npt.NDArray[Any]], path: Path) -> None:
+    """Load a state that was read into a new model."""
+    try:
+        load_arrays(model.policy, part_of(tensors, "policy."))
+        _restore_optimizer(model.policy.optimizer, part_of(tensors, "optimizer."))
+        _restore_replay(model, history, part_of(tensors, "replay."))
+    except (RuntimeError, KeyError, ValueError, IndexError) as error:
+        raise InputError("has tensors of another network", file=path, remedy=REMEDY) from error
+    for name in COUNTERS:
+        if hasattr(model, name):
+            setattr(model, name, history.counters[name])
+
+
+def part_of(tensors: Mapping[str, npt.NDArray[Any]], prefix: str) -> Tensors:
+    """Return the tensors whose names begin with a prefix, without it."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def _restore_optimizer(optimizer: Any, tensors: Tensors) -> None:
+    import torch
+
+    state: dict[int, dict[str, Any]] = {}
+    for name, value in tensors.items():
+        at, _, entry = name.partition(".")
+        state.setdefault(int(at), {})[entry] = torch.from_numpy(value.copy())
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+def _restore_replay(model: Any, history: History, tensors: Tensors) -> None:
+    buffer = getattr(model, "replay_buffer", None)
+    if buffer is None:
+        return
+    for name in REPLAY:
+        getattr(buffer, name)[: len(tensors[name])] = tensors[name]
+    buffer.pos, buffer.full = history.counters["replay_pos"], bool(history.counters["replay_full"])
+
+
+def arrays(policy: Any) -> Tensors:
+    """Return a network's tensors, copied."""
+    return {name: value.detach().cpu().numpy().copy() for name, value in policy.state_dict().items()}
+
+
+def load_arrays(policy: Any, tensors: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Load tensors into a network; names and shapes must be the network's."""
+    import torch
+
+    policy.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in tensors.items()})

@@ -1,0 +1,40 @@
+"""Boards that are scored by a metric of tenants: their columns, and entries with a policy within another."""
+
+from __future__ import annotations
+
+import pytest
+
+from clustergym.benchmark.leaderboard.board import load_board
+from clustergym.benchmark.leaderboard.entry import Chosen
+from clustergym.benchmark.leaderboard.figure_texts import TENANT_COLUMNS, titles
+from clustergym.benchmark.leaderboard.registered import WORD, trained_on
+
+
+def test_only_a_board_of_tenants_has_their_columns():
+    assert set(TENANT_COLUMNS) <= set(titles(load_board("tenants")))
+    assert not set(TENANT_COLUMNS) & set(titles(load_board("fair")))
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("ares", True),
+        ("ares work_conserving=true", True),
+        ("learned checkpoint=fair round_s=60", True),
+        ("learned checkpoint=/dev/zero", False),
+        ("learned checkpoint=../x.yaml", False),
+        ("ares work_conserving", False),
+        ("ares\nalpha=1", False),
+    ],
+)
+def test_a_policy_within_has_plain_words_as_parameters(text, plain):
+    assert bool(WORD.fullmatch(text)) is plain
+
+
+def test_what_a_policy_within_was_trained_on_counts():
+    names = ("learned checkpoint=fair", "ares")
+    assert [trained_on([Chosen(name="quotas", parameters={"within": name})]) for name in names] == [
+        ["train"],
+        [],
+    ]
+    assert trained_on([Chosen(name="learned")]) == ["train"]

@@ -1,0 +1,441 @@
+"""The main job from the command line: what it prints, writes, and refuses."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from error_lines import error_line
+
+from clustergym.commands import collect, replay, run
+
+FILES = {"config.yaml", "jobs.csv", "timeline.csv", "decisions.jsonl.gz", "events.jsonl.gz", "result.json"}
+
+
+@pytest.fixture
+def small(tmp_path):
+    """Overrides that run eight jobs on 64 GPUs."""
+    path = tmp_path / "eight.csv"
+    header = "job_id,submit_s,model_family,model_size,global_batch,iterations,gpu_type,gpus\n"
+    rows = [
+        f"job-{i},{i * 200},gpt3,760M,128,{40 + 10 * i},{'A40' if i % 2 else 'A10'},{2 ** (i % 4)}"
+        for i in range(8)
+    ]
+    path.write_text(header + "\n".join(rows) + "\n")
+    return ["trace=file", f"trace.path={path}", "progress=false"]
+
+
+RESULT_KEYS = (
+    "schema",
+    "run_key",
+    "policy",
+    "placer",
+    "information_class",
+    "scenario",
+    "seed",
+    "horizon_s",
+    "end_s",
+    "requests_changed",
+    "metrics",
+    "digest",
+    "decisions",
+    "wall_s",
+    "versions",
+)
+
+
+def test_a_run_writes_what_it_says(small, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert run.main(["policy=arena", f"hydra.run.dir={out}", *small]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("arena against fcfs on scenario testbed+trace=eight v0: trace eight (8 jobs)")
+    assert f"wrote {out}/" in printed
+    last = printed.splitlines()[-1]
+    assert last.startswith("try next: ")
+    program, *words = shlex.split(last.removeprefix("try next: ").partition("    ")[0])
+    assert shutil.which(program) is not None
+    assert words[-3:] == ["report", str(out), "--serve"]
+    assert {path.name for path in out.iterdir()} == FILES | {"compare", "report.html"}
+    assert {path.name for path in (out / "compare" / "fcfs").iterdir()} == FILES
+    result = json.loads((out / "result.json").read_text())
+    assert tuple(result) == RESULT_KEYS
+    assert result["policy"]["name"] == "arena"
+    assert result["information_class"] == "profiled"
+    assert result["metrics"]["jobs_finished"] == 8
+    assert (out / "jobs.csv").read_text().count("\n") == 9
+
+
+def test_a_finished_run_is_not_run_again_but_a_changed_one_is(small, tmp_path, capsys):
+    args = ["policy=fcfs", f"hydra.run.dir={tmp_path / 'out'}", *small]
+    assert run.main(args) == 0
+    first = (tmp_path / "out" / "result.json").read_bytes()
+    assert "finished already" not in capsys.readouterr().out
+    assert run.main(args) == 0
+    assert "fcfs: finished already, not run again" in capsys.readouterr().out
+    assert (tmp_path / "out" / "result.json").read_bytes() == first
+    assert run.main([*args, "policy.queue=cluster"]) == 0
+    assert "finished already" not in capsys.readouterr().out
+    assert (tmp_path / "out" / "result.json").read_bytes() != first
+
+
+def test_open_mappings_of_costs_take_new_keys(small, tmp_path, capsys):
+    args = ["policy=fcfs", "compare=null", f"hydra.run.dir={tmp_path / 'out'}", *small]
+    assert run.main([*args, "costs=ares", "costs.measured_s={resnet18: 50}"]) == 0
+    assert "measured_s:\n    resnet18: 50" in (tmp_path / "out" / "config.yaml").read_text()
+    assert run.main([*args, "costs.measured_s.bert=7", "costs.search_s_per_gpu={proxy: 1}"]) == 0
+    assert "    bert: 7" in (tmp_path / "out" / "config.yaml").read_text()
+    assert run.main([*args, "costs.measured_s={resnet18: -1}"]) == 2
+    assert "costs.measured_s.resnet18: -1 is not valid" in capsys.readouterr().err
+    assert run.main([*args, "costs.measured={resnet18: 50}"]) == 2
+
+
+def test_a_sweep_runs_every_cell_and_is_collected(small, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sweep = [
+        "-m",
+        "policy=arena,fcfs,srtf",
+        "seed=0,1",
+        f"hydra.sweep.dir={tmp_path / 'sweep'}",
+        "compare=null",
+    ]
+    assert run.main([*sweep, *small]) == 0
+    results = list((tmp_path / "sweep").rglob("result.json"))
+    assert len(results) == 6
+    capsys.readouterr()
+    assert collect.main([str(tmp_path / "sweep"), "--json", str(tmp_path / "table.json")]) == 0
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in ("arena", "fcfs", "srtf"))
+    assert run.main([*sweep, *small]) == 0
+    assert capsys.readouterr().out.count("finished already") == 6
+
+
+def test_one_failing_cell_does_not_stop_the_others(small, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sweep = ["-m", "policy=fcfs", "seed=-1,0", f"hydra.sweep.dir={tmp_path / 'sweep'}", "compare=null"]
+    assert run.main([*sweep, *small]) == 2
+    assert len(list((tmp_path / "sweep").rglob("result.json"))) == 1
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert line.startswith("error: policy=fcfs seed=-1")
+    assert ": seed: -1 is not valid" in line
+
+
+def test_a_sweep_in_parallel_processes_gives_the_same_and_reports_a_failure(
+    small, tmp_path, capfd, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    sweep = ["-m", "policy=fcfs", "seed=-1,0,1", "compare=null", *small]
+    assert run.main(["hydra.sweep.dir=serial", *sweep]) == 2
+    assert run.main(["hydra.sweep.dir=parallel", "hydra/launcher=joblib", *sweep]) == 2
+    errors = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 2
+    assert all("seed: -1 is not valid" in line for line in errors)
+    digests = [
+        {json.loads(path.read_text())["seed"]: json.loads(path.read_text())["digest"] for path in found}
+        for found in (Path("serial").rglob("result.json"), Path("parallel").rglob("result.json"))
+    ]
+    assert set(digests[0]) == {0, 1}
+    assert digests[0] == digests[1]
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "srtf", "arena"])
+def test_replay_is_equal_in_another_process_and_hash_seed(policy, small, tmp_path):
+    out = tmp_path / "out"
+    assert run.main([f"policy={policy}", f"hydra.run.dir={out}", "compare=null", *small]) == 0
+    digests = set()
+    for hash_seed in ("1", "4242"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        command = [
+            sys.executable,
+            "-m",
+            "clustergym.replay",
+            str(out),
+            "--json",
+            str(tmp_path / "replay.json"),
+        ]
+        subprocess.run(command, check=True, env=environment, cwd=tmp_path, capture_output=True)
+        digests.add(json.loads((tmp_path / "replay.json").read_text())[str(out)]["digest"])
+    assert digests == {json.loads((out / "result.json").read_text())["digest"]}
+
+
+def test_a_run_on_a_relative_path_replays_from_another_folder(small, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    args = ["policy=fcfs", "compare=null", "hydra.run.dir=out", "trace=file", "trace.path=eight.csv"]
+    assert run.main(args) == 0
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert replay.main(["../out"]) == 0
+    assert "equal" in capsys.readouterr().out
+
+
+def test_replay_of_a_file_names_its_folder(small, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert run.main(["policy=fcfs", "compare=null", "report=false", f"hydra.run.dir={out}", *small]) == 0
+    capsys.readouterr()
+    for file, remedy in ((out / "jobs.csv", f"give {out}"), (tmp_path / "eight.csv", "give the folder that")):
+        assert replay.main([str(file)]) == 2
+        assert f"{file}: is a file, not the folder of a finished run ({remedy}" in error_line(capsys)
+
+
+def test_replay_notices_an_edited_decision_and_an_edited_metric(small, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert run.main(["policy=fcfs", f"hydra.run.dir={out}", "compare=null", *small]) == 0
+    result = json.loads((out / "result.json").read_text())
+    good = (out / "result.json").read_bytes()
+    result["metrics"]["jct_mean"] *= 0.9
+    (out / "result.json").write_text(json.dumps(result))
+    assert replay.main([str(out)]) == 1
+    assert "DIFFERS" in capsys.readouterr().out
+    (out / "result.json").write_bytes(good)
+    lines = gzip.decompress((out / "decisions.jsonl.gz").read_bytes()).decode().splitlines()
+    entry = json.loads(lines[1])
+    entry["launch"][0][2] *= 2
+    (out / "decisions.jsonl.gz").write_bytes(
+        gzip.compress("\n".join([lines[0], json.dumps(entry), *lines[2:]]).encode())
+    )
+    assert replay.main([str(out)]) in (1, 2)
+
+
+BAD_LOGS = {
+    "empty": b"",
+    "no gzip": b"plain text",
+    "truncated": gzip.compress(b'{"schema": "clustergym.decisions/1"}\n' * 500)[:-9],
+    "no header": gzip.compress(b"{}\n"),
+    "no json": gzip.compress(b"{{{\n"),
+    "a list": gzip.compress(b"[1]\n"),
+    "deep": gzip.compress(b"[" * 100_000),
+    "foreign job": None,
+    "no time": None,
+    "bad time": None,
+}
+
+
+@pytest.mark.parametrize("name", list(BAD_LOGS))
+def test_a_bad_decision_log_is_one_line(name, small, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert run.main(["policy=fcfs", f"hydra.run.dir={out}", "compare=null", *small]) == 0
+    lines = gzip.decompress((out / "decisions.jsonl.gz").read_bytes()).decode().splitlines()
+    edited = {
+        "foreign job": '{"time_s": 300.0, "launch": [["who", "A40", 1]]}',
+        "no time": '{"launch": []}',
+        "bad time": '{"time_s": 301.0, "launch": [["job-0", "A40", 1]]}',
+    }
+    content = BAD_LOGS[name] or gzip.compress("\n".join([lines[0], edited.get(name, "")]).encode())
+    if name == "empty":
+        content = b""
+    (out / "decisions.jsonl.gz").write_bytes(content)
+    capsys.readouterr()
+    assert replay.main([str(out)]) == 2
+    assert_one_line(capsys, "decision")
+
+
+def assert_one_line(capsys, *expected):
+    line = error_line(capsys)
+    for text in expected:
+        assert text in line
+
+
+PRICE = "+costs.profile.{}={{seconds: 5.0, gpus: 1, types: each, per: job}}"
+
+BAD_CONFIGURATIONS = [
+    (["policy=arean"], "unknown policy 'arean' (did you mean arena"),
+    (["policy="], "unknown policy ''"),
+    (["scenario=testbd"], "did you mean testbed?"),
+    (["cluster=arena-c"], "did you mean"),
+    (["trace=filly"], "unknown trace 'filly'"),
+    (["oracle=rooflin"], "did you mean roofline?"),
+    (["costs=defalt"], "did you mean default?"),
+    (["placer=budy"], "did you mean buddy?"),
+    (["polcy=arena"], "unknown key 'polcy' (did you mean policy"),
+    (["policy.serch_depth=2"], "policy.search_depth"),
+    (["policy=fcfs", "+policy.foo=1"], "policy.foo: unknown key 'foo'"),
+    (["policy.name=arenas"], "did you mean arena"),
+    (["policy.search_depth=deep"], "policy.search_depth: 'deep' is not an int"),
+    (["policy.search_depth=2.5"], "policy.search_depth: 2.5 is not an int"),
+    (["policy.search_depth=true"], "policy.search_depth: True is not an int"),
+    (["policy.search_depth=-1"], "policy.search_depth"),
+    (["policy.round_s=0"], "policy.round_s"),
+    (["policy.round_s=-300"], "policy.round_s"),
+    (["policy.promote_after_s=0"], "policy.promote_after_s"),
+    (["policy.queue_bounds_h=[a]"], "policy.queue_bounds_h"),
+    (["policy.queue_bounds_h=[8,1]"], "policy.queue_bounds_h"),
+    (["policy=fcfs", "policy.queue=both"], "policy.queue: unknown value 'both'"),
+    (["placer.defragment_s=-1"], "placer.defragment_s"),
+    (["compare=arenaa"], "did you mean arena"),
+    (["seed=abc"], "seed: 'abc' is not an int"),
+    (["seed=-1"], "seed: -1 is not valid"),
+    (["scenario=sharing", "trace.seed=-1"], "trace.seed: -1 is not valid"),
+    (["seed=1.5"], "seed: 1.5 is not an int"),
+    (["horizon_s=-5"], "horizon_s: -5 is not valid (give seconds above 0"),
+    (["horizon_s=nan"], "horizon_s: nan is not valid"),
+    (["horizon_s=inf"], "horizon_s: inf is not valid"),
+    (["horizon_s=tomorrow"], "horizon_s: 'tomorrow' is not a float"),
+    (["scenario.rounds=sometimes"], "scenario.rounds: unknown value 'sometimes'"),
+    (["scenario.rounds=0"], "scenario.rounds"),
+    (["scenario.counts=odd"], "scenario.counts: unknown value 'odd'"),
+    (["scenario.oversize=clip"], "scenario.oversize: unknown value 'clip'"),
+    (["costs.search=quick"], "costs.search: unknown value 'quick'"),
+    (["costs.storage_gbs=-1"], "costs.storage_gbs"),
+    (
+        ["costs.profile.profiled.seconds=-5"],
+        "costs.profile.profiled.seconds: -5 is not valid (give seconds",
+    ),
+    (["costs.profile.profiled.seconds=0"], "costs.profile.profiled.seconds: 0 is not valid"),
+    (["costs.profile.profiled.seconds=inf"], "costs.profile.profiled.seconds: inf is not valid"),
+    (["costs.profile.profiled.seconds=nan"], "costs.profile.profiled.seconds: nan is not valid"),
+    (["costs.profile.profiled.seconds=null"], "costs.profile.profiled.seconds: None is not a float"),
+    (
+        ["~costs.profile.data_parallel.seconds"],
+        "costs.profile.data_parallel.seconds: is missing (give costs.",
+    ),
+    (["~costs.profile.data_parallel.gpus"], "costs.profile.data_parallel.gpus: is missing"),
+    (["+costs.profile.profiled.minutes=8"], "costs.profile.profiled.minutes: unknown key 'minutes'"),
+    (
+        ["costs.profile.profiled=510"],
+        "costs.profile.profiled: 510 is not a mapping of seconds, gpus, types, per",
+    ),
+    (
+        [PRICE.format("psychic")],
+        "costs.profile.psychic: unknown information class 'psychic' (valid: bootstrap",
+    ),
+    ([PRICE.format("data_paralel")], "unknown information class 'data_paralel' (did you mean data_parallel?"),
+    ([PRICE.format("none")], "costs.profile.none: none has no price: a policy that knows nothing"),
+    ([PRICE.format("clairvoyant")], "costs.profile.clairvoyant: clairvoyant has no price: an oracle"),
+    (["costs.profile.profiled.gpus=0"], "costs.profile.profiled.gpus: 0 is not valid"),
+    (["costs.profile.profiled.gpus=1000"], "costs.profile.profiled.gpus"),
+    (
+        ["costs.profile.profiled.types=some"],
+        "costs.profile.profiled.types: unknown value 'some' (valid: each",
+    ),
+    (["costs.profile.profiled.per=day"], "costs.profile.profiled.per: unknown value 'day'"),
+    (["costs.profile_reuse=never"], "costs.profile_reuse: unknown value 'never' (valid: job, model)"),
+    (["costs=free-profiled"], "profiled-free"),
+    (["cluster=file"], "cluster.path: has no value (give cluster.path=…)"),
+    (["oracle=table"], "oracle.path: has no value (give oracle.path=…)"),
+    (["oracle=table", "oracle.path=none.csv"], "none.csv"),
+    (["oracle.missing=guess"], "oracle.missing"),
+    (["cluster.path=none.yaml"], "none.yaml: no such file"),
+    (["cluster.path=."], "is a folder"),
+    (["trace.path=."], "is a folder"),
+    (["trace.path=none.csv"], "none.csv: no such file"),
+    (["trace.format=excel"], "excel"),
+    (["trace.rule=dice"], "dice"),
+    (["--multi-run"], "unknown option '--multi-run' (did you mean --multirun"),
+    (["-x"], "unknown option '-x'"),
+    (["a", "b"], "'a' is not key=value (give key=value)"),
+    (["policy=[a"], "configuration"),
+    (["hydra.run.dir=/proc/nowhere"], "/proc/nowhere: cannot be written"),
+]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"), BAD_CONFIGURATIONS, ids=[" ".join(o) for o, _ in BAD_CONFIGURATIONS]
+)
+def test_a_bad_configuration_is_one_line_and_writes_nothing(
+    overrides, expected, small, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    given = {override.partition("=")[0] for override in overrides}
+    rest = [one for one in small if one.partition("=")[0] not in given]
+    if not any(one.startswith("hydra.run.dir") for one in overrides):
+        rest.append("hydra.run.dir=out/deep")
+    assert run.main([*rest, *overrides]) == 2
+    assert_one_line(capsys, expected)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+BAD_CLUSTERS = {
+    "cyclic": "a: &a [*a]\n",
+    "more nodes than there are": "name: x\nnodes: [{gpu_type: A40, count: 1000000000, gpus_per_node: 8}]\n",
+    "unknown type": "name: x\nnodes: [{gpu_type: A41, count: 1, gpus_per_node: 8}]\n",
+    "latin-1": "name: caf\xe9\n".encode("latin-1"),
+    "empty": "",
+    "tagged": "!!python/object/apply:os.system ['true']\n",
+}
+
+
+@pytest.mark.parametrize("name", list(BAD_CLUSTERS))
+def test_a_bad_cluster_file_is_one_line(name, small, tmp_path, capsys):
+    content = BAD_CLUSTERS[name]
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    out = tmp_path / "out"
+    assert run.main([f"cluster.path={path}", f"hydra.run.dir={out}", *small]) == 2
+    assert_one_line(capsys, "mine.yaml")
+    assert not out.exists()
+
+
+BAD_JOBS = {
+    "more GPUs than the cluster": ("a,0,gpt3,760M,128,10,A40,64", ":2: gpus: job a asks for 64 GPUs"),
+    "a GPU type it does not have": ("a,0,gpt3,760M,128,10,V100,1", ":2: gpu_type: job a asks for V100"),
+    "an unknown model": ("a,0,gpt33,760M,128,10,A40,1", "gpt33"),
+    "an unknown size": ("a,0,gpt3,761M,128,10,A40,1", "761M"),
+}
+
+
+@pytest.mark.parametrize("name", list(BAD_JOBS))
+def test_a_trace_that_does_not_suit_is_one_line(name, tmp_path, capsys):
+    row, expected = BAD_JOBS[name]
+    path = tmp_path / "mine.csv"
+    path.write_text(f"job_id,submit_s,model_family,model_size,global_batch,iterations,gpu_type,gpus\n{row}\n")
+    out = tmp_path / "out"
+    assert run.main(["trace=file", f"trace.path={path}", f"hydra.run.dir={out}"]) == 2
+    assert_one_line(capsys, "mine.csv", expected)
+    assert not out.exists()
+
+
+def test_oversize_jobs_can_be_dropped_by_rule(tmp_path, capsys):
+    path = tmp_path / "mine.csv"
+    rows = "a,0,gpt3,760M,128,10,A40,64\nb,0,gpt3,760M,128,10,A40,1\n"
+    path.write_text(f"job_id,submit_s,model_family,model_size,global_batch,iterations,gpu_type,gpus\n{rows}")
+    args = [
+        "trace=file",
+        f"trace.path={path}",
+        f"hydra.run.dir={tmp_path / 'out'}",
+        "compare=null",
+        "policy=fcfs",
+    ]
+    assert run.main([*args, "scenario.oversize=drop"]) == 0
+    metrics = json.loads((tmp_path / "out" / "result.json").read_text())["metrics"]
+    assert (metrics["jobs_dropped"], metrics["jobs_finished"]) == (1, 1)
+
+
+def test_cfg_job_prints_the_configuration(capfd):
+    assert run.main(["--cfg", "job", "policy=fcfs"]) == 0
+    assert "name: fcfs" in capfd.readouterr().out
+
+
+def test_a_stalled_policy_fails_and_writes_nothing(small, tmp_path, capsys, monkeypatch):
+    from clustergym.policies.fcfs import FirstComeFirstServed
+
+    from clustergym.scenario.policy import Decision
+
+    monkeypatch.setattr(FirstComeFirstServed, "schedule", lambda self, view: Decision.of([]))
+    out = tmp_path / "out"
+    assert run.main(["policy=fcfs", "compare=null", f"hydra.run.dir={out}", *small]) == 2
+    assert_one_line(capsys, "policy fcfs: stalled at", "8 jobs wait (first: job-0)")
+    assert not out.exists()
+
+
+def test_half_a_result_is_no_result(small, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert run.main(["policy=fcfs", "compare=null", f"hydra.run.dir={out}", *small]) == 0
+    (out / "result.json").write_text('{"schema": "clustergym.result/1", "run_')
+    assert run.main(["policy=fcfs", "compare=null", f"hydra.run.dir={out}", *small]) == 0
+    assert "finished already" not in capsys.readouterr().out
+    assert json.loads((out / "result.json").read_text())["metrics"]["jobs_finished"] == 8
+
+
+def test_no_scratch_folder_is_left_behind(small, tmp_path):
+    out = tmp_path / "out"
+    assert run.main(["policy=fcfs", "compare=null", f"hydra.run.dir={out}", *small]) == 0
+    assert {path.name for path in out.iterdir()} == FILES | {"report.html"}
+    shutil.rmtree(out)
+    assert not Path(out).exists()

@@ -1,0 +1,122 @@
+"""Compiled policies decide as their originals do, over whole episodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import clustergym
+from clustergym.common.errors import InputError
+from clustergym.envs.families import MetaEnv
+from clustergym.envs.vector.environment import SchedulingVectorEnv
+from clustergym.scenario.policy_text import policy_of
+
+POLICIES = (
+    "fcfs",
+    "fcfs queue=cluster",
+    "fcfs backfill=aggressive",
+    "las",
+    "srtf",
+    "srtf elastic=true",
+    "srtf elastic=true hysteresis=1.0",
+    "ares",
+    "ares alpha=0.5 unknown_pool=0.25",
+    "ares work_conserving=true",
+    "hesrpt",
+    "hesrpt leftover=false",
+    "optimus",
+    "optimus turn_restarts=0.0 hysteresis=0.0",
+    "learned checkpoint=elastic",
+    "learned checkpoint=elastic round_s=300",
+)
+CASES: dict[str, dict[str, Any]] = {
+    "16 GPUs": {"cluster": "arena-16", "jobs": 30, "loads": (1.5,)},
+    "64 GPUs of one type": {"cluster": "ares-64", "rule": "ares", "costs": "ares", "jobs": 30},
+    "1280 GPUs": {"cluster": "arena-sim", "jobs": 40, "loads": (2.0,), "max_duration_s": 86400.0},
+    "jobs of unknown speed": {"cluster": "arena-a", "jobs": 30, "information": "data_parallel"},
+    "bootstrap": {"cluster": "arena-16", "jobs": 25, "information": "bootstrap"},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("text", POLICIES)
+def test_a_compiled_policy_decides_as_its_original(text: str, case: str) -> None:
+    policy = policy_of(text, "policy")
+    information = CASES[case].get("information", policy.information_class.value)
+    chosen = {**CASES[case], "information": information, "policies": (text,), "round_s": policy.round_s}
+    digests = []
+    for engine in ("compiled", "simpy"):
+        env = MetaEnv(engine=engine, **chosen)
+        env.reset(seed=4)
+        over = False
+        while not over:
+            _, _, terminated, truncated, info = env.step(np.int64(0))
+            over = terminated or truncated
+        digests.append(info["digest"])
+    assert digests[0] == digests[1]
+    if information == policy.information_class.value:
+        assert digests[0] == clustergym.simulate(env.scenario, policy).digest
+
+
+def test_a_policy_with_a_memory_does_not_see_what_others_decide() -> None:
+    menu = ("ares", "ares work_conserving=true", "optimus")
+    chosen: dict[str, Any] = {"cluster": "arena-16", "jobs": 20, "policies": menu, "round_s": 60.0}
+    digests = []
+    for engine in ("compiled", "simpy"):
+        env, rng = MetaEnv(engine=engine, **chosen), np.random.default_rng(0)
+        for seed in (1, 2):
+            env.reset(seed=seed)
+            over = False
+            while not over:
+                _, _, terminated, truncated, info = env.step(rng.integers(3))
+                over = terminated or truncated
+            digests.append(info["digest"])
+    assert digests[:2] == digests[2:]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("sjf", "policy sjf"),
+        ("fcfs backfill=easy", "policy fcfs backfill=easy"),
+        ("fcfs any_type=random", "policy fcfs any_type=random"),
+    ],
+)
+def test_a_policy_that_is_not_compiled_is_refused_or_runs_in_simpy(text: str, what: str) -> None:
+    chosen: dict[str, Any] = {"cluster": "arena-16", "jobs": 6, "policies": ("las", text)}
+    with pytest.raises(InputError, match=f"env.policies: {what} is not compiled"):
+        MetaEnv(engine="compiled", **chosen)
+    env = MetaEnv(**chosen)
+    env.reset(seed=0)
+    assert env.step(np.int64(1))[4]["now_s"] > 0
+
+
+def test_a_network_in_a_menu_is_refused() -> None:
+    pytest.importorskip("torch")
+    menu = ("las", "learned checkpoint=elastic-16")
+    with pytest.raises(InputError, match="checkpoint=elastic-16 rollout=0, which is more"):
+        MetaEnv(engine="compiled", cluster="arena-16", jobs=6, policies=menu)
+
+
+def test_policies_that_need_iteration_times_are_refused_without_them() -> None:
+    chosen: dict[str, Any] = {"cluster": "arena-16", "jobs": 6, "information": "none"}
+    SchedulingVectorEnv(MetaEnv, policies=("fcfs", "las"), **chosen).reset(seed=0)
+    with pytest.raises(InputError, match="policy srtf without iteration times is not compiled"):
+        SchedulingVectorEnv(MetaEnv, policies=("las", "srtf"), **chosen)
+
+
+def test_many_small_jobs_launched_at_one_decision_are_all_logged() -> None:
+    menu = ("ares alpha=0.6 unknown_pool=0.3", "ares", "ares work_conserving=true", "fcfs")
+    chosen: dict[str, Any] = {"cluster": "ares-16", "rule": "ares", "costs": "ares", "jobs": 35}
+    chosen |= {"loads": (0.7,), "information": "bootstrap", "round_s": None, "source": "helios"}
+    digests = []
+    for engine in ("compiled", "simpy"):
+        env, rng, over = MetaEnv(engine=engine, policies=menu, **chosen), np.random.default_rng(49456), False
+        env.reset(seed=49456)
+        while not over:
+            _, _, terminated, truncated, info = env.step(rng.integers(4))
+            over = terminated or truncated
+        digests.append(info["digest"])
+    assert digests[0] == digests[1]

@@ -1,0 +1,100 @@
+"""Scenarios in which a run may be better than a certificate can prove: bounds are refused in one line."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from batches import batch_scenario
+from scenarios import Job, small_scenario
+
+from clustergym.commands import bound
+from clustergym.common.errors import InputError
+from clustergym.results.bounds.certificates import programme_of
+from clustergym.results.bounds.price_search import search
+from clustergym.results.measured_run import measurement_of
+from clustergym.scenario.disturbances import KINDS
+from clustergym.scenario.disturbances.time_limits import TimeLimits
+from clustergym.scenario.registry import make_placer, make_policy
+from clustergym.sim.drive import simulate
+
+ONE_GPU = {"m": {"X": {1: 1.0}}}
+
+
+def metrics_of(scenario, **policy):
+    run = simulate(scenario, make_policy(policy), make_placer({"name": "buddy"}))
+    return measurement_of(run.simulation).metrics
+
+
+def test_time_limits_that_end_jobs():
+    # a is done at 10 s, b would be at 1,010 s: 510 s in the mean. Killed after its 60 s, b is in no mean.
+    jobs = [Job("a", 0, 10), Job("b", 0, 1000)]
+    scenario = small_scenario(jobs, {"X": (1, 1)}, ONE_GPU)
+    limited = replace(scenario, trace=replace(scenario.trace, time_limit_s=np.array([60.0, 60.0])))
+    assert search(programme_of(limited, "jct_mean")).value == pytest.approx(510, rel=0.02)
+    killing = replace(limited, disturbances=(TimeLimits(kill=True),))
+    assert metrics_of(killing, name="fcfs")["jct_mean"] == 10.0
+    for metric in ("jct_mean", "ftf_mean"):
+        with pytest.raises(InputError, match=r"ended before their work is done.*scenario\.time_limits"):
+            programme_of(killing, metric)
+
+
+def test_a_job_that_is_ended_meets_no_deadline():
+    jobs = [Job("a", 0, 10, deadline_s=50), Job("b", 0, 1000, deadline_s=2000)]
+    scenario = small_scenario(jobs, {"X": (1, 1)}, ONE_GPU)
+    killing = replace(
+        scenario,
+        trace=replace(scenario.trace, time_limit_s=np.array([60.0, 60.0])),
+        disturbances=(TimeLimits(kill=True),),
+    )
+    assert metrics_of(killing, name="fcfs")["deadline_satisfaction"] == 0.5
+    assert search(programme_of(killing, "deadline_satisfaction")).value == 1.0
+
+
+def test_jobs_that_policies_may_drop():
+    # All 4 GPUs do an iteration in 1 s. In any order a and b take 100 + 200 s: 150 s in the mean. ElasticFlow
+    # drops b, which cannot end by 150 s beside a, and has 100 s.
+    jobs = [Job("a", 0, 100, gpus=4, deadline_s=110), Job("b", 0, 100, gpus=4, deadline_s=150)]
+    scenario = small_scenario(jobs, {"X": (1, 4)}, {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}}})
+    assert metrics_of(scenario, name="elasticflow", round_s=None)["jct_mean"] == 100.0
+    with pytest.raises(InputError, match="may drop jobs that have deadlines"):
+        programme_of(scenario, "jct_mean")
+    without = replace(scenario, trace=replace(scenario.trace, deadline_s=np.full(2, np.nan)))
+    assert search(programme_of(without, "jct_mean")).value == pytest.approx(150, rel=0.02)
+
+
+def test_every_disturbance_says_whether_it_ends_jobs():
+    """Whoever adds one has to say which: `ends_jobs` of those that call `DisturbedRun.drop`."""
+    ends = {key for key, found in KINDS.items() if ".drop(" in inspect.getsource(inspect.getmodule(found))}
+    assert {key for key, found in KINDS.items() if found.ends_jobs} == ends == {"time_limits"}
+
+
+def test_policies_that_choose_the_batch_are_bounded():
+    # An iteration of 32 takes 1 s, one of 64 1.2 s. Under much noise nothing is lost: 100 iterations of
+    # 32 are 50 of 64, 60 s. A bound by the requested batch alone, 100 s, would be false.
+    scenario = batch_scenario([Job("a", 0, 100)], {32: 1.0, 64: 1.2}, [1e9])
+    value = search(programme_of(scenario, "jct_mean")).value
+    figure = metrics_of(scenario, name="sia", round_s=1.0)["jct_mean"]
+    assert value <= figure + 1e-9
+    assert value == pytest.approx(60, rel=1e-3)
+    assert figure < 100
+
+
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        (["trace.time_limits=[1,2]", "scenario.time_limits.kill=true"], "scenario.time_limits"),
+        (["trace.deadlines=true"], "trace"),
+        (["horizon_s=3600"], "horizon_s"),
+    ],
+)
+def test_the_command_refuses_in_one_line(words, field, capsys):
+    small = ["scenario=testbed", "cluster=arena-16", "trace=philly-like", "trace.jobs=10", *words]
+    assert bound.main(small) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    [line] = printed.err.strip().splitlines()
+    assert field in line
+    assert "no bound" in line

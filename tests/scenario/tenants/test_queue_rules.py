@@ -1,0 +1,145 @@
+"""Cohorts as Kueue's, priorities as Slurm's, entitlements as Volcano's and YARN's: worked examples."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clustergym.scenario.tenants.capacity import Entitlement, in_order, room, to_reclaim
+from clustergym.scenario.tenants.cohorts import Cohort, Usage
+from clustergym.scenario.tenants.slurm_priority import (
+    Account,
+    age_factor,
+    billing,
+    classic_fair_share,
+    fair_tree,
+    priority,
+)
+
+GPU = "A100"
+
+
+def top():
+    """A cohort that owns 300 GPUs, and lends them to two cohorts of queues without any."""
+    first = (Cohort("1A"), Cohort("1B"), Cohort("1C", weight=3.0))
+    return Cohort(
+        "top", {GPU: 300}, children=(Cohort("C1", children=first), Cohort("C2", children=(Cohort("2A"),)))
+    )
+
+
+def test_backlogged_queues_have_30_30_90_and_150_gpus():
+    usage = Usage(top())
+    wanted = dict.fromkeys(("1A", "1B", "1C", "2A"), 1.0)
+    while (queue := usage.next_queue(wanted, GPU)) is not None:
+        usage.take(queue, GPU, 1.0)
+    assert [usage.held[name][GPU] for name in wanted] == [30, 30, 90, 150]
+    # Half of 300 GPUs is borrowed by each cohort; of the first's, which has none of its own, a fifth by 1A.
+    assert (usage.share("C1"), usage.share("C2")) == (0.5, 0.5)
+    assert usage.available("1A", GPU) == 0
+
+
+def lenders(**limits):
+    return Cohort(
+        "all",
+        children=(Cohort("a", {GPU: 8}, **limits), Cohort("b", {GPU: 8}), Cohort("c", {GPU: 0}, weight=0.0)),
+    )
+
+
+def test_what_is_lent_and_borrowed_is_limited():
+    usage = Usage(lenders(lending_limit={GPU: 6}, borrowing_limit={GPU: 3}))
+    assert usage.available("a", GPU) == 11  # 8 of its own and 3 of the other's
+    assert usage.available("b", GPU) == 14  # 8 and 6
+    usage.take("a", GPU, 1.0)  # of the 2 that it keeps
+    assert usage.available("b", GPU) == 14
+    usage.take("a", GPU, 4.0)  # 3 of them of those that it would lend
+    assert usage.available("b", GPU) == 11
+    usage.take("b", GPU, 11.0)
+    assert (usage.available("b", GPU), usage.available("a", GPU)) == (0, 0)
+    usage.take("b", GPU, -11.0)
+    usage.take("a", GPU, -5.0)
+    assert usage.available("a", GPU) == 11
+
+
+def test_who_may_preempt_whom():
+    usage = Usage(lenders())
+    usage.take("b", GPU, 12.0)  # borrows 4 of 16: share 4 / 16
+    usage.take("a", GPU, 4.0)
+    assert usage.share("b") == 0.25
+    assert usage.may_preempt("a", 4.0, "b", 4.0, GPU) == "within-nominal"
+    assert usage.may_preempt("a", 6.0, "b", 2.0, GPU) == "final-share"  # 2 / 16 against 2 / 16
+    assert usage.may_preempt("a", 7.0, "b", 4.0, GPU) == "initial-share"  # 0 and 4 / 16 against 3 / 16
+    assert usage.may_preempt("a", 8.0, "b", 4.0, GPU) is None  # 4 / 16 against 4 / 16
+    assert usage.may_preempt("b", 1.0, "a", 4.0, GPU) is None  # does not borrow
+    assert usage.share("c", GPU, 1.0) == math.inf
+
+
+@given(st.lists(st.tuples(st.sampled_from(["1A", "1B", "1C", "2A"]), st.integers(1, 60)), max_size=20))
+def test_what_is_taken_and_given_back_leaves_nothing(steps):
+    usage, taken = Usage(top()), []
+    for name, gpus in steps:
+        if gpus <= usage.available(name, GPU):
+            usage.take(name, GPU, float(gpus))
+            taken.append((name, gpus))
+        assert 0 <= usage.held["top"].get(GPU, 0.0) == sum(gpus for _, gpus in taken) <= 300
+    for name, gpus in taken:
+        usage.take(name, GPU, -float(gpus))
+    assert all(not held for one in usage.held.values() for held in one.values())
+
+
+def test_the_fair_tree_ranks_users_of_the_better_account_first():
+    accounts = (
+        Account("A", 1, members=(Account("a1", 1, 60), Account("a2", 1, 15))),
+        Account("B", 1, members=(Account("b1", 1, 25),)),
+    )
+    assert fair_tree(accounts) == {"b1": 1.0, "a2": pytest.approx(2 / 3), "a1": pytest.approx(1 / 3)}
+
+
+def test_accounts_that_tie_are_merged_and_users_that_tie_share_a_rank():
+    accounts = (
+        Account("A", 1, members=(Account("a1", 1, 10), Account("a2", 1, 40))),
+        Account("B", 1, members=(Account("b1", 1, 40), Account("b2", 1, 10))),
+    )
+    assert fair_tree(accounts) == {"a1": 1.0, "b2": 1.0, "a2": 0.5, "b1": 0.5}
+
+
+def test_a_logged_sum_of_factors():
+    factors = {"age": 0.251721, "partition": 0.042337, "job_size": 0.996510, "qos": 0.666667}
+    weights = {"age": 16_800, "partition": 25_000, "job_size": 10_000, "qos": 30_000}
+    # The log says 32,752.49, of factors that it rounds to six digits.
+    rounding = 0.5e-6 * sum(weights.values()) + 0.005
+    assert priority(factors, weights, nice=2500) == pytest.approx(32_752.49, abs=rounding)
+
+
+def test_factors_of_age_and_of_the_classic_fair_share():
+    assert age_factor(3.5 * 86_400) == 0.5
+    assert age_factor(1e9) == 1.0
+    assert [classic_fair_share(0.2, usage) for usage in (0.2, 0.4, 0.0)] == [0.5, 0.25, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("cpus", "gigabytes", "total", "largest"), [(1, 60, 16, 15), (16, 1, 16.25, 16), (16, 60, 31, 16)]
+)
+def test_billing(cpus, gigabytes, total, largest):
+    amounts = [(cpus, 1.0), (gigabytes, 0.25)]
+    assert (billing(amounts), billing(amounts, largest_only=True)) == (total, largest)
+
+
+def test_a_queue_takes_back_what_it_deserves():
+    """A deserves 25 of 100 and holds 75; B deserves 75, asks for 50, and 25 are idle: it takes 25 back."""
+    queues = {"A": Entitlement(25.0), "B": Entitlement(75.0)}
+    assert to_reclaim("B", 50.0, queues, {"A": 75.0}, 100.0) == {"A": 25.0}
+    assert in_order(queues, {"A": 75.0}) == ["B", "A"]
+    # B asks for all that it deserves: A keeps its 25.
+    assert to_reclaim("B", 90.0, queues, {"A": 75.0}, 100.0) == {"A": 50.0}
+    assert to_reclaim("A", 10.0, queues, {"A": 25.0, "B": 75.0}, 100.0) == {}
+
+
+def test_a_guarantee_is_never_lent_and_a_capability_never_exceeded():
+    queues = {"A": Entitlement(20.0, guarantee=10.0), "B": Entitlement(80.0, guarantee=10.0, capability=85.0)}
+    assert room("A", queues, {}, 100.0) == 90
+    assert room("B", queues, {}, 100.0) == 85
+    assert room("A", queues, {"B": 10.0}, 100.0) == 90
+    assert room("B", queues, {"B": 80.0, "A": 12.0}, 100.0) == 5

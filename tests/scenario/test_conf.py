@@ -1,0 +1,219 @@
+"""Every YAML in conf/ composes, and runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from clustergym.common.paths import conf_dir
+from clustergym.oracle.models.catalog import load_catalog
+from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.oracle_config import oracle_from_config
+from clustergym.results.report.wandb_logger import logger_of
+from clustergym.scenario.by_name import compose
+from clustergym.scenario.registry import default_parameters, entry_points, make_placer, make_policy
+from clustergym.scenario.scenario_config import build_scenario, make_cluster
+from clustergym.scenario.tenants.queue_tree import of_type
+from clustergym.sim.drive import simulate
+
+SMALL_CLUSTERS = ("arena-a", "ares-16", "ares-64", "gavel-48", "sia-64")
+HORIZON = "horizon_s=7200"
+
+
+def names(group: str) -> list[str]:
+    return sorted(path.stem for path in (conf_dir() / group).glob("*.yaml"))
+
+
+WITH_DEADLINES = ["trace=philly-like", "trace.jobs=40", "trace.load=0.5", "trace.deadlines=true"]
+"""So that a policy that is nothing without deadlines runs as well."""
+
+
+def built_in_policies() -> set[str]:
+    points = entry_points("policy").items()
+    return {name for name, target in points if target.startswith("clustergym.policies.")}
+
+
+def run_short(overrides: list[str], policy: str = "fcfs") -> int:
+    """Run the first two hours of a composed configuration; return its events."""
+    config = compose([*overrides, f"policy={policy}", HORIZON])
+    run = simulate(build_scenario(config), make_policy(config["policy"]), make_placer(config["placer"]))
+    return len(run.simulation.log.events)
+
+
+def test_every_folder_of_conf_is_tested_here():
+    groups = {path.name for path in conf_dir().iterdir() if path.is_dir()}
+    tested = (
+        "agent calibration cluster costs experiment failures generator hardware hydra logger model oracle "
+        "placer policy queues scenario sweep trace"
+    )
+    assert groups == set(tested.split())
+
+
+@pytest.mark.parametrize("name", names("queues"))
+def test_queues_are_of_a_cluster(name):
+    gpus = next((int(word) for word in name.split("-") if word.isdigit()), 64)
+    words = ["scenario=ares", "trace=philly-like", "trace.rule=ares", f"scenario.queues={name}"]
+    scenario = build_scenario(compose([*words, f"cluster=ares-{gpus}"]))
+    tree = scenario.tenants.tree
+    assert sum(of_type(tree.queues[leaf].quota, "") for leaf in tree.leaves) == gpus
+    assert scenario.cluster.capacity.sum() == gpus
+
+
+@pytest.mark.parametrize("name", names("logger"))
+def test_loggers_are_what_they_are_called(name):
+    if name == "wandb":
+        pytest.importorskip("wandb", reason="pip install 'clustergym[wandb]'")
+    assert logger_of(compose([f"logger={name}"])).name == name
+
+
+@pytest.mark.parametrize("name", names("policy"))
+def test_policy(name):
+    config = compose([f"policy={name}"])["policy"]
+    assert run_short(WITH_DEADLINES, name) > 0
+    # The YAML states every parameter: of a policy at the default that the class has, of a preset
+    # (a file that is not named as its policy) at least one at another value.
+    default = default_parameters("policy", config["name"])
+    given = {key: tuple(v) if isinstance(v, list) else v for key, v in config.items()}
+    assert given.keys() == default.keys()
+    assert (given == default) is (name in built_in_policies())
+
+
+@pytest.mark.parametrize("name", names("agent"))
+def test_agent(name):
+    from clustergym.scenario.configuration.hydra_edge import composed
+    from clustergym.training.agents import make_agent
+
+    agent = make_agent(composed("train", [f"agent={name}"])["agent"])
+    assert (agent.name, agent) == (name, make_agent({"name": name}))
+
+
+@pytest.mark.parametrize("name", names("placer"))
+def test_placer(name):
+    config = compose([f"placer={name}"])["placer"]
+    default = default_parameters("placer", config["name"])
+    assert config.keys() == default.keys()
+    # A preset (a file that is not named as its placer) may have the defaults.
+    assert config == default or name != config["name"]
+    assert run_short([f"placer={name}", "trace=philly-like-244"]) > 0
+
+
+def test_every_built_in_policy_and_placer_has_a_yaml():
+    assert built_in_policies() <= set(names("policy"))
+    presets = set(names("policy")) - built_in_policies()
+    assert {compose([f"policy={name}"])["policy"]["name"] for name in presets} <= built_in_policies()
+    placers = set(entry_points("placer"))
+    assert placers <= set(names("placer"))
+    assert {compose([f"placer={name}"])["placer"]["name"] for name in names("placer")} == placers
+
+
+@pytest.mark.parametrize("name", names("scenario"))
+def test_scenario(name):
+    if name == "sharing":
+        assert run_short([f"scenario={name}", "trace.jobs=100"]) > 0
+        return
+    assert run_short([f"scenario={name}"], "arena") > 0
+
+
+@pytest.mark.parametrize("name", [name for name in names("cluster") if name not in ("file", "openb-like")])
+def test_cluster(name):
+    cluster = make_cluster(compose([f"cluster={name}"])["cluster"])
+    assert cluster.name == name
+    load = "trace.load=0.5" if name in SMALL_CLUSTERS else "trace.load=0.05"
+    rule = "trace.rule=ares" if name.startswith("ares") else "trace.rule=arena"
+    trace = ["trace=philly-like", "trace.jobs=40", load, rule, "scenario.oversize=drop"]
+    assert run_short([f"cluster={name}", *trace]) > 0
+
+
+def test_cluster_of_a_file(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("name: mine\nnodes: [{gpu_type: A40, count: 4, gpus_per_node: 2}]\n")
+    cluster = make_cluster(compose(["cluster=file", f"cluster.path={path}"])["cluster"])
+    assert (cluster.name, cluster.capacity.tolist()) == ("mine", [8])
+
+
+@pytest.mark.parametrize("name", [name for name in names("trace") if name != "file"])
+def test_trace(name):
+    ares = "160" in name or "newtrace" in name
+    scenario = "sharing" if name == "openb-like" else "ares" if ares else "testbed"
+    assert run_short([f"scenario={scenario}", f"trace={name}"]) > 0
+
+
+def test_trace_of_a_file(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text(
+        "job_id,submit_s,model_family,model_size,global_batch,iterations,gpus\na,0,gpt3,760M,128,10,2\n"
+    )
+    # submitted, started, completed
+    assert run_short(["trace=file", f"trace.path={path}"]) == 3
+
+
+@pytest.mark.parametrize("name", names("failures"))
+def test_failures(name):
+    assert run_short([f"failures={name}", "scenario.failures.rate_scale=500"]) > 0
+
+
+@pytest.mark.parametrize("name", names("costs"))
+def test_costs(name):
+    assert run_short([f"costs={name}"], "arena") > 0
+
+
+def test_oracles(tmp_path, monkeypatch):
+    assert names("oracle") == ["grid", "recorded", "roofline", "sia", "table"]
+    monkeypatch.setenv("CLUSTERGYM_CACHE", str(tmp_path / "cache"))
+    assert run_short(["oracle=grid"], "arena") > 0
+    assert run_short(["oracle=roofline"]) > 0
+    path = tmp_path / "measured.csv"
+    path.write_text(
+        "model_family,params,batch_size,gpu_type,num_nodes,gpus_per_node,iteration_time_s\n"
+        "gpt3,760M,128,A40,1,1,8.0\n"
+    )
+    oracle = oracle_from_config(
+        compose(["oracle=table", f"oracle.path={path}", "oracle.missing=estimate"])["oracle"]
+    )
+    assert oracle.name == "table"
+    assert run_short(["oracle=table", f"oracle.path={path}", "oracle.missing=estimate"]) > 0
+
+
+@pytest.mark.parametrize("name", names("model"))
+def test_model(name):
+    catalog = load_catalog()
+    for size in catalog.sizes(name):
+        spec = catalog.get(ModelClass(name, size, 64))
+        assert spec.parameters > 0
+        assert spec.dtype in ("fp16", "fp32")
+
+
+def test_hardware_and_generators_are_read():
+    assert names("hardware") == ["gpus"]
+    assert names("calibration") == ["grid"]
+    assert names("generator") == ["helios", "newtrace", "pai", "philly"]
+    assert Path(conf_dir() / "config.yaml").is_file()
+
+
+@pytest.mark.parametrize(
+    "name", [f"{group}={name}" for group in ("sweep", "experiment") for name in names(group)]
+)
+def test_sweep(name):
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    from clustergym.scenario.configuration.sweeps import total_runs
+
+    content = yaml.safe_load((conf_dir() / f"{name.replace('=', '/')}.yaml").read_text(encoding="utf-8"))
+    assert content["hydra"]["sweep"]["dir"] == f"multirun/{name.partition('=')[2]}"
+    params = content["hydra"]["sweeper"]["params"]
+    if "n_trials" in content["hydra"]["sweeper"]:
+        pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="pip install 'clustergym[tune]'")
+    assert total_runs(params, []) >= 2
+    given = [f"{key}={value}" for key, value in params.items()]
+    lists = [OverridesParser.create().parse_override(one) for one in given]
+    # Every value composes; the first of each list runs.
+    values = [[f"{one.key_or_group}={v}" for v in one.sweep_string_iterator()] for one in lists]
+    for swept in values:
+        for value in swept:
+            config = compose([name, value])
+            make_policy(config["policy"])
+    config = compose([name, *(swept[0] for swept in values), "horizon_s=7200"])
+    run = simulate(build_scenario(config), make_policy(config["policy"]), make_placer(config["placer"]))
+    assert len(run.simulation.log.events) > 0

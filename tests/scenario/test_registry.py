@@ -1,0 +1,56 @@
+"""Policies are found by the names of their files; what cannot be one is told in one line."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from clustergym import policies
+from clustergym.common.errors import InputError
+from clustergym.scenario import registry
+
+ONE = """
+from dataclasses import dataclass
+
+from clustergym.scenario.policy import Decision, InformationClass, Policy, View
+
+
+@dataclass
+class {name}(Policy):
+    name = "newest"
+    information_class = InformationClass.NONE
+    patience_s: float = 5.0
+
+    def schedule(self, view: View) -> Decision:
+        return Decision.keep(view)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(policies, "__path__", [*policies.__path__, str(tmp_path)])
+    registry.entry_points.cache_clear()
+    yield tmp_path
+    registry.entry_points.cache_clear()
+    sys.modules.pop("clustergym.policies.newest", None)
+
+
+def test_a_new_file_is_a_policy_and_no_list_names_it(folder: Path) -> None:
+    (folder / "newest.py").write_text(ONE.format(name="NewestFirst"))
+    made = registry.make_policy({"name": "newest", "patience_s": 7})
+    assert (type(made).__name__, registry.parameters_of(made)["patience_s"]) == ("NewestFirst", 7.0)
+
+
+@pytest.mark.parametrize(("text", "count"), [("", 0), (ONE.format(name="A") + ONE.format(name="B"), 2)])
+def test_a_file_that_is_not_one_policy_is_one_line(folder: Path, text: str, count: int) -> None:
+    (folder / "newest.py").write_text(text)
+    with pytest.raises(InputError, match=f"it defines {count} classes of Policy, not one"):
+        registry.make_policy({"name": "newest"})
+
+
+def test_a_policy_that_lacks_something_is_one_line(folder: Path) -> None:
+    (folder / "newest.py").write_text(ONE.format(name="A").replace("information_class =", "knows ="))
+    with pytest.raises(InputError, match=r"policy.name: A lacks information_class \(define it\)"):
+        registry.make_policy({"name": "newest"})

@@ -1,0 +1,183 @@
+"""Traces whose jobs ask for parts of GPUs, CPU and memory; clusters whose nodes can be divided."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clustergym.cluster.cluster_files import load_cluster
+from clustergym.cluster.divisible import DivisibleCluster
+from clustergym.common.errors import InputError
+from clustergym.trace.formats import find_format, load_trace
+from clustergym.trace.generators.parts import PartWorkload, at_load, generate_parts
+from clustergym.trace.native import read_trace, write_trace
+
+HEADER = "job_id,submit_s,model_family,global_batch,iterations,gpus,"
+OPENB = Path(os.environ.get("OPENB_DATA", "../shared/data/openb"))
+
+
+def written(tmp_path, columns, *rows):
+    path = tmp_path / "jobs.csv"
+    path.write_text(
+        HEADER + columns + "\n" + "\n".join(f"{n},{n},recorded,1,10,{row}" for n, row in enumerate(rows))
+    )
+    return path
+
+
+def test_a_native_trace_is_read_and_written(tmp_path):
+    rows = ("1,500,4000,100,B|A", "0,,1000,0,", "2,1000,0,0,", "1,,0,0,A")
+    trace = read_trace(written(tmp_path, "gpu_milli,cpu_milli,memory_mib,gpu_models", *rows))
+    assert trace.gpus.tolist() == [1, 1, 2, 1]
+    assert trace.gpu_milli.tolist() == [500, 0, 1000, 1000]
+    assert trace.gpu_models == ("A|B", "", "", "A")
+    write_trace(trace, tmp_path / "again.csv")
+    again = read_trace(tmp_path / "again.csv")
+    assert (again.sha256, again.gpus.tolist()) == (trace.sha256, [1, 1, 2, 1])
+    assert "1,0,,0," not in (tmp_path / "again.csv").read_text()
+    assert trace.take([1, 2]).gpu_milli.tolist() == [0, 1000]
+
+
+def test_a_trace_without_parts_has_no_such_columns(tmp_path):
+    trace = read_trace(written(tmp_path, "user", "1,", "2,"))
+    assert trace.gpu_milli is None
+    assert "gpu_milli" not in trace.csv_text()
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (
+            "2,500,0,0,",
+            r"jobs.csv:2: gpu_milli: 500 asks for a part of each of 2 GPUs \(give 1000, or ask for 1 GPU",
+        ),
+        ("1,1500,0,0,", r"jobs.csv:2: gpu_milli: 1500 is above 1000 \(give at most 1000"),
+        ("1,-5,0,0,", r"jobs.csv:2: gpu_milli: -5 is below 0"),
+        ("1,1.5,0,0,", r"jobs.csv:2: gpu_milli: .*not a whole number"),
+        ("1,0,0,0,", r"jobs.csv:2: gpu_milli: 0 asks for nothing of a GPU"),
+        ("0,300,0,0,", r"jobs.csv:2: gpu_milli: 300 asks for a part of no GPU"),
+        ("0,,0,0,", r"jobs.csv:2: cpu_milli: the job asks for no GPU, CPU or memory \(say what it needs"),
+        ("1,500,-1,0,", r"jobs.csv:2: cpu_milli: -1 is below 0"),
+        ("1,500,0,1e12,", r"jobs.csv:2: memory_mib: 1000000000000 is above"),
+        ("-1,500,0,0,", r"jobs.csv:2: gpus: -1 is below 0"),
+    ],
+)
+def test_requests_that_are_not_possible(tmp_path, row, message):
+    path = written(tmp_path, "gpu_milli,cpu_milli,memory_mib,gpu_models", row)
+    with pytest.raises(InputError, match=message):
+        read_trace(path)
+
+
+def test_no_gpus_need_the_columns_of_parts(tmp_path):
+    with pytest.raises(InputError, match=r"jobs.csv:2: gpus: 0 is below 1"):
+        read_trace(written(tmp_path, "user", "0,"))
+
+
+PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time,scheduled_time\n"
+
+
+def test_pods_of_openb(tmp_path):
+    path = tmp_path / "openb_pod_list_mine.csv"
+    path.write_text(
+        PODS
+        + "late,1000,10,1,460,T4|A10,100,160.5,110\n"  # 50.5 s
+        + "cpu,2000,20,0,0,,40,60,50\n"
+        + "never,1000,10,1,1000,,50,60,\n"
+        + "nothing,1000,10,1,1000,,50,60,60\n"
+    )
+    assert find_format(path).name == "openb"
+    trace = load_trace(path)
+    assert trace.job_id == ("cpu", "late")
+    assert (trace.submit_s.tolist(), trace.iterations.tolist()) == ([0, 60], [10, 51])
+    assert (trace.gpu_milli.tolist(), trace.gpu_models) == ([0, 460], ("", "A10|T4"))
+    assert trace.provenance["left_out"] == {"never scheduled": 1, "ran 0 s": 1}
+    # 51 s of 0.46 GPUs over 60 s on 2 GPUs; at load 0.1 over 117.3 s.
+    assert at_load(trace, 2, 0.1).submit_s.tolist() == pytest.approx([0, 51 * 0.46 / 0.2], abs=1e-6)
+    with pytest.raises(InputError, match=r"trace.load: load 0 cannot be reached"):
+        at_load(trace, 2, 0.0)
+
+
+def test_pods_that_are_not_possible(tmp_path):
+    path = tmp_path / "pods.csv"
+    path.write_text(PODS + "a,1000,10,4,500,,0,10,0\n")
+    with pytest.raises(InputError, match=r"pods.csv:2: gpu_milli: 500 asks for a part of each of 4 GPUs"):
+        load_trace(path)
+    path.write_text(PODS + "a,1000,10,1,500,,0,10,\n")
+    with pytest.raises(InputError, match=r"no pod ran"):
+        load_trace(path)
+
+
+def test_generated_jobs_are_like_openbs():
+    workload = PartWorkload(4000, 0, 200, 1.2, 30, 3600)
+    trace, again = generate_parts(workload), generate_parts(workload)
+    assert trace.sha256 == again.sha256
+    assert trace.sha256 != generate_parts(PartWorkload(4000, 1, 200, 1.2, 30, 3600)).sha256
+    part = (trace.gpu_milli > 0) & (trace.gpu_milli < 1000)
+    # Published: 13.3 % without GPUs, 37.8 % with a part of one, whose mean is 563 thousandths.
+    assert (trace.gpu_milli == 0).mean() == pytest.approx(0.133, abs=0.03)
+    assert part.mean() == pytest.approx(0.378, abs=0.03)
+    assert trace.gpu_milli[part].mean() == pytest.approx(563, abs=30)
+    assert 30 <= trace.iterations.min() <= trace.iterations.max() <= 3600
+    demand = (trace.iterations * trace.gpus * trace.gpu_milli).sum() / 1000
+    assert demand / (200 * trace.span_s) == pytest.approx(1.2, rel=1e-6)
+    assert (np.diff(trace.submit_s) >= 0).all()
+
+
+def test_clusters_that_can_be_divided(tmp_path):
+    cluster = load_cluster("openb-like")
+    assert isinstance(cluster, DivisibleCluster)
+    assert (len(cluster.node_gpus), int(cluster.capacity[0]), cluster.gpu_types) == (40, 205, ("GPU",))
+    path = tmp_path / "nodes.csv"
+    path.write_text("sn,cpu_milli,memory_mib,gpu,model\na,8000,100,2,T4\nb,4000,50,0,\nc,9000,70,1,A10\n")
+    listed = load_cluster(str(path))
+    nodes = listed.empty_nodes()
+    assert (listed.name, listed.models, listed.capacity.tolist()) == ("nodes", ("A10", "T4"), [3])
+    assert (nodes.cpu_milli.tolist(), nodes.gpu_milli.tolist()) == (
+        [8000, 4000, 9000],
+        [[1000, 1000], [0, 0], [1000, 0]],
+    )
+    assert nodes.model.tolist() == [1, 0, 0]
+    assert listed.fingerprint() != cluster.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        (
+            "[{gpu_type: T4, count: 1, gpus_per_node: 2, cpu_milli: 8000}]",
+            r"mine.yaml:1: nodes\[0\].memory_mib: is missing \(give cpu_milli and memory_mib of all nodes",
+        ),
+        (
+            "[{gpu_type: T4, count: 1, gpus_per_node: 40, cpu_milli: 8000, memory_mib: 1}]",
+            r"nodes\[0\].gpus_per_node: a divisible node has at most 32 GPUs",
+        ),
+        (
+            "[{gpu_type: T4, count: 1, gpus_per_node: 2, cpu_milli: -1, memory_mib: 1}]",
+            r"nodes\[0\].cpu_milli: must be greater",
+        ),
+    ],
+)
+def test_nodes_that_cannot_be_divided(tmp_path, nodes, message):
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"nodes: {nodes}\n")
+    with pytest.raises(InputError, match=message):
+        load_cluster(str(path))
+
+
+def test_a_list_without_gpus(tmp_path):
+    path = tmp_path / "nodes.csv"
+    path.write_text("cpu_milli,memory_mib,gpu,model\n8000,100,0,\n")
+    with pytest.raises(InputError, match=r"nodes.csv: gpu: no node has a GPU"):
+        load_cluster(str(path))
+
+
+@pytest.mark.skipif(not OPENB.is_dir(), reason="needs the openb data in ../shared/data/openb")
+def test_openbs_own_files():
+    trace = load_trace(OPENB / "pods" / "openb_pod_list_default.csv.gz")
+    # 8,152 pods, of which 897 were never scheduled and one ran 0 s.
+    assert len(trace) + sum(trace.provenance["left_out"].values()) == 8152
+    assert trace.provenance["left_out"]["never scheduled"] == 897
+    cluster = load_cluster(str(OPENB / "openb_node_list_gpu_node.csv.gz"))
+    assert (len(cluster.node_gpus), int(cluster.capacity[0])) == (1213, 6212)

@@ -1,0 +1,71 @@
+"""The learned placer of shares in the engine: its decisions, and what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from clustergym.policies.placers.learned import LearnedPlacer
+from error_lines import error_line
+
+from clustergym.cluster.part_allocations import PartAllocations
+from clustergym.cluster.parts import Place
+from clustergym.commands import run as run_command
+from clustergym.envs.sharing.desk import begun
+from clustergym.envs.sharing.learned import play
+from clustergym.envs.sharing.streams import Stream
+from clustergym.scenario.by_name import load_scenario
+from clustergym.scenario.policy import Infeasible
+from clustergym.sim.parts.fragmentation import usual_of
+from clustergym.training.placer_checkpoints import SHARES
+
+ARRIVALS = 400
+
+
+def test_it_decides_as_on_its_desk():
+    scenario = load_scenario("sharing", ["policy=fcfs", f"trace.jobs={ARRIVALS}", "seed=3"])
+    parts, cluster = scenario.parts, scenario.cluster
+    assert parts is not None
+    # Every job leaves 60 to 359 arrivals after its own, so that nodes fill, change and empty.
+    rng = np.random.default_rng(4)
+    leaves_at = np.arange(ARRIVALS) + rng.integers(60, 360, ARRIVALS)
+    nodes, usual = cluster.empty_nodes(), usual_of(parts.rows, parts.accepted)
+    desk = begun(Stream(nodes, parts.requests, parts.kind, leaves_at, usual))
+    play(desk, SHARES.load("sharing").weights)
+    placer, account = LearnedPlacer(checkpoint="sharing"), PartAllocations(cluster, parts)
+    placer.reset(cluster, rng)
+    found = []
+    for arrival in range(ARRIVALS):
+        for leaver in np.flatnonzero(leaves_at == arrival):
+            if int(leaver) in account.holders:
+                account.release(int(leaver))
+        place = placer.place_part(account, arrival)
+        if isinstance(place, Place):
+            account.allocate(arrival, account.intend(arrival, place))
+            found.append((place.node, int(account.devices_of[arrival])))
+        else:
+            assert isinstance(place, Infeasible)
+            found.append((-1, 0))
+    assert found == list(zip(desk.node.tolist(), desk.devices.tolist(), strict=True))
+    # Some requests fit nowhere, and most nodes are used.
+    assert 0 < sum(node < 0 for node, _ in found) < ARRIVALS / 2
+    assert len({node for node, _ in found}) > 30
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["scenario=sharing", "trace.jobs=20"],
+            "placer.checkpoint: placer places whole GPUs, and those of cluster openb-like can be divided "
+            "(give placer.checkpoint=sharing, or one trained like it)",
+        ),
+        (
+            ["scenario=pretraining", "trace.jobs=5", "placer.checkpoint=sharing"],
+            "placer.checkpoint: sharing places parts of GPUs, and those of cluster arnold-ii cannot be "
+            "divided (give placer.checkpoint=placer, or one trained like it)",
+        ),
+    ],
+)
+def test_what_it_cannot_place_is_one_line(words, said, capsys):
+    assert run_command.main(["policy=sjf", "compare=null", "placer=learned", *words]) == 2
+    assert said in error_line(capsys)

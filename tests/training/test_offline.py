@@ -1,0 +1,133 @@
+"""Offline data: what is written is what was played, and Minari reads it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from error_lines import error_line
+
+from clustergym.commands.offline import main
+from clustergym.envs.driver import drive
+from clustergym.envs.registration import make_env
+from clustergym.scenario.policy_text import policy_of
+from clustergym.training.offline import at_random, by_policy, episodes
+
+ELASTIC = {"id": "ClusterGym/Elastic-16-v1", "jobs": 6, "rows": 6, "observation": "flat"}
+KNOWS = {"information": "data_parallel", "round_s": None}
+SHORT = ("elastic-16", "jobs=6", "rows=6", "--episodes", "2")
+
+
+def needs_minari() -> None:
+    pytest.importorskip("h5py", reason="Minari stores data sets with h5py")
+    pytest.importorskip("minari", reason="the extra offline is not installed")
+
+
+def test_an_episode_is_what_the_policy_played():
+    env, policy = make_env(ELASTIC | KNOWS), policy_of("ares round_s=null", "")
+    (first, second) = episodes(env, by_policy(policy), 2)
+    # The first traces of the train split.
+    assert (first.seed, second.seed) == (0, 3)
+    played = drive(make_env(ELASTIC | KNOWS), policy, seed=3)
+    assert sum(second.rewards) == played.total_reward
+    assert len(second.actions) == len(second.rewards) == played.steps
+    assert len(second.observations) == len(second.masks) == played.steps + 1
+    assert second.terminations == [False] * (played.steps - 1) + [True]
+
+
+@pytest.mark.parametrize("play", [at_random, by_policy(policy_of("learned", ""))])
+def test_recorded_actions_are_legal_and_lead_to_what_was_seen(play):
+    (episode,) = episodes(make_env(ELASTIC | KNOWS), play, 1)
+    assert all(mask[action] for mask, action in zip(episode.masks, episode.actions, strict=False))
+    env = make_env(ELASTIC | KNOWS)
+    seen, _ = env.reset(seed=episode.seed)
+    for at, action in enumerate(episode.actions):
+        assert np.array_equal(seen, episode.observations[at])
+        seen, reward, *_ = env.step(np.int64(action))
+        assert reward == episode.rewards[at]
+
+
+def test_minari_reads_the_data_sets(tmp_path, monkeypatch):
+    needs_minari()
+    import minari
+
+    assert main([*SHORT, "--out", str(tmp_path), "--json", str(tmp_path / "returns.json")]) == 0
+    returns = json.loads((tmp_path / "returns.json").read_text())
+    assert list(returns) == ["expert", "medium", "random"]
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    for kind in returns:
+        data = minari.load_dataset(f"elastic-16/{kind}-v0")
+        assert data.total_episodes == 2
+        found = list(data.iterate_episodes())
+        assert [float(one.rewards.sum()) for one in found] == pytest.approx(returns[kind])
+        (one, _) = found
+        legal = one.infos["action_mask"]
+        assert one.observations.shape == (len(one.actions) + 1, *data.observation_space.shape)
+        assert legal.shape == (len(one.actions) + 1, data.action_space.n)
+        assert legal[np.arange(len(one.actions)), one.actions].all()
+        env = data.recover_environment()
+        assert env.unwrapped.parameters.jobs == 6
+        assert np.array_equal(env.reset(seed=0)[0], one.observations[0])
+
+
+def test_a_data_set_is_not_replaced_nor_left_half_written(tmp_path, capsys, monkeypatch):
+    needs_minari()
+    monkeypatch.chdir(tmp_path.parent)
+    given = [*SHORT, "--out", tmp_path.name, "--kinds", "random"]
+    assert main(given) == 0
+    before = (tmp_path / "elastic-16/random-v0/data/main_data.hdf5").read_bytes()
+    capsys.readouterr()
+    assert main(given) == 2
+    assert "is there already" in error_line(capsys)
+    assert (tmp_path / "elastic-16/random-v0/data/main_data.hdf5").read_bytes() == before
+    monkeypatch.setattr("clustergym.training.offline.drive", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        main([*SHORT, "--out", str(tmp_path), "--kinds", "expert"])
+    assert [path.name for path in (tmp_path / "elastic-16").iterdir()] == ["random-v0"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["elastic-17"], "did you mean elastic-16"),
+        (["elastic-16", "jobs"], "write NAME=VALUE"),
+        (["elastic-16", "--kinds", "exprt"], "did you mean expert"),
+        (["elastic-16", "--episodes", "0"], "give at least 1"),
+        (["elastic-16", "--expert", "learnt"], "did you mean learned"),
+        (["elastic-16", "--medium", "las"], "policy las has information none, the environment data_parallel"),
+        (["elastic-16", "observation=dict", "jobs=4", "--kinds", "random"], "give observation=flat"),
+        (["meta-16", "jobs=4", "--kinds", "random"], "give actions=edit"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, capsys, words, said):
+    needs_minari()
+    assert main([*words, "--out", str(tmp_path)]) == 2
+    assert said in error_line(capsys)
+    assert not list(tmp_path.rglob("*.hdf5"))
+
+
+def test_without_minari_a_line_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setitem(__import__("sys").modules, "minari", None)
+    assert main([*SHORT]) == 2
+    assert "pip install 'clustergym[offline]'" in error_line(capsys)
+
+
+def test_a_clone_learns_from_the_expert(tmp_path, capsys):
+    needs_minari()
+    pytest.importorskip("torch")
+    path = Path(__file__).parents[2] / "examples" / "clone_offline.py"
+    spec = importlib.util.spec_from_file_location("clone_offline", path)
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    assert main([*SHORT, "--out", str(tmp_path), "--kinds", "expert"]) == 0
+    capsys.readouterr()
+    assert example.main(["--data", str(tmp_path), "--epochs", "4", "--episodes", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    losses = [float(line.split("loss ")[1].split(",")[0]) for line in lines if "loss" in line]
+    assert losses[-1] < losses[0]
+    assert [line.split(":")[0] for line in lines[-2:]] == ["clone", "random"]
+    assert example.main(["--data", str(tmp_path), "--dataset", "no/such-v0"]) == 2
+    assert "is no data set" in error_line(capsys)

@@ -1,0 +1,262 @@
+"""PPO and DQN learn, are the same again, go on after a kill, and their checkpoints are checked."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import gymnasium
+import numpy as np
+import pytest
+import yaml
+from error_lines import error_line
+from gymnasium import spaces
+
+from clustergym.commands import train as train_command
+from clustergym.common.errors import InputError
+from clustergym.scenario.registry import make_policy
+from clustergym.training import network_agent, network_checkpoints, stable_baselines, vector_envs
+from clustergym.training.agents import make_agent
+from clustergym.training.split_env import SplitEnv, make_split_env, trace_seed
+from clustergym.training.training_state import read_state
+
+META = ["env.jobs=6", "env.baseline=fcfs", "env.policies=[fcfs,srtf]"]
+SMALL = [
+    "processes=1", "progress=false", "agent.validation=2", "agent.traces=3", "agent.n_envs=2",
+    "agent.steps=128", "agent.validate_every=64", "agent.batch_size=16", "agent.hidden=[8]",
+]  # fmt: skip
+OWN = {
+    "ppo": ["agent.n_steps=32", "agent.n_epochs=2"],
+    "dqn": ["agent.replay=100", "agent.learning_starts=20", "agent.target_every=40"],
+}
+
+
+def run_train(folder, agent: str, *more: str) -> int:
+    return train_command.main([f"agent={agent}", *SMALL, *OWN[agent], *META, f"output={folder}", *more])
+
+
+def without_times(path) -> dict:
+    about = yaml.safe_load(path.read_text())
+    return {key: value for key, value in about.items() if key not in ("wall_s", "command", "git_revision")}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Folder of one training of each agent."""
+    folder = tmp_path_factory.mktemp("trained")
+    for agent in OWN:
+        assert run_train(folder / agent, agent) == 0
+    return folder
+
+
+@pytest.mark.parametrize("agent", OWN)
+def test_a_killed_training_goes_on_to_the_same_bytes(agent, trained, tmp_path, monkeypatch):
+    plain, done = stable_baselines._figures, []
+
+    def dies(model):
+        done.append(1)
+        if len(done) == 2:  # in the second segment of two
+            raise KeyboardInterrupt
+        return plain(model)
+
+    killed, whole = tmp_path / agent, trained / agent
+    with monkeypatch.context() as patched:
+        patched.setattr(stable_baselines, "_figures", dies)
+        assert run_train(killed, agent) == 130
+    assert not list(killed.glob(f"{agent}.*"))
+    assert run_train(killed, agent) == 0
+    name = f"{agent}.safetensors"
+    assert (killed / name).read_bytes() == (whole / name).read_bytes()
+    assert (killed / "state.safetensors").read_bytes() == (whole / "state.safetensors").read_bytes()
+    assert without_times(killed / f"{agent}.yaml") == without_times(whole / f"{agent}.yaml")
+
+
+def test_another_seed_gives_another_network(trained, tmp_path):
+    assert run_train(tmp_path / "ppo", "ppo", "seed=1") == 0
+    name = "ppo.safetensors"
+    assert (tmp_path / "ppo" / name).read_bytes() != (trained / "ppo" / name).read_bytes()
+
+
+@pytest.mark.parametrize("agent", OWN)
+def test_a_checkpoint_plays_as_it_did_in_training(agent, trained):
+    loaded = network_checkpoints.load(str(trained / agent / f"{agent}.safetensors"))
+    curves = loaded.about["curves"]
+    env = make_split_env(loaded.about["traces"]["env"], "dev", 2)
+    figures = network_agent.greedy_figures(loaded.policy, env, 2)
+    assert figures["dev_return"] == curves["best"] == max(row["dev_return"] for row in curves["segments"])
+    assert [row["steps"] for row in curves["segments"]] == [64, 128]
+
+
+def test_other_discrete_environments_train_too(tmp_path):
+    """Placement has no traces: its splits differ in the seed of `reset`."""
+    given = ["agent=ppo", *SMALL, *OWN["ppo"], "env=placement-small", "~env.baseline"]
+    assert train_command.main([*given, f"output={tmp_path / 'p'}"]) == 0
+    path = str(tmp_path / "p" / "p.safetensors")
+    assert network_checkpoints.load(path).about["environment"] == "ClusterGym/Placement-small-v0"
+    with pytest.raises(InputError, match="schedules no jobs"):
+        make_policy({"name": "learned", "checkpoint": path})
+
+
+class Guess(gymnasium.Env):
+    """Twenty steps; the observation says which of two actions has the reward 1."""
+
+    observation_space, action_space = spaces.Box(0.0, 1.0, (2,), np.float32), spaces.Discrete(2)
+    reward = staticmethod(float)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.left = 20
+        return self._next(), {}
+
+    def _next(self):
+        self.right = int(self.np_random.integers(2))
+        return np.eye(2, dtype=np.float32)[self.right]
+
+    def step(self, action):
+        won, self.left = int(action) == self.right, self.left - 1
+        return self._next(), self.reward(won), self.left == 0, False, {}
+
+
+@pytest.mark.parametrize("agent", OWN)
+def test_what_can_be_learned_is_learned(agent, tmp_path, monkeypatch):
+    # A guess at random is right in 10 of 20 steps.
+    monkeypatch.setattr(network_agent, "make_split_env", lambda _, *more: SplitEnv(Guess(), *more))
+    monkeypatch.setattr(vector_envs, "split_vec_env", lambda *_: None)
+    monkeypatch.setattr(network_checkpoints, "description_of", lambda env: {})
+    parameters = {
+        "ppo": {"n_steps": 128, "batch_size": 64},
+        "dqn": {"learning_starts": 100, "target_every": 100, "replay": 2000, "batch_size": 32, "gamma": 0.5},
+    }
+    given = {"steps": 1500, "validate_every": 500, "validation": 3, "n_envs": 2, "hidden": [16]}
+    made = make_agent(
+        {"name": agent, **given, **parameters[agent], "learning_rate": 3e-3, "reward_scale": 1.0}
+    )
+    trained = made.train(0, 1, tmp_path / "state.json", lambda *_: None)
+    assert trained.curves["best"] == 20.0
+
+
+def test_a_reward_that_is_no_number_is_an_input_error(monkeypatch):
+    monkeypatch.setattr(Guess, "reward", staticmethod(lambda _: float("nan")))
+    env = SplitEnv(Guess(), "train", 3)
+    env.reset(seed=0)
+    with pytest.raises(InputError, match="the reward is nan"):
+        env.step(0)
+
+
+def test_splits_share_no_trace():
+    assert [trace_seed("train", 2), trace_seed("dev", 2), trace_seed("test", 2)] == [6, 7, 8]
+    env = {"id": "ClusterGym/Meta-16-v1", "jobs": 3}
+    names = {}
+    for split in ("train", "dev", "test"):
+        made = make_split_env(env, split, 4)
+        names[split] = set()
+        for seed in range(6):
+            made.reset(seed=seed)
+            names[split].add(made.unwrapped.scenario.sha256)
+    assert len(set.union(*names.values())) == sum(len(one) for one in names.values()) > 6
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["agent.split=test"], "leak"),
+        (["env.trace=philly-arena-16"], "env.trace"),
+        (["env.scenario=testbed"], "env.trace: every episode would be the one trace"),
+        (["env=meta-61"], "meta-16"),
+        (["env.jbos=3"], "jobs"),
+        (["agent.gamma=0"], "agent.gamma"),
+        (["agent.batch_size=7"], "divisor of n_steps x n_envs = 64"),
+        (["agent.hidden=[]"], "agent.hidden"),
+        (["agent.steps=0"], "agent.steps"),
+        (["agent.stpes=3"], "stpes"),
+        (["env.reward={speed: 1.0}"], "speed"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, capsys, overrides, words):
+    assert run_train(tmp_path / "a", "ppo", *overrides) == 2
+    assert words in error_line(capsys)
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_replay_buffer_beyond_memory_is_refused(tmp_path, capsys):
+    given = ["env=elastic-16", "~env.policies", "agent.replay=1000000"]
+    assert run_train(tmp_path / "a", "dqn", *given) == 2
+    assert "agent.replay: 1000000 steps" in capsys.readouterr().err
+
+
+def copied(source, folder, change=None):
+    """Copy a checkpoint; `change` edits its YAML."""
+    folder.mkdir()
+    about = yaml.safe_load(source.with_suffix(".yaml").read_text())
+    if change is not None:
+        change(about)
+    (folder / "x.yaml").write_text(yaml.safe_dump(about, sort_keys=False))
+    (folder / "x.safetensors").write_bytes(source.read_bytes())
+    return folder / "x.safetensors"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"agent": "sac"}, "unknown agent 'sac'"),
+        ({"hidden": [9]}, "the network has"),
+        ({"hidden": [10**9]}, "are no widths"),
+        ({"actions": 3}, "another version of ClusterGym/Meta-16-v1"),
+        ({"columns": {"queue": ["jobs"]}}, "another version of ClusterGym/Meta-16-v1"),
+        ({"sha256": "0"}, "is not the file its YAML describes"),
+        ({"traces": {"env": {"id": "ClusterGym/Meta-16-v9"}}}, "unknown environment"),
+        ({"traces": {}}, "traces.env: is missing"),
+        ({"schema": "clustergym.network/0"}, "want clustergym.network/1"),
+        ({"information_class": "all"}, "unknown class 'all'"),
+    ],
+)
+def test_a_checkpoint_that_does_not_fit_is_refused(trained, tmp_path, change, words):
+    path = copied(trained / "ppo" / "ppo.safetensors", tmp_path / "x", lambda about: about.update(change))
+    with pytest.raises(InputError) as caught:
+        network_checkpoints.load(str(path))
+    assert words in str(caught.value)
+    assert "x." in str(caught.value)
+
+
+class Evil:
+    """Would run on unpickling."""
+
+    def __reduce__(self):
+        return (pytest.fail, ("unpickled",))
+
+
+@pytest.mark.parametrize("data", [b"", b"junk" * 9, pickle.dumps(Evil()), b"\xff" * 8])
+def test_a_file_that_is_no_checkpoint_is_refused(trained, tmp_path, data):
+    import hashlib
+
+    digest = hashlib.sha256(data).hexdigest()
+    path = copied(
+        trained / "ppo" / "ppo.safetensors", tmp_path / "x", lambda about: about.update(sha256=digest)
+    )
+    path.write_bytes(data)
+    with pytest.raises(InputError, match="is not a safetensors file"):
+        network_checkpoints.load(str(path))
+    (tmp_path / "x" / "x.yaml").write_bytes(data)
+    with pytest.raises(InputError):
+        network_checkpoints.load(str(path))
+
+
+def test_a_state_that_is_none_or_of_another_training_is_refused(trained, tmp_path, capsys):
+    path = trained / "ppo" / "state.safetensors"
+    history, _ = read_state(path, json.loads(json.dumps(read_key(path))))
+    assert len(history.rows) == 2
+    folder = tmp_path / "ppo"
+    folder.mkdir()
+    (folder / "state.safetensors").write_bytes(path.read_bytes())
+    assert run_train(folder, "ppo", "agent.gamma=0.5") == 2
+    assert "other parameters" in capsys.readouterr().err
+    (folder / "state.safetensors").write_bytes(pickle.dumps(Evil()))
+    assert run_train(folder, "ppo") == 2
+    assert "is not a state of a training" in capsys.readouterr().err
+
+
+def read_key(path) -> dict:
+    from safetensors import safe_open
+
+    with safe_open(path, "np") as opened:
+        return json.loads(opened.metadata()["state"].partition(" ")[2])["key"]

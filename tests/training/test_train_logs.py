@@ -1,0 +1,165 @@
+"""What a training logs to Weights & Biases and TensorBoard; the network is never needed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from error_lines import error_line
+from wandb_log import artifacts, rows, run_of
+
+from clustergym.commands import train as train_command
+from clustergym.sim.compiled import numba_cache
+from clustergym.training import training_log
+
+ROOT = Path(__file__).parents[2]
+ES = [
+    "processes=1", "agent.population=6", "agent.episodes=4", "agent.validation=4", "agent.generations=4",
+    "agent.validate_every=2", "agent.scenarios.origin=synthetic", "agent.scenarios.jobs=[20,30]",
+    "agent.scenarios.gpus=16", "agent.scenarios.types=[2]",
+]  # fmt: skip
+PPO = [
+    "agent=maskable_ppo", "processes=1", "progress=false", "env.jobs=5", "env.rows=8", "env.baseline=null",
+    "agent.expert=fcfs", "agent.validation=1", "agent.traces=2", "agent.n_envs=1", "agent.steps=32",
+    "agent.validate_every=16", "agent.n_steps=16", "agent.batch_size=16", "agent.hidden=[4]",
+    "agent.imitation_rounds=2", "agent.imitation_traces=1", "agent.imitation_epochs=1",
+]  # fmt: skip
+
+
+def test_a_killed_training_goes_on_in_the_same_run(tmp_path):
+    pytest.importorskip("wandb", reason="pip install 'clustergym[wandb]'")
+    folder = tmp_path / "t"
+    line = [sys.executable, "-m", "clustergym.train", *ES, "agent.episodes=30", "logger=wandb", "seed=3"]
+    line.append(f"output={folder}")
+    # What is compiled lies where the other tests have it; all else of the home folder is new.
+    compiled = {"NUMBA_CACHE_DIR": str(numba_cache._cache_dir().parents[1])}
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": str(ROOT), **compiled}
+    with subprocess.Popen(line, env=environment, stderr=subprocess.PIPE, cwd=tmp_path) as first:
+        while not (folder / "state.json").is_file():
+            assert first.poll() is None
+            time.sleep(0.02)
+        first.send_signal(signal.SIGKILL)
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    killed, log = sorted((folder / "wandb").glob("offline-run-*/run-*.wandb"))
+    assert killed.name == log.name
+    # The last file has all, as the checkpoint has it.
+    curves = yaml.safe_load((folder / "t.yaml").read_text())["curves"]
+    logged = rows(log)
+    assert [row["step"] for row in logged] == [1, 2, 3, 4]
+    assert [row["objective"] for row in logged] == curves["objective"]
+    found = [[row["step"], row["validation"]] for row in logged if "validation" in row]
+    assert found == curves["validation"]
+    assert artifacts(log) == {"checkpoint": ["t.safetensors", "t.yaml"]}
+    run = run_of(log)
+    assert (run.run_group, run.display_name) == ("auction_es", "t-3")
+    config = {update.key: json.loads(update.value_json) for update in run.config.update}
+    assert (config["seed"], config["agent"]["population"]) == (3, 6)
+
+
+class Recorder:
+    """In the place of a run of wandb."""
+
+    def __init__(self, **given):
+        self.given, self.id, self.rows, self.summary, self.ended = given, given["id"] or "new", [], {}, None
+
+    def define_metric(self, name, step_metric):
+        assert name.endswith("*")
+
+    def log(self, row, step):
+        assert step == len(self.rows)
+        self.rows.append(row)
+
+    def log_artifact(self, artifact):
+        self.artifact = artifact
+
+    def finish(self, exit_code):
+        self.ended = exit_code
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """The runs that trainings have begun."""
+    pytest.importorskip("wandb", reason="pip install 'clustergym[wandb]'")
+    begun = []
+
+    def start(choice, config, folder, name, group, run_id):
+        begun.append(Recorder(config=config, name=name, group=group, id=run_id))
+        return begun[-1]
+
+    monkeypatch.setattr(training_log, "start", start)
+    return begun
+
+
+def test_every_figure_of_a_network_is_logged(tmp_path, runs):
+    words = [*PPO, "logger=wandb", f"output={tmp_path / 'm'}"]
+    assert train_command.main(words) == 0
+    curves = yaml.safe_load((tmp_path / "m" / "m.yaml").read_text())["curves"]
+    [run] = runs
+    for row in run.rows:
+        row.pop("seconds", None)
+        row.pop("cpu_seconds", None)
+        row.pop("imitation/seconds", None)
+    rounds = [
+        {f"imitation/{name}": value for name, value in row.items()} | {"imitation/round": number}
+        for number, row in enumerate(curves["imitation"], start=1)
+    ]
+    assert run.rows == [*rounds, *({**row, "step": row["steps"]} for row in curves["segments"])]
+    assert run.summary["best"] == curves["best"]
+    assert run.given["group"] == "maskable_ppo-Elastic-16-v1"
+    assert run.ended == 0
+    # Again: nothing is left to train, and the same run is told the same.
+    assert train_command.main(words) == 0
+    assert runs[1].given["id"] == "new"
+    assert runs[1].rows == run.rows
+    # Another training in the same folder is another run.
+    for name in ("state.safetensors", "m.safetensors"):
+        (tmp_path / "m" / name).unlink()
+    assert train_command.main([*words, "seed=1"]) == 0
+    assert runs[2].given["id"] is None
+
+
+def test_a_training_that_fails_ends_its_run_as_failed(tmp_path, runs, capsys, monkeypatch):
+    def dies(*given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("clustergym.training.auction_evolution.objectives", dies)
+    assert train_command.main([*ES, "logger=wandb", f"output={tmp_path / 'a'}"]) == 130
+    assert runs[0].ended == 1
+    (tmp_path / "a" / training_log.RUN_FILE).write_text('{"id": 5}')
+    capsys.readouterr()
+    assert train_command.main([*ES, "logger=wandb", f"output={tmp_path / 'a'}"]) == 2
+    assert "wandb-run.json: is not a record of a wandb run (delete it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("overrides", "line"),
+    [
+        (["logger=wandb"], "pip install 'clustergym[wandb]'"),
+        (["logger=wandb", "logger.mode=ofline"], "did you mean offline"),
+        (["logger=wnadb"], "did you mean wandb"),
+    ],
+)
+def test_mistakes_are_one_line_before_any_training(overrides, line, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    assert train_command.main([*ES, f"output={tmp_path / 'out'}", *overrides]) == 2
+    assert line in error_line(capsys)
+    assert not (tmp_path / "out").exists()
+
+
+def test_tensorboard_has_the_curves_without_wandb(tmp_path, monkeypatch):
+    accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    assert train_command.main([*ES, "progress=false", "tensorboard=true", f"output={tmp_path / 'a'}"]) == 0
+    [path] = (tmp_path / "a").glob("events.out.tfevents.*")
+    events = accumulators.EventAccumulator(str(path)).Reload()
+    curves = yaml.safe_load((tmp_path / "a" / "a.yaml").read_text())["curves"]
+    assert [one.step for one in events.Scalars("objective")] == [1, 2, 3, 4]
+    assert [one.value for one in events.Scalars("objective")] == pytest.approx(curves["objective"], rel=1e-6)
+    assert [one.step for one in events.Scalars("validation")] == [2, 4]

@@ -1,0 +1,302 @@
+"""What goes wrong in a training is one line, and what was saved is not lost."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import os
+import pickle
+import resource
+import signal
+import time
+import warnings
+
+import numpy as np
+import pytest
+from error_lines import error_line
+
+from clustergym.commands import train as train_command
+from clustergym.training import stable_baselines
+from clustergym.training.split_env import SplitEnv
+from clustergym.training.training_log import TrainingLog
+
+ES = [
+    "agent=auction_es", "processes=1", "progress=false", "agent.population=4", "agent.episodes=6",
+    "agent.validation=3", "agent.generations=6", "agent.validate_every=3", "agent.scenarios.jobs=[20,30]",
+    "agent.scenarios.origin=synthetic", "agent.scenarios.gpus=16", "agent.scenarios.types=[2]",
+]  # fmt: skip
+PPO = [
+    "agent=ppo", "processes=1", "progress=false", "agent.validation=1", "agent.traces=2", "agent.n_envs=2",
+    "agent.steps=192", "agent.validate_every=64", "agent.batch_size=16", "agent.hidden=[8]",
+    "agent.n_steps=16", "agent.n_epochs=1", "env.jobs=5", "env.baseline=fcfs", "env.policies=[fcfs,srtf]",
+]  # fmt: skip
+STATES = {"auction_es": "state.json", "ppo": "state.safetensors"}
+WORDS = {"auction_es": ES, "ppo": PPO}
+
+
+def run_train(folder, agent: str, *more: str) -> int:
+    return train_command.main([*WORDS[agent], f"output={folder}", *more])
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Folder of one undisturbed training of each agent."""
+    folder = tmp_path_factory.mktemp("whole")
+    for agent in WORDS:
+        assert run_train(folder / agent, agent) == 0
+    return folder
+
+
+def started(work) -> int:
+    """Do some work in a copy of this process, quietly; return its id."""
+    with warnings.catch_warnings():
+        # The copy has one thread only, and needs no others.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        process = os.fork()
+    if process:
+        return process
+    status = 1
+    with contextlib.suppress(BaseException):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        status = work()
+    os._exit(status)
+
+
+@pytest.mark.parametrize("agent", WORDS)
+def test_killed_at_random_moments_it_ends_in_the_same_bytes(agent, whole, tmp_path):
+    folder, rng = tmp_path / agent, np.random.default_rng(8)
+    there = whole / agent
+    for _ in range(5):
+        process = started(lambda: run_train(folder, agent))
+        time.sleep(float(rng.uniform(0.05, 1.0)))
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+    assert run_train(folder, agent) == 0
+    for name in (f"{agent}.safetensors", STATES[agent]):
+        assert (folder / name).read_bytes() == (there / name).read_bytes()
+    assert sorted(p.name for p in folder.iterdir() if not p.name.endswith(".tmp")) == sorted(
+        p.name for p in there.iterdir()
+    )
+
+
+def test_it_goes_on_with_another_number_of_processes(whole, tmp_path, monkeypatch):
+    plain, done = stable_baselines._figures, []
+
+    def dies(model):
+        done.append(1)
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        return plain(model)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stable_baselines, "_figures", dies)
+        assert run_train(tmp_path / "ppo", "ppo") == 130
+    assert run_train(tmp_path / "ppo", "ppo", "processes=2") == 0
+    for name in ("ppo.safetensors", "state.safetensors"):
+        assert (tmp_path / "ppo" / name).read_bytes() == (whole / "ppo" / name).read_bytes()
+
+
+@pytest.mark.parametrize("agent", WORDS)
+def test_a_full_disk_is_one_line_and_leaves_no_half_file(agent, whole, tmp_path, capfd):
+    folder = tmp_path / agent
+    limit = (whole / agent / STATES[agent]).stat().st_size - 1
+
+    def limited() -> int:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        return run_train(folder, agent)
+
+    assert os.waitstatus_to_exitcode(os.waitpid(started(limited), 0)[1]) == 2
+    assert not list(folder.glob(".*"))
+    assert not (folder / f"{agent}.safetensors").exists()
+    # With room again it goes on.
+    assert run_train(folder, agent) == 0
+    name = f"{agent}.safetensors"
+    assert (folder / name).read_bytes() == (whole / agent / name).read_bytes()
+
+
+def test_a_failing_write_names_the_file(whole, tmp_path, monkeypatch, capsys):
+    def fails(self, path, trained, about):
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr("clustergym.training.agents.Agent.save", fails)
+    assert run_train(tmp_path / "ppo", "ppo") == 2
+    line = error_line(capsys)
+    assert "ppo.safetensors: cannot be written: No space left on device" in line
+    assert "the same command goes on with what was saved" in line
+
+
+@pytest.mark.parametrize("change", ["flipped", "cut", "empty", "pickle", "folder"])
+def test_a_damaged_state_of_a_network_is_one_line(change, whole, tmp_path, capsys):
+    data = bytearray((whole / "ppo" / "state.safetensors").read_bytes())
+    data[-5] ^= 1
+    contents = {
+        "flipped": bytes(data),
+        "cut": bytes(data[:-9]),
+        "empty": b"",
+        "pickle": pickle.dumps({"a": 1}),
+    }
+    folder = tmp_path / "ppo"
+    folder.mkdir()
+    if change == "folder":
+        (folder / "state.safetensors").mkdir()
+    else:
+        (folder / "state.safetensors").write_bytes(contents[change])
+    assert run_train(folder, "ppo") == 2
+    assert "state.safetensors: is " in error_line(capsys)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state: state["fitness"][0].__setitem__(0, "x"),
+        lambda state: state["fitness"][0].__setitem__(0, float("nan")),
+        lambda state: state["fitness"].pop(),
+        lambda state: state["fitness"].append(state["fitness"][0]),
+        lambda state: state["validated"].clear(),
+        lambda state: state["validated"][0].pop(),
+        lambda state: state.pop("validated"),
+        lambda state: state.__setitem__("validated", {"a": 1}),
+    ],
+)
+def test_a_damaged_state_of_evolution_is_one_line(change, whole, tmp_path, capsys):
+    state = json.loads((whole / "auction_es" / "state.json").read_text())
+    change(state)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "state.json").write_text(json.dumps(state))
+    assert run_train(tmp_path / "a", "auction_es") == 2
+    assert "state.json: is " in error_line(capsys)
+
+
+@pytest.mark.parametrize("agent", WORDS)
+def test_a_folder_of_another_training_is_one_line(agent, whole, capsys):
+    assert run_train(whole / agent, agent, "seed=5") == 2
+    assert "is of a training with other parameters" in error_line(capsys)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_reward_too_large_is_one_line(processes, tmp_path, capfd):
+    words = ["env.reward={jobs_in_system: 1e308}", f"processes={processes}"]
+    assert run_train(tmp_path / "a", "ppo", *words) == 2
+    assert "env.reward: the reward is " in error_line(capfd)
+
+
+def test_a_process_that_ends_is_one_line(tmp_path, monkeypatch, capfd):
+    def kills(self, step, steps, figures):
+        for process in multiprocessing.active_children():
+            if "ForkServerProcess" in type(process).__name__:
+                process.kill()
+                process.join()
+
+    monkeypatch.setattr(TrainingLog, "__call__", kills)
+    assert run_train(tmp_path / "a", "ppo", "processes=2", "env.engine=simpy") == 2
+    assert "processes: a process of the training was ended" in error_line(capfd)
+
+
+@pytest.mark.parametrize("agent", ["ppo", "dqn"])
+def test_a_network_that_is_no_numbers_is_one_line(agent, tmp_path, capsys, monkeypatch):
+    def spoils(self, model, number):
+        next(model.policy.parameters()).data.fill_(float("nan"))
+
+    monkeypatch.setattr(stable_baselines.NetworkAgent, "segment", spoils)
+    own = (
+        ["agent.n_steps=16", "agent.n_envs=1"]
+        if agent == "ppo"
+        else ["agent.learning_starts=10", "agent.replay=200"]
+    )
+    plain = [word for word in PPO[1:] if not word.startswith("agent.n_")]
+    words = [f"agent={agent}", *plain, *own, f"output={tmp_path / 'a'}"]
+    assert train_command.main(words) == 2
+    assert "agent.learning_rate: the network has values that are no numbers" in error_line(capsys)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["agent=maskable_ppo", "env=meta-16"], "has no rows of jobs with masked edits"),
+        (["agent=ppo", "env=elastic-16", "env.on_illegal=raise"], "env.on_illegal: the agent knows no masks"),
+        (["agent=dqn", "env=elastic-16", "env.on_illegal=raise"], "env.on_illegal: the agent knows no masks"),
+        (["agent=ppo", "env.reward={jobs_in_system: .nan}"], "env.reward"),
+        (["agent=ppo", "agent.split=test"], "would leak it"),
+        (["agent=ppo", "env.scenario=testbed"], "would be the one trace"),
+        (["agent=auction_es", "agent.split=test"], "would leak it"),
+        (["agent=auction_es", "output=."], "names no folder"),
+        (["agent=auction_es", "output=/dev/null"], "names no folder"),
+        (["agent=ppo", "output=/proc/a"], "/proc"),
+    ],
+)
+def test_mistakes_are_one_line(overrides, words, tmp_path, capsys):
+    small = ["processes=1", "progress=false", f"output={tmp_path / 'a'}"]
+    if overrides[0] != "agent=auction_es":
+        small += ["agent.steps=64", "agent.n_envs=2", "agent.traces=2", "env.jobs=4", "env.baseline=null"]
+        small += [] if "agent=dqn" in overrides else ["agent.n_steps=8", "agent.batch_size=16"]
+    else:
+        small += ES[4:]
+    small = [word for word in small if word.partition("=")[0] not in {o.partition("=")[0] for o in overrides}]
+    assert train_command.main([overrides[0], *small, *overrides[1:]]) == 2
+    assert words in error_line(capsys)
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_reward_is_checked_after_scaling():
+    class One:
+        def __init__(self, reward):
+            self.reward = reward
+
+        def step(self, action):
+            return 0, self.reward, False, False, {}
+
+    env = SplitEnv.__new__(SplitEnv)
+    env.reward_scale = 10.0
+    for reward, good in ((1e10, True), (1e11, False), (float("nan"), False), (-float("inf"), False)):
+        env.env = One(reward)
+        if good:
+            assert env.step(0)[1] == 10 * reward
+        else:
+            with pytest.raises(ValueError, match="the reward is"):
+                env.step(0)
+
+
+MASKABLE = [
+    "agent=maskable_ppo", "processes=1", "progress=false", "agent.validation=1", "agent.traces=2",
+    "agent.n_envs=2", "agent.steps=192", "agent.validate_every=64", "agent.batch_size=16",
+    "agent.hidden=[8,8]", "agent.n_steps=16", "agent.n_epochs=1", "agent.imitation_rounds=1",
+    "agent.imitation_traces=2", "agent.imitation_epochs=1", "agent.imitation_batch=16",
+    "agent.critic_segments=1", "agent.expert='hesrpt round_s=300'", "env.jobs=5", "env.rows=6",
+    "env.baseline=fcfs",
+]  # fmt: skip
+
+
+def test_masked_ppo_that_is_killed_goes_on_to_the_same_bytes(tmp_path):
+    killed, whole = tmp_path / "killed" / "agent", tmp_path / "whole" / "agent"
+    state = killed / "state.safetensors"
+
+    def saved() -> int:
+        return state.stat().st_mtime_ns if state.exists() else 0
+
+    # Killed while it imitates, when it has saved a segment, and when it has saved another.
+    for moment in (
+        lambda before: killed.exists(),
+        lambda before: saved() > 0,
+        lambda before: saved() > before,
+    ):
+        before = saved()
+        process = started(lambda: train_command.main([*MASKABLE, f"output={killed}"]))
+        while not moment(before):
+            assert os.waitpid(process, os.WNOHANG) == (0, 0)
+            time.sleep(0.01)
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        assert not (killed / "agent.safetensors").exists()
+    for folder in (killed, whole):
+        assert train_command.main([*MASKABLE, f"output={folder}"]) == 0
+    for name in ("agent.safetensors", "state.safetensors"):
+        assert (killed / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_memory_that_runs_out_is_one_line(tmp_path, capsys):
+    # A layer of 300,000 by 300,000 weights has 360 GB.
+    assert run_train(tmp_path / "ppo", "ppo", "agent.hidden=[300000,300000]") == 2
+    assert "out of memory: " in error_line(capsys)
+    assert not (tmp_path / "ppo").exists()
