@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from random_scenarios import OF_QUEUES
 
 from clustergym.common.paths import conf_dir
 from clustergym.oracle.models.catalog import load_catalog
@@ -71,7 +72,8 @@ def test_loggers_are_what_they_are_called(name):
 @pytest.mark.parametrize("name", names("policy"))
 def test_policy(name):
     config = compose([f"policy={name}"])["policy"]
-    assert run_short(WITH_DEADLINES, name) > 0
+    queues = ["scenario.queues=virtual_cluster"] if config["name"] in OF_QUEUES else []
+    assert run_short([*WITH_DEADLINES, *queues], name) > 0
     # The YAML states every parameter: of a policy at the default that the class has, of a preset
     # (a file that is not named as its policy) at least one at another value.
     default = default_parameters("policy", config["name"])

@@ -13,7 +13,7 @@ from clustergym.policies.placers.buddy import Buddy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from random_scenarios import GROUPS as RANDOM_GROUPS
-from random_scenarios import all_left, random_scenarios
+from random_scenarios import all_left, random_scenarios, with_queues_for
 from scenarios import Job, Script, price, small_scenario
 
 import clustergym
@@ -193,7 +193,7 @@ POLICIES = sorted(set(entry_points("policy")) - {"learned"})
 def test_every_policy_lives_with_failures(name, scenario, seed):
     # Five nodes, each down for a tenth of the time.
     failures = Failures(mtbf_s=900.0, mttr_s=100.0, seed=seed, checkpoint_every_s=20.0)
-    scenario = replace(scenario, disturbances=(failures,))
+    scenario = with_queues_for(name, replace(scenario, disturbances=(failures,)))
     assert len(scenario.cluster.node_type) == sum(nodes for nodes, _ in RANDOM_GROUPS.values())
     assume(name != "elasticflow" or np.isfinite(scenario.trace.deadline_s).any())
     policy = make_policy({"name": name})

@@ -95,7 +95,7 @@ def test_llama_3_as_reported():
 def test_only_what_is_no_fault_of_a_node_restarts_on_it():
     # 54 software bugs, 7 timeouts of the watchdog and 2 dependencies of 419: 15 %. A faulty GPU never does.
     config = compose(["failures=llama3"])["scenario"]["failures"]
-    spec = small_scenario([Job("a", 0.0, 1)], {"X": (1, 4)}, ONE_S)
+    spec = small_scenario([Job("a", 0.0, 1)], {"X": (20, 4)}, ONE_S)
     built = Failures.from_config(config, spec.cluster, spec.trace, seed=0)
     draw = Draw(0, built.mtbf_s, built.mttr_s, built.model)
     faults = list(islice(draw.of_node(0), 3000))

@@ -9,7 +9,7 @@ import pytest
 from clustergym.policies.placers.buddy import Buddy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from random_scenarios import all_left, random_scenarios
+from random_scenarios import all_left, random_scenarios, with_queues_for
 from scenarios import Job, price, small_scenario, small_trace
 
 import clustergym
@@ -241,6 +241,7 @@ def test_every_policy_lives_with_planned_jobs(name, scenario, lead_s, seed, fail
     planned = tuple(Reservation(row, float(scenario.trace.submit_s[row]) + 100.0, lead_s) for row in rows)
     failures = Failures(mtbf_s=900.0, mttr_s=100.0, seed=seed, checkpoint_every_s=20.0)
     scenario = replace(scenario, disturbances=(failures, PlannedJobs(planned))[not fails :])
+    scenario = with_queues_for(name, scenario)
     policy = make_policy({"name": name})
     run = simulate(scenario, policy, Buddy(defragment_s=100.0), seed)
     assert all_left(run, drops=True)

@@ -12,6 +12,7 @@ from clustergym.results.measured_run import measurement_of
 from clustergym.results.metrics.intervals import Outcome
 from clustergym.scenario.costs import Costs
 from clustergym.scenario.scenario import Scenario
+from clustergym.scenario.tenants.assigned import Tenants
 from clustergym.sim.drive import Run
 
 GROUPS = {"X": (3, 4), "Y": (2, 2)}
@@ -21,6 +22,9 @@ TIMES = {
     "big": {"X": {4: 2.3, 8: 1.3}, "Y": {}},
 }
 CHECKPOINT_S = {"m": 11.0, "big": 23.5, "slow": 3.0}
+
+OF_QUEUES = frozenset({"capacity", "kai", "kueue", "quotas", "slurm-multifactor"})
+"""Policies that divide GPUs among queues, and refuse a scenario without."""
 
 _rows = st.lists(
     st.tuples(
@@ -65,3 +69,13 @@ def all_left(run: Run, drops: bool = False) -> bool:
     outcome = measurement_of(run.simulation).records.outcome
     gone = (outcome == Outcome.FINISHED) | (drops & (outcome == Outcome.DROPPED))
     return bool(gone.all())
+
+
+def with_queues_for(policy: str, scenario: Scenario) -> Scenario:
+    """Return the scenario, with two queues of tenants that submit in turn if the policy needs queues."""
+    if policy not in OF_QUEUES:
+        return scenario
+    tenants = tuple("ab"[row % 2] for row in range(len(scenario.trace)))
+    trace = replace(scenario.trace, virtual_cluster=tenants)
+    queues = Tenants.of("virtual_cluster", trace, scenario.cluster.gpu_types)
+    return replace(scenario, trace=trace, tenants=queues)

@@ -56,7 +56,7 @@ def test_bounds_are_those_of_the_file_or_frozen_with_the_board(root):
     assert cell_bounds(board) == frozen
     path = board.folder / "bounds.json"
     mine = {"metric": "jct_mean", "bound": 300.0, "method": "prices", "scenario": "0" * 64}
-    mine |= {"refinements": [], "edges_s": [0.0], "price": [[1.0]]}
+    mine |= {"refinements": [], "edges_s": [0.0, 1.0], "price": [[1.0]]}
     path.write_text(json.dumps({"philly-5": mine, "philly-6": mine | {"metric": "ftf_mean"}}))
     assert cell_bounds(board) == {five: 300.0, six: frozen[six]}
     # Of other metrics, or where jobs may be dropped, the bound of the mean JCT says nothing.

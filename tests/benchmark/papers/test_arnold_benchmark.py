@@ -50,7 +50,7 @@ def quick(tmp_path_factory):
 
 
 def test_is_a_command():
-    assert COMMANDS["bench"][0] == "clustergym.bench"
+    assert COMMANDS["bench"][0] == "clustergym.commands.bench"
 
 
 def test_output_is_the_same_each_time(quick, tmp_path):
