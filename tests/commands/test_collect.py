@@ -446,7 +446,7 @@ BROKEN = {
     "a metric a text": (changed(metrics={"jct_mean": "fast"}), ["metrics.jct_mean"]),
     "a metric true": (changed(metrics={"jct_mean": True}), ["metrics.jct_mean"]),
     "NaN": (changed(jct=float("nan")), ["NaN is not a JSON number"]),
-    "overflow": (changed().replace(b"100.0,", b"1e999,"), ["metrics.jct_mean", "finite"]),
+    "overflow": (changed().replace(b"100.0,", b"1e999,"), ["1e999 is beyond the largest number"]),
     "huge integer": (b'{"seed": ' + b"9" * 5000 + b"}", ["ValueError"]),
     "deep nesting": (b"[" * 200_000, ["RecursionError"]),
 }
