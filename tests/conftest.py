@@ -54,7 +54,7 @@ MARKS = {
     "slurm": ("live/test_slurm.py",),
     "training": ("benchmark/leaderboard/test_retrain.py", "training"),
 }
-"""The folders and files whose tests have a mark. Those that use the fixture `browser` or `wheel` have its name."""
+"""The folders and files whose tests have a mark. The fixtures `browser` and `wheel` give a mark of their name."""
 
 
 def pytest_configure(config):

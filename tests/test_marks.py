@@ -18,7 +18,7 @@ OPTIONS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout with one test of the core, which fails, one of the training and one that asks for the wheel."""
+    """Two tests of the core, one of which fails, one of the training and one of the wheel."""
     (tmp_path / "tests" / "training").mkdir(parents=True)
     shutil.copy(TESTS / "conftest.py", tmp_path / "tests")
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
