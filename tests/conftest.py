@@ -54,7 +54,7 @@ MARKS = {
     "slurm": ("live/test_slurm.py",),
     "training": ("benchmark/leaderboard/test_retrain.py", "training"),
 }
-"""The folders and files whose tests have a mark. The fixtures `browser` and `wheel` give a mark of their name."""
+"""Files and folders whose tests have a mark. The fixtures `browser` and `wheel` give theirs."""
 
 
 def pytest_configure(config):
