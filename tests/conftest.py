@@ -1,4 +1,4 @@
-"""What several folders of tests need: the wheel, and pages opened from a file in a real browser."""
+"""What `pytest` runs, and what several folders of tests need: the wheel, and pages in a real browser."""
 
 from __future__ import annotations
 
@@ -24,6 +24,54 @@ hypothesis.settings.load_profile("same")
 def pytest_xdist_auto_num_workers():
     """Run `-n auto` on the cores that the tests may use, not on all that the machine shows."""
     return cores()
+
+
+MARKS = {
+    "agreement": (
+        "benchmark/papers/test_fgd_slowly.py",
+        "sim/compiled",
+        "sim/test_plain_simulation.py",
+        "sim/test_state_machine.py",
+    ),
+    "compiled": (
+        "agents/test_lookahead.py",
+        "benchmark/leaderboard/test_best_known.py",
+        "benchmark/speed/test_bench_environments.py",
+        "envs/vector",
+        "sim/compiled",
+        "training",
+    ),
+    "docs": (
+        "test_docs.py",
+        "test_journeys.py",
+        "test_notebooks.py",
+        "test_outcome_ranks.py",
+        "test_pictures.py",
+        "test_readme.py",
+        "test_results_table.py",
+    ),
+    "reproduction": ("benchmark/papers",),
+    "slurm": ("live/test_slurm.py",),
+    "training": ("benchmark/leaderboard/test_retrain.py", "training"),
+}
+"""Files and folders whose tests have a mark. The fixtures `browser` and `wheel` give theirs."""
+
+
+def pytest_configure(config):
+    """Run the core, the tests without a mark, unless the command line names files, folders or marks."""
+    if config.args_source is not pytest.Config.ArgsSource.ARGS and not config.option.markexpr:
+        config.option.markexpr = " and ".join(f"not {mark}" for mark in (*MARKS, "browser", "wheel"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark the tests before those without the marks asked for are left out."""
+    for item in items:
+        path = item.path.relative_to(ROOT / "tests")
+        marks = [mark for mark, places in MARKS.items() if any(path.is_relative_to(one) for one in places)]
+        marks += {"browser", "wheel"}.intersection(item.fixturenames)
+        for mark in marks:
+            item.add_marker(mark)
 
 
 @pytest.fixture(scope="session")

@@ -399,7 +399,6 @@ AXE = Path(os.environ.get("AXE", ROOT / "node_modules" / "axe-core" / "axe.min.j
 """`npm install axe-core`; without it the other limits are still checked."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme"), LOOKED_AT)
 def test_pages_are_small_accessible_and_as_wide_as_the_window(site, browser, monkeypatch, width, scheme):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))

@@ -13,7 +13,6 @@ from clustergym.commands.bench import main
 SHARES = ("share_core", "share_features", "share_masks", "share_python")
 
 
-@pytest.mark.slow
 def test_figures_of_an_environment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "figures.json"
     given = [
@@ -41,7 +40,6 @@ def test_figures_of_an_environment(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "ClusterGym/Elastic-16-v1, 2: " in shown.err
 
 
-@pytest.mark.slow
 def test_figures_of_an_auction_have_no_shares(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["environments", "--only", "auction-16", "--numbers", "2", "--seconds", "0.01"]) == 0
     (line,) = [
