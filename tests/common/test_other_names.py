@@ -90,7 +90,7 @@ def test_what_a_pickle_stores_loads(stored):
     assert own_name(loaded.__module__) is None
 
 
-@pytest.mark.parametrize("name", ["ClusterGym/Placement-small-v0", "ClusterGym/Sharing-small-v0"])
+@pytest.mark.parametrize("name", ["ClusterGym/Placement-small-v0", "ClusterGym/Sharing-small-v1"])
 def test_entry_points_are_names_that_stay(name):
     import gymnasium
 
