@@ -265,7 +265,7 @@ def test_ares_quick_of_one_policy(capsys):
     assert [row["trace"] for row in rows] == [f"{kind} sia 1" for kind in KINDS]
     assert all(row["jobs_finished"] == START_JOBS for row in rows)
     assert f"| lucid | {rows[0]['jct_mean'] / 3600:.2f} |" in text
-    assert Path("docs/reproduction/ares-quick-jct.svg").is_file()
+    assert Path("outputs/reproduction/quick/ares-jct.svg").is_file()
     capsys.readouterr()
     assert main([*argv, "--work", "one", "--out", "again.md"]) == 0
     assert "took" not in capsys.readouterr().err
