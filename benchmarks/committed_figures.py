@@ -283,7 +283,7 @@ def reproduced() -> str:
     A figure that a paper took over from its preprint counts once.
     """
     pages = (ROOT / "docs" / "reproduction").glob("*.claims.json")
-    papers = [page.name.removesuffix(".claims.json") for page in pages if "-quick" not in page.name]
+    papers = [page.name.removesuffix(".claims.json") for page in pages]
     found = [PaperClaim.of(one) for paper in papers for one in claims(paper)]
     ours = [claim for claim in found if claim.ours and not claim.first_stated_by]
     stated = Counter(claim.main_verdict for claim in ours if claim.paper is not None)

@@ -62,7 +62,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Append its help to the page of a command; let links to files and folders lead to their pages."""
     path = Path(page.file.src_uri)
     claims = page.file.src_uri == "reproduction/README.md"  # the pages of the papers have them too
-    if claims or path.parts[0] == "source" or len(path.parts) > 3 or path.stem.endswith("-quick"):
+    if claims or path.parts[0] == "source" or len(path.parts) > 3:
         page.meta["search"] = {"exclude": True}
     if path.name in ("index.md", "policies.md"):
         page.meta["hide"] = ["toc", "navigation"]

@@ -35,7 +35,7 @@ REACHED = {
     "Deadline": EVOLVED.format(name="deadline")
     + "[Deadlines](../learned-agents/deadlines-fairness.md#deadlines).",
     "Meta": CURVE.format(name="meta-16") + "PPO on a menu of policies gains nothing over the best of them: "
-    "[PPO and DQN](../learned-agents/networks.md#ppo-and-dqn-on-a-menu-of-policies).",
+    "[PPO](../learned-agents/networks.md#ppo-on-a-menu-of-policies).",
     "Auction": EVOLVED.format(name="none") + "[How an auction is trained](../learned-agents/training.md).",
     "Tenants": "No agent is trained in it. Policies under quotas, the learned auction among them: "
     "[tenants](../tenants.md).",

@@ -70,12 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     freeze = commands.add_parser("freeze", help="measure the constants of a new board, and hash its traces")
     freeze.add_argument("board")
     anew = "raise the version and measure all of it anew; every entry is then to be run anew"
-    one = freeze.add_mutually_exclusive_group()
-    one.add_argument("--next-version", action="store_true", help=anew)
-    hidden = "draw a hidden split from this secret, and publish its hash alone"
-    one.add_argument("--salt", metavar="SALT", help=hidden)
-    published = "publish the salt of the hidden split, which the next version is scored on"
-    one.add_argument("--reveal", metavar="SALT", help=published)
+    freeze.add_argument("--next-version", action="store_true", help=anew)
     _add_workers(freeze)
     _add_searches(commands)
     return parser
@@ -313,15 +308,9 @@ def _bound(options: argparse.Namespace) -> int:
 def _freeze(options: argparse.Namespace) -> int:
     from clustergym.benchmark.leaderboard.add import freeze
     from clustergym.benchmark.leaderboard.board import load_board
-    from clustergym.benchmark.leaderboard.hidden import commit, reveal
 
     board, workers = load_board(options.board, options.root), _workers(options)
-    if options.salt is not None:
-        path = commit(board, options.salt, workers, progress=True)
-    elif options.reveal is not None:
-        path = reveal(board, options.reveal, workers, progress=True)
-    else:
-        path = freeze(board, workers, options.next_version, progress=True)
+    path = freeze(board, workers, options.next_version, progress=True)
     print(f"wrote {path}")
     return 0
 

@@ -28,7 +28,7 @@ from clustergym.common.errors import InputError, exits_on_bad_input, nearest
 from clustergym.common.writing import write_json, write_text
 
 DATA = Path("../shared/data")
-PAGES = Path("docs/reproduction")
+PAGES, QUICK_PAGES = Path("docs/reproduction"), Path("outputs/reproduction/quick")
 ALL, CLAIMS = "all", "claims"
 SUMMARIES = {
     ALL: "every paper, then the page of all claims and their verdicts by paper",
@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
         "--out",
         metavar="FILE",
         type=Path,
-        help=f"document to write, alone ({PAGES}/PAPER.md, or PAPER-quick.md; of all claims README.md)",
+        help=f"document to write, alone ({PAGES}/PAPER.md, {QUICK_PAGES}/PAPER.md; of all claims README.md)",
     )
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the same figures, unrounded")
     parser.add_argument(
@@ -116,10 +116,15 @@ def _seeds(text: str | None) -> tuple[int, ...] | None:
     return None if given is None else tuple(map(int, given))
 
 
+def _pages(given: argparse.Namespace) -> Path:
+    """Return the folder of the pages; those of the quick form are no documents, and stay with its runs."""
+    return QUICK_PAGES if given.quick else PAGES
+
+
 def _reproduce(given: argparse.Namespace, paper: str) -> Report:
     """Run a paper's comparison; print and write it, and write its claims unless the file was chosen."""
     report: Report = _module(paper).reproduce(_options(given, paper))
-    out = given.out or PAGES / page_name(paper, given.quick)
+    out = given.out or _pages(given) / page_name(paper)
     for name, draw in report.plots.items():
         draw(out.parent / name)
     write_text(out, report.text, "--out")
@@ -137,8 +142,8 @@ def _is_papers_own(given: argparse.Namespace) -> bool:
 
 def _join(given: argparse.Namespace) -> dict[str, Any]:
     """Write the page of all papers' claims and print their verdicts; return both."""
-    claims = found_claims(PAGES, given.quick)
-    path = given.out or PAGES / page_name("README", given.quick)
+    claims = found_claims(_pages(given))
+    path = given.out or _pages(given) / page_name("README")
     write_text(path, joint_page(claims, given.quick), "--out")
     if given.paper not in PAPERS:
         print(verdict_table(claims, given.quick))

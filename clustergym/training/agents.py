@@ -23,7 +23,6 @@ At the start it is called with what a killed run saved, in the same order, or wi
 
 AGENTS = {
     "auction_es": "clustergym.training.auction_evolution:AuctionEvolution",
-    "dqn": "clustergym.training.baselines:Dqn",
     "group_pg": "clustergym.training.group_gradient:GroupPolicyGradient",
     "masked_group_pg": "clustergym.training.masked_group_gradient:MaskedGroupGradient",
     "maskable_ppo": "clustergym.training.maskable_ppo:MaskablePpo",

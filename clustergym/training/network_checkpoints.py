@@ -18,7 +18,7 @@ from clustergym.scenario.policy import InformationClass
 
 MASKED = ("maskable_ppo", "masked_group_pg")
 """Agents with the equivariant network."""
-AGENTS = ("ppo", "dqn", *MASKED)
+AGENTS = ("ppo", *MASKED)
 COLUMNS = {
     "jobs": list(JOB_FEATURES),
     "options": list(OPTION_FEATURES),
@@ -146,20 +146,19 @@ def build_policy(agent: str, env: Any, hidden: Sequence[int]) -> Any:
 
     Parameters
     ----------
-    agent : {"ppo", "dqn", "maskable_ppo", "masked_group_pg"}
+    agent : {"ppo", "maskable_ppo", "masked_group_pg"}
     env : gymnasium.Env
     hidden : sequence of int
         Widths of the hidden layers.
     """
     from stable_baselines3.common.policies import ActorCriticPolicy
-    from stable_baselines3.dqn.policies import DQNPolicy
 
     from clustergym.training.equivariant import EquivariantPolicy, shapes_of
 
     spaces = (env.observation_space, env.action_space, lambda _: 0.0)
     if agent in MASKED:
         return EquivariantPolicy(*spaces, hidden=tuple(hidden), shapes=shapes_of(env))
-    return {"ppo": ActorCriticPolicy, "dqn": DQNPolicy}[agent](*spaces, net_arch=list(hidden))
+    return ActorCriticPolicy(*spaces, net_arch=list(hidden))
 
 
 def _network(stored: Stored, env: Any) -> Any:

@@ -19,8 +19,7 @@ from clustergym.training.training_history import REMEDY, damaged, of_another, pl
 Tensors = dict[str, npt.NDArray[Any]]
 
 STATE_SCHEMA = "clustergym.network-training/2"
-REPLAY = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
-COUNTERS = ("num_timesteps", "_n_updates", "_n_calls")
+COUNTERS = ("num_timesteps", "_n_updates")
 
 
 @dataclass
@@ -57,11 +56,6 @@ def write_state(path: Path, history: History, model: Any, best: Tensors) -> None
     tensors |= {f"best.{name}": value for name, value in best.items()}
     for at, entry in model.policy.optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{at}.{name}": np.asarray(value.numpy()) for name, value in entry.items()}
-    buffer = getattr(model, "replay_buffer", None)
-    if buffer is not None:
-        filled = buffer.buffer_size if buffer.full else buffer.pos
-        tensors |= {f"replay.{name}": np.ascontiguousarray(getattr(buffer, name)[:filled]) for name in REPLAY}
-        history.counters |= {"replay_pos": int(buffer.pos), "replay_full": int(buffer.full)}
     about = {"schema": STATE_SCHEMA, **vars(history)}
     with atomic_path(path) as temporary:
         text = json.dumps(about)
@@ -120,7 +114,6 @@ def restore(model: Any, history: History, tensors: Mapping[str, npt.NDArray[Any]
     try:
         load_arrays(model.policy, part_of(tensors, "policy."))
         _restore_optimizer(model.policy.optimizer, part_of(tensors, "optimizer."))
-        _restore_replay(model, history, part_of(tensors, "replay."))
     except (RuntimeError, KeyError, ValueError, IndexError) as error:
         raise InputError("has tensors of another network", file=path, remedy=REMEDY) from error
     for name in COUNTERS:
@@ -141,15 +134,6 @@ def _restore_optimizer(optimizer: Any, tensors: Tensors) -> None:
         at, _, entry = name.partition(".")
         state.setdefault(int(at), {})[entry] = torch.from_numpy(value.copy())
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
-
-
-def _restore_replay(model: Any, history: History, tensors: Tensors) -> None:
-    buffer = getattr(model, "replay_buffer", None)
-    if buffer is None:
-        return
-    for name in REPLAY:
-        getattr(buffer, name)[: len(tensors[name])] = tensors[name]
-    buffer.pos, buffer.full = history.counters["replay_pos"], bool(history.counters["replay_full"])
 
 
 def arrays(policy: Any) -> Tensors:

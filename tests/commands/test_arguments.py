@@ -14,7 +14,6 @@ from clustergym.__main__ import main as console
 COMMANDS = (
     *("commands.bench", "commands.collect", "commands.reproduce", "commands.replay", "commands.trace"),
     *("commands.report", "commands.cluster", "commands.leaderboard", "commands.oracle"),
-    *("training.play", "training.plot", "trace.committed"),
 )
 
 

@@ -62,3 +62,17 @@ def test_the_benchmark_measures_environments(only, number, tmp_path, monkeypatch
     assert [row["id"] for row in rows] == [row.id for row in benchmark.ENVIRONMENTS if only in row.id]
     assert len(rows) == number
     assert all(rate > 0 for row in rows for name, rate in row.items() if name != "id")
+
+
+def test_ppo_trains_and_is_compared(capsys):
+    pytest.importorskip("stable_baselines3")
+    module = load("examples/meta_ppo.py")
+    given = ["--steps", "64", "--jobs", "5"]
+    assert module.main(given) == 0
+    first = capsys.readouterr().out
+    assert [line.split(":")[0] for line in first.splitlines()] == [
+        "always fcfs", "always srtf elastic=true", "always hesrpt", "PPO after 64 steps",
+    ]  # fmt: skip
+    assert module.main(given) == 0
+    assert capsys.readouterr().out == first
+    assert module.main(["--steps", "0"]) == 2

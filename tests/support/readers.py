@@ -48,7 +48,6 @@ from clustergym.scenario.failure_files import read_switches
 from clustergym.scenario.scenario import Scenario
 from clustergym.scenario.scenario_config import build_scenario
 from clustergym.scenario.tenants.queue_tree import load_queues
-from clustergym.trace.committed import read_manifest
 from clustergym.trace.formats import FORMATS, ReadOptions, load_trace
 from clustergym.trace.generators.sources import load_source
 from clustergym.trace.pair_tables import read_pair_table
@@ -208,7 +207,6 @@ READERS: Mapping[str, Reader] = {
         (f"{JOB_TABLE}.csv", f"{TASK_TABLE}.csv"), lambda folder: load_trace(folder, "pai", OPTIONS)
     ),
     "trace-provenance": _provenance,
-    "trace-manifest": _written("manifest.json", _in_board(read_manifest)),
     "generator": _written("source.yaml", lambda path: load_source(str(path))),
     "queues": _written("queues.yaml", load_queues),
     "study": _written("study.yaml", read_study),
@@ -279,7 +277,6 @@ SEEDS: Mapping[str, tuple[Path, ...]] = {
     "result-key": (ROOT / "tests/regressions/result/valid.json",),
     "checkpoint-schema": (checkpoints.TRAINED / "elastic.yaml",),
     "trace-native": (ROOT / "traces/philly-like-160-distributed.csv",),
-    "trace-manifest": (ROOT / "traces/manifest.json",),
     "generator": (ROOT / "conf/generator/philly.yaml", ROOT / "conf/generator/pai.yaml"),
     "cluster": (ROOT / "conf/cluster/arena-sim.yaml", ROOT / "conf/cluster/gavel-48.yaml"),
     "models": (ROOT / "conf/model/gpt3.yaml", ROOT / "conf/model/wide_resnet.yaml"),

@@ -1,4 +1,4 @@
-"""PPO and DQN learn, are the same again, go on after a kill, and their checkpoints are checked."""
+"""PPO learns, is the same again, goes on after a kill, and its checkpoints are checked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ SMALL = [
 ]  # fmt: skip
 OWN = {
     "ppo": ["agent.n_steps=32", "agent.n_epochs=2"],
-    "dqn": ["agent.replay=100", "agent.learning_starts=20", "agent.target_every=40"],
 }
 
 
@@ -125,7 +124,6 @@ def test_what_can_be_learned_is_learned(agent, tmp_path, monkeypatch):
     monkeypatch.setattr(network_checkpoints, "description_of", lambda env: {})
     parameters = {
         "ppo": {"n_steps": 128, "batch_size": 64},
-        "dqn": {"learning_starts": 100, "target_every": 100, "replay": 2000, "batch_size": 32, "gamma": 0.5},
     }
     given = {"steps": 1500, "validate_every": 500, "validation": 3, "n_envs": 2, "hidden": [16]}
     made = make_agent(
@@ -176,12 +174,6 @@ def test_bad_input_is_one_line(tmp_path, capsys, overrides, words):
     assert run_train(tmp_path / "a", "ppo", *overrides) == 2
     assert words in error_line(capsys)
     assert not (tmp_path / "a").exists()
-
-
-def test_a_replay_buffer_beyond_memory_is_refused(tmp_path, capsys):
-    given = ["env=elastic-16", "~env.policies", "agent.replay=1000000"]
-    assert run_train(tmp_path / "a", "dqn", *given) == 2
-    assert "agent.replay: 1000000 steps" in capsys.readouterr().err
 
 
 def copied(source, folder, change=None):

@@ -194,19 +194,13 @@ def test_a_process_that_ends_is_one_line(tmp_path, monkeypatch, capfd):
     assert "processes: a process of the training was ended" in error_line(capfd)
 
 
-@pytest.mark.parametrize("agent", ["ppo", "dqn"])
-def test_a_network_that_is_no_numbers_is_one_line(agent, tmp_path, capsys, monkeypatch):
+def test_a_network_that_is_no_numbers_is_one_line(tmp_path, capsys, monkeypatch):
     def spoils(self, model, number):
         next(model.policy.parameters()).data.fill_(float("nan"))
 
     monkeypatch.setattr(stable_baselines.NetworkAgent, "segment", spoils)
-    own = (
-        ["agent.n_steps=16", "agent.n_envs=1"]
-        if agent == "ppo"
-        else ["agent.learning_starts=10", "agent.replay=200"]
-    )
     plain = [word for word in PPO[1:] if not word.startswith("agent.n_")]
-    words = [f"agent={agent}", *plain, *own, f"output={tmp_path / 'a'}"]
+    words = ["agent=ppo", *plain, "agent.n_steps=16", "agent.n_envs=1", f"output={tmp_path / 'a'}"]
     assert train_command.main(words) == 2
     assert "agent.learning_rate: the network has values that are no numbers" in error_line(capsys)
 
@@ -216,7 +210,6 @@ def test_a_network_that_is_no_numbers_is_one_line(agent, tmp_path, capsys, monke
     [
         (["agent=maskable_ppo", "env=meta-16"], "has no rows of jobs with masked edits"),
         (["agent=ppo", "env=elastic-16", "env.on_illegal=raise"], "env.on_illegal: the agent knows no masks"),
-        (["agent=dqn", "env=elastic-16", "env.on_illegal=raise"], "env.on_illegal: the agent knows no masks"),
         (["agent=ppo", "env.reward={jobs_in_system: .nan}"], "env.reward"),
         (["agent=ppo", "agent.split=test"], "would leak it"),
         (["agent=ppo", "env.scenario=testbed"], "would be the one trace"),
@@ -230,7 +223,7 @@ def test_mistakes_are_one_line(overrides, words, tmp_path, capsys):
     small = ["processes=1", "progress=false", f"output={tmp_path / 'a'}"]
     if overrides[0] != "agent=auction_es":
         small += ["agent.steps=64", "agent.n_envs=2", "agent.traces=2", "env.jobs=4", "env.baseline=null"]
-        small += [] if "agent=dqn" in overrides else ["agent.n_steps=8", "agent.batch_size=16"]
+        small += ["agent.n_steps=8", "agent.batch_size=16"]
     else:
         small += ES[4:]
     small = [word for word in small if word.partition("=")[0] not in {o.partition("=")[0] for o in overrides}]

@@ -277,12 +277,6 @@ def freeze(board: Board, workers: int = 1, next_version: bool = False, progress:
     return path
 
 
-def check_measurable(board: Board, workers: int = 1, progress: bool = False) -> None:
-    """Raise an InputError if the reference is not better than the baseline in a cell; write nothing."""
-    board.compose()
-    _constants(board, workers, f"hidden cells of {board.name}" if progress else None)
-
-
 def _constants(board: Board, workers: int, label: str | None) -> dict[str, Any]:
     """Measure the constants of all cells, by scenario and seed."""
     found: dict[str, dict[int, Any]] = {scenario.name: {} for scenario in board.scenarios}

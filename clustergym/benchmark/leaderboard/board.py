@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, PrivateAttr
 
-from clustergym.benchmark.leaderboard.salted_seeds import HiddenSplit, Sha256, commitment_of, hidden_seeds
 from clustergym.cluster.schema import Checked, Text, checked
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.paths import PACKAGE, conf_dir
@@ -27,6 +26,7 @@ NAME = r"[a-z0-9][a-z0-9-]{0,63}"
 
 Name = Annotated[str, Field(pattern=f"^{NAME}$")]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class Cell(NamedTuple):
@@ -117,7 +117,6 @@ class Board(Checked):
         Seeds of that split.
     tuning_seeds : dict of str to list of int
         Seeds of the splits to train and tune on, by split; the scenarios are the same.
-    hidden : HiddenSplit, optional
     chooses : str
         What an entry is: a `policy`, under the board's placer, or a `placer`, under the board's policy, or
         `policy and placer`.
@@ -147,7 +146,6 @@ class Board(Checked):
     split: Name
     seeds: Annotated[list[Seed], Field(min_length=1)]
     tuning_seeds: dict[Name, Annotated[list[Seed], Field(min_length=1)]] = Field(default_factory=dict)
-    hidden: HiddenSplit | None = None
     chooses: Literal["policy", "placer", "policy and placer"] = "policy"
     policy: dict[str, Any] | None = None
     placer: dict[str, Any] | None = None
@@ -316,7 +314,6 @@ def _problems(board: Board) -> Iterator[tuple[str, str, str]]:
     for metric in board.shows or ():
         if metric not in METRICS:
             yield "shows", f"unknown metric {metric!r}", nearest(metric, list(METRICS))
-    yield from _hidden_problems(board)
     yield from _trace_problems(board)
 
 
@@ -352,17 +349,6 @@ def _chosen_problems(board: Board) -> Iterator[tuple[str, str, str]]:
             if {*said} != {*board.kinds} or not all(isinstance(value, dict) for value in said.values()):
                 remedy = f"give {key}: {{policy: {{name: …}}, placer: {{name: …}}}}"
                 yield key, "is not a policy and a placer, and entries choose both", remedy
-
-
-def _hidden_problems(board: Board) -> Iterator[tuple[str, str, str]]:
-    """Yield what is wrong with a salt that was published."""
-    hidden = board.hidden
-    if hidden is None or hidden.salt is None:
-        return
-    if commitment_of(board.name, hidden.salt) != hidden.commitment:
-        yield "hidden", "has a salt that is not that of its commitment", "give the one that is"
-    elif hidden_seeds(board.name, hidden.salt, hidden.seeds) != board.seeds:
-        yield "seeds", "are not those that follow from the salt of the hidden split", "give those"
 
 
 def _trace_problems(board: Board) -> Iterator[tuple[str, str, str]]:

@@ -12,8 +12,7 @@ import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from clustergym.benchmark.leaderboard.board import Board, Cell
-from clustergym.benchmark.leaderboard.salted_seeds import Sha256
+from clustergym.benchmark.leaderboard.board import Board, Cell, Sha256
 from clustergym.cluster.schema import Checked, Text, checked
 from clustergym.common.errors import InputError
 from clustergym.common.processes import in_order

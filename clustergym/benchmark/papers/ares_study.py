@@ -222,7 +222,7 @@ class AresStudy(NamedTuple):
 
     def file(self, what: str) -> str:
         """Return the name of a plot."""
-        return f"ares{'-quick' * self.quick}-{what}.svg"
+        return f"ares-{what}.svg"
 
     def averages(self, found: Found, kind: str, policy: str) -> Figures:
         """Return the mean of each metric over the runs of a policy."""

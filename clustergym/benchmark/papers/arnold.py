@@ -206,7 +206,7 @@ def reproduce(options: Options) -> Report:
     what = f"{states} {options.quick}"
     figures = dict(kept(options.work, what, lambda: placement_figures(options.quick, states, 0)))
     rows = claims(figures)
-    name = f"arnold{'-quick' * options.quick}.svg"
+    name = "arnold.svg"
     details = report(figures).split("\n", 2)[2].replace("\n## ", "\n### ").replace("\n### #", "\n#### ")
     texts = (
         passage("arnold", "introduction", flag=" --quick" * options.quick, claims=claims_table(rows)),

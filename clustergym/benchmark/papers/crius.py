@@ -138,7 +138,7 @@ def reproduce(options: Options) -> page.Report:
     check_data(options.data)
     chosen, note = choose(POLICIES, options.policies)
     lengths = [664] if options.quick else [664, 2000]
-    plot = f"crius{'-quick' * options.quick}.svg"
+    plot = "crius.svg"
     sections = [page.words(f"![Censored JCT]({plot})")]
     for rounds in [*lengths, *([] if options.quick else [None])]:
         sections.append(_comparison(chosen, rounds))

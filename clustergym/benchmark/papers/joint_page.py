@@ -37,14 +37,14 @@ def read_claims(path: Path) -> list[PaperClaim]:
         raise InputError(message, file=path, remedy=remedy) from None
 
 
-def page_name(paper: str, quick: bool) -> str:
+def page_name(paper: str) -> str:
     """Return the name of the file of a paper's page."""
-    return f"{paper}{'-quick' * quick}.md"
+    return f"{paper}.md"
 
 
-def found_claims(folder: Path, quick: bool) -> dict[str, list[PaperClaim]]:
+def found_claims(folder: Path) -> dict[str, list[PaperClaim]]:
     """Return the claims of the papers that have a file of them in a folder."""
-    paths = {paper: claims_path(folder / page_name(paper, quick)) for paper in PAPERS}
+    paths = {paper: claims_path(folder / page_name(paper)) for paper in PAPERS}
     return {paper: read_claims(path) for paper, path in paths.items() if path.is_file()}
 
 
@@ -52,7 +52,7 @@ def joint_page(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
     """Return the page in Markdown, of the claims by paper; it says which papers have none."""
     head = passage("all", "head", papers=len(PAPERS), command="all" + " --quick" * quick)
     reading = passage("all", "reading", tolerance=100 * TOLERANCE)
-    parts = [head, verdict_table(claims, quick), reading, "## Claims", _rows(claims, quick)]
+    parts = [head, verdict_table(claims, quick), reading, "## Claims", _rows(claims)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -74,7 +74,7 @@ def verdict_table(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
     for paper, title in PAPERS.items():
         name, told = title, ["no claims kept", *[""] * (len(headers) - 3)]
         if paper in claims:
-            name, told = _link(paper, quick), list(map(str, verdict_counts(claims[paper]).values()))
+            name, told = _link(paper), list(map(str, verdict_counts(claims[paper]).values()))
         rows.append([name, _command(paper, quick), *told])
     every = [claim for found in claims.values() for claim in found]
     rows.append(["all", _command("all", quick), *map(str, verdict_counts(every).values())])
@@ -85,11 +85,11 @@ def _command(paper: str, quick: bool) -> str:
     return f"`clustergym reproduce {paper}{' --quick' * quick}`"
 
 
-def _rows(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
+def _rows(claims: dict[str, list[PaperClaim]]) -> str:
     headers = ["paper's" if name == "paper" else name for name in HEADERS]
-    rows = ([_link(paper, quick), *claim.cells] for paper in PAPERS for claim in claims.get(paper, ()))
+    rows = ([_link(paper), *claim.cells] for paper in PAPERS for claim in claims.get(paper, ()))
     return table(["paper", *headers], rows, words=(0, 1, 2, 6, 7))
 
 
-def _link(paper: str, quick: bool) -> str:
-    return f"[{PAPERS[paper]}]({page_name(paper, quick)})"
+def _link(paper: str) -> str:
+    return f"[{PAPERS[paper]}]({page_name(paper)})"

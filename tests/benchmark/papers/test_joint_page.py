@@ -90,9 +90,13 @@ def test_a_run_leaves_its_claims_and_the_joint_page(folder, capsys):
     assert read_claims(folder / "arnold.claims.json") == CLAIMS
     assert (folder / "README.md").read_text() == joint_page({"arnold": CLAIMS}, quick=False)
     assert reproduce.main(["sia", "--quick"]) == 0
-    assert (folder / "README-quick.md").read_text() == joint_page({"sia": CLAIMS}, quick=True)
-    assert sorted(found_claims(folder, quick=False)) == ["arnold"]
-    assert "[Sia (SOSP '23)](sia-quick.md)" in (folder / "README-quick.md").read_text()
+    quick = Path("outputs/reproduction/quick")
+    assert (quick / "README.md").read_text() == joint_page({"sia": CLAIMS}, quick=True)
+    assert (
+        "[Sia (SOSP '23)](sia.md) | `clustergym reproduce sia --quick`" in (quick / "README.md").read_text()
+    )
+    assert sorted(found_claims(folder)) == ["arnold"]
+    assert {path.name for path in folder.iterdir()} == {"README.md", "arnold.claims.json", "arnold.md"}
 
 
 def test_a_page_of_its_own_or_of_other_policies_leaves_the_claims_alone(folder, capsys):
@@ -148,13 +152,9 @@ def test_a_damaged_file_of_claims_is_one_line(text, folder, capsys):
     assert [path.name for path in folder.iterdir()] == ["sia.claims.json"]
 
 
-@pytest.mark.parametrize("quick", [False, True])
-def test_the_committed_page_is_made_of_the_committed_claims(quick):
-    page = PAGES / page_name("README", quick)
-    claims = found_claims(PAGES, quick)
-    if quick and not claims and not page.exists():
-        pytest.skip("no claims of a quick run are kept")
-    assert page.read_text(encoding="utf-8") == joint_page(claims, quick)
+def test_the_committed_page_is_made_of_the_committed_claims():
+    page = PAGES / page_name("README")
+    assert page.read_text(encoding="utf-8") == joint_page(found_claims(PAGES), quick=False)
 
 
 @pytest.mark.parametrize("page", sorted(path.name for path in PAGES.glob("*.claims.json")) or [None])
@@ -164,7 +164,8 @@ def test_a_papers_page_has_the_claims_of_its_file(page):
     paper = json.loads((PAGES / page).read_text(encoding="utf-8"))
     claims = read_claims(PAGES / page)
     text = (PAGES / page.replace(".claims.json", ".md")).read_text(encoding="utf-8")
-    assert claims_path(PAGES / page_name(paper["paper"], paper["quick"])).name == page
+    assert claims_path(PAGES / page_name(paper["paper"])).name == page
     assert claims
+    assert not paper["quick"]
     assert claims_table(claims) in text
     assert claims_text(paper["paper"], paper["quick"], claims) == (PAGES / page).read_text(encoding="utf-8")

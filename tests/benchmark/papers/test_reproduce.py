@@ -123,7 +123,7 @@ def test_fcfs_is_within_15_percent_of_the_published_simulator(tmp_path, capsys):
     argv = ["arena", "--quick", "--data", str(DATA), "--policies", "fcfs", "--json", "figures.json"]
     assert main([*argv, "--work", "one"]) == 0
     capsys.readouterr()
-    text = Path("docs/reproduction/arena-quick.md").read_text()
+    text = Path("outputs/reproduction/quick/arena.md").read_text()
     assert main([*argv, "--work", "two", "--out", "again.md"]) == 0
     assert Path("again.md").read_text() == text
     assert "| fcfs | *published* | 202 |" in text

@@ -207,7 +207,7 @@ def test_a_plot_is_the_same_bytes_each_time(tmp_path):
 def test_arnold_quick(capsys):
     assert main(["arnold", "--quick", "--json", "figures.json"]) == 0
     capsys.readouterr()
-    text = Path("docs/reproduction/arnold-quick.md").read_text()
+    text = Path("outputs/reproduction/quick/arnold.md").read_text()
     written = json.loads(Path("figures.json").read_text())
     (figures,), rows = written["runs"], {row["claim"]: row for row in written["claims"]}
     most = rows["best baseline's score over Arnold's, most"]
@@ -217,7 +217,7 @@ def test_arnold_quick(capsys):
     assert max(figures["characterisation"]["inside_a_minipod"].values()) <= 0.003
     assert rows["inside one minipod placement changes at most 0.3 % (1: yes)"]["verdict"] == "reproduced"
     assert len(rows) == text.split("## Claims")[1].split("\n- ")[0].count("\n| ") - 2
-    assert Path("docs/reproduction/arnold-quick.svg").is_file()
+    assert Path("outputs/reproduction/quick/arnold.svg").is_file()
     assert main(["arnold", "--quick", "--out", "again.md"]) == 0
     assert Path("again.md").read_text() == text
 
@@ -260,12 +260,12 @@ def test_arnold_is_judged_by_its_own_core():
 def test_ares_quick_of_one_policy(capsys):
     argv = ["ares", "--quick", "--data", str(DATA), "--policies", "lucid", "--json", "figures.json"]
     assert main([*argv, "--work", "one"]) == 0
-    text = Path("docs/reproduction/ares-quick.md").read_text()
+    text = Path("outputs/reproduction/quick/ares.md").read_text()
     rows = json.loads(Path("figures.json").read_text())["runs"]
     assert [row["trace"] for row in rows] == [f"{kind} sia 1" for kind in KINDS]
     assert all(row["jobs_finished"] == START_JOBS for row in rows)
     assert f"| lucid | {rows[0]['jct_mean'] / 3600:.2f} |" in text
-    assert Path("docs/reproduction/ares-quick-jct.svg").is_file()
+    assert Path("outputs/reproduction/quick/ares-jct.svg").is_file()
     capsys.readouterr()
     assert main([*argv, "--work", "one", "--out", "again.md"]) == 0
     assert "took" not in capsys.readouterr().err
@@ -290,7 +290,7 @@ def test_crius_quick_of_one_baseline(capsys):
     rows = json.loads(Path("figures.json").read_text())["runs"]
     philly = [row for row in rows if row["trace"] == "philly"]
     assert [row["setting"] for row in philly] == list(SETTINGS)
-    text = Path("docs/reproduction/crius-quick.md").read_text()
+    text = Path("outputs/reproduction/quick/crius.md").read_text()
     assert f"| fcfs | fair | {philly[0]['jobs_finished']} |" in text
     assert "-81.3 %" in text
     assert "Ablations" not in text
