@@ -12,6 +12,7 @@ from clustergym.common.paths import conf_dir
 from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_class import ModelClass
 from clustergym.oracle.oracle_config import oracle_from_config
+from clustergym.oracle.stacks.catalog import load_accelerator, load_transformer, stack_names
 from clustergym.results.report.wandb_logger import logger_of
 from clustergym.scenario.by_name import compose
 from clustergym.scenario.registry import default_parameters, entry_points, make_placer, make_policy
@@ -47,7 +48,7 @@ def test_every_folder_of_conf_is_tested_here():
     groups = {path.name for path in conf_dir().iterdir() if path.is_dir()}
     tested = (
         "agent calibration cluster costs experiment failures generator hardware hydra logger model oracle "
-        "placer policy queues scenario sweep trace"
+        "placer policy queues scenario stack sweep trace transformer"
     )
     assert groups == set(tested.split())
 
@@ -188,7 +189,10 @@ def test_model(name):
 
 
 def test_hardware_and_generators_are_read():
-    assert names("hardware") == ["gpus"]
+    assert names("hardware") == ["accelerators", "gpus"]
+    assert names("stack") == stack_names()
+    assert load_accelerator("H100").source
+    assert load_transformer("llama3-8B").parameters > 8e9
     assert names("calibration") == ["grid"]
     assert names("generator") == ["helios", "newtrace", "pai", "philly"]
     assert Path(conf_dir() / "config.yaml").is_file()

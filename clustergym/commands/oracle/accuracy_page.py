@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clustergym.commands.oracle.common import percent
+from clustergym.commands.oracle.stack_page import stack_section
 from clustergym.common.markdown import table
 from clustergym.oracle.calibration.accuracy import PAPER_ERRORS
 
@@ -304,8 +305,10 @@ def memory_section(memory: Figures) -> str:
 def page(figures: Figures) -> str:
     """Return the page of measured figures, see `report.measured`."""
     sources = [(f"`{name}`", f"`{digest}`") for name, digest in figures["sources"].items()]
+    stacks = (stack_section(figures["stacks"]),) if "stacks" in figures else ()
     sections = (
         HEAD,
+        *stacks,
         accuracy_section(figures["accuracy"]),
         planning_section(figures["planning"]),
         memory_section(figures["memory"]),

@@ -24,6 +24,8 @@ from clustergym.oracle.roofline.memory_fit import MICRO_BATCHES
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from clustergym.oracle.stacks.throughput import ThroughputRow
+
 MOST_SAMPLES = 10**9
 
 _GPUS = re.compile(r"([0-9]{1,18})[xX](.+)")
@@ -71,6 +73,39 @@ def add_calibration(parser: argparse.ArgumentParser) -> None:
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add the option `--json`."""
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the same figures, unrounded")
+
+
+def add_shapes(parser: argparse.ArgumentParser) -> None:
+    """Add the options `--shapes` and `--accelerators` of today's transformers."""
+    text = "a YAML file of further {}, in the form of {}"
+    parser.add_argument(
+        "--shapes",
+        type=Path,
+        metavar="FILE",
+        help=text.format("transformers", "conf/transformer/shapes.yaml"),
+    )
+    parser.add_argument(
+        "--accelerators",
+        type=Path,
+        metavar="FILE",
+        help=text.format("GPUs", "conf/hardware/accelerators.yaml"),
+    )
+
+
+def add_throughput(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+    """Add the option `--data`, and those of `add_shapes`."""
+    text = "measured throughput: a CSV file, or `modern` (../shared/data/modern/throughput.csv)"
+    parser.add_argument("--data", metavar="FILE", required=required, help=text)
+    add_shapes(parser)
+
+
+def throughput_rows(options: argparse.Namespace) -> list[ThroughputRow]:
+    """Return the rows that `--data` names."""
+    from clustergym.oracle.stacks.throughput import read_throughput
+    from clustergym.oracle.stacks.validation import MODERN
+
+    path = MODERN if options.data == "modern" else Path(options.data)
+    return read_throughput(path, options.shapes, options.accelerators)
 
 
 def model_of(text: str, batch: int | None, catalog: Catalog) -> ModelClass:

@@ -24,12 +24,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Measure and write; return the exit status."""
     from clustergym.commands.oracle.accuracy_page import page
+    from clustergym.commands.oracle.stack_page import PICTURE, draw_stacks, measure_stacks
     from clustergym.oracle.calibration.accuracy import measured
 
     common.check_target(options.json, "--json")
     common.check_target(options.output, "--output")
     with common.telling() as tell:
-        shown = measured(options.data, tell)
+        shown = dict(measured(options.data, tell))
+        throughput = options.data / "modern" / "throughput.csv"
+        if throughput.exists():
+            shown["stacks"] = measure_stacks(throughput, tell)
+            draw_stacks(throughput, options.output.parent / PICTURE)
     write_text(options.output, page(shown), "--output")
     write_json(options.json, shown)
     common.print_written(options.output, options.json)

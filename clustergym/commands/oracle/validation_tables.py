@@ -10,7 +10,7 @@ from clustergym.common.tables import print_table
 
 Figures = Mapping[str, Any]
 
-SHARES = {"mape", "ape", "p90", "regret", "agreement", "recall"}
+SHARES = {"mape", "ape", "p90", "regret", "agreement", "recall", "share"}
 """Figures whose names have such a word are shares and shown in percent."""
 
 

@@ -1,0 +1,186 @@
+"""Explains how a transformer of today trains on GPUs: plan, time by part, other plans."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import asdict
+from typing import Any
+
+from clustergym.commands.oracle import common
+from clustergym.common.errors import InputError, require
+from clustergym.common.writing import write_json
+from clustergym.oracle.stacks.catalog import default_stack, load_accelerator, load_stack, load_transformer
+from clustergym.oracle.stacks.machine import Machine
+from clustergym.oracle.stacks.plan import ParallelPlan
+from clustergym.oracle.stacks.search import PlannedStep, search_plans
+from clustergym.oracle.stacks.shape import TransformerShape
+
+SHOWN = 5
+"""Next best plans, and plans that do not fit, that are shown."""
+PRECISIONS = ("bf16", "fp8", "mxfp8", "fp4")
+MOST_GPUS, MOST_SEQUENCES, LONGEST_SEQUENCE = 2**17, 10**7, 2**24
+_GPUS = re.compile(r"([0-9]{1,9})[xX](.+)", re.ASCII)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Explain; return the exit status."""
+    common.check_target(options.json, "--json")
+    for option in ("plot", "locality", "calibration"):
+        if getattr(options, option) is not None:
+            remedy = f"{options.model} is planned with a software stack: leave it out"
+            raise InputError("is not for this model", field=f"--{option}", remedy=remedy)
+    shape = load_transformer(options.model, options.shapes)
+    gpus, machine = _allocation(options)
+    _check(options, machine)
+    name = options.stack or default_stack(machine)
+    plans = search_plans(
+        shape,
+        machine,
+        load_stack(name).constants,
+        gpus=gpus,
+        global_batch=options.batch,
+        sequence_length=options.sequence_length,
+        precision=options.precision,
+    )
+    shown = figures(shape, machine, plans, gpus, options)
+    write_json(options.json, {"stack": name, **shown})
+    _print(shape, machine, plans, gpus, options, name)
+    common.print_written(options.json)
+    return 0
+
+
+def _allocation(options: argparse.Namespace) -> tuple[int, Machine]:
+    match = _GPUS.fullmatch(options.gpus.strip())
+    if match is None:
+        message = f"{options.gpus!r} is not COUNTxTYPE"
+        raise InputError(message, field="--gpus", remedy="give for instance 64xH100")
+    gpus = int(match[1])
+    require(1 <= gpus <= MOST_GPUS, "--gpus", gpus, f"give 1 to {MOST_GPUS}")
+    return gpus, load_accelerator(match[2].strip(), options.accelerators)
+
+
+def _check(options: argparse.Namespace, machine: Machine) -> None:
+    if options.batch is None:
+        raise InputError(
+            "is not given", field="--batch", remedy="give the sequences of a step, as in --batch 1024"
+        )
+    require(1 <= options.batch <= MOST_SEQUENCES, "--batch", options.batch, f"give 1 to {MOST_SEQUENCES}")
+    length = options.sequence_length
+    require(1 <= length <= LONGEST_SEQUENCE, "--sequence-length", length, f"give 1 to {LONGEST_SEQUENCE}")
+    if options.precision not in PRECISIONS:
+        raise InputError(
+            f"unknown precision {options.precision!r}", field="--precision", remedy=", ".join(PRECISIONS)
+        )
+    if machine.peak_tflops(options.precision) is None:
+        message = f"{machine.name} has no {options.precision} arithmetic"
+        raise InputError(message, field="--precision", remedy="leave it out for bf16")
+
+
+def tokens_per_s_per_gpu(step: PlannedStep, gpus: int, options: argparse.Namespace) -> float:
+    """Return tokens a second of each GPU."""
+    return float(options.batch * options.sequence_length / step.seconds / gpus)
+
+
+def _mfu(
+    step: PlannedStep, shape: TransformerShape, machine: Machine, gpus: int, options: argparse.Namespace
+) -> float:
+    rate = tokens_per_s_per_gpu(step, gpus, options) * shape.flops_per_token(options.sequence_length)
+    return rate / ((machine.peak_tflops(options.precision) or 1.0) * 1e12)
+
+
+def figures(
+    shape: TransformerShape,
+    machine: Machine,
+    plans: list[PlannedStep],
+    gpus: int,
+    options: argparse.Namespace,
+) -> dict[str, Any]:
+    """Return what is shown, as plain values; `plan` is None where none fits."""
+
+    def plain(step: PlannedStep) -> dict[str, Any]:
+        return {
+            **asdict(step.plan),
+            "recompute": step.recompute,
+            "step_s": step.seconds,
+            "tokens_per_s_per_gpu": tokens_per_s_per_gpu(step, gpus, options),
+            "mfu": _mfu(step, shape, machine, gpus, options),
+            "memory_gb": step.needed_bytes / 1e9,
+            "parts_s": asdict(step.parts),
+        }
+
+    fitting = [plain(step) for step in plans if step.fits]
+    return {
+        "model": shape.name,
+        "parameters": shape.parameters,
+        "flops_per_token": shape.flops_per_token(options.sequence_length),
+        "accelerator": machine.name,
+        "gpus": gpus,
+        "plan": fitting[0] if fitting else None,
+        "next_best": fitting[1 : 1 + SHOWN],
+        "too_large": [plain(step) for step in plans if not step.fits][:SHOWN],
+    }
+
+
+def _print(
+    shape: TransformerShape,
+    machine: Machine,
+    plans: list[PlannedStep],
+    gpus: int,
+    options: argparse.Namespace,
+    stack: str,
+) -> None:
+    from clustergym.common.tables import print_table
+
+    print(
+        f"{shape.name}, {shape.parameters / 1e9:.1f} G parameters, {options.batch} sequences of"
+        f" {options.sequence_length} tokens a step, on {gpus} {machine.name}, stack {stack}\n"
+    )
+    fitting, too_large = [s for s in plans if s.fits], [s for s in plans if not s.fits]
+    if fitting:
+        best = fitting[0]
+        rate = tokens_per_s_per_gpu(best, gpus, options)
+        print(f"plan: {_plan(best)}")
+        mfu = common.percent(_mfu(best, shape, machine, gpus, options))
+        print(
+            f"step {best.seconds:.3g} s, {rate:,.0f} tokens/s/GPU, MFU {mfu},"
+            f" {best.needed_bytes / 1e9:.0f} of {machine.memory_gb:g} GB\n"
+        )
+        rows = [
+            (
+                name.removesuffix("_s").replace("_", " "),
+                f"{seconds:.4g}",
+                common.percent(seconds / best.seconds),
+            )
+            for name, seconds in asdict(best.parts).items()
+            if seconds
+        ]
+        print_table(common.text_table("time by part", ("", "s", "share"), rows))
+        rows = [
+            (_plan(step), f"{step.seconds:.4g}", f"{tokens_per_s_per_gpu(step, gpus, options):,.0f}")
+            for step in fitting[1 : 1 + SHOWN]
+        ]
+        print_table(common.text_table("next best plans", ("", "step s", "tokens/s/GPU"), rows))
+    else:
+        print(_why_none(plans, gpus, options))
+    if too_large:
+        least = min(too_large, key=lambda step: step.needed_bytes)
+        rows = [
+            (_plan(step), f"{step.needed_bytes / 1e9:.0f}", f"{machine.memory_gb:g}")
+            for step in dict.fromkeys((least, *too_large[: SHOWN - 1]))
+        ]
+        print_table(common.text_table(f"{len(too_large)} plans do not fit", ("", "needs GB", "has GB"), rows))
+
+
+def _why_none(plans: list[PlannedStep], gpus: int, options: argparse.Namespace) -> str:
+    if plans:
+        return "no plan fits, even if every layer is computed again"
+    return (
+        f"no plan uses {gpus} GPUs for {options.batch} sequences: one is divided among tensor, context and"
+        " pipeline ranks that are powers of two"
+    )
+
+
+def _plan(step: PlannedStep) -> str:
+    plan: ParallelPlan = step.plan
+    return f"{plan}, recompute {100 * step.recompute:.0f} %"

@@ -1,0 +1,251 @@
+"""The shape of a transformer, and what follows from it: parameters and floating-point operations a token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+
+@dataclass(frozen=True)
+class LatentAttention:
+    """Widths of multi-head latent attention (DeepSeek-V3, section 2.1.1)."""
+
+    query_rank: int
+    key_value_rank: int
+    query_key_plain: int
+    query_key_rotary: int
+    value: int
+
+
+@dataclass(frozen=True)
+class Mamba:
+    """Mamba-2 layers (Dao and Gu, ICML '24, section 7) of a hybrid: their number and widths."""
+
+    layers: int
+    heads: int
+    head_dim: int
+    state: int
+    groups: int
+
+
+@dataclass(frozen=True)
+class TransformerShape:
+    """A decoder-only transformer, or a hybrid in which each layer is attention, Mamba-2 or experts.
+
+    Attributes
+    ----------
+    name : str
+    hidden, layers, heads, vocabulary : int
+    feed_forward : int
+        Inner width of a dense layer's feed-forward network.
+    key_value_heads, head_dim : int or None
+        None: as many as there are heads; hidden / heads.
+    gated : bool
+        Whether the feed-forward network has three matrices (SwiGLU) instead of two.
+    tied : bool
+        Whether the embedding is the output layer, too.
+    experts, experts_per_token, expert_feed_forward, shared_experts : int
+        Of each expert layer; 0 experts: all layers are dense.
+    shared_expert_feed_forward, expert_hidden : int or None
+        Width of shared experts, and of what experts take in; None: as experts, as `hidden`.
+    dense_layers : int
+        Layers without experts, in a model that has some.
+    latent : LatentAttention or None
+    window, window_every : int
+        One layer in `window_every` sees only the last `window` tokens; 0: none does.
+    predicted_ahead : int
+        Further layers that predict later tokens (DeepSeek-V3, section 2.2).
+    attention_layers : int or None
+        Of a hybrid; None: every layer attends.
+    mamba : Mamba or None
+        Of a hybrid; layers that are neither these nor attention have experts.
+    """
+
+    name: str
+    hidden: int
+    layers: int
+    heads: int
+    vocabulary: int
+    feed_forward: int = 0
+    key_value_heads: int | None = None
+    head_dim: int | None = None
+    gated: bool = True
+    tied: bool = False
+    experts: int = 0
+    experts_per_token: int = 0
+    expert_feed_forward: int = 0
+    shared_experts: int = 0
+    dense_layers: int = 0
+    latent: LatentAttention | None = None
+    window: int = 0
+    window_every: int = 1
+    predicted_ahead: int = 0
+    shared_expert_feed_forward: int | None = None
+    expert_hidden: int | None = None
+    attention_layers: int | None = None
+    mamba: Mamba | None = None
+
+    @property
+    def attending_layers(self) -> int:
+        """Layers that attend, with those that predict later tokens."""
+        return (
+            self.all_layers if self.attention_layers is None else self.attention_layers + self.predicted_ahead
+        )
+
+    @property
+    def expert_layers(self) -> int:
+        """Layers that have experts, with those that predict later tokens."""
+        if not self.experts:
+            return 0
+        other = 0 if self.mamba is None else self.mamba.layers + (self.attention_layers or 0)
+        return self.all_layers - self.dense_layers - other
+
+    @property
+    def plain_layers(self) -> int:
+        """Layers that have a feed-forward network without experts."""
+        return self.dense_layers if self.experts else self.all_layers
+
+    @property
+    def all_layers(self) -> int:
+        """Layers, with those that predict later tokens."""
+        return self.layers + self.predicted_ahead
+
+    @cached_property
+    def attention_parameters(self) -> int:
+        """Parameters of a layer's attention."""
+        if self.latent is not None:
+            one = self.latent
+            query_key = one.query_key_plain + one.query_key_rotary
+            return (
+                self.hidden * one.query_rank
+                + one.query_rank * self.heads * query_key
+                + self.hidden * (one.key_value_rank + one.query_key_rotary)
+                + one.key_value_rank * self.heads * (one.query_key_plain + one.value)
+                + self.heads * one.value * self.hidden
+            )
+        width = self.head_dim or self.hidden // self.heads
+        return 2 * self.hidden * width * (self.heads + (self.key_value_heads or self.heads))
+
+    @cached_property
+    def attention_width(self) -> float:
+        """Mean width of scores and values over all heads: a token costs 4 x this x context FLOPs a layer."""
+        if self.latent is not None:
+            one = self.latent
+            return self.heads * (one.query_key_plain + one.query_key_rotary + one.value) / 2
+        return float(self.heads * (self.head_dim or self.hidden // self.heads))
+
+    @property
+    def key_value_width(self) -> int:
+        """Numbers of a token and layer that context parallelism hands on."""
+        if self.latent is not None:
+            return self.latent.key_value_rank + self.latent.query_key_rotary
+        return 2 * (self.key_value_heads or self.heads) * (self.head_dim or self.hidden // self.heads)
+
+    @property
+    def _matrices(self) -> int:
+        return 3 if self.gated else 2
+
+    @property
+    def feed_forward_parameters(self) -> int:
+        """Parameters of a dense layer's feed-forward network."""
+        return self._matrices * self.hidden * self.feed_forward
+
+    @property
+    def expert_parameters(self) -> int:
+        """Parameters of one expert."""
+        return self._matrices * (self.expert_hidden or self.hidden) * self.expert_feed_forward
+
+    @property
+    def shared_expert_width(self) -> int:
+        """Inner width of a layer's shared experts together."""
+        return self.shared_experts * (self.shared_expert_feed_forward or self.expert_feed_forward)
+
+    @property
+    def mamba_parameters(self) -> int:
+        """Parameters of a Mamba-2 layer: the projections in and out."""
+        if self.mamba is None:
+            return 0
+        one = self.mamba
+        inner = one.heads * one.head_dim
+        return self.hidden * (3 * inner + 2 * one.groups * one.state + one.heads)
+
+    @property
+    def output_parameters(self) -> int:
+        """Parameters of the output layer."""
+        return self.hidden * self.vocabulary
+
+    @cached_property
+    def shared_parameters(self) -> int:
+        """Parameters that every token passes: attention, dense networks, routers, shared experts."""
+        router = self.hidden * (self.experts + self._matrices * self.shared_expert_width)
+        # The projections to what experts take in, and back.
+        latent = 2 * self.hidden * self.expert_hidden if self.expert_hidden else 0
+        ahead = 2 * self.hidden * self.hidden * self.predicted_ahead
+        return (
+            self.attending_layers * self.attention_parameters
+            + self.plain_layers * self.feed_forward_parameters
+            + self.expert_layers * (router + latent)
+            + (self.mamba.layers * self.mamba_parameters if self.mamba else 0)
+            + ahead
+        )
+
+    @cached_property
+    def elementwise_width(self) -> float:
+        """Numbers a token that pass through memory, over all layers but for visits to experts.
+
+        What goes into and comes out of each matrix product; of a Mamba-2 layer also its convolution, its
+        gate and
+        the states between chunks, which are as wide as its inner width; and the scores of the vocabulary.
+        """
+        inside = self.attending_layers * (4 * self.hidden + 2 * self.attention_width)
+        plain = self.plain_layers * (2 * self.hidden + self._matrices * self.feed_forward)
+        shared = self.expert_layers * (2 * self.hidden + self._matrices * self.shared_expert_width)
+        mamba = 0
+        if self.mamba is not None:
+            one = self.mamba
+            width = 10 * one.heads * one.head_dim + 6 * one.groups * one.state
+            mamba = one.layers * (2 * self.hidden + width)
+        return inside + plain + shared + mamba + self.vocabulary * (1 + self.predicted_ahead)
+
+    @cached_property
+    def visit_width(self) -> float:
+        """The same of visits to experts: what each is sent, computes and sends back."""
+        one = 2 * (self.expert_hidden or self.hidden) + self._matrices * self.expert_feed_forward
+        return float(self.expert_layers * self.experts_per_token * one)
+
+    def score_flops(self, sequence_length: int) -> float:
+        """Return FLOPs of a token forward in attention, and in the scans of Mamba-2 layers, of all layers."""
+        scan = 0
+        if self.mamba is not None:
+            scan = 7 * self.mamba.layers * self.mamba.heads * self.mamba.head_dim * self.mamba.state
+        return 4.0 * self.attending_layers * self.attention_width * self.context(sequence_length) + scan
+
+    @property
+    def parameters(self) -> int:
+        """Return all parameters; norms and biases are left out."""
+        embeddings = self.output_parameters * (1 if self.tied else 2)
+        return (
+            self.shared_parameters + self.expert_layers * self.experts * self.expert_parameters + embeddings
+        )
+
+    @property
+    def active_parameters(self) -> int:
+        """Parameters that multiply a token, the output layer included, once for each token predicted."""
+        active = self.expert_layers * self.experts_per_token * self.expert_parameters
+        return self.shared_parameters + active + self.output_parameters * (1 + self.predicted_ahead)
+
+    def context(self, sequence_length: int) -> float:
+        """Return the mean number of tokens that a token attends to, causal attention counted once."""
+        full = sequence_length / 2
+        if not self.window:
+            return full
+        part = 1 / self.window_every
+        return (1 - part) * full + part * min(float(self.window), full)
+
+    def flops_per_token(self, sequence_length: int) -> float:
+        """Return model FLOPs of a token, forward and backward; recomputation does not count.
+
+        6 for each parameter that multiplies the token (Narayanan et al., SC '21, appendix), and 3 x 4 x
+        width x context a layer for attention.
+        """
+        return 6.0 * self.active_parameters + 3.0 * self.score_flops(sequence_length)

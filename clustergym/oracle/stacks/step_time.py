@@ -1,0 +1,316 @@
+"""Seconds of a training step under a plan, part by part.
+
+Sources: FLOPs by Narayanan et al. (SC '21); the pipeline's bubble ibid., section 2.2; sequence parallelism by
+Korthikanti et al. (MLSys '23), section 4; fully sharded data parallelism by Zhao et al. (VLDB '23), section
+3.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+from clustergym.oracle.stacks.machine import Machine
+from clustergym.oracle.stacks.memory import choose_recompute
+from clustergym.oracle.stacks.plan import ParallelPlan
+from clustergym.oracle.stacks.shape import TransformerShape
+
+REFERENCE_TFLOPS = 312.0
+REFERENCE_TFLOPS_PER_W = 312.0 / 400.0
+"""bf16 rate of an A100, and over its power, at which `attention_decline` and `power_decline` change
+nothing."""
+NETWORK_SHARE, LINK_SHARE = 0.72, 0.8
+"""Shares of a port's and of NVLink's line rate that large messages reach: measured on H100 by Vidur (MLSys
+'24)."""
+OVERLAP = 0.9
+"""Share of computation under which data-parallel communication hides; the first and last layers have
+nothing to hide it."""
+CONTEXT_EXPOSED = 0.2
+"""Share of the ring exchange of keys and values that is not hidden; no table of ours can tell it."""
+ASYNCHRONOUS = 0.5
+"""Share of the exposed tensor-parallel communication that stays so where it is pipelined with the matrix
+products."""
+OPTIMIZER_BYTES = 30
+"""Bytes that a step of Adam reads and writes for each parameter in mixed precision."""
+RATES = {"bf16": "linear_rate", "fp8": "fp8_rate", "mxfp8": "mxfp8_rate", "fp4": "fp4_rate"}
+"""Constant of each precision of linear layers."""
+ATTENTION_BACKWARD = 2.5
+"""Backward FLOPs of attention over its forward ones: flash attention computes the scores again (Dao,
+2023)."""
+
+
+@dataclass(frozen=True)
+class StackConstants:
+    """What a software stack makes of data sheets; fitted by `clustergym oracle fit-stack`.
+
+    Attributes
+    ----------
+    linear_rate, fp8_rate, mxfp8_rate, fp4_rate, attention_rate : float
+        Shares of the peak that linear layers (by precision) and attention reach.
+    power_decline : float
+        Exponent by which these shares fall with the peak that a GPU has to sustain with a watt, over an
+        A100's.
+    attention_decline : float
+        Exponent by which the share of attention falls further with the peak over an A100's: kernels that
+        are not made for newer GPUs.
+    traffic : float
+        Bytes of elementwise traffic, forward and backward, of each number of
+        `TransformerShape.elementwise_width`.
+    layer_us : float
+        Fixed microseconds of a layer and micro-batch, forward and backward.
+    straggling : float
+        Part of a step lost at each doubling of GPUs beyond 8.
+    tensor_exposed, exchange_exposed : float
+        Shares of tensor-parallel communication, and of the experts' all-to-all, that are not hidden.
+    expert_rate : float
+        Rate of large grouped expert matrices over that of linear layers.
+    expert_half_tokens : float
+        Tokens of a micro-batch an expert at which its matrices reach half of that rate.
+    expert_layer_us : float
+        Further fixed microseconds of an expert layer: routing, permutation, dispatch.
+    expert_traffic : float
+        Elementwise traffic of a number that goes to, through or from an expert, over that of others:
+        permutation.
+    uncompiled_traffic : float
+        Factor on elementwise traffic where operators are not fused by a compiler.
+    """
+
+    linear_rate: float
+    attention_rate: float
+    traffic: float
+    layer_us: float
+    fp8_rate: float = 0.8
+    mxfp8_rate: float = 0.8
+    fp4_rate: float = 0.8
+    power_decline: float = 0.0
+    attention_decline: float = 0.0
+    straggling: float = 0.0
+    tensor_exposed: float = 0.5
+    exchange_exposed: float = 0.3
+    expert_rate: float = 0.6
+    expert_half_tokens: float = 200.0
+    expert_layer_us: float = 500.0
+    expert_traffic: float = 2.0
+    uncompiled_traffic: float = 1.0
+
+
+@dataclass(frozen=True)
+class StepParts:
+    """Seconds of a step, part by part; they add up to `total_s`."""
+
+    linear_s: float
+    attention_s: float
+    output_s: float
+    elementwise_s: float
+    fixed_s: float
+    tensor_exposed_s: float
+    context_exposed_s: float
+    expert_exchange_s: float
+    data_exposed_s: float
+    bubble_s: float
+    optimizer_s: float
+    straggling_s: float
+
+    @property
+    def total_s(self) -> float:
+        """Seconds of the step."""
+        return float(sum(getattr(self, one.name) for one in fields(self)))
+
+
+def step_parts(
+    shape: TransformerShape,
+    machine: Machine,
+    plan: ParallelPlan,
+    constants: StackConstants,
+    *,
+    global_batch: int,
+    sequence_length: int,
+) -> StepParts:
+    """Return the seconds of a step.
+
+    Parameters
+    ----------
+    global_batch : int
+        Sequences.
+    sequence_length : int
+        Tokens.
+    """
+    recompute = plan.recompute
+    if recompute is None:
+        recompute = choose_recompute(shape, machine, plan, global_batch, sequence_length)
+    rounds = plan.micro_batches(global_batch)
+    # The last micro-batch may not be full; time follows the tokens, not the slots.
+    filled = global_batch / (plan.data * plan.micro_batch * rounds)
+    tokens = plan.micro_batch * filled * sequence_length / (plan.tensor * plan.context)
+    passes = (2.0 if plan.adapters else 3.0) + recompute
+    one = _micro_batch(shape, machine, plan, constants, tokens, passes, sequence_length, recompute)
+    busy = sum(one.values())
+    exposed = _sharded_exchange(shape, machine, plan, busy)
+    per_round = busy + exposed
+    bubble = _idle_rounds(plan, rounds) * per_round
+    once = _gradient_exchange(shape, machine, plan, busy)
+    if plan.adapters:
+        once = 0.0
+    optimizer = (0 if plan.adapters else OPTIMIZER_BYTES) * _updated(shape, plan) / (machine.memory_gbs * 1e9)
+    subtotal = rounds * per_round + bubble + once + optimizer
+    straggling = subtotal * constants.straggling * math.log2(max(1.0, plan.gpus / 8))
+    return StepParts(
+        **{name: rounds * seconds for name, seconds in one.items()},
+        data_exposed_s=rounds * exposed + once,
+        bubble_s=bubble,
+        optimizer_s=optimizer,
+        straggling_s=straggling,
+    )
+
+
+def _idle_rounds(plan: ParallelPlan, rounds: int) -> float:
+    """Return the pipeline's bubble in micro-batches of a stage (Narayanan et al., SC '21, section 2.2).
+
+    With fewer micro-batches than stages each must come back from the last stage before its next part starts:
+    virtual stages then hide only what the micro-batches cover.
+    """
+    stages, virtual = plan.pipeline, plan.virtual_stages
+    if rounds >= stages:
+        return (stages - 1) / virtual
+    return stages - rounds + (rounds - 1) / virtual
+
+
+def _micro_batch(
+    shape: TransformerShape,
+    machine: Machine,
+    plan: ParallelPlan,
+    constants: StackConstants,
+    tokens: float,
+    passes: float,
+    sequence_length: int,
+    again: float,
+) -> dict[str, float]:
+    """Return seconds of a micro-batch on a stage, by part of `StepParts`; `tokens` are those of one GPU."""
+    stages = plan.pipeline
+    peak = machine.peak_tflops(plan.precision) or math.nan
+    plain_rate = constants.linear_rate * _sustained(machine, constants, machine.bf16_tflops)
+    share = getattr(constants, RATES[plan.precision])
+    rate = share * _sustained(machine, constants, peak)
+    newer = machine.bf16_tflops / REFERENCE_TFLOPS
+    attention_rate = constants.attention_rate * newer**-constants.attention_decline
+    experts = float(shape.expert_layers * shape.experts_per_token * shape.expert_parameters)
+    if shape.experts:
+        # Tokens that meet at an expert, from all ranks of its group.
+        each = tokens * shape.experts_per_token * plan.expert / shape.experts
+        experts *= (1 + constants.expert_half_tokens / each) / constants.expert_rate
+        if plan.precision == "fp4":
+            # Grouped matrix products gain nothing over fp8: Nemotron 3 Super runs at 1.00 to 1.04 x.
+            fp8 = constants.mxfp8_rate * _sustained(machine, constants, machine.fp8_tflops or math.nan)
+            experts *= max(1.0, rate / fp8)
+    linear = 2 * passes * tokens / stages * (shape.shared_parameters + experts)
+    score = tokens / stages * shape.score_flops(sequence_length)
+    output = 6 * tokens / stages * shape.output_parameters * (1 + shape.predicted_ahead)
+    layers = shape.all_layers / stages
+    width = shape.elementwise_width + constants.expert_traffic * shape.visit_width
+    traffic = width / stages * tokens * constants.traffic * passes / 3
+    if not plan.compiled:
+        traffic *= constants.uncompiled_traffic
+    fixed_us = layers * constants.layer_us + shape.expert_layers / stages * constants.expert_layer_us
+    link = machine.link_gbs * 1e9 * LINK_SHARE
+    gathered = tokens * plan.tensor * shape.hidden * 2
+    # Sequence parallelism: four pairs of all-gather and reduce-scatter a layer, forward and backward.
+    tensor = 8 * layers * gathered * (plan.tensor - 1) / plan.tensor / link * passes / 3
+    if plan.asynchronous_tensor:
+        tensor *= ASYNCHRONOUS
+    handed_on = 6 * shape.attending_layers / stages * tokens * shape.key_value_width * (plan.context - 1)
+    slower = min(link, _network_bytes_per_s(machine))
+    return {
+        "linear_s": linear / rate,
+        "attention_s": score
+        * (1 + ATTENTION_BACKWARD + again)
+        / (attention_rate * _sustained(machine, constants, machine.bf16_tflops)),
+        "output_s": output / plain_rate,
+        "elementwise_s": traffic / (machine.memory_gbs * 1e9),
+        "fixed_s": fixed_us * passes / 3 * 1e-6,
+        "tensor_exposed_s": constants.tensor_exposed * tensor,
+        # The ring hands keys and values on while a chunk is attended to.
+        "context_exposed_s": CONTEXT_EXPOSED * handed_on / slower,
+        "expert_exchange_s": _expert_exchange(shape, machine, plan, constants, tokens) / stages,
+    }
+
+
+def _sustained(machine: Machine, constants: StackConstants, peak_tflops: float) -> float:
+    """Return the FLOP/s that a GPU's power sustains of a peak."""
+    load = peak_tflops / machine.power_w / REFERENCE_TFLOPS_PER_W
+    return float(peak_tflops * 1e12 * load**-constants.power_decline)
+
+
+def _network_bytes_per_s(machine: Machine) -> float:
+    return machine.nic_gbps / 8 * 1e9 * NETWORK_SHARE
+
+
+def _expert_exchange(
+    shape: TransformerShape, machine: Machine, plan: ParallelPlan, constants: StackConstants, tokens: float
+) -> float:
+    """Return exposed seconds of a micro-batch's all-to-all, forward and backward, of all layers.
+
+    A token is sent once to each GPU, and once to each NVLink domain, that has an expert of it (as DeepSeek-V3
+    does, section 3.2.2), and experts are drawn evenly. What stays in the domain goes over NVLink.
+    """
+    if plan.expert == 1 or not shape.experts:
+        return 0.0
+    inside = min(plan.expert, machine.domain)
+    domains = plan.expert / inside
+    visited = _distinct(plan.expert, shape.experts_per_token)
+    sent = 4 * shape.expert_layers * tokens * (shape.expert_hidden or shape.hidden) * 2
+    link = visited * (inside - 1) / inside / (machine.link_gbs * 1e9 * LINK_SHARE)
+    network = _distinct(domains, shape.experts_per_token) * (1 - 1 / domains)
+    port = network / _network_bytes_per_s(machine)
+    return constants.exchange_exposed * sent * (link + port)
+
+
+def _distinct(places: float, draws: int) -> float:
+    """Return the mean number of distinct places that even draws hit."""
+    return places * (1 - (1 - 1 / places) ** draws) if places > 1 else 1.0
+
+
+def _local_parameters(
+    shape: TransformerShape, plan: ParallelPlan
+) -> tuple[tuple[float, int], tuple[float, int]]:
+    """Return a GPU's parameters, without experts and of experts, each with the ranks that share them."""
+    embeddings = shape.output_parameters * (1 if shape.tied else 2)
+    plain = (shape.shared_parameters + embeddings) / plan.tensor / plan.pipeline
+    experts = shape.expert_layers * shape.experts * shape.expert_parameters / plan.expert / plan.pipeline
+    ranks = plan.data * plan.context
+    return (plain, ranks), (experts, max(1, ranks * plan.tensor // plan.expert))
+
+
+def _updated(shape: TransformerShape, plan: ParallelPlan) -> float:
+    """Return the parameters that a GPU's optimizer updates."""
+    return sum(parameters / ranks for parameters, ranks in _local_parameters(shape, plan))
+
+
+def _ring_s(shape: TransformerShape, machine: Machine, plan: ParallelPlan) -> float:
+    """Return seconds of a reduce-scatter or all-gather of a GPU's 16-bit weights.
+
+    A ring over nodes uses the ports of all of its members in a node, and is no faster than NVLink.
+    """
+    seconds = 0.0
+    for parameters, group in _local_parameters(shape, plan):
+        members = max(1, min(group, machine.domain // plan.tensor))
+        speed = machine.link_gbs * 1e9 * LINK_SHARE
+        if group > members:
+            speed = min(speed, members * _network_bytes_per_s(machine))
+        seconds += 2 * parameters * (group - 1) / group / speed
+    return seconds
+
+
+def _sharded_exchange(shape: TransformerShape, machine: Machine, plan: ParallelPlan, busy: float) -> float:
+    """Return the exposed seconds a micro-batch of all-gathers and reduce-scatter of sharded weights."""
+    if plan.sharding == "optimizer":
+        return 0.0
+    exchanges = 3 if plan.sharding == "full" else 2
+    return max(0.0, exchanges * _ring_s(shape, machine, plan) - OVERLAP * busy)
+
+
+def _gradient_exchange(shape: TransformerShape, machine: Machine, plan: ParallelPlan, busy: float) -> float:
+    """Return the exposed seconds a step of gradients and weights where only the optimizer is sharded."""
+    if plan.sharding != "optimizer":
+        return 0.0
+    exposed = 2 * _ring_s(shape, machine, plan)
+    return max(0.1 * exposed, exposed - OVERLAP * busy)

@@ -1,0 +1,232 @@
+"""Reads tables of measured throughput: model, machine, plan, and tokens/s of a GPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from clustergym.common.errors import InputError
+from clustergym.common.text_files import read_csv
+from clustergym.oracle.stacks.catalog import load_accelerator, load_transformer
+from clustergym.oracle.stacks.machine import Machine
+from clustergym.oracle.stacks.plan import ParallelPlan, Precision, Sharding
+from clustergym.oracle.stacks.shape import TransformerShape
+
+REQUIRED = ("id", "model", "gpu_type", "gpus", "tokens_per_s_per_gpu")
+OPTIONAL = (
+    "source", "date_or_release", "kind", "precision", "sequence_length", "global_batch_sequences",
+    "micro_batch",
+    "dp", "tp", "pp", "cp", "ep", "vpp", "sharding", "activation_checkpointing", "note",
+)  # fmt: skip
+USUAL_SEQUENCE_LENGTH = 8192
+"""Of torchtitan's recipes where its tables do not say."""
+_RELEASE = re.compile(r"\d{2,4}[.-]\d{2}([.-]\d{2})?")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is trained, on what, and how."""
+
+    shape: TransformerShape
+    machine: Machine
+    plan: ParallelPlan
+    global_batch: int
+    sequence_length: int
+
+
+@dataclass(frozen=True)
+class ThroughputRow:
+    """A measured row; `setting` is None, and `reason` says why, where it cannot be expressed.
+
+    `reason` may also say what was assumed.
+    """
+
+    id: str
+    source: str
+    release: str
+    job: str
+    model: str
+    gpu_type: str
+    precision: str
+    gpus: int | None
+    measured: float | None
+    setting: Setting | None
+    reason: str = ""
+
+    @property
+    def configuration(self) -> tuple[object, ...]:
+        """What a later release of a stack measures again; plans may differ."""
+        length = self.setting.sequence_length if self.setting else None
+        return (self.source, self.job, self.model, self.gpu_type, self.gpus, self.precision, length)
+
+    @property
+    def group(self) -> tuple[str, str, str]:
+        """Model, GPU type and precision: what is left out together."""
+        return (self.setting.shape.name if self.setting else self.model, self.gpu_type, self.precision)
+
+    @property
+    def stack(self) -> str:
+        """Name of the software stack that a row was measured with, by its source and its date.
+
+        llm-foundry measured with PyTorch's FSDP of 2023; Megatron-Bridge's releases are those of years;
+        others,
+        torchtitan among them, with PyTorch's FSDP2.
+        """
+        if "foundry" in self.source:
+            return "fsdp-2023"
+        if "megatron" in self.source or "nemo" in self.source:
+            return (
+                "megatron-2025" if self.release.startswith(("24", "25", "2024", "2025")) else "megatron-2026"
+            )
+        return "fsdp-2025"
+
+
+def read_throughput(
+    path: Path, shapes: Path | None = None, accelerators: Path | None = None
+) -> list[ThroughputRow]:
+    """Read rows of measured throughput.
+
+    Parameters
+    ----------
+    shapes, accelerators : Path, optional
+        YAML files with further models and GPUs.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or lacks a column of `REQUIRED`. A cell that cannot be understood makes
+        that
+        row inexpressible, with the reason.
+    """
+    table = read_csv(path, REQUIRED)
+    columns = table.columns
+    rows = []
+    for position in range(len(columns["id"])):
+        cells = {name: columns[name][position] if name in columns else "" for name in (*REQUIRED, *OPTIONAL)}
+        rows.append(_row(cells, shapes, accelerators))
+    if not rows:
+        raise InputError("has no rows", file=path, remedy="give measured rows")
+    return rows
+
+
+def newest(rows: Sequence[ThroughputRow]) -> list[ThroughputRow]:
+    """Return the rows of the newest release of each configuration."""
+    latest: dict[tuple[object, ...], str] = {}
+    for row in rows:
+        latest[row.configuration] = max(row.release, latest.get(row.configuration, ""))
+    return [row for row in rows if row.release == latest[row.configuration]]
+
+
+def _row(cells: Mapping[str, str], shapes: Path | None, accelerators: Path | None) -> ThroughputRow:
+    setting, reason = None, ""
+    try:
+        setting, reason = _setting(cells, shapes, accelerators)
+    except InputError as error:
+        reason = str(error)
+    release = _RELEASE.search(cells["date_or_release"])
+    precision = cells["precision"].lower()
+    return ThroughputRow(
+        id=cells["id"],
+        source=cells["source"] or "unknown",
+        release=release.group() if release else cells["date_or_release"],
+        job=cells["kind"] or "pretrain",
+        model=cells["model"],
+        gpu_type=cells["gpu_type"],
+        precision=precision,
+        gpus=_whole(cells, "gpus", lenient=True),
+        measured=_positive(cells["tokens_per_s_per_gpu"]),
+        setting=setting,
+        reason=reason,
+    )
+
+
+def _positive(cell: str) -> float | None:
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    return value if 0 < value < 1e12 else None
+
+
+def _whole(cells: Mapping[str, str], name: str, *, lenient: bool = False) -> int | None:
+    """Return a cell's positive integer; None for a blank one, and of any that is none where `lenient`."""
+    value = _positive(cells[name])
+    if value is not None and value == int(value) and value < 10**9:
+        return int(value)
+    if lenient or not cells[name] or cells[name] in ("-", "n/a", "N/A", "0"):
+        return None
+    raise InputError(f"{cells[name]!r} is not a whole number above 0", field=name)
+
+
+def _needed(cells: Mapping[str, str], name: str) -> int:
+    value = _whole(cells, name)
+    if value is None:
+        raise InputError("is not given", field=name)
+    return value
+
+
+def _setting(cells: Mapping[str, str], shapes: Path | None, accelerators: Path | None) -> tuple[Setting, str]:
+    assumed = []
+    shape = load_transformer(cells["model"], shapes)
+    machine = load_accelerator(cells["gpu_type"], accelerators)
+    precision = _precision(cells["precision"])
+    if machine.peak_tflops(precision) is None:
+        raise InputError(f"{machine.name} has no {precision} arithmetic", field="precision")
+    length = _whole(cells, "sequence_length")
+    if length is None:
+        length = USUAL_SEQUENCE_LENGTH
+        assumed.append(f"sequence length taken as {length}")
+    batch, gpus = _needed(cells, "global_batch_sequences"), _needed(cells, "gpus")
+    tensor, pipeline, context, expert, virtual = (
+        _whole(cells, n) or 1 for n in ("tp", "pp", "cp", "ep", "vpp")
+    )
+    data, rest = divmod(gpus, tensor * pipeline * context)
+    if rest:
+        raise InputError(
+            f"{gpus} GPUs do not divide by TP x PP x CP of {tensor * pipeline * context}", field="gpus"
+        )
+    micro = _whole(cells, "micro_batch")
+    if micro is None:
+        micro = 1
+        assumed.append("micro-batch taken as 1")
+    if expert > data * context * tensor:
+        assumed.append(
+            f"EP {expert} is more than there are ranks of a stage: taken as {data * context * tensor}"
+        )
+        expert = data * context * tensor
+    note = cells["note"].lower()
+    plan = ParallelPlan(
+        data=data, tensor=tensor, pipeline=pipeline, context=context, expert=expert, virtual_stages=virtual,
+        micro_batch=micro, sharding=_sharding(cells["sharding"]), recompute=_recompute(cells),
+        precision=precision,
+        asynchronous_tensor="async" in note, compiled="no torch.compile" not in note,
+        adapters=cells["kind"].lower() == "lora",
+    )  # fmt: skip
+    return Setting(shape, machine, plan, batch, length), "; ".join(assumed)
+
+
+def _precision(cell: str) -> Precision:
+    name = cell.lower()
+    if name.startswith("mx"):
+        return "mxfp8"
+    if "fp8" in name:
+        return "fp8"
+    if "fp4" in name:
+        return "fp4"
+    if name in ("", "bf16", "fp16", "amp_bf16", "bfloat16"):
+        return "bf16"
+    raise InputError(f"unknown precision {cell!r}", field="precision", remedy="bf16, fp8, mxfp8 or nvfp4")
+
+
+def _sharding(cell: str) -> Sharding:
+    name = cell.lower()
+    if "grad" in name:
+        return "gradients"
+    return "full" if "fsdp" in name else "optimizer"
+
+
+def _recompute(cells: Mapping[str, str]) -> float | None:
+    """Return the share of layers recomputed; None where a table does not say, or recomputes selectively."""
+    return {"full": 1.0, "none": 0.0}.get(cells["activation_checkpointing"].lower())

@@ -1,0 +1,298 @@
+"""Measured throughput: rows that can and cannot be expressed, fits, errors, and commands."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from clustergym.commands.oracle import main
+from clustergym.commands.oracle.stack_page import stack_section
+from clustergym.common.errors import InputError
+from clustergym.oracle.stacks.catalog import load_stack
+from clustergym.oracle.stacks.fit import FREE, fit_stack, tokens_per_s_per_gpu
+from clustergym.oracle.stacks.scaling import strong_scaling
+from clustergym.oracle.stacks.throughput import newest, read_throughput
+from clustergym.oracle.stacks.validation import figures, predict_rows
+
+DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data"))
+TABLE = DATA / "modern" / "throughput.csv"
+needs_data = pytest.mark.skipif(not TABLE.is_file(), reason=f"{TABLE} is not there")
+
+ROW = {
+    "id": "a", "source": "megatron-bridge", "date_or_release": "26.04", "kind": "pretrain", "model":
+    "LLAMA3_8B",
+    "gpu_type": "H100-80", "gpus": "8", "precision": "fp8", "sequence_length": "8192",
+    "global_batch_sequences": "128",
+    "micro_batch": "1", "dp": "8", "tp": "1", "pp": "1", "cp": "1", "ep": "", "vpp": "", "sharding": "fsdp-8",
+    "activation_checkpointing": "", "tokens_per_s_per_gpu": "13000", "note": "",
+}  # fmt: skip
+
+
+def table(path: Path, *changes: dict[str, str]) -> Path:
+    with path.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, ROW)
+        writer.writeheader()
+        for number, changed in enumerate(changes):
+            writer.writerow(ROW | {"id": f"r{number}"} | changed)
+    return path
+
+
+def test_a_row_is_a_model_a_machine_and_a_plan(tmp_path):
+    change = {"tp": "2", "pp": "4", "dp": "", "vpp": "5", "sharding": "none (ddp)", "precision": "mxfp8"}
+    row = read_throughput(table(tmp_path / "t.csv", change))[0]
+    plan = row.setting.plan
+    assert (plan.data, plan.tensor, plan.pipeline, plan.virtual_stages) == (1, 2, 4, 5)
+    assert (plan.sharding, plan.precision, plan.recompute) == ("optimizer", "mxfp8", None)
+    assert (row.stack, row.measured, row.reason) == ("megatron-2026", 13000, "")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"model": "Mystery-9B"}, "unknown model 'Mystery-9B'"),
+        ({"model": ""}, "unknown model ''"),
+        ({"gpu_type": "TPU"}, "unknown accelerator 'TPU'"),
+        ({"gpus": ""}, "gpus: is not given"),
+        ({"gpus": "many"}, "gpus: 'many' is not a whole number above 0"),
+        ({"tp": "3"}, "gpus: 8 GPUs do not divide by TP x PP x CP of 3"),
+        ({"global_batch_sequences": ""}, "global_batch_sequences: is not given"),
+        ({"precision": "int3"}, "precision: unknown precision 'int3'"),
+        ({"gpu_type": "A100-80"}, "precision: A100-80 has no fp8 arithmetic"),
+    ],
+)
+def test_a_row_that_cannot_be_expressed_has_a_reason(tmp_path, change, reason):
+    rows = read_throughput(table(tmp_path / "t.csv", change))
+    found = predict_rows(rows)[0]
+    assert found["predicted"] is found["predicted_search"] is found["fits"] is None
+    assert reason in found["reason"]
+    assert figures(rows, [found])["expressed"] == 0
+
+
+def test_a_plan_that_does_not_fit_is_refused_with_its_bytes(tmp_path):
+    change = {"model": "LLAMA3_70B", "sharding": "none (ddp)"}
+    found = predict_rows(read_throughput(table(tmp_path / "t.csv", change)))[0]
+    assert found["predicted"] is None
+    assert found["fits"] is False
+    assert "GB a GPU of 80 GB" in found["reason"]
+    # 70.6 G parameters of 18 bytes do not fit on 8 GPUs of 80 GB, whatever the plan.
+    assert found["predicted_search"] is None
+
+
+def test_what_is_assumed_is_told(tmp_path):
+    change = {"sequence_length": "", "micro_batch": "", "ep": "64", "tokens_per_s_per_gpu": ""}
+    row = read_throughput(table(tmp_path / "t.csv", change))[0]
+    found = predict_rows([row])[0]
+    assert found["predicted"] > 0
+    assert found["measured"] is None
+    for part in ("sequence length taken as 8192", "micro-batch taken as 1", "EP 64 is more"):
+        assert part in found["reason"]
+
+
+def test_stacks_by_source_and_date(tmp_path):
+    changes = [
+        {"source": "llm-foundry", "date_or_release": "README at 2025-07-21"},
+        {"source": "torchtitan", "date_or_release": "2025-06"},
+        {"date_or_release": "25.11"},
+        {"date_or_release": "26.04.01"},
+    ]
+    stacks = [row.stack for row in read_throughput(table(tmp_path / "t.csv", *changes))]
+    assert stacks == ["fsdp-2023", "fsdp-2025", "megatron-2025", "megatron-2026"]
+    rows = read_throughput(
+        table(tmp_path / "t.csv", {"date_or_release": "26.02"}, {"date_or_release": "26.04.01"})
+    )
+    assert [row.id for row in newest(rows)] == ["r1"]
+
+
+def test_adapters_cost_no_gradients_of_weights(tmp_path):
+    rows = read_throughput(table(tmp_path / "t.csv", {}, {"kind": "lora"}))
+    constants = load_stack("megatron-2026").constants
+    whole, adapters = (tokens_per_s_per_gpu(row.setting, constants) for row in rows)
+    # Two passes instead of three of all but attention and the output layer.
+    assert 1.2 < adapters / whole < 1.5
+
+
+def test_a_fit_finds_the_constants_that_made_the_rows(tmp_path):
+    """Rows made with constants of ours: the fit predicts them, though priors pull at what rows do not
+    tell."""
+    same = {"source": "llm-foundry", "precision": "bf16", "activation_checkpointing": "none"}
+    axes = product(
+        ("mpt-125M", "mpt-1B", "mpt-7B"), ("A100-80", "H100-80"), ("512", "4096", "16384"), ("1", "4")
+    )
+    names = ("model", "gpu_type", "sequence_length", "micro_batch")
+    changes = [same | dict(zip(names, values, strict=True)) for values in axes]
+    path = tmp_path / "t.csv"
+    truth = load_stack("fsdp-2023").constants
+    for row, change in zip(read_throughput(table(path, *changes)), changes, strict=True):
+        change["tokens_per_s_per_gpu"] = str(tokens_per_s_per_gpu(row.setting, truth))
+    rows = read_throughput(table(path, *changes))
+    found = fit_stack(rows, "fsdp-2023")
+    for row in rows:
+        assert tokens_per_s_per_gpu(row.setting, found) == pytest.approx(row.measured, rel=0.03)
+    assert fit_stack(rows, "fsdp-2023") == found
+    with pytest.raises(InputError, match="no row is of stack fsdp-2025"):
+        fit_stack(rows, "fsdp-2025")
+
+
+def test_validate_writes_rows(tmp_path, capsys):
+    path, target = table(tmp_path / "t.csv", {}, {"model": "Mystery"}), tmp_path / "out.json"
+    assert main(["validate", "--data", str(path), "--json", str(target)]) == 0
+    rows = json.loads(target.read_text())["rows"]
+    assert [list(row) for row in rows] == [
+        ["id", "measured", "predicted", "predicted_search", "fits", "reason"]
+    ] * 2
+    assert rows[0]["predicted"] <= rows[0]["predicted_search"]
+    printed = capsys.readouterr().out
+    assert "1 rows have no prediction: r1 unknown model 'Mystery'" in printed
+
+
+def test_fit_stack_writes_a_stack_that_validate_takes(tmp_path, capsys):
+    path, target = table(tmp_path / "t.csv", {"date_or_release": "26.04"}), tmp_path / "own.yaml"
+    assert main(["fit-stack", "--data", str(path), "--stack", "megatron-2026", "-o", str(target)]) == 0
+    assert load_stack(str(target)).fitted_to == "1 rows of megatron-bridge, 26.04 to 26.04"
+    assert main(["validate", "--data", str(path), "--stack", str(target)]) == 0
+    assert "megatron-2026, fitted to" in capsys.readouterr().out
+
+
+def test_explain_shows_plan_parts_and_what_does_not_fit(tmp_path, capsys):
+    target = tmp_path / "plan.json"
+    words = [
+        "explain",
+        "--model",
+        "llama3-70B",
+        "--gpus",
+        "64xH100",
+        "--batch",
+        "1024",
+        "--json",
+        str(target),
+    ]
+    assert main(words) == 0
+    printed, shown = capsys.readouterr().out, json.loads(target.read_text())
+    for part in ("time by part", "next best plans", "plans do not fit", "MFU", "tokens/s/GPU"):
+        assert part in printed
+    plan = shown["plan"]
+    assert sum(plan["parts_s"].values()) == pytest.approx(plan["step_s"])
+    assert plan["tokens_per_s_per_gpu"] * 64 * plan["step_s"] == pytest.approx(1024 * 8192)
+    assert plan["mfu"] == pytest.approx(plan["tokens_per_s_per_gpu"] * shown["flops_per_token"] / 989.4e12)
+    assert shown["next_best"][0]["step_s"] >= plan["step_s"]
+    assert all(other["memory_gb"] > 0.95 * 80 for other in shown["too_large"])
+
+
+EXPLAIN = ["explain", "--model", "llama3-8B"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["validate"], "give either CSV or --data"),
+        (["validate", "x.csv", "--data", "modern"], "give either CSV or --data"),
+        (["validate", "x.csv", "--stack", "fsdp-2023"], "--stack: is for --data"),
+        (["validate", "--data", "none.csv"], "none.csv: no such file"),
+        (["validate", "--data", "modern", "--oracle", "roofline"], "are of iteration times"),
+        (["fit-stack", "--data", "modern"], "the following arguments are required: --stack"),
+        ([*EXPLAIN, "--gpus", "8xH100"], "--batch: is not given"),
+        ([*EXPLAIN, "--gpus", "H100", "--batch", "8"], "--gpus: 'H100' is not COUNTxTYPE"),
+        ([*EXPLAIN, "--gpus", "0xH100", "--batch", "8"], "--gpus"),
+        ([*EXPLAIN, "--gpus", "8xH1000", "--batch", "8"], "unknown accelerator 'H1000'"),
+        ([*EXPLAIN, "--gpus", "8xH100", "--batch", "0"], "--batch"),
+        ([*EXPLAIN, "--gpus", "8xH100", "--batch", "8", "--sequence-length", "0"], "--sequence-length"),
+        (
+            [*EXPLAIN, "--gpus", "8xH100", "--batch", "8", "--precision", "fp4"],
+            "H100-80 has no fp4 arithmetic",
+        ),
+        ([*EXPLAIN, "--gpus", "8xH100", "--batch", "8", "--stack", "x"], "unknown stack 'x'"),
+        (
+            [*EXPLAIN, "--gpus", "8xH100", "--batch", "8", "--locality", "leaf"],
+            "--locality: is not for this model",
+        ),
+        (
+            ["explain", "--model", "gpt3-2.6B", "--gpus", "8xA40", "--batch", "256", "--stack", "fsdp-2023"],
+            "gpt3-2.6B is not one of today's transformers",
+        ),
+    ],
+)
+def test_bad_input_is_told_in_one_line(capsys, words, message):
+    assert main(words) == 2
+    printed = capsys.readouterr().err
+    assert message in printed
+    assert printed.count("\n") == 1
+
+
+@needs_data
+def test_public_measurements():
+    rows = read_throughput(TABLE)
+    shown = figures(rows, predict_rows(rows))
+    assert shown["slower_than_published"] == 0
+    # The one refused is printed without sharding: 70 G parameters with Adam, whole on each GPU.
+    assert shown["refused"] <= 1
+    assert shown["errors"]["dense"]["median_ape"] < 0.04
+    assert shown["errors"]["dense"]["p90"] < 0.13
+    assert shown["errors"]["experts, newest release"]["median_ape"] < 0.12
+    assert shown["per_gpu_speed"]["8 to 64"]["mean_points"] < 3
+
+
+@needs_data
+@pytest.mark.parametrize("name", FREE)
+def test_committed_constants_are_those_of_the_command(name):
+    found = fit_stack(read_throughput(TABLE), name)
+    committed = load_stack(name).constants
+    for one in (constant for names in FREE[name] for constant in names):
+        assert getattr(found, one) == pytest.approx(getattr(committed, one), rel=0.02)
+
+
+def test_the_page_shows_what_was_measured():
+    error = {"rows": 3, "median_ape": 0.031, "mape": 0.05, "p90": 0.1}
+    part = {"rows": 3, "share_of_step_median": 0.25, "median_ape": 0.03, "median_ape_without": 0.2}
+    point = {"gpus": 8, "relative": 1.0, "compute": 0.9, "communication": 0.08, "bubble": 0.02}
+    text = stack_section(
+        {
+            "errors": {"dense, newest release": error},
+            "left_out": {"dense, newest release": error | {"median_ape": 0.044}},
+            "measured_rows": 5,
+            "expressed": 4,
+            "refused": 1,
+            "slower_than_published": 0,
+            "by_source": {"mine": error},
+            "by_gpu_type": {"H100-80": error},
+            "by_model": {"llama3-8B": error},
+            "per_gpu_speed": {"8 to 64": {"rows": 2, "mean_points": 1.25, "largest_points": 3.0}},
+            "without_a_part": {"bubble": part | {"mape": 0.05, "mape_without": 0.3}},
+            "without_a_constant": {
+                "traffic": {
+                    "dense_median_ape": 0.1,
+                    "dense_mape": 0.2,
+                    "experts_median_ape": 0.3,
+                    "experts_mape": 0.4,
+                }
+            },
+            "strong_scaling": [
+                {"model": "m", "machine": "A", "curve": [point, point | {"gpus": 32, "relative": 0.5}]},
+                {"model": "m", "machine": "B", "curve": [point | {"gpus": 16}]},
+            ],
+        }
+    )
+    for line in (
+        "| dense, newest release | 3 | 3.1 % | 5.0 % | 10.0 % | 4.4 % | 5.0 % | 10.0 % | 4.5, 7, 13 % |",
+        "| mine | 3 | 3.1 % | 5.0 % | 10.0 % | - | - | - |",
+        "| 8 to 64 GPUs | 2 | 1.2 | 3.0 |",
+        "| bubble | 3 | 25.0 % | 3.0 % to 20.0 % | 5.0 % to 30.0 % |",
+        "| traffic | 10.0 % | 20.0 % | 30.0 % | 40.0 % |",
+        "| m, A | 1.00 | - | 0.50 | 90 % | 8 % | 2 % |",
+        "| m, B | - | 1.00 | - | 90 % | 8 % | 2 % |",
+    ):
+        assert line in text.splitlines()
+
+
+def test_strong_scaling_is_of_the_same_batch():
+    curve = strong_scaling(["llama3-8B"], ["H100-80"], [8, 512])[0]["curve"]
+    assert [point["gpus"] for point in curve] == [8, 512]
+    assert curve[0]["relative"] == 1
+    # 256 sequences do not give each of 512 GPUs one.
+    assert 0.5 < curve[1]["relative"] < 1
+    for point in curve:
+        assert point["compute"] + point["communication"] + point["bubble"] == pytest.approx(1)
