@@ -46,7 +46,7 @@ if [[ $board == tenants ]]; then # Policies without quotas, under quotas, and un
   add ares-work-conserving 'Ares, work-conserving' policy=ares policy.work_conserving=true
   add learned 'learned auction' policy=learned
   add kai 'KAI' policy=kai
-  add kueue 'Kueue' policy=kueue
+  add kueue 'Kueue' policy=kueue policy.fair_sharing=true policy.reclaim_within_cohort=any policy.within_cluster_queue=lower_priority
   add capacity 'Volcano and YARN, capacity' policy=capacity
   add slurm-multifactor 'Slurm, multifactor, conservative backfill' policy=slurm-multifactor
   quotas() { add "quotas-$1" "Quotas, $2" policy=quotas "policy.within='$3'" "${@:4}"; }

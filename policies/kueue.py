@@ -2,42 +2,52 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from clustergym.scenario.policy import Setting
-from clustergym.scenario.tenants.cohorts import Cohort, Usage
+from clustergym.common.parameter_types import Period
+from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
+from clustergym.scenario.tenants.cohorts import Cohort, QuotaNode
 from clustergym.scenario.tenants.queue_tree import of_type
 
-from .shared.gang_queues import GangQueues, Gangs
+from .shared.evictions import Evictions
+from .shared.kueue_cycles import CycleResult, KueueScheduler
+from .shared.kueue_victims import KueueJob, QueueRules, QuotaHolders
 from .shared.queue_book import QueueBook
-
-Whom = Literal["never", "lower_priority", "any"]
+from .shared.requests import request_options
 
 
 @dataclass
-class Kueue(GangQueues):
-    """The cluster queues of Kueue: nominal quotas, lent in cohorts, admission by share, preemption by rule.
+class Kueue(Policy):
+    """The cluster queues of Kueue: nominal quotas, lent in cohorts, admission in cycles, preemption by rule.
 
     A leaf is a cluster queue with its quota, a queue with queues in it a cohort; GPUs that no quota covers
-    are the cluster's, for all to borrow. A job is admitted if its queue may use or borrow that many GPUs.
-    With fair sharing the next job is, at every level, that of the queue whose share would be least with it:
-    what it uses beyond its quota, of what its cohort could lend, over its weight. Without, jobs that need
-    nothing borrowed come first, then those of higher priority, then the earlier.
+    are the cluster's, for all to borrow. At a decision point cycles follow each other until nothing changes.
+    In a cycle the head of each queue, by priority and then by submission, is given the first GPU type on
+    which it fits, or the one where fewest rules are in its way. Heads are admitted in the order of how high
+    in the tree they borrow, then of priority, then of submission; with fair sharing at every level the queue
+    comes first whose share would be least with its head: what it uses beyond its quota, of what its cohort
+    could lend, over its weight. What no longer fits in a cycle is tried again in the next.
 
-    Where a job does not fit, jobs of queues that borrow are preempted: by fair sharing if its own queue stays
-    within its quota, or if the other's share, without the job, is still no less than its own with it, or
-    failing that, if the other's share is greater now; without fair sharing by `reclaim_within_cohort` within
-    its quota and by `borrow_within_cohort` beyond. Jobs of the largest share, lowest priority and fewest GPUs
-    go first, and those that need not go stay. No job is stopped before its minimum run time.
+    Where a head does not fit, jobs are preempted. Without fair sharing: of other queues that borrow, by
+    `reclaim_within_cohort` if its own quota, or that of a cohort it is in, holds the head, and by
+    `borrow_within_cohort` beyond; and of its own queue, by `within_cluster_queue`. A head larger than the
+    quota preempts nobody unless `borrow_within_cohort` is set. With fair sharing: of the queue with the
+    greatest share, while that share, without the job, stays no less than the own one with it, or failing
+    that, is greater now; always, if its queue stays within its quota. Jobs of lower priority stop first, then
+    those admitted last; those that need not stop stay. A head for which others stopped stays the head of its
+    queue; the job that stops waits at its old place.
 
-    Sources, the system's documents and no paper: Kueue's KEP-1714 and KEP-4136, and its documentation. The
-    rules without fair sharing are from general knowledge of Kueue.
+    Sources, the system's documents and no paper: Kueue's documentation, KEP-79, KEP-83, KEP-1714; what they
+    leave open follows the answers of its scheduler, with which `benchmarks/kueue_agreement.py` compares it.
 
-    Every departure from the project: a job holds its quota from its start, and what was preempted is gone at
-    once; minimum run times are ours.
+    Every departure from the project: what was preempted is gone at once (or after `eviction_s` of the file of
+    queues); minimum run times and delays of preemption are ours; a decision point takes no time, however many
+    cycles it has.
 
     Parameters
     ----------
@@ -50,6 +60,8 @@ class Kueue(GangQueues):
     borrow_within_cohort : str
         Whether a job that needs more than its queue's quota preempts those of lower priority in queues that
         borrow; without fair sharing only.
+    borrow_max_priority : int or None
+        Highest priority of a job that `borrow_within_cohort` preempts; None: any lower one.
     within_cluster_queue : str
         Whom a job preempts in its own queue; `lower_or_newer`: those of equal priority, too, that came later.
     round_s : float or None
@@ -57,96 +69,148 @@ class Kueue(GangQueues):
     """
 
     name: ClassVar[str] = "kueue"
-    fair_sharing: bool = True
+    information_class: ClassVar[InformationClass] = InformationClass.NONE
+    fair_sharing: bool = False
     queueing: Literal["strict", "best_effort"] = "best_effort"
-    reclaim_within_cohort: Whom = "any"
+    reclaim_within_cohort: Literal["never", "lower_priority", "any"] = "never"
     borrow_within_cohort: Literal["never", "lower_priority"] = "never"
-    within_cluster_queue: Literal["never", "lower_priority", "lower_or_newer"] = "lower_priority"
-    passes: ClassVar[tuple[tuple[str, ...], ...]] = (("reclaim", "share"),)
-    _usage: Usage = field(init=False, repr=False)
-
-    @property
-    def _strict(self) -> bool:
-        return self.queueing == "strict"
+    borrow_max_priority: int | None = None
+    within_cluster_queue: Literal["never", "lower_priority", "lower_or_newer"] = "never"
+    round_s: Period | None = 60.0
+    cycles: list[CycleResult] = field(default_factory=list, init=False, repr=False)
+    """What each cycle of the last decision point changed."""
+    _book: QueueBook = field(init=False, repr=False)
+    _root: QuotaNode = field(init=False, repr=False)
+    _since_s: dict[int, float] = field(default_factory=dict, init=False, repr=False)
+    _admitted: dict[int, float] = field(default_factory=dict, init=False, repr=False)
+    _sticky_rows: dict[str, int] = field(default_factory=dict, init=False, repr=False)
+    _counters: Counter[str] = field(default_factory=Counter, init=False, repr=False)
+    _cycles_run: int = field(default=0, init=False, repr=False)
+    _evictions: Evictions = field(init=False, repr=False)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Begin a run: nobody has borrowed anything."""
-        super().reset(setting, rng)
-        self._usage = Usage(_cohort(self.book, None, setting.capacity.tolist()))
+        """Begin a run: no job has a quota."""
+        self._book = QueueBook(setting)
+        cluster = _build_cohort(self._book, None, setting.capacity.tolist())
+        self._root = QuotaNode(cluster, setting.gpu_types)
+        self._since_s, self._admitted, self._sticky_rows = {}, {}, {}
+        self._counters, self._cycles_run = Counter(), 0
+        self._evictions = Evictions(self._book.tree.settings.eviction_s)
 
-    def _open(self, gangs: Gangs) -> None:
-        self._usage.held = {name: {} for name in self._usage.nodes}
-        for leaf in self.book.tree.leaves:
-            for kind, gpus in enumerate(self.book.held[leaf]):
-                self._usage.take(leaf, self.book.types[kind], gpus)
+    def counters(self) -> Mapping[str, int]:
+        """Return how many jobs were preempted, from their own queue and from others."""
+        return dict(self._counters)
 
-    def _take(self, leaf: str, kind: int, gpus: int) -> None:
-        super()._take(leaf, kind, gpus)
-        self._usage.take(leaf, self.book.types[kind], gpus)
+    def schedule(self, view: View) -> Decision:
+        """Run cycles until nothing changes."""
+        self._evictions.open()
+        jobs = self._list_jobs(view)
+        holders = self._count_holders(view, jobs)
+        sticky = {job.queue: job for job in jobs if self._sticky_rows.get(job.queue.name) == job.row}
+        scheduler = KueueScheduler(
+            holders,
+            [job for job in jobs if job.gpu_type < 0],
+            self.fair_sharing,
+            sticky,
+            lambda victims: all([self._evictions.over(victim.row, view.now_s) for victim in victims]),
+        )
+        self.cycles = scheduler.run(self._cycles_run)
+        self._cycles_run += len(self.cycles)
+        self._remember(view, jobs, scheduler)
+        return Decision.of((job.row, job.gpu_type, job.gpus) for job in jobs if job.gpu_type >= 0)
 
-    def _may_have(self, leaf: str, kind: int, gpus: int) -> bool:
-        available = self._usage.available(leaf, self.book.types[kind])
-        return gpus <= available + 1e-9 and super()._may_have(leaf, kind, gpus)
+    def _list_jobs(self, view: View) -> list[KueueJob]:
+        nodes = {node.name: node for node in self._root.walk()}
+        leaves = [nodes[leaf] for leaf in self._book.tree.leaves]
+        options = request_options(view)
+        gpus = np.where(view.gpus > 0, view.gpus, view.requested_gpus).tolist()
+        waited_s = np.nan_to_num(view.now_s - view.queued_s).tolist()
+        jobs = []
+        for at, row in enumerate(view.job.tolist()):
+            leaf = leaves[view.queue[at]]
+            waits = view.state[at] == QUEUED
+            queue = self._book.tree.queues[leaf.name]
+            jobs.append(
+                KueueJob(
+                    row,
+                    leaf,
+                    gpus[at],
+                    int(view.priority[at]),
+                    float(view.submit_s[at]),
+                    tuple(np.flatnonzero(options[at]).tolist()),
+                    gpu_type=-1 if waits else int(view.gpu_type[at]),
+                    admitted=self._admitted.get(row, -1.0),
+                    leaving=self._evictions.is_leaving(row),
+                    safe=None
+                    if waits
+                    else self._protect(leaf, view.now_s - self._since_s.get(row, view.now_s)),
+                    may_preempt=waited_s[at] >= queue.preemption_delay_s,
+                )
+            )
+        return jobs
 
-    def _key(self, gangs: Gangs, queue: str, at: int) -> Any:
-        leaf, gpus, options = gangs.leaf[at], gangs.gpus[at], gangs.options[at]
-        free = self.book.free
-        kind = next((k for k in options if gpus <= free[k] and self._may_have(leaf, k, gpus)), options[0])
-        if self.fair_sharing:
-            first = self._usage.share(queue, self.book.types[kind], gpus)
-        else:
-            first = float(self._borrows(leaf, kind, gpus))
-        return first, -gangs.priority[at], at
+    def _protect(self, leaf: QuotaNode, ran_s: float) -> Callable[[QuotaNode], bool]:
+        """Return a test of whether a job that has run for so long is safe from those of a queue."""
+        tree = self._book.tree
 
-    def _borrows(self, leaf: str, kind: int, more: int) -> bool:
-        return not self.book.within_quota(leaf, kind, more)
+        def is_safe(taker: QuotaNode) -> bool:
+            if taker is leaf:
+                return ran_s < tree.preempt_min_runtime_s(leaf.name)
+            return ran_s < tree.reclaim_min_runtime_s(taker.name, leaf.name)
 
-    def _claims(self, gangs: Gangs, at: int, kind: int, way: str) -> bool:
-        return way == "reclaim" or self.fair_sharing
+        return is_safe
 
-    def _gives(self, gangs: Gangs, at: int, kind: int, way: str, victim: int) -> bool:
-        leaf, other, gpus = gangs.leaf[at], gangs.leaf[victim], gangs.gpus[at]
-        lower = gangs.priority[victim] < gangs.priority[at]
-        if leaf == other:
-            newer = gangs.priority[victim] == gangs.priority[at] and victim > at
-            inside = self.within_cluster_queue
-            return inside != "never" and (lower or (inside == "lower_or_newer" and newer))
-        whom: Whom = self.reclaim_within_cohort
-        if self.fair_sharing:
-            gpu_type = self.book.types[kind]
-            rule = self._usage.may_preempt(leaf, gpus, other, gangs.gpus[victim], gpu_type)
-            chosen = rule is not None and (way == "share" or rule != "initial-share")
-        else:
-            beyond = self._borrows(leaf, kind, gpus)
-            whom = self.borrow_within_cohort if beyond else whom
-            chosen = self._borrows(other, kind, 0)
-        return chosen and (whom == "any" or (whom == "lower_priority" and lower))
+    def _count_holders(self, view: View, jobs: list[KueueJob]) -> QuotaHolders:
+        self._root.clear()
+        rules = QueueRules(
+            self.queueing == "strict",
+            self.within_cluster_queue,
+            self.reclaim_within_cohort,
+            self.borrow_within_cohort,
+            self.borrow_max_priority,
+        )
+        leaves = (node for node in self._root.walk() if not node.children)
+        holders = QuotaHolders(dict.fromkeys(leaves, rules), [float(gpus) for gpus in view.free.tolist()])
+        for job in jobs:
+            if job.gpu_type >= 0:
+                job.queue.use(job.gpu_type, job.gpus)
+                holders.jobs[job.queue].append(job)
+        return holders
 
-    def _victim_key(self, gangs: Gangs, at: int) -> tuple[float, ...]:
-        return gangs.priority[at], gangs.gpus[at], gangs.ran_s[at], -at
+    def _remember(self, view: View, jobs: list[KueueJob], scheduler: KueueScheduler) -> None:
+        """Note since when jobs hold quotas, whom others were stopped for, and who was stopped."""
+        held = [job for job in jobs if job.gpu_type >= 0]
+        before = set(view.job[view.gpus > 0].tolist())
+        self._since_s = {
+            job.row: self._since_s.get(job.row, view.now_s) if job.row in before else view.now_s
+            for job in held
+        }
+        self._admitted = {job.row: job.admitted for job in held}
+        self._sticky_rows = {queue.name: job.row for queue, job in scheduler.sticky.items()}
+        for cycle in self.cycles:
+            for victim, job in cycle.preempted:
+                own = victim.queue is job.queue
+                self._counters["jobs_stopped_in_own_queue" if own else "jobs_stopped_in_other_queues"] += 1
 
-    def _excess(self, queue: str, kind: int) -> float:
-        return self._usage.share(queue)
 
-
-def _cohort(book: QueueBook, name: str | None, capacity: list[float]) -> Cohort:
+def _build_cohort(book: QueueBook, name: str | None, capacity: list[float]) -> Cohort:
     """Return a queue and those in it as a cohort; None: the cluster, which lends what no quota covers."""
     below = book.tree.children[name]
     total = capacity if name is None else book.quota[name]
     own = {
-        gpu_type: max(total[kind] - sum(book.quota[child][kind] for child in below), 0.0)
-        for kind, gpu_type in enumerate(book.types)
+        gpu_type: max(total[at] - sum(book.quota[child][at] for child in below), 0.0)
+        for at, gpu_type in enumerate(book.types)
     }
-    children = tuple(_cohort(book, child, capacity) for child in below)
+    children = tuple(_build_cohort(book, child, capacity) for child in below)
     if name is None:
         return Cohort("", own, children=children)
-    queue, kinds = book.tree.queues[name], list(enumerate(book.types))
+    queue, types = book.tree.queues[name], list(enumerate(book.types))
     borrowing = {
         gpu_type: min(
             of_type(queue.borrowing_limit, gpu_type, np.inf),
-            max(book.limit[name][kind] - book.quota[name][kind], 0.0),
+            max(book.limit[name][at] - book.quota[name][at], 0.0),
         )
-        for kind, gpu_type in kinds
+        for at, gpu_type in types
     }
     lending = {gpu_type: of_type(queue.lending_limit, gpu_type, np.inf) for gpu_type in book.types}
     return Cohort(name, own, queue.weight, lending, borrowing, children)

@@ -43,8 +43,9 @@ class SlurmMultifactor(Policy):
     the fair tree, and no paper; Lifka (JSSPP '95) and Mu'alem and Feitelson (TPDS 2001) on backfill. How the
     classic rule counts use in a tree of queues is from general knowledge of Slurm.
 
-    Every departure from Slurm: the reservations are computed at each decision point for all jobs, without
-    window or resolution, and by the number of GPUs of a type rather than by nodes; a queue's jobs are one
+    Every departure from Slurm: the reservations are for all jobs, without a window, and by the number of GPUs
+    of a type rather than by nodes; backfill and shares go by decision points, which may be further apart than
+    their intervals; a queue's jobs are one
     user's; there is no preemption by QOS.
 
     Parameters
@@ -52,6 +53,15 @@ class SlurmMultifactor(Policy):
     backfill : str
         `conservative`: every waiting job has a reservation. `easy`: only the first for each type of GPU.
         `none`: a job that waits keeps those behind it from the types that it could run on.
+    backfill_interval_s : float
+        Least seconds between two passes of backfill (`bf_interval`, by default 30); between them jobs start
+        in the order of priority alone. 0: a pass at each decision point.
+    backfill_resolution_s : float
+        Reservations begin and end at multiples of this, rounded down (`bf_resolution`, by default 60). 0:
+        exactly.
+    fair_share_interval_s : float
+        Seconds after which the fair shares are computed anew (`PriorityCalcPeriod`, by default 300). 0: at
+        each decision point.
     fair_share : str
         `fair_tree` or `classic`.
     weight_age, weight_fair_share, weight_job_size, weight_partition, weight_qos : float
@@ -73,6 +83,9 @@ class SlurmMultifactor(Policy):
     name: ClassVar[str] = "slurm-multifactor"
     information_class: ClassVar[InformationClass] = InformationClass.NONE
     backfill: Literal["conservative", "easy", "none"] = "conservative"
+    backfill_interval_s: NonNegativeFloat = 0.0
+    backfill_resolution_s: NonNegativeFloat = 0.0
+    fair_share_interval_s: NonNegativeFloat = 0.0
     fair_share: Literal["fair_tree", "classic"] = "fair_tree"
     weight_age: NonNegativeFloat = 1000.0
     weight_fair_share: NonNegativeFloat = 10_000.0
@@ -90,6 +103,9 @@ class SlurmMultifactor(Policy):
     _noted_s: float = field(default=0.0, init=False, repr=False)
     _since_s: dict[int, float] = field(default_factory=dict, init=False, repr=False)
     _most_urgent: int = field(default=0, init=False, repr=False)
+    _next_backfill_s: float = field(default=0.0, init=False, repr=False)
+    _next_shares_s: float = field(default=0.0, init=False, repr=False)
+    _fair: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
     def check(self, trace: Trace, setting: Setting) -> None:
         """Note the highest priority of the trace: quality of service counts in parts of it."""
@@ -100,6 +116,7 @@ class SlurmMultifactor(Policy):
         self._book = QueueBook(self.name, setting)
         self._used = np.zeros(len(self._book.tree.leaves))
         self._noted_s, self._since_s = 0.0, {}
+        self._next_backfill_s = self._next_shares_s = 0.0
 
     def schedule(self, view: View) -> Decision:
         """Start jobs by priority, where that puts no reservation off."""
@@ -119,9 +136,10 @@ class SlurmMultifactor(Policy):
 
     def _starts(self, view: View, order: Ints) -> Iterator[tuple[int, int]]:
         options = request_options(view)
-        if self.backfill == "none":
+        if self.backfill == "none" or view.now_s < self._next_backfill_s:
             yield from self._in_order(view, order)
             return
+        self._next_backfill_s = view.now_s + self.backfill_interval_s
         limit_s = self.limits_s(view)
         since_s = np.array([self._since_s.get(job, view.now_s) for job in view.job.tolist()])
         yield from starts_between_reservations(
@@ -130,6 +148,7 @@ class SlurmMultifactor(Policy):
             since_s + limit_s - view.now_s,
             np.where(options, limit_s[:, None], np.inf),
             heads_only=self.backfill == "easy",
+            resolution_s=self.backfill_resolution_s,
             allowed=lambda at, kind: self._allowed(view, at, kind),
         )
 
@@ -165,7 +184,10 @@ class SlurmMultifactor(Policy):
 
     def priorities(self, view: View) -> Floats:
         """Return the priority of each job, shape (n,)."""
-        fair = self.fair_factors()
+        if view.now_s >= self._next_shares_s:
+            self._fair = self.fair_factors()
+            self._next_shares_s = view.now_s + self.fair_share_interval_s
+        fair = self._fair
         tree = self._book.tree
         weights = {name: getattr(self, f"weight_{name}", 0.0) for name in FACTORS}
         largest = max((tree.queues[leaf].priority for leaf in tree.leaves), default=0)

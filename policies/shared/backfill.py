@@ -43,12 +43,13 @@ class FreeTimeline:
         return float(self.time_s[starts[0]]) if len(starts) else np.inf
 
     def reserve(self, start_s: float, gpus: int, duration_s: float) -> None:
-        """Take GPUs off the timeline for a duration, from a start that `earliest` returned."""
+        """Take GPUs off the timeline for a duration, from a start that is not before now."""
         end_s = start_s + duration_s
-        if np.isfinite(end_s) and end_s not in self.time_s:
-            after = int(np.searchsorted(self.time_s, end_s))
-            self.time_s = np.insert(self.time_s, after, end_s)
-            self.free = np.insert(self.free, after, self.free[after - 1])
+        for time_s in (start_s, end_s):
+            if np.isfinite(time_s) and time_s not in self.time_s:
+                after = int(np.searchsorted(self.time_s, time_s))
+                self.time_s = np.insert(self.time_s, after, time_s)
+                self.free = np.insert(self.free, after, self.free[after - 1])
         self.free[(self.time_s >= start_s) & (self.time_s < end_s)] -= gpus
 
 
@@ -92,6 +93,7 @@ def starts_between_reservations(
     *,
     heads_only: bool,
     one_queue: bool = False,
+    resolution_s: float = 0.0,
     allowed: Callable[[int, int], bool] = lambda at, kind: True,
 ) -> Iterator[tuple[int, int]]:
     """Yield the starts (position in the View, type index) that delay no reservation.
@@ -110,6 +112,8 @@ def starts_between_reservations(
         job does (conservative).
     one_queue : bool
         Whether the first job that waits for any type is the head of all.
+    resolution_s : float
+        Reservations begin and end at multiples of this, rounded down; 0: exactly.
     allowed : callable
         Whether a job may start on a type now; one that may not holds no reservation either.
     """
@@ -128,4 +132,7 @@ def starts_between_reservations(
             yield at, kind
         else:
             headed = [was or t == kind or one_queue for t, was in enumerate(headed)]
+        if resolution_s and begin_s > view.now_s:
+            begin_s = max(view.now_s, begin_s // resolution_s * resolution_s)
+            end_s = max(begin_s, end_s // resolution_s * resolution_s)
         lines[kind].reserve(begin_s, gpus, end_s - begin_s)

@@ -25,3 +25,7 @@ class Evictions:
         """Note that a job (row of the trace) is to give GPUs, and return whether it does now."""
         self._first_s[job] = self._before_s.get(job, now_s)
         return now_s - self._first_s[job] >= self._takes_s
+
+    def is_leaving(self, job: int) -> bool:
+        """Whether a job was to give GPUs at the decision point before."""
+        return job in self._before_s

@@ -144,7 +144,9 @@ def test_kueue_divides_300_gpus_as_its_example(queues):
     )
     jobs = [Job(f"{queue}-{at}", 0, 10) for queue in "1234" for at in range(200)]
     scenario = small_scenario(jobs, {"X": (75, 4)}, FLAT, horizon_s=1.0)
-    done = simulate(with_tenants(scenario, path), Kueue(), Buddy())
+    # Each queue first has 75, one in turn; then those with less than their share take it back.
+    policy = Kueue(fair_sharing=True, reclaim_within_cohort="any")
+    done = simulate(with_tenants(scenario, path), policy, Buddy())
     started = Counter(name[0] for name in times(done, EventKind.START))
     assert started == {"1": 30, "2": 30, "3": 90, "4": 150}
 
@@ -153,30 +155,34 @@ def test_kueue_preempts_borrowers_as_its_rules_say(queues):
     path = queues("queues:\n  a: {quota: 4}\n  b: {quota: 4}\n")
     jobs = [Job("a1", 0, 50, gpus=4), Job("a2", 0, 50, gpus=2), Job("a3", 0, 50, gpus=2)]
     jobs += [Job("b1", 10, 20, gpus=4)]
-    # a borrows 4; b1 stays within its quota of 4: a2 and a3, the smaller ones, give way.
-    done = run(jobs, Kueue(round_s=None), path)
+    # a borrows 4; b1 stays within its quota of 4: a3 and a2, which were admitted last, give way.
+    done = run(jobs, Kueue(reclaim_within_cohort="any", round_s=None), path)
     assert times(done, EventKind.PREEMPT) == {"a2": 10, "a3": 10}
     assert times(done) == {"b1": 30, "a1": 50, "a2": 70, "a3": 70}
-    for never in (Kueue(reclaim_within_cohort="never"), Kueue(reclaim_within_cohort="lower_priority")):
+    for never in (Kueue(), Kueue(reclaim_within_cohort="lower_priority")):
         assert times(run(jobs, never, path))["b1"] == 70
 
 
 def test_kueue_puts_back_whom_it_need_not_preempt(queues):
-    # b1 needs 4 GPUs: of a, which holds 6 and owns 2, a2 is the smaller job, but a1 alone is enough.
+    # b1 needs 4 GPUs: of a, which holds 6 and owns 2, a2 was admitted last, but a1 alone is enough.
     path = queues("queues:\n  a: {quota: 2}\n  b: {quota: 6}\n")
     jobs = [Job("a1", 0, 50, gpus=4), Job("a2", 0, 50, gpus=2), Job("b0", 0, 50, gpus=2)]
-    done = run([*jobs, Job("b1", 10, 20, gpus=4)], Kueue(round_s=None), path)
+    policy = Kueue(reclaim_within_cohort="any", round_s=None)
+    done = run([*jobs, Job("b1", 10, 20, gpus=4)], policy, path)
     assert times(done, EventKind.PREEMPT) == {"a1": 10}
+    assert policy.counters() == {"jobs_stopped_in_other_queues": 1}
 
 
 def test_kueue_borrows_by_preemption_without_fair_sharing_if_told(queues):
     # b's job of 6 needs 2 GPUs beyond its quota of 4, and is of higher priority than a's.
     path = queues("queues:\n  a: {quota: 4}\n  b: {quota: 4}\n")
     jobs = [Job("a1", 0, 50, gpus=8), Job("b1", 10, 20, gpus=8, priority=1)]
-    plain = Kueue(fair_sharing=False, round_s=None)
+    plain = Kueue(reclaim_within_cohort="any", round_s=None)
     assert times(run(jobs, plain, path)) == {"a1": 50, "b1": 70}
     borrows = replace(plain, borrow_within_cohort="lower_priority")
     assert times(run(jobs, borrows, path)) == {"b1": 30, "a1": 70}
+    # a1 has priority 0, above the highest that may be stopped for it.
+    assert times(run(jobs, replace(borrows, borrow_max_priority=-1), path)) == {"a1": 50, "b1": 70}
 
 
 @pytest.mark.parametrize(("queueing", "second"), [("strict", 70), ("best_effort", 11)])
@@ -194,10 +200,56 @@ def test_kueue_lets_jobs_pass_a_blocked_one_or_not(queueing, second):
         ("lower_or_newer", {"a3": 11, "a1": 60, "a2": 70}),
     ],
 )
-def test_kueue_preempts_in_a_queue_as_told(whom, ends):
+def test_kueue_preempts_in_a_queue_as_told(whom, ends, queues):
+    path = queues("queues:\n  a: {quota: 8}\n")
     jobs = [Job("a1", 0, 50, gpus=8), Job("a2", 1, 10, gpus=8), Job("a3", 1, 10, gpus=8, priority=1)]
     # In the queue a3 comes before a2 in any case, by its priority.
-    assert times(run(jobs, Kueue(within_cluster_queue=whom, round_s=None))) == ends
+    assert times(run(jobs, Kueue(within_cluster_queue=whom, round_s=None), path)) == ends
+
+
+def test_kueue_preempts_nobody_for_a_job_beyond_its_quota(queues):
+    # a3 is of higher priority than a1, but larger than the quota of its queue.
+    path = queues("queues:\n  a: {quota: 4}\n  b: {quota: 4}\n")
+    jobs = [Job("a1", 0, 50, gpus=8), Job("a3", 1, 10, gpus=8, priority=1)]
+    lower = Kueue(within_cluster_queue="lower_priority", reclaim_within_cohort="any", round_s=None)
+    assert times(run(jobs, lower, path)) == {"a1": 50, "a3": 60}
+    borrows = replace(lower, borrow_within_cohort="lower_priority")
+    assert times(run(jobs, borrows, path)) == {"a3": 11, "a1": 60}
+
+
+def test_kueue_tries_one_head_of_each_queue_in_a_cycle(queues):
+    """12 GPUs of the cohort c: a has 4, b 4, and 4 are c's.
+
+    First cycle: a1 and b1, within their quotas. Second: a2 and b2 both borrow 4, and a2 is earlier.
+    """
+    path = queues("queues:\n  c: {quota: 12}\n  a: {parent: c, quota: 4}\n  b: {parent: c, quota: 4}\n")
+    jobs = [
+        Job("a1", 0, 50, gpus=4),
+        Job("a2", 0, 50, gpus=4),
+        Job("b1", 0, 50, gpus=4),
+        Job("b2", 0, 50, gpus=4),
+    ]
+    policy = Kueue(round_s=None)
+    done = run(jobs, policy, path, gpus=12, nodes=3)
+    assert times(done, EventKind.START) == {"a1": 0, "a2": 0, "b1": 0, "b2": 50}
+
+
+def test_kueue_holds_the_place_that_others_left_for_a_job(queues):
+    # a2 stops a1, which waits at its old place, before a2's; a2 is the head all the same.
+    path = queues("queues:\n  a: {quota: 8}\n")
+    jobs = [Job("a1", 0, 50, gpus=8), Job("a2", 10, 20, gpus=8, priority=1)]
+    policy = Kueue(within_cluster_queue="lower_priority", round_s=None)
+    done = run(jobs, policy, path)
+    assert times(done) == {"a2": 30, "a1": 70}
+    assert policy.counters() == {"jobs_stopped_in_own_queue": 1}
+
+
+def test_kueue_keeps_what_is_told_to_stop_until_it_has_ended(queues):
+    # a1 is told to stop at 10 and ends at 15; rounds of 5 s. It has 40 s left from 35 on.
+    path = queues("eviction_s: 5\nqueues:\n  a: {quota: 0}\n  b: {quota: 8}\n")
+    jobs = [Job("a1", 0, 50, gpus=8), Job("b1", 10, 20, gpus=8)]
+    policy = Kueue(reclaim_within_cohort="any")
+    assert times(run(jobs, policy, path, rounds=5.0)) == {"b1": 35, "a1": 70}
 
 
 # Capacity
@@ -334,8 +386,10 @@ def test_jobs_are_killed_at_their_time_limits_and_have_all_of_them_after_a_preem
 
 POLICIES = {
     "kai": Kai(),
-    "kueue": Kueue(),
-    "kueue strict": Kueue(fair_sharing=False, queueing="strict", within_cluster_queue="lower_or_newer"),
+    "kueue": Kueue(fair_sharing=True, reclaim_within_cohort="any", within_cluster_queue="lower_priority"),
+    "kueue strict": Kueue(
+        queueing="strict", reclaim_within_cohort="any", within_cluster_queue="lower_or_newer"
+    ),
     "capacity": Capacity(),
     "easy": SlurmMultifactor(backfill="easy"),
     "conservative": SlurmMultifactor(),
@@ -479,3 +533,32 @@ def test_two_queues_take_turns_as_in_the_published_plot(queues, policy, eviction
     owner = [done.simulation.scenario.trace.job_id[e.job][0] for e in launches]
     switches = [e.time_s for e, now, last in zip(launches[1:], owner[1:], owner, strict=False) if now != last]
     assert switches == expected
+
+
+def test_slurm_backfills_only_at_its_interval():
+    # a1 holds 4 of 8 GPUs until its limit at 100, a2 waits for 8. a3 and a4 could start before it at once: at
+    # 10, by a pass of backfill. The pass at 0 was the last before 30: with that interval they start at 30.
+    jobs = [Job("a1", 0, 100, gpus=4), Job("a2", 5, 10, gpus=8), Job("a3", 10, 20, gpus=2), Job("a4", 10, 20)]
+    limits = {"a1": 100, "a2": 10, "a3": 20, "a4": 20}
+    for interval_s, begins in ((0.0, 10), (30.0, 30)):
+        policy = SlurmMultifactor(weight_fair_share=0.0, backfill_interval_s=interval_s)
+        done = run(jobs, policy, limits_s=limits, rounds=1.0)
+        assert times(done, EventKind.START) == {"a1": 0, "a2": 100, "a3": begins, "a4": begins}
+
+
+def test_slurm_rounds_reservations_down():
+    # a2 waits for all 8 GPUs from 100 on; rounded down to 60, its reservation is in the way of a3 (10 to 80).
+    jobs = [Job("a1", 0, 100, gpus=4), Job("a2", 5, 10, gpus=8), Job("a3", 10, 70, gpus=2)]
+    limits = {"a1": 100, "a2": 60, "a3": 70}
+    for resolution_s, begins in ((0.0, 10), (60.0, 110)):
+        policy = SlurmMultifactor(weight_fair_share=0.0, backfill_resolution_s=resolution_s)
+        assert times(run(jobs, policy, limits_s=limits, rounds=1.0), EventKind.START)["a3"] == begins
+
+
+def test_slurm_divides_shares_anew_at_its_interval_only():
+    # a1 ends at 10, when b1 and a2 wait for all GPUs: only a has used any, so b1 is first. With the shares of
+    # the beginning, when nobody had, a2 is, which was submitted before it.
+    jobs = [Job("a1", 0, 10, gpus=8), Job("a2", 1, 10, gpus=8), Job("b1", 2, 10, gpus=8)]
+    for interval_s, first in ((0.0, "b1"), (60.0, "a2")):
+        done = run(jobs, SlurmMultifactor(fair_share_interval_s=interval_s), rounds=1.0)
+        assert times(done, EventKind.START)[first] == 10

@@ -1,6 +1,7 @@
-"""Quotas that queues of a cohort lend each other, and who is admitted or gives way (Kueue).
+"""Quotas that queues of a cohort lend each other, as Kueue counts them.
 
-Source: Kueue's KEP-1714 (fair sharing) and KEP-4136 (cohorts in cohorts).
+Source: Kueue's KEP-79 (cohorts in cohorts) and KEP-1714 (fair sharing), and its documentation of cluster
+queues.
 """
 
 from __future__ import annotations
@@ -34,147 +35,134 @@ class Cohort:
     borrowing_limit: Mapping[str, float] = field(default_factory=dict)
     children: tuple[Cohort, ...] = ()
 
-    def below(self) -> Iterator[Cohort]:
-        """Yield this and all that is in it."""
-        yield self
-        for child in self.children:
-            yield from child.below()
 
+class QuotaNode:
+    """A queue or a cohort with what it has of its own, may borrow, and uses, by GPU type.
 
-class Usage:
-    """GPUs by type that the queues of a tree of cohorts hold.
+    A node's quota is its own GPUs and what its children lend it. What a child uses of the GPUs that it keeps
+    for itself (its quota beyond its lending limit) does not count on its parent.
 
     Parameters
     ----------
-    root : Cohort
+    cohort : Cohort
+    gpu_types : tuple of str
+        Axis T of the lists below.
+    parent : QuotaNode or None
+        None: the root, which borrows from nobody.
+
+    Attributes
+    ----------
+    quota, kept, used : list of float, length T
+        Own GPUs and those that children lend; of these, what nobody else may use; and what is in use here.
+    height : int
+        Levels of cohorts at and below this node; a queue has none.
     """
 
-    def __init__(self, root: Cohort) -> None:
-        self.root = root
-        self.nodes = {one.name: one for one in root.below()}
-        self.parent = {child.name: one.name for one in root.below() for child in one.children}
-        self.held: dict[str, dict[str, float]] = {name: {} for name in self.nodes}
-        """What counts on each node: of a cohort what its children use beyond what is kept for them."""
-        self._quota: dict[tuple[str, str], float] = {}
-        self._types = sorted({kind for one in self.nodes.values() for kind in one.nominal})
+    def __init__(self, cohort: Cohort, gpu_types: tuple[str, ...], parent: QuotaNode | None = None) -> None:
+        self.name, self.weight, self.parent = cohort.name, cohort.weight, parent
+        self.children: list[QuotaNode] = [QuotaNode(child, gpu_types, self) for child in cohort.children]
+        self.queues = [node for node in self.children if not node.children]
+        self.cohorts = [node for node in self.children if node.children]
+        self.nominal = [float(cohort.nominal.get(name, 0.0)) for name in gpu_types]
+        self.quota: list[float] = [
+            own + sum(child.quota[at] - child.kept[at] for child in self.children)
+            for at, own in enumerate(self.nominal)
+        ]
+        lent = [cohort.lending_limit.get(name, math.inf) for name in gpu_types]
+        self.kept: list[float] = [
+            max(0.0, quota - most) for quota, most in zip(self.quota, lent, strict=True)
+        ]
+        self._most_borrowed = [cohort.borrowing_limit.get(name, math.inf) for name in gpu_types]
+        self.used = [0.0] * len(gpu_types)
+        self.height: int = 1 + max((node.height for node in self.cohorts), default=0) if self.children else 0
+        self._attainable: list[float] | None = None
 
-    def quota(self, name: str, gpu_type: str) -> float:
-        """Return the GPUs that a node has of its own, and that its children lend."""
-        if (name, gpu_type) not in self._quota:
-            self._quota[name, gpu_type] = self._summed_quota(name, gpu_type)
-        return self._quota[name, gpu_type]
+    def walk(self) -> Iterator[QuotaNode]:
+        """Yield this node and all below it."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
 
-    def _summed_quota(self, name: str, gpu_type: str) -> float:
-        node = self.nodes[name]
-        lent = (
-            self.quota(child.name, gpu_type) - self._kept(child.name, gpu_type) for child in node.children
-        )
-        return node.nominal.get(gpu_type, 0.0) + sum(lent)
+    def clear(self) -> None:
+        """Let this node and all below it use nothing."""
+        for node in self.walk():
+            node.used = [0.0] * len(node.used)
 
-    def available(self, name: str, gpu_type: str) -> float:
-        """Return the GPUs that a node may use more, of its own and borrowed."""
-        held, quota = self.held[name].get(gpu_type, 0.0), self.quota(name, gpu_type)
-        if name not in self.parent:
-            return quota - held
-        kept = self._kept(name, gpu_type)
-        above = self.available(self.parent[name], gpu_type)
-        most = self.nodes[name].borrowing_limit.get(gpu_type, math.inf)
-        return max(0.0, kept - held) + min(above, quota - kept - max(0.0, held - kept) + most)
+    def ancestors(self) -> Iterator[QuotaNode]:
+        """Yield the cohorts that this node is in, from its parent up to the root."""
+        node = self.parent
+        while node is not None:
+            yield node
+            node = node.parent
 
-    def take(self, queue: str, gpu_type: str, gpus: float) -> None:
-        """Count GPUs that a queue takes; below 0 it gives them back."""
-        name: str | None = queue
-        while name is not None and gpus:
-            held, kept = self.held[name].get(gpu_type, 0.0), self._kept(name, gpu_type)
-            self.held[name][gpu_type] = held + gpus
-            gpus = max(held + gpus - kept, 0.0) - max(held - kept, 0.0)
-            name = self.parent.get(name)
+    def available(self, at: int) -> float:
+        """Return the GPUs of a type that may be used more, of its own and borrowed; below 0 if over-used."""
+        if self.parent is None:
+            return self.quota[at] - self.used[at]
+        kept, used = self.kept[at], self.used[at]
+        lent_by_parent = self.quota[at] - kept - max(0.0, used - kept) + self._most_borrowed[at]
+        return max(0.0, kept - used) + min(lent_by_parent, self.parent.available(at))
 
-    def share(self, name: str, gpu_type: str = "", more: float = 0.0) -> float:
-        """Return what a node uses beyond its own, of all that its cohort could have, over its weight.
+    def kept_free(self, at: int) -> float:
+        """Return the unused GPUs of a type that nobody else may use."""
+        return max(0.0, self.kept[at] - self.used[at])
 
-        Parameters
-        ----------
-        name : str
-            Not of the root.
-        gpu_type, more : str, float
-            GPUs of a type that it would use besides; below 0 less.
+    @property
+    def attainable(self) -> list[float]:
+        """GPUs of each type that it could use if nobody else used any."""
+        if self._attainable is None:
+            if self.parent is None:
+                self._attainable = self.quota
+            else:
+                above = [kept + most for kept, most in zip(self.kept, self.parent.attainable, strict=True)]
+                own = [q + most for q, most in zip(self.quota, self._most_borrowed, strict=True)]
+                self._attainable = [min(pair) for pair in zip(own, above, strict=True)]
+        return self._attainable
+
+    def most_with_borrowing(self, at: int) -> float:
+        """Return its own GPUs of a type and the most that it may borrow; infinite without a limit."""
+        return self.nominal[at] + self._most_borrowed[at]
+
+    def use(self, at: int, gpus: float) -> None:
+        """Count GPUs of a type that are used here, on this node and on the cohorts that it borrows from.
+
+        Below 0 they are given back: `use(at, -n)` undoes `use(at, n)` exactly, whatever came in between.
         """
-        node, beyond = self.nodes[name], 0.0
-        for kind in self._types:
-            held = self.held[name].get(kind, 0.0) + (more if kind == gpu_type else 0.0)
-            beyond += max(held - self.quota(name, kind), 0.0)
-        lendable = sum(self._most(self.parent[name], kind) for kind in self._types)
-        if beyond == 0 or lendable == 0:
-            return 0.0
-        return beyond / lendable / node.weight if node.weight else math.inf
+        before = max(0.0, self.used[at] - self.kept[at])
+        self.used[at] += gpus
+        beyond = max(0.0, self.used[at] - self.kept[at]) - before
+        if self.parent is not None and beyond:
+            self.parent.use(at, beyond)
 
-    def next_queue(self, wanted: Mapping[str, float], gpu_type: str) -> str | None:
-        """Return the queue to admit from: at each level the child of least share with its next job.
+    def borrows(self, at: int, more: float = 0.0) -> bool:
+        """Whether it uses more GPUs of a type than its quota, with `more` of them besides."""
+        return self.used[at] + more > self.quota[at]
 
-        Parameters
-        ----------
-        wanted : mapping of str to float
-            GPUs of the next job of each queue that has one.
-        gpu_type : str
-            Type that they are asked of.
+    def share(self) -> tuple[bool, float]:
+        """Return its share: what it borrows, of all that its cohort could have, over its weight.
+
+        Kueue's dominant resource share; GPUs of all types are one resource. A node of weight 0 that borrows
+        comes after all others (True), and then by its share before the weight.
         """
-        fitting = {
-            name: gpus for name, gpus in wanted.items() if gpus <= self.available(name, gpu_type) + 1e-9
-        }
+        if self.parent is None:
+            return False, 0.0
+        borrowed = sum(max(used - quota, 0.0) for used, quota in zip(self.used, self.quota, strict=True))
+        lendable = sum(self.parent.attainable)
+        if borrowed == 0 or lendable == 0:
+            return False, 0.0
+        return (True, borrowed / lendable) if self.weight == 0 else (False, borrowed / lendable / self.weight)
 
-        def best(node: Cohort) -> tuple[float, str] | None:
-            """Return the GPUs and the name of the next queue below a node."""
-            if not node.children:
-                return (fitting[node.name], node.name) if node.name in fitting else None
-            found = [(child.name, one) for child in node.children if (one := best(child)) is not None]
-            shares = [(self.share(child, gpu_type, gpus), at) for at, (child, (gpus, _)) in enumerate(found)]
-            return found[min(shares)[1]][1] if found else None
 
-        chosen = best(self.root)
-        return None if chosen is None else chosen[1]
+def common_root(node: QuotaNode) -> QuotaNode:
+    """Return the root of the tree that a node is in."""
+    while node.parent is not None:
+        node = node.parent
+    return node
 
-    def may_preempt(self, taker: str, gpus: float, victim: str, gives: float, gpu_type: str) -> str | None:
-        """Return the rule by which a queue may take GPUs of a type of another's job, or None.
 
-        Compared are the two nodes below what the queues have in common. `within-nominal`: the taker stays
-        within its own, and the other borrows. `final-share`: the other's share, without the job, is still
-        no less than the taker's with it. `initial-share`: the other's share is greater now; Kueue tries this
-        only if the former finds too few jobs.
-        """
-        mine, other = self._sides(taker, victim)
-        if not self._borrows(other, gpu_type):
-            return None
-        if not self._borrows(mine, gpu_type, gpus):
-            return "within-nominal"
-        share = self.share(mine, gpu_type, gpus)
-        if self.share(other, gpu_type, -gives) >= share:
-            return "final-share"
-        return "initial-share" if self.share(other) > share else None
-
-    def _borrows(self, name: str, gpu_type: str, more: float = 0.0) -> bool:
-        return self.held[name].get(gpu_type, 0.0) + more > self.quota(name, gpu_type)
-
-    def _sides(self, one: str, other: str) -> tuple[str, str]:
-        first, second = self._path(one), self._path(other)
-        depth = next(at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
-        return first[depth], second[depth]
-
-    def _path(self, name: str) -> list[str]:
-        path = [name]
-        while path[-1] in self.parent:
-            path.append(self.parent[path[-1]])
-        return path[::-1]
-
-    def _kept(self, name: str, gpu_type: str) -> float:
-        """Return the GPUs of a node that nobody else may use."""
-        limit = self.nodes[name].lending_limit.get(gpu_type, math.inf)
-        return max(0.0, self.quota(name, gpu_type) - limit)
-
-    def _most(self, name: str, gpu_type: str) -> float:
-        """Return the GPUs that a node could use if nobody else used any."""
-        quota = self.quota(name, gpu_type)
-        if name not in self.parent:
-            return quota
-        borrowed = self.nodes[name].borrowing_limit.get(gpu_type, math.inf)
-        return min(quota + borrowed, self._kept(name, gpu_type) + self._most(self.parent[name], gpu_type))
+def sides_below_common_cohort(one: QuotaNode, other: QuotaNode) -> tuple[QuotaNode, QuotaNode]:
+    """Return the nodes at or above two queues that are children of the lowest cohort both are in."""
+    mine = [one, *one.ancestors()]
+    theirs = [other, *other.ancestors()]
+    depth = next(depth for depth, node in enumerate(mine) if node in theirs)
+    return mine[depth - 1], theirs[theirs.index(mine[depth]) - 1]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clustergym.scenario.tenants.capacity import Entitlement, in_order, room, to_reclaim
-from clustergym.scenario.tenants.cohorts import Cohort, Usage
+from clustergym.scenario.tenants.cohorts import Cohort, QuotaNode, sides_below_common_cohort
 from clustergym.scenario.tenants.slurm_priority import (
     Account,
     age_factor,
@@ -30,15 +28,18 @@ def top():
     )
 
 
-def test_backlogged_queues_have_30_30_90_and_150_gpus():
-    usage = Usage(top())
-    wanted = dict.fromkeys(("1A", "1B", "1C", "2A"), 1.0)
-    while (queue := usage.next_queue(wanted, GPU)) is not None:
-        usage.take(queue, GPU, 1.0)
-    assert [usage.held[name][GPU] for name in wanted] == [30, 30, 90, 150]
-    # Half of 300 GPUs is borrowed by each cohort; of the first's, which has none of its own, a fifth by 1A.
-    assert (usage.share("C1"), usage.share("C2")) == (0.5, 0.5)
-    assert usage.available("1A", GPU) == 0
+def nodes_of(cohort):
+    return {node.name: node for node in QuotaNode(cohort, (GPU,)).walk()}
+
+
+def test_shares_where_each_queue_has_its_part():
+    nodes = nodes_of(top())
+    for name, gpus in {"1A": 30, "1B": 30, "1C": 90, "2A": 150}.items():
+        nodes[name].use(0, gpus)
+    # Half of 300 GPUs is borrowed by each cohort; of the first's, which has none of its own, a tenth by 1A.
+    assert [nodes[name].share() for name in ("C1", "C2")] == [(False, 0.5), (False, 0.5)]
+    assert [nodes[name].share()[1] for name in ("1A", "1B", "1C")] == pytest.approx([0.1] * 3)
+    assert nodes["1A"].available(0) == 0
 
 
 def lenders(**limits):
@@ -49,44 +50,47 @@ def lenders(**limits):
 
 
 def test_what_is_lent_and_borrowed_is_limited():
-    usage = Usage(lenders(lending_limit={GPU: 6}, borrowing_limit={GPU: 3}))
-    assert usage.available("a", GPU) == 11  # 8 of its own and 3 of the other's
-    assert usage.available("b", GPU) == 14  # 8 and 6
-    usage.take("a", GPU, 1.0)  # of the 2 that it keeps
-    assert usage.available("b", GPU) == 14
-    usage.take("a", GPU, 4.0)  # 3 of them of those that it would lend
-    assert usage.available("b", GPU) == 11
-    usage.take("b", GPU, 11.0)
-    assert (usage.available("b", GPU), usage.available("a", GPU)) == (0, 0)
-    usage.take("b", GPU, -11.0)
-    usage.take("a", GPU, -5.0)
-    assert usage.available("a", GPU) == 11
+    nodes = nodes_of(lenders(lending_limit={GPU: 6}, borrowing_limit={GPU: 3}))
+    a, b = nodes["a"], nodes["b"]
+    assert a.available(0) == a.attainable[0] == 11  # 8 of its own and 3 of the other's
+    assert b.available(0) == b.attainable[0] == 14  # 8 and 6
+    a.use(0, 1.0)  # of the 2 that it keeps
+    assert (b.available(0), a.kept_free(0)) == (14, 1)
+    a.use(0, 4.0)  # 3 of them of those that it would lend
+    assert b.available(0) == 11
+    b.use(0, 11.0)
+    assert (b.available(0), a.available(0)) == (0, 0)
+    assert b.borrows(0)
+    b.use(0, -11.0)
+    a.use(0, -5.0)
+    assert a.available(0) == 11
 
 
-def test_who_may_preempt_whom():
-    usage = Usage(lenders())
-    usage.take("b", GPU, 12.0)  # borrows 4 of 16: share 4 / 16
-    usage.take("a", GPU, 4.0)
-    assert usage.share("b") == 0.25
-    assert usage.may_preempt("a", 4.0, "b", 4.0, GPU) == "within-nominal"
-    assert usage.may_preempt("a", 6.0, "b", 2.0, GPU) == "final-share"  # 2 / 16 against 2 / 16
-    assert usage.may_preempt("a", 7.0, "b", 4.0, GPU) == "initial-share"  # 0 and 4 / 16 against 3 / 16
-    assert usage.may_preempt("a", 8.0, "b", 4.0, GPU) is None  # 4 / 16 against 4 / 16
-    assert usage.may_preempt("b", 1.0, "a", 4.0, GPU) is None  # does not borrow
-    assert usage.share("c", GPU, 1.0) == math.inf
+def test_a_node_without_weight_that_borrows_comes_after_all_others():
+    nodes = nodes_of(lenders())
+    nodes["b"].use(0, 12.0)  # borrows 4 of 16
+    nodes["c"].use(0, 1.0)
+    assert nodes["b"].share() == (False, 0.25)
+    assert nodes["c"].share() == (True, 1 / 16) > nodes["b"].share()
+
+
+def test_sides_are_the_children_of_the_lowest_common_cohort():
+    nodes = nodes_of(top())
+    assert sides_below_common_cohort(nodes["1A"], nodes["2A"]) == (nodes["C1"], nodes["C2"])
+    assert sides_below_common_cohort(nodes["1A"], nodes["1C"]) == (nodes["1A"], nodes["1C"])
 
 
 @given(st.lists(st.tuples(st.sampled_from(["1A", "1B", "1C", "2A"]), st.integers(1, 60)), max_size=20))
-def test_what_is_taken_and_given_back_leaves_nothing(steps):
-    usage, taken = Usage(top()), []
+def test_what_is_used_and_given_back_leaves_nothing(steps):
+    nodes, used = nodes_of(top()), []
     for name, gpus in steps:
-        if gpus <= usage.available(name, GPU):
-            usage.take(name, GPU, float(gpus))
-            taken.append((name, gpus))
-        assert 0 <= usage.held["top"].get(GPU, 0.0) == sum(gpus for _, gpus in taken) <= 300
-    for name, gpus in taken:
-        usage.take(name, GPU, -float(gpus))
-    assert all(not held for one in usage.held.values() for held in one.values())
+        if gpus <= nodes[name].available(0):
+            nodes[name].use(0, float(gpus))
+            used.append((name, gpus))
+        assert 0 <= nodes["top"].used[0] == sum(gpus for _, gpus in used) <= 300
+    for name, gpus in used:
+        nodes[name].use(0, -float(gpus))
+    assert all(not any(node.used) for node in nodes.values())
 
 
 def test_the_fair_tree_ranks_users_of_the_better_account_first():

@@ -1,0 +1,419 @@
+"""How often policy slurm-multifactor starts jobs as Slurm itself does, on drawn `sleep` jobs in six settings.
+
+`python benchmarks/slurm_agreement.py [SETTING ...] [--json FILE]` starts clusters of Slurm on this machine,
+with accounts in a database, and runs the drawn jobs of each setting twice, all together: some five minutes.
+The second run says how well Slurm agrees with itself. `--recorded FILE` compares with the runs of such a FILE
+instead of running Slurm. A CPU of Slurm stands for a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from clustergym.policies.placers.buddy import Buddy
+from clustergym.policies.slurm_multifactor import SlurmMultifactor
+from slurm_cluster import AccountedSlurm, Accounting, unpack_packages
+
+from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
+from clustergym.common.errors import InputError
+from clustergym.oracle.base import OracleTables
+from clustergym.scenario.costs import Costs
+from clustergym.scenario.scenario import Scenario, allowed_counts, model_classes
+from clustergym.scenario.tenants.assigned import Tenants
+from clustergym.sim.drive import simulate
+from clustergym.sim.log import EventKind
+from clustergym.trace.trace import Trace
+
+NODES, GPUS = 4, 8
+SPAN_S, LONGEST_S = 60.0, 300.0
+"""Seconds in which jobs are submitted, and after which a run counts as hanging."""
+SHARES = {"a": 50, "b": 30, "c": 20}
+OFTEN = {"bf_interval": 1, "bf_resolution": 1, "sched_interval": 1}
+ALWAYS = {
+    "default_queue_depth": 1000,
+    "bf_max_job_test": 1000,
+    "batch_sched_delay": 0,
+    "sched_min_interval": 0,
+}
+EVENLY = {"weight_fair_share": 0.0}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A way to set Slurm up, and the policy's parameters that stand for it.
+
+    Attributes
+    ----------
+    name : str
+    scheduler : mapping of str to int
+        Parameters of Slurm's scheduler besides `ALWAYS`.
+    fair : bool
+        Whether the fair tree counts.
+    limits : mapping of str to int
+        Most GPUs of an account.
+    qos, partitions, shapes : bool
+        Whether jobs have qualities of service, partitions of unlike priority, node counts and arrays.
+    policy : mapping
+        Parameters of the policy.
+    """
+
+    name: str
+    scheduler: Mapping[str, int] = field(default_factory=lambda: OFTEN)
+    fair: bool = False
+    limits: Mapping[str, int] = field(default_factory=dict)
+    qos: bool = False
+    partitions: bool = False
+    shapes: bool = False
+    policy: Mapping[str, Any] = field(default_factory=dict)
+
+
+SETTINGS = (
+    Setting("backfill"),
+    Setting("default", scheduler={}, policy={"backfill_interval_s": 30.0, "backfill_resolution_s": 60.0}),
+    Setting("fair_tree", fair=True, policy={"fair_share_interval_s": 60.0}),
+    Setting("limits_qos", limits={"a": 20, "b": 16}, qos=True),
+    Setting("partitions", partitions=True),
+    Setting("shapes", shapes=True),
+)
+
+
+@dataclass(frozen=True)
+class SleepJob:
+    """A drawn job: what it asks for and how long it sleeps."""
+
+    name: str
+    submit_s: float
+    gpus: int
+    run_s: int
+    limit_minutes: int
+    account: str
+    urgent: bool
+    nodes: int
+    tasks: int = 1
+
+
+def draw_jobs(setting: Setting, count: int, seed: int) -> list[SleepJob]:
+    """Draw the jobs of a setting; those of all settings are alike but for shapes and arrays."""
+    rng = np.random.default_rng(seed)
+    submit_s = np.sort(rng.uniform(0.0, SPAN_S, count)).round(1)
+    jobs = []
+    for at, submitted in enumerate(submit_s.tolist()):
+        gpus = int(rng.choice([1, 2, 4, 8, 16], p=[0.25, 0.25, 0.25, 0.15, 0.1]))
+        run_s = int(8 * 9 ** rng.uniform())
+        limit = math.ceil(run_s * rng.uniform(1.15, 4.0) / 60)
+        account = str(rng.choice(list(SHARES), p=[0.4, 0.3, 0.3]))
+        urgent, spread, array = (rng.uniform(size=3) < [0.25, 0.4, 0.2]).tolist()
+        nodes = max(1, gpus // GPUS) * (2 if spread and gpus > 1 else 1)
+        tasks = 3 if setting.shapes and array and gpus <= 4 else 1
+        jobs.append(
+            SleepJob(
+                f"{account}{at}", submitted, gpus, run_s, limit, account, setting.qos and urgent, nodes, tasks
+            )
+        )
+    return jobs
+
+
+# Slurm
+
+
+def slurm_settings(setting: Setting, cluster: str, accounting: Accounting) -> dict[str, str]:
+    """Return the lines of `slurm.conf` that make a setting."""
+    scheduler = {**ALWAYS, **setting.scheduler}
+    return {
+        "ClusterName": cluster,
+        "PluginDir": str(accounting.plugins),
+        "SchedulerParameters": ",".join(f"{key}={value}" for key, value in scheduler.items()),
+        "AccountingStorageType": "accounting_storage/slurmdbd",
+        "AccountingStorageHost": "127.0.0.1",
+        "AccountingStoragePort": str(accounting.port),
+        "AccountingStorageEnforce": "associations,limits,qos",
+        "PriorityType": "priority/multifactor",
+        "PriorityCalcPeriod": "1",
+        "PriorityDecayHalfLife": "7-0",
+        "PriorityMaxAge": "7-0",
+        "PriorityWeightAge": "1000",
+        "PriorityWeightFairshare": "10000" if setting.fair else "0",
+        "PriorityWeightPartition": "1000",
+        "PriorityWeightQOS": "1000",
+        "SlurmctldDebug": "info",
+    }
+
+
+def run_slurm(setting: Setting, jobs: Sequence[SleepJob], number: int, folder: Path, db: Accounting) -> Any:
+    """Run the jobs on a cluster of their own; return the wait of each and what was seen of the queue."""
+    cluster = f"{setting.name.replace('_', '')}{number}"
+    partitions = ["PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityJobFactor=0"]
+    if setting.partitions:
+        partitions += [
+            f"PartitionName={name} Nodes=ALL MaxTime=INFINITE State=UP PriorityJobFactor={factor}"
+            for name, factor in SHARES.items()
+        ]
+    local = AccountedSlurm(
+        cluster_spec(), folder / cluster, slurm_settings(setting, cluster, db), partitions, db
+    )
+    commands = []
+    for name, share in SHARES.items():
+        commands.append(["add", "account", name, f"cluster={cluster}", f"fairshare={share}"])
+        if name in setting.limits:
+            commands[-1].append(f"grptres=cpu={setting.limits[name]}")
+        commands.append(["add", "user", local.user, f"account={name}", f"cluster={cluster}"])
+        commands.append(["modify", "account", name, "where", f"cluster={cluster}", "set", "qos=normal,high"])
+    local.record_accounts([["add", "qos", "high", "priority=10"], *commands])
+    try:
+        local.start()
+        return _play(setting, jobs, local)
+    finally:
+        local.stop()
+
+
+def _play(setting: Setting, jobs: Sequence[SleepJob], local: AccountedSlurm) -> dict[str, Any]:
+    begin, queue, log = time.monotonic(), [], local.folder / "completions.txt"
+    for job in jobs:
+        time.sleep(max(0.0, begin + job.submit_s - time.monotonic()))
+        words = [
+            "--parsable",
+            "-J",
+            job.name,
+            "-A",
+            job.account,
+            "-t",
+            str(job.limit_minutes),
+            "-o",
+            "/dev/null",
+        ]
+        words += ["-n", str(job.gpus), "-c", "1", "--mem=1"]
+        if setting.shapes:
+            words += ["-N", str(job.nodes), "--ntasks-per-node", str(max(1, job.gpus // job.nodes))]
+        if job.tasks > 1:
+            words += [f"--array=0-{job.tasks - 1}"]
+        words += ["--qos", "high"] if job.urgent else []
+        words += ["-p", job.account] if setting.partitions else []
+        done = local.slurm.run("sbatch", *words, "--chdir", "/", "--wrap", f"exec sleep {job.run_s}")
+        if done.returncode:
+            raise InputError(f"sbatch {' '.join(words)}: {done.stderr.strip()}", remedy="see slurmctld.log")
+    while True:
+        shown = local.slurm.run("squeue", "-h", "-r", "-o", "%j %T %Q %r").stdout.split("\n")
+        queue.append([round(time.monotonic() - begin, 1), [line for line in shown if line]])
+        if not any(shown) or time.monotonic() - begin > LONGEST_S:
+            break
+        time.sleep(3.0)
+    time.sleep(1.0)
+    return {"runs": _read_runs(log), "queue": queue}
+
+
+def _read_runs(log: Path) -> dict[str, list[list[float]]]:
+    """Return, by job, submission and start of each task in seconds since the first submission, in order."""
+    found: dict[str, list[list[float]]] = {}
+    for line in log.read_text(encoding="utf-8").splitlines():
+        entry = dict(re.findall(r"(\w+)=(\S*)", line))
+        stamps = [
+            datetime.fromisoformat(entry[key]).timestamp() for key in ("SubmitTime", "StartTime", "EndTime")
+        ]
+        found.setdefault(entry["Name"], []).append(stamps)
+    first = min(one[0] for tasks in found.values() for one in tasks)
+    return {
+        name: sorted([[stamp - first for stamp in one] for one in tasks], key=lambda one: one[1])
+        for name, tasks in found.items()
+    }
+
+
+# The policy
+
+
+def cluster_spec() -> ClusterSpec:
+    """Return the cluster on which all settings are played."""
+    gpu = GpuType("A40", 100.0, 20.0, None, 40.0, 900.0, "pcie4", 32.0, 100.0)
+    return ClusterSpec(
+        "slurm", (NodeGroup(gpu, NODES, GPUS),), Fabric(nodes_per_leaf=4, leaves_per_minipod=2)
+    )
+
+
+def run_policy(
+    setting: Setting, jobs: Sequence[SleepJob], folder: Path, **more: Any
+) -> dict[str, list[list[float]]]:
+    """Return submission, start and end of the same jobs under the policy, as `run_slurm`."""
+    tasks = [(job, f"{job.name}_{at}") for job in jobs for at in range(job.tasks)]
+    trace = Trace.of(
+        "sleep",
+        submit_s=np.array([job.submit_s for job, _ in tasks]),
+        iterations=np.array([job.run_s for job, _ in tasks]),
+        gpus=np.array([job.gpus for job, _ in tasks]),
+        job_id=tuple(name for _, name in tasks),
+        model_family=("m",) * len(tasks),
+        global_batch=np.full(len(tasks), 32),
+        gpu_type=("",) * len(tasks),
+        priority=np.array([int(job.urgent) for job, _ in tasks]),
+    )
+    trace = replace(
+        trace,
+        time_limit_s=np.array([60.0 * job.limit_minutes for job, _ in tasks]),
+        virtual_cluster=tuple(job.account for job, _ in tasks),
+    )
+    cluster = cluster_spec()
+    counts, classes = allowed_counts(cluster, "power_of_two"), model_classes(trace)
+    table = np.ones((len(classes), 1, len(counts), 4))
+    tables = OracleTables(classes, cluster.gpu_types, np.array(counts), table, table, table)
+    queues = folder / f"{setting.name}.yaml"
+    text = "assign_by: virtual_cluster\nqueues:\n"
+    for name, share in SHARES.items():
+        limit = f", limit: {setting.limits[name]}" if name in setting.limits else ""
+        priority = share if setting.partitions else 0
+        text += f"  {name}: {{weight: {share}, priority: {priority}{limit}}}\n"
+    queues.write_text(text, encoding="utf-8")
+    scenario = Scenario(
+        name="sleep",
+        version=0,
+        cluster=cluster,
+        trace=trace,
+        tables=tables,
+        checkpoint_s=np.zeros(len(classes)),
+        costs=Costs(search="proxy", profile={}),
+        rounds=1.0,
+        horizon_s=None,
+        oversize="error",
+        counts_rule="power_of_two",
+        tenants=Tenants.of(str(queues), trace, cluster.gpu_types),
+    )
+    parameters = {**({} if setting.fair else EVENLY), **setting.policy, **more}
+    done = simulate(scenario, SlurmMultifactor(**parameters), Buddy())
+    found: dict[str, list[list[float]]] = {}
+    starts = {e.job: e.time_s for e in done.simulation.log.events if e.kind == EventKind.START}
+    first = float(trace.submit_s[0])
+    for at, name in enumerate(trace.job_id):
+        begun, submitted = starts[at], float(trace.submit_s[at])
+        one = [submitted - first, begun - first, begun - first + float(trace.iterations[at])]
+        found.setdefault(name.rpartition("_")[0], []).append(one)
+    return {name: sorted(tasks, key=lambda one: one[1]) for name, tasks in found.items()}
+
+
+# Comparison
+
+
+def compare(
+    one: Mapping[str, Sequence[Sequence[float]]], other: Mapping[str, Sequence[Sequence[float]]]
+) -> dict[str, float]:
+    """Return the mean waits of two runs, their ratio, and the part of pairs that start in the same order."""
+    pairs = [(a, b) for name in one for a, b in zip(one[name], other[name], strict=True)]
+    begun = np.array([[a[1], b[1]] for a, b in pairs])
+    waits = np.array([[a[1] - a[0], b[1] - b[0]] for a, b in pairs]).mean(axis=0)
+    upper = np.triu_indices(len(pairs), 1)
+    gaps = [(begun[:, None, k] - begun[None, :, k])[upper] for k in (0, 1)]
+    return {
+        "jobs": len(pairs),
+        "mean_wait_s": float(waits[0]),
+        "other_mean_wait_s": float(waits[1]),
+        "ratio": float(waits[1] / waits[0]),
+        "pair_order": float((gaps[0] * gaps[1] >= 0).mean()),
+        "within_2_s": float((abs(begun[:, 0] - begun[:, 1]) <= 2.0).mean()),
+    }
+
+
+def run_clusters(
+    settings: Sequence[Setting], drawn: Mapping[str, list[SleepJob]], folder: Path
+) -> dict[str, list[Any]]:
+    """Run each setting twice on Slurm, all together."""
+    root = Path.home() / ".cache" / "clustergym" / "slurm-accounts"
+    unpack_packages(root)
+    db = Accounting(root, folder / "accounts")
+    try:
+        db.start()
+        with ThreadPoolExecutor(2 * len(settings)) as pool:
+            runs = {
+                one.name: [pool.submit(run_slurm, one, drawn[one.name], at, folder, db) for at in (1, 2)]
+                for one in settings
+            }
+            print(f"Slurm runs {2 * len(settings)} clusters; at most {LONGEST_S:g} s", flush=True)
+            found = {}
+            for name, pair in runs.items():
+                try:
+                    found[name] = [one.result() for one in pair]
+                except (InputError, OSError, ValueError) as error:
+                    print(f"{name} was not run: {error}", flush=True)
+            return found
+    finally:
+        db.stop()
+
+
+def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print each setting's agreement of Slurm with itself, and of the policy with Slurm."""
+    print(
+        f"{'setting':<12} {'pair':<18} {'jobs':>5} {'mean wait, s':>13} {'ratio':>6} {'order':>7} "
+        f"{'in 2 s':>7}"
+    )
+    for row in rows:
+        waits = f"{row['mean_wait_s']:.1f} {row['other_mean_wait_s']:.1f}"
+        print(
+            f"{row['setting']:<12} {row['pair']:<18} {row['jobs']:>5} {waits:>13} {row['ratio']:>6.3f} "
+            f"{row['pair_order']:>7.2%} {row['within_2_s']:>7.0%}"
+        )
+
+
+def compare_all(
+    settings: Sequence[Setting], recorded: Mapping[str, Any], folder: Path
+) -> list[dict[str, Any]]:
+    """Return a row for Slurm with itself and one for the policy with the first run, by setting."""
+    rows = []
+    for setting in settings:
+        jobs = [SleepJob(**job) for job in recorded["jobs"][setting.name]]
+        first, second = (run["runs"] for run in recorded["slurm"][setting.name])
+        ours = run_policy(setting, jobs, folder)
+        rows.append({"setting": setting.name, "pair": "Slurm, Slurm", **compare(first, second)})
+        rows.append({"setting": setting.name, "pair": "Slurm, policy", **compare(first, ours)})
+    return rows
+
+
+def main() -> None:
+    """Run the settings and compare."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = [one.name for one in SETTINGS]
+    parser.add_argument("settings", nargs="*", metavar="SETTING", help=", ".join(names))
+    parser.add_argument("--jobs", type=int, default=50, help="jobs of each setting (50)")
+    parser.add_argument("--seed", type=int, default=1, help="of the draw (1)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write jobs, runs and rows here")
+    parser.add_argument("--recorded", type=Path, metavar="FILE", help="runs of Slurm that --json wrote")
+    arguments = parser.parse_args()
+    unknown = set(arguments.settings) - set(names)
+    if unknown:
+        parser.error(f"no setting {sorted(unknown)[0]}; there are {', '.join(names)}")
+    settings = [one for one in SETTINGS if one.name in (arguments.settings or names)]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        try:
+            if arguments.recorded is not None:
+                recorded = json.loads(arguments.recorded.read_text(encoding="utf-8"))
+                settings = [one for one in settings if one.name in recorded["slurm"]]
+            else:
+                drawn = {one.name: draw_jobs(one, arguments.jobs, arguments.seed) for one in settings}
+                slurm = run_clusters(settings, drawn, folder)
+                settings = [one for one in settings if one.name in slurm]
+                recorded = {
+                    "jobs": {key: [asdict(job) for job in jobs] for key, jobs in drawn.items()},
+                    "slurm": slurm,
+                }
+            if arguments.json is not None:
+                arguments.json.write_text(json.dumps(recorded), encoding="utf-8")
+            rows = compare_all(settings, recorded, folder)
+        except (InputError, OSError, ValueError) as error:
+            parser.error(str(error))
+    print_table(rows)
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps({"rows": rows, **recorded}), encoding="utf-8")
+        print(f"wrote {arguments.json}")
+
+
+if __name__ == "__main__":
+    main()
