@@ -90,7 +90,7 @@ class Kueue(Policy):
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Begin a run: no job has a quota."""
-        self._book = QueueBook(setting)
+        self._book = QueueBook(self.name, setting)
         cluster = _build_cohort(self._book, None, setting.capacity.tolist())
         self._root = QuotaNode(cluster, setting.gpu_types)
         self._since_s, self._admitted, self._sticky_rows = {}, {}, {}
