@@ -30,10 +30,13 @@ from clustergym.oracle.measured.sia_oracle import read_profile
 from clustergym.oracle.measured.sia_training import read_training
 from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.stacks.catalog import load_accelerator, load_stack, load_transformer
+from clustergym.oracle.stacks.throughput import read_throughput
 from clustergym.oracle.table_cache import Store
 from clustergym.results import schedule_log
 from clustergym.results.decision_log import read_decisions
 from clustergym.results.folder_replay import _read_config
+from clustergym.results.measured_run import simulate
 from clustergym.results.placement_log import read_placements
 from clustergym.results.report.by_key import _setting
 from clustergym.results.report.event_curves import read_log
@@ -52,7 +55,7 @@ from clustergym.trace.formats import FORMATS, ReadOptions, load_trace
 from clustergym.trace.generators.sources import load_source
 from clustergym.trace.pair_tables import read_pair_table
 from clustergym.trace.readers.pai import JOB_TABLE, TASK_TABLE
-from clustergym.training import network_checkpoints, placer_checkpoints, plot
+from clustergym.training import network_checkpoints, placer_checkpoints
 from clustergym.training.evolution import History
 from clustergym.training.training_log import _run_id
 from clustergym.training.training_state import read_state
@@ -227,6 +230,12 @@ READERS: Mapping[str, Reader] = {
     "models": _written("mine.yaml", _catalog),
     "oracle-table": _written("table.csv", lambda path: read_measurements(path, load_catalog())),
     "oracle-constants": _written("grid.yaml", constants.load_constants),
+    "accelerators": _written("gpus.yaml", lambda path: load_accelerator("H100", path)),
+    "transformers": _written("shapes.yaml", lambda path: load_transformer("llama3-8B", path)),
+    "hugging-face": _written("config.json", lambda path: load_transformer(str(path))),
+    "stack": _written("mine.yaml", lambda path: load_stack(str(path))),
+    "throughput": _written("throughput.csv", read_throughput),
+    "policy-parameters": _written("mine.yaml", lambda path: simulate(scenario(), str(path))),
     "oracle-memory": _written("memory.csv", validate_memory),
     "arena-memory": _written("memory.csv", read_memory),
     "oracle-cache": _written(f"{'a' * 64}.npz", _table_cache),
@@ -260,7 +269,6 @@ READERS: Mapping[str, Reader] = {
     "placer-weights": _weights(placer_checkpoints.NODES.load, "placer"),
     "sharing": _about(placer_checkpoints.SHARES.load, "sharing"),
     "sharing-weights": _weights(placer_checkpoints.SHARES.load, "sharing"),
-    "network-curves": _about(lambda name: plot.read_curves([name]), "elastic-16"),
     "training-history": _written("history.json", _own_history),
     "training-log": _written("run.json", lambda path: _run_id(path, "a")),
     "checkpoint-schema": _about(checkpoints.schema_of, "elastic"),
@@ -281,6 +289,10 @@ SEEDS: Mapping[str, tuple[Path, ...]] = {
     "cluster": (ROOT / "conf/cluster/arena-sim.yaml", ROOT / "conf/cluster/gavel-48.yaml"),
     "models": (ROOT / "conf/model/gpt3.yaml", ROOT / "conf/model/wide_resnet.yaml"),
     "oracle-constants": (ROOT / "conf/calibration/grid.yaml",),
+    "accelerators": (ROOT / "conf/hardware/accelerators.yaml",),
+    "transformers": (ROOT / "conf/transformer/shapes.yaml",),
+    "stack": (ROOT / "conf/stack/fsdp-2023.yaml",),
+    "policy-parameters": (ROOT / "conf/policy/kueue.yaml",),
     "board": (ROOT / "leaderboards/fair/board.yaml", ROOT / "leaderboards/placement/board.yaml"),
     "entry": (ROOT / "leaderboards/fair/fcfs/entry.yaml",),
     "entry-results": (ROOT / "leaderboards/fair/fcfs/results.csv",),
@@ -294,6 +306,5 @@ SEEDS: Mapping[str, tuple[Path, ...]] = {
     "placer-weights": (checkpoints.TRAINED / "placer.safetensors",),
     "sharing": (checkpoints.TRAINED / "sharing.yaml",),
     "sharing-weights": (checkpoints.TRAINED / "sharing.safetensors",),
-    "network-curves": (checkpoints.TRAINED / "elastic-16.yaml",),
 }
 """Valid files of the repository to start from, besides those among the regressions."""
