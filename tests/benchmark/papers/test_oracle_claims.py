@@ -69,7 +69,7 @@ def test_the_oracle_holds_what_the_papers_say_of_estimates(found: dict[str, Pape
         assert estimates.paper == pytest.approx(6.6)
         assert estimates.fair == pytest.approx(6.6, abs=2)
         # 88.9 where the text says 96.2 % is about three times the error, by its letter.
-        assert (tuning.paper, tuning.verdict) == (pytest.approx(3.8), "larger")
+        assert (tuning.paper, tuning.verdict) == (pytest.approx(3.8), "larger (fair: reproduced)")
         assert 2.5 < tuning.as_published / tuning.paper < 3.5
         return
     proxy = found["best proxy plan: loss against the searched optimum"]
