@@ -66,7 +66,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         page.meta["search"] = {"exclude": True}
     if path.name in ("index.md", "policies.md"):
         page.meta["hide"] = ["toc", "navigation"]
-    if path.parent.name == "commands":
+    if path.parent == Path("commands"):
         markdown = f"{markdown}\n{help_section(path.stem)}"
     return markdown if path.parts[0] == "source" else with_site_links(markdown, page.file.src_uri)
 

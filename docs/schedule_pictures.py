@@ -18,6 +18,7 @@ from clustergym.scenario.scenario import Scenario
 DOCS = Path(__file__).parent
 PRESETS = sorted((DOCS.parent / "conf" / "policy").glob("*.yaml"))
 OVERRIDES = ("cluster=arena-16", "trace=file", f"trace.path={DOCS / 'ten-jobs.csv'}")
+OF_QUEUES = ("capacity", "kai", "kueue", "quotas", "slurm-multifactor")
 WIDTH, LEFT, RIGHT, TOP, ROW, GAP, QUEUE = 720, 44, 12, 22, 11, 6, 40
 HOURS = 3.5
 """Of the picture's axis, the same for all."""
@@ -28,14 +29,17 @@ PALETTE = (*COLOURS, "#332288", "#117733")
 
 
 @cache
-def scenario() -> Scenario:
-    """Return ten jobs on 16 GPUs of two types."""
-    return clustergym.load_scenario("testbed", list(OVERRIDES))
+def scenario(queues: str = "null") -> Scenario:
+    """Return ten jobs on 16 GPUs of two types, with a file of queues or without."""
+    return clustergym.load_scenario("testbed", [*OVERRIDES, f"scenario.queues={queues}"])
 
 
 def run(preset: Path) -> Result:
-    """Run a policy on it."""
-    return clustergym.simulate(scenario(), make_policy(yaml.safe_load(preset.read_text(encoding="utf-8"))))
+    """Run a policy on it; one that divides GPUs among queues has a single one."""
+    policy = make_policy(yaml.safe_load(preset.read_text(encoding="utf-8")))
+    return clustergym.simulate(
+        scenario(str(DOCS / "one-queue.yaml") if policy.name in OF_QUEUES else "null"), policy
+    )
 
 
 def picture(name: str, result: Result) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import yaml
+from random_scenarios import OF_QUEUES
 
 import clustergym
 from clustergym.common.errors import InputError
@@ -18,7 +19,9 @@ from clustergym.scenario.registry import make_policy
 POLICIES = {
     path.stem: yaml.safe_load(path.read_text(encoding="utf-8"))
     for path in sorted((conf_dir() / "policy").glob("*.yaml"))
+    if path.stem not in OF_QUEUES
 }
+"""Policies of queues play environments with tenants alone (tests/envs/test_tenants_env.py)."""
 QUICK = {"pollux": {"population": 8, "generations": 8}}
 
 

@@ -119,9 +119,8 @@ def play_at_random(env: gymnasium.Env[Any, Any]) -> None:
 @pytest.mark.parametrize("engine", ["compiled", "auto", "simpy"])
 def test_jobs_of_unknown_speed_are_refused(engine: str) -> None:
     # Models of Arena do not all fit with pure data parallelism.
-    env = gymnasium.make(ID, jobs=60, information="data_parallel", engine=engine)
     with pytest.raises(InputError, match="without times"):
-        play_at_random(env)
+        gymnasium.make(ID, jobs=60, information="data_parallel", engine=engine)
 
 
 def test_scores_by_hand() -> None:
