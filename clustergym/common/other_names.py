@@ -156,7 +156,9 @@ class _Finder:
             return None
         # A command with files of its own is a package, and Python runs none of the name `__main__`.
         is_package = found.submodule_search_locations is not None and not name.endswith(".__main__")
-        return ModuleSpec(name, _Loader(found), is_package=is_package)  # type: ignore[arg-type]
+        # With its origin `__main__` has a file under `python -m`, by which Ray names its driver.
+        loader = _Loader(found)
+        return ModuleSpec(name, loader, origin=found.origin, is_package=is_package)  # type: ignore[arg-type]
 
 
 class _Loader:

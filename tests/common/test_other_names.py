@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -99,3 +100,10 @@ def test_entry_points_are_names_that_stay(name):
     assert getattr(importlib.import_module(room), cls).__module__ == f"{room}.environment"
     with pytest.raises(AttributeError, match="nothing"):
         importlib.import_module(room).nothing  # noqa: B018
+
+
+def test_a_command_by_its_other_name_has_a_file() -> None:
+    spec = find_spec("clustergym.run")
+    assert spec is not None
+    assert spec.origin is not None
+    assert Path(spec.origin).parts[-2:] == ("commands", "run.py")

@@ -91,7 +91,13 @@ def test_a_baseline_is_subtracted():
 
 
 def test_who_hides_queues_refuses_them(scenario):
-    queued = {"cluster": "ares-64", "rule": "ares", "costs": "ares", "queues": "philly", "jobs": 6}
+    queued = {
+        "cluster": "ares-64",
+        "rule": "ares",
+        "costs": "ares-profiled-free",
+        "queues": "philly",
+        "jobs": 6,
+    }
     with pytest.raises(InputError, match=r"has queues of tenants, which features=jobs hide .*Tenants-v1"):
         ElasticEnv(**queued).reset(seed=1)
     with pytest.raises(InputError, match="compiled episodes do not cover"):

@@ -17,7 +17,7 @@ from clustergym.scenario.policy_text import policy_of
 from clustergym.training.offline import at_random, by_policy, episodes
 
 ELASTIC = {"id": "ClusterGym/Elastic-16-v1", "jobs": 6, "rows": 6, "observation": "flat"}
-KNOWS = {"information": "data_parallel", "round_s": None}
+KNOWS = {"information": "data_parallel", "round_s": None, "mask_stop_while_idle": False}
 SHORT = ("elastic-16", "jobs=6", "rows=6", "--episodes", "2")
 
 

@@ -16,7 +16,8 @@ from clustergym.training.distribution import Distribution, draw_scenario
 from clustergym.training.trace_files import TraceFiles
 
 FILE = PACKAGE.parent / "traces" / "philly-like-160.csv"
-TRACES = {"scenario": "ares", "overrides": ["costs=ares"], "files": [str(FILE)]}
+FREE = "costs=ares-profiled-free"
+TRACES = {"scenario": "ares", "overrides": [FREE], "files": [str(FILE)]}
 EXACT = {"restart_factor": (1.0, 1.0), "size_error": (0.0, 0.0)}
 
 
@@ -112,7 +113,7 @@ def test_what_cannot_be_drawn_is_one_line(given: dict[str, object], said: str) -
 def test_training_on_a_file_says_which(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
     output = f"{tmp_path}/own"
     small = ["agent.generations=1", "agent.population=4", "agent.episodes=1", "agent.validation=1"]
-    files = f"agent.scenarios.traces={{scenario: ares, overrides: ['costs=ares'], files: ['{FILE}']}}"
+    files = f"agent.scenarios.traces={{scenario: ares, overrides: ['{FREE}'], files: ['{FILE}']}}"
     more = ["agent.scenarios.origin=files", files, "agent.scenarios.jobs=[20,30]", "processes=1"]
     assert train.main([*small, *more, f"output={output}"]) == 0
     capsys.readouterr()
@@ -123,7 +124,7 @@ def test_training_on_a_file_says_which(tmp_path: object, capsys: pytest.CaptureF
 
 
 def test_windows_that_fail_have_failures_of_their_own() -> None:
-    failing = {**TRACES, "overrides": ["costs=ares", "failures=rsc-1", "trace.outcomes=philly"]}
+    failing = {**TRACES, "overrides": [FREE, "failures=rsc-1", "trace.outcomes=philly"]}
     windows = [draw_scenario(drawn(traces=failing), "train", 0, index) for index in (0, 1, 0)]
     seeds = [disturbance.seed for one in windows for disturbance in one.disturbances]  # type: ignore[attr-defined]
     assert seeds[0] == seeds[2] != seeds[1]
@@ -132,6 +133,9 @@ def test_windows_that_fail_have_failures_of_their_own() -> None:
     assert (
         windows[0].trace.submit_s.tolist()
         == draw_scenario(
-            drawn(traces={**failing, "overrides": ["costs=ares", "trace.outcomes=philly"]}), "train", 0, 0
+            drawn(traces={**failing, "overrides": [FREE, "trace.outcomes=philly"]}),
+            "train",
+            0,
+            0,
         ).trace.submit_s.tolist()
     )

@@ -106,16 +106,6 @@ def test_parameters_that_do_not_go_together(given: dict[str, Any], field: str) -
         gymnasium.make(ID, **given)
 
 
-def play_at_random(env: gymnasium.Env[Any, Any]) -> None:
-    """Play an episode."""
-    env.reset(seed=0)
-    env.action_space.seed(0)
-    over = False
-    while not over:
-        _, _, terminated, truncated, _ = env.step(env.action_space.sample())
-        over = terminated or truncated
-
-
 @pytest.mark.parametrize("engine", ["compiled", "auto", "simpy"])
 def test_jobs_of_unknown_speed_are_refused(engine: str) -> None:
     # Models of Arena do not all fit with pure data parallelism.

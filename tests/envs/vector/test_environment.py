@@ -48,7 +48,7 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
             "cluster": "ares-16",
             "jobs": 12,
             "rule": "ares",
-            "costs": "ares",
+            "costs": "ares-profiled-free",
             "information": "data_parallel",
             "round_s": 60.0,
         },

@@ -33,7 +33,7 @@ POLICIES = (
 )
 CASES: dict[str, dict[str, Any]] = {
     "16 GPUs": {"cluster": "arena-16", "jobs": 30, "loads": (1.5,)},
-    "64 GPUs of one type": {"cluster": "ares-64", "rule": "ares", "costs": "ares", "jobs": 30},
+    "64 GPUs of one type": {"cluster": "ares-64", "rule": "ares", "costs": "ares-profiled-free", "jobs": 30},
     "1280 GPUs": {"cluster": "arena-sim", "jobs": 40, "loads": (2.0,), "max_duration_s": 86400.0},
     "jobs of unknown speed": {"cluster": "arena-a", "jobs": 30, "information": "data_parallel"},
     "bootstrap": {"cluster": "arena-16", "jobs": 25, "information": "bootstrap"},
@@ -109,7 +109,7 @@ def test_policies_that_need_iteration_times_are_refused_without_them() -> None:
 
 def test_many_small_jobs_launched_at_one_decision_are_all_logged() -> None:
     menu = ("ares alpha=0.6 unknown_pool=0.3", "ares", "ares work_conserving=true", "fcfs")
-    chosen: dict[str, Any] = {"cluster": "ares-16", "rule": "ares", "costs": "ares", "jobs": 35}
+    chosen: dict[str, Any] = {"cluster": "ares-16", "rule": "ares", "costs": "ares-profiled-free", "jobs": 35}
     chosen |= {"loads": (0.7,), "information": "bootstrap", "round_s": None, "source": "helios"}
     digests = []
     for engine in ("compiled", "simpy"):
