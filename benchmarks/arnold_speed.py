@@ -12,11 +12,11 @@ import numpy as np
 
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.common.arrays import Ints
-from clustergym.common.markdown import table
+from clustergym.common.tables import table
 from clustergym.envs.placement.communication import PretrainingJob, Unit
+from clustergym.envs.placement.drawing import SETTINGS
 from clustergym.envs.placement.free_nodes import draw_free_nodes, minipod_sizes
 from clustergym.envs.placement.instances import Instance
-from clustergym.envs.placement.settings import SETTINGS
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests/support"))
 from arnold_formulations import METHODS, solve
@@ -45,12 +45,12 @@ def cases() -> list[Case]:
     settings = [Case(f"({s.name})", s.job, minipod_sizes(load_cluster(s.cluster))) for s in SETTINGS]
     return [
         *settings,
-        Case("2,000 nodes, 50 minipods", PretrainingJob.of(9_600, 8, 8), np.full(50, 40)),
-        Case("10,000 nodes, 50 minipods", PretrainingJob.of(40_000, 8, 8), np.full(50, 200)),
-        Case("10,000 nodes, 250 minipods", PretrainingJob.of(40_000, 8, 8), np.full(250, 40)),
-        Case("2,000 nodes, DP groups", PretrainingJob.of(9_600, 8, 8), np.full(50, 40), "dp"),
-        Case("10,000 nodes, DP groups", PretrainingJob.of(40_000, 8, 8), np.full(250, 40), "dp"),
-        Case("2,000 nodes, 200 minipods", PretrainingJob.of(9_600, 8, 16), np.full(200, 10)),
+        Case("2,000 nodes, 50 minipods", PretrainingJob.from_gpus(9_600, 8, 8), np.full(50, 40)),
+        Case("10,000 nodes, 50 minipods", PretrainingJob.from_gpus(40_000, 8, 8), np.full(50, 200)),
+        Case("10,000 nodes, 250 minipods", PretrainingJob.from_gpus(40_000, 8, 8), np.full(250, 40)),
+        Case("2,000 nodes, DP groups", PretrainingJob.from_gpus(9_600, 8, 8), np.full(50, 40), "dp"),
+        Case("10,000 nodes, DP groups", PretrainingJob.from_gpus(40_000, 8, 8), np.full(250, 40), "dp"),
+        Case("2,000 nodes, 200 minipods", PretrainingJob.from_gpus(9_600, 8, 16), np.full(200, 10)),
     ]
 
 

@@ -13,14 +13,12 @@ import numpy as np
 
 from clustergym.benchmark.leaderboard.board import Board, Cell, board_names, load_board
 from clustergym.benchmark.leaderboard.entry import read_results
-from clustergym.benchmark.leaderboard.figure_texts import gap_text
-from clustergym.benchmark.leaderboard.gaps import cell_bounds, optimum
-from clustergym.benchmark.leaderboard.score import Standing, standings
+from clustergym.benchmark.leaderboard.score import RankedEntry, cell_bounds, gap_text, optimum, standings
 from clustergym.benchmark.papers.claims import LARGER, REPRODUCED, REVERSED, SMALLER, TOLERANCE, PaperClaim
 from clustergym.common.arrays import Floats
-from clustergym.common.markdown import table
+from clustergym.common.tables import table
 from clustergym.oracle.calibration.accuracy import PAPER_COUNTS
-from clustergym.results.metrics.aggregates import Aggregate, paired_difference, stratified
+from clustergym.results.metrics.statistics import Aggregate, aggregate_paired_difference, aggregate_stratified
 
 ROOT = Path(__file__).parent.parent
 WORLDS = {
@@ -31,11 +29,11 @@ WORLDS = {
 OURS = ("ares-work-conserving", "arena-tuned", "random")
 """Entries that nobody else published, besides learned ones: they are compared, and set apart."""
 TOLD = {
-    "none": "nothing",
-    "bootstrap": "its speed on the fewest GPUs it fits on",
-    "data_parallel": "its speed on every count, data-parallel",
-    "profiled": "its speed on every count, with the best parallelism",
-    "clairvoyant": "the speed it will really have, as no scheduler can",
+    "none": "none",
+    "bootstrap": "speed on the fewest GPUs that fit",
+    "data_parallel": "speed on every GPU count, data-parallel",
+    "profiled": "speed on every GPU count, best parallelism",
+    "clairvoyant": "true speed (an oracle, not a scheduler)",
 }
 NEWEST, LISTED = "placement", 5
 
@@ -45,11 +43,11 @@ class World:
 
     def __init__(self, name: str) -> None:
         self.board: Board = load_board(name, ROOT / "leaderboards")
-        self.standings: dict[str, Standing] = {one.name: one for one in standings(self.board)}
+        self.standings: dict[str, RankedEntry] = {one.name: one for one in standings(self.board)}
         self._fcfs = self._means(self.standings["fcfs"])
         self._of_jct = self.board.metric == "jct_mean"
 
-    def _means(self, one: Standing) -> dict[Cell, float]:
+    def _means(self, one: RankedEntry) -> dict[Cell, float]:
         return {row.cell: float(row.metrics["jct_mean"] or 0.0) for row in one.rows}
 
     def _ratios(self, means: Mapping[Cell, float]) -> list[Floats]:
@@ -61,7 +59,7 @@ class World:
         ]
 
     def _aggregate(self, means: Mapping[Cell, float]) -> Aggregate:
-        return stratified(self._ratios(means), self.board.families)
+        return aggregate_stratified(self._ratios(means), self.board.families)
 
     def figure(self, name: str) -> Aggregate:
         """Return that of an entry: of its cells within each family of traces, then over families."""
@@ -72,7 +70,7 @@ class World:
         return self._ratios(self._means(self.standings[name]))
 
     def bound(self) -> Aggregate:
-        """Return that of what no scheduler can beat."""
+        """Return that of the lower bound."""
         frozen = {cell: self.board.constants(cell).jct_bound for cell in self.board.cells}
         return self._aggregate(frozen | (cell_bounds(self.board) if self._of_jct else {}))
 
@@ -89,12 +87,12 @@ class World:
         return min(names, key=lambda name: self.figure(name).value, default=None)
 
     def told(self, known: str, published: bool) -> list[str]:
-        """Return the entries that are told so much; of `published`, policies of others alone."""
+        """Return the entries with this information; of `published`, policies of others alone."""
         mine = [name for name, one in self.standings.items() if one.division.split(", ")[0] == known]
         return [name for name in mine if not (published and (name in OURS or name.startswith("learned")))]
 
     def shown(self, name: str | None, best: str | None) -> str:
-        """Return an entry and its figure; bold if it is not clear of the best."""
+        """Return an entry and its figure; bold if it is statistically tied with the best."""
         if name is None:
             return "-"
         title = self.standings[name].entry.title
@@ -103,7 +101,7 @@ class World:
 
     def _ties(self, name: str, best: str) -> bool:
         pair = self.ratios(name), self.ratios(best)
-        return paired_difference(*pair, self.board.families).low <= 0.0
+        return aggregate_paired_difference(*pair, self.board.families).low <= 0.0
 
 
 def interval(found: Aggregate) -> str:
@@ -112,7 +110,7 @@ def interval(found: Aggregate) -> str:
 
 
 def best_table() -> str:
-    """Return the README's table: the best scheduler of each class of knowledge in each world."""
+    """Return the README's table: the best scheduler for each information class on each board."""
     worlds = [World(name) for name in WORLDS]
     real = [known for known in TOLD if known != "clairvoyant"]
     best = [world.best(name for known in real for name in world.told(known, False)) for world in worlds]
@@ -120,12 +118,12 @@ def best_table() -> str:
     published = [world.best(name for known in real for name in world.told(known, True)) for world in worlds]
     for label, chosen in [
         *((TOLD[known], [world.best(world.told(known, False)) for world in worlds]) for known in real),
-        ("*the best published policy, whatever it is told*", published),
+        ("*best published policy, any information*", published),
     ]:
         cells = [world.shown(name, top) for world, name, top in zip(worlds, chosen, best, strict=True)]
         rows.append([label, *cells])
     bounds = [world.bound() for world in worlds]
-    rows.append(["*no scheduler can be below*", *map(interval, bounds)])
+    rows.append(["*lower bound*", *map(interval, bounds)])
     known = [world.known() for world in worlds]
     rows.append(
         ["*best schedule found in hindsight*", *("-" if one is None else interval(one) for one in known)]
@@ -136,7 +134,7 @@ def best_table() -> str:
         least = "at most" if found is None else f"{ours / found.value:.1f}x to"
         gaps.append(f"{least} {ours / bound.value:.1f}x")
     rows.append(["*gap of the best to the optimum*", *gaps])
-    shown = table(["told of a job", *WORLDS.values()], rows, words=range(4))
+    shown = table(["information available", *WORLDS.values()], rows, words=range(4))
     return f"{shown}\n\n{speeds_of(world.board for world in worlds)}"
 
 
@@ -153,7 +151,7 @@ def world_tables() -> str:
             link = f"[{one.entry.title}](leaderboards/{name}/{entry}/README.md)"
             gap = f"{found.value / bound:.1f}x"
             rows.append([link, TOLD[one.division.split(", ")[0]], interval(found), gap])
-        headers = ["scheduler", "told of a job", "mean JCT, FCFS = 1", "over the bound"]
+        headers = ["scheduler", "information available", "mean JCT, FCFS = 1", "over the bound"]
         cells = len(world.board.cells)
         parts.append(f"### {title}\n\n{cells} cells of the board [{name}](leaderboards/{name}/README.md).\n")
         parts[-1] += f"{speeds_of([world.board])}\n\n" + table(headers, rows, words=(0, 1))
@@ -234,7 +232,7 @@ def error_of(oracle: str) -> str:
 
 def speeds_of(boards: Iterable[Board]) -> str:
     """Return the oracle whose speeds made the figures of boards, and its error."""
-    (oracle,) = {str(scenario.chosen("oracle")) for board in boards for scenario in board.scenarios}
+    (oracle,) = {str(scenario.find_chosen_file("oracle")) for board in boards for scenario in board.scenarios}
     return f"Speeds of jobs are by `oracle={oracle}`, which is off by {error_of(oracle)}."
 
 
@@ -284,7 +282,7 @@ def reproduced() -> str:
     """
     pages = (ROOT / "docs" / "reproduction").glob("*.claims.json")
     papers = [page.name.removesuffix(".claims.json") for page in pages]
-    found = [PaperClaim.of(one) for paper in papers for one in claims(paper)]
+    found = [PaperClaim.from_row(one) for paper in papers for one in claims(paper)]
     ours = [claim for claim in found if claim.ours and not claim.first_stated_by]
     stated = Counter(claim.main_verdict for claim in ours if claim.paper is not None)
     signs = Counter(claim.main_verdict for claim in ours if claim.direction)

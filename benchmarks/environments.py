@@ -122,12 +122,12 @@ class Spent:
 
 def training_shares(name: str, steps: int, engine: str) -> list[dict[str, float]]:
     """Return what a training of some steps spends, in two halves on the same traces."""
-    from clustergym.scenario.configuration.hydra_edge import composed
+    from clustergym.scenario.configuration.hydra_edge import compose_config
     from clustergym.training.agents import make_agent
     from clustergym.training.network_agent import needs_torch
     from clustergym.training.stable_baselines import StableBaselinesAgent
 
-    config = composed("train", [f"agent={name}"])
+    config = compose_config("train", [f"agent={name}"])
     agent = make_agent({**config["agent"], "env": {**config["env"], "engine": engine}})
     assert isinstance(agent, StableBaselinesAgent)
     needs_torch()

@@ -16,7 +16,7 @@ import numpy as np
 
 from clustergym.benchmark.leaderboard.board import Board, Cell, load_board
 from clustergym.common.arrays import Floats
-from clustergym.common.markdown import table
+from clustergym.common.tables import table
 from clustergym.results.measured_run import simulate
 from clustergym.scenario.registry import make_placer, make_policy
 from clustergym.training.comparison import ratio
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     seeds = list(range(FIRST_SEED, FIRST_SEED + args.seeds))
     board, rows = load_board("faults"), []
-    board = board.changed(seeds=seeds)
+    board = board.with_keys(seeds=seeds)
     for scenario in board.scenarios:
         for world, changes in WORLDS.items():
             found = mean_jcts(board, scenario.name, args.checkpoint, changes)

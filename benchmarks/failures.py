@@ -21,7 +21,7 @@ from clustergym.cluster.allocation import Allocations
 from clustergym.cluster.spec import Nodes
 from clustergym.common.errors import exits_on_bad_input
 from clustergym.common.writing import atomic_path
-from clustergym.results.measured_run import measurement_of
+from clustergym.results.measured_run import measure_run
 from clustergym.results.metrics.metrics import Measurement
 from clustergym.scenario.by_name import compose
 from clustergym.scenario.policy import Placer
@@ -83,7 +83,7 @@ def one_job(
         config = compose([*chosen, f"horizon_s={days * DAY_S}", f"seed={seed}", *overrides])
         scenario = build_scenario(config)
     run = simulate(scenario, make_policy({"name": "fcfs"}), placer or Buddy(), seed)
-    return measurement_of(run.simulation)
+    return measure_run(run.simulation)
 
 
 def interruptions(measured: Measurement) -> int:

@@ -1,6 +1,6 @@
 """Coverage-guided fuzzing of every reader of files that users bring.
 
-    pip install 'clustergym[fuzz]'
+    pip install -e '.[fuzz]'
     python benchmarks/fuzz_readers.py [READER ...] [--seconds 60] [--findings FOLDER]
 
 Readers, and the valid files that mutation starts from, are those of tests/support/readers.py. A finding is

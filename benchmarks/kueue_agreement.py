@@ -22,7 +22,7 @@ from clustergym.policies.shared.kueue_cycles import CycleResult, KueueScheduler
 from clustergym.policies.shared.kueue_victims import KueueJob, QueueRules, QuotaHolders
 
 from clustergym.common.errors import InputError
-from clustergym.common.json_lines import read_json_lines
+from clustergym.common.reading import read_json_lines
 from clustergym.scenario.tenants.cohorts import Cohort, QuotaNode
 
 RULES = {

@@ -13,8 +13,8 @@ from unittest import mock
 
 import numpy as np
 
-from clustergym.common.markdown import percent
-from clustergym.common.markdown import table as markdown_table
+from clustergym.common.tables import percent
+from clustergym.common.tables import table as markdown_table
 from clustergym.live.bridge import LiveSimulation
 from clustergym.live.clocks import LiveClock
 from clustergym.live.fake import FakeBackend
@@ -46,7 +46,7 @@ class Delays(LiveClock):
         """Return the tick of now."""
         return self.now
 
-    def seconds_until(self, tick: float) -> float:
+    def compute_wait_s(self, tick: float) -> float:
         """Move on to a tick."""
         self.now = max(self.now, int(tick))
         return 0.0
@@ -68,7 +68,7 @@ def live(scenario: Scenario, policy: Policy, delays_s: Mapping[str, float]) -> S
 
     placer, known = make_placer({"name": "buddy"}), policy.information_class
     simulation = LiveSimulation(scenario, placer, known, policy.round_s, 0, ask, "cg-delays")
-    link.expected = simulation.expected
+    link.expected = simulation.allocator.expected
     decide = policy.schedule
 
     def schedule(view: View) -> Decision:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.common.figures import draw_figure
-from clustergym.common.markdown import percent
-from clustergym.common.markdown import table as markdown_table
+from clustergym.common.tables import percent
+from clustergym.common.tables import table as markdown_table
 
 PAGE = Path(__file__).parent.parent / "docs" / "live.md"
 POLICIES = ("fcfs", "srtf", "arena", "ares", "sia")

@@ -1,27 +1,27 @@
-"""Which changes of the source no test notices: the mutation score of every room.
+"""Which changes of the source no test notices: the mutation score of every package.
 
     nice python benchmarks/mutation_score.py WORK --sample 300 --seed 1
-    nice python benchmarks/mutation_score.py WORK --all
 
-Applies mutmut's operators, all but that of strings, one at a time to a copy of the checkout in WORK, and
-runs the tests that reach the changed line, in a fork of a process that has collected them: there the changed
-functions get their new code. What runs at import is tried in a new process. Files with functions that Numba
-compiles are tried without Numba, as plain Python, since machine code does not change with its source. First
-the lines that each test reaches are recorded, for each folder of tests; a test that takes longer than
-`--test-s`, or fails in these processes, is left out. Each mutant is one line of WORK/results.jsonl. A second
-call goes on where the first stopped. Needs Linux, `pip install mutmut coverage`.
+Draws mutants by mutmut's operators, all but that of strings, as many from each package. Applies one at a
+time to a copy of the checkout in WORK, and runs tests that reach the changed statement, the fastest first,
+in a fork of a process that has collected them: there the changed functions get their new code. What runs at
+import is tried in a new process. All run without Numba, as plain Python, since machine code does not change
+with its source. First every test runs once, with a note in front of each statement that has a mutant; a test
+that takes longer than `--test-s`, or fails in these processes, is left out. Each mutant is one line of
+WORK/results.jsonl. A second call goes on where the first stopped. Needs Linux, `pip install mutmut`.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
+import builtins
 import contextlib
 import gc
 import hashlib
 import json
 import os
 import random
-import re
 import resource
 import shutil
 import signal
@@ -30,9 +30,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
+from itertools import zip_longest
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
-from typing import Any
+from typing import Any, TextIO
 
 import libcst as cst
 import pytest
@@ -47,13 +48,13 @@ KEY = ("file", "text", "before", "after")
 """What names a mutant; lines move."""
 MEMORY_BYTES = 4 << 30
 WALL_LIMIT_S = 600.0
-SETUP_S = 60.0
+SETUP_S = 10.0
 """Most processor time of what a test needs set up."""
-COMPILED = re.compile(r"^@(compiled|compiled_part|compiled_in_place|entry_in_place|inlined)\b", re.MULTILINE)
-"""Decorators of functions that Numba compiles."""
-OPTIONS = ("-n", "0", "-s")
-BY_ITSELF = "by itself"
-"""Name of the tests that stand in no folder of their own."""
+SLOW = ("agreement", "boards", "compiled", "processes", "reproduction", "slow", "training")
+"""Marks of tests that come last."""
+OPTIONS = ("-n", "0", "-s", "-m", "not browser and not docs and not slurm and not wheel")
+RECORD_S = 7200.0
+"""Most time to run every test once."""
 
 
 def source_files() -> list[str]:
@@ -61,28 +62,10 @@ def source_files() -> list[str]:
     return sorted(str(path) for name in SOURCES for path in Path(name).rglob("*.py"))
 
 
-def room_of(file: str) -> str:
-    """Return the folder that a file counts for: a room of the package, or one of `policies`."""
-    return "/".join(file.split("/")[:-1][:2])
-
-
-def is_compiled(file: str) -> bool:
-    """Return whether a file has functions that Numba compiles."""
-    return bool(COMPILED.search(Path(file).read_text()))
-
-
-def folders_of_tests() -> dict[str, list[str]]:
-    """Return the tests of each folder, by its name; those in none are `BY_ITSELF`."""
-    there = sorted(path for path in Path("tests").iterdir() if any(path.rglob("test_*.py")))
-    alone = sorted(f"tests/{path.name}" for path in Path("tests").glob("test_*.py"))
-    return {path.name: [f"tests/{path.name}"] for path in there} | {BY_ITSELF: alone}
-
-
-def own_tests(file: str) -> list[str]:
-    """Return the folders of tests of a file: those named as one of its folders, else those `BY_ITSELF`."""
-    folders = folders_of_tests()
-    found = [part for part in file.split("/")[:-1] if part in folders and part not in SOURCES[:1]]
-    return found or [BY_ITSELF]
+def package_of(file: str) -> str:
+    """Return the package of a file."""
+    first, second = file.split("/")[:2]
+    return first if first == "policies" else "commands" if second.endswith(".py") else second
 
 
 class Mutants(cst.CSTVisitor):
@@ -133,14 +116,21 @@ def counted(path: Path, names: list[str]) -> dict[str, int]:
     return {name: known[name][1] for name in names}
 
 
-def code_of(name: str, at: int) -> str:
-    """Return the code of a file with one of its mutants."""
-    return Mutants.of(name).found[at][1]()
+def text_of(name: str, at: int) -> str:
+    """Return the text of a file with one of its mutants; of one that cannot be written, no Python."""
+    with contextlib.suppress(cst.CSTValidationError):
+        return Mutants.of(name).found[at][1]()
+    return "("
 
 
 def name_of(mutant: dict[str, Any]) -> str:
     """Return a text that tells a mutant from all others."""
     return json.dumps([mutant[name] for name in (*KEY, "line", "column")])
+
+
+def file_of(test: str) -> str:
+    """Return the file of a test."""
+    return test.partition("::")[0]
 
 
 def forked(do: Callable[[], int], limit_s: float) -> int | None:
@@ -173,73 +163,59 @@ class TooLong(pytest.skip.Exception):
 
 
 class Reached:
-    """A pytest plugin that records the lines each test reaches and the seconds it takes."""
+    """A pytest plugin that writes for each test the statements with mutants it reaches, and its seconds."""
 
-    def __init__(self, test_s: float) -> None:
-        from coverage import Coverage
-
-        self.test_s = test_s
-        self.coverage = Coverage(data_file=None, source=[str(Path.cwd() / name) for name in SOURCES])
-        self.coverage.start()
-        self.seconds = dict[str, float]()
-        self.setup_s = dict[str, float]()
+    def __init__(self, stream: TextIO, test_s: float) -> None:
+        self.stream, self.test_s, self.places = stream, test_s, set[str]()
+        builtins.__reached__ = self.places.add  # type: ignore[attr-defined]
+        self.setup_s, self.seconds = 0.0, 0.0
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        """Name the test in what coverage records."""
-        self.coverage.switch_context(item.nodeid)
-        return (yield)
+        """Write what a test has reached; one that fails or takes too long has no seconds."""
+        self.places.clear()
+        self.setup_s, self.seconds = 0.0, -1.0
+        result = yield
+        test = {"test": item.nodeid, "s": self.seconds, "setup_s": self.setup_s}
+        self.stream.write(json.dumps(test | {"places": sorted(self.places)}) + "\n")
+        self.stream.flush()
+        return result
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[None]:
-        """Measure what the tests of a file need set up, which later tests of it find."""
+        """Measure what a test needs set up."""
         begun = time.process_time()
         with limited(SETUP_S):
             result = yield
-        path = item.nodeid.partition("::")[0]
-        self.setup_s[path] = max(self.setup_s.get(path, 0.0), time.process_time() - begun)
+        self.setup_s = time.process_time() - begun
         return result
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
-        """Measure a test; one that fails or takes too long is not among those with a time."""
+        """Measure a test."""
         begun = time.process_time()
         with limited(self.test_s):
             result = yield
-        self.seconds[item.nodeid] = time.process_time() - begun
+        self.seconds = time.process_time() - begun
         return result
-
-    def write(self, path: Path) -> None:
-        """Write the tests by file and line, cheapest first and no more than a mutant has time for."""
-        self.coverage.stop()
-        data = self.coverage.get_data()
-        lines = dict[str, dict[int, list[str]]]()
-        for name in data.measured_files():
-            by_line = lines[str(Path(name).relative_to(Path.cwd()))] = {}
-            for line, tests in data.contexts_by_lineno(name).items():
-                known = sorted((self.seconds[test], test) for test in tests if test in self.seconds)
-                chosen, left_s = list[str](), self.test_s
-                for test_s, test in known:
-                    left_s -= test_s
-                    if left_s >= 0:
-                        chosen.append(test)
-                by_line[line] = chosen
-        path.write_text(json.dumps({"lines": lines, "seconds": self.seconds, "setup_s": self.setup_s}))
 
 
 @contextlib.contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Skip a test that takes more processor time."""
+    """Skip a test that takes more processor time, or ten times as long by the clock."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise TooLong("takes too long")
 
     signal.signal(signal.SIGPROF, stop)
+    signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, 10 * seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
 def is_function(code: object) -> bool:
@@ -261,12 +237,58 @@ def functions(code: CodeType) -> Iterator[CodeType]:
             yield from [one] if is_function(one) else functions(one)
 
 
+class Statements:
+    """The statements of a file: which one a line belongs to, and code that says when it comes to one."""
+
+    def __init__(self, file: str) -> None:
+        self.file, self.tree = file, ast.parse(Path(file).read_text())
+        self.of_line = dict[int, ast.stmt]()
+        self.inside = set[ast.stmt]()
+        for node in ast.walk(self.tree):  # From the outside in.
+            if isinstance(node, ast.stmt):
+                self.of_line |= dict.fromkeys(range(node.lineno, (node.end_lineno or node.lineno) + 1), node)
+            if isinstance(node, ast.FunctionDef):
+                self.inside.update(
+                    one for one in ast.walk(node) if isinstance(one, ast.stmt) and one is not node
+                )
+
+    def places(self, line: int) -> list[str]:
+        """Return the statement of a line; where it runs at import, the first one of each function."""
+        found = self.of_line[line]
+        return [self._place(found)] if found in self.inside else [self._place(one) for one in self._firsts()]
+
+    def noted(self, places: set[str]) -> CodeType:
+        """Return the code of the file, with a note in front of each of these statements."""
+        for node in [*ast.walk(self.tree)]:
+            for name in ("body", "orelse", "finalbody"):
+                if isinstance(statements := getattr(node, name, None), list):
+                    setattr(node, name, [new for one in statements for new in self._with_note(one, places)])
+        return compile(
+            ast.fix_missing_locations(self.tree), str(Path(self.file).resolve()), "exec", dont_inherit=True
+        )
+
+    def _firsts(self) -> list[ast.stmt]:
+        functions = [one for one in ast.walk(self.tree) if isinstance(one, ast.FunctionDef)]
+        return [one.body[min(1, len(one.body) - 1)] for one in functions]
+
+    def _place(self, statement: ast.stmt) -> str:
+        return f"{self.file}:{statement.lineno}"
+
+    def _with_note(self, statement: ast.stmt, places: set[str]) -> list[ast.stmt]:
+        if statement not in self.inside or self._place(statement) not in places:
+            return [statement]
+        return [*ast.parse(f"__reached__({self._place(statement)!r})").body, statement]
+
+
 class Trial:
     """A pytest plugin that, in place of the collected tests, tries mutants with some of them each."""
 
-    def __init__(self, given: argparse.Namespace, reached: dict[str, Any], stream: Any) -> None:
-        self.given, self.reached, self.stream = given, reached, stream
-        self.done: list[dict[str, Any]] = []
+    def __init__(self, given: argparse.Namespace, work: Path) -> None:
+        self.given, self.work = given, work
+        self.notes = work / f"reached-{given.sample}-{given.seed}.jsonl"
+        self.places = {
+            name_of(mutant): Statements(mutant["file"]).places(mutant["line"]) for mutant, _ in given.mutants
+        }
 
     def pytest_configure(self) -> None:
         """Let hypothesis draw the same examples in each run, and shrink none."""
@@ -281,72 +303,87 @@ class Trial:
         self.items = {item.nodeid: item for item in session.items}
         self.live = dict[tuple[str, str], list[FunctionType]]()
         for one in gc.get_objects():
-            if isinstance(one, FunctionType) and one.__code__.co_filename.startswith(str(Path.cwd())):
+            if type(one) is FunctionType and one.__code__.co_filename.startswith(str(Path.cwd())):
                 self.live.setdefault((one.__code__.co_filename, one.__code__.co_qualname), []).append(one)
         gc.freeze()
-        known = {name_of(one): one for one in self.done}
-        self.done = []
-        for mutant, code in self.given.mutants:
-            name = name_of(mutant)
-            if name not in known:
-                known[name] = mutant | self.outcome(session, mutant, code)
-                self.stream.write(json.dumps(known[name]) + "\n")
-                self.stream.flush()
-            self.done.append(known[name])
+        forked(partial(self.note, session), RECORD_S)
+        self.tests = {one["test"]: one for one in lines_of(self.notes) if one["s"] >= 0}
+        self.setup_s = dict[str, float]()
+        for test, one in self.tests.items():
+            self.setup_s[file_of(test)] = max(self.setup_s.get(file_of(test), 0.0), one["setup_s"])
+        print(f"{len(self.tests)} tests are fast enough", flush=True)
+        results = self.work / "results.jsonl"
+        known = {name_of(one) for one in lines_of(results)}
+        with results.open("a") as stream:
+            for mutant, text in self.given.mutants:
+                if name_of(mutant) not in known:
+                    stream.write(json.dumps(mutant | self.outcome(session, mutant, text)) + "\n")
+                    stream.flush()
         return True
 
-    def tests(self, mutant: dict[str, Any], imported: bool) -> list[str]:
-        """Return tests that reach the line, or the last one before it: own ones, then cheapest, first."""
-        lines = self.reached["lines"].get(mutant["file"], {})
-        before = [line for line in lines if lines[line] and int(line) <= mutant["line"]]
-        found = set(test for tests in lines.values() for test in tests) or set(self.items)
-        if not imported:
-            found = set(lines[max(before, key=int)]) if before else set()
-        chosen, left_s = [], self.given.test_s
-        seconds = self.reached["seconds"]
-        own = tuple(
-            f"tests/{name}/" if name != BY_ITSELF else "tests/test_" for name in own_tests(mutant["file"])
-        )
-        known = found & seconds.keys() & self.items.keys()
-        ordered = sorted((not test.startswith(own), seconds[test], test) for test in known)
-        for _, test_s, test in ordered:
-            left_s -= test_s
-            if left_s < 0:
-                break
-            chosen.append(test)
-        return chosen
+    def note(self, session: pytest.Session) -> int:
+        """Run the tests that have not run yet, and write what each of them reaches."""
+        wanted = {place for places in self.places.values() for place in places}
+        for file in {mutant["file"] for mutant, _ in self.given.mutants}:
+            for body in functions(Statements(file).noted(wanted)):
+                for one in self.live.get((body.co_filename, body.co_qualname), []):
+                    if one.__code__.co_freevars == body.co_freevars:
+                        one.__code__ = body
+        known = {one["test"] for one in lines_of(self.notes)}
+        rest = [item for item in session.items if item.nodeid not in known]
+        rest.sort(key=lambda item: any(map(item.get_closest_marker, SLOW)))
+        with self.notes.open("a") as stream:
+            session.config.pluginmanager.register(Reached(stream, self.given.test_s))
+            for item, following in zip(rest, [*rest[1:], None], strict=True):
+                session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        return 0
 
-    def outcome(
-        self, session: pytest.Session, mutant: dict[str, Any], code: Callable[[], str]
-    ) -> dict[str, Any]:
+    def chosen(self, mutant: dict[str, Any]) -> list[str]:
+        """Return tests that reach the statement: those of the package first, the fastest of them first."""
+        places, left_s = set(self.places[name_of(mutant)]), self.given.test_s
+        found = [test for test, one in self.tests.items() if test in self.items and places & {*one["places"]}]
+        own = f"tests/{package_of(mutant['file'])}/"
+        found.sort(key=lambda test: (not test.startswith(own), self.needed_s(test), test))
+        tests, files = list[str](), set[str]()
+        for test in found:
+            left_s -= self.tests[test]["s"] if file_of(test) in files else self.needed_s(test)
+            if left_s < 0 and tests:
+                break
+            tests.append(test)
+            files.add(file_of(test))
+        return tests
+
+    def needed_s(self, test: str) -> float:
+        """Return the seconds of a test, and of what its file has set up once."""
+        return self.tests[test]["s"] + self.setup_s[file_of(test)]
+
+    def outcome(self, session: pytest.Session, mutant: dict[str, Any], changed: str) -> dict[str, Any]:
         """Apply a mutant and run the tests."""
         path, begun = Path.cwd() / mutant["file"], time.perf_counter()
         source, stat = path.read_text(), path.stat()
         try:
-            old, new = (compile(text, str(path), "exec", dont_inherit=True) for text in (source, code()))
-        except (SyntaxError, cst.CSTValidationError):
+            old, new = (compile(text, str(path), "exec", dont_inherit=True) for text in (source, changed))
+        except SyntaxError:
             return {"status": "invalid"}
         bodies = {body.co_qualname: body for body in functions(new)}
         live = [(one, bodies[name]) for name in bodies for one in self.live.get((str(path), name), [])]
         closed = any(one.__code__.co_freevars != body.co_freevars for one, body in live)
         imported = closed or at_import(old) != at_import(new)
-        tests = self.tests(mutant, imported)
+        tests = self.chosen(mutant)
 
         def run() -> int:
             if imported:
                 resource.setrlimit(
                     resource.RLIMIT_CPU, (int(60 + 5 * self.given.test_s), resource.RLIM_INFINITY)
                 )
-                hidden = "sys.modules['numba'] = None; " if is_compiled(mutant["file"]) else ""
-                start = f"import sys; {hidden}import pytest; sys.exit(pytest.main(sys.argv[1:]))"
+                start = "import pytest, sys; sys.modules['numba'] = None; sys.exit(pytest.main(sys.argv[1:]))"
                 command = [sys.executable, "-c", start, "-n0", "-x", "--hypothesis-seed=0", *tests]
                 return subprocess.run(command).returncode
             for one, body in live:
                 one.__code__ = body
             for test, following in zip(tests, [*tests[1:], None], strict=True):
                 # Of processor time, which a busy machine does not lengthen.
-                needed_s = self.reached["seconds"][test] + self.reached["setup_s"][test.partition("::")[0]]
-                limit_s = int(time.process_time() + 5 + 5 * needed_s)
+                limit_s = int(time.process_time() + 5 + 5 * self.needed_s(test))
                 resource.setrlimit(resource.RLIMIT_CPU, (limit_s, resource.RLIM_INFINITY))
                 then = self.items.get(following)
                 session.config.hook.pytest_runtest_protocol(item=self.items[test], nextitem=then)
@@ -354,7 +391,7 @@ class Trial:
                     return 1
             return 0
 
-        path.write_text(code())
+        path.write_text(changed)
         status = forked(run, WALL_LIMIT_S) if tests else 0
         path.write_text(source)
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
@@ -371,74 +408,36 @@ def interval(killed: int, total: int) -> tuple[float, float]:
 
 
 def report(done: list[dict[str, Any]]) -> None:
-    """Print the score by room, with equivalent mutants left out."""
+    """Print the score by package, with equivalent mutants left out."""
     equivalent = {tuple(one[name] for name in KEY) for one in json.loads(EQUIVALENT.read_text())}
     valid = [one for one in done if one["status"] != "invalid"]
     survives = lambda one: one["status"] == "survived"  # noqa: E731
     rest = [one for one in valid if not survives(one) or tuple(one[name] for name in KEY) not in equivalent]
-    for room in (*sorted({room_of(one["file"]) for one in rest}), ""):
-        found = [one for one in rest if room in ("", room_of(one["file"]))]
+    for package in (*sorted({package_of(one["file"]) for one in rest}), ""):
+        found = [one for one in rest if package in ("", package_of(one["file"]))]
         killed = sum(not survives(one) for one in found)
         low, high = interval(killed, len(found))
         share = f"{killed / len(found):.1%} ({low:.1%} to {high:.1%})"
-        print(f"{room or 'all':26} {killed:5} of {len(found):5} killed, {share}")
+        print(f"{package or 'all':26} {killed:5} of {len(found):5} killed, {share}")
     print(f"left out: {len(valid) - len(rest)} equivalent, {len(done) - len(valid)} that do not compile")
 
 
-def record(folder: Path, name: str, tests: list[str], test_s: float) -> None:
-    """Record what the tests of a folder reach, unless that is done."""
-    path = folder / f"{name.replace(' ', '-')}.json"
-
-    def do() -> int:
-        plugin = Reached(test_s)
-        pytest.main([*OPTIONS, f"--basetemp={folder / 'tmp'}", *tests], plugins=[plugin])
-        plugin.write(path.with_suffix(".part"))
-        path.with_suffix(".part").rename(path)
-        return 0
-
-    if not path.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        forked(do, 7200.0)
-        if not path.is_file():
-            sys.exit(f"the tests of {name} end without a record: run them")
-        made = json.loads(path.read_text())
-        print(f"recorded {name}: {len(made['seconds'])} tests", flush=True)
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    """Return the records of a file of JSON lines, none if there is no file."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
 
 
-def recorded(folder: Path, names: list[str]) -> dict[str, Any]:
-    """Return what was recorded of folders of tests as if of one."""
-    found: dict[str, Any] = {"lines": {}, "seconds": {}, "setup_s": {}}
-    for name in names:
-        one = json.loads((folder / f"{name.replace(' ', '-')}.json").read_text())
-        found["seconds"] |= one["seconds"]
-        found["setup_s"] |= one["setup_s"]
-        for file, by_line in one["lines"].items():
-            lines = found["lines"].setdefault(file, {})
-            for line, tests in by_line.items():
-                lines.setdefault(line, []).extend(tests)
-    return found
-
-
-def try_mutants(given: argparse.Namespace, work: Path, plain: bool) -> None:
-    """Try those of the mutants that need Numba left out, or the others."""
-    given.mutants = [one for one in given.mutants if is_compiled(one[0]["file"]) == plain]
-    if not given.mutants:
-        return
-    folders = folders_of_tests()
-    names = [*folders]
-    if plain:
-        sys.modules["numba"] = None  # type: ignore[assignment]
-        names = sorted({name for file in source_files() if is_compiled(file) for name in own_tests(file)})
-    names = [name for name in names if not given.tests or name in given.tests]
-    folder = work / ("reached-plain" if plain else "reached")
-    for name in names:
-        record(folder, name, folders[name], given.test_s)
-    tests = [test for name in names for test in folders[name]]
-    with (work / "results.jsonl").open("a+") as stream:
-        stream.seek(0)
-        trial = Trial(given, recorded(folder, names), stream)
-        trial.done = [json.loads(line) for line in stream]
-        pytest.main([*OPTIONS, f"--basetemp={work / 'tmp'}", *tests], plugins=[trial])
+def drawn(counts: dict[str, int], given: argparse.Namespace) -> list[tuple[str, int]]:
+    """Return mutants, as many from each package, in an order of which a beginning is such a sample, too."""
+    mutants = [(name, at) for name in counts for at in range(counts[name])]
+    random.Random(given.seed).shuffle(mutants)
+    by_package: dict[str, list[tuple[str, int]]] = {
+        package: [] for package in sorted({*map(package_of, counts)})
+    }
+    for name, at in mutants:
+        by_package[package_of(name)].append((name, at))
+    print(f"{len(mutants)} mutants in {len(counts)} files of {len(by_package)} packages", flush=True)
+    return [one for turn in zip_longest(*by_package.values()) for one in turn if one][: given.sample]
 
 
 def main() -> None:
@@ -448,8 +447,7 @@ def main() -> None:
     parser.add_argument("work", type=Path)
     parser.add_argument("--sample", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--all", action="store_true", help="every mutant, in place of a sample")
-    parser.add_argument("--rooms", nargs="+", help="of the sample, only mutants of these, as clustergym/sim")
+    parser.add_argument("--packages", nargs="+", help="of the sample, only mutants of these, as sim")
     parser.add_argument("--tests", nargs="+", help="only these folders of tests, as sim; else all")
     parser.add_argument("--test-s", type=float, default=4.0, help="most seconds of tests per mutant")
     given = parser.parse_args()
@@ -466,27 +464,20 @@ def main() -> None:
     sys.path[0] = str(copy)
     sys.dont_write_bytecode = True
     names = source_files()
-    # Only where they are: the trees of all files would take more memory than the tests have.
-    counts = counted(work / "mutants.json", names)
-    mutants = [(name, at) for name in names for at in range(counts[name])]
-    print(f"{len(mutants)} mutants in {len(names)} files of {len({*map(room_of, names)})} rooms", flush=True)
-    random.Random(given.seed).shuffle(mutants)
-    chosen = mutants if given.all else mutants[: given.sample]
-    chosen = [one for one in chosen if not given.rooms or room_of(one[0]) in given.rooms]
-    told = {(name, at): Mutants.of(name).found[at][0] for name, at in sorted(chosen)}
-    # In random order, so that a part of the sample is a sample.
-    given.mutants = [(told[one], partial(code_of, *one)) for one in chosen]
+    # No trees are kept: those of all files would take more memory than the tests have.
+    chosen = drawn(counted(work / "mutants.json", names), given)
+    path = work / f"mutants-{given.sample}-{given.seed}.json"
+    if not path.is_file():
+        told = {one: (Mutants.of(one[0]).found[one[1]][0], text_of(*one)) for one in sorted(chosen)}
+        path.write_text(json.dumps([told[one] for one in chosen]))
+    packages = given.packages or {*map(package_of, names)}
+    given.mutants = [one for one in json.loads(path.read_text()) if package_of(one[0]["file"]) in packages]
     wanted = {name_of(mutant) for mutant, _ in given.mutants}
-    for plain in (False, True):
-        child = os.fork()  # With and without Numba imported.
-        if child == 0:
-            try_mutants(given, work, plain)
-            sys.stdout.flush()
-            os._exit(0)
-        os.waitpid(child, 0)
-    results = work / "results.jsonl"
-    done = [json.loads(line) for line in results.read_text().splitlines()]
-    report([one for one in done if name_of(one) in wanted])
+    sys.modules["numba"] = None  # type: ignore[assignment]
+    folders = given.tests or [path.name for path in Path("tests").iterdir() if any(path.rglob("test_*.py"))]
+    tests = [f"tests/{name}" for name in sorted(folders)]
+    pytest.main([*OPTIONS, f"--basetemp={work / 'tmp'}", *tests], plugins=[Trial(given, work)])
+    report([one for one in lines_of(work / "results.jsonl") if name_of(one) in wanted])
 
 
 if __name__ == "__main__":

@@ -22,9 +22,9 @@ from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.oracle.base import Oracle
 from clustergym.oracle.calibration.planning import arena_classes
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.oracle_config import oracle_from_config
-from clustergym.oracle.table_cache import cached_tables
+from clustergym.oracle.table_cache import load_or_build_tables
 
 COUNTS = [1, 2, 4, 8, 16, 32, 64]
 REPEATS = 5
@@ -52,10 +52,10 @@ def cache_seconds(
     """Return seconds to build and write all tables, and to read them again."""
     with tempfile.TemporaryDirectory() as folder:
         build = seconds(
-            lambda: cached_tables(oracle, classes, cluster, COUNTS, folder=folder, processes=processes)
+            lambda: load_or_build_tables(oracle, classes, cluster, COUNTS, folder=folder, processes=processes)
         )
         read = [
-            seconds(lambda: cached_tables(oracle, classes, cluster, COUNTS, folder=folder))
+            seconds(lambda: load_or_build_tables(oracle, classes, cluster, COUNTS, folder=folder))
             for _ in range(REPEATS)
         ]
     return build, statistics.median(read)

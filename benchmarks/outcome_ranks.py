@@ -23,10 +23,10 @@ import yaml
 
 import clustergym
 from clustergym.common.arrays import Floats
-from clustergym.common.markdown import table
 from clustergym.common.paths import conf_dir
+from clustergym.common.tables import table
 from clustergym.common.writing import write_text
-from clustergym.results.metrics.aggregates import Aggregate, paired_ratio
+from clustergym.results.metrics.statistics import Aggregate, aggregate_paired_ratio
 from clustergym.scenario.registry import make_policy
 
 PAGE = Path(__file__).parent.parent / "docs" / "job-outcomes.md"
@@ -172,7 +172,7 @@ def swapped(before: Mapping[str, Floats], after: Mapping[str, Floats]) -> list[t
 
 def ratio(mine: Floats, other: Floats) -> Aggregate:
     """Return the ratio of two means over seeds, with its interval."""
-    found = paired_ratio(mine, other)
+    found = aggregate_paired_ratio(mine, other)
     assert found is not None
     return found
 

@@ -33,12 +33,12 @@ from clustergym.benchmark.papers.gavel_packing import (
     MEASURED,
     RATES,
     Load,
+    draw_trace,
     packing_scenario,
-    trace_of,
+    read_rates,
 )
-from clustergym.benchmark.papers.gavel_rates import read_rates
 from clustergym.common.arrays import Floats
-from clustergym.common.markdown import table
+from clustergym.common.tables import table
 from clustergym.policies import gavel
 from clustergym.results.measured_run import simulate
 from clustergym.results.metrics.statistics import estimate
@@ -150,7 +150,7 @@ def draws_table(data: Path, seeds: int) -> str:
     for load in LOADS:
         cells = []
         for seed in range(seeds):
-            trace = trace_of(load, rates, seed)
+            trace = draw_trace(load, rates, seed)
             names = (family.rpartition(" x ")[0] for family in trace.model_family)
             hours = trace.iterations / np.array([rates["V100"][name, 1] for name in names]) / HOUR_S
             cells.append(f"{hours[trace.priority == MEASURED].mean():.1f}")

@@ -16,24 +16,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from clustergym.benchmark.bench.engine import Stopwatch, benchmark_scenario
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.quotas import Quotas
 from clustergym.policies.shared.queue_shares import Reclaim
 
-from clustergym.benchmark.speed.engine import Stopwatch, benchmark_scenario
 from clustergym.common.arrays import Ints
 from clustergym.common.errors import exits_on_bad_input
 from clustergym.common.writing import atomic_path
 from clustergym.common.yaml_file import read_mapping
-from clustergym.results.measured_run import measurement_of
+from clustergym.results.measured_run import measure_run
 from clustergym.results.metrics.statistics import estimate
 from clustergym.scenario.by_name import compose
 from clustergym.scenario.policy import Decision, Policy, Setting, View
-from clustergym.scenario.policy_text import policy_of
+from clustergym.scenario.registry import parse_policy
 from clustergym.scenario.scenario import Scenario
 from clustergym.scenario.scenario_config import build_scenario
-from clustergym.scenario.tenants.assigned import Tenants
-from clustergym.scenario.tenants.queue_tree import Queue, QueueTree, Settings
+from clustergym.scenario.tenants.queue_tree import Queue, QueueTree, Settings, Tenants
 from clustergym.sim.drive import replay, simulate
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import LAUNCHES
@@ -87,22 +86,22 @@ def cost_rows(gpus: int, tenants: int, repeat: int, within: Sequence[str]) -> li
     scenario = benchmark_scenario(gpus)
     drawn = np.random.default_rng(0).integers(0, tenants, len(scenario.trace))
     trace = replace(scenario.trace, virtual_cluster=tuple(f"t{one:03d}" for one in drawn.tolist()))
-    divided = Tenants.of("virtual_cluster", trace, scenario.cluster.gpu_types)
+    divided = Tenants.from_queues("virtual_cluster", trace, scenario.cluster.gpu_types)
     queued = replace(scenario, trace=trace, tenants=divided)
     rows = []
     for text in within:
-        simulate(scenario, policy_of(text, "within"), Buddy())  # what is computed once is there
+        simulate(scenario, parse_policy(text, "within"), Buddy())  # what is computed once is there
         row = {"within": text, **dict.fromkeys(SECONDS, np.inf)}
         for _ in range(repeat):
             alone, policy, always = (
-                policy_of(text, "within"),
+                parse_policy(text, "within"),
                 Timed(within=text),
                 Timed(within=text, always=True),
             )
             spent_s, plain = cpu_s(scenario, alone)
             row["run_s"] = min(row["run_s"], spent_s)
             row["engine_s"] = min(row["engine_s"], engine_s(alone, plain))
-            row["queues_s"] = min(row["queues_s"], cpu_s(queued, policy_of(text, "within"))[0])
+            row["queues_s"] = min(row["queues_s"], cpu_s(queued, parse_policy(text, "within"))[0])
             spent_s, done = cpu_s(queued, policy)
             if spent_s < row["quotas_s"]:
                 row |= {"quotas_s": spent_s, "inner_s": policy.inner.spent_s}
@@ -189,7 +188,7 @@ def lost_gpu_hours(scenario: Scenario, within: str, reclaim: Reclaim) -> dict[st
         (job, next((at for at, (time_s, _) in enumerate(launches[job]) if time_s >= changed_s), -1))
         for changed_s, job in policy.changed
     }
-    metrics = measurement_of(simulation).metrics
+    metrics = measure_run(simulation).metrics
     return {
         "changed": len(policy.changed),
         "lost_gpu_hours": sum(launches[job][at][1] for job, at in found if at >= 0),

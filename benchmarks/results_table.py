@@ -1,5 +1,7 @@
 """Every figure of the README, of the docs' home page and of docs/results.md, written where it stands.
 
+The tables of docs/metrics.md that follow from the code, too.
+
 `python benchmarks/results_table.py` takes seconds, as boards and claims are committed. With `--runs` it also
 runs what is not, about a minute of CPU. tests/test_results_table.py fails where a page is behind.
 """
@@ -12,17 +14,18 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+import metric_tables
 import yaml
 from committed_figures import ROOT, best_table, newest_board, other_boards, validated, world_tables
 
 import clustergym
-from clustergym.common.markdown import table
 from clustergym.common.paths import conf_dir
 from clustergym.common.processes import cores, in_order
+from clustergym.common.tables import table
 from clustergym.scenario.policy import KNOWS, InformationClass
 from clustergym.scenario.registry import make_policy
 
-PAGES = ("README.md", "docs/index.md", "docs/results.md", "docs/concepts.md")
+PAGES = ("README.md", "docs/index.md", "docs/results.md", "docs/concepts.md", "docs/metrics.md")
 BLOCK = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 SCENARIOS: dict[str, tuple[str, ...]] = {
@@ -117,6 +120,10 @@ BLOCKS = {
     "boards": other_boards,
     "newest": newest_board,
     "validated": validated,
+    "metrics": metric_tables.metrics,
+    "job_columns": metric_tables.job_columns,
+    "timeline_columns": metric_tables.timeline_columns,
+    "event_kinds": metric_tables.event_kinds,
 }
 """What is made of committed files; the blocks `runs` and `waits` are of runs."""
 

@@ -9,9 +9,11 @@ instead of running Slurm. A CPU of Slurm stands for a GPU.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import re
+import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -22,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from clustergym.policies.placers.buddy import Buddy
+from clustergym.policies.placers.slurm import SlurmPlacer
 from clustergym.policies.slurm_multifactor import SlurmMultifactor
 from slurm_cluster import AccountedSlurm, Accounting, unpack_packages
 
@@ -30,24 +32,31 @@ from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.common.errors import InputError
 from clustergym.oracle.base import OracleTables
 from clustergym.scenario.costs import Costs
-from clustergym.scenario.scenario import Scenario, allowed_counts, model_classes
-from clustergym.scenario.tenants.assigned import Tenants
+from clustergym.scenario.scenario import Scenario, list_allowed_counts, model_classes
+from clustergym.scenario.tenants.queue_tree import Tenants
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventKind
 from clustergym.trace.trace import Trace
 
 NODES, GPUS = 4, 8
-SPAN_S, LONGEST_S = 60.0, 300.0
+SPAN_S, LONGEST_S = 60.0, 420.0
 """Seconds in which jobs are submitted, and after which a run counts as hanging."""
+BEGIN_S, BURST_S = 15.0, 4.0
+"""The first burst of submissions comes so long after a whole minute, others at multiples of the second.
+
+Slurm's scheduler wakes once a second, at moments that nobody knows, and divides shares with each minute.
+"""
+ITERATION_S, OVERHEAD_S = 0.01, 0.12
+"""An iteration of a simulated job, and what a job of Slurm takes beside its sleep until its CPUs are free."""
 SHARES = {"a": 50, "b": 30, "c": 20}
-OFTEN = {"bf_interval": 1, "bf_resolution": 1, "sched_interval": 1}
+OFTEN = {"bf_interval": 1, "bf_resolution": 1, "bf_max_time": 30, "sched_interval": 1}
+"""Backfill every second and to the second. `bf_max_time` is `bf_interval` else, which cuts passes short."""
 ALWAYS = {
     "default_queue_depth": 1000,
     "bf_max_job_test": 1000,
     "batch_sched_delay": 0,
     "sched_min_interval": 0,
 }
-EVENLY = {"weight_fair_share": 0.0}
 
 
 @dataclass(frozen=True)
@@ -65,8 +74,6 @@ class Setting:
         Most GPUs of an account.
     qos, partitions, shapes : bool
         Whether jobs have qualities of service, partitions of unlike priority, node counts and arrays.
-    policy : mapping
-        Parameters of the policy.
     """
 
     name: str
@@ -76,13 +83,12 @@ class Setting:
     qos: bool = False
     partitions: bool = False
     shapes: bool = False
-    policy: Mapping[str, Any] = field(default_factory=dict)
 
 
 SETTINGS = (
     Setting("backfill"),
-    Setting("default", scheduler={}, policy={"backfill_interval_s": 30.0, "backfill_resolution_s": 60.0}),
-    Setting("fair_tree", fair=True, policy={"fair_share_interval_s": 60.0}),
+    Setting("default", scheduler={}),
+    Setting("fair_tree", fair=True),
     Setting("limits_qos", limits={"a": 20, "b": 16}, qos=True),
     Setting("partitions", partitions=True),
     Setting("shapes", shapes=True),
@@ -107,7 +113,7 @@ class SleepJob:
 def draw_jobs(setting: Setting, count: int, seed: int) -> list[SleepJob]:
     """Draw the jobs of a setting; those of all settings are alike but for shapes and arrays."""
     rng = np.random.default_rng(seed)
-    submit_s = np.sort(rng.uniform(0.0, SPAN_S, count)).round(1)
+    submit_s = BEGIN_S + np.sort(rng.uniform(0.0, SPAN_S, count)) // BURST_S * BURST_S
     jobs = []
     for at, submitted in enumerate(submit_s.tolist()):
         gpus = int(rng.choice([1, 2, 4, 8, 16], p=[0.25, 0.25, 0.25, 0.15, 0.1]))
@@ -148,11 +154,18 @@ def slurm_settings(setting: Setting, cluster: str, accounting: Accounting) -> di
         "PriorityWeightPartition": "1000",
         "PriorityWeightQOS": "1000",
         "SlurmctldDebug": "info",
+        "DebugFlags": "Backfill",
     }
 
 
-def run_slurm(setting: Setting, jobs: Sequence[SleepJob], number: int, folder: Path, db: Accounting) -> Any:
-    """Run the jobs on a cluster of their own; return the wait of each and what was seen of the queue."""
+def run_slurm(
+    setting: Setting, jobs: Sequence[SleepJob], number: int, folder: Path, db: Accounting, logs: Path | None
+) -> Any:
+    """Run the jobs on a cluster of their own; return the wait of each and what was seen of the queue.
+
+    Slurm computes shares every minute since its start, and rounds times of reservations to whole minutes:
+    daemons and submissions begin with a minute, so that all runs are alike in this.
+    """
     cluster = f"{setting.name.replace('_', '')}{number}"
     partitions = ["PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityJobFactor=0"]
     if setting.partitions:
@@ -172,37 +185,29 @@ def run_slurm(setting: Setting, jobs: Sequence[SleepJob], number: int, folder: P
         commands.append(["modify", "account", name, "where", f"cluster={cluster}", "set", "qos=normal,high"])
     local.record_accounts([["add", "qos", "high", "priority=10"], *commands])
     try:
+        _await_minute()
         local.start()
+        _await_minute()
         return _play(setting, jobs, local)
     finally:
+        if logs is not None:
+            logs.mkdir(parents=True, exist_ok=True)
+            for path in local.folder.glob("slurmctld.log"):
+                shutil.copy(path, logs / f"{cluster}.log")
         local.stop()
+
+
+def _await_minute() -> None:
+    time.sleep(-time.time() % 60.0)
 
 
 def _play(setting: Setting, jobs: Sequence[SleepJob], local: AccountedSlurm) -> dict[str, Any]:
     begin, queue, log = time.monotonic(), [], local.folder / "completions.txt"
-    for job in jobs:
-        time.sleep(max(0.0, begin + job.submit_s - time.monotonic()))
-        words = [
-            "--parsable",
-            "-J",
-            job.name,
-            "-A",
-            job.account,
-            "-t",
-            str(job.limit_minutes),
-            "-o",
-            "/dev/null",
-        ]
-        words += ["-n", str(job.gpus), "-c", "1", "--mem=1"]
-        if setting.shapes:
-            words += ["-N", str(job.nodes), "--ntasks-per-node", str(max(1, job.gpus // job.nodes))]
-        if job.tasks > 1:
-            words += [f"--array=0-{job.tasks - 1}"]
-        words += ["--qos", "high"] if job.urgent else []
-        words += ["-p", job.account] if setting.partitions else []
-        done = local.slurm.run("sbatch", *words, "--chdir", "/", "--wrap", f"exec sleep {job.run_s}")
-        if done.returncode:
-            raise InputError(f"sbatch {' '.join(words)}: {done.stderr.strip()}", remedy="see slurmctld.log")
+    for submit_s, burst in itertools.groupby(jobs, key=lambda job: job.submit_s):
+        time.sleep(max(0.0, begin + submit_s - time.monotonic()))
+        numbers = [_submit(setting, job, local) for job in burst]
+        # All at once, so that no run sees a part of a burst.
+        local.slurm.read("scontrol", "release", ",".join(numbers))
     while True:
         shown = local.slurm.run("squeue", "-h", "-r", "-o", "%j %T %Q %r").stdout.split("\n")
         queue.append([round(time.monotonic() - begin, 1), [line for line in shown if line]])
@@ -210,7 +215,27 @@ def _play(setting: Setting, jobs: Sequence[SleepJob], local: AccountedSlurm) -> 
             break
         time.sleep(3.0)
     time.sleep(1.0)
-    return {"runs": _read_runs(log), "queue": queue}
+    runs = _read_runs(log)
+    if lost := [job.name for job in jobs if len(runs.get(job.name, [])) != job.tasks]:
+        remedy = "run fewer settings at once, or on a machine with less to do"
+        raise InputError(f"{', '.join(lost)} had not ended after {LONGEST_S:g} s", remedy=remedy)
+    return {"runs": runs, "queue": queue}
+
+
+def _submit(setting: Setting, job: SleepJob, local: AccountedSlurm) -> str:
+    """Submit a job held, and return its number."""
+    words = ["--parsable", "--hold", "-J", job.name, "-A", job.account, "-t", str(job.limit_minutes)]
+    words += ["-o", "/dev/null", "-n", str(job.gpus), "-c", "1", "--mem=1"]
+    if setting.shapes:
+        words += ["-N", str(job.nodes), "--ntasks-per-node", str(max(1, job.gpus // job.nodes))]
+    if job.tasks > 1:
+        words += [f"--array=0-{job.tasks - 1}"]
+    words += ["--qos", "high"] if job.urgent else []
+    words += ["-p", job.account] if setting.partitions else []
+    done = local.slurm.run("sbatch", *words, "--chdir", "/", "--wrap", f"exec sleep {job.run_s}")
+    if done.returncode:
+        raise InputError(f"sbatch {' '.join(words)}: {done.stderr.strip()}", remedy="see slurmctld.log")
+    return done.stdout.strip()
 
 
 def _read_runs(log: Path) -> dict[str, list[list[float]]]:
@@ -222,7 +247,8 @@ def _read_runs(log: Path) -> dict[str, list[list[float]]]:
             datetime.fromisoformat(entry[key]).timestamp() for key in ("SubmitTime", "StartTime", "EndTime")
         ]
         found.setdefault(entry["Name"], []).append(stamps)
-    first = min(one[0] for tasks in found.values() for one in tasks)
+    # Submissions began with a minute.
+    first = min(one[0] for tasks in found.values() for one in tasks) // 60 * 60
     return {
         name: sorted([[stamp - first for stamp in one] for one in tasks], key=lambda one: one[1])
         for name, tasks in found.items()
@@ -241,14 +267,18 @@ def cluster_spec() -> ClusterSpec:
 
 
 def run_policy(
-    setting: Setting, jobs: Sequence[SleepJob], folder: Path, **more: Any
+    setting: Setting,
+    jobs: Sequence[SleepJob],
+    folder: Path,
+    overhead_s: float = OVERHEAD_S,
+    **more: Any,
 ) -> dict[str, list[list[float]]]:
     """Return submission, start and end of the same jobs under the policy, as `run_slurm`."""
     tasks = [(job, f"{job.name}_{at}") for job in jobs for at in range(job.tasks)]
-    trace = Trace.of(
+    trace = Trace.from_columns(
         "sleep",
         submit_s=np.array([job.submit_s for job, _ in tasks]),
-        iterations=np.array([job.run_s for job, _ in tasks]),
+        iterations=np.array([round((job.run_s + overhead_s) / ITERATION_S) for job, _ in tasks]),
         gpus=np.array([job.gpus for job, _ in tasks]),
         job_id=tuple(name for _, name in tasks),
         model_family=("m",) * len(tasks),
@@ -260,10 +290,11 @@ def run_policy(
         trace,
         time_limit_s=np.array([60.0 * job.limit_minutes for job, _ in tasks]),
         virtual_cluster=tuple(job.account for job, _ in tasks),
+        nodes=np.array([job.nodes for job, _ in tasks]) if setting.shapes else None,
     )
     cluster = cluster_spec()
-    counts, classes = allowed_counts(cluster, "power_of_two"), model_classes(trace)
-    table = np.ones((len(classes), 1, len(counts), 4))
+    counts, classes = list_allowed_counts(cluster, "power_of_two"), model_classes(trace)
+    table = np.full((len(classes), 1, len(counts), 4), ITERATION_S)
     tables = OracleTables(classes, cluster.gpu_types, np.array(counts), table, table, table)
     queues = folder / f"{setting.name}.yaml"
     text = "assign_by: virtual_cluster\nqueues:\n"
@@ -280,20 +311,25 @@ def run_policy(
         tables=tables,
         checkpoint_s=np.zeros(len(classes)),
         costs=Costs(search="proxy", profile={}),
-        rounds=1.0,
+        rounds=0.5,
         horizon_s=None,
         oversize="error",
         counts_rule="power_of_two",
-        tenants=Tenants.of(str(queues), trace, cluster.gpu_types),
+        tenants=Tenants.from_queues(str(queues), trace, cluster.gpu_types),
     )
-    parameters = {**({} if setting.fair else EVENLY), **setting.policy, **more}
-    done = simulate(scenario, SlurmMultifactor(**parameters), Buddy())
+    parameters = {
+        "backfill_interval_s": setting.scheduler.get("bf_interval", 30.0),
+        "backfill_resolution_s": setting.scheduler.get("bf_resolution", 60.0),
+        "fair_share_interval_s": 60.0,
+        **({} if setting.fair else {"weight_fair_share": 0.0}),
+        **more,
+    }
+    done = simulate(scenario, SlurmMultifactor(**parameters), SlurmPlacer())
     found: dict[str, list[list[float]]] = {}
     starts = {e.job: e.time_s for e in done.simulation.log.events if e.kind == EventKind.START}
-    first = float(trace.submit_s[0])
     for at, name in enumerate(trace.job_id):
         begun, submitted = starts[at], float(trace.submit_s[at])
-        one = [submitted - first, begun - first, begun - first + float(trace.iterations[at])]
+        one = [submitted, begun, begun + float(trace.iterations[at]) * ITERATION_S]
         found.setdefault(name.rpartition("_")[0], []).append(one)
     return {name: sorted(tasks, key=lambda one: one[1]) for name, tasks in found.items()}
 
@@ -321,7 +357,7 @@ def compare(
 
 
 def run_clusters(
-    settings: Sequence[Setting], drawn: Mapping[str, list[SleepJob]], folder: Path
+    settings: Sequence[Setting], drawn: Mapping[str, list[SleepJob]], folder: Path, logs: Path | None
 ) -> dict[str, list[Any]]:
     """Run each setting twice on Slurm, all together."""
     root = Path.home() / ".cache" / "clustergym" / "slurm-accounts"
@@ -331,7 +367,9 @@ def run_clusters(
         db.start()
         with ThreadPoolExecutor(2 * len(settings)) as pool:
             runs = {
-                one.name: [pool.submit(run_slurm, one, drawn[one.name], at, folder, db) for at in (1, 2)]
+                one.name: [
+                    pool.submit(run_slurm, one, drawn[one.name], at, folder, db, logs) for at in (1, 2)
+                ]
                 for one in settings
             }
             print(f"Slurm runs {2 * len(settings)} clusters; at most {LONGEST_S:g} s", flush=True)
@@ -368,10 +406,18 @@ def compare_all(
     for setting in settings:
         jobs = [SleepJob(**job) for job in recorded["jobs"][setting.name]]
         first, second = (run["runs"] for run in recorded["slurm"][setting.name])
-        ours = run_policy(setting, jobs, folder)
+        ours = run_policy(setting, _as_submitted(jobs, first), folder)
         rows.append({"setting": setting.name, "pair": "Slurm, Slurm", **compare(first, second)})
         rows.append({"setting": setting.name, "pair": "Slurm, policy", **compare(first, ours)})
     return rows
+
+
+def _as_submitted(jobs: Sequence[SleepJob], run: Mapping[str, Sequence[Sequence[float]]]) -> list[SleepJob]:
+    """Return the jobs with the submissions of a run: a burst is there when the last of its jobs is."""
+    last_s: dict[float, float] = {}
+    for job in jobs:
+        last_s[job.submit_s] = max(last_s.get(job.submit_s, 0.0), run[job.name][0][0])
+    return [replace(job, submit_s=last_s[job.submit_s]) for job in jobs]
 
 
 def main() -> None:
@@ -384,6 +430,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=50, help="jobs of each setting (50)")
     parser.add_argument("--seed", type=int, default=1, help="of the draw (1)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write jobs, runs and rows here")
+    parser.add_argument("--logs", type=Path, metavar="FOLDER", help="keep the logs of slurmctld here")
     parser.add_argument("--recorded", type=Path, metavar="FILE", help="runs of Slurm that --json wrote")
     arguments = parser.parse_args()
     unknown = set(arguments.settings) - set(names)
@@ -398,7 +445,7 @@ def main() -> None:
                 settings = [one for one in settings if one.name in recorded["slurm"]]
             else:
                 drawn = {one.name: draw_jobs(one, arguments.jobs, arguments.seed) for one in settings}
-                slurm = run_clusters(settings, drawn, folder)
+                slurm = run_clusters(settings, drawn, folder, arguments.logs)
                 settings = [one for one in settings if one.name in slurm]
                 recorded = {
                     "jobs": {key: [asdict(job) for job in jobs] for key, jobs in drawn.items()},

@@ -26,6 +26,7 @@ COMMANDS = {
     "collect": ("clustergym.commands.collect", "tabulate the results under one or more folders"),
     "report": ("clustergym.commands.report", "draw the results under one or more folders in one page"),
     "trace": ("clustergym.commands.trace", "import, validate, describe, generate or slice traces"),
+    "twin": ("clustergym.commands.twin", "replay one's own cluster, and ask what if"),
     "reproduce": ("clustergym.commands.reproduce", "run a paper's comparison beside its published figures"),
     "cluster": ("clustergym.commands.cluster", "describe or draw a cluster"),
     "oracle": ("clustergym.commands.oracle", "explain, calibrate and validate the performance oracle"),

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 API = (
     "clustergym.results.measured_run",
     "clustergym.scenario.by_name",
-    "clustergym.oracle.models.model_class",
+    "clustergym.oracle.models.model_spec",
     "clustergym.scenario.environments",
     "clustergym.scenario.policy",
     "clustergym.scenario.scenario",

@@ -14,15 +14,28 @@ from typing import Any, get_type_hints
 import numpy as np
 from gifs import gif_of
 
-from clustergym.common.parameters import wanted
+from clustergym.common.parameters import describe_type
 
 SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
-HOMOGENEOUS = (
-    "`Elastic` on GPUs of one type: data-parallel models are drawn (`rule: ares`) and relaunches cost what "
-    "Ares measured (`costs: ares-profiled-free`). All else is as there."
-)
+VARIANTS = {
+    "Elastic-homogeneous": "`Elastic` on GPUs of one type: models are data-parallel (`rule: ares`) "
+    "and relaunches cost what Ares measured (`costs: ares-profiled-free`). All else is as there.",
+    "Burst": "`Elastic` in a short episode: 12 or 20 jobs come within minutes (`loads: [4.0]`); about 300 "
+    "edits later all have left. It is where to begin with an agent that edits. All else is as there.",
+}
+"""Families that are another one with other parameters."""
 FRAMES, FRAME_MS = 25, 300
-STEPS_A_FRAME = {"Meta": 2, "Auction": 2, "Placement": 2, "Sharing": 16}
+STEPS_A_FRAME = {
+    "Meta": 2,
+    "Auction": 2,
+    "Priority": 2,
+    "Knobs": 2,
+    "Burst": 2,
+    "Placement": 2,
+    "Sharing": 16,
+}
+OF_PICTURE = {"Knobs": {"hold": 2}}
+"""Parameters of the environment that is drawn: an episode of one step has no picture but its first."""
 """Of legal random steps; of the others ten, as ten edits make about one decision."""
 CURVE = "![On dev windows or traces, as {name} trains](../learned-agents/{name}.svg)\n\n"
 EVOLVED = CURVE + "`{name}`, trained by evolution ([the objective](../learned-agents/training.md)). "
@@ -37,6 +50,12 @@ REACHED = {
     "Meta": CURVE.format(name="meta-16") + "PPO on a menu of policies gains nothing over the best of them: "
     "[PPO](../learned-agents/networks.md#ppo-on-a-menu-of-policies).",
     "Auction": EVOLVED.format(name="none") + "[How an auction is trained](../learned-agents/training.md).",
+    "Burst": "Not trained in by any agent of the package yet.",
+    "Priority": "Credit by job (`clustergym/training/job_credit.py`), by "
+    "`python benchmarks/tiers.py priority-16 --learner by_job`.",
+    "Knobs": "PPO of Stable-Baselines3 with the settings of `benchmarks/tiers.py`, by "
+    "`python benchmarks/tiers.py knobs-16`: with the default `n_steps` of 2,048 there is one update in 2,048 "
+    "episodes, so that it must be lowered.",
     "Tenants": "No agent is trained in it. Policies under quotas, the learned auction among them: "
     "[tenants](../tenants.md).",
     "Placement": "No agent is trained in it. Placement algorithms, and how far they are from the optimum: "
@@ -87,8 +106,8 @@ def _page(family: str, rows: list[Any]) -> str:
     cls = _loaded(rows[0].entry_point)
     own, base = sections(cls), sections(ElasticEnv)
     parts = [f"# {family}", own.pop("")]
-    if family == "Elastic-homogeneous":
-        parts.append(HOMOGENEOUS)
+    if family in VARIANTS:
+        parts.append(VARIANTS[family])
     parts += [
         f'```python\nenv = gymnasium.make("{rows[0].id}")\n```',
         f"![Legal random actions in {family}]({family.lower()}.gif)",
@@ -193,7 +212,7 @@ def described(parameters: type) -> dict[str, tuple[str, str]]:
     for at, below in pairwise(tree.body):
         if isinstance(at, ast.AnnAssign) and isinstance(below, ast.Expr):
             name = ast.unparse(at.target)
-            found[name] = (wanted(hints[name], name), " ".join(ast.literal_eval(below.value).split()))
+            found[name] = (describe_type(hints[name], name), " ".join(ast.literal_eval(below.value).split()))
     return found
 
 
@@ -201,7 +220,7 @@ def _picture(family: str, name: str) -> bytes:
     """Return a GIF of random legal steps in the environment, the same at every build."""
     from clustergym.envs.random_actions import random_action
 
-    env = _made(name, render_mode="rgb_array")
+    env = _made(name, render_mode="rgb_array", **OF_PICTURE.get(family, {}))
     _, info = env.reset(seed=0)
     rng, frames = np.random.default_rng(0), []
     for step in range(FRAMES * STEPS_A_FRAME.get(family, 10)):

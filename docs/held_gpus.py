@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.results.report.event_curves import log_of
-from clustergym.results.report.lanes import boxes_of
+from clustergym.results.report.event_curves import collect_log
+from clustergym.results.report.payload import place_boxes
 from clustergym.results.result_writing import event_lines
 from clustergym.sim.engine import Simulation
 
@@ -38,10 +38,10 @@ def bars_of(simulation: Simulation) -> list[Bar]:
     """Return what jobs hold in a run that has ended, by start: one bar of a job while its partner stays."""
     sizes = simulation.scenario.cluster.node_gpus
     rows = {name: row for row, name in enumerate(simulation.scenario.trace.job_id)}
-    held = log_of(event_lines(simulation), simulation.end_s).held
+    held = collect_log(event_lines(simulation), simulation.end_s).held
     first = np.cumsum(sizes) - sizes
     bars = []
-    for one, boxes in zip(held, boxes_of(held, sizes.tolist()), strict=True):
+    for one, boxes in zip(held, place_boxes(held, sizes.tolist()), strict=True):
         places = zip(one.nodes, boxes, strict=True)
         gpus = tuple(dict.fromkeys(int(first[node]) + box.gpu for (node, _), own in places for box in own))
         ready_s, profiles = one.start_s + one.overhead_s, one.kind == "profile"

@@ -10,10 +10,9 @@ from typing import Any
 import yaml
 
 from clustergym.benchmark.leaderboard.board import load_board
-from clustergym.benchmark.leaderboard.figure_texts import interval
-from clustergym.benchmark.leaderboard.score import Standing, standings
+from clustergym.benchmark.leaderboard.score import RankedEntry, interval, standings
 from clustergym.scenario.policy import KNOWS
-from clustergym.scenario.registry import class_of, make_policy
+from clustergym.scenario.registry import find_class, make_policy
 
 ROOT = Path(__file__).parent.parent
 PRESETS = sorted((ROOT / "conf" / "policy").glob("*.yaml"))
@@ -87,11 +86,11 @@ def _gallery() -> str:
 
 
 def _class(path: Path) -> tuple[str, type]:
-    cls = class_of("policy", yaml.safe_load(path.read_text(encoding="utf-8"))["name"])
+    cls = find_class("policy", yaml.safe_load(path.read_text(encoding="utf-8"))["name"])
     return f"{cls.__module__}.{cls.__qualname__}", cls
 
 
-def _page(path: Path, boards: dict[str, dict[str, Standing]]) -> str:
+def _page(path: Path, boards: dict[str, dict[str, RankedEntry]]) -> str:
     name, text = path.stem, path.read_text(encoding="utf-8").strip()
     where, cls = _class(path)
     how, more, differs = parts(cls)
@@ -116,7 +115,7 @@ def _page(path: Path, boards: dict[str, dict[str, Standing]]) -> str:
     return "\n\n".join(blocks)
 
 
-def _stands(name: str, boards: dict[str, dict[str, Standing]]) -> str:
+def _stands(name: str, boards: dict[str, dict[str, RankedEntry]]) -> str:
     rows: list[str] = []
     for board, found in boards.items():
         one: Any = found.get(name)

@@ -18,7 +18,6 @@ from clustergym.scenario.scenario import Scenario
 DOCS = Path(__file__).parent
 PRESETS = sorted((DOCS.parent / "conf" / "policy").glob("*.yaml"))
 OVERRIDES = ("cluster=arena-16", "trace=file", f"trace.path={DOCS / 'ten-jobs.csv'}")
-OF_QUEUES = ("capacity", "kai", "kueue", "quotas", "slurm-multifactor")
 WIDTH, LEFT, RIGHT, TOP, ROW, GAP, QUEUE = 720, 44, 12, 22, 11, 6, 40
 HOURS = 3.5
 """Of the picture's axis, the same for all."""
@@ -37,9 +36,8 @@ def scenario(queues: str = "null") -> Scenario:
 def run(preset: Path) -> Result:
     """Run a policy on it; one that divides GPUs among queues has a single one."""
     policy = make_policy(yaml.safe_load(preset.read_text(encoding="utf-8")))
-    return clustergym.simulate(
-        scenario(str(DOCS / "one-queue.yaml") if policy.name in OF_QUEUES else "null"), policy
-    )
+    queues = str(DOCS / "one-queue.yaml") if policy.needs_queues else "null"
+    return clustergym.simulate(scenario(queues), policy)
 
 
 def picture(name: str, result: Result) -> str:

@@ -19,28 +19,36 @@ from clustergym.envs.cluster_picture import (
     PROFILING,
     draw_switches,
     fill_squares,
-    layout_of,
+    make_layout,
     number_squares,
 )
 from clustergym.envs.rendering import FAINT, INK, LIGHT, LINE, Picture, Pixels, Size
 from clustergym.results.measured_run import Result
 
 DOCS = Path(__file__).parent
-HALF, HEIGHT, MARGIN, TOP, CURVE = 480, 424, 12, 62, 70
-"""Pixels: of a half's width, of the picture, at edges, above the cluster, of the queue's curve."""
+HALF, HEIGHT, MARGIN, TOP, CURVE, LINE_HEIGHT = 480, 448, 12, 62, 70, 22
+"""Pixels: of a half's width, of the picture, at edges, above the cluster, of the curve, of a line of text."""
+LEGEND = (
+    "A square is a GPU, a number and colour a job.",
+    "White: idle. Grey without a number: profiles a job.",
+)
+"""Below the left half, and below the right one."""
 STEP_S, FRAME_MS, LAST_MS = 900, 220, 4000
 
 
 class Half:
     """One policy's half of the picture."""
 
-    def __init__(self, policy: str, result: Result) -> None:
+    def __init__(self, policy: str, result: Result, legend: str) -> None:
         self.policy, self.result = policy, result
         self.cluster = result.run.simulation.scenario.cluster
         self.bars: list[Bar] = bars_of(result.run.simulation)
-        self.layout = layout_of(self.cluster, Size(HALF - 2 * MARGIN, HEIGHT - TOP - CURVE - 3 * MARGIN))
+        self.layout = make_layout(
+            self.cluster, Size(HALF - 2 * MARGIN, HEIGHT - TOP - CURVE - LINE_HEIGHT - 3 * MARGIN)
+        )
         picture = Picture((HEIGHT, HALF))
         draw_switches(picture, self.layout, MARGIN, TOP)
+        picture.text(MARGIN, HEIGHT - LINE_HEIGHT, legend, 14, FAINT)
         self.background = picture.pixels()
 
     def owners(self, time_s: float) -> Ints:
@@ -73,15 +81,14 @@ class Half:
 
     def _curve(self, picture: Picture, time_s: float, end_s: float, most: int) -> None:
         """Draw how many jobs waited until now."""
-        line, width, bottom = self.result.timeline, HALF - 2 * MARGIN, HEIGHT - MARGIN
+        line, width, bottom = self.result.timeline, HALF - 2 * MARGIN, HEIGHT - MARGIN - LINE_HEIGHT
         picture.box(MARGIN, bottom, width, 1, LINE)
         for x in range(round(width * min(time_s / end_s, 1))):
             at = max(np.searchsorted(line.time_s, end_s * x / width, side="right") - 1, 0)
             high = round(CURVE * int(line.queued_jobs[at]) / most)
             picture.box(MARGIN + x, bottom - high, 1, high, LIGHT)
-        picture.text(
-            MARGIN, bottom - CURVE, f"waiting jobs (up to {most}) over {end_s / 3600:.0f} h", 13, FAINT
-        )
+        said = f"waiting jobs (up to {most}) over {end_s / 3600:.0f} h"
+        picture.text(MARGIN, bottom - CURVE - LINE_HEIGHT, said, 14, FAINT)
 
 
 def frames(halves: list[Half], end_s: float) -> list[Pixels]:
@@ -100,13 +107,13 @@ def main(argv: list[str] | None = None) -> None:
     """Run both policies and write the picture."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scenario", default="testbed")
-    parser.add_argument("--policies", nargs=2, default=("fcfs", "arena"))
+    parser.add_argument("--policies", nargs=2, default=("fcfs", "optimus"))
     parser.add_argument("--out", type=Path, default=DOCS / "two-policies.gif")
     given = parser.parse_args(argv)
     scenario = clustergym.load_scenario(given.scenario)
     results = {policy: clustergym.simulate(scenario, policy) for policy in given.policies}
     end_s = max(float(result.jobs.end_s.max()) for result in results.values())
-    made = frames([Half(policy, result) for policy, result in results.items()], end_s)
+    made = frames([Half(*one, legend) for one, legend in zip(results.items(), LEGEND, strict=True)], end_s)
     duration_ms = [FRAME_MS] * (len(made) - 1) + [LAST_MS]
     shown = gif_of(made, len(made) // 3, duration=duration_ms, comment=comment(results), optimize=True)
     given.out.write_bytes(shown)

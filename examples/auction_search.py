@@ -4,7 +4,7 @@ python examples/auction_search.py --updates 24 --groups 8 --size 8
 
 CMA-ES (Hansen and Ostermeier, 2001): all candidates of an update play the same traces, and a candidate's
 fitness is the mean over traces of its return in standard deviations of the group. Needs
-`pip install 'clustergym[learn]'`.
+`pip install -e '.[learn]'`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import clustergym  # noqa: F401 - registers the environments
 from clustergym.common.errors import InputError, exits_on_bad_input
 from clustergym.envs.vector.groups import groups, relative_to_group
 from clustergym.training.auction_evolution import start
-from clustergym.training.evolution import search_from
+from clustergym.training.evolution import start_search
 from clustergym.training.group_gradient import play
 from clustergym.training.split_env import trace_seed
 
@@ -47,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
         )  # fmt: skip
 
     envs, judges, rng = make(given.groups * given.size), make(VALIDATION), np.random.default_rng(given.seed)
-    search = search_from(start(), SIGMA, given.size, given.seed, diagonal=False)
+    search = start_search(start(), SIGMA, given.size, given.seed, diagonal=False)
     steps, began, best = 0, time.process_time(), np.inf
     for update in range(given.updates + 1):
         if update % EVERY == 0 or update == given.updates:

@@ -21,9 +21,9 @@ from clustergym.common.errors import InputError, exits_on_bad_input
 from clustergym.envs.vector.groups import groups, relative_to_group
 from clustergym.training import group_gradient
 from clustergym.training.auction_evolution import start
-from clustergym.training.group_rollouts import Rollouts, credits_of, play
+from clustergym.training.group_rollouts import Rollouts, compute_credits, play
 from clustergym.training.network_checkpoints import load
-from clustergym.training.split_env import compiled_envs, trace_seed
+from clustergym.training.split_env import make_compiled_envs, trace_seed
 
 BASELINES, BATCH = ("group", "group_by_time", "none"), 4096
 
@@ -56,7 +56,7 @@ def network_gradient(policy, rollouts: Rollouts, credits: np.ndarray) -> np.ndar
 def of_network(name: str, traces: int, size: int) -> None:
     """Report a network's gradients with each baseline, all from the same rollouts."""
     checkpoint, generator = load(name), torch.Generator().manual_seed(0)
-    envs = compiled_envs(checkpoint.about["traces"]["env"], size)
+    envs = make_compiled_envs(checkpoint.about["traces"]["env"], size)
     found: dict[str, list[np.ndarray]] = {baseline: [] for baseline in BASELINES}
     spread, means = [], []
     for at in range(traces):
@@ -64,7 +64,7 @@ def of_network(name: str, traces: int, size: int) -> None:
         spread.append(rollouts.returns.std())
         means.append(rollouts.returns.mean())
         for baseline in BASELINES:
-            credits = credits_of(rollouts, size, baseline)
+            credits = compute_credits(rollouts, size, baseline)
             found[baseline].append(network_gradient(checkpoint.policy, rollouts, credits))
     envs.close()
     print(f"deviation of returns: {np.mean(spread):.3f} h within traces, {np.std(means):.3f} h between them")

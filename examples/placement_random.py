@@ -13,7 +13,7 @@ import numpy as np
 
 import clustergym  # noqa: F401  registers the environments
 from clustergym.common.errors import InputError, exits_on_bad_input
-from clustergym.envs.placement.algorithms import algorithm
+from clustergym.envs.placement.instances import algorithm
 from clustergym.envs.registration import make_env
 
 
@@ -31,7 +31,7 @@ def play_algorithm(env: gymnasium.Env, name: str, rng: np.random.Generator, opti
     """Return the score of a placement algorithm, driven through the environment's actions."""
     _, info = env.reset(options=options)
     answer = algorithm(name)(env.unwrapped.instance, rng)
-    for action in env.unwrapped.actions_of(answer):
+    for action in env.unwrapped.list_actions(answer):
         _, _, _, _, info = env.step(action)
     return info["score"]
 

@@ -77,7 +77,7 @@ class AlloX(Policy):
         self._guessed.update(view.job[times.guessed].tolist())
         left_s = finish_times.remaining_at_request_s(view, times)
         plan = _MachinePlan(view, left_s)
-        waiting = self._considered(view, left_s)
+        waiting = self._select_candidates(view, left_s)
         if len(waiting):
             matches, _ = match(view, left_s, waiting, plan.releases)
             plan.start(matches, self.preempt)
@@ -85,7 +85,7 @@ class AlloX(Policy):
             plan.move()
         return plan.decision()
 
-    def _considered(self, view: View, left_s: Floats) -> Ints:
+    def _select_candidates(self, view: View, left_s: Floats) -> Ints:
         """Return the waiting jobs to match: the least served fraction, cut to `window` by least GPU time."""
         waiting = np.flatnonzero((view.gpus == 0) & np.isfinite(left_s).any(axis=1))
         ran_s = view.attained_gpu_s / view.requested_gpus
@@ -122,7 +122,7 @@ class Match(NamedTuple):
     """A job's place in a queue: position in the View, GPU type, and whether it is first in the queue."""
 
     at: int
-    kind: int
+    gpu_type: int
     first: bool
 
 
@@ -149,10 +149,10 @@ def match(view: View, left_s: Floats, waiting: Ints, releases: list[Releases]) -
 
     gpus = view.requested_gpus[waiting]
     mean = float(gpus.mean())
-    kind, opens_s, place = _places(view.setting.capacity, releases, mean, len(waiting))
-    earliest_s = np.column_stack([release.ready_s(gpus) for release in releases])[:, kind]
+    gpu_type, opens_s, place = _places(view.setting.capacity, releases, mean, len(waiting))
+    earliest_s = np.column_stack([release.ready_s(gpus) for release in releases])[:, gpu_type]
     cost = np.maximum(opens_s, earliest_s)
-    cost = cost + left_s[waiting][:, kind] * (1.0 + (place - 1) * (gpus / mean)[:, None])
+    cost = cost + left_s[waiting][:, gpu_type] * (1.0 + (place - 1) * (gpus / mean)[:, None])
     # An impossible place costs more than any set of possible places together.
     finite = np.isfinite(cost)
     worst = float(cost[finite].max(initial=1.0)) * (len(waiting) + 1)
@@ -160,7 +160,7 @@ def match(view: View, left_s: Floats, waiting: Ints, releases: list[Releases]) -
     possible = finite[job, column]
     job, column = job[possible], column[possible]
     total_s = float(cost[job, column].sum())
-    return _in_order(waiting[job], column, kind, opens_s, place), total_s
+    return _in_order(waiting[job], column, gpu_type, opens_s, place), total_s
 
 
 def _places(capacity: Ints, releases: list[Releases], mean: float, jobs: int) -> tuple[Ints, Floats, Ints]:
@@ -173,20 +173,20 @@ def _places(capacity: Ints, releases: list[Releases], mean: float, jobs: int) ->
     queues = [
         np.where(np.isfinite(opens), opens, r.at_s[-2]) for opens, r in zip(queues, releases, strict=True)
     ]
-    kind = np.repeat(np.arange(len(queues)), [len(opens) for opens in queues])
+    gpu_type = np.repeat(np.arange(len(queues)), [len(opens) for opens in queues])
     opens_s = np.concatenate(queues)
     deep = math.ceil(2 * jobs / len(opens_s)) + 2
-    return np.repeat(kind, deep), np.repeat(opens_s, deep), np.tile(np.arange(1, deep + 1), len(opens_s))
+    return np.repeat(gpu_type, deep), np.repeat(opens_s, deep), np.tile(np.arange(1, deep + 1), len(opens_s))
 
 
-def _in_order(at: Ints, column: Ints, kind: Ints, opens_s: Floats, place: Ints) -> list[Match]:
+def _in_order(at: Ints, column: Ints, gpu_type: Ints, opens_s: Floats, place: Ints) -> list[Match]:
     """Sort matched jobs by the number of jobs ahead in their queue, then by when the queue opens."""
     queue = column // int(place.max())
     order = np.lexsort((-place[column], queue))
     at, column, queue = at[order], column[order], queue[order]
     ahead = np.arange(len(at)) - np.searchsorted(queue, queue)
     final = np.lexsort((at, opens_s[column], ahead))
-    return [Match(int(at[i]), int(kind[column[i]]), bool(ahead[i] == 0)) for i in final]
+    return [Match(int(at[i]), int(gpu_type[column[i]]), bool(ahead[i] == 0)) for i in final]
 
 
 class _MachinePlan:
@@ -194,7 +194,7 @@ class _MachinePlan:
 
     def __init__(self, view: View, left_s: Floats) -> None:
         self.view, self.left_s = view, left_s
-        self.kind = view.gpu_type.copy()
+        self.gpu_type = view.gpu_type.copy()
         self.free = view.available - np.bincount(
             view.gpu_type[view.gpus > 0],
             weights=view.gpus[view.gpus > 0],
@@ -203,36 +203,36 @@ class _MachinePlan:
         self.held_s = np.where(
             view.gpus > 0, left_s[np.arange(len(view)), np.maximum(view.gpu_type, 0)], np.inf
         )
-        self.releases = [self._releases(kind) for kind in range(len(view.available))]
+        self.releases = [self._releases(gpu_type) for gpu_type in range(len(view.available))]
 
-    def _releases(self, kind: int) -> Releases:
-        on = np.flatnonzero((self.kind == kind) & (self.view.gpus > 0))
-        return Releases(int(self.free[kind]), self.held_s[on], self.view.gpus[on])
+    def _releases(self, gpu_type: int) -> Releases:
+        on = np.flatnonzero((self.gpu_type == gpu_type) & (self.view.gpus > 0))
+        return Releases(int(self.free[gpu_type]), self.held_s[on], self.view.gpus[on])
 
     def start(self, matched: list[Match], preempt: bool) -> None:
         """Start matched jobs in order; with `preempt`, the first of a queue may preempt where it pays."""
-        for at, kind, first in matched:
+        for at, gpu_type, first in matched:
             gpus = int(self.view.requested_gpus[at])
-            if self.free[kind] < gpus and preempt and first:
-                self._preempt_for(at, kind)
-            if self.free[kind] >= gpus:
-                self.free[kind] -= gpus
-                self.kind[at] = kind
+            if self.free[gpu_type] < gpus and preempt and first:
+                self._preempt_for(at, gpu_type)
+            if self.free[gpu_type] >= gpus:
+                self.free[gpu_type] -= gpus
+                self.gpu_type[at] = gpu_type
 
-    def _preempt_for(self, at: int, kind: int) -> None:
+    def _preempt_for(self, at: int, gpu_type: int) -> None:
         """Preempt the running jobs with most work left if that saves more time than it costs them."""
-        view, run_s = self.view, float(self.left_s[at, kind])
-        on = np.flatnonzero((self.kind == kind) & (view.gpus > 0) & (self.held_s > run_s))
+        view, run_s = self.view, float(self.left_s[at, gpu_type])
+        on = np.flatnonzero((self.gpu_type == gpu_type) & (view.gpus > 0) & (self.held_s > run_s))
         on = on[np.argsort(-self.held_s[on], kind="stable")]
-        missing = int(view.requested_gpus[at] - self.free[kind])
+        missing = int(view.requested_gpus[at] - self.free[gpu_type])
         enough = int(np.searchsorted(np.cumsum(view.gpus[on]), missing)) + 1
         if enough > len(on):
             return
         victims = on[:enough]
-        saved_s = float(self.releases[kind].ready_s(view.requested_gpus[[at]])[0])
+        saved_s = float(self.releases[gpu_type].ready_s(view.requested_gpus[[at]])[0])
         if saved_s > float((run_s + self._resume_s[victims]).sum()):
-            self.free[kind] += int(view.gpus[victims].sum())
-            self.kind[victims] = -1
+            self.free[gpu_type] += int(view.gpus[victims].sum())
+            self.gpu_type[victims] = -1
 
     @cached_property
     def _resume_s(self) -> Floats:
@@ -243,20 +243,20 @@ class _MachinePlan:
 
     def move(self) -> None:
         """Move running jobs to idle GPUs where they end earlier, those that gain most first."""
-        running = np.flatnonzero((self.view.gpus > 0) & (self.kind >= 0))
+        running = np.flatnonzero((self.view.gpus > 0) & (self.gpu_type >= 0))
         held_s, left_s = self.held_s[running, None], self.left_s[running]
         gain_s = np.subtract(held_s, left_s, out=np.full(left_s.shape, -np.inf), where=np.isfinite(left_s))
         for place in np.argsort(-gain_s, axis=None, kind="stable").tolist():
-            row, kind = divmod(place, gain_s.shape[1])
+            row, gpu_type = divmod(place, gain_s.shape[1])
             at = int(running[row])
-            if not gain_s[row, kind] > 0:
+            if not gain_s[row, gpu_type] > 0:
                 return
             gpus = int(self.view.gpus[at])
-            if self.kind[at] == self.view.gpu_type[at] and self.free[kind] >= gpus:
-                self.free[kind] -= gpus
-                self.free[self.kind[at]] += gpus
-                self.kind[at] = kind
+            if self.gpu_type[at] == self.view.gpu_type[at] and self.free[gpu_type] >= gpus:
+                self.free[gpu_type] -= gpus
+                self.free[self.gpu_type[at]] += gpus
+                self.gpu_type[at] = gpu_type
 
     def decision(self) -> Decision:
-        on = np.flatnonzero(self.kind >= 0)
-        return Decision(self.view.job[on], self.kind[on], self.view.requested_gpus[on])
+        on = np.flatnonzero(self.gpu_type >= 0)
+        return Decision(self.view.job[on], self.gpu_type[on], self.view.requested_gpus[on])

@@ -23,7 +23,7 @@ from clustergym.trace.trace import Trace
 
 from .shared.elastic import Launches, Scaling, VirtualCluster
 from .shared.objectives import OBJECTIVES, THROUGHPUTS, behind, check_deadlines
-from .shared.requests import requested_level, requested_time_s
+from .shared.requests import find_requested_level, get_requested_time_s
 
 PLANNERS = {"adaptive": InformationClass.PROFILED, "dp": InformationClass.DATA_PARALLEL}
 
@@ -144,7 +144,7 @@ class Arena(Policy):
         if not len(view):
             return Decision.keep(view)
         value = OBJECTIVES[self.objective](view, THROUGHPUTS[self.throughput](view))
-        value = np.where(self._allowed(view), value, 0.0)
+        value = np.where(self._find_allowed(view), value, 0.0)
         times, depth = view.iteration_time_s(), self.search_depth
         cluster = VirtualCluster(view, value, times, depth, repaid=self.repay_restarts)
         hopeless = self._drop_hopeless(cluster)
@@ -160,12 +160,12 @@ class Arena(Policy):
         decision = cluster.decision()
         return Decision(decision.job, decision.gpu_type, decision.gpus, view.job[hopeless])
 
-    def _allowed(self, view: View) -> Bools:
+    def _find_allowed(self, view: View) -> Bools:
         """Return the allotments that the parameters allow, shape (n, T, K)."""
         allowed = np.ones(view.feasible.shape, dtype=np.bool_)
         span = self.span if self.elastic else 1
         if span is not None:
-            counts, asked_gpus = view.setting.counts, view.setting.counts[requested_level(view)][:, None]
+            counts, asked_gpus = view.setting.counts, view.setting.counts[find_requested_level(view)][:, None]
             allowed &= ((counts <= asked_gpus * span) & (counts * span >= asked_gpus))[:, None, :]
         if not self.hetero:
             types = np.arange(len(view.setting.gpu_types))
@@ -189,7 +189,7 @@ class Arena(Policy):
         """Return the index of each job's queue, shape (n,); 0 is the top queue."""
         queue: Ints = np.unique(-view.priority, return_inverse=True)[1].astype(np.int64)
         if self.queues == "run_time":
-            estimate_s = view.remaining_iterations * requested_time_s(view)
+            estimate_s = view.remaining_iterations * get_requested_time_s(view)
             bounds_s = np.asarray(self.queue_bounds_h) * 3600.0
             queue = queue * (len(bounds_s) + 1) + np.searchsorted(bounds_s, estimate_s)
         waited_s = np.where(view.gpus == 0, view.now_s - view.queued_s, 0.0)
@@ -227,7 +227,7 @@ class Arena(Policy):
             steps = best_scalings(cluster, np.array(waiting, dtype=np.int64))
             cluster.enact(steps or [])
             self._ilp_fallbacks += steps is None
-            waiting = [at for at in waiting if cluster.kind[at] < 0]
+            waiting = [at for at in waiting if cluster.gpu_type[at] < 0]
         return self._launch_all(cluster, waiting)
 
     def _launch_all(self, cluster: VirtualCluster, waiting: list[int]) -> list[int]:
@@ -243,12 +243,12 @@ class Arena(Policy):
         """Launch a job at its request by the preemptions that lose least; return whether it was launched."""
         level = int(cluster.requested[head])
         plans: list[tuple[float, list[Scaling]]] = []
-        for kind in np.flatnonzero(cluster.value[head, :, level] > 0).tolist():
-            victims = cluster.preemptions(kind, level, among)
+        for gpu_type in np.flatnonzero(cluster.value[head, :, level] > 0).tolist():
+            victims = cluster.preemptions(gpu_type, level, among)
             if victims is not None:
                 loss, steps = victims
-                gain = float(cluster.value[head, kind, level]) - loss
-                plans.append((gain, [*steps, Scaling(head, kind, level)]))
+                gain = float(cluster.value[head, gpu_type, level]) - loss
+                plans.append((gain, [*steps, Scaling(head, gpu_type, level)]))
         if plans:
             cluster.enact(max(plans, key=lambda plan: plan[0])[1])
         return bool(plans)

@@ -13,7 +13,7 @@ from clustergym.common.parameter_types import Fraction, NonNegativeFloat, Period
 from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared.marginal import Target, per_gpu_efficiency, times_or_guess
-from .shared.requests import requested_time_s
+from .shared.requests import find_requested_level, get_requested_time_s
 from .shared.virtual_clock import FairQueue
 
 CONSERVING_HYSTERESIS = 4.0
@@ -119,12 +119,11 @@ class Ares(Policy):
     def _size_gpu_s(self, view: View) -> Floats:
         """Return L, each job's GPU-seconds at its request at the mean speed of the types; inf: unknown."""
         time_s = view.iteration_time_s()
-        level = np.searchsorted(view.setting.counts, view.requested_gpus)[:, None, None]
-        speed = 1.0 / np.take_along_axis(time_s, level, 2)[..., 0]
+        speed = 1.0 / time_s[np.arange(len(view)), :, find_requested_level(view)]
         runs = speed > 0
         weight = np.where(runs, view.setting.capacity, 0)
         mean = (speed * weight).sum(axis=1) / np.maximum(weight.sum(axis=1), 1)
-        iteration_s = np.divide(1.0, mean, out=requested_time_s(view).copy(), where=mean > 0)
+        iteration_s = np.divide(1.0, mean, out=get_requested_time_s(view).copy(), where=mean > 0)
         size: Floats = view.iterations * iteration_s * view.requested_gpus
         return size
 
@@ -189,5 +188,5 @@ class Ares(Policy):
         allowed = modest & (counts <= np.maximum(cap, least)[..., None])
         target.place(order, allowed)
         target.keep_running(order)
-        target.grow(requested_time_s(view))
+        target.grow(get_requested_time_s(view))
         return target.decision()

@@ -34,36 +34,37 @@ class Capacity(GangQueues):
     """
 
     name: ClassVar[str] = "capacity"
+    needs_queues: ClassVar[bool] = True
 
     def _key(self, gangs: Gangs, queue: str, at: int) -> Any:
-        served = max(self._excess(queue, kind) for kind in range(len(self.book.types)))
+        served = max(self._excess(queue, gpu_type) for gpu_type in range(len(self.book.types)))
         return served, sum(self.book.held[queue]), self.book.index[queue]
 
-    def _may_have(self, leaf: str, kind: int, gpus: int) -> bool:
+    def _may_have(self, leaf: str, gpu_type: int, gpus: int) -> bool:
         tree, path = self.book.tree, self.book.paths[leaf]
         others = (
             other for name in path for other in tree.children[tree.queues[name].parent] if other != name
         )
-        kept = sum(self._kept(other, kind) for other in others)
-        return self.book.free[kind] - kept >= gpus and super()._may_have(leaf, kind, gpus)
+        kept = sum(self._compute_kept(other, gpu_type) for other in others)
+        return self.book.free[gpu_type] - kept >= gpus and super()._may_have(leaf, gpu_type, gpus)
 
-    def _kept(self, queue: str, kind: int) -> float:
+    def _compute_kept(self, queue: str, gpu_type: int) -> float:
         """Return the GPUs that a queue is guaranteed and does not use."""
-        below = sum(self._kept(child, kind) for child in self.book.tree.children[queue])
-        return max(self.book.guarantee[queue][kind] - self.book.held[queue][kind], below)
+        below = sum(self._compute_kept(child, gpu_type) for child in self.book.tree.children[queue])
+        return max(self.book.guarantee[queue][gpu_type] - self.book.held[queue][gpu_type], below)
 
-    def _claims(self, gangs: Gangs, at: int, kind: int, way: str) -> bool:
-        return way == "preempt" or self.book.within_quota(gangs.leaf[at], kind, gangs.gpus[at])
+    def _claims(self, gangs: Gangs, at: int, gpu_type: int, way: str) -> bool:
+        return way == "preempt" or self.book.within_quota(gangs.leaf[at], gpu_type, gangs.gpus[at])
 
-    def _gives(self, gangs: Gangs, at: int, kind: int, way: str, victim: int) -> bool:
+    def _gives(self, gangs: Gangs, at: int, gpu_type: int, way: str, victim: int) -> bool:
         if way == "preempt" or gangs.leaf[victim] == gangs.leaf[at]:
             return way == "preempt" and of_lower_priority(gangs, at, victim)
         (mine, *_), theirs = self.book.sides(gangs.leaf[at], gangs.leaf[victim])
-        within = self.book.within_quota(mine, kind, gangs.gpus[at])
-        return within and not any(self.book.within_quota(name, kind, 0) for name in theirs)
+        within = self.book.within_quota(mine, gpu_type, gangs.gpus[at])
+        return within and not any(self.book.within_quota(name, gpu_type, 0) for name in theirs)
 
-    def _excess(self, queue: str, kind: int) -> float:
-        held, deserved = self.book.held[queue][kind], self.book.quota[queue][kind]
+    def _excess(self, queue: str, gpu_type: int) -> float:
+        held, deserved = self.book.held[queue][gpu_type], self.book.quota[queue][gpu_type]
         if deserved:
             return held / deserved
         return np.inf if held else 0.0

@@ -16,7 +16,7 @@ from clustergym.trace.trace import Trace
 
 from .shared.finish_times import request_times, standstill_s
 from .shared.objectives import check_deadlines
-from .shared.requests import requested_level
+from .shared.requests import find_requested_level
 from .shared.reservations import Reservations, demands
 
 
@@ -128,11 +128,11 @@ class ElasticFlow(Policy):
         if not len(view) or (self._key(view.job, view) == self._last and self._hold_all(view)):
             return Decision.keep(view)
         rate, at_request_s = self._rates(view)
-        kind = self._types(view, rate, at_request_s)
+        gpu_type = self._types(view, rate, at_request_s)
         allotments: list[tuple[int, int, int]] = []
         dropped: list[int] = []
         for t in range(len(view.setting.gpu_types)):
-            group = self._group(view, np.flatnonzero(kind == t), t, rate)
+            group = self._group(view, np.flatnonzero(gpu_type == t), t, rate)
             if len(group.at):
                 chosen, out = self._divide(view, group, int(view.available[t]))
                 allotments += [(int(view.job[at]), t, gpus) for at, gpus in chosen]
@@ -156,7 +156,7 @@ class ElasticFlow(Policy):
         rate: Floats = 1.0 / view.iteration_time_s()
         times = request_times(view)
         lost = np.flatnonzero(~(rate > 0).any(axis=(1, 2)))
-        level = requested_level(view)[lost]
+        level = find_requested_level(view)[lost]
         rate[lost[:, None], np.arange(rate.shape[1]), level[:, None]] = 1.0 / times.time_s[lost]
         self._guessed.update(view.job[lost].tolist())
         fastest = rate.max(axis=2)
@@ -165,45 +165,45 @@ class ElasticFlow(Policy):
 
     def _types(self, view: View, rate: Floats, at_request_s: Floats) -> Ints:
         """Return each job's GPU type: the requested one, or for a request of any the one first chosen."""
-        kind = view.requested_type.copy()
+        gpu_type = view.requested_type.copy()
         runs = np.asarray((rate > 0).any(axis=2), dtype=np.bool_)
-        astray = (kind >= 0) & ~runs[np.arange(len(view)), kind]
-        kind = np.where(astray, -1, kind)
-        for at in np.flatnonzero(kind < 0):
+        astray = (gpu_type >= 0) & ~runs[np.arange(len(view)), gpu_type]
+        gpu_type = np.where(astray, -1, gpu_type)
+        for at in np.flatnonzero(gpu_type < 0):
             home = self._home.get(int(view.job[at]), -1)
             # The type may have been guessed before all types were profiled, and the job cannot run on it.
-            kind[at] = home if home >= 0 and runs[at, home] else -1
+            gpu_type[at] = home if home >= 0 and runs[at, home] else -1
         work_s = view.remaining_iterations[:, None] * at_request_s * view.requested_gpus[:, None]
-        for at in np.flatnonzero(kind < 0):
-            settled = np.flatnonzero(kind >= 0)
+        for at in np.flatnonzero(gpu_type < 0):
+            settled = np.flatnonzero(gpu_type >= 0)
             known = np.where(np.isfinite(work_s), work_s, 0.0)
-            backlog = np.bincount(kind[settled], known[settled, kind[settled]], rate.shape[1])
+            backlog = np.bincount(gpu_type[settled], known[settled, gpu_type[settled]], rate.shape[1])
             load = np.where(runs[at], (backlog + work_s[at]) / view.setting.capacity, np.inf)
-            kind[at] = self._home[int(view.job[at])] = int(np.argmin(load))
-        return kind
+            gpu_type[at] = self._home[int(view.job[at])] = int(np.argmin(load))
+        return gpu_type
 
-    def _group(self, view: View, at: Ints, kind: int, rate: Floats) -> Jobs:
+    def _group(self, view: View, at: Ints, gpu_type: int, rate: Floats) -> Jobs:
         """Return the jobs of one GPU type in ascending order of deadline."""
-        wanted = rate[at, kind, requested_level(view)[at]]
-        rate_s = np.where(wanted > 0, wanted, rate[at, kind].max(axis=1))
+        wanted = rate[at, gpu_type, find_requested_level(view)[at]]
+        rate_s = np.where(wanted > 0, wanted, rate[at, gpu_type].max(axis=1))
         # A job without a rate still waits for the profiles of the types that can run its request.
         at_request_s = np.divide(1.0, rate_s, out=np.full(len(at), np.inf), where=rate_s > 0)
         deadline_s = np.array(
-            [self._deadline_of(view, int(p), float(s)) for p, s in zip(at, at_request_s, strict=True)]
+            [self._get_deadline(view, int(p), float(s)) for p, s in zip(at, at_request_s, strict=True)]
         )
         at = at[np.lexsort((view.submit_s[at], deadline_s))] if len(at) else at
         held = np.where(view.gpus[at] > 0, np.searchsorted(view.setting.counts, view.gpus[at]), -1)
-        held = np.where(view.gpu_type[at] == kind, held, -1)
+        held = np.where(view.gpu_type[at] == gpu_type, held, -1)
         return Jobs(
             at,
-            rate[at, kind],
-            standstill_s(view)[at, kind],
+            rate[at, gpu_type],
+            standstill_s(view)[at, gpu_type],
             view.remaining_iterations[at],
             np.sort(deadline_s) - view.now_s,
             held,
         )
 
-    def _deadline_of(self, view: View, at: int, at_request_s: float) -> float:
+    def _get_deadline(self, view: View, at: int, at_request_s: float) -> float:
         """Return a job's present deadline; with `loosened` the trace's may have been put off."""
         given = float(view.deadline_s[at])
         if self.mode == "strict":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -107,11 +108,11 @@ class FirstComeFirstServed(Policy):
         blocks = QUEUES[self.queue] if self.backfill == "none" else "nothing"
         return Decision.keep(view).also(fill(view, waiting, self._preference(view), view.free, blocks))
 
-    def _preference(self, view: View) -> Floats:
-        """Return how much each job prefers each type, shape (n, T); the least value is preferred."""
-        options = request_options(view)
+    def _preference(self, view: View) -> Floats | Callable[[Ints], Floats]:
+        """Return how much each job prefers each type, shape (n, T), as `fill` takes it."""
         if self.any_type == "first":
-            return first_type(options)
+            return lambda rows: first_type(request_options(view, rows))
+        options = request_options(view)
         if self.any_type == "last":
             return np.where(self._promise(view, options), 0.0, np.inf)
         return np.where(options, self._rng.random(options.shape), np.inf)
@@ -120,18 +121,18 @@ class FirstComeFirstServed(Policy):
         """Return which type each request waits for, at most one, shape (n, T)."""
         rows, gpus = view.job.tolist(), view.requested_gpus
         self._promised = {row: self._promised[row] for row in rows if row in self._promised}
-        kind = np.array([self._promised.get(row, -1) for row in rows], dtype=np.int64)
+        gpu_type = np.array([self._promised.get(row, -1) for row in rows], dtype=np.int64)
         types = np.arange(options.shape[1])
-        room = view.available - (gpus[:, None] * (kind[:, None] == types)).sum(axis=0)
+        room = view.available - (gpus[:, None] * (gpu_type[:, None] == types)).sum(axis=0)
         by_name = np.argsort(view.setting.gpu_types)
         listed = by_name[room[by_name] > 0]
-        for at in np.flatnonzero(kind < 0).tolist():
+        for at in np.flatnonzero(gpu_type < 0).tolist():
             likes = listed[options[at, listed]]
             if not (room[likes] >= gpus[at]).any():
                 break
-            kind[at] = self._promised[rows[at]] = int(likes[-1])
-            room[kind[at]] -= gpus[at]
-        promised: Bools = kind[:, None] == types
+            gpu_type[at] = self._promised[rows[at]] = int(likes[-1])
+            room[gpu_type[at]] -= gpus[at]
+        promised: Bools = gpu_type[:, None] == types
         return promised
 
     def _reserving(self, view: View, waiting: Ints) -> list[tuple[int, int, int]]:
@@ -150,4 +151,4 @@ class FirstComeFirstServed(Policy):
             heads_only=self.backfill == "easy",
             one_queue=self.queue == "cluster",
         )
-        return [(int(view.job[at]), kind, int(view.requested_gpus[at])) for at, kind in found]
+        return [(int(view.job[at]), gpu_type, int(view.requested_gpus[at])) for at, gpu_type in found]

@@ -13,7 +13,7 @@ from clustergym.common.parameter_types import NonNegativeFloat, Period
 from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared.allotments import Allotments
-from .shared.requests import held_level, request_options, requested_level
+from .shared.requests import find_held_level, find_requested_level, request_options
 
 Allotment = tuple[int, int]
 """(Type index, count index)."""
@@ -53,22 +53,22 @@ class PackingTable(Allotments):
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
-        self.requested, self.options = requested_level(view), request_options(view)
+        self.requested, self.options = find_requested_level(view), request_options(view)
         rows = view.job.tolist()
         held = [] if view.partner is None else view.partner.tolist()
         self.partner = {at: rows.index(row) for at, row in enumerate(held) if row >= 0}
 
-    def give(self, at: int, kind: int, level: int) -> None:
+    def give(self, at: int, gpu_type: int, level: int) -> None:
         """Give a job an allotment, as `Allotments.give`; what it shares so far stays with its partner."""
         other = self.partner.pop(at, None)
         if other is not None:
             del self.partner[other]
-            self.kind[at] = self.level[at] = -1
-        super().give(at, kind, level)
+            self.gpu_type[at] = self.level[at] = -1
+        super().give(at, gpu_type, level)
 
     def join(self, at: int, other: int) -> None:
         """Let a job without GPUs share those of another."""
-        self.kind[at], self.level[at] = self.kind[other], self.level[other]
+        self.gpu_type[at], self.level[at] = self.gpu_type[other], self.level[other]
         self.partner[at], self.partner[other] = other, at
 
     def decision(self) -> Decision:
@@ -78,15 +78,17 @@ class PackingTable(Allotments):
         rows = self.view.job.tolist()
         return super().decision().paired((rows[at], rows[other]) for at, other in self.partner.items())
 
-    def fits(self, at: int, kind: int, level: int) -> bool:
+    def fits(self, at: int, gpu_type: int, level: int) -> bool:
         """Return whether a job fits on an allotment if it gives up the GPUs that it holds."""
-        own = int(self.counts[self.level[at]]) if self.kind[at] == kind else 0
-        return bool(self.view.feasible[at, kind, level] and self.free[kind] + own >= self.counts[level])
+        own = int(self.counts[self.level[at]]) if self.gpu_type[at] == gpu_type else 0
+        return bool(
+            self.view.feasible[at, gpu_type, level] and self.free[gpu_type] + own >= self.counts[level]
+        )
 
-    def changed(self) -> list[int]:
+    def list_changed(self) -> list[int]:
         """Return the positions of jobs whose allotment will change."""
-        view, now = self.view, held_level(self.view)
-        changed = (self.kind != view.gpu_type) | (self.level != now)
+        view, now = self.view, find_held_level(self.view)
+        changed = (self.gpu_type != view.gpu_type) | (self.level != now)
         if view.partner is not None:
             rows = np.full(len(view), -1, dtype=np.int64)
             for at, other in self.partner.items():
@@ -175,7 +177,7 @@ class Gandiva(Policy):
 
     def _measure(self, view: View) -> None:
         """Measure each running job's speed on its allotment, from the iterations done there."""
-        level, known = held_level(view), self._watch
+        level, known = find_held_level(view), self._watch
         self._watch = {job: known.get(job, MeasuredSpeeds()) for job in view.job.tolist()}
         for at in np.flatnonzero(view.gpus > 0):
             watch = self._watch[int(view.job[at])]
@@ -195,14 +197,18 @@ class Gandiva(Policy):
     def _note(self, table: PackingTable) -> None:
         """Record when and where each job launched now begins to work."""
         view = table.view
-        for at in table.changed():
-            watch, kind, level = self._watch[int(view.job[at])], int(table.kind[at]), int(table.level[at])
+        for at in table.list_changed():
+            watch, gpu_type, level = (
+                self._watch[int(view.job[at])],
+                int(table.gpu_type[at]),
+                int(table.level[at]),
+            )
             watch.partner = int(view.job[table.partner[at]]) if at in table.partner else -1
-            if kind < 0:
+            if gpu_type < 0:
                 watch.came_from = None
                 continue
             watch.since_s, watch.remaining = view.now_s, float(view.remaining_iterations[at])
-            watch.works_from_s = view.now_s + float(table.cost_s[at, kind, level])
+            watch.works_from_s = view.now_s + float(table.cost_s[at, gpu_type, level])
 
     # Waiting jobs
 
@@ -210,35 +216,35 @@ class Gandiva(Policy):
         self, table: PackingTable, at: int, make_room: Callable[[PackingTable, int, int, int], bool]
     ) -> bool:
         """Start a job at its request, on the first type where enough GPUs are free or can be freed."""
-        for kind in np.flatnonzero(table.options[at]).tolist():
-            missing = int(table.counts[table.requested[at]] - table.free[kind])
-            if missing <= 0 or make_room(table, at, kind, missing):
-                table.give(at, kind, int(table.requested[at]))
+        for gpu_type in np.flatnonzero(table.options[at]).tolist():
+            missing = int(table.counts[table.requested[at]] - table.free[gpu_type])
+            if missing <= 0 or make_room(table, at, gpu_type, missing):
+                table.give(at, gpu_type, int(table.requested[at]))
                 return True
         return False
 
-    def _shrink(self, table: PackingTable, at: int, kind: int, missing: int) -> bool:
+    def _shrink(self, table: PackingTable, at: int, gpu_type: int, missing: int) -> bool:
         """Shrink grown jobs of a type to their requests if that frees enough GPUs."""
-        grown = np.flatnonzero((table.kind == kind) & (table.level > table.requested))
-        grown = grown[table.view.feasible[grown, kind, table.requested[grown]]]
+        grown = np.flatnonzero((table.gpu_type == gpu_type) & (table.level > table.requested))
+        grown = grown[table.view.feasible[grown, gpu_type, table.requested[grown]]]
         freed = table.counts[table.level[grown]] - table.counts[table.requested[grown]]
         chosen = self._oldest(table, grown, freed, missing)
         for position in chosen:
-            table.give(position, kind, int(table.requested[position]))
+            table.give(position, gpu_type, int(table.requested[position]))
             self._watch[int(table.view.job[position])].came_from = None
         return bool(chosen)
 
-    def _end_slices(self, table: PackingTable, at: int, kind: int, missing: int) -> bool:
+    def _end_slices(self, table: PackingTable, at: int, gpu_type: int, missing: int) -> bool:
         """Suspend jobs whose slice is over if the waiting job has waited a slice and then has room."""
         view = table.view
         if view.now_s - view.queued_s[at] < self.slice_s:
             return False
-        running = np.flatnonzero((table.kind == kind) & (view.gpus > 0))
+        running = np.flatnonzero((table.gpu_type == gpu_type) & (view.gpus > 0))
         # A pair counts once, and ends its slice together.
         running = running[
             [table.partner.get(position, position) >= position for position in running.tolist()]
         ]
-        over = np.array([self._slice_over(table, int(position)) for position in running], dtype=np.bool_)
+        over = np.array([self._has_slice_ended(table, int(position)) for position in running], dtype=np.bool_)
         running = running[over]
         chosen = self._oldest(table, running, table.counts[table.level[running]], missing)
         for position in chosen:
@@ -248,7 +254,7 @@ class Gandiva(Policy):
         self._count("slices_ended", len(chosen))
         return bool(chosen)
 
-    def _slice_over(self, table: PackingTable, at: int) -> bool:
+    def _has_slice_ended(self, table: PackingTable, at: int) -> bool:
         # The cost of resuming is estimated by the cheapest change of allotment now.
         cost_s = table.cost_s[at]
         resume_s = float(np.min(cost_s[cost_s > 0], initial=np.inf)) if (cost_s > 0).any() else 0.0
@@ -273,8 +279,8 @@ class Gandiva(Policy):
             host
             for host in alone
             if options is not None
-            and table.options[at, table.kind[host]]
-            and options.allowed[options.job_class[at], options.job_class[host], table.kind[host], level]
+            and table.options[at, table.gpu_type[host]]
+            and options.allowed[options.job_class[at], options.job_class[host], table.gpu_type[host], level]
             and frozenset((int(view.job[at]), int(view.job[host]))) not in self._apart
         ]
         if hosts:
@@ -300,9 +306,9 @@ class Gandiva(Policy):
     def _judge(self, table: PackingTable) -> None:
         """Undo each trial that made its job slower, if going back ends the job earlier."""
         view = table.view
-        for at in np.flatnonzero(table.kind >= 0):
+        for at in np.flatnonzero(table.gpu_type >= 0):
             watch = self._watch[int(view.job[at])]
-            now = (int(table.kind[at]), int(table.level[at]))
+            now = (int(table.gpu_type[at]), int(table.level[at]))
             before = None if int(at) in table.partner else watch.came_from
             if before is None or now not in watch.speed or before not in watch.speed:
                 continue
@@ -317,17 +323,17 @@ class Gandiva(Policy):
         """Double or migrate running jobs onto idle GPUs that no job waits for."""
         asked = table.options[np.array(waiting, dtype=np.int64)]
         wanted = np.asarray(asked.any(axis=0), dtype=np.bool_)
-        running = [int(at) for at in np.flatnonzero((table.kind >= 0) & (table.view.gpus > 0))]
+        running = [int(at) for at in np.flatnonzero((table.gpu_type >= 0) & (table.view.gpus > 0))]
         running.sort(key=lambda at: (self._watch[int(table.view.job[at])].since_s, at))
         for at in (one for one in running if one not in table.partner):
-            kind, level = int(table.kind[at]), int(table.level[at])
-            if wanted[kind] or not (table.free[~wanted] > 0).any():
+            gpu_type, level = int(table.gpu_type[at]), int(table.level[at])
+            if wanted[gpu_type] or not (table.free[~wanted] > 0).any():
                 continue
-            grown = [(kind, level + 1)] if self.grow and level + 1 < len(table.counts) else []
-            others = np.flatnonzero(~wanted & (np.arange(len(wanted)) != kind)).tolist()
+            grown = [(gpu_type, level + 1)] if self.grow and level + 1 < len(table.counts) else []
+            others = np.flatnonzero(~wanted & (np.arange(len(wanted)) != gpu_type)).tolist()
             for there in grown + [(other, level) for other in others if self.migrate]:
                 if self._worth_trying(table, at, there):
-                    self._watch[int(table.view.job[at])].came_from = (kind, level)
+                    self._watch[int(table.view.job[at])].came_from = (gpu_type, level)
                     table.give(at, *there)
                     self._count("trials")
                     break
@@ -335,7 +341,7 @@ class Gandiva(Policy):
     def _worth_trying(self, table: PackingTable, at: int, there: Allotment) -> bool:
         """Return whether a job fits there, was not slower there, and twice the speed would repay it."""
         view, watch = table.view, self._watch[int(table.view.job[at])]
-        now = (int(table.kind[at]), int(table.level[at]))
+        now = (int(table.gpu_type[at]), int(table.level[at]))
         if now not in watch.speed or watch.came_from is not None or not table.fits(at, *there):
             return False
         left_s = float(view.remaining_iterations[at]) / watch.speed[now]
@@ -347,5 +353,5 @@ class Gandiva(Policy):
         self._counts[what] = self._counts.get(what, 0) + by
 
 
-def _free_as_it_is(table: PackingTable, at: int, kind: int, missing: int) -> bool:
+def _free_as_it_is(table: PackingTable, at: int, gpu_type: int, missing: int) -> bool:
     return False

@@ -17,7 +17,7 @@ from .shared import finish_times, linear_programs
 from .shared.integer_programs import SolverError
 from .shared.linear_programs import ShareProblem
 from .shared.packed_rounds import PackedRounds
-from .shared.packed_shares import fifo_decision, packed_shares
+from .shared.packed_shares import compute_packed_shares, fifo_decision
 from .shared.rounds import RoundMechanism
 
 
@@ -123,12 +123,12 @@ class Gavel(Policy):
         if self.objective == FIFO:
             return fifo_decision(view, times.time_s, pairs)
         if pairs is not None:
-            return self._packed_decision(view, times, pairs)
+            return self._decide_packed(view, times, pairs)
         self._rounds.account(view)
         share = self._solve(view, times) if self._due(view, times) else self._rounds.share[view.job]
         return self._rounds.decide(view, share, times.time_s)
 
-    def _packed_decision(self, view: View, times: finish_times.RequestTimes, pairs: PairOptions) -> Decision:
+    def _decide_packed(self, view: View, times: finish_times.RequestTimes, pairs: PairOptions) -> Decision:
         rounds = self._packed_rounds
         rounds.account(view)
         share = self._solve_packed(view, times, pairs) if self._due(view, times) else rounds.share
@@ -145,11 +145,13 @@ class Gavel(Policy):
     def _solve_packed(self, view: View, times: finish_times.RequestTimes, pairs: PairOptions) -> Floats:
         self._programs += 1
         try:
-            return packed_shares(self.objective, view, times, pairs, self.second_stage)
+            return compute_packed_shares(self.objective, view, times, pairs, self.second_stage)
         except SolverError:
             self._failures += 1
-            alone = np.zeros((len(view), *finish_times.isolated_shares(view, times).shape))
-            alone[np.arange(len(view)), np.arange(len(view))] = finish_times.isolated_shares(view, times)
+            alone = np.zeros((len(view), *finish_times.compute_isolated_shares(view, times).shape))
+            alone[np.arange(len(view)), np.arange(len(view))] = finish_times.compute_isolated_shares(
+                view, times
+            )
             return alone
 
     def _solve(self, view: View, times: finish_times.RequestTimes) -> Floats:
@@ -158,7 +160,7 @@ class Gavel(Policy):
             return OBJECTIVES[self.objective](view, times, self.second_stage)
         except SolverError:
             self._failures += 1
-            return finish_times.isolated_shares(view, times)
+            return finish_times.compute_isolated_shares(view, times)
 
 
 def _problem(
@@ -172,12 +174,12 @@ def _problem(
 
 
 def _max_min_fairness(view: View, times: finish_times.RequestTimes, second_stage: bool) -> Floats:
-    problem, (need,), group = _problem(view, times, finish_times.isolated_rate(view, times))
+    problem, (need,), group = _problem(view, times, finish_times.compute_isolated_rate(view, times))
     return linear_programs.max_min_shares(problem, need, second_stage)[0][group]
 
 
 def _water_filling(view: View, times: finish_times.RequestTimes, _second_stage: bool) -> Floats:
-    problem, (need,), group = _problem(view, times, finish_times.isolated_rate(view, times))
+    problem, (need,), group = _problem(view, times, finish_times.compute_isolated_rate(view, times))
     return linear_programs.water_filling_shares(problem, need)[group]
 
 

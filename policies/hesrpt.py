@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from clustergym.agents.speedup import fitted_speedup
+from clustergym.agents.speedup import fit_speedup
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.parameter_types import AtLeastOne, Period
 from clustergym.scenario.policy import Decision, InformationClass, Policy, View
@@ -56,13 +56,13 @@ class HighEfficiencySrpt(Policy):
         if not len(view):
             return Decision.keep(view)
         target = Target(view, times_or_guess(view), self.hysteresis)
-        exponent, one_gpu_s = fitted_speedup(view.setting.counts, target.time_s)
+        exponent, one_gpu_s = fit_speedup(view.setting.counts, target.time_s)
         size_s = view.remaining_iterations * one_gpu_s
         order = np.lexsort((view.job, size_s))
         share = optimal_shares(size_s, exponent) * float(view.available.sum())
         counts, usable = view.setting.counts, np.isfinite(target.time_s)
         held = counts == view.gpus[:, None, None]
-        most = np.where(held, 2.0, 1.0) * _rounded_down(share, counts)[:, None, None]
+        most = np.where(held, 2.0, 1.0) * _round_down(share, counts)[:, None, None]
         target.place(order, usable & (counts <= most))
         if self.leftover:
             least = np.argmax(usable, axis=2)
@@ -92,7 +92,7 @@ def optimal_shares(size: Floats, exponent: Floats) -> Floats:
     return scaled
 
 
-def _rounded_down(share: Floats, counts: Ints) -> Ints:
+def _round_down(share: Floats, counts: Ints) -> Ints:
     """Return the largest count within each share; from 0.7 of the least count up that one, else 0."""
     bounds = counts.astype(np.float64)
     bounds[0] *= np.sqrt(0.5)

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from clustergym.scenario.policy import Setting
-from clustergym.scenario.tenants.division import divided
-from clustergym.scenario.tenants.history import History
+from clustergym.scenario.tenants.division import divide_among_queues
+from clustergym.scenario.tenants.fair_share import History
 
 from .shared.gang_queues import GangQueues, Gangs, of_lower_priority
 
@@ -39,6 +39,7 @@ class Kai(GangQueues):
     """
 
     name: ClassVar[str] = "kai"
+    needs_queues: ClassVar[bool] = True
     _history: History = field(init=False, repr=False)
     _holds: list[float] = field(default_factory=list, init=False, repr=False)
     _noted_s: float = field(default=0.0, init=False, repr=False)
@@ -58,18 +59,18 @@ class Kai(GangQueues):
         usage = dict(zip(book.tree.queues, self._history.usage(view.now_s).tolist(), strict=True))
         asked = {leaf: list(book.held[leaf]) for leaf in book.tree.leaves}
         for at, leaf in enumerate(gangs.leaf):
-            for kind in gangs.options[at] if gangs.kind[at] < 0 else ():
-                asked[leaf][kind] += gangs.gpus[at]
+            for gpu_type in gangs.options[at] if gangs.gpu_type[at] < 0 else ():
+                asked[leaf][gpu_type] += gangs.gpus[at]
         shares = [
-            divided(
+            divide_among_queues(
                 book.tree,
                 "fair_share",
                 name,
-                float(view.available[kind]),
-                {leaf: own[kind] for leaf, own in asked.items() if own[kind]},
+                float(view.available[gpu_type]),
+                {leaf: own[gpu_type] for leaf, own in asked.items() if own[gpu_type]},
                 usage,
             )
-            for kind, name in enumerate(book.types)
+            for gpu_type, name in enumerate(book.types)
         ]
         self._due = {name: [share[name] for share in shares] for name in book.tree.queues}
         self._share = {
@@ -84,12 +85,12 @@ class Kai(GangQueues):
         self._holds, self._noted_s = [sum(held) for held in self.book.held.values()], now_s
 
     def _key(self, gangs: Gangs, queue: str, at: int) -> Any:
-        held, kind, gpus = self.book.held[queue], gangs.options[at][0], gangs.gpus[at]
+        held, gpu_type, gpus = self.book.held[queue], gangs.options[at][0], gangs.gpus[at]
         share, one = self._share[queue], self.book.tree.queues[queue]
-        after = [gpus_held + gpus * (at_kind == kind) for at_kind, gpus_held in enumerate(held)]
+        after = [gpus_held + gpus * (at_kind == gpu_type) for at_kind, gpus_held in enumerate(held)]
         return (
             any(now > due for now, due in zip(held, self._due[queue], strict=True)),
-            after[kind] > self.book.quota[queue][kind],
+            after[gpu_type] > self.book.quota[queue][gpu_type],
             -one.priority,
             not any(share),
             _served(after, share),
@@ -98,34 +99,36 @@ class Kai(GangQueues):
             self.book.index[queue],
         )
 
-    def _claims(self, gangs: Gangs, at: int, kind: int, way: str) -> bool:
+    def _claims(self, gangs: Gangs, at: int, gpu_type: int, way: str) -> bool:
         leaf = gangs.leaf[at]
-        return way == "preempt" or self.book.held[leaf][kind] + gangs.gpus[at] <= self._due[leaf][kind]
+        return (
+            way == "preempt" or self.book.held[leaf][gpu_type] + gangs.gpus[at] <= self._due[leaf][gpu_type]
+        )
 
-    def _gives(self, gangs: Gangs, at: int, kind: int, way: str, victim: int) -> bool:
+    def _gives(self, gangs: Gangs, at: int, gpu_type: int, way: str, victim: int) -> bool:
         if way == "preempt" or gangs.leaf[victim] == gangs.leaf[at]:
             return way == "preempt" and of_lower_priority(gangs, at, victim)
         (mine, *_), theirs = self.book.sides(gangs.leaf[at], gangs.leaf[victim])
-        if any(self.book.within_quota(name, kind, 0) for name in theirs):
+        if any(self.book.within_quota(name, gpu_type, 0) for name in theirs):
             return False
-        above_share = self.book.held[theirs[0]][kind] > self._share[theirs[0]][kind]
-        return above_share or self.book.within_quota(mine, kind, gangs.gpus[at])
+        above_share = self.book.held[theirs[0]][gpu_type] > self._share[theirs[0]][gpu_type]
+        return above_share or self.book.within_quota(mine, gpu_type, gangs.gpus[at])
 
-    def _agrees(self, gangs: Gangs, at: int, kind: int, stopped: list[int]) -> bool:
+    def _agrees(self, gangs: Gangs, at: int, gpu_type: int, stopped: list[int]) -> bool:
         """Whether no queue above its share comes to have more of it than one that it takes from."""
         held = self.book.held
         for victim in stopped:
             if gangs.leaf[victim] == gangs.leaf[at]:
                 continue
             (mine, *_), (theirs, *_) = self.book.sides(gangs.leaf[at], gangs.leaf[victim])
-            used = _served([held[mine][kind] + gangs.gpus[at]], [self._due[mine][kind]])
-            other = self._due[theirs][kind]
-            if used > 1 and other and used >= held[theirs][kind] / other:
+            used = _served([held[mine][gpu_type] + gangs.gpus[at]], [self._due[mine][gpu_type]])
+            other = self._due[theirs][gpu_type]
+            if used > 1 and other and used >= held[theirs][gpu_type] / other:
                 return False
         return True
 
-    def _excess(self, queue: str, kind: int) -> float:
-        return _served([self.book.held[queue][kind]], [self._share[queue][kind]])
+    def _excess(self, queue: str, gpu_type: int) -> float:
+        return _served([self.book.held[queue][gpu_type]], [self._share[queue][gpu_type]])
 
 
 def _served(held: list[float], share: list[float]) -> float:

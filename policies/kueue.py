@@ -17,7 +17,7 @@ from clustergym.scenario.tenants.queue_tree import of_type
 from .shared.evictions import Evictions
 from .shared.kueue_cycles import CycleResult, KueueScheduler
 from .shared.kueue_victims import KueueJob, QueueRules, QuotaHolders
-from .shared.queue_book import QueueBook
+from .shared.queue_book import QueueHoldings
 from .shared.requests import request_options
 
 
@@ -69,6 +69,7 @@ class Kueue(Policy):
     """
 
     name: ClassVar[str] = "kueue"
+    needs_queues: ClassVar[bool] = True
     information_class: ClassVar[InformationClass] = InformationClass.NONE
     fair_sharing: bool = False
     queueing: Literal["strict", "best_effort"] = "best_effort"
@@ -79,7 +80,7 @@ class Kueue(Policy):
     round_s: Period | None = 60.0
     cycles: list[CycleResult] = field(default_factory=list, init=False, repr=False)
     """What each cycle of the last decision point changed."""
-    _book: QueueBook = field(init=False, repr=False)
+    _book: QueueHoldings = field(init=False, repr=False)
     _root: QuotaNode = field(init=False, repr=False)
     _since_s: dict[int, float] = field(default_factory=dict, init=False, repr=False)
     _admitted: dict[int, float] = field(default_factory=dict, init=False, repr=False)
@@ -90,7 +91,7 @@ class Kueue(Policy):
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Begin a run: no job has a quota."""
-        self._book = QueueBook(self.name, setting)
+        self._book = QueueHoldings(self.name, setting)
         cluster = _build_cohort(self._book, None, setting.capacity.tolist())
         self._root = QuotaNode(cluster, setting.gpu_types)
         self._since_s, self._admitted, self._sticky_rows = {}, {}, {}
@@ -112,7 +113,9 @@ class Kueue(Policy):
             [job for job in jobs if job.gpu_type < 0],
             self.fair_sharing,
             sticky,
-            lambda victims: all([self._evictions.over(victim.row, view.now_s) for victim in victims]),
+            lambda victims: all(
+                [self._evictions.note_eviction(victim.row, view.now_s) for victim in victims]
+            ),
         )
         self.cycles = scheduler.run(self._cycles_run)
         self._cycles_run += len(self.cycles)
@@ -193,7 +196,7 @@ class Kueue(Policy):
                 self._counters["jobs_stopped_in_own_queue" if own else "jobs_stopped_in_other_queues"] += 1
 
 
-def _build_cohort(book: QueueBook, name: str | None, capacity: list[float]) -> Cohort:
+def _build_cohort(book: QueueHoldings, name: str | None, capacity: list[float]) -> Cohort:
     """Return a queue and those in it as a cohort; None: the cluster, which lends what no quota covers."""
     below = book.tree.children[name]
     total = capacity if name is None else book.quota[name]

@@ -37,5 +37,8 @@ class LeastAttainedService(Policy):
     def schedule(self, view: View) -> Decision:
         """Fill the cluster in ascending order of attained service."""
         service = view.attained_gpu_s + restart_gpu_s(view)
-        order = np.lexsort((view.job, -view.state, service))
-        return Decision.of(fill(view, order, first_type(staying_options(view)), view.available))
+        # The View is in the order of submission, which decides between equal ones.
+        order = np.lexsort((-view.state, service))
+        return Decision.of(
+            fill(view, order, lambda rows: first_type(staying_options(view, rows)), view.available)
+        )

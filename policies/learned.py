@@ -40,7 +40,7 @@ class Learned(Policy):
     rollout : int
         Draws of arrivals under which an auction's decision and others are played out, by known times and to
         the end of the last job; that of the least mean JCT is made. 0: none. Arrivals are drawn from what
-        the policy has seen (`clustergym.agents.drawn_arrivals`).
+        the policy has seen (`clustergym.agents.lookahead`).
     """
 
     name: ClassVar[str] = "learned"
@@ -87,7 +87,7 @@ class Learned(Policy):
         if self._player is not None:
             self._player.reset(setting, rng)
         elif self.rollout:
-            from clustergym.agents.drawn_arrivals import LookAhead
+            from clustergym.agents.lookahead import LookAhead
 
             self._ahead = LookAhead(self.rollout, rng)
 
@@ -114,33 +114,33 @@ class Learned(Policy):
         if self._player is not None:
             decided: Decision = self._player.schedule(view)
             return decided
-        from clustergym.agents.auction import bids_of, decide
+        from clustergym.agents.auction import decide, make_bids
 
         counts, available = view.setting.counts.astype(np.int64), view.available.astype(np.int64)
         if len(self._believed):
-            kind, level = self._decide_by_beliefs(view, available, counts)
+            gpu_type, level = self._decide_by_beliefs(view, available, counts)
         elif self.rollout:
-            bids = bids_of(view, times_or_guess(view))
-            kind, level = self._ahead.decide(self._scores, view, available, counts, bids)
+            bids = make_bids(view, times_or_guess(view))
+            gpu_type, level = self._ahead.decide(self._scores, view, available, counts, bids)
         else:
-            kind, level = decide(self._scores, available, counts, bids_of(view, times_or_guess(view)))
-        runs = np.flatnonzero(kind >= 0)
-        return Decision(view.job[runs], kind[runs], counts[level[runs]])
+            gpu_type, level = decide(self._scores, available, counts, make_bids(view, times_or_guess(view)))
+        runs = np.flatnonzero(gpu_type >= 0)
+        return Decision(view.job[runs], gpu_type[runs], counts[level[runs]])
 
     def _decide_by_beliefs(self, view: View, available: Ints, counts: Ints) -> tuple[Ints, Ints]:
         from clustergym.agents import beliefs
-        from clustergym.agents.auction import bids_of
+        from clustergym.agents.auction import make_bids
 
         jobs = int(view.job.max()) + 1
         if self._observed is None:
             self._observed = beliefs.nothing_observed(jobs, *view.feasible.shape[1:])
         self._observed = beliefs.with_room(self._observed, jobs)
-        shown = beliefs.Shown(
+        shown = beliefs.JobsView(
             view.job, view.now_s, view.iterations, view.requested_gpus.astype(np.int64), view.feasible
         )
         told = self.information_class != InformationClass.NONE
-        bids = bids_of(view, view.iteration_time_s() if told else np.full(view.feasible.shape, np.inf))
-        kind, level = beliefs.decide(
+        bids = make_bids(view, view.iteration_time_s() if told else np.full(view.feasible.shape, np.inf))
+        gpu_type, level = beliefs.decide(
             self._scores, self._believed, self._observed, available, counts, shown, bids
         )
-        return kind, level
+        return gpu_type, level

@@ -11,7 +11,7 @@ from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.parameter_types import NonNegativeInt, Period, PositiveFloat
 from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
 
-from .shared.binding import Binder, Join, Records, counted_once
+from .shared.binding import Binder, Join, Records, mark_counted_jobs
 from .shared.finish_times import remaining_at_request_s, request_times
 from .shared.queues import fill, first_type
 from .shared.requests import request_options
@@ -87,11 +87,11 @@ class Lucid(Policy):
         profiler = self._profiler_size(view, options)
         profiling, over, new = self._stages(view, options, profiler)
         types = len(profiler)
-        kept = self._held(view, (view.state != QUEUED) & ~profiling & ~over)
-        tested = self._held(view, profiling)
-        own = self._held(view, (view.state != QUEUED) & ~profiling & ~over & counted_once(view))
-        room = view.available - self._used([*own, *tested], types)
-        seats = np.minimum(room, np.maximum(profiler - self._used(tested, types), 0))
+        kept = self._list_held(view, (view.state != QUEUED) & ~profiling & ~over)
+        tested = self._list_held(view, profiling)
+        own = self._list_held(view, (view.state != QUEUED) & ~profiling & ~over & mark_counted_jobs(view))
+        room = view.available - self._count_used([*own, *tested], types)
+        seats = np.minimum(room, np.maximum(profiler - self._count_used(tested, types), 0))
         fresh = fill(view, np.flatnonzero(new), first_type(options), np.maximum(seats, 0))
         self._since.update({job: view.now_s for job, _, _ in fresh})
         seated = np.isin(view.job, [job for job, _, _ in fresh])
@@ -102,13 +102,15 @@ class Lucid(Policy):
             joins = self._binder.joins(view, order, hosts, left_s)
             order = order[~np.isin(view.job[order], [join.job for join in joins])]
         here = np.where(over[:, None], view.gpu_type[:, None] == np.arange(types), True)
-        main = np.minimum(room - self._used(fresh, types), view.available - profiler - self._used(own, types))
+        main = np.minimum(
+            room - self._count_used(fresh, types), view.available - profiler - self._count_used(own, types)
+        )
         starts = fill(view, order, np.where(here, left_s, np.inf), np.maximum(main, 0))
         self._past.update([*(job for job, _, _ in starts), *(join.job for join in joins)])
-        room = room - self._used([*fresh, *starts], types)
+        room = room - self._count_used([*fresh, *starts], types)
         stay = over & ~np.isin(view.job, [job for job, _, _ in starts])
         stays = fill(view, np.flatnonzero(stay), first_type(options & here), np.maximum(room, 0))
-        joined = [(join.job, join.kind, join.gpus) for join in joins]
+        joined = [(join.job, join.gpu_type, join.gpus) for join in joins]
         decision = Decision.of([*kept, *starts, *tested, *fresh, *stays, *joined])
         if view.partner is None:
             return decision
@@ -143,12 +145,12 @@ class Lucid(Policy):
         return order
 
     @staticmethod
-    def _held(view: View, among: Bools) -> list[tuple[int, int, int]]:
+    def _list_held(view: View, among: Bools) -> list[tuple[int, int, int]]:
         table = np.stack([view.job, view.gpu_type, view.gpus], axis=1)[among]
-        return [(job, kind, gpus) for job, kind, gpus in table.tolist()]
+        return [(job, gpu_type, gpus) for job, gpu_type, gpus in table.tolist()]
 
     @staticmethod
-    def _used(allotments: list[tuple[int, int, int]], types: int) -> Ints:
+    def _count_used(allotments: list[tuple[int, int, int]], types: int) -> Ints:
         table = np.array(allotments, dtype=np.int64).reshape(-1, 3)
         used: Ints = np.bincount(table[:, 1], weights=table[:, 2], minlength=types).astype(np.int64)
         return used

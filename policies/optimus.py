@@ -11,9 +11,9 @@ from clustergym.common.arrays import Floats, Ints
 from clustergym.common.parameter_types import FractionBelowOne, NonNegativeFloat, Period
 from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
 
-from .shared.integer_programs import Choices, improved
+from .shared.integer_programs import Choices, improve_choice
 from .shared.marginal import times_or_guess
-from .shared.requests import held_level
+from .shared.requests import find_held_level
 
 
 @dataclass
@@ -59,16 +59,16 @@ class Optimus(Policy):
         left_s = self._left_s(view)
         stays = self._in_turn(view)
         only = np.zeros_like(left_s, dtype=np.bool_)
-        only[stays, view.gpu_type[stays], held_level(view)[stays]] = True
+        only[stays, view.gpu_type[stays], find_held_level(view)[stays]] = True
         left_s[stays] = np.where(only[stays], 0.0, np.inf)
         types, counts = left_s.shape[1:]
-        kind, level = np.divmod(np.arange(types * counts), counts)
+        gpu_type, level = np.divmod(np.arange(types * counts), counts)
         flat = left_s.reshape(len(view), -1)
-        problem = Choices(-flat, kind, view.setting.counts[level], view.available)
-        choice = improved(problem, self._first(problem, flat), none=-np.inf)
+        problem = Choices(-flat, gpu_type, view.setting.counts[level], view.available)
+        choice = improve_choice(problem, self._first(problem, flat), none=-np.inf)
         row = np.flatnonzero(choice >= 0)
-        decision = Decision(view.job[row], kind[choice[row]], problem.gpus[choice[row]])
-        self._launched(view, decision)
+        decision = Decision(view.job[row], gpu_type[choice[row]], problem.gpus[choice[row]])
+        self._record_launches(view, decision)
         return decision
 
     def _in_turn(self, view: View) -> Ints:
@@ -78,16 +78,16 @@ class Optimus(Policy):
         young = view.now_s - np.array(since_s) < self.turn_restarts * restart_s
         return np.flatnonzero(young & (view.gpus > 0))
 
-    def _launched(self, view: View, decision: Decision) -> None:
+    def _record_launches(self, view: View, decision: Decision) -> None:
         """Record when each job was launched on its present allotment."""
         before, self._since = self._since, {}
         allotments = zip(
             decision.job.tolist(), decision.gpu_type.tolist(), decision.gpus.tolist(), strict=True
         )
-        for job, kind, gpus in allotments:
+        for job, gpu_type, gpus in allotments:
             known = before.get(job)
-            same = known is not None and known[:2] == (kind, gpus)
-            self._since[job] = known if known and same else (kind, gpus, view.now_s)
+            same = known is not None and known[:2] == (gpu_type, gpus)
+            self._since[job] = known if known and same else (gpu_type, gpus, view.now_s)
 
     def _left_s(self, view: View) -> Floats:
         """Return the estimated seconds until each job ends, restart included, shape (n, T, K)."""
@@ -95,9 +95,9 @@ class Optimus(Policy):
         work_s: Floats = view.remaining_iterations[:, None, None] * time_s
         left_s = work_s + view.restart_cost_s()
         held = np.flatnonzero(view.gpus > 0)
-        kind, level = view.gpu_type[held], held_level(view)[held]
+        gpu_type, level = view.gpu_type[held], find_held_level(view)[held]
         left_s[held] /= 1.0 - self.hysteresis
-        left_s[held, kind, level] = work_s[held, kind, level] + view.standstill_s[held]
+        left_s[held, gpu_type, level] = work_s[held, gpu_type, level] + view.standstill_s[held]
         return left_s
 
     def _first(self, problem: Choices, left_s: Floats) -> Ints:
@@ -108,12 +108,12 @@ class Optimus(Policy):
         shown_s = np.where(least, left_s, np.inf)
         free, choice = problem.capacity.copy(), np.full(len(left_s), -1, dtype=np.int64)
         for row in np.argsort(shown_s.min(axis=1), kind="stable"):
-            fits_s = np.where(problem.gpus <= free[problem.kind], left_s[row], np.inf)
+            fits_s = np.where(problem.gpus <= free[problem.gpu_type], left_s[row], np.inf)
             options = np.where(least[row], fits_s, np.inf)
             column = int(np.argmin(options if np.isfinite(options).any() else fits_s))
             if np.isfinite(fits_s[column]):
                 choice[row] = column
-                free[problem.kind[column]] -= problem.gpus[column]
+                free[problem.gpu_type[column]] -= problem.gpus[column]
             if not free.any():
                 break
         return choice

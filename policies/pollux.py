@@ -24,14 +24,14 @@ from clustergym.trace.trace import Trace
 from .shared.batches import (
     BatchMode,
     batch_options,
+    get_requested_time_s,
     goodput_at_best_batch,
     jobs_with_a_choice,
-    requested_time_s,
 )
 from .shared.genetic import GeneticSearch
 from .shared.goodput import ObservedSpeeds, open_configurations
 from .shared.integer_programs import FAILED, LIMIT, Choices, Solver, check_solver, solve
-from .shared.requests import held_level
+from .shared.requests import find_held_level
 
 FLOOR = 0.004
 """Speedup that any allotment counts as at least, about that of the published simulator; with a power below
@@ -142,19 +142,19 @@ class Pollux(Policy):
         options = batch_options(self.batch, view)
         for at in self._speeds.observe(view, options).tolist():
             self._fits.pop((int(view.job[at]), int(view.gpu_type[at])), None)
-        time_s = self._fitted(view, requested_time_s(view, options).copy())
+        time_s = self._fit_times(view, get_requested_time_s(view, options).copy())
         good, batch = goodput_at_best_batch(view, options, time_s)
-        allowed = self._allowed(view)
+        allowed = self._find_allowed(view)
         home = self._homes(view, np.where(self._enough(view), good, 0.0))
         factor = self._restart_factor(view)
         allotments: list[tuple[int, int, int]] = []
-        for kind in range(len(view.setting.gpu_types)):
-            row = np.flatnonzero(home == kind)
+        for gpu_type in range(len(view.setting.gpu_types)):
+            row = np.flatnonzero(home == gpu_type)
             if len(row):
-                now = np.where(allowed[row, kind], good[row, kind] * factor[row, kind], 0.0)
-                gpus = self._on_type(view, kind, row, good[row, kind], now)
+                now = np.where(allowed[row, gpu_type], good[row, gpu_type] * factor[row, gpu_type], 0.0)
+                gpus = self._on_type(view, gpu_type, row, good[row, gpu_type], now)
                 allotments += [
-                    (int(view.job[at]), kind, int(count))
+                    (int(view.job[at]), gpu_type, int(count))
                     for at, count in zip(row, gpus, strict=True)
                     if count
                 ]
@@ -163,7 +163,7 @@ class Pollux(Policy):
             at = np.searchsorted(view.job, decision.job)
             level = np.searchsorted(view.setting.counts, decision.gpus)
             decision = replace(decision, batch=batch[at, decision.gpu_type, level])
-        self._speeds.decided(view, decision, options)
+        self._speeds.record_decision(view, decision, options)
         return decision
 
     def _enough(self, view: View) -> Bools:
@@ -172,7 +172,7 @@ class Pollux(Policy):
         enough: Bools = view.setting.counts >= least[:, None, None]
         return enough
 
-    def _allowed(self, view: View) -> Bools:
+    def _find_allowed(self, view: View) -> Bools:
         """Return which allotments each job may hold now, shape (n, T, K)."""
         most_gpus = self._speeds.most_gpus(view)
         if not self.at_least_request:
@@ -192,22 +192,22 @@ class Pollux(Policy):
         factor = np.divide(left_s, total_s, out=np.ones_like(total_s), where=total_s > 0)
         factor = np.maximum(factor, LEAST_FACTOR)
         row = np.flatnonzero(view.gpus > 0)
-        factor[row, view.gpu_type[row], held_level(view)[row]] = 1.0
+        factor[row, view.gpu_type[row], find_held_level(view)[row]] = 1.0
         return factor
 
-    def _fitted(self, view: View, time_s: Floats) -> Floats:
+    def _fit_times(self, view: View, time_s: Floats) -> Floats:
         """Return seconds per iteration by each job's fitted speed model, shape (n, T, K)."""
-        seen = self._speeds.observed(view)
+        seen = self._speeds.get_observed_times(view)
         counts, per_node = view.setting.counts, view.setting.gpus_per_node
-        for at, kind in np.argwhere(np.isfinite(seen).any(axis=2)).tolist():
-            key = (int(view.job[at]), kind)
+        for at, gpu_type in np.argwhere(np.isfinite(seen).any(axis=2)).tolist():
+            key = (int(view.job[at]), gpu_type)
             if key not in self._fits:
-                known = np.isfinite(seen[at, kind])
-                least = int(np.argmax(np.isfinite(time_s[at, kind])))
-                times = np.where(known, seen[at, kind], time_s[at, kind])
+                known = np.isfinite(seen[at, gpu_type])
+                least = int(np.argmax(np.isfinite(time_s[at, gpu_type])))
+                times = np.where(known, seen[at, gpu_type], time_s[at, gpu_type])
                 known[least] = True
-                self._fits[key] = fitted_time_s(counts, per_node[kind], known, times)
-            time_s[at, kind] = np.where(np.isfinite(time_s[at, kind]), self._fits[key], np.inf)
+                self._fits[key] = fit_time_s(counts, per_node[gpu_type], known, times)
+            time_s[at, gpu_type] = np.where(np.isfinite(time_s[at, gpu_type]), self._fits[key], np.inf)
         return time_s
 
     def _homes(self, view: View, good: Floats) -> Ints:
@@ -220,16 +220,16 @@ class Pollux(Policy):
             if share.max() > 0:
                 home[at] = int(np.argmax(share))
                 jobs[home[at]] += 1
-        for kind in np.flatnonzero((jobs == 0) & (view.available > 0)).tolist():
-            gain = single[:, kind] / np.maximum(single[np.arange(len(view)), home], 1e-12)
+        for gpu_type in np.flatnonzero((jobs == 0) & (view.available > 0)).tolist():
+            gain = single[:, gpu_type] / np.maximum(single[np.arange(len(view)), home], 1e-12)
             gain = np.where((view.gpus > 0) & (jobs[home] > 1), gain * jobs[home], 0.0)
             if gain.max(initial=0.0) > 1.0:
                 at = int(np.argmax(gain))
                 jobs[home[at]] -= 1
-                home[at] = kind
+                home[at] = gpu_type
         return home
 
-    def _on_type(self, view: View, kind: int, row: Ints, good: Floats, now: Floats) -> Ints:
+    def _on_type(self, view: View, gpu_type: int, row: Ints, good: Floats, now: Floats) -> Ints:
         """Search one GPU type; return the GPUs of each of its jobs, shape (len(row),).
 
         Parameters
@@ -241,19 +241,21 @@ class Pollux(Policy):
         good, now : ndarray of float, shape (len(row), K)
             Goodput; goodput times the restart factor, 0 where not allowed now.
         """
-        counts, capacity = view.setting.counts, int(view.available[kind])
+        counts, capacity = view.setting.counts, int(view.available[gpu_type])
         at_fair = goodput_of_share(counts, good, -(-capacity // len(row)))
         speedup = np.maximum(now / at_fair[:, None], FLOOR)
         sign = 1.0 if self.power > 0 else -1.0
         fitness = np.where((now > 0) & (counts <= capacity), sign * speedup**self.power, -np.inf)
-        held = np.where(view.gpu_type[row] == kind, held_level(view)[row], -1)
+        held = np.where(view.gpu_type[row] == gpu_type, find_held_level(view)[row], -1)
         nothing = sign * NOTHING**self.power
         if self.search == "genetic":
             value = np.concatenate([np.full((len(row), 1), nothing), fitness], axis=1)
             gpus = np.concatenate([[0], counts])
             start = np.where(np.isfinite(value[np.arange(len(row)), held + 1]), held + 1, 0)
             attained = view.attained_gpu_s[row]
-            return gpus[self._searches[kind].search(view.job[row], value, gpus, capacity, start, attained)]
+            return gpus[
+                self._searches[gpu_type].search(view.job[row], value, gpus, capacity, start, attained)
+            ]
         none_kind = np.zeros(len(counts), dtype=np.int64)
         problem = Choices(fitness - nothing, none_kind, counts, np.array([capacity]))
         solution = solve(problem, held, self.solver, self.gap, self.nodes)
@@ -280,7 +282,7 @@ def goodput_of_share(counts: Ints, good: Floats, gpus: int) -> Floats:
     return np.array(shares, dtype=np.float64)
 
 
-def fitted_time_s(counts: Ints, per_node: int, known: Bools, times: Floats) -> Floats:
+def fit_time_s(counts: Ints, per_node: int, known: Bools, times: Floats) -> Floats:
     """Fit a speed model to known times; return its seconds per iteration at every count, shape (K,).
 
     With the global batch M fixed, Pollux's model (section 3.2) of N GPUs, without overlap, is

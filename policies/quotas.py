@@ -12,25 +12,25 @@ import numpy as np
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import InputError
 from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
-from clustergym.scenario.policy_text import policy_of
+from clustergym.scenario.registry import parse_policy
 from clustergym.scenario.tenants.division import DivisionRule
-from clustergym.scenario.tenants.history import History
+from clustergym.scenario.tenants.fair_share import History
 from clustergym.scenario.tenants.queue_tree import Queue, QueueTree, UsageWindow
 from clustergym.trace.trace import Trace
 
 from .shared.evictions import Evictions
-from .shared.parts_of_views import PartsOfView
-from .shared.queue_book import queues_of
-from .shared.queue_dues import Demand, Dues, demand_of
+from .shared.parts_of_views import QueueViews
+from .shared.queue_book import get_queues
+from .shared.queue_dues import Demand, QueueEntitlements, compute_demand
 from .shared.queue_limits import QueueLimits
-from .shared.queue_shares import Reclaim, Shares, TakingBack, room_of
-from .shared.remembered import Remembered
+from .shared.queue_shares import Reclaim, ReclaimPlan, Shares, compute_room
+from .shared.remembered import DecisionCache
 
 SHOWN = ("job", "gpus", "gpu_type", "state", "available", "free")
 """Arrays of a View, besides feasibility, that stay as they are while nothing happens."""
 
 
-class _Shown(NamedTuple):
+class _ViewContent(NamedTuple):
     """What a View shows but for what changes by itself.
 
     Attributes
@@ -45,7 +45,7 @@ class _Shown(NamedTuple):
     feasible: Bools
     times: Floats
 
-    def same(self, last: _Shown) -> bool:
+    def same(self, last: _ViewContent) -> bool:
         """Whether another View showed the same."""
         pairs = ((self.feasible, last.feasible), (self.times, last.times))
         return self.plain == last.plain and all(
@@ -53,7 +53,7 @@ class _Shown(NamedTuple):
         )
 
 
-class _Last(NamedTuple):
+class _LastDecision(NamedTuple):
     """A decision, and what it was made of.
 
     Attributes
@@ -66,7 +66,7 @@ class _Last(NamedTuple):
     decision : Decision
     """
 
-    shown: _Shown
+    shown: _ViewContent
     demand: Demand
     due: Floats
     unsettled: bool
@@ -102,11 +102,12 @@ class Quotas(Policy):
     """
 
     name: ClassVar[str] = "quotas"
+    needs_queues: ClassVar[bool] = True
     within: str = "fcfs"
     division: DivisionRule = "fair_share"
     reclaim: Reclaim = "shrink"
     _tree: QueueTree = field(init=False, repr=False)
-    _dues: Dues = field(init=False, repr=False)
+    _dues: QueueEntitlements = field(init=False, repr=False)
     _limits: QueueLimits = field(init=False, repr=False)
     _policies: list[Policy] = field(default_factory=list, init=False, repr=False)
     _history: History = field(init=False, repr=False)
@@ -118,8 +119,8 @@ class Quotas(Policy):
     _steady: bool = field(default=False, init=False, repr=False)
     _only_starts: bool = field(default=False, init=False, repr=False)
     _until_s: float = field(default=0.0, init=False, repr=False)
-    _last: _Last | None = field(default=None, init=False, repr=False)
-    _within: Remembered = field(init=False, repr=False)
+    _last: _LastDecision | None = field(default=None, init=False, repr=False)
+    _within: DecisionCache = field(init=False, repr=False)
     _counters: Counter[str] = field(default_factory=Counter, init=False, repr=False)
     _evictions: Evictions = field(init=False, repr=False)
 
@@ -132,7 +133,7 @@ class Quotas(Policy):
         self.round_s, self._knows = inner.round_s, inner.information_class
 
     def _make(self) -> Policy:
-        return policy_of(self.within, "policy.within")
+        return parse_policy(self.within, "policy.within")
 
     @property
     def information_class(self) -> InformationClass:
@@ -145,7 +146,7 @@ class Quotas(Policy):
 
     def check(self, trace: Trace, setting: Setting) -> None:
         """Make a policy for each queue."""
-        self._tree = queues_of(self.name, setting)
+        self._tree = get_queues(self.name, setting)
         _refuse_unused(self._tree, self.division)
         self._limits = QueueLimits(self._tree, setting.gpu_types, setting.capacity)
         self._since_s = np.full(len(trace), np.nan)
@@ -163,9 +164,9 @@ class Quotas(Policy):
         past = self._tree.settings.history
         self._history = History(len(self._tree.queues), past.window_s, past.half_life_s)
         self._held, self._total = np.zeros(len(self._tree.queues)), float(setting.capacity.sum())
-        self._dues = Dues(self._tree, self.division, setting.gpu_types, self._limits)
+        self._dues = QueueEntitlements(self._tree, self.division, setting.gpu_types, self._limits)
         self._noted_s, self._last, self._counters = 0.0, None, Counter()
-        self._within = Remembered(self._policies, self._steady, self._reads_times)
+        self._within = DecisionCache(self._policies, self._steady, self._reads_times)
         self._evictions = Evictions(self._tree.settings.eviction_s)
 
     def counters(self) -> Mapping[str, int]:
@@ -177,31 +178,31 @@ class Quotas(Policy):
 
     def schedule(self, view: View) -> Decision:
         """Divide the GPUs, take back what is due, and let each queue's policy decide."""
-        last, leaves, shown = self._last, len(self._tree.leaves), self._shown(view)
+        last, leaves, shown = self._last, len(self._tree.leaves), self._describe_view(view)
         same = last is not None and shown.same(last.shown)
         self._add_use(view)
         settled = same and self._steady and last is not None and not last.unsettled
         if last is not None and settled and view.now_s < self._until_s:
             return last.decision
-        demand = last.demand if last is not None and same else demand_of(view, leaves)
+        demand = last.demand if last is not None and same else compute_demand(view, leaves)
         due = self._dues.of(view.available, demand.asked, self._history, view.now_s)
         if last is not None and settled and due is last.due:
             self._until_s = self._dues.lasts_until_s(self._history, self._held, self._total)
             return last.decision
-        taking = TakingBack(view, self._tree, self._since_s[view.job], self.reclaim, self._evictions)
+        taking = ReclaimPlan(view, self._tree, self._since_s[view.job], self.reclaim, self._evictions)
         shares = taking.take(Shares(demand.held, demand.asked, due))
         self._counters["jobs_shrunk_for_quota"] += taking.shrunk
         self._counters["jobs_stopped_for_quota"] += taking.stopped
-        decision = self._decide_all(PartsOfView(view, taking.gpus, leaves), demand, shares)
+        decision = self._decide_all(QueueViews(view, taking.gpus, leaves), demand, shares)
         all_run = self._note(view, taking.gpus, decision)
         self._until_s = self._dues.lasts_until_s(self._history, self._held, self._total)
-        self._last = _Last(shown, demand, due, taking.short or not all_run, decision)
+        self._last = _LastDecision(shown, demand, due, taking.short or not all_run, decision)
         return decision
 
-    def _shown(self, view: View) -> _Shown:
+    def _describe_view(self, view: View) -> _ViewContent:
         """Return what a View shows but for what changes by itself, for a policy that is steady."""
         plain = [getattr(view, name).tobytes() for name in SHOWN]
-        return _Shown(plain, view.feasible, view.times() if self._reads_times else np.zeros(0))
+        return _ViewContent(plain, view.feasible, view.times() if self._reads_times else np.zeros(0))
 
     @property
     def _reads_times(self) -> bool:
@@ -218,10 +219,10 @@ class Quotas(Policy):
             self._until_s = empty_s
         self._noted_s = view.now_s
 
-    def _decide_all(self, parts: PartsOfView, demand: Demand, shares: Shares) -> Decision:
+    def _decide_all(self, parts: QueueViews, demand: Demand, shares: Shares) -> Decision:
         """Let each queue's policy decide, and then those whose jobs fit in what others leave."""
         view, asked = parts.view, parts.queues
-        rooms = room_of(view.available, shares, self._limits)
+        rooms = compute_room(view.available, shares, self._limits)
         if self.reclaim == "shrink":
             # A queue that has just what it is left with keeps its jobs so until the next decision.
             stays = (shares.held < demand.held).any(axis=1) & (rooms == shares.held).all(axis=1)
@@ -237,7 +238,7 @@ class Quotas(Policy):
         return parts.together(decisions)
 
     def _lend(
-        self, parts: PartsOfView, decisions: dict[int, Decision], options: Bools, shares: Shares
+        self, parts: QueueViews, decisions: dict[int, Decision], options: Bools, shares: Shares
     ) -> None:
         """Let queues whose jobs wait decide again on what the others leave idle, the least served first."""
         view, types = parts.view, len(parts.view.available)
@@ -285,12 +286,12 @@ class Quotas(Policy):
             kept[at] = np.where(decision.gpu_type == view.gpu_type[at], decision.gpus, 0)
             freed = np.maximum(left - kept, 0)
             if freed.any():
-                self._pass_on(view, freed, decision, at, starts)
+                self._transfer_starts(view, freed, decision, at, starts)
         by_leaf = np.bincount(view.queue[at], decision.gpus, len(self._tree.leaves))
         self._held = self._above @ by_leaf.astype(np.float64)
         return not starts.any()
 
-    def _pass_on(self, view: View, freed: Ints, decision: Decision, at: Ints, starts: Bools) -> None:
+    def _transfer_starts(self, view: View, freed: Ints, decision: Decision, at: Ints, starts: Bools) -> None:
         """Let jobs that start on GPUs freed by others of their queue count as running since those did."""
         pools: dict[tuple[int, int], list[tuple[float, int]]] = {}
         for row in np.flatnonzero(freed).tolist():

@@ -56,9 +56,9 @@ class RandomLegal(Policy):
             options = np.argwhere(view.feasible[at] & (counts <= free[:, None]))
             draw = int(self._rng.integers(len(options) + 1))
             if draw < len(options):
-                kind, level = options[draw].tolist()
-                free[kind] -= counts[level]
-                chosen.append((int(view.job[at]), kind, int(counts[level])))
+                gpu_type, level = options[draw].tolist()
+                free[gpu_type] -= counts[level]
+                chosen.append((int(view.job[at]), gpu_type, int(counts[level])))
         return Decision.of(chosen or self._first(view, order))
 
     def _first(self, view: View, order: Ints) -> list[tuple[int, int, int]]:
@@ -67,6 +67,6 @@ class RandomLegal(Policy):
         for at in order.tolist():
             options = np.argwhere(view.feasible[at] & (counts <= view.available[:, None]))
             if len(options):
-                kind, level = options[int(self._rng.integers(len(options)))].tolist()
-                return [(int(view.job[at]), kind, int(counts[level]))]
+                gpu_type, level = options[int(self._rng.integers(len(options)))].tolist()
+                return [(int(view.job[at]), gpu_type, int(counts[level]))]
         return []

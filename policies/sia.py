@@ -24,13 +24,13 @@ from clustergym.trace.trace import Trace
 from .shared.batches import (
     BatchMode,
     batch_options,
+    get_requested_time_s,
     goodput_at_best_batch,
     jobs_with_a_choice,
-    requested_time_s,
 )
 from .shared.goodput import ObservedSpeeds, open_configurations, restart_factor
 from .shared.integer_programs import FAILED, LIMIT, Choices, Solver, check_solver, solve
-from .shared.requests import held_level
+from .shared.requests import find_held_level
 
 
 @dataclass
@@ -132,7 +132,7 @@ class Sia(Policy):
             return Decision.keep(view)
         options = batch_options(self.batch, view)
         self._speeds.observe(view, options)
-        time_s = self._speeds.estimates(view, requested_time_s(view, options))
+        time_s = self._speeds.estimates(view, get_requested_time_s(view, options))
         good, batch = goodput_at_best_batch(view, options, time_s)
         most_gpus = None if self.growth is None else self._speeds.most_gpus(view)
         allowed = open_configurations(view, most_gpus, self.growth or 1)
@@ -142,32 +142,32 @@ class Sia(Policy):
         row = np.flatnonzero(on >= 0)
         best = None if options is None else batch[row, on[row], at[row]]
         decision = Decision(view.job[row], on[row], view.setting.counts[at[row]], batch=best)
-        self._speeds.decided(view, decision, options)
+        self._speeds.record_decision(view, decision, options)
         return decision
 
     def _solved(self, view: View, worth: Floats, stays: Bools) -> tuple[Ints, Ints]:
         """Solve for all jobs but those of `stays`; return each job's type and count index; -1: none."""
-        on, at = np.where(stays, view.gpu_type, -1), np.where(stays, held_level(view), -1)
+        on, at = np.where(stays, view.gpu_type, -1), np.where(stays, find_held_level(view), -1)
         others = np.flatnonzero(~stays)
         types, counts = worth.shape[1:]
         used = np.flatnonzero(np.isfinite(worth[others]).reshape(len(others), types * counts).any(axis=0))
         if not len(used):
             return on, at
-        kind, level = np.divmod(used, counts)
+        gpu_type, level = np.divmod(used, counts)
         free = view.available - np.bincount(on[stays], view.gpus[stays], types).astype(np.int64)
-        problem = Choices(worth[others][:, kind, level], kind, view.setting.counts[level], free)
-        held = self._held(view, kind, level)[others]
+        problem = Choices(worth[others][:, gpu_type, level], gpu_type, view.setting.counts[level], free)
+        held = self._find_held(view, gpu_type, level)[others]
         solution = solve(problem, held, self.solver, self.gap, self.nodes)
         self._failures += solution.status == FAILED
         self._limits += solution.status == LIMIT
         self._worst_gap = max(self._worst_gap, solution.gap)
         some = solution.choice >= 0
-        on[others[some]], at[others[some]] = kind[solution.choice[some]], level[solution.choice[some]]
+        on[others[some]], at[others[some]] = gpu_type[solution.choice[some]], level[solution.choice[some]]
         return on, at
 
-    def _held(self, view: View, kind: Ints, level: Ints) -> Ints:
+    def _find_held(self, view: View, gpu_type: Ints, level: Ints) -> Ints:
         """Return the index of the configuration that each job holds, shape (n,); -1: none."""
-        same = (view.gpu_type[:, None] == kind) & (held_level(view)[:, None] == level)
+        same = (view.gpu_type[:, None] == gpu_type) & (find_held_level(view)[:, None] == level)
         return np.where(same.any(axis=1), np.argmax(same, axis=1), -1)
 
     def _worth(self, view: View, good: Floats) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -23,7 +23,8 @@ from clustergym.scenario.tenants.slurm_priority import (
 from clustergym.trace.trace import Trace
 
 from .shared.backfill import starts_between_reservations
-from .shared.queue_book import QueueBook
+from .shared.node_reservations import NodeReservations
+from .shared.queue_book import QueueHoldings
 from .shared.requests import request_options
 
 
@@ -34,34 +35,37 @@ class SlurmMultifactor(Policy):
     The factors are the job's age in the queue, the fair share of its queue, the GPUs it asks for, the
     priority of its queue (as a partition's), and its own (as a quality of service). The fair share compares
     the weight of a queue with what it has used, which decays: by rank in the tree of queues (`fair_tree`),
-    or by 2^(-use / shares) (`classic`). Jobs start in the order of their priorities. Where one must wait it
-    has a reservation for the earliest time by which enough jobs have reached their time limits, and others
-    start before it if they do not put that off. Running jobs are never preempted, and a queue's limit is
-    kept; quotas have no part in it.
+    or by 2^(-use / shares) (`classic`). Jobs start in the order of their priorities until one must wait. A
+    pass of backfill then reserves nodes for each that waits, from the time by which enough jobs have reached
+    their time limits, and starts others on nodes without reservations in their time. Running jobs are never
+    preempted, and a queue's limit is kept; quotas have no part in it.
 
     Sources: SchedMD's documentation of multifactor priority, with the classic fair share of one queue, and of
     the fair tree, and no paper; Lifka (JSSPP '95) and Mu'alem and Feitelson (TPDS 2001) on backfill. How the
     classic rule counts use in a tree of queues is from general knowledge of Slurm.
+    `benchmarks/slurm_agreement.py` compares with Slurm itself.
 
-    Every departure from Slurm: the reservations are for all jobs, without a window, and by the number of GPUs
-    of a type rather than by nodes; backfill and shares go by decision points, which may be further apart than
-    their intervals; a queue's jobs are one
-    user's; there is no preemption by QOS.
+    Every departure from Slurm: a job of any type of GPU is planned on each type alone; backfill and shares go
+    by decision points, which may be further apart than their intervals; passes of backfill have no limit of
+    time or of jobs; a queue's jobs are one user's; there is no preemption by QOS. The nodes are Slurm's only
+    with `placer=slurm`; of jobs that start at once the larger is placed first.
 
     Parameters
     ----------
     backfill : str
-        `conservative`: every waiting job has a reservation. `easy`: only the first for each type of GPU.
-        `none`: a job that waits keeps those behind it from the types that it could run on.
+        `slurm`: every waiting job has a reservation of whole nodes, as Slurm plans (`NodeReservations`).
+        `conservative`: of a number of GPUs. `easy`: only the first for each type of GPU. `none`: a job that
+        waits keeps those behind it from the types that it could run on.
     backfill_interval_s : float
-        Least seconds between two passes of backfill (`bf_interval`, by default 30); between them jobs start
-        in the order of priority alone. 0: a pass at each decision point.
+        Least seconds between two passes of backfill (`bf_interval`); between them jobs start in the order of
+        priority alone. 0: a pass at each decision point.
     backfill_resolution_s : float
-        Reservations begin and end at multiples of this, rounded down (`bf_resolution`, by default 60). 0:
-        exactly.
+        Slurm's reservations begin and end at multiples of this, rounded down (`bf_resolution`). 0: exactly.
+    backfill_window_s : float
+        How far ahead Slurm plans (`bf_window`).
     fair_share_interval_s : float
-        Seconds after which the fair shares are computed anew (`PriorityCalcPeriod`, by default 300). 0: at
-        each decision point.
+        The fair shares are computed anew at multiples of this (`PriorityCalcPeriod`). 0: at each decision
+        point.
     fair_share : str
         `fair_tree` or `classic`.
     weight_age, weight_fair_share, weight_job_size, weight_partition, weight_qos : float
@@ -81,11 +85,14 @@ class SlurmMultifactor(Policy):
     """
 
     name: ClassVar[str] = "slurm-multifactor"
+    needs_queues: ClassVar[bool] = True
+    needs_places: ClassVar[bool] = True
     information_class: ClassVar[InformationClass] = InformationClass.NONE
-    backfill: Literal["conservative", "easy", "none"] = "conservative"
-    backfill_interval_s: NonNegativeFloat = 0.0
-    backfill_resolution_s: NonNegativeFloat = 0.0
-    fair_share_interval_s: NonNegativeFloat = 0.0
+    backfill: Literal["slurm", "conservative", "easy", "none"] = "slurm"
+    backfill_interval_s: NonNegativeFloat = 30.0
+    backfill_resolution_s: NonNegativeFloat = 60.0
+    backfill_window_s: Period = 86_400.0
+    fair_share_interval_s: NonNegativeFloat = 300.0
     fair_share: Literal["fair_tree", "classic"] = "fair_tree"
     weight_age: NonNegativeFloat = 1000.0
     weight_fair_share: NonNegativeFloat = 10_000.0
@@ -98,13 +105,14 @@ class SlurmMultifactor(Policy):
     half_life_s: Period = 7 * 86_400.0
     default_limit_s: Period = 86_400.0
     round_s: Period | None = 60.0
-    _book: QueueBook = field(init=False, repr=False)
+    _book: QueueHoldings = field(init=False, repr=False)
     _used: Floats = field(init=False, repr=False)
     _noted_s: float = field(default=0.0, init=False, repr=False)
     _since_s: dict[int, float] = field(default_factory=dict, init=False, repr=False)
     _most_urgent: int = field(default=0, init=False, repr=False)
     _next_backfill_s: float = field(default=0.0, init=False, repr=False)
     _next_shares_s: float = field(default=0.0, init=False, repr=False)
+    _avoid: dict[int, tuple[int, ...]] = field(default_factory=dict, init=False, repr=False)
     _fair: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
     def check(self, trace: Trace, setting: Setting) -> None:
@@ -113,7 +121,7 @@ class SlurmMultifactor(Policy):
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Begin a run: nobody has used anything."""
-        self._book = QueueBook(self.name, setting)
+        self._book = QueueHoldings(self.name, setting)
         self._used = np.zeros(len(self._book.tree.leaves))
         self._noted_s, self._since_s = 0.0, {}
         self._next_backfill_s = self._next_shares_s = 0.0
@@ -125,17 +133,20 @@ class SlurmMultifactor(Policy):
         waiting = np.flatnonzero(view.state == QUEUED)
         order = waiting[np.lexsort((waiting, -self.priorities(view)[waiting]))]
         jobs, leaves, starts = view.job.tolist(), self._book.tree.leaves, []
-        for at, kind in self._starts(view, order):
+        self._avoid = {}
+        for at, gpu_type in self._starts(view, order):
             gpus = int(view.requested_gpus[at])
-            self._book.take(leaves[int(view.queue[at])], kind, gpus)
-            starts.append((jobs[at], kind, gpus))
+            self._book.take(leaves[int(view.queue[at])], gpu_type, gpus)
+            starts.append((jobs[at], gpu_type, gpus))
         self._since_s = {
             job: self._since_s.get(job, view.now_s) for job in view.job[view.gpus > 0].tolist()
         } | {job: view.now_s for job, _, _ in starts}
-        return Decision.keep(view).also(starts)
+        return replace(Decision.keep(view).also(starts), avoid=self._avoid)
 
     def _starts(self, view: View, order: Ints) -> Iterator[tuple[int, int]]:
-        options = request_options(view)
+        if self.backfill == "slurm":
+            yield from self._by_nodes(view, order)
+            return
         if self.backfill == "none" or view.now_s < self._next_backfill_s:
             yield from self._in_order(view, order)
             return
@@ -146,26 +157,82 @@ class SlurmMultifactor(Policy):
             view,
             order,
             since_s + limit_s - view.now_s,
-            np.where(options, limit_s[:, None], np.inf),
+            np.where(request_options(view), limit_s[:, None], np.inf),
             heads_only=self.backfill == "easy",
-            resolution_s=self.backfill_resolution_s,
-            allowed=lambda at, kind: self._allowed(view, at, kind),
+            allowed=lambda at, gpu_type: self._is_allowed(view, at, gpu_type),
         )
+
+    def _by_nodes(self, view: View, order: Ints) -> Iterator[tuple[int, int]]:
+        """Yield the starts of a pass in the order of priority and of one of backfill, as Slurm makes them."""
+        places = view.places()
+        assert places is not None, "jobs ask for whole GPUs here"
+        # Slurm's times are whole seconds.
+        now_s = float(np.floor(view.now_s))
+        limit_s, options = self.limits_s(view).tolist(), request_options(view)
+        limit_of = dict(zip(view.job.tolist(), limit_s, strict=True))
+        running = [
+            (float(np.floor(self._since_s.get(job, now_s))) + limit_of[job], nodes)
+            for job, nodes in places.nodes.items()
+        ]
+        plan = NodeReservations(
+            now_s, places.free_on_node, running, self.backfill_resolution_s, self.backfill_window_s
+        )
+        usable = [places.node_type == gpu_type for gpu_type in range(len(self._book.types))]
+        closed, waiting = np.zeros(len(usable), dtype=np.bool_), []
+        for at in order.tolist():
+            kinds = np.flatnonzero(options[at] & ~closed).tolist()
+            given = {gpu_type: plan.fits(usable[gpu_type], *self._asked(view, at)) for gpu_type in kinds}
+            fits = [gpu_type for gpu_type in kinds if given[gpu_type] is not None]
+            if allowed := [gpu_type for gpu_type in fits if self._is_allowed(view, at, gpu_type)]:
+                plan.start(given[allowed[0]] or (), now_s + limit_s[at])
+                yield at, allowed[0]
+                continue
+            waiting.append(at)
+            if not fits:
+                closed[kinds] = True
+        if view.now_s < self._next_backfill_s:
+            return
+        self._next_backfill_s = view.now_s + self.backfill_interval_s
+        for at in waiting:
+            kinds = [k for k in np.flatnonzero(options[at]).tolist() if self._is_allowed(view, at, k)]
+            asked = self._asked(view, at)
+            plans = [(gpu_type, plan.plan(usable[gpu_type], *asked, limit_s[at])) for gpu_type in kinds]
+            found = [
+                (planned.start_s, gpu_type, planned) for gpu_type, planned in plans if planned is not None
+            ]
+            if not found:
+                continue
+            start_s, gpu_type, planned = min(found, key=lambda one: one[:2])
+            if start_s <= now_s:
+                plan.start(planned.nodes, now_s + limit_s[at])
+                if len(reserved := np.flatnonzero(usable[gpu_type] & ~planned.open)):
+                    self._avoid[int(view.job[at])] = tuple(reserved.tolist())
+                yield at, gpu_type
+            else:
+                plan.reserve(planned, limit_s[at])
+
+    @staticmethod
+    def _asked(view: View, at: int) -> tuple[int, int]:
+        """Return the GPUs and nodes that a job asks for; nodes 0: any."""
+        nodes = 0 if view.requested_nodes is None else int(view.requested_nodes[at])
+        return int(view.requested_gpus[at]), nodes
 
     def _in_order(self, view: View, order: Ints) -> Iterator[tuple[int, int]]:
         closed = np.zeros(len(self._book.types), dtype=bool)
         options = request_options(view)
         for at in order.tolist():
-            kinds = [k for k in np.flatnonzero(options[at] & ~closed).tolist() if self._allowed(view, at, k)]
-            fits = [kind for kind in kinds if self._book.free[kind] >= view.requested_gpus[at]]
+            kinds = [
+                k for k in np.flatnonzero(options[at] & ~closed).tolist() if self._is_allowed(view, at, k)
+            ]
+            fits = [gpu_type for gpu_type in kinds if self._book.free[gpu_type] >= view.requested_gpus[at]]
             if fits:
                 yield at, fits[0]
             else:
                 closed[kinds] = True
 
-    def _allowed(self, view: View, at: int, kind: int) -> bool:
+    def _is_allowed(self, view: View, at: int, gpu_type: int) -> bool:
         leaf = self._book.tree.leaves[int(view.queue[at])]
-        return self._book.within_limits(leaf, kind, int(view.requested_gpus[at]))
+        return self._book.within_limits(leaf, gpu_type, int(view.requested_gpus[at]))
 
     def limits_s(self, view: View) -> Floats:
         """Return the time limit of each job, shape (n,)."""
@@ -186,7 +253,8 @@ class SlurmMultifactor(Policy):
         """Return the priority of each job, shape (n,)."""
         if view.now_s >= self._next_shares_s:
             self._fair = self.fair_factors()
-            self._next_shares_s = view.now_s + self.fair_share_interval_s
+            every_s = self.fair_share_interval_s
+            self._next_shares_s = (view.now_s // every_s + 1.0) * every_s if every_s else view.now_s
         fair = self._fair
         tree = self._book.tree
         weights = {name: getattr(self, f"weight_{name}", 0.0) for name in FACTORS}

@@ -14,8 +14,8 @@ from clustergym.common.parameter_types import FractionBelowOne, NonNegativeFloat
 from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared import finish_times
-from .shared.integer_programs import OPTIMAL, Choices, improved, solve
-from .shared.requests import held_level, requested_level
+from .shared.integer_programs import OPTIMAL, Choices, improve_choice, solve
+from .shared.requests import find_held_level, find_requested_level
 
 
 @dataclass
@@ -92,22 +92,22 @@ class Themis(Policy):
         self._guessed.update(view.job[times.guessed].tolist())
         left_s = self._options_s(view, times)
         elapsed_s = view.now_s - view.submit_s
-        none_s = elapsed_s + finish_times.isolated_remaining_s(view, times)
+        none_s = elapsed_s + finish_times.compute_isolated_remaining_s(view, times)
         ideal_s = finish_times.ideal_s(view, times, self._contention(view))
         rho = self._finish_s(view, elapsed_s, left_s, none_s) / np.where(np.isfinite(ideal_s), ideal_s, 1.0)
         rho = np.where(np.isfinite(rho) & np.isfinite(ideal_s), rho, 0.0)
         gain = _log_improvement(none_s + self.lease_s, elapsed_s[:, None, None] + left_s)
-        chosen = self._leased(view)
+        chosen = self._list_leased(view)
         order = [int(at) for at in np.argsort(-rho, kind="stable") if int(at) not in chosen]
         offered = order[: math.ceil((1 - self.fairness) * len(order) - 1e-9)]
         chosen |= self._auction(view, np.array(offered, dtype=np.int64), gain, chosen)
         self._give_leftovers(view, [at for at in order if at not in chosen], left_s, chosen)
         self._lease_end_s = self._leases(view, chosen)
-        return Decision.of((int(view.job[at]), kind, gpus) for at, (kind, gpus) in chosen.items())
+        return Decision.of((int(view.job[at]), gpu_type, gpus) for at, (gpu_type, gpus) in chosen.items())
 
     def _options_s(self, view: View, times: finish_times.RequestTimes) -> Floats:
         """Return the seconds to the end on each allotment a job may bid for, shape (n, T, K); else inf."""
-        asked, level = requested_level(view), np.arange(len(view.setting.counts))
+        asked, level = find_requested_level(view), np.arange(len(view.setting.counts))
         left_s = finish_times.remaining_s(view)
         may = level <= asked[:, None] if self.counts == "up_to_request" else level == asked[:, None]
         left_s = np.where(may[:, None, :], left_s, np.inf)
@@ -119,7 +119,7 @@ class Themis(Policy):
         """Return each job's expected finish time, seconds since its submission, shape (n,)."""
         held = np.flatnonzero(view.gpus > 0)
         finish_s = none_s.copy()
-        finish_s[held] = elapsed_s[held] + left_s[held, view.gpu_type[held], held_level(view)[held]]
+        finish_s[held] = elapsed_s[held] + left_s[held, view.gpu_type[held], find_held_level(view)[held]]
         return np.where(np.isfinite(finish_s), finish_s, none_s)
 
     def _contention(self, view: View) -> Floats:
@@ -133,7 +133,7 @@ class Themis(Policy):
         mean = (self._job_s - seen[:, 1]) / np.where(spent_s > 0, spent_s, 1.0)
         return np.where(spent_s > 0, mean, float(len(view)))
 
-    def _leased(self, view: View) -> dict[int, tuple[int, int]]:
+    def _list_leased(self, view: View) -> dict[int, tuple[int, int]]:
         """Return the allotments whose lease has not ended, by the job's position."""
         return {
             int(at): (int(view.gpu_type[at]), int(view.gpus[at]))
@@ -144,12 +144,14 @@ class Themis(Policy):
     def _leases(self, view: View, chosen: Mapping[int, tuple[int, int]]) -> dict[int, float]:
         """Return when the lease ends of each job that will hold GPUs."""
         ends, cost_s = {}, view.restart_cost_s()
-        for at, (kind, gpus) in chosen.items():
+        for at, (gpu_type, gpus) in chosen.items():
             row = int(view.job[at])
             end_s = self._lease_end_s.get(row, 0.0)
             if end_s <= view.now_s:
                 level = int(np.searchsorted(view.setting.counts, gpus))
-                end_s = view.now_s + max(self.lease_s, self.lease_restarts * float(cost_s[at, kind, level]))
+                end_s = view.now_s + max(
+                    self.lease_s, self.lease_restarts * float(cost_s[at, gpu_type, level])
+                )
             ends[row] = end_s
         return ends
 
@@ -162,16 +164,16 @@ class Themis(Policy):
         self._auctions += 1
         counts, types = view.setting.counts, len(view.setting.gpu_types)
         value = gain[offered].reshape(len(offered), -1)
-        kind, gpus = np.repeat(np.arange(types), len(counts)), np.tile(counts, types)
-        bids = Choices(np.where(value > 0, value, -np.inf), kind, gpus, self._free(view, chosen))
+        gpu_type, gpus = np.repeat(np.arange(types), len(counts)), np.tile(counts, types)
+        bids = Choices(np.where(value > 0, value, -np.inf), gpu_type, gpus, self._free(view, chosen))
         won, solved = AUCTIONS[self.auction](bids)
         self._failures += not solved
-        return {int(offered[i]): (int(kind[won[i]]), int(gpus[won[i]])) for i in np.flatnonzero(won >= 0)}
+        return {int(offered[i]): (int(gpu_type[won[i]]), int(gpus[won[i]])) for i in np.flatnonzero(won >= 0)}
 
     def _free(self, view: View, chosen: Mapping[int, tuple[int, int]]) -> Ints:
         free = view.available.copy()
-        for kind, gpus in chosen.values():
-            free[kind] -= gpus
+        for gpu_type, gpus in chosen.values():
+            free[gpu_type] -= gpus
         return free
 
     def _give_leftovers(
@@ -180,10 +182,10 @@ class Themis(Policy):
         """Give the GPUs left over to the other jobs: what they hold, else where they end first."""
         free = self._free(view, chosen).tolist()
         for at in rest:
-            kind, gpus = int(view.gpu_type[at]), int(view.gpus[at])
-            if gpus and free[kind] >= gpus:
-                free[kind] -= gpus
-                chosen[at] = (kind, gpus)
+            gpu_type, gpus = int(view.gpu_type[at]), int(view.gpus[at])
+            if gpus and free[gpu_type] >= gpus:
+                free[gpu_type] -= gpus
+                chosen[at] = (gpu_type, gpus)
         for at in rest:
             if not any(free):
                 return
@@ -191,11 +193,11 @@ class Themis(Policy):
                 continue
             room = view.setting.counts[None, :] <= np.array(free)[:, None]
             end_s = np.where(room, left_s[at], np.inf)
-            kind, level = divmod(int(np.argmin(end_s)), end_s.shape[1])
-            if np.isfinite(end_s[kind, level]):
+            gpu_type, level = divmod(int(np.argmin(end_s)), end_s.shape[1])
+            if np.isfinite(end_s[gpu_type, level]):
                 gpus = int(view.setting.counts[level])
-                free[kind] -= gpus
-                chosen[at] = (kind, gpus)
+                free[gpu_type] -= gpus
+                chosen[at] = (gpu_type, gpus)
 
 
 def _log_improvement(without_s: Floats, with_s: Floats) -> Floats:
@@ -208,7 +210,7 @@ def _log_improvement(without_s: Floats, with_s: Floats) -> Floats:
 
 def _greedily(bids: Choices) -> tuple[Ints, bool]:
     """Take bids by improvement per GPU while GPUs are free; return as `_by_program` does."""
-    return improved(bids, np.full(len(bids.value), -1, dtype=np.int64)), True
+    return improve_choice(bids, np.full(len(bids.value), -1, dtype=np.int64)), True
 
 
 def _by_program(bids: Choices) -> tuple[Ints, bool]:

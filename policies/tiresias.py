@@ -14,8 +14,8 @@ from clustergym.scenario.policy import Decision, InformationClass, Policy, Setti
 
 from .shared.queues import (
     fill,
+    find_queue_index,
     first_type,
-    queue_of,
     restart_gpu_s,
     staying_options,
 )
@@ -71,7 +71,7 @@ class Tiresias(Policy):
         """Forget all jobs."""
         self._started: dict[int, float] = {}
         self._forgiven: dict[int, float] = {}
-        self._seen: dict[int, float] = {}
+        self._copy_observation: dict[int, float] = {}
         self._sizes = sorted(self.sizes)
 
     def schedule(self, view: View) -> Decision:
@@ -79,27 +79,27 @@ class Tiresias(Policy):
         if self.gittins and not self.sizes:
             self._learn(view)
         self._promote(view)
-        service = view.attained_gpu_s - self._of(view, self._forgiven, 0.0)
-        queue = queue_of(service, self.thresholds_gpu_s)
-        started = self._of(view, self._started, np.inf)
+        service = view.attained_gpu_s - self._get_values(view, self._forgiven, 0.0)
+        queue = find_queue_index(service, self.thresholds_gpu_s)
+        started = self._get_values(view, self._started, np.inf)
         rank = np.zeros(len(view))
         if self.gittins:
             rank = -gittins_index(service + restart_gpu_s(view), np.array(self._sizes))
-        order = np.lexsort((view.job, view.submit_s, started, rank, queue))
-        chosen = fill(view, order, first_type(staying_options(view)), view.available)
+        order = np.lexsort((view.submit_s, started, rank, queue))
+        chosen = fill(view, order, lambda rows: first_type(staying_options(view, rows)), view.available)
         for job, _, _ in chosen:
             self._started.setdefault(job, view.now_s)
         return Decision.of(chosen)
 
     @staticmethod
-    def _of(view: View, table: dict[int, float], default: float) -> Floats:
+    def _get_values(view: View, table: dict[int, float], default: float) -> Floats:
         return np.array([table.get(row, default) for row in view.job.tolist()], dtype=np.float64)
 
     def _promote(self, view: View) -> None:
         """Move starved jobs back to the first queue and count their service anew."""
         if not self.promote_knob:
             return
-        service = view.attained_gpu_s - self._of(view, self._forgiven, 0.0)
+        service = view.attained_gpu_s - self._get_values(view, self._forgiven, 0.0)
         ran_s = service / view.requested_gpus
         waited_s = np.nan_to_num(view.now_s - view.queued_s, nan=-1.0)
         starving = (ran_s > 0) & (waited_s >= self.promote_knob * ran_s)
@@ -109,13 +109,13 @@ class Tiresias(Policy):
     def _learn(self, view: View) -> None:
         """Record the total service of jobs that have left since the last decision."""
         present = set(view.job.tolist())
-        left = [size for row, size in self._seen.items() if row not in present]
+        left = [size for row, size in self._copy_observation.items() if row not in present]
         if left:
             self._sizes = sorted([*self._sizes, *left])
         done = 1.0 - view.remaining_iterations / view.iterations
         whole = np.where(done > 0, view.attained_gpu_s / np.where(done > 0, done, 1.0), np.nan)
         rows = np.flatnonzero(np.isfinite(whole))
-        self._seen = dict(zip(view.job[rows].tolist(), whole[rows].tolist(), strict=True))
+        self._copy_observation = dict(zip(view.job[rows].tolist(), whole[rows].tolist(), strict=True))
 
 
 def gittins_index(service: Floats, sizes: Floats) -> Floats:

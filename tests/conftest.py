@@ -33,10 +33,22 @@ MARKS = {
         "sim/test_plain_simulation.py",
         "sim/test_state_machine.py",
     ),
+    "boards": ("benchmark/leaderboard",),
     "compiled": (
         "agents/test_lookahead.py",
         "benchmark/leaderboard/test_best_known.py",
-        "benchmark/speed/test_bench_environments.py",
+        "benchmark/bench/test_bench_environments.py",
+        "envs/test_compiled_views.py",
+        "envs/test_copies.py",
+        "envs/test_drive.py",
+        "envs/test_failures.py",
+        "envs/test_no_leaks.py",
+        "envs/test_other_libraries.py",
+        "envs/test_scheduling.py",
+        "envs/test_scheduling_golden.py",
+        "envs/test_scheduling_gymnasium.py",
+        "envs/test_sharing.py",
+        "envs/test_tenants_env.py",
         "envs/vector",
         "sim/compiled",
         "training",
@@ -50,27 +62,44 @@ MARKS = {
         "test_readme.py",
         "test_results_table.py",
     ),
+    "processes": ("commands/test_sweeps.py",),
     "reproduction": ("benchmark/papers",),
+    "slow": (
+        "benchmark/study/test_study.py",
+        "commands/test_run_command.py",
+        "scenario/test_conf.py",
+        "scenario/test_overrides.py",
+        "test_golden.py",
+    ),
     "slurm": ("live/test_slurm.py",),
-    "training": ("benchmark/leaderboard/test_retrain.py", "training"),
+    "training": ("benchmark/leaderboard/test_retrain.py", "envs/test_torchrl_example.py", "training"),
 }
-"""Files and folders whose tests have a mark. The fixtures `browser` and `wheel` give theirs."""
+"""Files and folders whose tests have a mark. Others carry one, or get that of a fixture: browser, wheel."""
+CORE = " and ".join(f"not {mark}" for mark in (*MARKS, "browser", "hypothesis", "wheel"))
+
+
+def marks_of(path):
+    """Return the marks that all tests of a file or folder have."""
+    within = path.relative_to(ROOT / "tests")
+    return [mark for mark, places in MARKS.items() if any(within.is_relative_to(one) for one in places)]
 
 
 def pytest_configure(config):
     """Run the core, the tests without a mark, unless the command line names files, folders or marks."""
     if config.args_source is not pytest.Config.ArgsSource.ARGS and not config.option.markexpr:
-        config.option.markexpr = " and ".join(f"not {mark}" for mark in (*MARKS, "browser", "wheel"))
+        config.option.markexpr = CORE
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Leave files out that have no test of the core, whose imports take long."""
+    return True if config.option.markexpr == CORE and marks_of(collection_path) else None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Mark the tests before those without the marks asked for are left out."""
     for item in items:
-        path = item.path.relative_to(ROOT / "tests")
-        marks = [mark for mark, places in MARKS.items() if any(path.is_relative_to(one) for one in places)]
-        marks += {"browser", "wheel"}.intersection(item.fixturenames)
-        for mark in marks:
+        for mark in (*marks_of(item.path), *{"browser", "wheel"}.intersection(item.fixturenames)):
             item.add_marker(mark)
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from clustergym.policies.fcfs import FirstComeFirstServed
@@ -12,12 +9,6 @@ from clustergym.policies.fcfs import FirstComeFirstServed
 import clustergym
 from clustergym.common.errors import InputError
 from clustergym.scenario.by_name import compose
-
-
-def test_import_is_light():
-    heavy = {"numpy", "hydra", "simpy", "torch", "scipy", "rich"}
-    code = f"import sys, clustergym; bad = {heavy!r} & set(sys.modules); assert not bad, bad"
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_policy_of_ones_own_runs_on_a_scenario():

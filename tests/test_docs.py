@@ -17,12 +17,12 @@ import pytest
 from clustergym import __main__ as console
 from clustergym.envs.families import ElasticEnv
 from clustergym.envs.observations import JOB_FEATURES, OPTION_FEATURES, QUEUE_FEATURES
+from clustergym.envs.placement.drawing import PlacementParameters
 from clustergym.envs.placement.environment import PlacementEnv
-from clustergym.envs.placement.parameters import PlacementParameters
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.sharing.environment import SharingEnv
 from clustergym.envs.sharing.parameters import SharingParameters
-from clustergym.scenario.configuration.hydra_edge import composed
+from clustergym.scenario.configuration.hydra_edge import compose_config
 from clustergym.scenario.environments import ENVIRONMENTS
 from clustergym.scenario.registry import entry_points
 
@@ -35,6 +35,7 @@ NEEDS = {
     "train-an-agent.md": ("cma", "numba", "sb3_contrib"),
     "commands/train.md": ("cma", "numba"),
     "commands/cluster.md": ("matplotlib",),
+    "how-to.md": ("matplotlib",),
     "commands/offline.md": ("minari", "h5py"),
     "commands/reproduce.md": ("matplotlib",),
     "pretraining.md": ("matplotlib",),
@@ -191,7 +192,7 @@ def test_the_keys_that_the_docs_name_are_accepted():
             keys = [word if re.search(r"=[\[{]", word) else word.split(",")[0] for word in keys]
         if command == "train":
             keys = [f"++{key}" if key.startswith("env.") else key for key in keys]
-        assert composed({"run": "config"}.get(command, command), keys), line
+        assert compose_config({"run": "config"}.get(command, command), keys), line
 
 
 def columns(heading, cls=ElasticEnv):
@@ -267,7 +268,7 @@ def test_relative_links_lead_somewhere_in_the_repository_too():
 def test_a_page_that_draws_a_cluster_names_the_extra():
     draws = [name for name, text in texts().items() if re.search(r"cluster draw \S+ -o ", text)]
     assert len(draws) > 2
-    assert [name for name in draws if "pip install 'clustergym[report]'" not in texts()[name]] == []
+    assert [name for name in draws if "pip install -e '.[report]'" not in texts()[name]] == []
 
 
 def test_the_site_links_to_the_repository_once_its_address_is_known(tmp_path, monkeypatch):
@@ -364,7 +365,7 @@ def broken_links(pages, site):
 def check_environments(pages, site):
     """Check that every id is on one page, which has a picture and all parts."""
     families = ("elastic", "elastic-homogeneous", "fair", "deadline", "meta", "auction", "placement")
-    families += ("sharing", "tenants")
+    families += ("sharing", "tenants", "burst", "priority", "knobs")
     of_family = {name: pages[f"environments/{name}"] for name in families}
     for row in ENVIRONMENTS:
         assert sum(f"<code>{row.id}</code>" in page for page in of_family.values()) == 1, row.id

@@ -17,7 +17,7 @@ from clustergym.common.errors import InputError
 
 OF_THE_PACKAGE = {
     ("clustergym/cluster/cluster_files.py", "_catalogue"),
-    ("clustergym/benchmark/leaderboard/board.py", "BoardScenario.chosen"),
+    ("clustergym/benchmark/leaderboard/board.py", "BoardScenario.find_chosen_file"),
 }
 """Readers of files that only the package has."""
 LARGEST_SEED_BYTES = 20_000

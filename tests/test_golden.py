@@ -7,11 +7,13 @@ changelog. `python tests/test_golden.py` prints the present ones.
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 import clustergym
+from clustergym.scenario.scenario import Scenario
 
 GOLDEN = Path(__file__).parent / "golden.json"
 POLICIES = ("fcfs", "srtf", "sjf", "las", "tiresias", "gandiva", "optimus", "ares", "arena")
@@ -22,14 +24,20 @@ TENANTS = ("kai", "kueue", "capacity", "slurm-multifactor")
 CASES += [("testbed queues", policy) for policy in TENANTS]
 
 
+OVERRIDES = {
+    "sharing": ("sharing", ["trace.jobs=400", "trace.load=2.0"]),
+    "testbed queues": ("testbed", ["scenario.queues=virtual_cluster", "trace.time_limits=[1,5]"]),
+}
+
+
+@cache
+def loaded(scenario: str) -> Scenario:
+    return clustergym.load_scenario(*OVERRIDES.get(scenario, (scenario,)))
+
+
 def digest(scenario: str, policy: str) -> str:
-    if scenario == "sharing":
-        few = clustergym.load_scenario(scenario, ["trace.jobs=400", "trace.load=2.0"])
-        return clustergym.simulate(few, policy, "parts").digest
-    if scenario == "testbed queues":
-        limited = ["scenario.queues=virtual_cluster", "trace.time_limits=[1,5]"]
-        return clustergym.simulate(clustergym.load_scenario("testbed", limited), policy).digest
-    return clustergym.simulate(clustergym.load_scenario(scenario), policy).digest
+    placer = "parts" if scenario == "sharing" else "buddy"
+    return clustergym.simulate(loaded(scenario), policy, placer).digest
 
 
 @pytest.mark.parametrize(("scenario", "policy"), CASES)

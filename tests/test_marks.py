@@ -25,7 +25,9 @@ def checkout(tmp_path: Path) -> Path:
     (tmp_path / "tests" / "test_core.py").write_text(
         "def test_fails(): assert 0\n\ndef test_passes(): pass\n"
     )
-    (tmp_path / "tests" / "training" / "test_network.py").write_text("def test_trains(): pass\n")
+    (tmp_path / "tests" / "training" / "test_network.py").write_text(
+        "open('imported', 'w').close()\ndef test_trains(): pass\n"
+    )
     (tmp_path / "tests" / "test_install.py").write_text("def test_installs(wheel): pass\n")
     return tmp_path
 
@@ -36,11 +38,14 @@ def passed_and_failed(checkout: Path, *arguments: str) -> set[str]:
     return set(re.findall(r"^(?:PASSED|FAILED) \S+::(\w+)", done.stdout, re.MULTILINE))
 
 
+@pytest.mark.processes
 def test_without_a_flag_the_core_runs_and_then_what_failed(checkout: Path) -> None:
     assert passed_and_failed(checkout) == {"test_fails", "test_passes"}
     assert passed_and_failed(checkout, "--lf") == {"test_fails"}
+    assert not (checkout / "imported").exists()
 
 
+@pytest.mark.processes
 def test_a_folder_or_a_mark_that_is_named_runs(checkout: Path) -> None:
     assert passed_and_failed(checkout, "tests", "--deselect", "tests/test_install.py") == {
         "test_fails",
@@ -50,6 +55,7 @@ def test_a_folder_or_a_mark_that_is_named_runs(checkout: Path) -> None:
     assert passed_and_failed(checkout, "-m", "training") == {"test_trains"}
 
 
+@pytest.mark.processes
 def test_a_cache_that_cannot_be_written_is_no_failure(checkout: Path) -> None:
     (checkout / "file").write_text("")
     assert passed_and_failed(checkout, "-o", "cache_dir=file/cache") == {"test_fails", "test_passes"}
@@ -61,7 +67,7 @@ def test_marks_are_registered_described_and_name_tests_that_exist(request: pytes
     (conftest,) = (
         one for one in request.config.pluginmanager.get_plugins() if getattr(one, "MARKS", None) is not None
     )
-    assert registered == set(table) == {*conftest.MARKS, "browser", "wheel"}
+    assert {*registered, "hypothesis"} == set(table) == {*conftest.MARKS, "browser", "hypothesis", "wheel"}
     assert [
         place for places in conftest.MARKS.values() for place in places if not (TESTS / place).exists()
     ] == []

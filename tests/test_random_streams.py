@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from clustergym.benchmark.papers.arnold_benchmark import BASELINES, SETTINGS
@@ -205,6 +205,7 @@ def test_every_legacy_stream_is_listed():
 
 
 @pytest.mark.parametrize("name", LEGACY)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 2**40), indices=INDICES)
 def test_legacy_streams_draw_what_they_drew(name, seed, indices):
     stream = next(stream for stream in STREAMS if stream.name == name)
@@ -215,6 +216,7 @@ def test_legacy_streams_draw_what_they_drew(name, seed, indices):
     assert mine.tolist() == before.tolist()
 
 
+@pytest.mark.processes
 def test_todays_streams_are_the_same_in_every_process():
     code = (
         "from clustergym.common import random_streams as r;"
@@ -249,8 +251,9 @@ def seeded(monkeypatch):
 def test_requests_and_their_random_fit_are_of_two_streams(seeded):
     """`default_rng(seed)` drew the requests of a comparison, `default_rng([seed, 0])` where they go."""
     pytest.importorskip("numba", reason="pip install 'clustergym[learn]'")
-    from clustergym.training import sharing_comparison as comparison
-    from clustergym.training.sharing_comparison import SharingOptions
+    from clustergym.benchmark.bench.sharing import SharingOptions
+
+    from clustergym.benchmark.bench import sharing as comparison
 
     options = SharingOptions(nodes=4, data=None, workloads=(), streams=2, checkpoint="sharing")
     [(_, seeds, streams)] = comparison._groups(options)

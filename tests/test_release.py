@@ -46,6 +46,7 @@ def test_the_wheel_is_typed_and_holds_the_package_only(wheel):
     assert wheel.stat().st_size < 3_000_000
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("check", [["twine", "check", "--strict"], ["check_wheel_contents"]])
 def test_the_wheel_passes_the_usual_checks(check, wheel):
     pytest.importorskip(check[0], reason=f"{check[0]} is not installed: pip install 'clustergym[dev]'")

@@ -16,7 +16,7 @@ from clustergym.common import text_files as files
 from clustergym.results import decision_log
 from clustergym.results import result_files as results
 from clustergym.results.report import event_curves as logs
-from clustergym.results.report import result_csv as tables
+from clustergym.results.report import series as tables
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
@@ -100,7 +100,7 @@ def test_what_it_names_exists() -> None:
     for name in re.findall(r"`((?:[a-z_]+/)*[a-z_]+\.py)`|`([a-z_/]+/)`", TEXT):
         assert (ROOT / "clustergym" / "".join(name)).exists(), name
     tests = re.findall(r"tests/[\w/]+\.py", TEXT)
-    assert len(tests) == 13
+    assert len(tests) == 14
     assert all((ROOT / name).is_file() for name in tests)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from clustergym.agents import move_queue
 from clustergym.agents.move_queue import MoveQueue
 from clustergym.common.arrays import Floats, Ints
 from clustergym.scenario.policy import View
-from clustergym.sim.compiled.numba_cache import compiled, compiled_in_place, compiled_part
+from clustergym.sim.compiled.numba_cache import compile_entry, compile_in_place, compile_part
 
 Singles = npt.NDArray[np.float32]
 
@@ -50,7 +51,7 @@ class Bids(NamedTuple):
     slack_s: Floats
 
 
-class Facts(NamedTuple):
+class FeatureInputs(NamedTuple):
     """What the features of moves are made of.
 
     Attributes
@@ -83,13 +84,13 @@ class Moves(NamedTuple):
         Of that move.
     """
 
-    kind: Ints
+    gpu_type: Ints
     level: Ints
     target: Ints
     score: Floats
 
 
-class Room(NamedTuple):
+class AuctionBuffers(NamedTuple):
     """What an auction works with.
 
     Attributes
@@ -107,7 +108,7 @@ class Room(NamedTuple):
     queue: MoveQueue
 
 
-def bids_of(view: View, time_s: Floats) -> Bids:
+def make_bids(view: View, time_s: Floats) -> Bids:
     """Return the bids of the jobs of a View, given the seconds per iteration, shape (n, T, K)."""
     held = np.searchsorted(view.setting.counts, view.gpus)
     return Bids(
@@ -123,7 +124,12 @@ def bids_of(view: View, time_s: Floats) -> Bids:
     )
 
 
-def hidden_units(weights: Floats, count: int = features.COUNT) -> int:
+def weights_of(named: Mapping[str, float]) -> Floats:
+    """Return weights by name as an array, shape (features.COUNT,), with 0 for features that are not named."""
+    return np.array([named.get(name, 0.0) for name in features.NAMES])
+
+
+def count_hidden_units(weights: Floats, count: int = features.COUNT) -> int:
     """Return the number of hidden units that weights belong to, given the number of features.
 
     Raises
@@ -137,7 +143,7 @@ def hidden_units(weights: Floats, count: int = features.COUNT) -> int:
     return units
 
 
-@compiled_in_place
+@compile_in_place
 def next_level(counts: Ints, time_s: Floats, level: int) -> int:
     """Return the least level with at least twice the GPUs that is feasible and faster, or NONE."""
     for k in range(level + 1, len(counts)):
@@ -146,7 +152,7 @@ def next_level(counts: Ints, time_s: Floats, level: int) -> int:
     return NONE
 
 
-@compiled_in_place
+@compile_in_place
 def first_level(time_s: Floats) -> int:
     """Return the least feasible level, or NONE."""
     for k in range(len(time_s)):
@@ -155,8 +161,8 @@ def first_level(time_s: Floats) -> int:
     return NONE
 
 
-@compiled_part
-def sizes_of(counts: Ints, bids: Bids) -> tuple[Floats, Floats, Floats]:
+@compile_part
+def compute_sizes(counts: Ints, bids: Bids) -> tuple[Floats, Floats, Floats]:
     """Return each job's least GPU-seconds, seconds, and seconds with a restart to its end; inf: never."""
     jobs, types, levels = bids.time_s.shape
     gpu_s, best_s, soonest_s = np.full(jobs, np.inf), np.full(jobs, np.inf), np.full(jobs, np.inf)
@@ -171,7 +177,7 @@ def sizes_of(counts: Ints, bids: Bids) -> tuple[Floats, Floats, Floats]:
     return gpu_s, best_s, soonest_s
 
 
-@compiled_in_place
+@compile_in_place
 def first_levels(time_s: Floats, level: Ints) -> None:
     """Write the least feasible level of each job on each type, or NONE, shape (n, T)."""
     for j in range(level.shape[0]):
@@ -179,7 +185,7 @@ def first_levels(time_s: Floats, level: Ints) -> None:
             level[j, t] = first_level(time_s[j, t])
 
 
-@compiled_part
+@compile_part
 def advantages(time_s: Floats, counts: Ints) -> tuple[Floats, Floats]:
     """Return each type's mean log speed, shape (T,), and each job's advantage on it, shape (n, T).
 
@@ -207,8 +213,8 @@ def advantages(time_s: Floats, counts: Ints) -> tuple[Floats, Floats]:
     return mean, own
 
 
-@compiled_part
-def ranks_of(size: Floats) -> Floats:
+@compile_part
+def rank_sizes(size: Floats) -> Floats:
     """Return ranks from -1 (smallest) to 1; ties in order of the array."""
     order = np.argsort(size, kind="mergesort")
     rank = np.zeros(len(size))
@@ -217,18 +223,18 @@ def ranks_of(size: Floats) -> Floats:
     return rank
 
 
-@compiled_in_place
+@compile_in_place
 def derive_jobs(facts: Floats, point: Floats) -> None:
     """Compute the facts of jobs that depend on their other facts."""
     for j in range(len(facts)):
         features.derive_job(facts[j], point)
 
 
-@compiled_part
-def facts_of(gpus: int, counts: Ints, bids: Bids) -> Facts:
+@compile_part
+def compute_feature_inputs(gpus: int, counts: Ints, bids: Bids) -> FeatureInputs:
     """Return the facts of the jobs and of the decision point."""
-    jobs, (gpu_s, best_s, soonest_s) = len(bids.remaining), sizes_of(counts, bids)
-    rank, total, logs, known = ranks_of(gpu_s), 0.0, 0.0, 0
+    jobs, (gpu_s, best_s, soonest_s) = len(bids.remaining), compute_sizes(counts, bids)
+    rank, total, logs, known = rank_sizes(gpu_s), 0.0, 0.0, 0
     facts, point = np.empty((jobs, features.JOB_FACTS)), np.empty(features.POINT_FACTS)
     for j in range(jobs):
         facts[j, features.REMAINING] = max(bids.remaining[j], LEAST_LEFT)
@@ -245,11 +251,11 @@ def facts_of(gpus: int, counts: Ints, bids: Bids) -> Facts:
     features.derive_point(point)
     derive_jobs(facts, point)
     type_speed, advantage = advantages(bids.time_s, counts)
-    return Facts(facts, point, type_speed, advantage, np.empty((0, 0, 0)))
+    return FeatureInputs(facts, point, type_speed, advantage, np.empty((0, 0, 0)))
 
 
-@compiled_in_place
-def score_of(weights: Floats, values: Floats, point: Floats) -> float:
+@compile_in_place
+def score_move(weights: Floats, values: Floats, point: Floats) -> float:
     """Return a move's score: the weighted sum of its features, plus the output of the hidden units.
 
     Parameters
@@ -274,9 +280,9 @@ def score_of(weights: Floats, values: Floats, point: Floats) -> float:
     return value
 
 
-@compiled_in_place
+@compile_in_place
 def fill_move(
-    values: Floats, facts: Facts, counts: Ints, bids: Bids, j: int, t: int, k: int, before: int
+    values: Floats, facts: FeatureInputs, counts: Ints, bids: Bids, j: int, t: int, k: int, before: int
 ) -> None:
     """Write the features of a move of job j on type t to level k, from level `before` or NONE."""
     running = bids.held_level[j] >= 0
@@ -296,24 +302,24 @@ def fill_move(
     )
 
 
-@compiled_part
+@compile_part
 def begin(bids: Bids) -> Moves:
     """Return the start of an auction: no job has anything, and no move is scored yet."""
     jobs, types, _ = bids.time_s.shape
-    kind, level = np.full(jobs, NONE, np.int64), np.full(jobs, NONE, np.int64)
+    gpu_type, level = np.full(jobs, NONE, np.int64), np.full(jobs, NONE, np.int64)
     target = np.empty((jobs, types), np.int64)
     first_levels(bids.time_s, target)
-    return Moves(kind, level, target, np.full((jobs, types), BARRED))
+    return Moves(gpu_type, level, target, np.full((jobs, types), BARRED))
 
 
-@compiled_in_place
+@compile_in_place
 def score_moves(
     j: int,
     moves: Moves,
     given: Floats,
     weights: Floats,
     values: Floats,
-    facts: Facts,
+    facts: FeatureInputs,
     counts: Ints,
     bids: Bids,
 ) -> None:
@@ -325,20 +331,20 @@ def score_moves(
     for t in range(moves.score.shape[1]):
         k = moves.target[j, t]
         moves.score[j, t] = BARRED
-        if k < 0 or (before >= 0 and t != moves.kind[j]):
+        if k < 0 or (before >= 0 and t != moves.gpu_type[j]):
             continue
         if len(given) > 0:
             value = given[j, t, k]
         else:
             fill_move(values, facts, counts, bids, j, t, k, before)
-            value = score_of(weights, values, facts.point)
+            value = score_move(weights, values, facts.point)
             if len(facts.bias) > 0:
                 value += facts.bias[j, t, 0 if before < 0 else 1]
         if before < 0 or value > 0.0:
             moves.score[j, t] = value
 
 
-@compiled_in_place
+@compile_in_place
 def add_moves(j: int, moves: Moves, queue: MoveQueue) -> None:
     """Queue the moves of job j that are not barred."""
     types = moves.score.shape[1]
@@ -347,7 +353,7 @@ def add_moves(j: int, moves: Moves, queue: MoveQueue) -> None:
             move_queue.push(queue, moves.score[j, t], j * types + t)
 
 
-@compiled_in_place
+@compile_in_place
 def best_move(moves: Moves, counts: Ints, free: Ints, queue: MoveQueue) -> tuple[int, int]:
     """Return (job, type) of the best-scoring move that has room; the first of equals; NONE if none has.
 
@@ -366,12 +372,12 @@ def best_move(moves: Moves, counts: Ints, free: Ints, queue: MoveQueue) -> tuple
     return NONE, NONE
 
 
-@compiled_in_place
+@compile_in_place
 def revert(moves: Moves, free: Ints, counts: Ints, bids: Bids) -> bool:
     """Revert enlargements of running jobs that do not repay their restart; return whether there were any."""
     reverted = False
-    for j in range(len(moves.kind)):
-        t, k, h = moves.kind[j], moves.level[j], bids.held_level[j]
+    for j in range(len(moves.gpu_type)):
+        t, k, h = moves.gpu_type[j], moves.level[j], bids.held_level[j]
         if h < 0 or t != bids.held_type[j] or k <= h:
             continue
         stay_s = bids.standstill_s[j] + bids.remaining[j] * bids.time_s[j, t, h]
@@ -381,30 +387,30 @@ def revert(moves: Moves, free: Ints, counts: Ints, bids: Bids) -> bool:
     return reverted
 
 
-@compiled_part
+@compile_part
 def hold(
-    given: Floats, weights: Floats, facts: Facts, available: Ints, counts: Ints, bids: Bids
+    given: Floats, weights: Floats, facts: FeatureInputs, available: Ints, counts: Ints, bids: Bids
 ) -> tuple[Ints, Ints]:
     """Hold an auction by given scores or, if there are none, by weights; see `decide`."""
     moves = begin(bids)
-    room = Room(available.copy(), np.empty(features.COUNT), move_queue.empty(moves.score.size))
+    room = AuctionBuffers(available.copy(), np.empty(features.COUNT), move_queue.empty(moves.score.size))
     make_moves(moves, given, weights, facts, counts, bids, room)
-    return moves.kind, moves.level
+    return moves.gpu_type, moves.level
 
 
-@compiled_in_place
+@compile_in_place
 def make_moves(
     moves: Moves,
     given: Floats,
     weights: Floats,
-    facts: Facts,
+    facts: FeatureInputs,
     counts: Ints,
     bids: Bids,
-    room: Room,
+    room: AuctionBuffers,
 ) -> None:
     """Make the moves of an auction; the free GPUs become fewer."""
     free, values, queue = room
-    for j in range(len(moves.kind)):
+    for j in range(len(moves.gpu_type)):
         score_moves(j, moves, given, weights, values, facts, counts, bids)
         add_moves(j, moves, queue)
     while True:
@@ -416,13 +422,13 @@ def make_moves(
             return
         k, before = moves.target[j, t], moves.level[j]
         free[t] -= counts[k] - (counts[before] if before >= 0 else 0)
-        moves.kind[j], moves.level[j] = t, k
+        moves.gpu_type[j], moves.level[j] = t, k
         moves.target[j, t] = next_level(counts, bids.time_s[j, t], k)
         score_moves(j, moves, given, weights, values, facts, counts, bids)
         add_moves(j, moves, queue)
 
 
-@compiled
+@compile_entry
 def decide(weights: Floats, available: Ints, counts: Ints, bids: Bids) -> tuple[Ints, Ints]:
     """Return the outcome of an auction of all GPUs.
 
@@ -434,7 +440,7 @@ def decide(weights: Floats, available: Ints, counts: Ints, bids: Bids) -> tuple[
     Parameters
     ----------
     weights : ndarray of float
-        As `score_of` takes them.
+        As `score_move` takes them.
     available : ndarray of int, shape (T,)
     counts : ndarray of int, shape (K,)
     bids : Bids
@@ -444,11 +450,11 @@ def decide(weights: Floats, available: Ints, counts: Ints, bids: Bids) -> tuple[
     (kind, level) : ndarray of int, shape (n,)
         Type and level of each job; -1: none.
     """
-    facts = facts_of(available.sum(), counts, bids)
+    facts = compute_feature_inputs(available.sum(), counts, bids)
     return hold(np.empty((0, 0, 0)), weights, facts, available, counts, bids)
 
 
-@compiled
+@compile_entry
 def decide_by_scores(scores: Floats, available: Ints, counts: Ints, bids: Bids) -> tuple[Ints, Ints]:
     """Return the outcome of an auction, as `decide`, by the score of each move.
 
@@ -460,12 +466,32 @@ def decide_by_scores(scores: Floats, available: Ints, counts: Ints, bids: Bids) 
         As of `decide`.
     """
     none = np.empty((0, 0))
-    facts = Facts(none, np.empty(0), np.empty(0), none, np.empty((0, 0, 0)))
+    facts = FeatureInputs(none, np.empty(0), np.empty(0), none, np.empty((0, 0, 0)))
     return hold(scores, np.empty(0), facts, available, counts, bids)
 
 
-@compiled_in_place
-def describe_moves(j: int, facts: Facts, counts: Ints, bids: Bids, values: Floats, out: Singles) -> None:
+@compile_entry
+def decide_biased(
+    weights: Floats, bias: Floats, available: Ints, counts: Ints, bids: Bids
+) -> tuple[Ints, Ints]:
+    """Return the outcome of an auction, as `decide`, with a bias for each job.
+
+    Parameters
+    ----------
+    bias : ndarray of float, shape (n, T, 2)
+        As of `FeatureInputs`.
+    weights, available, counts, bids
+        As of `decide`.
+    """
+    facts = compute_feature_inputs(available.sum(), counts, bids)
+    biased = FeatureInputs(facts.job, facts.point, facts.type_speed, facts.advantage, bias)
+    return hold(np.empty((0, 0, 0)), weights, biased, available, counts, bids)
+
+
+@compile_in_place
+def describe_moves(
+    j: int, facts: FeatureInputs, counts: Ints, bids: Bids, values: Floats, out: Singles
+) -> None:
     """Write the features of the moves of job j where they lead to in `out`, shape (T, K, COUNT)."""
     for t in range(out.shape[0]):
         before, k = NONE, first_level(bids.time_s[j, t])
@@ -476,16 +502,24 @@ def describe_moves(j: int, facts: Facts, counts: Ints, bids: Bids, values: Float
             before, k = k, next_level(counts, bids.time_s[j, t], k)
 
 
-@compiled_in_place
-def describe_rows(rows: Ints, facts: Facts, counts: Ints, bids: Bids, values: Floats, out: Singles) -> None:
+@compile_in_place
+def describe_rows(
+    rows: Ints, facts: FeatureInputs, counts: Ints, bids: Bids, values: Floats, out: Singles
+) -> None:
     """Write the features of the moves of some jobs, one job after the other."""
     for at in range(len(rows)):
         describe_moves(rows[at], facts, counts, bids, values, out[at])
 
 
-@compiled
-def described_moves(gpus: int, counts: Ints, bids: Bids, out: Singles) -> None:
+@compile_entry
+def job_facts(gpus: int, counts: Ints, bids: Bids) -> Floats:
+    """Return the facts of jobs, shape (n, features.JOB_FACTS)."""
+    return compute_feature_inputs(gpus, counts, bids).job
+
+
+@compile_entry
+def write_move_features(gpus: int, counts: Ints, bids: Bids, out: Singles) -> None:
     """Write the features of each job's moves, and 0 where there is no move, shape (n, T, K, COUNT)."""
-    facts, values = facts_of(gpus, counts, bids), np.empty(features.COUNT)
+    facts, values = compute_feature_inputs(gpus, counts, bids), np.empty(features.COUNT)
     out[:] = 0.0
     describe_rows(np.arange(len(out)), facts, counts, bids, values, out)

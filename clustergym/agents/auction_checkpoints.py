@@ -11,7 +11,7 @@ import numpy as np
 
 from clustergym.agents import auction, beliefs
 from clustergym.agents import auction_features as features
-from clustergym.agents.checkpoints import AUCTION_SCHEMA, Stored, read, write
+from clustergym.agents.checkpoints import AUCTION_SCHEMA, CheckpointContent, read, write
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
 from clustergym.scenario.policy import InformationClass
@@ -27,7 +27,7 @@ class AuctionCheckpoint:
     Attributes
     ----------
     weights : ndarray of float
-        As `clustergym.agents.auction.score_of` takes them; of an agent that measures jobs, then the numbers
+        As `clustergym.agents.auction.score_move` takes them; of an agent that measures jobs, then the numbers
         of `clustergym.agents.beliefs.NAMES` or, if it is told iteration times, of `NAMES_TOLD`.
     information_class : InformationClass
     sha256 : str
@@ -71,10 +71,10 @@ def load(name: str) -> AuctionCheckpoint:
     for key, values in wanted.items():
         if stored.about.get(key) not in values:
             message = f"is {stored.about.get(key)!r}, this version has {' or '.join(map(repr, values))}"
-            raise _outdated(stored.yaml, message, key)
+            raise _make_outdated_error(stored.yaml, message, key)
     names = stored.about.get("features")
     if not isinstance(names, list) or names != [name for name in features.NAMES if name in names]:
-        raise _outdated(stored.yaml, "are not this version's", "features")
+        raise _make_outdated_error(stored.yaml, "are not this version's", "features")
     weights = _weights(stored, names)
     told = stored.information_class != InformationClass.NONE
     if not told or "beliefs" in stored.about:
@@ -83,34 +83,34 @@ def load(name: str) -> AuctionCheckpoint:
     return AuctionCheckpoint(weights, stored.information_class, stored.sha256, stored.about)
 
 
-def _beliefs(stored: Stored, names: list[str]) -> Floats:
+def _beliefs(stored: CheckpointContent, names: list[str]) -> Floats:
     """Check the numbers by which an agent believes iteration times."""
     if stored.about.get("beliefs") != names:
-        raise _outdated(stored.yaml, "are not this version's", "beliefs")
+        raise _make_outdated_error(stored.yaml, "are not this version's", "beliefs")
     believed = stored.tensors.get("beliefs")
     if believed is None or believed.dtype != np.float64 or believed.shape != (len(names),):
-        raise _outdated(stored.path, f"are not {len(names)} of float64", "beliefs")
+        raise _make_outdated_error(stored.path, f"are not {len(names)} of float64", "beliefs")
     return believed
 
 
-def _outdated(file: Path, message: str, key: str) -> InputError:
+def _make_outdated_error(file: Path, message: str, key: str) -> InputError:
     return InputError(message, file=file, field=key, remedy="train it anew")
 
 
-def _weights(stored: Stored, names: list[str]) -> Floats:
+def _weights(stored: CheckpointContent, names: list[str]) -> Floats:
     """Check the weights, and return them in the layout of this version."""
     weights = stored.tensors.get("weights")
     if weights is None or weights.dtype != np.float64:
         found = "nothing" if weights is None else f"{weights.dtype}"
-        raise _outdated(stored.path, f"{found} instead of float64", "weights")
+        raise _make_outdated_error(stored.path, f"{found} instead of float64", "weights")
     try:
-        return _widened(weights, names)
+        return _widen_weights(weights, names)
     except ValueError as error:
         remedy = f"want {len(names)} and those of hidden units"
         raise InputError(str(error), file=stored.path, field="weights", remedy=remedy) from error
 
 
-def _widened(weights: Floats, names: list[str]) -> Floats:
+def _widen_weights(weights: Floats, names: list[str]) -> Floats:
     """Return weights over all features, given those over some; the other features weigh 0.
 
     Raises
@@ -119,7 +119,7 @@ def _widened(weights: Floats, names: list[str]) -> Floats:
         If they have not the shape of any hidden units over so many features.
     """
     count, columns = len(names), [features.NAMES.index(name) for name in names]
-    units = auction.hidden_units(weights, count)
+    units = auction.count_hidden_units(weights, count)
     linear, inside = np.zeros(features.COUNT), np.zeros((units, auction.INPUTS + 2))
     # A unit: its weight and bias, those of the features, and those of two facts of the decision point.
     given = weights[count:].reshape(units, count + 4)

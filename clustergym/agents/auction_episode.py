@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustergym.agents import auction, beliefs, biased_auction
+from clustergym.agents import auction, beliefs
 from clustergym.agents.auction import Bids
-from clustergym.agents.beliefs import Observed, Shown
+from clustergym.agents.beliefs import JobsView, RunStats
 from clustergym.common.arrays import Floats, Ints
 from clustergym.sim.compiled import batch, clock, jobs, times
 from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
-from clustergym.sim.compiled.numba_cache import compiled, compiled_in_place, compiled_part
+from clustergym.sim.compiled.numba_cache import compile_entry, compile_in_place, compile_part
 from clustergym.sim.compiled.seen import see
 
 
-@compiled_part
+@compile_part
 def bids_of_rows(episode: Episode, cluster: ClusterArrays, rows: Ints) -> Bids:
     """Return the bids of jobs in view, as `auction.bids_of` has them of a View."""
     n = len(rows)
@@ -36,7 +36,7 @@ def bids_of_rows(episode: Episode, cluster: ClusterArrays, rows: Ints) -> Bids:
     return bids
 
 
-@compiled_in_place
+@compile_in_place
 def _fill_bids(episode: Episode, cluster: ClusterArrays, rows: Ints, bids: Bids) -> None:
     now, now_s = episode.clock[c.NOW], episode.clock[c.NOW] / c.TICKS_PER_S
     _, types, levels = bids.time_s.shape
@@ -44,34 +44,36 @@ def _fill_bids(episode: Episode, cluster: ClusterArrays, rows: Ints, bids: Bids)
         row = rows[at]
         job, figures = episode.job[row], episode.figures[row]
         held = job[c.LEVEL] != c.NONE
-        bids.remaining[at] = jobs.remaining_at(episode, row, now)
+        bids.remaining[at] = jobs.compute_remaining(episode, row, now)
         kind_of_job = job[c.CLASS]
         pays = job[c.LAUNCHED] or episode.clock[c.FIRST_LAUNCH_COSTS]
         checkpoint_s = episode.checkpoint_s[kind_of_job] if pays else 0.0
-        for kind in range(types):
+        for gpu_type in range(types):
             for level in range(levels):
-                search_s = 0.0 if episode.searched[row, kind, level] else episode.search_s[level]
-                bids.cost_s[at, kind, level] = search_s + checkpoint_s
-                shown = times.shown_on(episode, row, kind)
-                bids.time_s[at, kind, level] = episode.known_s[kind_of_job, kind, level] if shown else np.inf
+                search_s = 0.0 if episode.searched[row, gpu_type, level] else episode.search_s[level]
+                bids.cost_s[at, gpu_type, level] = search_s + checkpoint_s
+                shown = times.is_profiled(episode, row, gpu_type)
+                bids.time_s[at, gpu_type, level] = (
+                    episode.known_s[kind_of_job, gpu_type, level] if shown else np.inf
+                )
         bids.held_type[at], bids.held_level[at] = job[c.TYPE], job[c.LEVEL]
         if held:
             bids.cost_s[at, job[c.TYPE], job[c.LEVEL]] = 0.0
         bids.standstill_s[at] = max(job[c.READY] - now, 0) / c.TICKS_PER_S if held else 0.0
         bids.age_s[at] = now_s - figures[c.SUBMIT_S]
-        bids.attained_gpu_s[at] = jobs.attained_at(episode, cluster, row, now)
+        bids.attained_gpu_s[at] = jobs.compute_attained(episode, cluster, row, now)
         bids.slack_s[at] = figures[c.DEADLINE_S] - now_s
 
 
-@compiled_in_place
-def set_targets(episode: Episode, rows: Ints, kind: Ints, level: Ints) -> None:
+@compile_in_place
+def set_targets(episode: Episode, rows: Ints, gpu_type: Ints, level: Ints) -> None:
     """Set the allotments that jobs are to have from now on."""
     for at in range(len(rows)):
-        episode.job[rows[at], c.TARGET_TYPE] = kind[at]
+        episode.job[rows[at], c.TARGET_TYPE] = gpu_type[at]
         episode.job[rows[at], c.TARGET_LEVEL] = level[at]
 
 
-@compiled_in_place
+@compile_in_place
 def add_held(episode: Episode, counts: Ints, rows: Ints, available: Ints) -> None:
     """Add the GPUs that jobs hold."""
     for row in rows:
@@ -80,84 +82,86 @@ def add_held(episode: Episode, counts: Ints, rows: Ints, available: Ints) -> Non
             available[job[c.TYPE]] += counts[job[c.LEVEL]]
 
 
-@compiled_part
-def available_to(episode: Episode, cluster: ClusterArrays, rows: Ints) -> Ints:
+@compile_part
+def count_available(episode: Episode, cluster: ClusterArrays, rows: Ints) -> Ints:
     """Return the GPUs that a decision on jobs may use: those that are free, and those they hold."""
     available = episode.free.copy()
     add_held(episode, cluster.counts, rows, available)
     return available
 
 
-@compiled_in_place
+@compile_in_place
 def _some_unknown(episode: Episode, counts: Ints, rows: Ints, bids: Bids) -> bool:
     """Whether a job has no known time at the GPUs it asks for or more, so that its speed is guessed."""
     _, types, levels = bids.time_s.shape
     for at in range(len(rows)):
         known = False
-        for kind in range(types):
+        for gpu_type in range(types):
             for level in range(levels):
                 enough = counts[level] >= episode.job[rows[at], c.REQUESTED_GPUS]
-                known |= enough and bids.time_s[at, kind, level] < np.inf
+                known |= enough and bids.time_s[at, gpu_type, level] < np.inf
         if not known:
             return True
     return False
 
 
-@compiled_part
+@compile_part
 def decide(episode: Episode, cluster: ClusterArrays, weights: Floats) -> None:
     """Let the auction with these weights set the target of every job in view."""
     rows = episode.in_view[: episode.clock[c.IN_VIEW]]
     bids = bids_of_rows(episode, cluster, rows)
     if _some_unknown(episode, cluster.counts, rows, bids):
         bids.time_s[:] = times.times_or_guess(episode, cluster, see(episode, cluster))[0]
-    available = available_to(episode, cluster, rows)
-    kind, level = auction.decide(weights, available, cluster.counts, bids)
-    set_targets(episode, rows, kind, level)
+    available = count_available(episode, cluster, rows)
+    gpu_type, level = auction.decide(weights, available, cluster.counts, bids)
+    set_targets(episode, rows, gpu_type, level)
 
 
-@compiled_in_place
-def _fill_shown(episode: Episode, shown: Shown) -> None:
+@compile_in_place
+def _fill_shown(episode: Episode, shown: JobsView) -> None:
     for at in range(len(shown.rows)):
         job = episode.job[shown.rows[at]]
         shown.iterations[at] = episode.figures[shown.rows[at], c.ITERATIONS]
         shown.requested[at] = job[c.REQUESTED_GPUS]
-        for kind in range(shown.feasible.shape[1]):
+        for gpu_type in range(shown.feasible.shape[1]):
             for level in range(shown.feasible.shape[2]):
-                known = times.shown_on(episode, shown.rows[at], kind)
-                shown.feasible[at, kind, level] = known and episode.feasible[job[c.CLASS], kind, level]
+                known = times.is_profiled(episode, shown.rows[at], gpu_type)
+                shown.feasible[at, gpu_type, level] = (
+                    known and episode.feasible[job[c.CLASS], gpu_type, level]
+                )
 
 
-@compiled_part
+@compile_part
 def _decide_believing(
-    episode: Episode, cluster: ClusterArrays, weights: Floats, believed: Floats, observed: Observed
+    episode: Episode, cluster: ClusterArrays, weights: Floats, believed: Floats, observed: RunStats
 ) -> None:
     """Let the auction set the targets by times that it believes."""
     rows = episode.in_view[: episode.clock[c.IN_VIEW]]
     n, bids = len(rows), bids_of_rows(episode, cluster, rows)
     now_s = episode.clock[c.NOW] / c.TICKS_PER_S
     feasible = np.empty((n, *episode.feasible.shape[1:]), np.bool_)
-    shown = Shown(rows, now_s, np.empty(n), np.empty(n, np.int64), feasible)
+    shown = JobsView(rows, now_s, np.empty(n), np.empty(n, np.int64), feasible)
     _fill_shown(episode, shown)
-    available = available_to(episode, cluster, rows)
-    kind, level = beliefs.decide(weights, believed, observed, available, cluster.counts, shown, bids)
-    set_targets(episode, rows, kind, level)
+    available = count_available(episode, cluster, rows)
+    gpu_type, level = beliefs.decide(weights, believed, observed, available, cluster.counts, shown, bids)
+    set_targets(episode, rows, gpu_type, level)
 
 
-@compiled_part
+@compile_part
 def _decide_biased(episode: Episode, cluster: ClusterArrays, weights: Floats, bias: Floats) -> None:
     """Let the auction set the targets with a bias for each job of the trace."""
     rows = episode.in_view[: episode.clock[c.IN_VIEW]]
-    bids, available = bids_of_rows(episode, cluster, rows), available_to(episode, cluster, rows)
-    kind, level = biased_auction.hold(weights, bias, available, cluster.counts, bids, rows)
-    set_targets(episode, rows, kind, level)
+    bids, available = bids_of_rows(episode, cluster, rows), count_available(episode, cluster, rows)
+    gpu_type, level = auction.decide_biased(weights, bias[rows], available, cluster.counts, bids)
+    set_targets(episode, rows, gpu_type, level)
 
 
-@compiled
+@compile_entry
 def run(
     weights: Floats,
     bias: Floats,
     believed: Floats,
-    observed: Observed,
+    observed: RunStats,
     episodes: Episode,
     cluster: ClusterArrays,
 ) -> int:
@@ -167,7 +171,7 @@ def run(
     ----------
     weights : ndarray of float
     bias : ndarray of float, shape (jobs of the trace, T, 2)
-        As of `biased_auction.decide`; of length 0: there is none.
+        As of `auction.decide_biased`, for the jobs in view; of length 0: there is none.
     believed : ndarray of float
         By which an auction believes iteration times (`beliefs`); of length 0: by those it is told.
     observed : Observed
@@ -175,7 +179,7 @@ def run(
     episodes : Episode
     cluster : ClusterArrays
     """
-    episode = batch.row_of(episodes, 0)
+    episode = batch.select_episode(episodes, 0)
     while True:
         came_to = clock.advance(episode, cluster)
         if came_to != c.DECISION:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from clustergym.common.arrays import Floats
-from clustergym.sim.compiled.numba_cache import compiled_in_place
+from clustergym.sim.compiled.numba_cache import compile_in_place
 
 VERSION = 1
 """Raised whenever a feature changes its meaning or place; new ones come last, weighing 0 in what is older."""
@@ -56,6 +56,12 @@ OF_DEADLINES = ("slack", "late", "late_double", "urgency", "urgency_double", "re
 """The features that are 0 without deadlines."""
 WITHOUT_DEADLINES = NAMES.index("late")
 """The features from here on were added for deadlines."""
+PRIOR = {"rate": 1.0, "double": 1.0, "marginal_double": 0.5, "keep": 0.2, "queue_double": -0.3}
+"""Weights of an auction that was not learned: first who does most of its remaining work for each GPU."""
+KNOBS = tuple(name for name in NAMES if name not in (*OF_DEADLINES, "lag"))
+"""The features whose weights an action of `actions=knobs` changes, in its order."""
+OF_PRIORITIES = {"marginal_start": 0.5, "marginal_double": 1.0, "keep": 0.2}
+"""Weights of what the priorities of jobs are added to (`actions=priorities`)."""
 
 
 REMAINING, LEAST_GPU_S, LEAST_S, RANK, AGE_S, ATTAINED_GPU_S, SLACK_S, SOONEST_S = range(8)
@@ -71,14 +77,14 @@ GPU-seconds; hours of work for each GPU; log of the jobs and of those hours, sca
 POINT_FACTS = BACKLOG + 1
 
 
-@compiled_in_place
+@compile_in_place
 def derive_point(point: Floats) -> None:
     """Compute the facts of a decision point that depend on its other facts."""
     point[QUEUE] = math.log(point[JOBS]) / 3.0
     point[BACKLOG] = math.log1p(point[BACKLOG_H]) / 2.0
 
 
-@compiled_in_place
+@compile_in_place
 def derive_job(job: Floats, point: Floats) -> None:
     """Compute the facts of a job that depend on its other facts."""
     age_s, least_gpu_s, best_s = job[AGE_S], job[LEAST_GPU_S], job[LEAST_S]
@@ -93,7 +99,7 @@ def derive_job(job: Floats, point: Floats) -> None:
     job[URGENCY] = 0.0 if late or math.isnan(job[SLACK_S]) else job[SOONEST_S] / job[SLACK_S]
 
 
-@compiled_in_place
+@compile_in_place
 def fill(
     out: Floats,
     job: Floats,

@@ -16,7 +16,7 @@ from clustergym.agents import auction
 from clustergym.agents import auction_features as features
 from clustergym.agents.auction import NONE, Bids
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.sim.compiled.numba_cache import compiled, compiled_in_place, compiled_part
+from clustergym.sim.compiled.numba_cache import compile_entry, compile_in_place, compile_part
 
 NAMES = (
     "run_time",  # log of hours that a job which has not been measured takes at its request
@@ -41,7 +41,7 @@ LEAST_WORKED_S = 30.0
 """Seconds that a job works on an allotment before its speed there is measured."""
 
 
-class Observed(NamedTuple):
+class RunStats(NamedTuple):
     """What has been seen of the N jobs of a run, by row of the trace.
 
     Attributes
@@ -68,7 +68,7 @@ class Observed(NamedTuple):
     power: Floats
 
 
-class Shown(NamedTuple):
+class JobsView(NamedTuple):
     """What a decision point shows of n jobs besides `Bids`.
 
     Attributes
@@ -97,9 +97,9 @@ def split(weights: Floats) -> tuple[Floats, Floats]:
     return weights[:scores].copy(), weights[scores:].copy()
 
 
-def nothing_observed(jobs: int, types: int, levels: int) -> Observed:
+def nothing_observed(jobs: int, types: int, levels: int) -> RunStats:
     """Return what has been seen before a run."""
-    return Observed(
+    return RunStats(
         np.zeros((jobs, types, levels)),
         np.zeros(jobs),
         np.zeros(jobs),
@@ -111,7 +111,7 @@ def nothing_observed(jobs: int, types: int, levels: int) -> Observed:
     )
 
 
-def with_room(observed: Observed, jobs: int) -> Observed:
+def with_room(observed: RunStats, jobs: int) -> RunStats:
     """Return what has been seen with room for more jobs, at least twice what it had."""
     had = len(observed.kind)
     if jobs <= had:
@@ -123,35 +123,35 @@ def with_room(observed: Observed, jobs: int) -> Observed:
     return longer._replace(ratio=observed.ratio, ratios=observed.ratios, power=observed.power)
 
 
-@compiled_in_place
-def _power_between(counts: Ints, time_s: Floats, low: int, high: int) -> float:
+@compile_in_place
+def _estimate_power(counts: Ints, time_s: Floats, low: int, high: int) -> float:
     """Return the power of GPUs by which a job is faster at one level than at a lower one."""
     return math.log(time_s[low] / time_s[high]) / math.log(counts[high] / counts[low])
 
 
-@compiled_in_place
-def _learn(observed: Observed, counts: Ints, row: int, kind: int, level: int) -> None:
+@compile_in_place
+def _learn(observed: RunStats, counts: Ints, row: int, gpu_type: int, level: int) -> None:
     """Compare a job's first measurement on an allotment with its others."""
     time_s = observed.time_s[row]
     for k in range(time_s.shape[1]):
-        if k != level and time_s[kind, k] > 0.0:
-            observed.power[0] += _power_between(counts, time_s[kind], min(k, level), max(k, level))
+        if k != level and time_s[gpu_type, k] > 0.0:
+            observed.power[0] += _estimate_power(counts, time_s[gpu_type], min(k, level), max(k, level))
             observed.power[1] += 1.0
     for t in range(time_s.shape[0]):
-        if t != kind and time_s[t, level] > 0.0:
-            log = math.log(time_s[kind, level] / time_s[t, level])
-            observed.ratio[t, kind] += log
-            observed.ratio[kind, t] -= log
-            observed.ratios[t, kind] += 1.0
-            observed.ratios[kind, t] += 1.0
+        if t != gpu_type and time_s[t, level] > 0.0:
+            log = math.log(time_s[gpu_type, level] / time_s[t, level])
+            observed.ratio[t, gpu_type] += log
+            observed.ratio[gpu_type, t] -= log
+            observed.ratios[t, gpu_type] += 1.0
+            observed.ratios[gpu_type, t] += 1.0
 
 
-@compiled_in_place
-def measure(observed: Observed, counts: Ints, shown: Shown, bids: Bids) -> None:
+@compile_in_place
+def measure(observed: RunStats, counts: Ints, shown: JobsView, bids: Bids) -> None:
     """Measure each job's speed on the allotment that it has had since an earlier decision point."""
     for at in range(len(shown.rows)):
-        row, kind, level = shown.rows[at], bids.held_type[at], bids.held_level[at]
-        if level == NONE or kind != observed.kind[row] or level != observed.level[row]:
+        row, gpu_type, level = shown.rows[at], bids.held_type[at], bids.held_level[at]
+        if level == NONE or gpu_type != observed.kind[row] or level != observed.level[row]:
             continue
         if bids.standstill_s[at] > 0.0:
             observed.works_from_s[row] = shown.now_s + bids.standstill_s[at]
@@ -160,24 +160,24 @@ def measure(observed: Observed, counts: Ints, shown: Shown, bids: Bids) -> None:
         done = observed.remaining[row] - bids.remaining[at]
         if worked_s < LEAST_WORKED_S or done <= 0.0:
             continue
-        first = observed.time_s[row, kind, level] == 0.0
-        observed.time_s[row, kind, level] = worked_s / done
+        first = observed.time_s[row, gpu_type, level] == 0.0
+        observed.time_s[row, gpu_type, level] = worked_s / done
         if first:
-            _learn(observed, counts, row, kind, level)
+            _learn(observed, counts, row, gpu_type, level)
 
 
-@compiled_in_place
-def note(observed: Observed, shown: Shown, bids: Bids, kind: Ints, level: Ints) -> None:
+@compile_in_place
+def note(observed: RunStats, shown: JobsView, bids: Bids, gpu_type: Ints, level: Ints) -> None:
     """Note when each job that a decision launches begins to work, and what is left of it then."""
     for at in range(len(shown.rows)):
         row = shown.rows[at]
-        if level[at] != NONE and (kind[at] != bids.held_type[at] or level[at] != bids.held_level[at]):
-            observed.works_from_s[row] = shown.now_s + bids.cost_s[at, kind[at], level[at]]
+        if level[at] != NONE and (gpu_type[at] != bids.held_type[at] or level[at] != bids.held_level[at]):
+            observed.works_from_s[row] = shown.now_s + bids.cost_s[at, gpu_type[at], level[at]]
             observed.remaining[row] = bids.remaining[at]
-        observed.kind[row], observed.level[row] = kind[at], level[at]
+        observed.kind[row], observed.level[row] = gpu_type[at], level[at]
 
 
-@compiled_in_place
+@compile_in_place
 def _nearest(time_s: Floats, level: int) -> int:
     """Return the measured level nearest to a level, the lower of two; NONE if none is measured."""
     for distance in range(len(time_s)):
@@ -188,12 +188,12 @@ def _nearest(time_s: Floats, level: int) -> int:
     return NONE
 
 
-@compiled_in_place
+@compile_in_place
 def _share(logit: float) -> float:
     return 1.0 / (1.0 + math.exp(-logit))
 
 
-@compiled_in_place
+@compile_in_place
 def _own_power(counts: Ints, time_s: Floats) -> float:
     """Return a job's power between the least and the greatest count measured on a type; NaN: just one."""
     low, high = NONE, NONE
@@ -201,10 +201,10 @@ def _own_power(counts: Ints, time_s: Floats) -> float:
         if time_s[k] > 0.0:
             low = k if low == NONE else low
             high = k
-    return math.nan if low == high else _power_between(counts, time_s, low, high)
+    return math.nan if low == high else _estimate_power(counts, time_s, low, high)
 
 
-@compiled_in_place
+@compile_in_place
 def _take_for_measured(told_s: Floats, measured: Floats, taken: Floats) -> None:
     """Write the times measured of a job; if there are none, those told at the least count on each type."""
     none = True
@@ -216,9 +216,9 @@ def _take_for_measured(told_s: Floats, measured: Floats, taken: Floats) -> None:
             taken[t, k] = told_s[t, k] if none and k == least else measured[t, k]
 
 
-@compiled_in_place
+@compile_in_place
 def _believe_job(
-    beliefs: Floats, observed: Observed, counts: Ints, powers: tuple[float, float], shown: Shown, at: int,
+    beliefs: Floats, observed: RunStats, counts: Ints, powers: tuple[float, float], shown: JobsView, at: int,
     told_s: Floats, measured: Floats, time_s: Floats,
 ) -> None:  # fmt: skip
     """Write the seconds per iteration that a job is believed to take, shape (T, K)."""
@@ -253,8 +253,8 @@ def _believe_job(
                 time_s[t, k] = time_s[t, k] ** doubt * as_told_s ** (1.0 - doubt)
 
 
-@compiled_part
-def believe(beliefs: Floats, observed: Observed, counts: Ints, shown: Shown, bids: Bids) -> None:
+@compile_part
+def believe(beliefs: Floats, observed: RunStats, counts: Ints, shown: JobsView, bids: Bids) -> None:
     """Write the seconds per iteration that are believed to `bids.time_s`; inf where infeasible.
 
     Parameters
@@ -273,14 +273,14 @@ def believe(beliefs: Floats, observed: Observed, counts: Ints, shown: Shown, bid
         _believe_job(beliefs, observed, counts, (grow, shrink), shown, at, told_s[at], taken, bids.time_s[at])
 
 
-@compiled
+@compile_entry
 def decide(
     weights: Floats,
     beliefs: Floats,
-    observed: Observed,
+    observed: RunStats,
     available: Ints,
     counts: Ints,
-    shown: Shown,
+    shown: JobsView,
     bids: Bids,
 ) -> tuple[Ints, Ints]:
     """Return the outcome of an auction (`auction.decide`) by what is believed; update what has been seen.
@@ -289,6 +289,6 @@ def decide(
     """
     measure(observed, counts, shown, bids)
     believe(beliefs, observed, counts, shown, bids)
-    kind, level = auction.decide(weights, available, counts, bids)
-    note(observed, shown, bids, kind, level)
-    return kind, level
+    gpu_type, level = auction.decide(weights, available, counts, bids)
+    note(observed, shown, bids, gpu_type, level)
+    return gpu_type, level

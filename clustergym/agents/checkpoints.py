@@ -14,7 +14,7 @@ import yaml
 
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.paths import PACKAGE
-from clustergym.common.reading import opened, read_regular
+from clustergym.common.reading import open_regular_file, read_regular
 from clustergym.common.writing import atomic_path
 from clustergym.common.yaml_file import parse_mapping
 from clustergym.scenario.policy import InformationClass
@@ -30,7 +30,7 @@ SUFFIX = ".safetensors"
 
 
 @dataclass(frozen=True, eq=False)
-class Stored:
+class CheckpointContent:
     """The content of the two files of a checkpoint.
 
     Attributes
@@ -79,12 +79,12 @@ def find(name: str) -> Path:
 def is_network(name: str) -> bool:
     """Return whether there is a checkpoint of the name, and it is of a network."""
     try:
-        return schema_of(name) == NETWORK_SCHEMA
+        return read_schema(name) == NETWORK_SCHEMA
     except InputError:
         return False
 
 
-def schema_of(name: str) -> str:
+def read_schema(name: str) -> str:
     """Return what the first line of a checkpoint's YAML says of its kind; empty where it says nothing.
 
     Raises
@@ -92,7 +92,7 @@ def schema_of(name: str) -> str:
     InputError
         If there is none of the name, or it has no YAML.
     """
-    with opened(find(name).with_suffix(".yaml")) as file:
+    with open_regular_file(find(name).with_suffix(".yaml")) as file:
         line = file.readline(200).decode(errors="replace").strip()
     return line.removeprefix("schema: ") if line.startswith("schema: ") else ""
 
@@ -116,7 +116,7 @@ def write(
         temporary.write_text(text, encoding="utf-8")
 
 
-def read(name: str, schema: str) -> Stored:
+def read(name: str, schema: str) -> CheckpointContent:
     """Read the two files of a checkpoint, by its path or name.
 
     Raises
@@ -141,7 +141,7 @@ def read(name: str, schema: str) -> Stored:
         remedy = nearest(str(information), known)
         message = f"unknown class {information!r}"
         raise InputError(message, file=file, field="information_class", remedy=remedy)
-    return Stored(path, file, _tensors(path, data), InformationClass(information), digest, about)
+    return CheckpointContent(path, file, _tensors(path, data), InformationClass(information), digest, about)
 
 
 def _tensors(path: Path, data: bytes) -> Tensors:

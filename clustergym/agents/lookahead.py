@@ -1,6 +1,8 @@
 """Look-ahead of the auction: candidate decisions, played out under drawn arrivals to the last job's end.
 
 Play-outs hold the same auctions as episodes, at every event and without nodes: jobs run at their known times.
+
+Look-ahead at decision time: what a policy has seen of arrivals, and draws of what may come.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ import numpy as np
 from clustergym.agents import auction
 from clustergym.agents.auction import NONE, Bids
 from clustergym.common.arrays import Floats, Ints
-from clustergym.sim.compiled.numba_cache import compiled, compiled_in_place, compiled_part
+from clustergym.scenario.policy import View
+from clustergym.sim.compiled.numba_cache import compile_entry, compile_in_place, compile_part
 
 ENDED_S = 1e-3
 """A job with less to run has ended."""
@@ -42,13 +45,13 @@ class Futures(NamedTuple):
 class Candidates(NamedTuple):
     """Decisions for n jobs; shape (C, n), -1: nothing. The first `filled[0]` rows are."""
 
-    kind: Ints
+    gpu_type: Ints
     level: Ints
     filled: Ints
 
 
-@compiled_part
-def _joined(bids: Bids, more: Bids, first: int, last: int) -> Bids:
+@compile_part
+def _join_bids(bids: Bids, more: Bids, first: int, last: int) -> Bids:
     """Return a copy of the bids, and of rows of others after them."""
     return Bids(
         np.concatenate((bids.remaining, more.remaining[first:last])),
@@ -63,7 +66,7 @@ def _joined(bids: Bids, more: Bids, first: int, last: int) -> Bids:
     )
 
 
-@compiled_part
+@compile_part
 def _of_rows(bids: Bids, rows: Ints) -> Bids:
     return Bids(
         bids.remaining[rows],
@@ -78,8 +81,8 @@ def _of_rows(bids: Bids, rows: Ints) -> Bids:
     )
 
 
-@compiled_part
-def _barred(bids: Bids, jobs: Ints) -> Bids:
+@compile_part
+def _bar_jobs(bids: Bids, jobs: Ints) -> Bids:
     """Return bids in which jobs can run nowhere."""
     time_s = bids.time_s.copy()
     for j in jobs:
@@ -97,20 +100,22 @@ def _barred(bids: Bids, jobs: Ints) -> Bids:
     )
 
 
-@compiled_in_place
-def _known(made: Candidates) -> bool:
+@compile_in_place
+def _is_known(made: Candidates) -> bool:
     """Whether the decision in the first row that does not count yet is a candidate already."""
     last = made.filled[0]
     for at in range(last):
         same = True
-        for j in range(made.kind.shape[1]):
-            same &= made.kind[at, j] == made.kind[last, j] and made.level[at, j] == made.level[last, j]
+        for j in range(made.gpu_type.shape[1]):
+            same &= (
+                made.gpu_type[at, j] == made.gpu_type[last, j] and made.level[at, j] == made.level[last, j]
+            )
         if same:
             return True
     return False
 
 
-@compiled_part
+@compile_part
 def _add(made: Candidates, weights: Floats, available: Ints, counts: Ints, bids: Bids, jobs: Ints) -> None:
     """Add the decision in which jobs keep what they hold, or go on waiting, and an auction gives the rest."""
     free, at = available.copy(), made.filled[0]
@@ -119,14 +124,14 @@ def _add(made: Candidates, weights: Floats, available: Ints, counts: Ints, bids:
             free[bids.held_type[j]] -= counts[bids.held_level[j]]
     if free.min() < 0:
         return
-    kind, level = auction.decide(weights, free, counts, _barred(bids, jobs))
-    kind[jobs], level[jobs] = bids.held_type[jobs], bids.held_level[jobs]
-    made.kind[at], made.level[at] = kind, level
-    if kind.max() >= 0 and not _known(made):
+    gpu_type, level = auction.decide(weights, free, counts, _bar_jobs(bids, jobs))
+    gpu_type[jobs], level[jobs] = bids.held_type[jobs], bids.held_level[jobs]
+    made.gpu_type[at], made.level[at] = gpu_type, level
+    if gpu_type.max() >= 0 and not _is_known(made):
         made.filled[0] += 1
 
 
-@compiled
+@compile_entry
 def candidates(weights: Floats, available: Ints, counts: Ints, bids: Bids) -> Candidates:
     """Return the auction's own decision first, and others.
 
@@ -135,20 +140,20 @@ def candidates(weights: Floats, available: Ints, counts: Ints, bids: Bids) -> Ca
     """
     n = len(bids.remaining)
     made = Candidates(np.empty((n + 3, n), np.int64), np.empty((n + 3, n), np.int64), np.ones(1, np.int64))
-    kind, level = auction.decide(weights, available, counts, bids)
-    made.kind[0], made.level[0] = kind, level
+    gpu_type, level = auction.decide(weights, available, counts, bids)
+    made.gpu_type[0], made.level[0] = gpu_type, level
     _add(made, weights, available, counts, bids, np.flatnonzero(bids.held_level >= 0))
     for j in range(n):
-        if kind[j] != bids.held_type[j] or level[j] != bids.held_level[j]:
+        if gpu_type[j] != bids.held_type[j] or level[j] != bids.held_level[j]:
             _add(made, weights, available, counts, bids, np.array([j]))
     return made
 
 
-@compiled_in_place
-def _enact(bids: Bids, restart_s: Floats, rows: Ints, kind: Ints, level: Ints) -> None:
+@compile_in_place
+def _enact(bids: Bids, restart_s: Floats, rows: Ints, gpu_type: Ints, level: Ints) -> None:
     """Give jobs their allotments."""
     for at in range(len(rows)):
-        j, t, k = rows[at], kind[at], level[at]
+        j, t, k = rows[at], gpu_type[at], level[at]
         if t == bids.held_type[j] and k == bids.held_level[j]:
             continue
         bids.standstill_s[j] = 0.0 if t == NONE else bids.cost_s[j, t, k]
@@ -158,7 +163,7 @@ def _enact(bids: Bids, restart_s: Floats, rows: Ints, kind: Ints, level: Ints) -
         bids.held_type[j], bids.held_level[j] = t, k
 
 
-@compiled_in_place
+@compile_in_place
 def _next_end_s(bids: Bids, rows: Ints) -> float:
     """Return the seconds to the next completion; inf: nothing runs."""
     soonest = np.inf
@@ -169,7 +174,7 @@ def _next_end_s(bids: Bids, rows: Ints) -> float:
     return soonest
 
 
-@compiled_in_place
+@compile_in_place
 def _pass(bids: Bids, rows: Ints, counts: Ints, seconds: float) -> None:
     """Let time pass; jobs that end have -1 iterations left."""
     for j in rows:
@@ -185,15 +190,15 @@ def _pass(bids: Bids, rows: Ints, counts: Ints, seconds: float) -> None:
             bids.remaining[j] = -1.0
 
 
-@compiled
-def play_out(
+@compile_entry
+def run_playout(
     weights: Floats,
     available: Ints,
     counts: Ints,
     bids: Bids,
     restart_s: Floats,
     arrival_s: Floats,
-    kind: Ints,
+    gpu_type: Ints,
     level: Ints,
     limit_s: float,
 ) -> float:
@@ -212,9 +217,9 @@ def play_out(
     limit_s : float
         inf is returned as soon as the sum is above it, or if jobs wait that nothing lets run.
     """
-    present, to_come = len(kind), len(arrival_s)
+    present, to_come = len(gpu_type), len(arrival_s)
     rows, ahead, total, now = np.arange(present), 0, 0.0, 0.0
-    _enact(bids, restart_s, rows, kind, level)
+    _enact(bids, restart_s, rows, gpu_type, level)
     while len(rows) > 0 or ahead < to_come:
         seconds = _next_end_s(bids, rows)
         if ahead < to_come:
@@ -234,7 +239,7 @@ def play_out(
     return total
 
 
-@compiled
+@compile_entry
 def decide(
     weights: Floats, available: Ints, counts: Ints, bids: Bids, futures: Futures
 ) -> tuple[Ints, Ints, int]:
@@ -255,16 +260,88 @@ def decide(
         for at in range(count):
             if total[at] < np.inf:
                 limit_s = np.inf if at == 0 else total[0] - total[at]
-                total[at] += play_out(
+                total[at] += run_playout(
                     weights,
                     available,
                     counts,
-                    _joined(bids, futures.bids, first, last),
+                    _join_bids(bids, futures.bids, first, last),
                     restart_s,
                     arrival_s,
-                    made.kind[at],
+                    made.gpu_type[at],
                     made.level[at],
                     limit_s,
                 )
     best = int(np.argmin(total))
-    return made.kind[best], made.level[best], best
+    return made.gpu_type[best], made.level[best], best
+
+
+ARRIVALS = 16
+"""Jobs that arrive in a play-out."""
+GAPS = 100
+"""Gaps between the latest submissions that arrivals are drawn from."""
+LEAST_GAPS = 10
+"""With fewer gaps seen, nothing arrives in play-outs."""
+
+
+class LookAhead:
+    """Decides by play-outs of candidates under `futures` draws of arrivals.
+
+    Gaps and jobs are drawn from those seen in Views of the run so far, each independently.
+
+    Parameters
+    ----------
+    futures : int
+    rng : Generator
+    """
+
+    def __init__(self, futures: int, rng: np.random.Generator) -> None:
+        self.futures, self.rng, self.overruled = futures, rng, 0
+        self._submit_s: dict[int, float] = {}
+        self._job: list[tuple[float, Floats, Floats, float]] = []
+        self._restart_s: dict[int, float] = {}
+
+    def decide(
+        self, weights: Floats, view: View, available: Ints, counts: Ints, bids: Bids
+    ) -> tuple[Ints, Ints]:
+        """Return type and level of each job; -1: none."""
+        self._remember(view, bids)
+        gpu_type, level, chosen = decide(weights, available, counts, bids, self._draw(view, bids))
+        self.overruled += chosen > 0
+        return gpu_type, level
+
+    def _remember(self, view: View, bids: Bids) -> None:
+        dearest = bids.cost_s.max(axis=(1, 2)).tolist()
+        for at, row in enumerate(view.job.tolist()):
+            if row not in self._submit_s:
+                self._submit_s[row] = float(view.submit_s[at])
+                ahead_s = float(view.deadline_s[at] - view.submit_s[at])
+                job = float(view.iterations[at]), bids.time_s[at].copy(), bids.cost_s[at].copy(), ahead_s
+                self._job.append(job)
+            # What a launch will cost is shown of a job that has been launched.
+            if dearest[at] > 0.0:
+                self._restart_s[row] = dearest[at]
+
+    def _draw(self, view: View, bids: Bids) -> Futures:
+        seen = list(self._restart_s.values()) or [0.0]
+        usual_s = float(np.mean(seen))
+        restart_s = np.array([self._restart_s.get(row, usual_s) for row in view.job.tolist()])
+        gaps_s = np.diff(np.sort(list(self._submit_s.values())))[-GAPS:]
+        shape = self.futures, ARRIVALS if len(gaps_s) >= LEAST_GAPS else 0
+        arrival_s = np.cumsum(self.rng.choice(gaps_s, shape), axis=1) if shape[1] else np.zeros(shape)
+        drawn = [self._job[at] for at in self.rng.integers(len(self._job), size=arrival_s.size)]
+        n, of_allotments = len(drawn), bids.time_s.shape[1:]
+        times = np.array([time_s for _, time_s, _, _ in drawn]).reshape(n, *of_allotments)
+        costs = np.array([cost_s for _, _, cost_s, _ in drawn]).reshape(n, *of_allotments)
+        nothing, none = np.zeros(n), np.full(n, NONE, dtype=np.int64)
+        arriving = Bids(
+            np.array([iterations for iterations, _, _, _ in drawn]),
+            times,
+            costs,
+            none,
+            none,
+            nothing,
+            nothing,
+            nothing,
+            np.array([ahead_s for _, _, _, ahead_s in drawn]),
+        )
+        return Futures(restart_s, arrival_s, arriving, self.rng.choice(seen, n))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.common.arrays import Floats, Ints
-from clustergym.sim.compiled.numba_cache import compiled, compiled_part
+from clustergym.sim.compiled.numba_cache import compile_entry, compile_part
 
 NAMES = (
     "fit left",  # in a minipod: nodes it has left free, over those of the largest minipod
@@ -61,7 +61,7 @@ class PlacementEpisode(NamedTuple):
     defragment_s: float
 
 
-@compiled_part
+@compile_part
 def _choose_inside(free: Ints, sizes: Ints, wanted: int, weights: Floats) -> int:
     """Return the minipod of greatest score that has room; -1: none has."""
     best, chosen, largest = -np.inf, -1, sizes.max()
@@ -76,7 +76,7 @@ def _choose_inside(free: Ints, sizes: Ints, wanted: int, weights: Floats) -> int
     return chosen
 
 
-@compiled_part
+@compile_part
 def _score(weights: Floats, first: int, free: Ints, sizes: Ints, wanted: int) -> float:
     """Return the score of FRAGMENTS or WAIT."""
     return (
@@ -87,7 +87,7 @@ def _score(weights: Floats, first: int, free: Ints, sizes: Ints, wanted: int) ->
     )
 
 
-@compiled_part
+@compile_part
 def _spread(free: Ints, wanted: int, fragments: bool, counts: Ints) -> None:
     """Write how many nodes each minipod gives: the roomiest first, best fit last, or the fullest first."""
     left = wanted
@@ -108,7 +108,7 @@ def _spread(free: Ints, wanted: int, fragments: bool, counts: Ints) -> None:
         left -= counts[chosen]
 
 
-@compiled_part
+@compile_part
 def _choose(free: Ints, sizes: Ints, wanted: int, may_wait: bool, weights: Floats, counts: Ints) -> int:
     """Write the nodes that each minipod gives to a job for which enough are free; return where it then is."""
     counts[:] = 0
@@ -127,7 +127,7 @@ def _choose(free: Ints, sizes: Ints, wanted: int, may_wait: bool, weights: Float
     return ACROSS
 
 
-@compiled
+@compile_entry
 def choose(free: Ints, sizes: Ints, wanted: int, may_wait: bool, weights: Floats) -> Ints:
     """Return how many nodes each minipod gives to a job, shape (M,); all 0: it waits.
 
@@ -144,19 +144,19 @@ def choose(free: Ints, sizes: Ints, wanted: int, may_wait: bool, weights: Floats
     return counts
 
 
-@compiled
+@compile_entry
 def choose_inside(free: Ints, sizes: Ints, wanted: int, weights: Floats) -> int:
     """Return the minipod that a job moves into; -1: none has room."""
     return _choose_inside(free, sizes, wanted, weights)
 
 
-@compiled
+@compile_entry
 def move_order(nodes: Ints, weights: Floats) -> Ints:
     """Return the order in which jobs across minipods are moved; equals by their place."""
     return np.argsort(-weights[MOVE] * np.log2(nodes), kind="mergesort")
 
 
-@compiled_part
+@compile_part
 def _move(
     episode: PlacementEpisode, now: float, weights: Floats, where: Ints, held: Ints, end_s: Floats, free: Ints
 ) -> None:
@@ -180,7 +180,7 @@ def _move(
             where[j], end_s[j] = INSIDE, ends_s
 
 
-@compiled_part
+@compile_part
 def _start(
     episode: PlacementEpisode,
     now: float,
@@ -207,7 +207,7 @@ def _start(
             end_s[j] = now + episode.first_s[j] + episode.run_s[j, where[j] - INSIDE]
 
 
-@compiled
+@compile_entry
 def run(episode: PlacementEpisode, weights: Floats) -> Floats:
     """Run an episode; return the seconds from submission to completion of each job, shape (n,)."""
     n, now, moved_s = len(episode.submit_s), 0.0, -np.inf

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.common.arrays import Floats, Ints
-from clustergym.sim.compiled.numba_cache import compiled_in_place, compiled_part
+from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part
 
 
 class MoveQueue(NamedTuple):
@@ -27,27 +27,27 @@ class MoveQueue(NamedTuple):
     size: Ints
 
 
-@compiled_part
+@compile_part
 def empty(moves: int) -> MoveQueue:
     """Return a queue with room for so many moves."""
     return MoveQueue(np.empty(moves), np.empty(moves, np.int64), np.zeros(2, np.int64))
 
 
-@compiled_in_place
+@compile_in_place
 def push(queue: MoveQueue, score: float, move: int) -> None:
     """Add a move."""
     at = queue.size[0]
     queue.size[0] += 1
     while at > 0:
         above = (at - 1) // 2
-        if not _before(score, move, queue, above):
+        if not _precedes(score, move, queue, above):
             break
         queue.score[at], queue.move[at] = queue.score[above], queue.move[above]
         at = above
     queue.score[at], queue.move[at] = score, move
 
 
-@compiled_in_place
+@compile_in_place
 def pop(queue: MoveQueue) -> tuple[float, int]:
     """Remove and return the score and the number of the first move; there must be one."""
     first = queue.score[0], queue.move[0]
@@ -56,9 +56,9 @@ def pop(queue: MoveQueue) -> tuple[float, int]:
     score, move = queue.score[left], queue.move[left]
     while 2 * at + 1 < left:
         below = 2 * at + 1
-        if below + 1 < left and _before(queue.score[below + 1], queue.move[below + 1], queue, below):
+        if below + 1 < left and _precedes(queue.score[below + 1], queue.move[below + 1], queue, below):
             below += 1
-        if _before(score, move, queue, below):
+        if _precedes(score, move, queue, below):
             break
         queue.score[at], queue.move[at] = queue.score[below], queue.move[below]
         at = below
@@ -66,7 +66,7 @@ def pop(queue: MoveQueue) -> tuple[float, int]:
     return first
 
 
-@compiled_in_place
+@compile_in_place
 def put_aside(queue: MoveQueue, score: float, move: int) -> None:
     """Keep a move that has left the heap for `take_back`."""
     queue.size[1] += 1
@@ -74,7 +74,7 @@ def put_aside(queue: MoveQueue, score: float, move: int) -> None:
     queue.score[at], queue.move[at] = score, move
 
 
-@compiled_in_place
+@compile_in_place
 def take_back(queue: MoveQueue) -> None:
     """Add the moves that were put aside again."""
     while queue.size[1] > 0:
@@ -83,6 +83,6 @@ def take_back(queue: MoveQueue) -> None:
         push(queue, queue.score[at], queue.move[at])
 
 
-@compiled_in_place
-def _before(score: float, move: int, queue: MoveQueue, other: int) -> bool:
+@compile_in_place
+def _precedes(score: float, move: int, queue: MoveQueue, other: int) -> bool:
     return score > queue.score[other] or (score == queue.score[other] and move < queue.move[other])

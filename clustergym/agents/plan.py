@@ -19,17 +19,17 @@ class Plan(NamedTuple):
     Attributes
     ----------
     weights : ndarray of float
-        As `clustergym.agents.auction.score_of` takes them.
+        As `clustergym.agents.auction.score_move` takes them.
     bias : ndarray of float, shape (n, T, 2)
-        As `clustergym.agents.biased_auction.decide` takes it; minus infinity: the job never starts on that
-        type, and waits for another.
+        As of `clustergym.agents.auction.FeatureInputs`, for all jobs of the trace; minus infinity: the job
+        never starts on that type, and waits for another.
     """
 
     weights: Floats
     bias: Floats
 
 
-class Planned(Policy):
+class PlanPolicy(Policy):
     """A policy that carries out the plan of a search in hindsight."""
 
     name: ClassVar[str] = NAME
@@ -41,13 +41,12 @@ class Planned(Policy):
 
     def schedule(self, view: View) -> Decision:
         """Hold the auction with the plan's weights and biases."""
-        from clustergym.agents.auction import bids_of
-        from clustergym.agents.biased_auction import decide
+        from clustergym.agents.auction import decide_biased, make_bids
 
         if not len(view):
             return Decision.keep(view)
-        counts, rows = view.setting.counts.astype(np.int64), view.job.astype(np.int64)
-        bids, available = bids_of(view, view.iteration_time_s()), view.available.astype(np.int64)
-        kind, level = decide(self._plan.weights, self._plan.bias, available, counts, bids, rows)
-        runs = np.flatnonzero(kind >= 0)
-        return Decision(view.job[runs], kind[runs], counts[level[runs]])
+        counts, bias = view.setting.counts.astype(np.int64), self._plan.bias[view.job]
+        bids, available = make_bids(view, view.iteration_time_s()), view.available.astype(np.int64)
+        gpu_type, level = decide_biased(self._plan.weights, bias, available, counts, bids)
+        runs = np.flatnonzero(gpu_type >= 0)
+        return Decision(view.job[runs], gpu_type[runs], counts[level[runs]])

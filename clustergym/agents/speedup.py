@@ -10,7 +10,7 @@ EXPONENTS = (0.01, 0.99)
 """Bounds of a fitted exponent: speedup must be strictly concave."""
 
 
-def fitted_speedup(counts: Ints, time_s: Floats) -> tuple[Floats, Floats]:
+def fit_speedup(counts: Ints, time_s: Floats) -> tuple[Floats, Floats]:
     """Fit speed = k^p / t, with k the GPU count, to each job's fastest times.
 
     Parameters

@@ -67,7 +67,7 @@ class Allocations:
         """
         holder = index(holder)
         if holder in self._held:
-            raise AllocationError(f"holder {holder} already holds {_shown(self._held[holder])}")
+            raise AllocationError(f"holder {holder} already holds {_format_nodes(self._held[holder])}")
         pairs = tuple((index(node), index(gpus)) for node, gpus in nodes)
         gpu_type = self._check(holder, pairs)
         free_on_node, total = self._free_on_node, 0
@@ -86,7 +86,7 @@ class Allocations:
             If the holder holds GPUs already, or the other holds none or shares its GPUs already.
         """
         if holder in self._held:
-            raise AllocationError(f"holder {holder} already holds {_shown(self._held[holder])}")
+            raise AllocationError(f"holder {holder} already holds {_format_nodes(self._held[holder])}")
         if other not in self._held or other in self._beside:
             what = "shares its GPUs already" if other in self._beside else "holds no GPUs to share"
             raise AllocationError(f"holder {other} {what}")
@@ -179,22 +179,22 @@ class Allocations:
             if node <= previous:
                 raise AllocationError(f"holder {holder}: node {node} is listed twice or out of order")
             if types[node] != types[nodes[0][0]]:
-                raise AllocationError(self._mixed(holder, nodes[0][0], node))
+                raise AllocationError(self._explain_mixed(holder, nodes[0][0], node))
             if gpus <= 0:
                 raise AllocationError(f"holder {holder}: {gpus} GPUs on node {node}, must be at least 1")
             if gpus > free_on_node[node]:
-                raise AllocationError(self._taken(holder, node, gpus))
+                raise AllocationError(self._explain_taken(holder, node, gpus))
             previous = node
         return types[nodes[0][0]]
 
-    def _mixed(self, holder: int, first: int, node: int) -> str:
+    def _explain_mixed(self, holder: int, first: int, node: int) -> str:
         names, types = self.spec.gpu_types, self._type_of_node
         return (
             f"holder {holder}: node {node} has {names[types[node]]}, node {first} {names[types[first]]};"
             " one GPU type per holder"
         )
 
-    def _taken(self, holder: int, node: int, gpus: int) -> str:
+    def _explain_taken(self, holder: int, node: int, gpus: int) -> str:
         others = [other for other, nodes in self._held.items() if any(node == at for at, _ in nodes)]
         by = (
             f", held by {', '.join(map(str, others[:4]))}{', …' if len(others) > 4 else ''}" if others else ""
@@ -209,6 +209,6 @@ def _read_only(array: Ints) -> Ints:
     return view
 
 
-def _shown(nodes: Nodes) -> str:
+def _format_nodes(nodes: Nodes) -> str:
     parts = [f"{gpus} on node {node}" for node, gpus in nodes[:4]]
     return ", ".join(parts) + (", …" if len(nodes) > 4 else "")

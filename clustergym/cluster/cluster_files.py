@@ -113,12 +113,12 @@ def _canonical_names() -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def _catalogue() -> tuple[Mapping[str, GpuType], Mapping[str, str]]:
-    from clustergym.cluster.schema import CatalogueKeys, checked
+    from clustergym.cluster.schema import CatalogueKeys, validate_content
     from clustergym.common.yaml_file import read_mapping
 
     path = conf_dir() / "hardware" / "gpus.yaml"
     source = read_mapping(path)
-    keys = checked(CatalogueKeys, source.content, file=path, source=source)
+    keys = validate_content(CatalogueKeys, source.content, file=path, source=source)
     types = {name: _gpu_type(name, given) for name, given in keys.gpu_types.items()}
     for alias, name in keys.aliases.items():
         if name not in types:
@@ -149,10 +149,10 @@ class _Builder:
     """Builds a cluster from checked keys, and knows the line of each key for errors."""
 
     def __init__(self, content: Mapping[str, Any], source: YamlMapping | None = None) -> None:
-        from clustergym.cluster.schema import ClusterKeys, checked
+        from clustergym.cluster.schema import ClusterKeys, validate_content
 
         self.file, self.source = None if source is None else source.path, source
-        self.keys: ClusterKeys = checked(ClusterKeys, content, file=self.file, source=source)
+        self.keys: ClusterKeys = validate_content(ClusterKeys, content, file=self.file, source=source)
         self.own = {name: _gpu_type(name, keys) for name, keys in self.keys.gpu_types.items()}
 
     def error(self, message: str, *keys: str | int, remedy: str | None = None) -> InputError:
@@ -187,7 +187,7 @@ class _Builder:
             shapes.append(
                 NodeShape(keys.gpu_type, keys.gpus_per_node, keys.cpu_milli, keys.memory_mib, keys.count)
             )
-        return DivisibleCluster.of(name, tuple(shapes))
+        return DivisibleCluster.from_shapes(name, tuple(shapes))
 
     def _check_own_types(self) -> None:
         seen: dict[str, str] = {}

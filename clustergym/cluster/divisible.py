@@ -60,7 +60,7 @@ class DivisibleCluster(ClusterSpec):
     shapes: tuple[NodeShape, ...]
 
     @staticmethod
-    def of(name: str, shapes: tuple[NodeShape, ...]) -> DivisibleCluster:
+    def from_shapes(name: str, shapes: tuple[NodeShape, ...]) -> DivisibleCluster:
         """Return the cluster of nodes of the given shapes."""
         nodes, most = sum(shape.nodes for shape in shapes), max(shape.gpus for shape in shapes)
         return DivisibleCluster(name, (NodeGroup(POOL, nodes, most),), Fabric(), shapes)
@@ -126,4 +126,4 @@ def read_divisible(path: Path) -> DivisibleCluster:
     memory = integers(table, "memory_mib", low=0, high=MOST_MILLI)
     columns = texts(table, "model"), gpus.tolist(), cpu.tolist(), memory.tolist()
     shapes = tuple(NodeShape(*row) for row in zip(*columns, strict=True))
-    return DivisibleCluster.of(path.name.partition(".")[0], shapes)
+    return DivisibleCluster.from_shapes(path.name.partition(".")[0], shapes)

@@ -1,13 +1,21 @@
-"""The switches of a cluster as a tree: groups of equal minipods and leaves, with their nodes and ports."""
+"""The switches of a cluster as a tree: groups of equal minipods and leaves, with their nodes and ports.
+
+Draw the switches of a cluster as a picture: core, minipods, leaves and nodes.
+"""
 
 from __future__ import annotations
 
-from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import cycle, groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from clustergym.cluster.spec import ClusterSpec, Locality
+from clustergym.common.errors import InputError
+from clustergym.common.figures import draw_figure
 
 if TYPE_CHECKING:
     from rich.tree import Tree
@@ -81,8 +89,10 @@ def _minipod(spec: ClusterSpec, number: int) -> tuple[Leaf, ...]:
     mine = np.flatnonzero(spec.node_minipod == number)
     first, sizes = np.unique(spec.node_leaf[mine], return_index=True, return_counts=True)[1:]
     found = []
-    for (kind, nodes), run in groupby(zip(spec.node_type[mine[first]].tolist(), sizes.tolist(), strict=True)):
-        group = spec.groups[kind]
+    for (gpu_type, nodes), run in groupby(
+        zip(spec.node_type[mine[first]].tolist(), sizes.tolist(), strict=True)
+    ):
+        group = spec.groups[gpu_type]
         ports = group.gpus_per_node if group.gpu_type.nic_per_gpu else 1
         leaf = (group.gpu_type.name, group.gpus_per_node, ports, group.gpu_type.nic_gbps)
         found.append(Leaf(len(list(run)), nodes, *leaf, spec.fabric.spine_oversubscription))
@@ -96,12 +106,12 @@ def tier_label(spec: ClusterSpec, tier: Locality) -> str:
         Locality.MINIPOD: spec.fabric.spine_oversubscription,
         Locality.CROSS: spec.fabric.core_oversubscription,
     }[tier]
-    rates = sorted({spec.bandwidth_gbs(kind, tier) for kind in range(len(spec.groups))})
+    rates = sorted({spec.bandwidth_gbs(gpu_type, tier) for gpu_type in range(len(spec.groups))})
     shown = " to ".join(f"{rate:,.4g}" for rate in dict.fromkeys((rates[0], rates[-1])))
     return f"{factor:g}:1, {shown} GB/s a node"
 
 
-def counted(number: int, noun: str, plural: str | None = None) -> str:
+def quantify(number: int, noun: str, plural: str | None = None) -> str:
     """Return a number with its noun in singular or plural, e.g. `2 nodes`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
@@ -116,7 +126,7 @@ def text_tree(spec: ClusterSpec) -> Tree:
     spine, leaves = tier_label(spec, Locality.MINIPOD), tier_label(spec, Locality.LEAF)
     for run in minipods(spec):
         each = " of" if run.minipods > 1 else ":"
-        inside = f"{counted(run.minipods, 'minipod')}{each} {counted(run.nodes, 'node')}, {run.gpus:,} GPUs"
+        inside = f"{quantify(run.minipods, 'minipod')}{each} {quantify(run.nodes, 'node')}, {run.gpus:,} GPUs"
         up = f"{run.up_gbps(spec.fabric.core_oversubscription) / 1000:,.4g} Tbit/s up"
         branch = drawn.add(f"{inside}; spine {spine}; {up}")
         for leaf in run.leaves:
@@ -128,5 +138,100 @@ def text_tree(spec: ClusterSpec) -> Tree:
 def _leaf_text(leaf: Leaf) -> str:
     each = " of" if leaf.leaves > 1 else ":"
     ports = f"ports of {leaf.port_gbps:g} Gbit/s: {leaf.down_ports:,} down, {leaf.up_ports:,.4g} up"
-    nodes = f"{counted(leaf.nodes, 'node')} of {leaf.gpus_per_node} {leaf.gpu_type}"
-    return f"{counted(leaf.leaves, 'leaf', 'leaves')}{each} {nodes}; {ports}"
+    nodes = f"{quantify(leaf.nodes, 'node')} of {leaf.gpus_per_node} {leaf.gpu_type}"
+    return f"{quantify(leaf.leaves, 'leaf', 'leaves')}{each} {nodes}; {ports}"
+
+
+MOST_COLUMNS = 20
+"""Most leaves to draw one by one; with more, equal minipods, then equal leaves are drawn once."""
+
+COLORS = ("#a6cee3", "#fdbf6f", "#b2df8a", "#fb9a99", "#cab2d6", "#ffff99")
+"""Colours of the GPU types, in turn."""
+
+HEIGHTS = {"core": 3.0, "minipod": 2.0, "leaf": 1.0, "nodes": 0.0}
+
+
+def draw(spec: ClusterSpec, path: Path) -> None:
+    """Write a picture, see `draw_figure`."""
+    shown = columns(minipods(spec))
+    leaves = sum(len(minipod.leaves) for minipod in shown)
+    size = 3.5 + 1.1 * max(3, leaves), 4.2
+    draw_figure(path, size, lambda figure: _Picture(figure.subplots(), spec).draw(shown), "--output")
+
+
+def columns(runs: Sequence[Minipod]) -> list[Minipod]:
+    """Return the columns to draw: every leaf of every minipod, or groups of equal leaves."""
+    each = [
+        Minipod(1, tuple(leaf._replace(leaves=1) for leaf in run.leaves for _ in range(leaf.leaves)))
+        for run in runs
+        for _ in range(run.minipods)
+    ]
+    once = [Minipod(1, run.leaves) for run in runs for _ in range(run.minipods)]
+    for offered in (each, once):
+        if sum(len(minipod.leaves) for minipod in offered) <= MOST_COLUMNS:
+            return offered
+    if sum(len(run.leaves) for run in runs) > MOST_COLUMNS:
+        raise InputError(
+            f"more than {MOST_COLUMNS} kinds of leaves do not fit in a picture",
+            field="--output",
+            remedy="leave it out: the tree in the terminal has no limit",
+        )
+    return list(runs)
+
+
+@dataclass
+class _Picture:
+    axes: Any
+    spec: ClusterSpec
+    colors: dict[str, str] = field(default_factory=dict)
+
+    def draw(self, shown: Sequence[Minipod]) -> None:
+        """Draw the tree of switches from left to right."""
+        self.colors = dict(zip(self.spec.gpu_types, cycle(COLORS), strict=False))
+        self.axes.axis("off")
+        centres, x = [], 0.0
+        for minipod in shown:
+            centres.append(self._minipod(minipod, x))
+            x += len(minipod.leaves) + 0.3
+        middle = (centres[0] + centres[-1]) / 2
+        for centre in centres:
+            self._line((middle, HEIGHTS["core"]), (centre, HEIGHTS["minipod"]))
+        self._box(middle, "core", f"core\n{quantify(sum(m.minipods for m in shown), 'minipod')}", "0.8")
+        self._tiers(x)
+
+    def _minipod(self, minipod: Minipod, x: float) -> float:
+        centre = x + (len(minipod.leaves) - 1) / 2
+        for place, leaf in enumerate(minipod.leaves):
+            self._line((centre, HEIGHTS["minipod"]), (x + place, HEIGHTS["leaf"]))
+            self._leaf(leaf, x + place)
+        name = "minipod" if minipod.minipods == 1 else f"{minipod.minipods:,} minipods of"
+        self._box(centre, "minipod", f"{name}\n{quantify(minipod.nodes, 'node')}", "0.9")
+        return centre
+
+    def _leaf(self, leaf: Leaf, x: float) -> None:
+        self._line((x, HEIGHTS["leaf"]), (x, HEIGHTS["nodes"]))
+        name = "leaf" if leaf.leaves == 1 else f"{leaf.leaves:,} leaves of"
+        self._box(x, "leaf", f"{name}\n{leaf.down_ports:,} down\n{leaf.up_ports:,.4g} up", "0.95")
+        nodes = f"{quantify(leaf.nodes, 'node')} of\n{leaf.gpus_per_node} {leaf.gpu_type}"
+        self._box(x, "nodes", nodes, self.colors[leaf.gpu_type])
+
+    def _tiers(self, width: float) -> None:
+        """Write each tier's oversubscription at the left, and a legend of the figures below."""
+        rows = {Locality.CROSS: "core", Locality.MINIPOD: "minipod", Locality.LEAF: "leaf"}
+        for tier, row in rows.items():
+            rate = tier_label(self.spec, tier).replace(", ", "\n", 1)
+            self.axes.text(-0.8, HEIGHTS[row], rate, ha="right", va="center", fontsize=8)
+        self.axes.set_title(f"{self.spec.name}: {int(self.spec.capacity.sum()):,} GPUs")
+        ports = sorted({leaf.port_gbps for run in minipods(self.spec) for leaf in run.leaves})
+        rates = ", ".join(f"{rate:g}" for rate in ports)
+        note = f"ports of a leaf, each at the rate of its nodes' ports: {rates} Gbit/s"
+        self.axes.text(width / 2, -0.55, note, ha="center", va="top", fontsize=8)
+        self.axes.set_xlim(-2.6, width)
+        self.axes.set_ylim(-0.9, 3.4)
+
+    def _line(self, above: tuple[float, float], below: tuple[float, float]) -> None:
+        self.axes.plot([above[0], below[0]], [above[1], below[1]], color="0.5", linewidth=1, zorder=1)
+
+    def _box(self, x: float, row: str, text: str, color: str) -> None:
+        box = {"boxstyle": "round,pad=0.25", "facecolor": color, "edgecolor": "0.3"}
+        self.axes.text(x, HEIGHTS[row], text, ha="center", va="center", fontsize=7, bbox=box, zorder=2)

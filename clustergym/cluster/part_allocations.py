@@ -34,7 +34,7 @@ class PartAllocations(Allocations):
         super().__init__(spec)
         self.parts, self.nodes = parts, spec.empty_nodes()
         self._whole = spec.empty_nodes()
-        self._requests = [parts.requests.of(kind) for kind in range(len(parts.requests.gpus))]
+        self._requests = [parts.requests.of(request) for request in range(len(parts.requests.gpus))]
         self._kinds: list[int] = parts.kind.tolist()
         self._intended: tuple[int, Place] | None = None
         self.node_of, self.devices_of = (
@@ -55,7 +55,7 @@ class PartAllocations(Allocations):
             If the place does not exist or has not what the job asks for.
         """
         place = Place(index(place.node), index(place.device))
-        self._devices_at(row, place)
+        self._choose_devices(row, place)
         self._intended = row, place
         return ((place.node, self.gpus_of(row)),)
 
@@ -72,7 +72,7 @@ class PartAllocations(Allocations):
             raise AllocationError(f"holder {holder} already holds a part of node {self._held[holder][0][0]}")
         if self._intended is None or self._intended[0] != holder or nodes[0][0] != self._intended[1].node:
             raise AllocationError(f"holder {holder} is given {nodes}, which no placer chose for it")
-        devices = self._devices_at(*self._intended)
+        devices = self._choose_devices(*self._intended)
         self._book(holder, nodes[0][0], devices, -1)
         self._held[holder], self._intended = nodes, None
         self.node_of[holder], self.devices_of[holder] = nodes[0][0], devices
@@ -109,7 +109,7 @@ class PartAllocations(Allocations):
             raise AllocationError("divisible nodes cannot be kept for planned jobs")
         yield
 
-    def _devices_at(self, row: int, place: Place) -> int:
+    def _choose_devices(self, row: int, place: Place) -> int:
         """Return the devices, as bits, that a job takes at a place; raise an AllocationError if it cannot."""
         cpu, memory, gpus, milli, models = self._requests[self._kinds[row]]
         nodes, (node, device) = self.nodes, place

@@ -52,7 +52,7 @@ class Nodes(NamedTuple):
         """Return nodes that share no memory with these."""
         return Nodes(*(array.copy() for array in self))
 
-    def ranked(self, rank: Ints) -> Nodes:
+    def with_ranks(self, rank: Ints) -> Nodes:
         """Return a copy with other ranks."""
         return self.copy()._replace(rank=rank)
 
@@ -103,23 +103,23 @@ class Requests(NamedTuple):
     gpu_milli: Ints
     models: Ints
 
-    def of(self, kind: int) -> tuple[int, int, int, int, int]:
+    def of(self, request: int) -> tuple[int, int, int, int, int]:
         """Return a row: CPU, memory, devices, thousandths of each, and models."""
-        cpu, memory, gpus, milli, models = (int(column[kind]) for column in self)
+        cpu, memory, gpus, milli, models = (int(column[request]) for column in self)
         return cpu, memory, gpus, milli, models
 
 
 def distinct(rows: Requests) -> tuple[Requests, Ints]:
     """Return the distinct requests in the order of their first rows, and the kind of each row."""
     table = np.stack(rows, axis=1)
-    _, first, kind = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    _, first, request = np.unique(table, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)
     place = np.empty(len(first), dtype=np.int64)
     place[order] = np.arange(len(first))
-    return Requests(*table[first[order]].T.copy()), place[kind.reshape(-1)]
+    return Requests(*table[first[order]].T.copy()), place[request.reshape(-1)]
 
 
-def models_of(names: Sequence[str], known: Sequence[str]) -> int:
+def encode_models(names: Sequence[str], known: Sequence[str]) -> int:
     """Return the bits of the models that a request accepts; no names: all."""
     return sum(1 << known.index(name) for name in set(names)) if names else (1 << len(known)) - 1
 
@@ -169,13 +169,13 @@ class Parts:
 def fitting(nodes: Nodes, requests: Requests) -> Bools:
     """Return whether some node has room for each request now, shape (K,)."""
     found = np.zeros(len(requests.gpus), dtype=np.bool_)
-    for kind in range(len(found)):
-        cpu, memory, gpus, milli, models = requests.of(kind)
+    for request in range(len(found)):
+        cpu, memory, gpus, milli, models = requests.of(request)
         room = (nodes.cpu_milli >= cpu) & (nodes.memory_mib >= memory)
         if gpus:
             room &= ((models >> nodes.model) & 1).astype(np.bool_)
             room &= (nodes.gpu_milli >= milli).sum(axis=1) >= gpus
-        found[kind] = room.any()
+        found[request] = room.any()
     return found
 
 

@@ -21,13 +21,13 @@ Amount = Annotated[int, Field(ge=0, le=10**9)]
 Count = Annotated[int, Field(ge=1, le=MOST_GPUS)]
 
 
-class Checked(BaseModel):
+class StrictSchema(BaseModel):
     """A schema that refuses unknown keys, NaN, infinity, and values of the wrong type."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
 
-class GpuTypeKeys(Checked):
+class GpuTypeKeys(StrictSchema):
     """The keys of a GPU type: those of `clustergym.cluster.spec.GpuType` but its name."""
 
     fp16_tflops: Positive
@@ -41,7 +41,7 @@ class GpuTypeKeys(Checked):
     nic_per_gpu: bool = False
 
 
-class NodesKeys(Checked):
+class NodesKeys(StrictSchema):
     """The keys of a group of equal nodes; its network keys override those of the GPU type.
 
     With CPU (thousandths of a core) and memory (MiB) of each node, the cluster's GPUs can be divided
@@ -57,7 +57,7 @@ class NodesKeys(Checked):
     memory_mib: Amount | None = None
 
 
-class FabricKeys(Checked):
+class FabricKeys(StrictSchema):
     """The keys of a network fabric: those of `clustergym.cluster.spec.Fabric`."""
 
     nodes_per_leaf: Count = 16
@@ -68,7 +68,7 @@ class FabricKeys(Checked):
     core_oversubscription: Factor = 2.0
 
 
-class ClusterKeys(Checked):
+class ClusterKeys(StrictSchema):
     """The keys of a cluster file."""
 
     name: Text | None = None
@@ -78,17 +78,17 @@ class ClusterKeys(Checked):
     gpu_types: dict[Text, GpuTypeKeys] = Field(default_factory=dict)
 
 
-class CatalogueKeys(Checked):
+class CatalogueKeys(StrictSchema):
     """The keys of conf/hardware/gpus.yaml."""
 
     gpu_types: dict[Text, GpuTypeKeys]
     aliases: dict[Text, Text] = Field(default_factory=dict)
 
 
-M = TypeVar("M", bound=Checked)
+M = TypeVar("M", bound=StrictSchema)
 
 
-def checked(
+def validate_content(
     schema: type[M], content: object, *, file: str | Path | None = None, source: YamlMapping | None = None
 ) -> M:
     """Validate content against a schema.
@@ -109,25 +109,25 @@ def checked(
 
 
 def _explain(
-    schema: type[Checked], kind: str, text: str, value: object, keys: tuple[str | int, ...]
+    schema: type[StrictSchema], error_type: str, text: str, value: object, keys: tuple[str | int, ...]
 ) -> tuple[str, str | None]:
-    if kind == "extra_forbidden":
-        return "unknown key", nearest(str(keys[-1]), _keys_at(schema, keys[:-1]))
-    if kind == "missing":
+    if error_type == "extra_forbidden":
+        return "unknown key", nearest(str(keys[-1]), _list_keys(schema, keys[:-1]))
+    if error_type == "missing":
         return "is missing", f"give `{keys[-1]}`"
-    if kind in ("model_type", "model_attributes_type", "dict_type"):
-        return f"must be a mapping of keys, not {_shown(value)}", None
-    if kind == "shape":
+    if error_type in ("model_type", "model_attributes_type", "dict_type"):
+        return f"must be a mapping of keys, not {_format_value(value)}", None
+    if error_type == "shape":
         return text, None
     text = text.replace("Input should be a valid", "must be a").replace("Input should be", "must be")
     text = text.replace("a integer", "an integer").replace("Keys should be", "keys must be")
-    return f"{text}, not {_shown(value)}", None
+    return f"{text}, not {_format_value(value)}", None
 
 
-def _keys_at(schema: Any, keys: tuple[str | int, ...]) -> list[str]:
+def _list_keys(schema: Any, keys: tuple[str | int, ...]) -> list[str]:
     """Return the keys allowed at a path of keys in a schema."""
     for key in keys:
-        if isinstance(schema, type) and issubclass(schema, Checked):
+        if isinstance(schema, type) and issubclass(schema, StrictSchema):
             schema = schema.model_fields[str(key)].annotation
         else:
             schema = get_args(schema)[-1]
@@ -136,9 +136,9 @@ def _keys_at(schema: Any, keys: tuple[str | int, ...]) -> list[str]:
     return list(schema.model_fields)
 
 
-def _shown(value: object) -> str:
-    for kind, name in ((Mapping, "a mapping"), ((list, tuple), "a list"), (set, "a set")):
-        if isinstance(value, kind):
+def _format_value(value: object) -> str:
+    for error_type, name in ((Mapping, "a mapping"), ((list, tuple), "a list"), (set, "a set")):
+        if isinstance(value, error_type):
             return name
     text = "nothing" if value is None else repr(value)
     return text if len(text) <= 40 else text[:37] + "…"

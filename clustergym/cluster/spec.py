@@ -200,7 +200,7 @@ class ClusterSpec:
     @cached_property
     def _most_nodes(self) -> list[tuple[int, int]]:
         """Most nodes of each type below one leaf switch, and in one minipod."""
-        mine = [self.node_type == kind for kind in range(len(self.groups))]
+        mine = [self.node_type == gpu_type for gpu_type in range(len(self.groups))]
         leaf, minipod = self.node_leaf, self.node_minipod
         return [
             (int(np.bincount(leaf[rows]).max(initial=0)), int(np.bincount(minipod[rows]).max(initial=0)))

@@ -1,1 +1,1 @@
-"""The commands, a file each: read the arguments, call a room below, print."""
+"""The commands, a file each: read the arguments, call a package below, print."""

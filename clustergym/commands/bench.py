@@ -52,7 +52,7 @@ def _sharing_parser(sharing: argparse.ArgumentParser) -> None:
 
 
 def _engine_parser(engine: argparse.ArgumentParser) -> None:
-    from clustergym.benchmark.speed import engine as benchmark
+    import clustergym.benchmark.bench.engine as benchmark
 
     gpus, names, hours = benchmark.GPUS, benchmark.POLICIES, benchmark.HORIZON_H
     shown = " ".join(map(str, gpus))
@@ -102,7 +102,7 @@ def _placement(options: argparse.Namespace) -> None:
 
 
 def _engine(options: argparse.Namespace) -> None:
-    from clustergym.benchmark.speed import engine as benchmark
+    import clustergym.benchmark.bench.engine as benchmark
 
     require(min(options.gpus) >= 1, "--gpus", min(options.gpus), "give numbers from 1")
     require(0 < options.hours < 1e6, "--hours", options.hours, "give hours above 0")
@@ -139,8 +139,13 @@ def _policy(text: str) -> dict[str, Any]:
 
 
 def _environments(options: argparse.Namespace) -> None:
-    from clustergym.benchmark.speed.figures import EnvironmentOptions, environment_figures, names, plain_names
-    from clustergym.benchmark.speed.tables import report
+    from clustergym.benchmark.bench.environments import (
+        EnvironmentOptions,
+        environment_figures,
+        names,
+        plain_names,
+        report,
+    )
 
     require(0 < options.seconds < 1e4, "--seconds", options.seconds, "give seconds above 0")
     require(min(options.numbers) >= 1, "--numbers", min(options.numbers), "give numbers from 1")
@@ -159,7 +164,7 @@ def _environments(options: argparse.Namespace) -> None:
 
 
 def _sharing(options: argparse.Namespace) -> None:
-    from clustergym.training.sharing_comparison import SharingOptions, comparison, report
+    from clustergym.benchmark.bench.sharing import SharingOptions, comparison, report
 
     require(options.nodes >= 1, "--nodes", options.nodes, "give a number from 1")
     require(options.streams >= 1, "--streams", options.streams, "give a number from 1")
@@ -183,8 +188,7 @@ def _check_files(options: argparse.Namespace) -> None:
 
 
 def _write(figures: dict[str, Any], options: argparse.Namespace) -> None:
-    from clustergym.benchmark.papers.arnold_plot import draw
-    from clustergym.benchmark.papers.arnold_report import report
+    from clustergym.benchmark.papers.arnold_report import draw, report
 
     text = report(figures)
     write_json(options.json, figures)

@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's)."""
     options = _parser().parse_args(argv)
     from clustergym.common.writing import write_json
-    from clustergym.results.bounds.certificates import programme_of
+    from clustergym.results.bounds.bounds import build_programme
     from clustergym.results.bounds.price_search import search
     from clustergym.results.bounds.priced_jobs import least_costs
     from clustergym.scenario.by_name import compose
@@ -36,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
     from clustergym.sim.compiled.numba_cache import announce_compilation
 
     scenario = build_scenario(compose(options.override))
-    programme = programme_of(scenario, options.metric)
+    programme = build_programme(scenario, options.metric)
     announce_compilation(least_costs)
 
     def report(intervals: int, value: float) -> None:

@@ -1,18 +1,22 @@
-"""`clustergym cluster describe NAME` and `… draw NAME`: print or draw a cluster."""
+"""`clustergym cluster describe NAME`, `… draw NAME` and `… import SRC`: print, draw or write a cluster."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from clustergym.cluster.cluster_files import cluster_names, load_cluster
-from clustergym.cluster.description import figures, table
 from clustergym.cluster.divisible import DivisibleCluster
+from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.common.arguments import Parser
 from clustergym.common.errors import InputError, exits_on_bad_input
-from clustergym.common.writing import write_json
+from clustergym.common.tables import text_table
+from clustergym.common.writing import write_json, write_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -24,6 +28,17 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     describe = commands.add_parser("describe", help="print GPU types, sizes, switches and bandwidths")
     draw = commands.add_parser("draw", help="draw the switches: a tree here, or a picture in a file")
+    imported = commands.add_parser(
+        "import", help="write the nodes that Slurm or Kubernetes lists as a cluster"
+    )
+    words = "what scontrol show node, sinfo -N -o '%%N|%%P|%%G|%%T' or kubectl get nodes -o json prints"
+    imported.add_argument("source", type=Path, metavar="SRC", help=words)
+    imported.add_argument("-o", "--output", type=Path, required=True, metavar="OUT.yaml")
+    imported.add_argument("--name", help="of the cluster (default: the file's)")
+    words = "the data sheet of a GPU type that the catalogue lacks: that of another"
+    imported.add_argument("--like", action="append", default=[], metavar="NAME=TYPE", help=words)
+    imported.add_argument("--force", action="store_true", help="overwrite OUT.yaml")
+    imported.add_argument("--json", type=Path, metavar="FILE", help="write what was read and guessed")
     for command in (describe, draw):
         command.add_argument(
             "cluster", metavar="NAME", help=f"a YAML file, or one of {', '.join(cluster_names())}"
@@ -39,9 +54,35 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     if options.command == "draw":
         return _draw(options)
+    if options.command == "import":
+        return _import(options)
     shown = figures(load_cluster(options.cluster))
     write_json(options.json, shown)
     _print(table(shown))
+    return 0
+
+
+def _import(options: argparse.Namespace) -> int:
+    from clustergym.cluster.node_lists import cluster_keys, cluster_text, read_nodes
+
+    source, out = options.source, options.output
+    if out.exists() and not options.force:
+        raise InputError(
+            "exists already", file=out, field="--output", remedy="choose another name, or --force"
+        )
+    like = dict(given.partition("=")[::2] for given in options.like)
+    nodes, left_out = read_nodes(source)
+    keys, guessed = cluster_keys(nodes, options.name or out.stem, like, source)
+    write_text(out, cluster_text(keys, source.name, guessed), "--output")
+    load_cluster(str(out.absolute()))
+    gpus = {group["gpu_type"]: group["count"] * group["gpus_per_node"] for group in keys["nodes"]}
+    report = {"source": str(source), "output": str(out), "nodes": len(nodes), "gpus": gpus}
+    write_json(options.json, report | {"left_out": dict(left_out), "guessed": dict(guessed)})
+    print(f"wrote    {out}")
+    print(f"read     {len(nodes):,} nodes: {', '.join(f'{count} {kind}' for kind, count in gpus.items())}")
+    for what, counts in (("left out", left_out), ("guessed", guessed)):
+        for reason, count in counts.items():
+            print(f"{what:<9}{count:,} {reason}")
     return 0
 
 
@@ -55,7 +96,7 @@ def _draw(options: argparse.Namespace) -> int:
 
         _print(text_tree(spec))
         return 0
-    from clustergym.cluster.fabric_plot import draw
+    from clustergym.cluster.fabric_tree import draw
 
     draw(spec, path)
     print(f"wrote {path}")
@@ -66,6 +107,98 @@ def _print(shown: Table | Tree) -> None:
     from rich.console import Console
 
     Console(width=None if sys.stdout.isatty() else 110).print(shown)
+
+
+def figures(spec: ClusterSpec) -> dict[str, Any]:
+    """Return the size of a cluster and of each of its GPU types, as plain JSON values.
+
+    Bandwidths in GB/s, one direction: `node` per GPU, the wider localities per node.
+    """
+    if isinstance(spec, DivisibleCluster):
+        return _divisible(spec)
+    return {
+        "name": spec.name,
+        "gpus": int(spec.capacity.sum()),
+        "nodes": len(spec.node_type),
+        "leaves": int(spec.node_leaf[-1]) + 1,
+        "minipods": int(spec.node_minipod[-1]) + 1,
+        "gpu_types": [_type_figures(spec, row) for row in range(len(spec.groups))],
+    }
+
+
+def _divisible(spec: DivisibleCluster) -> dict[str, Any]:
+    """Return the figures of a cluster whose GPUs can be divided; equal nodes are one row."""
+    counts: Counter[tuple[str, int, int, int]] = Counter()
+    for shape in spec.shapes:
+        counts[shape[:4]] += shape.nodes
+    names = ("model", "gpus_per_node", "cpu_milli", "memory_mib")
+    nodes = spec.empty_nodes()
+    return {
+        "name": spec.name,
+        "gpus": int(spec.node_gpus.sum()),
+        "nodes": len(spec.node_gpus),
+        "cpu_milli": int(nodes.cpu_milli.sum()),
+        "memory_mib": int(nodes.memory_mib.sum()),
+        "shapes": [
+            {**dict(zip(names, shape, strict=True)), "nodes": number, "gpus": number * shape[1]}
+            for shape, number in sorted(counts.items(), key=lambda row: -row[1])
+        ],
+    }
+
+
+def _type_figures(spec: ClusterSpec, row: int) -> dict[str, Any]:
+    group, mine = spec.groups[row], spec.node_type == row
+    return {
+        "gpu_type": group.gpu_type.name,
+        "nodes": group.nodes,
+        "gpus_per_node": group.gpus_per_node,
+        "gpus": int(spec.capacity[row]),
+        "leaves": len(np.unique(spec.node_leaf[mine])),
+        "minipods": len(np.unique(spec.node_minipod[mine])),
+        "memory_gb": group.gpu_type.memory_gb,
+        "link_kind": group.gpu_type.link_kind,
+        "bandwidth_gbs": {tier.name.lower(): spec.bandwidth_gbs(row, tier) for tier in Locality},
+    }
+
+
+def table(shown: dict[str, Any]) -> Table:
+    """Return the figures of a cluster as a table with one row per GPU type, or shape of divisible nodes."""
+    if "shapes" in shown:
+        return _shapes(shown)
+    title = "{name}: {gpus:,} GPUs, {nodes:,} nodes, {leaves:,} leaves, {minipods:,} minipods".format(**shown)
+    caption = "GB/s in one direction: in a node per GPU, across nodes per node"
+    columns = (
+        "GPU type",
+        "nodes",
+        "each",
+        "GPUs",
+        "leaves",
+        "minipods",
+        "GB",
+        "node",
+        "leaf",
+        "minipod",
+        "cross",
+    )
+    rows = []
+    for row in shown["gpu_types"]:
+        counts = ("nodes", "gpus_per_node", "gpus", "leaves", "minipods")
+        cells = [f"{row[key]:,}" for key in counts] + [f"{row['memory_gb']:g}"]
+        cells += [f"{value:,.4g}" for value in row["bandwidth_gbs"].values()]
+        rows.append([row["gpu_type"], *cells])
+    return text_table(title, columns, rows, caption)
+
+
+def _shapes(shown: dict[str, Any]) -> Table:
+    title = "{name}: {gpus:,} GPUs that can be divided, {nodes:,} nodes".format(**shown)
+    cores, gib = shown["cpu_milli"] / 1000, shown["memory_mib"] / 1024
+    columns = ("GPU model", "nodes", "GPUs each", "GPUs", "cores each", "GiB each")
+    rows = []
+    for row in shown["shapes"]:
+        counts = [f"{row[key]:,}" for key in ("nodes", "gpus_per_node", "gpus")]
+        each = [f"{row['cpu_milli'] / 1000:,g}", f"{row['memory_mib'] / 1024:,g}"]
+        rows.append([row["model"], *counts, *each])
+    return text_table(title, columns, rows, f"in all {cores:,.0f} cores, {gib:,.0f} GiB of memory")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 from clustergym.common.arguments import Parser
 from clustergym.common.errors import exits_on_bad_input
 from clustergym.common.writing import write_json, write_text
-from clustergym.results.report.collection import as_json, metrics_of, print_tables, write_csv
+from clustergym.results.report.collection import as_json, choose_metrics, print_tables, write_csv
 from clustergym.results.report.groups import REFERENCE, group_results
 from clustergym.results.result_files import read_results
 
@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     """Print tables of the results in folders; write JSON and CSV where asked."""
     options = _parser().parse_args(argv)
     results = read_results(options.places)
-    metrics = metrics_of(results, options.metric)
+    metrics = choose_metrics(results, options.metric)
     chosen = metrics if options.metric else None
     by = list(dict.fromkeys(key for part in options.by or ["policy"] for key in part.split(",")))
     groups = group_results(results, by, options.reference)

@@ -30,7 +30,9 @@ in outputs/DATE/TIME-POLICY or hydra.run.dir=DIR; of a sweep in a folder for eac
 hydra.sweep.dir=DIR; of the reference policy below compare/. `clustergym collect DIR` tabulates them."""
 
 
-def helped(name: str, summary: str, argv: Sequence[str], config: str | None = None, more: str = "") -> bool:
+def print_help_if_asked(
+    name: str, summary: str, argv: Sequence[str], config: str | None = None, more: str = ""
+) -> bool:
     """Print the help of a command if `argv` asks for it; return whether it did.
 
     Parameters

@@ -107,24 +107,24 @@ def _add_workers(command: argparse.ArgumentParser) -> None:
 def _add(options: argparse.Namespace) -> int:
     from clustergym.benchmark.leaderboard.add import add
     from clustergym.benchmark.leaderboard.board import load_board
-    from clustergym.scenario.configuration.hydra_edge import composed
+    from clustergym.scenario.configuration.hydra_edge import compose_config
     from clustergym.sim.guard import check_limit
 
     board = load_board(options.board, options.root)
-    own = " ".join(f"{kind}=NAME {kind}.PARAMETER=VALUE" for kind in board.kinds)
+    own = " ".join(f"{component}=NAME {component}.PARAMETER=VALUE" for component in board.kinds)
     for word in options.override:
         if not word.startswith(
-            tuple(f"{sign}{kind}{end}" for kind in board.kinds for sign, end in OVERRIDES)
+            tuple(f"{sign}{component}{end}" for component in board.kinds for sign, end in OVERRIDES)
         ):
             remedy = f"only the {board.chooses} is an entry's: {own}"
             raise InputError(f"{word!r} is not of the {board.chooses}", remedy=remedy)
-    for kind in board.kinds if len(board.kinds) > 1 else ():
-        if not any(word.startswith(f"{kind}=") for word in options.override):
+    for component in board.kinds if len(board.kinds) > 1 else ():
+        if not any(word.startswith(f"{component}=") for word in options.override):
             raise InputError(
-                f"no {kind} is named, and entries of {board.name} choose both", remedy=f"give {own}"
+                f"no {component} is named, and entries of {board.name} choose both", remedy=f"give {own}"
             )
-    workers, config = _workers(options), composed("config", options.override)
-    chosen = {kind: config[kind] for kind in board.kinds}
+    workers, config = _workers(options), compose_config("config", options.override)
+    chosen = {component: config[component] for component in board.kinds}
     parameters = chosen if len(chosen) > 1 else chosen[board.chooses]
     authors = options.author or ["clustergym"]
     folder = add(
@@ -153,9 +153,9 @@ def _workers(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     from clustergym.benchmark.leaderboard.board import board_names, load_board
-    from clustergym.benchmark.leaderboard.check import check_constants, check_entries, word_of
+    from clustergym.benchmark.leaderboard.check import check_constants, check_entries, describe_unverified
     from clustergym.benchmark.leaderboard.entry import entry_names
-    from clustergym.common.visible_text import visible
+    from clustergym.common.errors import visible
 
     found: dict[str, Any] = {}
     workers = _workers(options)
@@ -173,18 +173,18 @@ def _check(options: argparse.Namespace) -> int:
             found[f"{name}/{entry}"] = [asdict(flag) for flag in flags]
             replayed = f"{len(board.cells)} cells replayed, every metric equal"
             print(f"{name}/{visible(entry)}: " + (f"{len(flags)} FLAGS" if flags else replayed), flush=True)
-            for line in flags or word_of(board, entry):
+            for line in flags or describe_unverified(board, entry):
                 print(f"  {line}")
     _write_json(found, options.json)
     return 2 if any(found.values()) else 0
 
 
 def _best_known(options: argparse.Namespace) -> int:
-    from clustergym.benchmark.leaderboard.best_known import Searched, best_known, chosen_cells
+    from clustergym.benchmark.leaderboard.best_known import SearchOutcome, best_known, choose_cells
     from clustergym.benchmark.leaderboard.board import load_board
 
     board = load_board(options.board, options.root)
-    cells = chosen_cells(board, options.cells)
+    cells = choose_cells(board, options.cells)
     if options.evaluations < 1 or options.seed < 0:
         message = f"{options.evaluations} evaluations, seed {options.seed}"
         raise InputError(message, field="--evaluations", remedy="give at least 1, and a seed from 0")
@@ -192,7 +192,7 @@ def _best_known(options: argparse.Namespace) -> int:
     if not 0.0 <= options.types <= 1.0:
         raise InputError(f"{options.types}", field="--types", remedy="give a share from 0 to 1")
 
-    def told(found: Searched) -> None:
+    def told(found: SearchOutcome) -> None:
         beside = f"; best entry {found.best_entry} {found.best_value:.6g}" if found.best_entry else ""
         kept = "" if found.kept == found.value else f", kept {found.kept:.6g}"
         print(f"{found.cell}: {board.metric} {found.value:.6g}{kept}{beside}", flush=True)
@@ -205,27 +205,22 @@ def _best_known(options: argparse.Namespace) -> int:
 
 
 def _score(options: argparse.Namespace) -> int:
-    from rich.table import Table
-
     from clustergym.benchmark.leaderboard.board import load_board
-    from clustergym.benchmark.leaderboard.figure_texts import division_words, interval, shown
-    from clustergym.benchmark.leaderboard.score import standings
-    from clustergym.common.tables import print_table
+    from clustergym.benchmark.leaderboard.score import division_words, format_figure, interval, standings
+    from clustergym.common.tables import print_table, text_table
 
     board = load_board(options.board, options.root)
     found = standings(board)
-    table = Table(title=f"{board.name} version {board.version}")
-    scenarios = [scenario.name for scenario in board.scenarios]
-    for title in ("division", "rank", "rank, all", "entry", "score", "P(better)", *scenarios):
-        table.add_column(title, justify="left" if title in ("division", "entry") else "right")
-    table.add_column("mean JCT, s", justify="right")
+    rows = []
     for standing in found:
         over = "" if standing.over_next is None else f"{standing.over_next.value:.2f}"
         each = [f"{value:z.2f}" for value in standing.by_scenario.values()]
-        jct, words = shown(standing.raw["jct_mean"], "s"), division_words(standing.division)
+        jct, words = format_figure(standing.raw["jct_mean"], "s"), division_words(standing.division)
         ranks = str(standing.rank), str(standing.rank_all)
-        table.add_row(words, *ranks, standing.name, interval(standing.score), over, *each, jct)
-    print_table(table)
+        rows.append([words, *ranks, standing.name, interval(standing.score), over, *each, jct])
+    scenarios = (scenario.name for scenario in board.scenarios)
+    columns = ("division", "rank", "rank, all", "entry", "score", "P(better)", *scenarios, "mean JCT, s")
+    print_table(text_table(f"{board.name} version {board.version}", columns, rows, words=(0, 3)))
     plain = [
         {
             "entry": standing.name,
@@ -245,8 +240,8 @@ def _score(options: argparse.Namespace) -> int:
 
 def _retrain(options: argparse.Namespace) -> int:
     from clustergym.benchmark.leaderboard.board import load_board
-    from clustergym.benchmark.leaderboard.figure_texts import interval
     from clustergym.benchmark.leaderboard.retrain import retrain
+    from clustergym.benchmark.leaderboard.score import interval
 
     if options.seed is not None and options.seed < 0:
         raise InputError(f"{options.seed} is no seed", field="--seed", remedy="give 0 or more")

@@ -71,10 +71,10 @@ def live_job(config: Mapping[str, Any], folder: Path) -> bool:
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's)."""
-    from clustergym.commands.command_help import helped
+    from clustergym.commands.command_help import print_help_if_asked
 
     given = sys.argv[1:] if argv is None else argv
-    if helped("live", SUMMARY, given, more=MORE):
+    if print_help_if_asked("live", SUMMARY, given, more=MORE):
         return 0
     differs = []
 

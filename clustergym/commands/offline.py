@@ -40,16 +40,16 @@ def _parser() -> Parser:
 def main(argv: list[str] | None = None) -> int:
     """Write a data set of each kind, and print where it is and its mean return."""
     options = _parser().parse_args(argv)
-    from clustergym.common.progress import counted
+    from clustergym.common.progress import track_results
     from clustergym.envs.driver import driving_parameters
     from clustergym.envs.registration import make_env
     from clustergym.scenario.environments import ENVIRONMENTS
-    from clustergym.scenario.policy_text import policy_of
+    from clustergym.scenario.registry import parse_policy
     from clustergym.training.offline import at_random, by_policy, episodes, needs_minari, write
 
-    for kind in options.kinds:
-        if kind not in KINDS:
-            raise InputError(f"unknown kind {kind!r}", field="--kinds", remedy=nearest(kind, KINDS))
+    for data_kind in options.kinds:
+        if data_kind not in KINDS:
+            raise InputError(f"unknown kind {data_kind!r}", field="--kinds", remedy=nearest(data_kind, KINDS))
     if options.episodes < 1:
         raise InputError(f"{options.episodes} episodes", field="--episodes", remedy="give at least 1")
     needs_minari()
@@ -60,26 +60,32 @@ def main(argv: list[str] | None = None) -> int:
         )
     name = names[options.env]
     policies = {
-        "expert": policy_of(options.expert, "--expert"),
-        "medium": policy_of(options.medium, "--medium"),
+        "expert": parse_policy(options.expert, "--expert"),
+        "medium": parse_policy(options.medium, "--medium"),
     }
     given = {"observation": "flat"} | driving_parameters(policies["expert"]) | _parameters(options.parameter)
-    for kind in policies.keys() & {*options.kinds}:
-        for key, wanted in driving_parameters(policies[kind]).items():
+    for data_kind in policies.keys() & {*options.kinds}:
+        for key, wanted in driving_parameters(policies[data_kind]).items():
             if given[key] != wanted:
-                message = f"policy {policies[kind].name} has {key} {wanted}, the environment {given[key]}"
-                raise InputError(message, field=f"--{kind}", remedy="give another policy, or its round_s=")
+                message = (
+                    f"policy {policies[data_kind].name} has {key} {wanted}, the environment {given[key]}"
+                )
+                raise InputError(
+                    message, field=f"--{data_kind}", remedy="give another policy, or its round_s="
+                )
     short = name.rpartition("/")[2].rpartition("-v")[0].lower()
     returns = {}
-    for kind in dict.fromkeys(options.kinds):
+    for data_kind in dict.fromkeys(options.kinds):
         env = make_env({"id": name, **given})
-        play = at_random if kind == "random" else by_policy(policies[kind])
-        played = counted(kind, episodes(env, play, options.episodes), options.episodes, True)
-        by = {"expert": options.expert, "medium": options.medium}.get(kind, "random legal actions")
-        folder, returns[kind] = write(options.out, f"{short}/{kind}-v0", env, played, by)
+        play = at_random if data_kind == "random" else by_policy(policies[data_kind])
+        played = track_results(data_kind, episodes(env, play, options.episodes), options.episodes, True)
+        by = {"expert": options.expert, "medium": options.medium}.get(data_kind, "random legal actions")
+        folder, returns[data_kind] = write(options.out, f"{short}/{data_kind}-v0", env, played, by)
         env.close()
-        mean = sum(returns[kind]) / len(returns[kind])
-        print(f"wrote {folder}/: {len(returns[kind])} episodes of {by}, mean return {mean:.4g}", flush=True)
+        mean = sum(returns[data_kind]) / len(returns[data_kind])
+        print(
+            f"wrote {folder}/: {len(returns[data_kind])} episodes of {by}, mean return {mean:.4g}", flush=True
+        )
     write_json(options.json, returns)
     return 0
 

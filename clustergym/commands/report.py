@@ -1,14 +1,17 @@
-"""`clustergym report DIR… [--out FILE]`: write a page over runs, or one that plays them."""
+"""`clustergym report DIR… [--out FILE]`: write a page over runs, or one that plays them.
+
+Serve one page on this machine, to nobody else.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from clustergym.common.arguments import Parser
 from clustergym.common.errors import InputError, exits_on_bad_input
-from clustergym.results.report.serve import serve, server_of
 from clustergym.results.report.write import (
     PAGE,
     PLAYER,
@@ -53,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
     if options.serve:
         if options.out is not None:
             raise InputError("--serve writes no file", field="--out", remedy="give --player to write one")
-        serve(server_of(page(read_results(options.places), PLAYER_TEMPLATE), options.port))
+        serve(make_server(page(read_results(options.places), PLAYER_TEMPLATE), options.port))
         return 0
     folder = _run_folder(options.places)
     name, template = (PLAYER, PLAYER_TEMPLATE) if options.player else (PAGE, TEMPLATE)
@@ -63,6 +66,58 @@ def main(argv: list[str] | None = None) -> int:
         note_report(folder, None)
     print(f"wrote {path}: {results} result{'s' * (results != 1)}")
     return 0
+
+
+HOST = "127.0.0.1"
+
+
+def make_server(page: str, port: int) -> ThreadingHTTPServer:
+    """Return a server of one page, which listens on 127.0.0.1 only.
+
+    Parameters
+    ----------
+    page : str
+        The page, given at `/`.
+    port : int
+        0: any that is free.
+
+    Raises
+    ------
+    InputError
+        If the port cannot be had.
+    """
+    content = page.encode("utf-8", errors="backslashreplace")
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path.partition("?")[0] != "/":
+                self.send_error(404)
+                return
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Print nothing about each request."""
+
+    try:
+        return ThreadingHTTPServer((HOST, port), Handler)
+    except (OSError, OverflowError) as error:
+        remedy = "give another, or 0 for any that is free"
+        raise InputError(f"{port} cannot be had: {error}", field="--port", remedy=remedy) from error
+
+
+def serve(server: ThreadingHTTPServer) -> None:
+    """Print the address and serve until the process is interrupted."""
+    print(f"http://{HOST}:{server.server_port}/ (Ctrl+C ends it)", flush=True)
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        server.server_close()
 
 
 if __name__ == "__main__":

@@ -12,16 +12,16 @@ from types import ModuleType
 from typing import Any
 
 from clustergym.benchmark.papers import BY_WORKLOAD, PAPERS
-from clustergym.benchmark.papers.joint_page import (
+from clustergym.benchmark.papers.page import (
+    Report,
     claims_path,
     claims_text,
-    found_claims,
+    find_claims,
     joint_page,
     page_name,
     verdict_counts,
     verdict_table,
 )
-from clustergym.benchmark.papers.page import Report
 from clustergym.benchmark.papers.study import Options
 from clustergym.common.arguments import Parser
 from clustergym.common.errors import InputError, exits_on_bad_input, nearest
@@ -95,20 +95,20 @@ def _options(given: argparse.Namespace, paper: str) -> Options:
     return Options(
         data=given.data or Path(os.environ.get("CLUSTERGYM_DATA", DATA)),
         quick=given.quick,
-        policies=_listed(given.policies),
+        policies=_parse_list(given.policies),
         work=work or Path("outputs/reproduction") / paper,
         workers=given.workers,
-        workloads=_listed(given.workloads),
+        workloads=_parse_list(given.workloads),
         seeds=_seeds(given.seeds),
     )
 
 
-def _listed(text: str | None) -> tuple[str, ...] | None:
+def _parse_list(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(name for name in text.split(",") if name)
 
 
 def _seeds(text: str | None) -> tuple[int, ...] | None:
-    given = _listed(text)
+    given = _parse_list(text)
     if given == () or any(not re.fullmatch(r"\d{1,9}", seed, re.ASCII) for seed in given or ()):
         raise InputError(
             f"{text!r} is no list of seeds", field="--seeds", remedy="give whole numbers, as 42,43"
@@ -142,7 +142,7 @@ def _is_papers_own(given: argparse.Namespace) -> bool:
 
 def _join(given: argparse.Namespace) -> dict[str, Any]:
     """Write the page of all papers' claims and print their verdicts; return both."""
-    claims = found_claims(_pages(given))
+    claims = find_claims(_pages(given))
     path = given.out or _pages(given) / page_name("README")
     write_text(path, joint_page(claims, given.quick), "--out")
     if given.paper not in PAPERS:

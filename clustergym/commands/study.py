@@ -34,8 +34,7 @@ def main(argv: list[str] | None = None) -> int:
     given = sys.argv[1:] if argv is None else argv
     options = _parser().parse_intermixed_args(given)
     # Late, as they load Hydra and pydantic, which `--help` does not need.
-    from clustergym.benchmark.study.page import study_json, tables_of, write_page
-    from clustergym.benchmark.study.plots import draw, plots_of
+    from clustergym.benchmark.study.page import draw, make_plots, make_tables, study_json, write_page
     from clustergym.benchmark.study.runs import read_cells, run_cells
     from clustergym.benchmark.study.study_file import read_study
 
@@ -57,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
             "some runs failed, so no page is written", file=options.file, remedy="mend them, and run it again"
         )
     results, command = read_cells(study, out / "runs"), f"clustergym study {shlex.join(given)}"
-    tables, plots = tables_of(study, results), plots_of(study, results) if drawable else []
+    tables, plots = make_tables(study, results), make_plots(study, results) if drawable else []
     for plot in plots:
         draw(study, results, plot, out / "plots")
     write_page(study, results, tables, plots, out, command)

@@ -1,1 +1,1 @@
-"""What every room needs: errors of one line, reading and writing files, parameters, the terminal."""
+"""What every package needs: errors of one line, reading and writing files, parameters, the terminal."""

@@ -24,7 +24,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)
 _EPOCH = datetime(1970, 1, 1)
 
 
-def shown(cell: str) -> str:
+def quote_cell(cell: str) -> str:
     """Return a cell's text quoted and shortened for an error message."""
     return repr(cell if len(cell) <= 40 else cell[:37] + "…")
 
@@ -40,14 +40,14 @@ def number(cell: str) -> float:
     if not cell:
         raise ValueError("is empty")
     if not _NUMBER.fullmatch(cell):
-        raise ValueError(f"{shown(cell)} is not a finite number")
+        raise ValueError(f"{quote_cell(cell)} is not a finite number")
     value = float(cell)
     if abs(value) >= LARGEST:
-        raise ValueError(f"{shown(cell)} is too large (limit 2^53)")
+        raise ValueError(f"{quote_cell(cell)} is too large (limit 2^53)")
     return value
 
 
-def seconds_of(cell: str) -> float:
+def parse_seconds(cell: str) -> float:
     """Parse a date and time as seconds since 1970 (UTC unless it names a time zone).
 
     Raises
@@ -56,13 +56,13 @@ def seconds_of(cell: str) -> float:
         The message says what is wrong with the cell.
     """
     if not _DATE.fullmatch(cell):
-        raise ValueError(f"{shown(cell)} is not a time" if cell else "is empty")
+        raise ValueError(f"{quote_cell(cell)} is not a time" if cell else "is empty")
     try:
         moment = datetime.fromisoformat(cell)
         if moment.tzinfo is not None:
             moment = moment.astimezone(UTC).replace(tzinfo=None)
     except (ValueError, OverflowError) as error:
-        raise ValueError(f"{shown(cell)} is not a time: {error}") from error
+        raise ValueError(f"{quote_cell(cell)} is not a time: {error}") from error
     return (moment - _EPOCH).total_seconds()
 
 
@@ -149,7 +149,7 @@ def integers(
     broken = values != np.floor(values)
     if broken.any():
         row = int(np.argmax(broken))
-        message = f"{shown(table.columns[column][row])} is not a whole number"
+        message = f"{quote_cell(table.columns[column][row])} is not a whole number"
         raise InputError(
             message, file=table.path, line=table.line[row], field=column, remedy="give a whole number"
         )
@@ -173,7 +173,7 @@ def dates(table: TextTable, column: str, missing: Collection[str] = ()) -> Float
     """
 
     def convert(cell: str) -> float:
-        return np.nan if cell.lower() in missing else seconds_of(cell)
+        return np.nan if cell.lower() in missing else parse_seconds(cell)
 
     return np.array(_convert(table, column, convert, "give YYYY-MM-DD HH:MM:SS"), dtype=np.float64)
 
@@ -190,7 +190,7 @@ def durations(table: TextTable, start_s: Floats, end_s: Floats, start: str, end:
     if early.any():
         row = int(np.argmax(early))
         cells = table.columns[start][row], table.columns[end][row]
-        message = f"{shown(cells[1])} lies before {start} {shown(cells[0])}"
+        message = f"{quote_cell(cells[1])} lies before {start} {quote_cell(cells[0])}"
         remedy = f"mend {end} or {start}, or leave the row out"
         raise InputError(message, file=table.path, line=table.line[row], field=end, remedy=remedy)
     return end_s - start_s
@@ -201,7 +201,7 @@ def texts(table: TextTable, column: str) -> list[str]:
     return table.columns.get(column, [""] * len(table))
 
 
-def rounded_up(gpus: Ints) -> Ints:
+def round_up_counts(gpus: Ints) -> Ints:
     """Round each count up to a power of two."""
     bits = np.frexp(gpus - 1)[1]
     return np.int64(1) << bits.astype(np.int64)

@@ -1,14 +1,17 @@
-"""The error that bad input raises, and how a command reports it."""
+"""The error that bad input raises, and how a command reports it.
+
+Make text from outside safe to print: invisible characters are written out.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
+import unicodedata
 from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
-from typing import ParamSpec
-
-from clustergym.common.visible_text import visible
+from typing import Any, ParamSpec
 
 P = ParamSpec("P")
 LONGEST = (600, 200, 800, 380)
@@ -46,7 +49,7 @@ class InputError(ValueError):
         where = "" if file is None else str(file)
         where += "" if line is None else f":{line}"
         given = zip((where, field, message, remedy), LONGEST, strict=True)
-        where, field, message, remedy = (_shown(part or "", longest) for part, longest in given)
+        where, field, message, remedy = (_shorten_part(part or "", longest) for part, longest in given)
         text = ": ".join(part for part in (where, field, message) if part)
         super().__init__(text + (f" ({remedy})" if remedy else ""))
 
@@ -67,7 +70,7 @@ class UnknownKeywordError(InputError, TypeError):
         return UnknownKeywordError, (str(self),)
 
 
-def _shown(part: str, longest: int) -> str:
+def _shorten_part(part: str, longest: int) -> str:
     """Return a part of the error line without invisible characters, its middle cut out if it is long."""
     text = visible(" ".join(part.split()))
     half = longest // 2
@@ -122,3 +125,59 @@ def exits_on_bad_input(command: Callable[P, int]) -> Callable[P, int]:
             return 0
 
     return wrapped
+
+
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""Invisible characters that `str.isprintable` accepts (Unicode's Default_Ignorable; blank Braille)."""
+_WRITTEN_OUT = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[nrt])")
+
+
+def visible(text: str) -> str:
+    r"""Return text with control, bidirectional and invisible characters written out, as `\u202e`.
+
+    All spaces but the plain one are written out, too. Other text is returned unchanged.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(char if _has_ink(char) else char.encode("unicode_escape").decode() for char in text)
+
+
+def _has_ink(character: str) -> bool:
+    return character.isprintable() and not _INVISIBLE.match(character)
+
+
+def visible_all(value: Any, deepest: int = 40) -> Any:
+    """Apply `visible` to all keys and texts of a JSON value; raises ValueError if nested too deep."""
+    if isinstance(value, str):
+        return visible(value)
+    if not isinstance(value, dict | list | tuple):
+        return value
+    if not deepest and value:
+        raise ValueError("is nested too deep")
+    deeper = deepest - 1
+    if isinstance(value, dict):
+        return {visible(str(key)): visible_all(item, deeper) for key, item in value.items()}
+    # Most values by far are numbers in lists.
+    return [item if type(item) in (int, float) else visible_all(item, deeper) for item in value]
+
+
+def shorten_text(text: str, longest: int) -> str:
+    """Return the first `longest` characters of a text, with an ellipsis if it was longer."""
+    return text if len(text) <= longest else text[:longest] + "…"
+
+
+def alike(text: str) -> str:
+    """Return a normal form of a title; titles that people may confuse have the same form.
+
+    It ignores compatibility forms, upper and lower case, kinds of space and whatever `visible` writes
+    out. It does not match letters of different scripts that look alike.
+    """
+    seen = "".join(char if _has_ink(char) or char.isspace() else "" for char in _WRITTEN_OUT.sub(_read, text))
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", seen).casefold())
+    return " ".join(folded.split())
+
+
+def _read(found: re.Match[str]) -> str:
+    return found[0].encode().decode("unicode_escape")

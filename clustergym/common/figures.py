@@ -74,10 +74,10 @@ def draw_figure(
     # Without pyplot there is no window, no back-end to choose and no global state.
     from matplotlib.figure import Figure
 
-    kind, content = path.suffix.lower(), io.BytesIO()
+    suffix, content = path.suffix.lower(), io.BytesIO()
     context: dict[Any, Any] = {**SETTINGS, **(settings or {})}
     with matplotlib.rc_context(context):
         figure = Figure(figsize=size, layout="constrained")
         fill(figure)
-        figure.savefig(content, format=kind[1:], dpi=150, metadata=FORMATS[kind])
+        figure.savefig(content, format=suffix[1:], dpi=150, metadata=FORMATS[suffix])
     write_files({path: content.getvalue()}, option)

@@ -19,7 +19,8 @@ PACKAGES = {
     "compiled": "sim.compiled",
     "compiled.policies": "agents.compiled_policies",
     "configuration": "scenario.configuration",
-    "envs.benchmark": "benchmark.speed",
+    "benchmark.speed": "benchmark.bench",
+    "envs.benchmark": "benchmark.bench",
     "inputs": "common",
     "interface": "scenario",
     "leaderboard": "benchmark.leaderboard",
@@ -49,7 +50,7 @@ MODULES = {
     "compiled.auction_episode": "agents.auction_episode",
     "compiled.auction_features": "agents.auction_features",
     "compiled.beliefs": "agents.beliefs",
-    "compiled.biased_auction": "agents.biased_auction",
+    "compiled.biased_auction": "agents.plan",
     "compiled.lookahead": "agents.lookahead",
     "compiled.minipods": "agents.minipods",
     "compiled.move_queue": "agents.move_queue",
@@ -57,27 +58,27 @@ MODULES = {
     "compiled.priced_jobs": "results.bounds.priced_jobs",
     "configuration.command_help": "commands.command_help",
     "envs.drawing": "envs.placement.drawing",
-    "envs.placement_options": "envs.placement.options",
-    "envs.placement_parameters": "envs.placement.parameters",
-    "envs.placement_picture": "envs.placement.picture",
+    "envs.placement_options": "envs.placement.drawing",
+    "envs.placement_parameters": "envs.placement.drawing",
+    "envs.placement_picture": "envs.placement.state",
     "envs.placement_state": "envs.placement.state",
-    "envs.policy_text": "scenario.policy_text",
-    "envs.sharing_observation": "envs.sharing.observation",
-    "envs.sharing_options": "envs.sharing.options",
+    "envs.policy_text": "scenario.registry",
+    "envs.sharing_observation": "envs.sharing.state",
+    "envs.sharing_options": "envs.sharing.parameters",
     "envs.sharing_parameters": "envs.sharing.parameters",
-    "envs.sharing_picture": "envs.sharing.picture",
+    "envs.sharing_picture": "envs.sharing.state",
     "envs.sharing_state": "envs.sharing.state",
-    "envs.step_time_cost": "envs.placement.step_time_cost",
+    "envs.step_time_cost": "envs.placement.environment",
     "evaluate": "commands.evaluate",
     "leaderboard.__main__": "commands.leaderboard",
     "learn.auction_checkpoints": "agents.auction_checkpoints",
     "learn.checkpoints": "agents.checkpoints",
-    "learn.job_tables": "agents.job_tables",
-    "learn.lookahead": "agents.drawn_arrivals",
+    "learn.job_tables": "training.windows",
+    "learn.lookahead": "agents.lookahead",
     "learn.plan": "agents.plan",
     "live.__main__": "commands.live",
     "metrics.bounds": "results.bounds.bounds",
-    "metrics.certificates": "results.bounds.certificates",
+    "metrics.certificates": "results.bounds.bounds",
     "metrics.price_search": "results.bounds.price_search",
     "offline": "commands.offline",
     "oracle.__main__": "commands.oracle",
@@ -85,31 +86,106 @@ MODULES = {
     "placement.ablation_report": "benchmark.papers.arnold_ablation_report",
     "placement.benchmark": "benchmark.papers.arnold_benchmark",
     "placement.benchmark_figures": "benchmark.papers.arnold_figures",
-    "placement.benchmark_plot": "benchmark.papers.arnold_plot",
+    "placement.benchmark_plot": "benchmark.papers.arnold_report",
     "placement.benchmark_report": "benchmark.papers.arnold_report",
     "placement.characterisation": "benchmark.papers.arnold_characterisation",
     "placement.fullness": "benchmark.papers.arnold_fullness",
     "replay": "commands.replay",
     "report.__main__": "commands.report",
     "reproduce": "commands.reproduce",
-    "results.engine_benchmark": "benchmark.speed.engine",
+    "results.engine_benchmark": "benchmark.bench.engine",
     "run": "commands.run",
     "scenarios.parts": "scenario.part_requests",
-    "sharing.course": "results.metrics.part_course",
-    "sharing.filling_curve": "benchmark.papers.fgd_filling_curve",
+    "sharing.course": "results.metrics.parts",
+    "sharing.filling_curve": "benchmark.papers.fgd",
     "sharing.fragmentation": "sim.parts.fragmentation",
-    "sharing.known_scores": "sim.parts.known_scores",
+    "sharing.known_scores": "sim.parts.placers",
     "sharing.placement": "sim.parts.placement",
     "sharing.placers": "sim.parts.placers",
-    "sharing.tuned_arrivals": "benchmark.papers.fgd_tuned_arrivals",
+    "sharing.tuned_arrivals": "benchmark.papers.fgd",
     "study.__main__": "commands.study",
     "trace.__main__": "commands.trace",
     "train": "commands.train",
+    "twin": "commands.twin",
     "workload.convert": "commands.trace.convert",
     "workload.generate": "commands.trace.generate",
     "workload.pairs": "commands.trace.pairs",
+    "agents.drawn_arrivals": "agents.lookahead",
+    "cluster.fabric_plot": "cluster.fabric_tree",
+    "envs.placement.settings": "envs.placement.drawing",
+    "envs.placement.spread": "envs.placement.instances",
+    "oracle.measured.estimate": "oracle.measured.table_oracle",
+    "oracle.models.model_schema": "oracle.models.catalog",
+    "oracle.grid.partition": "oracle.grid.search",
+    "oracle.roofline.memory_fit": "oracle.roofline.work",
+    "results.metrics.part_course": "results.metrics.parts",
+    "results.metrics.standing": "results.metrics.takings",
+    "results.metrics.states": "results.metrics.jobs",
+    "results.metrics.fluid": "results.metrics.fairness",
+    "results.report.lanes": "results.report.payload",
+    "scenario.batch_choices": "scenario.scenario",
+    "scenario.failure_files": "scenario.failure_draws",
+    "scenario.tenants.capacity": "scenario.tenants.division",
+    "scenario.tenants.assigned": "scenario.tenants.queue_tree",
+    "training.baselines": "training.stable_baselines",
+    "training.maskable_ppo": "training.imitating_agent",
+    "training.imitation": "training.imitating_agent",
+    "training.objective": "training.auction_evolution",
+    "training.process_envs": "training.vector_envs",
+    "training.training_log": "training.training",
+    "training.compiled_episodes": "training.simulated_episodes",
+    "training.trace_files": "training.windows",
+    "envs.reference_costs": "envs.scheduling_costs",
+    "envs.placement.step_time_cost": "envs.placement.environment",
+    "results.bounds.certificates": "results.bounds.bounds",
+    "results.metrics.aggregates": "results.metrics.statistics",
+    "training.training_history": "training.training_state",
+    "training.auction_imitation": "training.group_gradient",
+    "sim.parts.known_scores": "sim.parts.placers",
+    "oracle.models.model_class": "oracle.models.model_spec",
+    "oracle.stacks.plan": "oracle.stacks.shape",
+    "results.metrics.losses": "results.metrics.jobs",
+    "scenario.tenants.history": "scenario.tenants.fair_share",
+    "envs.placement.parameters": "envs.placement.drawing",
+    "oracle.stacks.machine": "oracle.stacks.shape",
 }
 """Other names of modules that the names of their packages do not lead to."""
+
+CLASSES: dict[str, dict[str, str]] = {
+    "agents.auction": {"Facts": "FeatureInputs", "Room": "AuctionBuffers"},
+    "agents.beliefs": {"Observed": "RunStats", "Shown": "JobsView"},
+    "agents.checkpoints": {"Stored": "CheckpointContent"},
+    "agents.plan": {"Planned": "PlanPolicy"},
+    "benchmark.leaderboard.best_known": {"Searched": "SearchOutcome"},
+    "benchmark.leaderboard.entry": {"Chosen": "ComponentChoice"},
+    "benchmark.leaderboard.retrain": {"Retrained": "RetrainingOutcome"},
+    "benchmark.leaderboard.score": {"Standing": "RankedEntry"},
+    "benchmark.papers.arena_claims": {"Compared": "RunComparison"},
+    "benchmark.papers.arnold_benchmark": {"Solved": "SolverAnswer"},
+    "benchmark.papers.fgd": {"Fill": "FillCurves"},
+    "cluster.schema": {"Checked": "StrictSchema"},
+    "envs.queue_costs": {"QueueCourse": "QueueImbalance"},
+    "envs.scheduling_costs": {"Yardsticks": "ReferenceCostTimes"},
+    "envs.sharing.desk": {"Desk": "SharingEpisode"},
+    "envs.vector.desk": {"Desk": "EpisodeState", "DeskRules": "EpisodeRules"},
+    "envs.vector.desks": {"Desks": "EpisodeStates"},
+    "live.backend": {"Finished": "FinishedAllocation", "Seen": "BackendStatus"},
+    "results.metrics.parts": {"Course": "PartUsageHistory", "PartCourse": "PartUsage"},
+    "results.metrics.takings": {"Standing": "QueueUsage", "Takings": "Preemptions"},
+    "scenario.disturbance": {"Course": "ActiveDisturbance"},
+    "scenario.disturbances.job_failures": {"Tries": "PendingJobFailures"},
+    "scenario.disturbances.maintenance": {"Rota": "ActiveMaintenance"},
+    "scenario.disturbances.reservations": {"Book": "ActiveReservations"},
+    "sim.compiled.seen": {"Seen": "ViewArrays"},
+    "sim.guard": {"Watch": "StepWatchdog"},
+    "sim.parts.fragmentation": {"Usual": "UsualRequests"},
+    "sim.parts.placement": {"Placed": "PlacedRequest"},
+    "trace.draw": {"Drawn": "DrawnJobs"},
+    "training.agents": {"Trained": "TrainingOutcome"},
+    "training.group_gradient": {"Watched": "RecordingPolicy"},
+    "training.vector_envs": {"Complaining": "InputErrorForwarding"},
+}
+"""Other names of classes, by module below `clustergym`; they are attributes of the module too."""
 
 
 def own_name(name: str) -> str | None:
@@ -127,7 +203,10 @@ def own_name(name: str) -> str | None:
         if found is None:
             below, _, last = below.rpartition(".")
             rest = f".{last}{rest}"
-    return None if found is None else f"clustergym.{found}{rest}"
+    if found is None:
+        return None
+    later = f"clustergym.{found}{rest}"
+    return own_name(later) or later
 
 
 def find_other_names() -> None:
@@ -147,7 +226,7 @@ class _Finder:
     ) -> ModuleSpec | None:
         own = own_name(name)
         if own is None:
-            return None
+            return _with_other_classes(name, path)
         from importlib.machinery import ModuleSpec
         from importlib.util import find_spec
 
@@ -159,6 +238,27 @@ class _Finder:
         # With its origin `__main__` has a file under `python -m`, by which Ray names its driver.
         loader = _Loader(found)
         return ModuleSpec(name, loader, origin=found.origin, is_package=is_package)  # type: ignore[arg-type]
+
+
+def _with_other_classes(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
+    """Return the spec of a module whose classes have other names; None: it has no such class."""
+    classes = CLASSES.get(name.removeprefix("clustergym."))
+    if classes is None:
+        return None
+    from importlib.machinery import PathFinder
+
+    found = PathFinder.find_spec(name, path)
+    if found is None or found.loader is None:
+        return None
+    run = found.loader.exec_module
+
+    def exec_module(module: ModuleType) -> None:
+        run(module)
+        for other, own in classes.items():
+            setattr(module, other, getattr(module, own))
+
+    found.loader.exec_module = exec_module  # type: ignore[method-assign]
+    return found
 
 
 class _Loader:

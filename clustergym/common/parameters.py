@@ -64,7 +64,7 @@ def build(made_by: Any, given: Mapping[str, Any], where: str, beside: Collection
             remedy = nearest(key, [*known, *beside])
             raise InputError(f"unknown key {key!r}", field=f"{where}.{key}", remedy=remedy)
     hints = _hints(made_by)
-    values = {key: checked(given[key], hints[key], f"{where}.{key}") for key in given if key in known}
+    values = {key: check_value(given[key], hints[key], f"{where}.{key}") for key in given if key in known}
     for name, f in known.items():
         required = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
         if required and name not in values:
@@ -95,10 +95,10 @@ def check_fields(made: Any, where: str) -> None:
     hints = _hints(made.__class__)
     for f in dataclasses.fields(made):
         if f.init:
-            checked(getattr(made, f.name), hints[f.name], f"{where}.{f.name}")
+            check_value(getattr(made, f.name), hints[f.name], f"{where}.{f.name}")
 
 
-def checked(value: Any, hint: Any, where: str) -> Any:
+def check_value(value: Any, hint: Any, where: str) -> Any:
     """Return a value as its type hint has it: a whole number as a float, a list as a tuple.
 
     Raises
@@ -117,10 +117,10 @@ def checked(value: Any, hint: Any, where: str) -> Any:
             check_fields(value, where)
         if isinstance(value, only) or (value is None and only is not hint):
             return value
-        raise _refused(value, hint, where, {"dataclass_type"})
+        raise _make_type_error(value, hint, where, {"dataclass_type"})
     if isinstance(value, Mapping) and typing.get_origin(only) in (Mapping, dict):
         inner = typing.get_args(only)[1]
-        return {str(key): checked(item, inner, f"{where}.{key}") for key, item in value.items()}
+        return {str(key): check_value(item, inner, f"{where}.{key}") for key, item in value.items()}
     from pydantic import ValidationError
 
     listed = isinstance(value, list) and tuple in (typing.get_origin(_bare(option)) for option in options)
@@ -132,23 +132,26 @@ def checked(value: Any, hint: Any, where: str) -> Any:
     kinds, at = {each["type"] for each in told}, told[0]["loc"]
     if only is not None and at and isinstance(at[0], int) and isinstance(plain, list | tuple):
         value, hint, kinds = plain[at[0]], typing.get_args(_bare(only))[0], {told[0]["type"]}
-    raise _refused(value, hint, where, kinds)
+    raise _make_type_error(value, hint, where, kinds)
 
 
-def wanted(hint: Any, key: str = "") -> str:
+def describe_type(hint: Any, key: str = "") -> str:
     """Return in words what a type accepts, such as "a number above 0, up to 1"; the key tells the unit."""
     *first, last = [word for option in _options(hint) for word in _names(option) or [_words(option, key)]]
     words = f"{', '.join(map(str, first))} or {last}" if first else str(last)
     return words + (", or null" if type(None) in typing.get_args(hint) else "")
 
 
-def _refused(value: Any, hint: Any, where: str, kinds: set[str]) -> InputError:
-    options, remedy = _options(hint), f"give {wanted(hint, where)}"
+def _make_type_error(value: Any, hint: Any, where: str, kinds: set[str]) -> InputError:
+    options, remedy = _options(hint), f"give {describe_type(hint, where)}"
     names = [name for option in options for name in _names(option)]
     if any(type(value) is type(name) for name in names):
         remedy = nearest(str(value), map(str, names)) if len(options) == 1 else remedy
         return InputError(f"unknown value {value!r}", field=where, remedy=remedy)
-    if all(kind.endswith("_type") or kind in ("literal_error", "is_instance_of") for kind in kinds):
+    if all(
+        error_type.endswith("_type") or error_type in ("literal_error", "is_instance_of")
+        for error_type in kinds
+    ):
         shown = " or ".join(_kind(option) for option in options)
         article = "an" if shown[0] in "aeiou" else "a"
         return InputError(f"{value!r} is not {article} {shown}", field=where, remedy=remedy)

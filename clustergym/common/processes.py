@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from clustergym.common.errors import InputError
-from clustergym.common.progress import counted
+from clustergym.common.progress import track_results
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -53,7 +53,7 @@ def workers(
 
 
 @contextmanager
-def lost_processes_told() -> Iterator[None]:
+def report_lost_processes() -> Iterator[None]:
     """Raise an `InputError` if a worker process is killed, as when memory runs out."""
     try:
         yield
@@ -66,5 +66,5 @@ def in_order(
     task: Callable[[T], R], items: Sequence[T], processes: int = 1, label: str | None = None
 ) -> Iterator[R]:
     """Yield the task's result for each item, in order; with a label, show progress on stderr."""
-    with lost_processes_told(), workers(max(1, min(processes, len(items)))) as run:
-        yield from counted(label or "", run(task, items), len(items), label is not None)
+    with report_lost_processes(), workers(max(1, min(processes, len(items)))) as run:
+        yield from track_results(label or "", run(task, items), len(items), label is not None)

@@ -29,7 +29,7 @@ EVERY_S = 0.2
 EVERY_LINE_S = 10.0
 
 
-def counted(name: str, results: Iterable[T], total: int, wanted: bool) -> Iterator[T]:
+def track_results(name: str, results: Iterable[T], total: int, wanted: bool) -> Iterator[T]:
     """Yield results and show how many are done: a bar on a terminal, elsewhere a line now and then."""
     if not wanted:
         yield from results
@@ -48,7 +48,7 @@ def counted(name: str, results: Iterable[T], total: int, wanted: bool) -> Iterat
 
 
 @contextlib.contextmanager
-def progress_of(name: str, jobs: int, wanted: bool) -> Iterator[Show | None]:
+def show_jobs_progress(name: str, jobs: int, wanted: bool) -> Iterator[Show | None]:
     """Yield a callback that shows how many jobs have left the simulation.
 
     It shows a bar on a terminal, elsewhere a line now and then; None if progress is not wanted.
@@ -73,7 +73,7 @@ def _bar(name: str, jobs: int) -> Iterator[Show]:
             nonlocal last
             if time.perf_counter() - last >= EVERY_S:
                 last = time.perf_counter()
-                bar.update(task, completed=simulation.jobs_left, description=_at(name, simulation))
+                bar.update(task, completed=simulation.jobs_left, description=_describe_time(name, simulation))
 
         yield show
 
@@ -86,11 +86,12 @@ def _lines(name: str, jobs: int) -> Show:
         if time.perf_counter() - last >= EVERY_LINE_S:
             last = time.perf_counter()
             print(
-                f"{_at(name, simulation)}: {simulation.jobs_left} of {jobs} jobs have left", file=sys.stderr
+                f"{_describe_time(name, simulation)}: {simulation.jobs_left} of {jobs} jobs have left",
+                file=sys.stderr,
             )
 
     return show
 
 
-def _at(name: str, simulation: Clock) -> str:
+def _describe_time(name: str, simulation: Clock) -> str:
     return f"{name} at {simulation.now_s / 3600:,.1f} h"

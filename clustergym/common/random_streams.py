@@ -98,6 +98,8 @@ MODELS = RandomStream("models", words=(51,))
 OUTCOMES = RandomStream("outcomes", words=(52,))
 ASKED_DURATIONS = RandomStream("asked durations", words=(53,))
 TIME_LIMITS = RandomStream("time limits", words=(54,))
+RESAMPLED_WEEKS = RandomStream("resampled weeks", 1)
+REMAINING_RUN_TIMES = RandomStream("remaining run times", 1)
 PARTS_ORDER = RandomStream("parts order")
 
 # Learning.

@@ -1,13 +1,19 @@
-"""Open unchecked files: only regular files, and never more bytes than a limit."""
+"""Open unchecked files: only regular files, and never more bytes than a limit.
+
+Read unchecked gzip files of JSON lines, such as decision logs and event logs.
+"""
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import math
 import os
 import stat
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,7 +24,7 @@ MOST_DIGITS = 300
 
 
 @contextmanager
-def opened(path: Path, remedy: str | None = None) -> Iterator[BinaryIO]:
+def open_regular_file(path: Path, remedy: str | None = None) -> Iterator[BinaryIO]:
     """Open a regular file for reading; refuse pipes (a reader could wait for ever) and devices.
 
     Raises
@@ -50,10 +56,10 @@ def read_regular(path: Path, largest_bytes: int, remedy: str | None = None) -> b
     Raises
     ------
     InputError
-        As `opened`, or if the file is larger than `largest_bytes`.
+        As `open_regular_file`, or if the file is larger than `largest_bytes`.
     """
     try:
-        with opened(path, remedy) as stream:
+        with open_regular_file(path, remedy) as stream:
             content = stream.read(largest_bytes + 1)
     except OSError as error:
         raise InputError(_reason(error), file=path, remedy=remedy) from None
@@ -104,3 +110,53 @@ def _finite(text: str) -> float:
     if not math.isfinite(found):
         raise ValueError(f"{text[:20]} is beyond the largest number")
     return found
+
+
+def read_json_lines(
+    path: Path, *, largest_bytes: int, longest_line_bytes: int, remedy: str, packed: bytes | None = None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number, object) of each line of a gzip file, reading one line at a time.
+
+    Parameters
+    ----------
+    path : Path
+    largest_bytes : int
+        Limit on the unpacked size.
+    longest_line_bytes : int
+    remedy : str
+        What to do about a file that is damaged or too large.
+    packed : bytes, optional
+        The gzip stream, where it is only a part of the file.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, is cut short or too large, or a line is too long or not a JSON object.
+    """
+    read, number = 0, 0
+    try:
+        with _stream(path, packed, remedy) as stream, gzip.GzipFile(fileobj=stream) as unpacked:
+            while line := unpacked.readline(longest_line_bytes + 1):
+                read, number = read + len(line), number + 1
+                if read > largest_bytes or len(line) > longest_line_bytes:
+                    what = f"is longer than {longest_line_bytes:,} bytes"
+                    if read > largest_bytes:
+                        what = f"the log unpacks to more than {largest_bytes:,} bytes"
+                    raise InputError(what, file=path, line=number, remedy=remedy)
+                yield number, _parse(path, number, line, remedy)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"cannot be read: {error}", file=path, remedy=remedy) from None
+
+
+def _stream(path: Path, packed: bytes | None, remedy: str) -> AbstractContextManager[BinaryIO]:
+    return open_regular_file(path, remedy) if packed is None else io.BytesIO(packed)
+
+
+def _parse(path: Path, number: int, line: bytes, remedy: str) -> dict[str, Any]:
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InputError("is not JSON", file=path, line=number, remedy=remedy) from error
+    if not isinstance(entry, dict):
+        raise InputError("is not a JSON object", file=path, line=number, remedy=remedy)
+    return entry

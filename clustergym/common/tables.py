@@ -1,12 +1,14 @@
-"""Print tables on the terminal."""
+"""Tables for the terminal and in Markdown, and figures in them."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
 
 def print_table(table: Table) -> None:
@@ -16,3 +18,38 @@ def print_table(table: Table) -> None:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
     Console(width=None if sys.stdout.isatty() else 1000, highlight=False).print(table)
+
+
+def text_table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str | Text]],
+    caption: str = "",
+    words: Collection[int] = (0,),
+    **options: Any,
+) -> Table:
+    """Return a table for `print_table`: columns of `words`, by position, are to the left.
+
+    `options` are those of Rich's tables. Texts are shown as they are; Rich reads no markup in them.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = {"title_justify": "left", **options}
+    made = Table(title=Text(title) if title else None, caption=Text(caption) if caption else None, **shown)
+    for position, name in enumerate(columns):
+        made.add_column(Text(name), justify="left" if position in words else "right", overflow="fold")
+    for row in rows:
+        made.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+    return made
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]], words: Collection[int] = (0,)) -> str:
+    """Return a Markdown table: columns of `words`, by position, to the left, the others to the right."""
+    lines = [headers, ["---" if at in words else "---:" for at in range(len(headers))], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def percent(value: float) -> str:
+    """Return a share as signed percent."""
+    return f"{100 * value:+.2f} %"

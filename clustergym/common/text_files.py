@@ -94,13 +94,13 @@ def read_bytes(path: Path) -> bytes:
         raise InputError("is a folder, not a file", file=path, remedy="name a file in it")
     content = read_regular(path, LARGEST_BYTES, "give a part of it")
     if path.suffix == ".gz":
-        content = _unpacked(content, path)
+        content = _unpack_content(content, path)
     if not content.strip():
         raise InputError("the file is empty", file=path, remedy="check how it was written or copied")
     return content
 
 
-def _unpacked(content: bytes, path: Path) -> bytes:
+def _unpack_content(content: bytes, path: Path) -> bytes:
     unpacker = zlib.decompressobj(wbits=31)
     try:
         found = unpacker.decompress(content, LARGEST_BYTES + 1)
@@ -125,11 +125,13 @@ def decode(content: bytes, path: Path) -> str:
     nul = content.find(b"\0")
     encoded = "save it as UTF-8 text"
     if nul >= 0 and not content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise InputError("NUL byte: not a text file", file=path, line=_line_at(content, nul), remedy=encoded)
+        raise InputError(
+            "NUL byte: not a text file", file=path, line=_find_line(content, nul), remedy=encoded
+        )
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        where = _line_at(content, error.start)
+        where = _find_line(content, error.start)
         message = f"byte 0x{content[error.start]:02x} is not UTF-8"
         raise InputError(message, file=path, line=where, remedy=encoded) from error
     if not text.strip():
@@ -137,7 +139,7 @@ def decode(content: bytes, path: Path) -> str:
     return text
 
 
-def _line_at(content: bytes, position: int) -> int:
+def _find_line(content: bytes, position: int) -> int:
     return content.count(b"\n", 0, position) + 1
 
 

@@ -1,8 +1,10 @@
 """The actions of an environment: they edit the allotment of a job, admit it, or choose a policy.
 
-The parameter `actions` chooses a class (`clustergym.envs.actions_by_name`). `begin` starts a decision point,
+The parameter `actions` chooses a class (`clustergym.envs.auction_actions`). `begin` starts a decision point,
 `mask` says which actions are legal, and `act` returns the whole Decision when an action ends the decision
 point.
+
+Which jobs have a row when there are more jobs than rows.
 """
 
 from __future__ import annotations
@@ -16,10 +18,9 @@ from gymnasium import spaces
 
 from clustergym.common.arrays import Bools, Ints
 from clustergym.common.errors import InputError
-from clustergym.envs.candidates import choose_rows
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.scenario.policy import Decision, Setting, View
-from clustergym.scenario.policy_text import policy_of
+from clustergym.scenario.registry import parse_policy
 from clustergym.trace.trace import Trace
 
 
@@ -187,7 +188,7 @@ class EditActions(Actions):
             self._table[:m, self.options + 1] = self.undecided[self.shown]
         self._refresh()
 
-    def take_over(self, view: View, edits: Edits) -> None:
+    def adopt_allotments(self, view: View, edits: Edits) -> None:
         """Go on from allotments that were edited elsewhere."""
         self.view, self.shown = view, edits.shown
         self.target_type, self.target_gpus, self.free = edits.target_type, edits.target_gpus, edits.free
@@ -204,9 +205,9 @@ class EditActions(Actions):
         holding = np.flatnonzero(self.target_gpus[self.shown] > 0)
         if len(holding):
             at = self.shown[holding]
-            kind = self.target_type[at]
-            own = counts <= (self.free[kind] + self.target_gpus[at])[:, None]
-            legal[holding, kind] = self._assignable[holding, kind] & own
+            gpu_type = self.target_type[at]
+            own = counts <= (self.free[gpu_type] + self.target_gpus[at])[:, None]
+            legal[holding, gpu_type] = self._assignable[holding, gpu_type] & own
         self._table[:m, : self.options] = legal.reshape(m, self.options)
         waiting = self.target_gpus[self.shown] == 0
         self._mask[-1] = not (self._mask_stop and legal[waiting].any())
@@ -219,11 +220,11 @@ class EditActions(Actions):
         """Return whether an action is legal now."""
         return bool(self._mask[action])
 
-    def index(self, row: int, kind: int, gpus: int) -> int:
+    def index(self, row: int, gpu_type: int, gpus: int) -> int:
         """Return the action that assigns `gpus` GPUs of a type to a row's job; 0 GPUs: preempts it."""
         if gpus == 0:
             return row * self.width + self.options
-        return row * self.width + kind * self.levels + int(np.searchsorted(self._counts, gpus))
+        return row * self.width + gpu_type * self.levels + int(np.searchsorted(self._counts, gpus))
 
     def rejection(self, row: int) -> int:
         """Return the action that rejects a row's job."""
@@ -240,10 +241,10 @@ class EditActions(Actions):
             self.free[self.target_type[at]] += held
         table = self._table[row]
         if option < self.options:
-            kind, level = divmod(option, self.levels)
+            gpu_type, level = divmod(option, self.levels)
             gpus = int(self._counts[level])
-            self.target_type[at], self.target_gpus[at] = kind, gpus
-            self.free[kind] -= gpus
+            self.target_type[at], self.target_gpus[at] = gpu_type, gpus
+            self.free[gpu_type] -= gpus
             self.assigned[at] = True
         else:
             self.target_type[at], self.target_gpus[at] = -1, 0
@@ -272,8 +273,8 @@ class EditActions(Actions):
             return "stop"
         row, option = divmod(action, self.width)
         if option < self.options:
-            kind, level = divmod(option, self.levels)
-            return f"row {row}: assign {self._counts[level]} {self._names[kind]}"
+            gpu_type, level = divmod(option, self.levels)
+            return f"row {row}: assign {self._counts[level]} {self._names[gpu_type]}"
         return f"row {row}: " + ("preempt" if option == self.options else "reject")
 
 
@@ -292,7 +293,7 @@ class MetaActions(Actions):
 
     def __init__(self, parameters: SchedulingParameters, setting: Setting) -> None:
         self._texts = parameters.policies
-        self.policies = tuple(policy_of(text, "env.policies") for text in self._texts)
+        self.policies = tuple(parse_policy(text, "env.policies") for text in self._texts)
         self.number = len(self.policies)
         self.shown = np.empty(0, dtype=np.int64)
 
@@ -333,3 +334,40 @@ class MetaActions(Actions):
     def describe(self, action: int) -> str:
         """Return the policy's name and parameters."""
         return self._texts[action]
+
+
+def choose_rows(view: View, rows: int, turn: int = 0) -> Ints:
+    """Return positions in the View of the jobs that have a row, ascending, at most `rows`.
+
+    Where all jobs fit, all have a row. Otherwise waiting jobs and running jobs have half of the
+    rows each; what the one kind leaves goes to the other. Of a kind's rows half go to the jobs
+    submitted first, a quarter to those submitted last, and the rest to the jobs in between, in turn:
+    each decision point goes on where the last one stopped. So the oldest jobs and those that have
+    just come are in sight, and no job stays out of it. A job without a row keeps what it has.
+
+    Parameters
+    ----------
+    view : View
+    rows : int
+    turn : int
+        Decision points before this one.
+    """
+    n = len(view)
+    if n <= rows:
+        return np.arange(n, dtype=np.int64)
+    held = view.gpus > 0
+    waiting, running = np.flatnonzero(~held), np.flatnonzero(held)
+    for_waiting = min(len(waiting), max((rows + 1) // 2, rows - len(running)))
+    chosen = [_in_turn(waiting, for_waiting, turn), _in_turn(running, rows - for_waiting, turn)]
+    return np.sort(np.concatenate(chosen)).astype(np.int64)
+
+
+def _in_turn(ordered: Ints, number: int, turn: int) -> Ints:
+    """Return `number` members: half are the first, a quarter the last, and the rest take turns."""
+    if number >= len(ordered):
+        return ordered
+    front, back = number // 2, number // 4
+    between = ordered[front : len(ordered) - back]
+    places = number - front - back
+    turned = between[(turn * places + np.arange(places)) % len(between)]
+    return np.concatenate([ordered[:front], turned, ordered[len(ordered) - back :]])

@@ -1,4 +1,7 @@
-"""Actions that score the moves of an auction, which then decides; see `clustergym.agents.auction`."""
+"""Actions that score the moves of an auction, which then decides; see `clustergym.agents.auction`.
+
+The actions that the parameter `actions` names.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,34 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from clustergym.agents import auction
 from clustergym.agents import auction_features as features
-from clustergym.agents.auction import Bids, bids_of, decide, decide_by_scores, described_moves
-from clustergym.common.arrays import Bools, Floats
+from clustergym.agents.auction import Bids, make_bids
+from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import InputError, require
-from clustergym.envs.actions import Actions
-from clustergym.envs.candidates import choose_rows
+from clustergym.envs.actions import Actions, EditActions, MetaActions, choose_rows
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.scenario.policy import Decision, InformationClass, Setting, View
+from clustergym.sim.compiled.numba_cache import entry_in_place
 from clustergym.trace.trace import Trace
 
-LARGEST_SCORE, LARGEST_WEIGHT = 1.0, 100.0
+NAMES = ("scores", "weights", "priorities", "knobs")
+"""Of the parameter `actions`."""
+SCORES, WEIGHTS, PRIORITIES = range(3)
+"""What decides: a score for each move, weights of all features, or two priorities for each job."""
+BOUNDS = {"scores": 1.0, "weights": 100.0, "priorities": 1.0, "knobs": 2.0}
+"""Largest absolute value of a number of an action."""
+PER_PRIORITY = 3.0
+"""What priorities are multiplied by: they then outweigh the features that they are added to."""
+BASE_OF_DOUBLING = 0.5
+"""What a doubling scores besides; one of a job whose second priority is below 0 is barred."""
+BARRED = -1e9
+RANKED = (features.SIZE, features.RANK, features.LOG_AGE, features.STRETCH, features.LOG_ATTAINED)
+"""Facts of a job that `features=ranked` shows."""
 
 
 class AuctionActions(Actions):
-    """An action is a whole decision: scores of moves, or weights of their features.
+    """An action is a whole decision: scores of moves, weights of their features, or priorities of jobs.
 
     Parameters
     ----------
@@ -30,9 +46,12 @@ class AuctionActions(Actions):
 
     Attributes
     ----------
-    by_weights : bool
+    decides_by : int
+        SCORES, WEIGHTS or PRIORITIES.
     bound : float
         Largest absolute value of a number of an action.
+    hold : int
+        Decision points for which an action holds; 0: to the end of the episode.
     view : View
     described : ndarray of float32, shape (R, T, K, features.COUNT)
         Features of the moves of each row's job; 0: there is no such move.
@@ -41,13 +60,28 @@ class AuctionActions(Actions):
     def __init__(self, parameters: SchedulingParameters, setting: Setting) -> None:
         known = parameters.information_class != InformationClass.NONE
         require(known, "env.information", parameters.information, "an auction needs iteration times")
-        self.rows, self.by_weights = parameters.rows, parameters.actions == "weights"
+        name = parameters.actions
+        self.rows, self.knobs = parameters.rows, name == "knobs"
+        self.decides_by = WEIGHTS if self.knobs else NAMES.index(name)
+        self.hold = 0 if parameters.hold is None else parameters.hold
+        holds = self.hold == 1 or self.decides_by == WEIGHTS
+        require(
+            holds, "env.hold", parameters.hold, "give 1, or actions=weights or knobs: others are of one view"
+        )
         self._shape = (self.rows, len(setting.gpu_types), len(setting.counts))
         self._counts = setting.counts.astype(np.int64)
-        self.number = features.COUNT if self.by_weights else int(np.prod(self._shape))
-        self.bound = LARGEST_WEIGHT if self.by_weights else LARGEST_SCORE
+        self.number = len(features.KNOBS) if self.knobs else self.numbers
+        self.bound = BOUNDS[name]
+        self._prior = auction.weights_of(features.PRIOR)
+        self._knob = np.array([features.NAMES.index(knob) for knob in features.KNOBS])
+        self._of_priorities = auction.weights_of(features.OF_PRIORITIES)
         self.described = np.zeros((*self._shape, features.COUNT), dtype=np.float32)
         self._turn = 0
+
+    @property
+    def numbers(self) -> int:
+        """Numbers that decide: scores, all weights, or priorities."""
+        return (int(np.prod(self._shape)), features.COUNT, 2 * self.rows)[self.decides_by]
 
     @property
     def space(self) -> spaces.Space[Any]:
@@ -56,7 +90,15 @@ class AuctionActions(Actions):
 
     def checked(self, action: Any) -> Floats:
         """Return the numbers of an action, with their precision."""
-        return checked_numbers(action, (self.number,), self.bound)
+        return check_numbers(action, (self.number,), self.bound)
+
+    def deciding(self, actions: Floats) -> Floats:
+        """Return the numbers that decide, shape (..., numbers), of actions, shape (..., number)."""
+        if not self.knobs:
+            return actions
+        weights = np.broadcast_to(self._prior, (*actions.shape[:-1], features.COUNT)).copy()
+        weights[..., self._knob] += actions
+        return weights
 
     def reset(self, trace: Trace, setting: Setting, rng: np.random.Generator) -> None:
         """Begin an episode."""
@@ -64,28 +106,40 @@ class AuctionActions(Actions):
 
     def begin(self, view: View) -> None:
         """Begin a decision point."""
+        self._bid(view)
+        self.shown = choose_rows(view, self.rows, self._turn)
+        self._turn += 1
+        self.undecided = np.zeros(len(view), dtype=np.bool_)
+        shown, gpus = len(self.shown), int(view.available.sum())
+        moves = np.zeros((len(view), *self.described.shape[1:]), dtype=np.float32)
+        auction.write_move_features(gpus, self._counts, self._bids, moves)
+        self.described[:shown], self.described[shown:] = moves[self.shown], 0.0
+
+    def ranked(self) -> Floats:
+        """Return what ranks the jobs with a row, shape (m, len(RANKED))."""
+        facts = auction.job_facts(int(self.view.available.sum()), self._counts, self._bids)
+        return facts[self.shown][:, RANKED]
+
+    def _bid(self, view: View) -> None:
+        """Let the jobs of a View bid."""
         time_s = view.iteration_time_s()
         enough = view.setting.counts >= view.requested_gpus[:, None, None]
         if not (np.isfinite(time_s) & enough).any(axis=(1, 2)).all():
             message, remedy = "leaves jobs without times, and an auction needs them", "choose profiled"
             raise InputError(message, field="env.information", remedy=remedy)
-        self.view, self.shown = view, choose_rows(view, self.rows, self._turn)
-        self._turn += 1
-        self.undecided = np.zeros(len(view), dtype=np.bool_)
-        self._bids, shown = bids_of(view, time_s), len(self.shown)
-        moves = np.zeros((len(view), *self.described.shape[1:]), dtype=np.float32)
-        described_moves(int(view.available.sum()), self._counts, self._bids, moves)
-        self.described[:shown], self.described[shown:] = moves[self.shown], 0.0
+        self.view, self._bids = view, make_bids(view, time_s)
 
-    def begin_at(self, view: View, turn: int) -> None:
+    def begin_decision(self, view: View, turn: int) -> None:
         """Begin a decision point with `turn` others before it."""
         self._turn = turn
         self.begin(view)
 
     def mask(self) -> Bools:
-        """Return which numbers count now, shape (number,): scores of moves that there are; all weights."""
-        if self.by_weights:
+        """Return which numbers count now, shape (number,): of moves and jobs that there are; all weights."""
+        if self.decides_by == WEIGHTS:
             return np.ones(self.number, dtype=np.bool_)
+        if self.decides_by == PRIORITIES:
+            return np.arange(self.number) < 2 * len(self.shown)
         moves: Bools = self.described[..., :2].any(axis=-1).ravel()
         return moves
 
@@ -93,28 +147,59 @@ class AuctionActions(Actions):
         """Return whether an action is legal now: always."""
         return True
 
-    def act(self, action: Any) -> Decision | None:
-        """Hold the auction; a job without a row takes no part in one by scores, and keeps what it has."""
-        view, bids = self.view, self._bids
-        kind, level = bids.held_type.copy(), bids.held_level.copy()
-        if self.by_weights:
-            kind, level = decide(action, view.available.astype(np.int64), self._counts, bids)
+    def act(self, action: Any) -> Decision:
+        """Hold the auction; but by weights, a job without a row takes no part, and keeps what it has."""
+        view, bids, numbers = self.view, self._bids, self.deciding(action)
+        gpu_type, level = bids.held_type.copy(), bids.held_level.copy()
+        available = view.available.astype(np.int64)
+        if self.decides_by == WEIGHTS:
+            gpu_type, level = auction.decide(numbers, available, self._counts, bids)
         else:
-            shown, available = self.shown, view.available.astype(np.int64)
+            shown = self.shown
             for at in np.setdiff1d(np.flatnonzero(level >= 0), shown):
-                available[kind[at]] -= view.gpus[at]
-            scores = action.reshape(self._shape)[: len(shown)]
-            taking_part = Bids._make(part[shown] for part in bids)
-            kind[shown], level[shown] = decide_by_scores(scores, available, self._counts, taking_part)
+                available[gpu_type[at]] -= view.gpus[at]
+            gpu_type[shown], level[shown] = self._decide(
+                numbers, available, Bids._make(part[shown] for part in bids)
+            )
         runs = np.flatnonzero(level >= 0)
-        return Decision(view.job[runs], kind[runs], self._counts[level[runs]])
+        return Decision(view.job[runs], gpu_type[runs], self._counts[level[runs]])
+
+    def _decide(self, numbers: Floats, available: Ints, bids: Bids) -> tuple[Ints, Ints]:
+        """Return type and level of the jobs with a row."""
+        jobs = len(bids.remaining)
+        if self.decides_by == SCORES:
+            scores = numbers.reshape(self._shape)[:jobs]
+            return auction.decide_by_scores(scores, available, self._counts, bids)
+        bias = np.empty((jobs, self._shape[1], 2))
+        fill_bias(numbers, bias)
+        return auction.decide_biased(self._of_priorities, bias, available, self._counts, bids)
+
+    def act_again(self, view: View, action: Any) -> Decision:
+        """Hold the auction of a later decision point, which is not shown, by the same weights."""
+        self._bid(view)
+        return self.act(action)
 
     def describe(self, action: Any) -> str:
         """Return what an action does."""
-        return "weights of features" if self.by_weights else "scores of moves"
+        return ("scores of moves", "weights of features", "priorities of jobs")[self.decides_by]
 
 
-def checked_numbers(action: Any, shape: tuple[int, ...], bound: float) -> Floats:
+@entry_in_place
+def fill_bias(priorities: Floats, bias: Floats) -> None:
+    """Write what is added to the scores of jobs with a row, shape (n, T, 2), by their priorities.
+
+    Parameters
+    ----------
+    priorities : ndarray of float, shape (2 R,)
+        Of each row's job: that of its start, and that of its doublings.
+    """
+    for at in range(len(bias)):
+        start, doubling = priorities[2 * at], priorities[2 * at + 1]
+        bias[at, :, 0] = PER_PRIORITY * start
+        bias[at, :, 1] = PER_PRIORITY * doubling + BASE_OF_DOUBLING if doubling >= 0.0 else BARRED
+
+
+def check_numbers(action: Any, shape: tuple[int, ...], bound: float) -> Floats:
     """Return numbers of a shape, each of them at most `bound` in absolute value.
 
     Raises
@@ -136,3 +221,15 @@ def checked_numbers(action: Any, shape: tuple[int, ...], bound: float) -> Floats
         )
         raise InputError(message, field="action", remedy=remedy)
     return numbers
+
+
+AnyActions = EditActions | MetaActions | AuctionActions
+
+
+def make_actions(parameters: SchedulingParameters, setting: Setting) -> AnyActions:
+    """Return the actions that `parameters.actions` names."""
+    if parameters.actions == "meta":
+        return MetaActions(parameters, setting)
+    if parameters.actions in NAMES:
+        return AuctionActions(parameters, setting)
+    return EditActions(parameters, setting)

@@ -20,9 +20,9 @@ from clustergym.envs.rendering import (
     Picture,
     Pixels,
     Size,
-    colour_of,
-    ink_on,
-    width_of,
+    choose_colour,
+    choose_ink,
+    measure_width,
 )
 
 LARGEST, SMALLEST = 64, 4
@@ -50,7 +50,7 @@ STYLES = (
     LabelStyle("", "spine {spine}: {types}", 15, 3, 5, 3),
     LabelStyle("", "{spine}", 15, 2, 3, 2),
 )
-"""From roomy to dense; `layout_of` takes the first that fits."""
+"""From roomy to dense; `make_layout` takes the first that fits."""
 
 
 class Box(NamedTuple):
@@ -91,12 +91,12 @@ def node_columns(gpus: int) -> int:
     return 1 << -(-(gpus - 1).bit_length() // 2)
 
 
-def layout_of(cluster: ClusterSpec, most: Size) -> ClusterLayout:
+def make_layout(cluster: ClusterSpec, most: Size) -> ClusterLayout:
     """Return the layout with the longest labels, then the largest squares, that fit into `most`.
 
     If not even the smallest squares fit, the layout is higher than `most`.
     """
-    leaves = _leaves_of(cluster)
+    leaves = _make_leaves(cluster)
     for style in STYLES:
         tree = _largest(leaves, style, most)
         if tree.size.height <= most.height and tree.size.width <= most.width:
@@ -136,7 +136,7 @@ class _Leaf(NamedTuple):
     gpu_type: str
 
 
-def _leaves_of(cluster: ClusterSpec) -> list[_Leaf]:
+def _make_leaves(cluster: ClusterSpec) -> list[_Leaf]:
     _, first, nodes = np.unique(cluster.node_leaf, return_index=True, return_counts=True)
     return [
         _Leaf(
@@ -178,7 +178,7 @@ class _Tree:
     def _around(self, inner: Size, label: str, size: int) -> Size:
         """Return the size of a box: its content, with the label above."""
         padding = 2 * self.style.padding
-        width = max(inner.width, math.ceil(width_of(label, size)))
+        width = max(inner.width, math.ceil(measure_width(label, size)))
         return Size(width + padding, inner.height + padding + (self.style.label if label else 0))
 
     def _node_size(self, leaf: _Leaf) -> Size:
@@ -201,7 +201,7 @@ class _Tree:
             left, top = self._inside(spines[-1])
             for leaf, (x, y) in zip(members, inner, strict=True):
                 leaves.append(Box(left + x, top + y, self._leaf_size(leaf), self._leaf_label(leaf)))
-                for node in self._nodes_in(leaf, leaves[-1]):
+                for node in self._place_nodes(leaf, leaves[-1]):
                     columns, gpus = node_columns(leaf.gpus), np.arange(leaf.gpus)
                     nodes.append(node)
                     lefts.append(node.left + 1 + gpus % columns * self.square)
@@ -214,7 +214,7 @@ class _Tree:
         padding = self.style.padding
         return box.left + padding, box.top + padding + (self.style.label if box.label else 0)
 
-    def _nodes_in(self, leaf: _Leaf, box: Box) -> list[Box]:
+    def _place_nodes(self, leaf: _Leaf, box: Box) -> list[Box]:
         size, beside = self._node_size(leaf), min(self.columns, leaf.nodes)
         left, top = self._inside(box)
         across, down = size.width + self.style.node_gap, size.height + self.style.node_gap
@@ -255,7 +255,9 @@ def fill_squares(pixels: Pixels, layout: ClusterLayout, owners: Ints, left: int,
     owners : ndarray of int, shape (GPUs,)
         Row of a job, or FREE, DOWN or PROFILING.
     """
-    colours = np.array([_COLOURS.get(owner) or colour_of(owner) for owner in owners.tolist()], dtype=np.uint8)
+    colours = np.array(
+        [_COLOURS.get(owner) or choose_colour(owner) for owner in owners.tolist()], dtype=np.uint8
+    )
     inside = np.arange(layout.square - 1)
     rows = (top + layout.top)[:, None, None] + inside[:, None]
     columns = (left + layout.left)[:, None, None] + inside
@@ -272,9 +274,9 @@ def number_squares(picture: Picture, layout: ClusterLayout, owners: Ints, left: 
     begins = np.flatnonzero(np.diff(owners, prepend=FREE) | np.diff(layout.node, prepend=-1))
     for first, end in zip(begins.tolist(), [*begins[1:].tolist(), len(owners)], strict=True):
         owner, y = int(owners[first]), int(layout.top[first])
-        room, width = side * int((layout.top[first:end] == y).sum()), width_of(str(owner), size)
+        room, width = side * int((layout.top[first:end] == y).sum()), measure_width(str(owner), size)
         if owner >= 0 and width <= room - 2:
             x, middle = left + int(layout.left[first]) + (room - 1) // 2, top + y + (side - 1) // 2
-            colour = colour_of(owner)
+            colour = choose_colour(owner)
             picture.box(x - width // 2, middle - size // 2, width, size, colour)
-            picture.text(x, middle, str(owner), size, ink_on(colour), "mm")
+            picture.text(x, middle, str(owner), size, choose_ink(colour), "mm")

@@ -44,7 +44,7 @@ class Drive:
 
 def driving_parameters(policy: Policy | str) -> dict[str, Any]:
     """Return parameters of an environment in which a policy sees and does what it would in a simulation."""
-    policy = _made(policy)
+    policy = _make_policy(policy)
     known = {"information": policy.information_class.value, "round_s": policy.round_s}
     return {**known, "mask_stop_while_idle": False}
 
@@ -73,7 +73,7 @@ def drive(
         If the environment's information or rounds are not the policy's, it forbids to leave GPUs idle, or its
         actions cannot drop jobs and the policy does.
     """
-    core, policy = env.unwrapped, _made(policy)
+    core, policy = env.unwrapped, _make_policy(policy)
     if not isinstance(core, SchedulingEnv) or not isinstance(core.actions, EditActions):
         raise InputError("has no edits to drive", field="env", remedy="give actions=edit, admit or drop")
     _check(core, policy)
@@ -128,8 +128,8 @@ def edits(actions: EditActions, view: View, decision: Decision) -> tuple[list[in
     while wanted:
         for job in [job for job in wanted if plan.fits(job, *wanted[job])]:
             if plan.fits(job, *wanted[job]):
-                kind, gpus = wanted.pop(job)
-                plan.assign(job, kind, gpus, actions.index(row_of[job], kind, gpus))
+                gpu_type, gpus = wanted.pop(job)
+                plan.assign(job, gpu_type, gpus, actions.index(row_of[job], gpu_type, gpus))
         if any(plan.fits(job, *wanted[job]) for job in wanted):
             continue
         holder = next((job for job in wanted if plan.held[job]), None)
@@ -141,10 +141,10 @@ def edits(actions: EditActions, view: View, decision: Decision) -> tuple[list[in
 
 def targets(view: View, decision: Decision) -> tuple[Ints, Ints]:
     """Return the GPU type (-1: none) and the GPUs that a decision gives each job, shape (n,)."""
-    kind, gpus = np.full(len(view), -1, dtype=np.int64), np.zeros(len(view), dtype=np.int64)
+    gpu_type, gpus = np.full(len(view), -1, dtype=np.int64), np.zeros(len(view), dtype=np.int64)
     at = np.searchsorted(view.job, decision.job)
-    kind[at], gpus[at] = decision.gpu_type, decision.gpus
-    return kind, gpus
+    gpu_type[at], gpus[at] = decision.gpu_type, decision.gpus
+    return gpu_type, gpus
 
 
 class _Edits:
@@ -152,24 +152,24 @@ class _Edits:
 
     def __init__(self, actions: EditActions, view: View) -> None:
         self.free = view.free.copy()
-        self.held, self.kind = view.gpus.copy(), view.gpu_type.copy()
+        self.held, self.gpu_type = view.gpus.copy(), view.gpu_type.copy()
         self.made: list[int] = []
 
     def leave(self, job: int, action: int) -> None:
         if self.held[job]:
-            self.free[self.kind[job]] += self.held[job]
-        self.held[job], self.kind[job] = 0, -1
+            self.free[self.gpu_type[job]] += self.held[job]
+        self.held[job], self.gpu_type[job] = 0, -1
         self.made.append(action)
 
-    def fits(self, job: int, kind: int, gpus: int) -> bool:
-        own = self.held[job] if self.kind[job] == kind else 0
-        return bool(gpus <= self.free[kind] + own)
+    def fits(self, job: int, gpu_type: int, gpus: int) -> bool:
+        own = self.held[job] if self.gpu_type[job] == gpu_type else 0
+        return bool(gpus <= self.free[gpu_type] + own)
 
-    def assign(self, job: int, kind: int, gpus: int, action: int) -> None:
+    def assign(self, job: int, gpu_type: int, gpus: int, action: int) -> None:
         if self.held[job]:
-            self.free[self.kind[job]] += self.held[job]
-        self.held[job], self.kind[job] = gpus, kind
-        self.free[kind] -= gpus
+            self.free[self.gpu_type[job]] += self.held[job]
+        self.held[job], self.gpu_type[job] = gpus, gpu_type
+        self.free[gpu_type] -= gpus
         self.made.append(action)
 
 
@@ -184,5 +184,5 @@ def _check(core: SchedulingEnv, policy: Policy) -> None:
             )
 
 
-def _made(policy: Policy | str) -> Policy:
+def _make_policy(policy: Policy | str) -> Policy:
     return make_policy({"name": policy}) if isinstance(policy, str) else policy

@@ -16,11 +16,11 @@ from clustergym.common import random_streams
 from clustergym.common.arrays import Ints
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.parameter_types import NonNegativeInt
-from clustergym.common.parameters import checked
+from clustergym.common.parameters import check_value
 from clustergym.common.paths import conf_dir, traces_dir
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.scenario.policy import InformationClass, Setting
-from clustergym.scenario.scenario import Scenario, allowed_counts
+from clustergym.scenario.scenario import Scenario, list_allowed_counts
 from clustergym.scenario.scenario_config import Conditions
 from clustergym.scenario.trace_config import TraceChoice, trace_choice
 
@@ -28,7 +28,16 @@ OPTIONS = ("scenario", "trace", "trace_seed", "load", "run_seed")
 KEPT = 256
 """Drawn scenarios that a process keeps for other episodes on the same trace."""
 
+SPLITS = ("train", "dev", "test")
+TRACES_OF: Mapping[str | None, int] = {"dev": 40, "test": 40}
+"""Traces of a split among which episodes are drawn where `traces` does not say; of others any number."""
+
 _kept: OrderedDict[tuple[Any, ...], Scenario] = OrderedDict()
+
+
+def trace_seed(split: str, index: int) -> int:
+    """Return the seed of trace `index` of a split; modulo 3 it is the number of the split."""
+    return index * len(SPLITS) + SPLITS.index(split)
 
 
 class Episodes:
@@ -57,7 +66,7 @@ class Episodes:
         given = self.fixed
         self.cluster = given.cluster if given is not None else _cluster(parameters.cluster)[1]
         rule = given.counts_rule if given is not None else "power_of_two"
-        counts = np.array(allowed_counts(self.cluster, rule), dtype=np.int64)
+        counts = np.array(list_allowed_counts(self.cluster, rule), dtype=np.int64)
         self.setting = Setting(
             self.cluster.gpu_types,
             self.cluster.capacity,
@@ -123,25 +132,27 @@ class Episodes:
                 remedy = nearest(str(name), OPTIONS)
                 raise InputError(f"unknown option {name!r}", field=f"options.{name}", remedy=remedy)
         if "scenario" in options:
-            return self._given(options["scenario"])
+            return self._check_given(options["scenario"])
         if "trace" in options:
-            name = checked(options["trace"], str, "options.trace")
+            name = check_value(options["trace"], str, "options.trace")
             return self._conditions.scenario(_trace_file(name), 0)
         drawn = "trace_seed" in options or "load" in options
         if self.fixed is not None and not drawn:
             return self.fixed
-        return self._drawn(options, rng)
+        return self._draw_scenario(options, rng)
 
-    def _drawn(self, options: Mapping[str, Any], rng: np.random.Generator) -> Scenario:
+    def _draw_scenario(self, options: Mapping[str, Any], rng: np.random.Generator) -> Scenario:
         parameters = self.parameters
         if parameters.scenario is not None:
             raise InputError(
                 "the scenario has its own trace", field="options", remedy="leave out trace_seed and load"
             )
-        below = parameters.traces or 2**31
+        below = parameters.traces or TRACES_OF.get(parameters.split, 2**31)
         seed, load = int(rng.integers(below)), float(rng.choice(parameters.loads))
-        seed = checked(options.get("trace_seed", seed), NonNegativeInt, "options.trace_seed")
-        load = checked(options.get("load", load), float, "options.load")
+        if parameters.split is not None:
+            seed = trace_seed(parameters.split, seed)
+        seed = check_value(options.get("trace_seed", seed), NonNegativeInt, "options.trace_seed")
+        load = check_value(options.get("load", load), float, "options.load")
         trace = {
             "source": parameters.source,
             "rule": parameters.rule,
@@ -178,11 +189,11 @@ class Episodes:
     @cached_property
     def _conditions(self) -> Conditions:
         parameters = self.parameters
-        return Conditions.of(
+        return Conditions.from_config(
             {
                 "cluster": _cluster(parameters.cluster)[0],
-                "oracle": _named("oracle", "roofline"),
-                "costs": _named("costs", parameters.costs),
+                "oracle": _read_group("oracle", "roofline"),
+                "costs": _read_group("costs", parameters.costs),
                 "scenario": {
                     "name": "episode",
                     "oversize": "drop",
@@ -199,11 +210,11 @@ class Episodes:
         """The keys under `scenario` of the failures that the parameters name."""
         if self.parameters.failures is None:
             return {}
-        given = _named("failures", self.parameters.failures)
+        given = _read_group("failures", self.parameters.failures)
         given["failures"] = {**given["failures"], "rate_scale": self.parameters.failure_scale}
         return given
 
-    def _given(self, scenario: Any) -> Scenario:
+    def _check_given(self, scenario: Any) -> Scenario:
         remedy = "make the environment with that scenario's cluster"
         if not isinstance(scenario, Scenario):
             raise InputError("is not a Scenario", field="options.scenario", remedy="give load_scenario(…)")
@@ -222,7 +233,7 @@ def _check_name(group: str, name: str, field: str) -> None:
         raise InputError(f"unknown {group} {name!r}", field=f"env.{field}", remedy=nearest(name, known))
 
 
-def _named(group: str, name: str) -> dict[str, Any]:
+def _read_group(group: str, name: str) -> dict[str, Any]:
     """Return the content of conf/GROUP/NAME.yaml."""
     text = (conf_dir() / group / f"{name}.yaml").read_text(encoding="utf-8")
     read: dict[str, Any] = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
@@ -236,7 +247,7 @@ def _cluster(name: str) -> tuple[dict[str, Any], Any]:
     cluster = load_cluster(name)
     path = conf_dir() / "cluster" / f"{name}.yaml"
     if path.is_file():
-        return _named("cluster", name), cluster
+        return _read_group("cluster", name), cluster
     return {"path": name}, cluster
 
 

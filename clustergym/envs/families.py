@@ -34,7 +34,7 @@ class ElasticEnv(EngineEnv):
     assignment is legal where the job fits in memory and the GPUs are free as edited. Stopping is illegal
     while a waiting job in a row could use idle GPUs, unless `mask_stop_while_idle=False`. `action_masks()`
     and `info["action_mask"]` say what is legal. If there are more than R jobs,
-    `clustergym.envs.candidates.choose_rows` decides which have a row: those at both ends of the queue,
+    `clustergym.envs.actions.choose_rows` decides which have a row: those at both ends of the queue,
     and those in the middle in turn.
 
     ## Observation Space
@@ -309,6 +309,94 @@ class AuctionEnv(EngineEnv):
     defaults = MappingProxyType({"actions": "scores", "features": "moves"})
 
 
+class PriorityEnv(EngineEnv):
+    """Give each job two priorities at a decision point; an auction by them fills the cluster.
+
+    ## Description
+
+    As `AuctionEnv`, with fewer numbers to choose: those of a job say how early it should start, and how early
+    what it has should be doubled. An episode has about 230 decisions of 50 jobs, and each of them counts, so
+    that a policy gradient learns from scratch. What is not said here is as in `ElasticEnv`.
+
+    ## Action Space
+
+    `Box(-1, 1, (2 R,), float32)`: of the job of row r number 2 r is the priority p of its start, 2 r + 1 the
+    priority q of its doublings. A start scores 3 p + 0.5 `marginal_start` + 0.2 `keep`, a doubling
+    3 q + 0.5 + `marginal_double` + 0.2 `keep` (`clustergym.agents.auction_features`); a job with q < 0 is
+    not doubled. `info["action_mask"]` has 1 for rows with a job; the other numbers count for nothing. A job
+    without a row keeps what it has.
+
+    ## Observation Space
+
+    As `ElasticEnv`; `assigned`, `preempted`, `may_reject` and `edits` are 0. One more part is a
+    `Box(-100, 100, float32)`:
+
+    | Key | Shape | Meaning |
+    |---|---|---|
+    | `ranked` | (R 5,) | `size`, `rank`, `age`, `stretch`, `attained` of each row's job; 0: no job |
+
+    `clustergym.agents.auction_features.NAMES` describes them.
+
+    ## Rewards
+
+    As `ElasticEnv`; every action ends a decision point.
+
+    ## Illegal Actions
+
+    There are none. A vector of another shape, or with numbers outside of the action space, is an
+    `InputError`.
+    """
+
+    defaults = MappingProxyType({"actions": "priorities", "features": "ranked", "rows": 32})
+
+
+class KnobsEnv(EngineEnv):
+    """Turn the knobs of an auction once, and let it schedule the whole episode.
+
+    ## Description
+
+    A bandit: an action is what is added to the weights of a known auction
+    (`clustergym.agents.auction_features.PRIOR`), which then decides until the episode ends. A step is an
+    episode, so that libraries that count steps see few: set PPO's `n_steps` to 4 or so. With `hold=N` an
+    action holds for N decision points, for those who look for what the state is worth. What is not said here
+    is as in `ElasticEnv`.
+
+    ## Action Space
+
+    `Box(-2, 2, (28,), float32)`: what is added to the weights of `clustergym.agents.auction_features.KNOBS`.
+    Zeros are the known auction.
+
+    ## Observation Space
+
+    | Key | Shape | Meaning |
+    |---|---|---|
+    | `cluster` | (3 T,) | as `ElasticEnv` |
+    | `queue` | (8,) | as `ElasticEnv` |
+
+    ## Rewards
+
+    The default is `{"log_jct": 1.0}` with `baseline="learned checkpoint=prior round_s=300"`: the return is
+    the logarithm of the known auction's mean JCT over that of the action, on the same trace. Episodes are
+    drawn among 64 traces, as the known auction is run once on each.
+
+    ## Illegal Actions
+
+    There are none. A vector of another shape, or with numbers outside of the action space, is an
+    `InputError`.
+    """
+
+    defaults = MappingProxyType(
+        {
+            "actions": "knobs",
+            "hold": None,
+            "features": "summary",
+            "reward": {"log_jct": 1.0},
+            "baseline": "learned checkpoint=prior round_s=300",
+            "traces": 64,
+        }
+    )
+
+
 class TenantsEnv(EngineEnv):
     """Give jobs of tenants with quotas types and counts of GPUs, so that each tenant has what is its own.
 
@@ -361,5 +449,7 @@ FairVectorEnv = partial(make_vector, FairEnv)
 DeadlineVectorEnv = partial(make_vector, DeadlineEnv)
 MetaVectorEnv = partial(make_vector, MetaEnv)
 AuctionVectorEnv = partial(make_vector, AuctionEnv)
+PriorityVectorEnv = partial(make_vector, PriorityEnv)
+KnobsVectorEnv = partial(make_vector, KnobsEnv)
 TenantsVectorEnv = partial(make_vector, TenantsEnv)
 """What `gymnasium.make_vec` calls for each family."""

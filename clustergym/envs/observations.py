@@ -16,9 +16,9 @@ import numpy.typing as npt
 from clustergym.agents import auction_features
 from clustergym.common.arrays import Floats, Ints
 from clustergym.envs.actions import Actions, EditActions, MetaActions
-from clustergym.envs.auction_actions import AuctionActions
+from clustergym.envs.auction_actions import RANKED, AuctionActions
 from clustergym.envs.queue_costs import QueueRules
-from clustergym.results.metrics.tenants import fair_shares_of
+from clustergym.results.metrics.tenants import compute_fair_shares
 from clustergym.scenario.policy import InformationClass, Setting, View
 
 Singles = npt.NDArray[np.float32]
@@ -108,7 +108,7 @@ class Summary:
         self.types, self.levels = len(setting.gpu_types), len(setting.counts)
         self.capacity = setting.capacity.astype(np.float64)
         self.total = float(self.capacity.sum())
-        self.layout: Mapping[str, tuple[int, ...]] = self._layout()
+        self.layout: Mapping[str, tuple[int, ...]] = self.make_layout()
         sizes = [int(np.prod(shape)) for shape in self.layout.values()]
         ends = np.cumsum(sizes).tolist()
         self.parts = dict(zip(self.layout, map(slice, [0, *ends], ends), strict=False))
@@ -126,17 +126,15 @@ class Summary:
         self.__dict__.update(state)
         self._link()
 
-    def _layout(self) -> dict[str, tuple[int, ...]]:
+    def make_layout(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of each part."""
         return {"cluster": (3, self.types), "queue": (len(QUEUE_FEATURES),)}
 
     def bounds(self) -> tuple[Singles, Singles]:
         """Return the least and the largest value of each number, shape (size,)."""
         low, high = np.zeros(self.size, np.float32), np.ones(self.size, np.float32)
-        if "scored_moves" in self.parts:
-            low[self.parts["scored_moves"]], high[self.parts["scored_moves"]] = (
-                -LARGEST_FEATURE,
-                LARGEST_FEATURE,
-            )
+        for name in {"scored_moves", "ranked"} & set(self.parts):
+            low[self.parts[name]], high[self.parts[name]] = -LARGEST_FEATURE, LARGEST_FEATURE
         return low, high
 
     def begin(self, view: View, actions: Actions, left: int, known: bool) -> None:
@@ -198,8 +196,8 @@ class Summary:
         -------
         dict of str to ndarray
             `cluster` (…, 3, T), `queue` (…, 8); of `JobRows` also `jobs` (…, R, J) and
-            `options` (…, R, T, K, 3); of `MoveRows` also `scored_moves` (…, R, T, K, 35); of `QueueRows`
-            `tenants` (…, R, 3).
+            `options` (…, R, T, K, 3); of `MoveRows` also `scored_moves` (…, R, T, K, 35); of `RankedRows`
+            `ranked` (…, R, 5); of `QueueRows` `tenants` (…, R, 3).
         """
         tables = {}
         for name, shape in self.layout.items():
@@ -217,7 +215,8 @@ class Summary:
 class JobRows(Summary):
     """Observes the summary, and rows of jobs with their options: the parts `jobs` and `options`."""
 
-    def _layout(self) -> dict[str, tuple[int, ...]]:
+    def make_layout(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of each part."""
         return {
             "cluster": (3, self.types),
             "jobs": (self.rows, len(JOB_FEATURES) + 2 * self.types),
@@ -309,9 +308,10 @@ class JobRows(Summary):
 class MoveRows(JobRows):
     """Observes the features of an auction's moves too: the part `scored_moves`."""
 
-    def _layout(self) -> dict[str, tuple[int, ...]]:
+    def make_layout(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of each part."""
         moves = (self.rows, self.types, self.levels, auction_features.COUNT)
-        return {**super()._layout(), "scored_moves": moves}
+        return {**super().make_layout(), "scored_moves": moves}
 
     def begin(self, view: View, actions: Actions, left: int, known: bool) -> None:
         """Compute the observation at the start of a decision point."""
@@ -320,11 +320,27 @@ class MoveRows(JobRows):
         self._tables["scored_moves"][:] = actions.described
 
 
+class RankedRows(JobRows):
+    """Observes facts that an auction ranks jobs by, too: the part `ranked`."""
+
+    def make_layout(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of each part."""
+        return {**super().make_layout(), "ranked": (self.rows, len(RANKED))}
+
+    def begin(self, view: View, actions: Actions, left: int, known: bool) -> None:
+        """Compute the observation at the start of a decision point."""
+        super().begin(view, actions, left, known)
+        assert isinstance(actions, AuctionActions)
+        table, shown = self._tables["ranked"], len(actions.shown)
+        table[:shown], table[shown:] = actions.ranked(), 0.0
+
+
 class QueueRows(JobRows):
     """Observes the queue of each row's job too: the part `tenants`."""
 
-    def _layout(self) -> dict[str, tuple[int, ...]]:
-        return {**super()._layout(), "tenants": (self.rows, len(TENANT_FEATURES))}
+    def make_layout(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of each part."""
+        return {**super().make_layout(), "tenants": (self.rows, len(TENANT_FEATURES))}
 
     def begin(self, view: View, actions: Actions, left: int, known: bool) -> None:
         """Compute the observation at the start of a decision point."""
@@ -333,7 +349,7 @@ class QueueRows(JobRows):
         rules, table = self.queues, self._tables["tenants"]
         leaf, leaves = view.queue, len(rules.quota)
         wanted = np.bincount(leaf, np.maximum(view.gpus, view.requested_gpus), leaves).astype(np.int64)
-        fair = fair_shares_of(rules.tree, wanted[None], rules.total)[0]
+        fair = compute_fair_shares(rules.tree, wanted[None], rules.total)[0]
         self._leaf, self._leaves = leaf, leaves
         shown = leaf[actions.shown]
         table[len(shown) :] = 0.0
@@ -354,6 +370,7 @@ FEATURES: Mapping[str, type[Summary]] = {
     "jobs": JobRows,
     "summary": Summary,
     "moves": MoveRows,
+    "ranked": RankedRows,
     "tenants": QueueRows,
 }
 

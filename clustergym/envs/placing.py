@@ -12,7 +12,7 @@ from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 
 from clustergym.common.errors import InputError
-from clustergym.envs.rendering import checked_mode
+from clustergym.envs.rendering import check_mode
 from clustergym.envs.rewards import Reward
 
 Observation = dict[str, npt.NDArray[np.float32]] | npt.NDArray[np.float32]
@@ -44,7 +44,7 @@ class PlacingEnv(gymnasium.Env[Observation, np.int64], Generic[State, P]):
     _reward: Reward[State]
 
     def __init__(self, render_mode: str | None) -> None:
-        self.render_mode = checked_mode(render_mode, self.metadata["render_modes"])
+        self.render_mode = check_mode(render_mode, self.metadata["render_modes"])
         self._state: State | None = None
         self._over, self._steps, self.max_steps = True, 0, 0
 

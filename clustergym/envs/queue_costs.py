@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clustergym.common.arrays import Floats, Ints
-from clustergym.results.metrics.tenants import fair_shares_of, quotas_of, whole_tree
+from clustergym.results.metrics.tenants import compute_fair_shares, list_quotas, whole_tree
 from clustergym.scenario.scenario import Scenario
 from clustergym.scenario.tenants.queue_tree import QueueTree
 from clustergym.sim.log import LAUNCHES, NO_JOB, Event, EventKind
@@ -37,21 +37,21 @@ class QueueRules:
     total: float
 
     @staticmethod
-    def of(scenario: Scenario) -> QueueRules | None:
+    def from_scenario(scenario: Scenario) -> QueueRules | None:
         """Return the queues of a scenario; None: it has none."""
         tenants, cluster = scenario.tenants, scenario.cluster
         if tenants is None:
             return None
         tree = whole_tree(tenants.tree, cluster)
         asked = scenario.request_gpus.astype(np.int64)
-        return QueueRules(tree, tenants.leaf, asked, quotas_of(tree), float(cluster.capacity.sum()))
+        return QueueRules(tree, tenants.leaf, asked, list_quotas(tree), float(cluster.capacity.sum()))
 
     def by_leaf(self, gpus: Ints) -> Ints:
         """Return the sum of GPUs of jobs by leaf, shape (L,)."""
         return np.bincount(self.leaf, gpus, len(self.quota)).astype(np.int64)
 
 
-class QueueCourse:
+class QueueImbalance:
     """GPU-hours, by the GPUs of the cluster, that queues lacked or had too many of, up to any time.
 
     Parameters
@@ -79,7 +79,7 @@ class QueueCourse:
         self._asked[event.job] = 0 if event.kind in LEAVES else self.rules.asked[event.job]
         self._rate = None
 
-    def owed(self, now_s: float) -> float:
+    def compute_owed(self, now_s: float) -> float:
         """Return the hours of the cluster that queues lacked of their quotas while they wanted them."""
         return self._until(now_s)[0]
 
@@ -106,6 +106,6 @@ class QueueCourse:
         held, wanted = rules.by_leaf(self._gpus), rules.by_leaf(np.maximum(self._gpus, self._asked))
         key = wanted.tobytes()
         if key not in self._shares:
-            self._shares[key] = fair_shares_of(rules.tree, wanted[None], rules.total)[0]
+            self._shares[key] = compute_fair_shares(rules.tree, wanted[None], rules.total)[0]
         owed = np.maximum(np.minimum(rules.quota, wanted) - held, 0.0).sum()
         return float(owed) / rules.total, float(np.abs(held - self._shares[key]).sum()) / rules.total

@@ -33,7 +33,7 @@ GAP = 8
 """Pixels between the parts of a picture."""
 
 
-def checked_mode(given: str | None, modes: Sequence[str]) -> str | None:
+def check_mode(given: str | None, modes: Sequence[str]) -> str | None:
     """Return a render mode; raise an InputError if it is none of the environment's."""
     if given is not None and given not in modes:
         raise InputError(f"unknown mode {given!r}", field="render_mode", remedy=nearest("", modes))
@@ -54,12 +54,12 @@ PALETTE: tuple[Colour, ...] = (*_COLOURS, *_LIGHTER)
 minipods share a colour if there are more of them than colours."""
 
 
-def colour_of(number: int) -> Colour:
+def choose_colour(number: int) -> Colour:
     """Return the colour of a job or a minipod."""
     return PALETTE[number % len(PALETTE)]
 
 
-def ink_on(colour: Colour) -> Colour:
+def choose_ink(colour: Colour) -> Colour:
     """Return the ink, white or dark, that is easier to read on a colour."""
     red, green, blue = colour
     return WHITE if 299 * red + 587 * green + 114 * blue < 150_000 else INK
@@ -153,7 +153,7 @@ def font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
 
 
 @lru_cache(maxsize=4096)
-def width_of(text: str, size: int) -> float:
+def measure_width(text: str, size: int) -> float:
     """Return the width of a line of text, pixels."""
     return float(font(size).getlength(text))
 

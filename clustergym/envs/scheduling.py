@@ -14,17 +14,18 @@ from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 
 from clustergym.common import random_streams
+from clustergym.common.arrays import Floats, Ints
 from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import NonNegativeInt
-from clustergym.common.parameters import build_from_keywords, checked
+from clustergym.common.parameters import build_from_keywords, check_value
 from clustergym.envs.actions import Actions
-from clustergym.envs.actions_by_name import make_actions
+from clustergym.envs.auction_actions import NAMES as OF_AUCTIONS
+from clustergym.envs.auction_actions import AuctionActions, make_actions
 from clustergym.envs.episodes import Episodes
 from clustergym.envs.observations import FEATURES, times_known
-from clustergym.envs.reference_costs import ReferenceCosts
-from clustergym.envs.rendering import checked_mode
+from clustergym.envs.rendering import check_mode
 from clustergym.envs.rewards import Reward
-from clustergym.envs.scheduling_costs import COSTS, OF_QUEUES, Outcomes, Yardsticks
+from clustergym.envs.scheduling_costs import COSTS, OF_QUEUES, Outcomes, ReferenceCosts, ReferenceCostTimes
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.scheduling_picture import as_pixels, as_text
 from clustergym.results.metrics.metrics import Metrics, measure_scenario
@@ -33,7 +34,7 @@ from clustergym.scenario.registry import make_placer
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.engine import Simulation, StalledError
 from clustergym.sim.log import EventLog
-from clustergym.sim.state import setting_of
+from clustergym.sim.state import make_setting
 from clustergym.trace.trace import Trace
 
 Observation = dict[str, npt.NDArray[np.float32]] | npt.NDArray[np.float32]
@@ -76,7 +77,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
 
     def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
-        self.render_mode = checked_mode(render_mode, self.metadata["render_modes"])
+        self.render_mode = check_mode(render_mode, self.metadata["render_modes"])
         self.parameters: SchedulingParameters = build_from_keywords(
             SchedulingParameters, {**self.defaults, **parameters}, "env"
         )
@@ -85,14 +86,15 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
             raise InputError(
                 f"{chosen.features!r} needs rows", field="env.features", remedy="give features=summary"
             )
-        if chosen.features == "moves" and chosen.actions not in ("scores", "weights"):
-            raise InputError("'moves' needs an auction", field="env.features", remedy="give features=jobs")
+        if chosen.features in ("moves", "ranked") and chosen.actions not in OF_AUCTIONS:
+            message = f"{chosen.features!r} needs an auction"
+            raise InputError(message, field="env.features", remedy="give features=jobs")
         self._simulation: Simulation | None = None
         self._view: View | None = None
         self._begun: tuple[Scenario, int] | None = None
-        self._taken: list[Any] = []
+        self._explain_taken: list[Any] = []
         self.episodes = Episodes(chosen)
-        if chosen.actions in ("scores", "weights"):
+        if chosen.actions in OF_AUCTIONS:
             self.episodes.check_times()
         self._make_parts()
         self.action_space = self.actions.space
@@ -110,7 +112,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         self._no_terms = dict.fromkeys(chosen.reward, 0.0)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return all but the simulation, which cannot be pickled: replaying `_taken` restores it."""
+        """Return all but the simulation, which cannot be pickled: replaying `_explain_taken` restores it."""
         return {name: value for name, value in self.__dict__.items() if name not in UNPICKLED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -119,11 +121,11 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         self._simulation = self._view = None
         self._make_parts()
         if self._begun is not None:
-            taken = self._taken
+            taken = self._explain_taken
             self._start(*self._begun)
             for action in taken:
                 self._act(action)
-            self._taken = taken
+            self._explain_taken = taken
 
     def _observation_space(self) -> spaces.Space[Any]:
         low, high = self.features.bounds()
@@ -151,7 +153,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     @property
     def setting(self) -> Setting:
         """The constants of the episode, as its Views have them."""
-        return setting_of(self.scenario, self.scenario.round_s(self.parameters.round_s))
+        return make_setting(self.scenario, self.scenario.round_s(self.parameters.round_s))
 
     @property
     def known_trace(self) -> Trace:
@@ -188,6 +190,19 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
             return np.ones(self.actions.number, dtype=np.int8)
         return self.actions.mask().view(np.int8)
 
+    def row_jobs(self) -> Ints:
+        """Return the job of each row that is shown, by its place in the trace, shape (R,); -1: none."""
+        found, view = np.full(self.parameters.rows, -1), self.view
+        if view is not None:
+            shown = self.actions.shown
+            found[: len(shown)] = view.job[shown]
+        return found
+
+    def time_in_system_s(self, jobs: Ints) -> Floats:
+        """Return the seconds that jobs, shape (m,), have been in the system so far; NaN for -1."""
+        spent: Floats = np.where(jobs < 0, np.nan, self.outcomes.age_s()[jobs])
+        return spent
+
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
@@ -203,7 +218,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         """
         super().reset(seed=seed)
         options = options or {}
-        run_seed = run_seed_of(options)
+        run_seed = read_run_seed(options)
         return self._start(self.episodes.choose(options, self.np_random), run_seed)
 
     def _start(self, scenario: Scenario, run_seed: int) -> tuple[Observation, dict[str, Any]]:
@@ -211,10 +226,10 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         chosen = self.parameters
         check_queues(scenario, chosen)
         simulation = Simulation(scenario, self.placer, chosen.information_class, chosen.round_s, run_seed)
-        yardsticks = Yardsticks.of(scenario)
+        yardsticks = ReferenceCostTimes.from_scenario(scenario)
         self.features.queues = yardsticks.queues
         self._simulation, self._outcomes = simulation, Outcomes(yardsticks)
-        self._begun, self._taken = (scenario, run_seed), []
+        self._begun, self._explain_taken = (scenario, run_seed), []
         self._known = times_known(chosen.information_class)
         self.actions.reset(
             simulation.known_trace, simulation.setting, random_streams.POLICY.generator(run_seed)
@@ -233,7 +248,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         """Return when each job leaves under the baseline; None: there is none."""
         if self._references is None:
             return None
-        return self._references.outcomes(scenario, Yardsticks.of(scenario), run_seed)
+        return self._references.outcomes(scenario, ReferenceCostTimes.from_scenario(scenario), run_seed)
 
     def _begin(self) -> None:
         """Read the new events, and begin the decision point."""
@@ -250,7 +265,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
             raise ResetNeeded(f"{begun}: call reset() first")
         taken = self._checked(action)
         result = self._act(taken)
-        self._taken.append(taken)
+        self._explain_taken.append(taken)
         return result
 
     def _checked(self, action: Any) -> Any:
@@ -263,7 +278,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         self._illegal_in_a_row = 0
         decision = self.actions.act(action)
         if decision is not None:
-            return self._decide(decision)
+            return self._decide(decision, action)
         self.features.edited(self.actions, action)
         return (
             self.as_observation(self.features.values()),
@@ -277,7 +292,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         check_legal(self.parameters, self.actions, action, False)
         self._illegal_in_a_row += 1
         if self._illegal_in_a_row >= MOST_ILLEGAL:
-            return self._moved(stalled=True, illegal=True)
+            return self._finish_step(stalled=True, illegal=True)
         return (
             self.as_observation(self.features.values()),
             0.0,
@@ -286,16 +301,21 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
             self._info(self._no_terms, True),
         )
 
-    def _decide(self, decision: Decision) -> Step:
-        simulation = self.simulation
+    def _decide(self, decision: Decision, action: Any) -> Step:
+        """Apply a decision, and what the same action decides at the points for which it holds."""
+        simulation, actions, decided = self.simulation, self.actions, 1
         try:
             simulation.apply(decision)
             self._view = simulation.advance()
+            while isinstance(actions, AuctionActions) and decided != actions.hold and self._view is not None:
+                simulation.apply(actions.act_again(self._view, action))
+                self._view = simulation.advance()
+                decided += 1
         except StalledError:
-            return self._moved(stalled=True)
-        return self._moved()
+            return self._finish_step(stalled=True)
+        return self._finish_step()
 
-    def _moved(self, stalled: bool = False, illegal: bool = False) -> Step:
+    def _finish_step(self, stalled: bool = False, illegal: bool = False) -> Step:
         """Return the result of a step that moved the clock or ended the episode."""
         simulation, self._stalled = self.simulation, stalled
         if stalled:
@@ -383,7 +403,7 @@ def check_queues(scenario: Scenario, parameters: SchedulingParameters) -> None:
             raise InputError(message, field=f"env.reward.{term}", remedy=remedy)
 
 
-def run_seed_of(options: Mapping[str, Any]) -> int:
+def read_run_seed(options: Mapping[str, Any]) -> int:
     """Return the option `run_seed` of `reset`."""
-    run_seed: int = checked(options.get("run_seed", 0), NonNegativeInt, "options.run_seed")
+    run_seed: int = check_value(options.get("run_seed", 0), NonNegativeInt, "options.run_seed")
     return run_seed

@@ -1,27 +1,39 @@
-"""The costs of an episode so far, which the reward of a scheduling environment can weigh."""
+"""The costs of an episode so far, which the reward of a scheduling environment can weigh.
+
+The costs of a reference policy on a trace: the baseline of a reward.
+"""
 
 from __future__ import annotations
 
+import copy
+import json
+import math
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.envs.queue_costs import QueueCourse, QueueRules
-from clustergym.results.metrics.fairness import capped_finish_s
+from clustergym.common.errors import InputError
+from clustergym.envs.queue_costs import QueueImbalance, QueueRules
+from clustergym.results.metrics.fairness import simulate_fluid
+from clustergym.scenario.policy import Placer
+from clustergym.scenario.registry import list_parameters, parse_policy
 from clustergym.scenario.scenario import Scenario
+from clustergym.sim.drive import simulate
+from clustergym.sim.engine import StalledError
 from clustergym.sim.log import Event, EventKind
 
 FinishS = Callable[[Floats, Floats, Ints, float], Floats]
-"""As `clustergym.results.metrics.fairness.capped_finish_s`."""
+"""As `clustergym.results.metrics.fairness.simulate_fluid`."""
 
 BOUND_S = 600.0
 """Least run time that a slowdown is measured against, seconds."""
 
 
 @dataclass(frozen=True, eq=False)
-class Yardsticks:
+class ReferenceCostTimes:
     """Reference times of a scenario's jobs, which costs are measured against; arrays of shape (n,).
 
     Attributes
@@ -44,7 +56,7 @@ class Yardsticks:
     queues: QueueRules | None = None
 
     @staticmethod
-    def of(scenario: Scenario, finish_s: FinishS = capped_finish_s) -> Yardsticks:
+    def from_scenario(scenario: Scenario, finish_s: FinishS = simulate_fluid) -> ReferenceCostTimes:
         """Return the yardsticks of a scenario's jobs; `finish_s` computes fluid fair sharing."""
         trace, gpus = scenario.trace, scenario.request_gpus
         work = trace.work_iterations * scenario.fair_iteration_time_s * gpus
@@ -53,7 +65,9 @@ class Yardsticks:
         submit_s = trace.submit_s[known]
         fair_s[known] = finish_s(submit_s, work[known], gpus[known], total) - submit_s
         run_s = trace.work_iterations * scenario.reference_iteration_time_s
-        return Yardsticks(trace.submit_s, trace.deadline_s, run_s, fair_s, QueueRules.of(scenario))
+        return ReferenceCostTimes(
+            trace.submit_s, trace.deadline_s, run_s, fair_s, QueueRules.from_scenario(scenario)
+        )
 
 
 class Outcomes:
@@ -74,12 +88,12 @@ class Outcomes:
         What queues of tenants lacked; None: there are none.
     """
 
-    def __init__(self, yardsticks: Yardsticks) -> None:
+    def __init__(self, yardsticks: ReferenceCostTimes) -> None:
         self.of = yardsticks
         self.now_s = 0.0
         self.leave_s = np.full(len(yardsticks.submit_s), np.inf)
         self.completed = np.zeros(len(yardsticks.submit_s), dtype=np.bool_)
-        self.queues = None if yardsticks.queues is None else QueueCourse(yardsticks.queues)
+        self.queues = None if yardsticks.queues is None else QueueImbalance(yardsticks.queues)
         self._read = 0
 
     def read(self, events: list[Event], now_s: float) -> None:
@@ -118,7 +132,7 @@ class Outcomes:
         age: Floats = np.maximum(np.minimum(self.now_s, self.leave_s) - self.of.submit_s, 0.0)
         return age
 
-    def met(self) -> Bools:
+    def meets_deadline(self) -> Bools:
         """Return which jobs completed by their deadline, shape (n,)."""
         met: Bools = self.completed & (self.leave_s <= self.of.deadline_s)
         return met
@@ -127,6 +141,14 @@ class Outcomes:
 def jobs_in_system(now: Outcomes) -> float:
     """Return the integral of jobs in the system over the number of jobs: at the end mean JCT, hours."""
     return float(now.age_s().sum()) / (3600.0 * len(now.leave_s))
+
+
+def log_jct(now: Outcomes) -> float:
+    """Return the logarithm of the mean seconds of jobs in the system, at least 1: at the end of the mean JCT.
+
+    Less a baseline's, it is the logarithm of a ratio of mean JCTs, which weighs short and long traces alike.
+    """
+    return math.log(max(float(now.age_s().sum()) / len(now.leave_s), 1.0))
 
 
 def slowdown(now: Outcomes) -> float:
@@ -143,20 +165,20 @@ def unfairness(now: Outcomes) -> float:
 
 def deadlines_met(now: Outcomes) -> float:
     """Return minus the share of jobs that completed by their deadline."""
-    return -float(now.met().mean())
+    return -float(now.meets_deadline().mean())
 
 
 def broken_promises(now: Outcomes) -> float:
     """Return the share of jobs, without dropped jobs, whose deadline passed before they completed."""
     dropped = np.isfinite(now.leave_s) & ~now.completed
     late = np.minimum(now.now_s, now.leave_s) > now.of.deadline_s
-    return float((late & ~dropped & ~now.met()).mean())
+    return float((late & ~dropped & ~now.meets_deadline()).mean())
 
 
 def owed(now: Outcomes) -> float:
     """Return the GPU time that queues lacked of their quotas while they wanted it, over the GPUs, hours."""
     assert now.queues is not None
-    return now.queues.owed(now.now_s)
+    return now.queues.compute_owed(now.now_s)
 
 
 def share_error(now: Outcomes) -> float:
@@ -169,6 +191,7 @@ OF_QUEUES = ("owed", "share_error")
 """Costs of scenarios with queues of tenants alone."""
 COSTS: dict[str, Callable[[Outcomes], float]] = {
     "jobs_in_system": jobs_in_system,
+    "log_jct": log_jct,
     "slowdown": slowdown,
     "unfairness": unfairness,
     "deadlines_met": deadlines_met,
@@ -177,3 +200,49 @@ COSTS: dict[str, Callable[[Outcomes], float]] = {
     "share_error": share_error,
 }
 """Costs by the names that `reward` weighs; a package may add its own, each 0 at the start of an episode."""
+
+
+KEPT = 1024
+"""References that a process keeps for all its environments."""
+
+_kept: OrderedDict[str, Outcomes] = OrderedDict()
+
+
+class ReferenceCosts:
+    """Runs the reference policy once on each scenario, with its own information class and rounds.
+
+    Parameters
+    ----------
+    text : str
+        A policy with parameters.
+    placer : Placer
+    """
+
+    def __init__(self, text: str, placer: Placer) -> None:
+        self._text, self._placer = text, placer
+        self._policy = parse_policy(text, "env.baseline")
+        described = {"policy": text, "placer": [placer.name, list_parameters(placer)]}
+        self._key = json.dumps([described, self._policy.fingerprint()], sort_keys=True, default=str)
+
+    def outcomes(self, scenario: Scenario, yardsticks: ReferenceCostTimes, seed: int) -> Outcomes:
+        """Return when each job leaves under the reference policy.
+
+        Raises
+        ------
+        InputError
+            If the policy does not bring the scenario to its end.
+        """
+        key = f"{scenario.sha256} {seed} {self._key}"
+        if key not in _kept:
+            try:
+                run = simulate(scenario, copy.deepcopy(self._policy), copy.deepcopy(self._placer), seed)
+            except StalledError as error:
+                raise InputError(
+                    f"{self._text}: {error}", field="env.baseline", remedy="choose another policy"
+                ) from error
+            found = Outcomes(yardsticks)
+            found.read(run.simulation.log.events, run.simulation.end_s)
+            _kept[key] = found
+            if len(_kept) > KEPT:
+                _kept.popitem(last=False)
+        return _kept[key]

@@ -72,7 +72,11 @@ class SchedulingParameters(Parameters):
     loads: Annotated[tuple[PositiveFloat, ...], MinLen(1)] = (1.0,)
     """Offered loads; each episode draws one."""
     traces: PositiveInt | None = None
-    """Draw each episode among that many traces, `trace_seed` 0, 1, …; null: among any number."""
+    """Draw each episode among that many traces, `trace_seed` 0, 1, …, or the first of the split; null: among
+    any number, in the splits dev and test among 40."""
+    split: Literal["train", "dev", "test"] | None = None
+    """Draw traces whose `trace_seed` modulo 3 is 0 (train), 1 (dev) or 2 (test), so that no trace is in two
+    splits; null: any. Training refuses test."""
     deadlines: bool = False
     """Give drawn jobs deadlines."""
     max_gpus: int | None = None
@@ -91,17 +95,20 @@ class SchedulingParameters(Parameters):
     """A name of conf/placer, with its default parameters."""
     rows: PositiveInt = 48
     """Most jobs that an observation shows, and actions can edit, at a decision point."""
-    actions: Literal["edit", "admit", "drop", "meta", "scores", "weights"] = "edit"
+    actions: Literal["edit", "admit", "drop", "meta", "scores", "weights", "priorities", "knobs"] = "edit"
     """What an action does: edit allotments, reject new jobs too (admit) or any (drop), choose a policy, or
-    score the moves of an auction, each of them or by weights of their features."""
-    features: Literal["jobs", "summary", "moves", "tenants"] = "jobs"
-    """What is observed: rows of jobs and the summary, the summary alone, or moves of an auction or queues of
-    tenants too."""
+    score the moves of an auction: each of them, by weights of their features, by two priorities of each job,
+    or by what is added to the weights of a known auction (knobs)."""
+    hold: PositiveInt | None = 1
+    """Decision points for which weights or knobs hold; null: to the end of the episode."""
+    features: Literal["jobs", "summary", "moves", "ranked", "tenants"] = "jobs"
+    """What is observed: rows of jobs and the summary, the summary alone, or moves of an auction, sizes and
+    ranks of the jobs or queues of tenants too."""
     observation: Literal["dict", "flat"] = "dict"
     """The form of an observation: a dict of arrays, or one array."""
     reward: Mapping[str, float] = field(default_factory=lambda: {"jobs_in_system": 1.0})
-    """Weights of the terms jobs_in_system, slowdown, unfairness, deadlines_met, broken_promises, and with
-    queues owed and share_error."""
+    """Weights of the terms jobs_in_system, log_jct, slowdown, unfairness, deadlines_met, broken_promises, and
+    with queues owed and share_error."""
     baseline: str | None = None
     """A policy whose terms on the same trace are subtracted: `fcfs`, or `ares alpha=0.6`."""
     mask_stop_while_idle: bool = True

@@ -15,7 +15,7 @@ from clustergym.envs.cluster_picture import (
     ClusterLayout,
     draw_switches,
     fill_squares,
-    layout_of,
+    make_layout,
     number_squares,
 )
 from clustergym.envs.rendering import (
@@ -29,13 +29,13 @@ from clustergym.envs.rendering import (
     Picture,
     Pixels,
     Size,
+    choose_colour,
+    choose_ink,
     clock,
-    colour_of,
-    ink_on,
+    measure_width,
     table,
-    width_of,
 )
-from clustergym.scenario.clock import seconds, ticks
+from clustergym.scenario.clock import seconds
 from clustergym.sim.engine import Simulation
 from clustergym.sim.state import Phase
 
@@ -69,14 +69,14 @@ def as_text(simulation: Simulation) -> str:
 
 def _job(simulation: Simulation, row: int) -> tuple[str, int, str, str]:
     jobs = simulation.jobs
-    kind = int(jobs.gpu_type[row])
-    name = simulation.scenario.cluster.gpu_types[kind] if kind >= 0 else "-"
-    done = _done(simulation, row)
+    gpu_type = int(jobs.gpu_type[row])
+    name = simulation.scenario.cluster.gpu_types[gpu_type] if gpu_type >= 0 else "-"
+    done = _compute_progress(simulation, row)
     return simulation.scenario.trace.job_id[row], int(jobs.gpus[row]), name, f"{done:.0%}"
 
 
-def _done(simulation: Simulation, row: int) -> float:
-    left = simulation.jobs.remaining_at(np.array([row]), ticks(simulation.now_s))[0]
+def _compute_progress(simulation: Simulation, row: int) -> float:
+    left = simulation.jobs.remaining_at(np.array([row]), simulation.clock.now)[0]
     return 1.0 - float(left / simulation.jobs.iterations[row])
 
 
@@ -117,7 +117,7 @@ def _background(cluster: ClusterSpec) -> tuple[ClusterLayout, Pixels]:
     """Return the layout of a cluster, and the pixels that are the same in all its pictures."""
     most = Size(WIDTH - LIST - 3 * MARGIN, HEIGHT - TOP - MARGIN)
     Picture((1, 1))  # says it if Pillow is missing
-    layout = layout_of(cluster, most)
+    layout = make_layout(cluster, most)
     height = layout.size.height + TOP + MARGIN
     picture = Picture((max(HEIGHT, height + height % 2), WIDTH))  # videos need even numbers
     draw_switches(picture, layout, MARGIN, TOP)
@@ -145,12 +145,12 @@ def _use(picture: Picture, simulation: Simulation, owners: Ints) -> None:
     held = np.bincount(kinds[(owners >= 0) | (owners == PROFILING)], minlength=len(cluster.capacity))
     space = WIDTH - LIST - 3 * MARGIN
     each = space // len(cluster.capacity)
-    for kind, (name, total) in enumerate(zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True)):
-        left, share = MARGIN + kind * each, held[kind] / total
+    for gpu_type, (name, total) in enumerate(zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True)):
+        left, share = MARGIN + gpu_type * each, held[gpu_type] / total
         picture.bar(left, 36, each - GAP, 18, [(share, LIGHT)])
-        short = f"{name} {held[kind]}/{total} {share:.0%}"
-        said = f"{name}: {held[kind]} of {total} GPUs in use, {share:.0%}"
-        fits = width_of(said, 12) <= each - 2 * GAP
+        short = f"{name} {held[gpu_type]}/{total} {share:.0%}"
+        said = f"{name}: {held[gpu_type]} of {total} GPUs in use, {share:.0%}"
+        fits = measure_width(said, 12) <= each - 2 * GAP
         picture.text(left + 5, 45, said if fits else short, 12, INK, "lm")
 
 
@@ -164,13 +164,13 @@ def _jobs(picture: Picture, simulation: Simulation, bottom: int) -> None:
     top = _heading(picture, 8, f"Queue: {len(waiting)} jobs", f"ask for {asked:,} GPUs")
     most = int(simulation.scenario.request_gpus.max())
     for row in waiting[:shown].tolist():
-        _queued(picture, simulation, row, top, most)
+        _draw_waiting_job(picture, simulation, row, top, most)
         top += ROW
     top = _more(picture, top, len(waiting) - shown)
     top = _heading(picture, top + 8, f"Running: {len(running)} jobs", "done")
     shown = min(len(running), (bottom - top) // ROW - 1)
     for row in running[:shown].tolist():
-        _started(picture, simulation, row, top)
+        _draw_running_job(picture, simulation, row, top)
         top += ROW
     _more(picture, top, len(running) - shown)
 
@@ -191,13 +191,13 @@ def _more(picture: Picture, top: int, jobs: int) -> int:
 def _number(picture: Picture, row: int, top: int, runs: bool) -> int:
     """Draw the number of a job, on its colour if it runs; return where the next text begins."""
     left, width = WIDTH - MARGIN - LIST, 36
-    fill = colour_of(row) if runs else WHITE
-    picture.box(left, top, width, ROW - 2, fill, colour_of(row))
-    picture.text(left + width / 2, top + 7, str(row), 12, ink_on(fill), "mm")
+    fill = choose_colour(row) if runs else WHITE
+    picture.box(left, top, width, ROW - 2, fill, choose_colour(row))
+    picture.text(left + width / 2, top + 7, str(row), 12, choose_ink(fill), "mm")
     return left + width + 8
 
 
-def _queued(picture: Picture, simulation: Simulation, row: int, top: int, most: int) -> None:
+def _draw_waiting_job(picture: Picture, simulation: Simulation, row: int, top: int, most: int) -> None:
     """Draw a waiting job: its request as a bar and a number, and how long it has waited."""
     left, gpus = _number(picture, row, top, False), int(simulation.scenario.request_gpus[row])
     length = max(2, round(70 * gpus / most))
@@ -207,9 +207,9 @@ def _queued(picture: Picture, simulation: Simulation, row: int, top: int, most: 
     picture.text(WIDTH - MARGIN, top + 7, f"waits {waits_s / 3600:.2f} h", 12, INK, "rm")
 
 
-def _started(picture: Picture, simulation: Simulation, row: int, top: int) -> None:
+def _draw_running_job(picture: Picture, simulation: Simulation, row: int, top: int) -> None:
     """Draw a running job: its GPUs and its progress."""
-    left, (_, gpus, kind, done) = _number(picture, row, top, True), _job(simulation, row)
-    picture.text(left, top + 7, f"{gpus} {kind}", 12, INK, "lm")
-    picture.bar(WIDTH - MARGIN - 110, top + 3, 70, ROW - 8, [(_done(simulation, row), FAINT)])
+    left, (_, gpus, gpu_type, done) = _number(picture, row, top, True), _job(simulation, row)
+    picture.text(left, top + 7, f"{gpus} {gpu_type}", 12, INK, "lm")
+    picture.bar(WIDTH - MARGIN - 110, top + 3, 70, ROW - 8, [(_compute_progress(simulation, row), FAINT)])
     picture.text(WIDTH - MARGIN, top + 7, done, 12, INK, "rm")

@@ -30,7 +30,7 @@ class Part:
     gpus: int
 
 
-def parts_of(name: str, nodes: Nodes) -> dict[str, Part]:
+def list_parts(name: str, nodes: Nodes) -> dict[str, Part]:
     """Return the parts, by name, that together hold the nodes and GPUs of a launch."""
     counts = sorted({gpus for _, gpus in nodes}, reverse=True)
     return {
@@ -40,7 +40,7 @@ def parts_of(name: str, nodes: Nodes) -> dict[str, Part]:
 
 
 @dataclass(frozen=True)
-class Seen:
+class BackendStatus:
     """What a back end shows when it is polled.
 
     Attributes
@@ -79,7 +79,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedAllocation:
     """An entry of the scheduler's own log of ended jobs; times are seconds since 1970."""
 
     name: str
@@ -121,7 +121,7 @@ class Backend(ABC):
         """End allocations of this run; unknown names are already gone."""
 
     @abstractmethod
-    def poll(self) -> Seen:
+    def poll(self) -> BackendStatus:
         """Return what is held and which nodes are out of use.
 
         Raises
@@ -139,7 +139,7 @@ class Backend(ABC):
         """Put a node back into use."""
 
     @abstractmethod
-    def log(self) -> Sequence[Finished] | None:
+    def log(self) -> Sequence[FinishedAllocation] | None:
         """Return the scheduler's own log of this run's ended allocations; None if it keeps none."""
 
     @abstractmethod

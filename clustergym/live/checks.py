@@ -59,7 +59,7 @@ NODE = re.compile(r"([^|\s]+)\|([^|\s]+)\|(\d{1,9})\+?\|([^|]*)\|([^|]*)")
 """A line of sinfo: name, partition, CPUs, features, and generic resources of a node."""
 
 
-def _nodes_of(slurm: Slurm) -> list[_Node]:
+def _list_nodes(slurm: Slurm) -> list[_Node]:
     """Return the nodes that sinfo shows; lines that are none are left out."""
     nodes = []
     for line in slurm.read("sinfo", "-h", "-a", "-N", "-o", "%N|%P|%c|%f|%G"):
@@ -70,7 +70,7 @@ def _nodes_of(slurm: Slurm) -> list[_Node]:
     return nodes
 
 
-def words_of(slurm: Slurm, cluster: ClusterSpec, options: LiveOptions) -> SlurmWords:
+def choose_words(slurm: Slurm, cluster: ClusterSpec, options: LiveOptions) -> SlurmWords:
     """Choose the nodes of a user's cluster that stand for the scenario's, after checking them.
 
     Raises
@@ -81,7 +81,7 @@ def words_of(slurm: Slurm, cluster: ClusterSpec, options: LiveOptions) -> SlurmW
     """
     for command in COMMANDS:
         slurm.run(command, "--version")
-    every = _nodes_of(slurm)
+    every = _list_nodes(slurm)
     partitions = {node.partition.rstrip("*") for node in every}
     default = next((node.partition[:-1] for node in every if node.partition.endswith("*")), "")
     partition = options.partition or default
@@ -116,8 +116,8 @@ def _as_named(cluster: ClusterSpec, known: dict[str, _Node], names: Sequence[str
 
 def _by_feature(cluster: ClusterSpec, nodes: Sequence[_Node]) -> list[str]:
     names: list[str] = []
-    for kind, gpu_type in enumerate(cluster.gpu_types):
-        wanted = int((cluster.node_type == kind).sum())
+    for type_index, gpu_type in enumerate(cluster.gpu_types):
+        wanted = int((cluster.node_type == type_index).sum())
         found = [node.name for node in nodes if gpu_type.lower() in node.features]
         if len(found) < wanted:
             raise InputError(

@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from heapq import heappop, heappush
 from typing import Any
 
-import simpy
-
 from clustergym.scenario.clock import TICKS_PER_S
+from clustergym.sim.clock import Clock
 
 
 class LiveClock(ABC):
@@ -27,7 +26,7 @@ class LiveClock(ABC):
         """Return the tick of now; None if only confirmed events move the clock."""
 
     @abstractmethod
-    def seconds_until(self, tick: float) -> float:
+    def compute_wait_s(self, tick: float) -> float:
         """Return the wall seconds of waiting until a tick; 0 or less: it has come."""
 
     @contextmanager
@@ -46,7 +45,7 @@ class LockStepClock(LiveClock):
         """Return None."""
         return
 
-    def seconds_until(self, tick: float) -> float:
+    def compute_wait_s(self, tick: float) -> float:
         """Return 0: the next event comes at once."""
         return 0.0
 
@@ -80,7 +79,7 @@ class ScaledClock(LiveClock):
         """Return the tick of now."""
         return round(self._now())
 
-    def seconds_until(self, tick: float) -> float:
+    def compute_wait_s(self, tick: float) -> float:
         """Return the wall seconds of waiting until a tick."""
         return (tick - self._now()) / (self._scale * TICKS_PER_S)
 
@@ -98,7 +97,7 @@ class ScaledClock(LiveClock):
         self._since, self._tick, self._pace = time.monotonic(), tick, pace
 
 
-class LateClock(simpy.Environment):
+class LateClock(Clock):
     """SimPy's clock, which can be moved on by others: what was due before then happens late, in order.
 
     `_now`, `_queue` and `schedule` are SimPy's; two events of one late instant keep the order of the times

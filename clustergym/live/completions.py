@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.common.writing import atomic_path
-from clustergym.live.backend import Finished, Part
+from clustergym.live.backend import FinishedAllocation, Part
 
 FILE_NAME = "completions.csv"
 COLUMNS = ("allocation", "state", "nodes", "gpus_per_node", "start_s", "end_s")
@@ -16,7 +16,7 @@ COLUMNS = ("allocation", "state", "nodes", "gpus_per_node", "start_s", "end_s")
 
 
 def compare(
-    started: Mapping[str, Part], log: Sequence[Finished] | None, run_s: Callable[[float], float]
+    started: Mapping[str, Part], log: Sequence[FinishedAllocation] | None, run_s: Callable[[float], float]
 ) -> dict[str, Any] | None:
     """Compare a scheduler's log of ended allocations with those that it gave to a run.
 
@@ -48,7 +48,7 @@ def compare(
 def write_completions(
     folder: Path,
     started: Mapping[str, Part],
-    log: Sequence[Finished] | None,
+    log: Sequence[FinishedAllocation] | None,
     run_s: Callable[[float], float],
 ) -> None:
     """Write a scheduler's log of the allocations that it gave to a run, with `COLUMNS`."""

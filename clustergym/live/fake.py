@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 
 from clustergym.common.arrays import Ints
-from clustergym.live.backend import Backend, Claim, Finished, Part, Seen
+from clustergym.live.backend import Backend, BackendStatus, Claim, FinishedAllocation, Part
 
 
 class FakeBackend(Backend):
@@ -24,7 +24,7 @@ class FakeBackend(Backend):
         self.parts: dict[str, Part] = {}
         self._began: dict[str, float] = {}
         self.down: set[int] = set()
-        self.ended: list[Finished] = []
+        self.ended: list[FinishedAllocation] = []
 
     def first_claim(self) -> Claim | None:
         """Return nothing: nobody else can have what is in memory."""
@@ -56,11 +56,11 @@ class FakeBackend(Backend):
     def _end(self, name: str, state: str) -> None:
         part = self.parts.pop(name, None)
         if part is not None:
-            self.ended.append(Finished(name, state, part.nodes, self._began.pop(name), time.time()))
+            self.ended.append(FinishedAllocation(name, state, part.nodes, self._began.pop(name), time.time()))
 
-    def poll(self) -> Seen:
+    def poll(self) -> BackendStatus:
         """Return what is held."""
-        return Seen(dict(self.parts), frozenset(self.down))
+        return BackendStatus(dict(self.parts), frozenset(self.down))
 
     def node_down(self, node: int) -> None:
         """Let a node fail."""
@@ -72,7 +72,7 @@ class FakeBackend(Backend):
         """Repair a node."""
         self.down.discard(node)
 
-    def log(self) -> Sequence[Finished] | None:
+    def log(self) -> Sequence[FinishedAllocation] | None:
         """Return what has ended."""
         return self.ended
 

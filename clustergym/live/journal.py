@@ -19,7 +19,7 @@ import numpy as np
 from clustergym.common.errors import InputError
 from clustergym.common.reading import read_regular
 from clustergym.live.link import Answer, Ask
-from clustergym.results.result_writing import finished
+from clustergym.results.result_writing import find_finished_result
 from clustergym.scenario.clock import TICKS_PER_S
 
 JOURNAL_SCHEMA = "clustergym.live/2"
@@ -107,7 +107,7 @@ def answering(entries: list[Any]) -> Callable[[str, dict[str, Any]], Answer | No
     return answer
 
 
-def clock_of(folder: Path) -> Callable[[float], float]:
+def make_clock(folder: Path) -> Callable[[float], float]:
     """Return the second of a run at a time, seconds since 1970, by its journal.
 
     On a clock that does not run by itself it is the wall second.
@@ -178,7 +178,7 @@ def open_journal(folder: Path, key: str, clock: str) -> Iterator[Journal]:
             found, entries, length = read_journal(path)
             if found.key == key:
                 header = found
-            elif finished(folder, found.key) is None:
+            elif find_finished_result(folder, found.key) is None:
                 message, remedy = "is of another run, which has not ended", "give another hydra.run.dir"
                 raise InputError(message, file=path, remedy=remedy)
             else:

@@ -8,9 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from clustergym.common.errors import InputError
-from clustergym.common.visible_text import visible
-from clustergym.live.backend import Backend, NoAnswerError, Part, Seen, parts_of
+from clustergym.common.errors import InputError, visible
+from clustergym.live.backend import Backend, BackendStatus, NoAnswerError, Part, list_parts
 from clustergym.live.clocks import LiveClock
 
 Answer = dict[str, Any]
@@ -63,7 +62,7 @@ class Link:
             self.seconds.setdefault(call, []).append(time.perf_counter() - before)
         return {"t": self.clock.reading(), "wall_s": time.time(), **answer}
 
-    def go_on(self, last: Answer) -> None:
+    def continue_run(self, last: Answer) -> None:
         """Go on with a run that was killed, by the last answer that it was given."""
         self.clock.begin(last["wall_s"], last["t"] or 0)
         self._poll()
@@ -72,7 +71,7 @@ class Link:
         self.clock.begin(time.time())
         return {}
 
-    def _poll(self) -> Seen:
+    def _poll(self) -> BackendStatus:
         """Poll; go on while the scheduler does not answer, as when it is started anew, but not for ever."""
         until = time.monotonic() + self.patience_s
         while True:
@@ -96,7 +95,7 @@ class Link:
             again_at = self._refused_at[job] + self.patience_s / (MOST_REFUSALS - 1)
             time.sleep(max(again_at - time.monotonic(), 0.0))
         begun: list[str] = []
-        for part_name, part in parts_of(name, nodes).items():
+        for part_name, part in list_parts(name, nodes).items():
             refused = self._submit(part_name, part)
             if refused and self._settle(part):
                 refused = self._submit(part_name, part)
@@ -123,13 +122,13 @@ class Link:
         waited = False
         while self.clock.reading() is None:
             unsure = self._poll().unsure & set(part.nodes)
-            if all(self._silent_for(node) > self.patience_s for node in unsure):
+            if all(self._measure_silence(node) > self.patience_s for node in unsure):
                 break
             waited = True
             time.sleep(self.poll_s)
         return waited
 
-    def _silent_for(self, node: int) -> float:
+    def _measure_silence(self, node: int) -> float:
         return time.monotonic() - self._unsure_since[node]
 
     def _note_refusal(self, job: str, refused: str) -> None:
@@ -182,7 +181,7 @@ class Link:
         seen = self._poll()
         return {"back": node not in seen.down | seen.unsure}
 
-    def _confirm(self, act: Callable[[], None], holds: Callable[[Seen], bool], what: str) -> None:
+    def _confirm(self, act: Callable[[], None], holds: Callable[[BackendStatus], bool], what: str) -> None:
         """Do something until the scheduler shows it: a call can be lost while that is started anew."""
         began = acted = time.monotonic()
         act()
@@ -204,9 +203,9 @@ class Link:
     def _wait(self, due: float | None, down: Collection[int]) -> Answer:
         """Wait until a tick (None: for ever), or until something happens that the run did not ask for."""
         with self.clock.waiting(due):
-            return self._awaited(due, down)
+            return self._await_answer(due, down)
 
-    def _awaited(self, due: float | None, down: Collection[int]) -> Answer:
+    def _await_answer(self, due: float | None, down: Collection[int]) -> Answer:
         running = self.clock.reading() is not None
         while True:
             if not running or time.monotonic() - self._polled >= self.poll_s:
@@ -214,7 +213,7 @@ class Link:
                 self._polled = time.monotonic()
                 if gone or lost != set(down) or not running:
                     return {"gone": gone, "down": sorted(lost)}
-            left_s = self.poll_s if due is None else self.clock.seconds_until(due)
+            left_s = self.poll_s if due is None else self.clock.compute_wait_s(due)
             if left_s <= 0:
                 return {}
             time.sleep(min(left_s, self.poll_s))
@@ -226,7 +225,7 @@ class Link:
         the scheduler knows little.
         """
         seen = self._poll()
-        gone, lost = self._gone(seen), self._lost(seen, known)
+        gone, lost = self._list_gone(seen), self._lost(seen, known)
         if not gone and lost == known and not self._wrong(seen):
             return [], lost
         time.sleep(self.poll_s)
@@ -241,17 +240,17 @@ class Link:
                 remedy=f"asked: {asked.gpus} on each of {list(asked.nodes)}",
             )
         lost_again = self._lost(again, known)
-        return sorted(gone & self._gone(again)), (lost & lost_again) | (known & (lost | lost_again))
+        return sorted(gone & self._list_gone(again)), (lost & lost_again) | (known & (lost | lost_again))
 
-    def _gone(self, seen: Seen) -> set[str]:
+    def _list_gone(self, seen: BackendStatus) -> set[str]:
         return set(self.expected().keys() - seen.parts.keys())
 
-    def _wrong(self, seen: Seen) -> set[str]:
+    def _wrong(self, seen: BackendStatus) -> set[str]:
         """Return the parts that are not as asked."""
         expected = self.expected()
         return {name for name, part in seen.parts.items() if expected.get(name, part) != part}
 
-    def _lost(self, seen: Seen, known: set[int]) -> set[int]:
+    def _lost(self, seen: BackendStatus, known: set[int]) -> set[int]:
         """Return the nodes out of use; one of which the scheduler knows nothing, for a while, as it was."""
-        silent = {node for node in seen.unsure if self._silent_for(node) > self.patience_s}
+        silent = {node for node in seen.unsure if self._measure_silence(node) > self.patience_s}
         return set(seen.down) | (set(seen.unsure) & known) | silent

@@ -11,23 +11,22 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from clustergym.common.errors import InputError
-from clustergym.common.progress import progress_of
-from clustergym.common.visible_text import visible
+from clustergym.common.errors import InputError, visible
+from clustergym.common.progress import show_jobs_progress
 from clustergym.live.backend import Backend
 from clustergym.live.bridge import LiveSimulation
-from clustergym.live.checks import check_alone, check_scenario, words_of
+from clustergym.live.checks import check_alone, check_scenario, choose_words
 from clustergym.live.clocks import LockStepClock
 from clustergym.live.completions import compare, write_completions
 from clustergym.live.fake import FakeBackend, PrintingBackend
-from clustergym.live.journal import clock_of, open_journal
+from clustergym.live.journal import make_clock, open_journal
 from clustergym.live.link import Link
 from clustergym.live.local_slurm import LocalSlurm, node_names
 from clustergym.live.options import LiveOptions
 from clustergym.live.slurm import PREFIX, Slurm, SlurmWords
 from clustergym.live.slurm_backend import SlurmBackend
-from clustergym.results.measured_run import result_of
-from clustergym.results.result_writing import content_of, finished, run_key, write_result
+from clustergym.results.measured_run import make_result
+from clustergym.results.result_writing import find_finished_result, make_content, run_key, write_result
 from clustergym.scenario.policy import Placer, Policy
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.drive import Progress, Run, drive
@@ -57,7 +56,7 @@ def run_live(
     """
     seed = int(config["seed"])
     key = live_key(scenario, policy, placer, seed, options)
-    done = finished(folder, key)
+    done = find_finished_result(folder, key)
     if done is not None:
         print(f"{policy.name}: finished already, not run again ({folder / 'result.json'})")
         return done
@@ -67,18 +66,20 @@ def run_live(
             print(f"goes on where run {journal.header.run} was, after {len(journal.entries)} calls")
         with back_end(scenario, options, folder, journal.header.run) as backend:
             link = Link(backend, options.live_clock(), options.poll_s, options.patience_s)
-            ask = journal.asking(link.ask, link.go_on)
+            ask = journal.asking(link.ask, link.continue_run)
             name = PREFIX + journal.header.run
             simulation = LiveSimulation(
                 scenario, placer, policy.information_class, policy.round_s, seed, ask, name
             )
-            link.expected = simulation.expected
-            with progress_of(policy.name, len(scenario.trace), bool(config.get("progress", True))) as show:
-                run = _driven(simulation, policy, seed, show)
+            link.expected = simulation.allocator.expected
+            with show_jobs_progress(
+                policy.name, len(scenario.trace), bool(config.get("progress", True))
+            ) as show:
+                run = _drive_run(simulation, policy, seed, show)
             log = backend.log()
-        run_s = clock_of(folder)
-    result = result_of(run)
-    content = content_of(result, policy, placer, seed) | {"run_key": key}
+        run_s = make_clock(folder)
+    result = make_result(run)
+    content = make_content(result, policy, placer, seed) | {"run_key": key}
     content["live"] = {
         "engine": options.engine,
         "scheduler": backend.told,
@@ -90,10 +91,10 @@ def run_live(
             for call, seconds in sorted(link.seconds.items())
         },
         "held_gpu_hours": float((result.jobs.held_gpu_s + result.jobs.profile_gpu_s).sum()) / 3600,
-        "completions": compare(simulation.started, log, run_s),
+        "completions": compare(simulation.allocator.started, log, run_s),
     }
     write_result(folder, config, result, content)
-    write_completions(folder, simulation.started, log, run_s)
+    write_completions(folder, simulation.allocator.started, log, run_s)
     return content
 
 
@@ -102,11 +103,11 @@ def dry_run(scenario: Scenario, policy: Policy, placer: Placer, seed: int, optio
     check_scenario(scenario, policy, options)
     if options.engine == "slurm":
         slurm = Slurm()
-        words = words_of(slurm, scenario.cluster, options)
+        words = choose_words(slurm, scenario.cluster, options)
         check_alone(SlurmBackend(slurm, words, "dry").others())
     else:
         words = SlurmWords(node_names(scenario.cluster), "", False, ())
-    backend = PrintingBackend(scenario.cluster.node_gpus, words.printed)
+    backend = PrintingBackend(scenario.cluster.node_gpus, words.format_call)
     link = Link(backend, LockStepClock(), options.poll_s, options.patience_s)
     simulation = LiveSimulation(
         scenario, placer, policy.information_class, policy.round_s, seed, link.ask, f"{PREFIX}dry"
@@ -114,7 +115,7 @@ def dry_run(scenario: Scenario, policy: Policy, placer: Placer, seed: int, optio
     drive(simulation, policy, seed)
 
 
-def _driven(simulation: LiveSimulation, policy: Policy, seed: int, show: Progress | None) -> Run:
+def _drive_run(simulation: LiveSimulation, policy: Policy, seed: int, show: Progress | None) -> Run:
     try:
         return drive(simulation, policy, seed, show)
     except StalledError as error:
@@ -137,7 +138,7 @@ def back_end(scenario: Scenario, options: LiveOptions, folder: Path, run: str) -
     try:
         if local is None:
             slurm = Slurm()
-            words = words_of(slurm, scenario.cluster, options)
+            words = choose_words(slurm, scenario.cluster, options)
         else:
             local.start()
             slurm, words = local.slurm, SlurmWords(local.names, "", False, ())

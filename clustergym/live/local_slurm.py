@@ -68,10 +68,10 @@ SlurmdTimeout=300
 def node_names(cluster: ClusterSpec) -> list[str]:
     """Return names for the nodes of a cluster: GPU type and number, as `a40n0`."""
     names, seen = [], dict.fromkeys(range(len(cluster.gpu_types)), 0)
-    for kind in cluster.node_type.tolist():
-        plain = re.sub(r"[^a-z0-9]", "", cluster.gpu_types[kind].lower())
-        names.append(f"{plain}n{seen[kind]}")
-        seen[kind] += 1
+    for gpu_type in cluster.node_type.tolist():
+        plain = re.sub(r"[^a-z0-9]", "", cluster.gpu_types[gpu_type].lower())
+        names.append(f"{plain}n{seen[gpu_type]}")
+        seen[gpu_type] += 1
     return names
 
 
@@ -109,7 +109,7 @@ class LocalSlurm:
         InputError
             If they do not start.
         """
-        known = self._known()
+        known = self._list_known()
         if known and all(map(_runs, known)):
             return
         self.stop()
@@ -126,7 +126,7 @@ class LocalSlurm:
 
     def stop(self) -> None:
         """End the daemons, each by its process id, and remove the folder."""
-        known = self._known()
+        known = self._list_known()
         for sent in (signal.SIGTERM, signal.SIGKILL):
             for process in filter(_runs, known):
                 os.kill(process[0], sent)
@@ -144,13 +144,13 @@ class LocalSlurm:
         text = SETTINGS.format(host=host, port=ports[0], user=user, folder=self.folder)
         if self._root is not None:
             text += f"PluginDir={_plugins(self._root)}\n"
-        types = [self.cluster.gpu_types[kind].lower() for kind in self.cluster.node_type.tolist()]
-        for name, kind, gpus, port in zip(
+        types = [self.cluster.gpu_types[gpu_type].lower() for gpu_type in self.cluster.node_type.tolist()]
+        for name, gpu_type, gpus, port in zip(
             self.names, types, self.cluster.node_gpus.tolist(), ports[1:], strict=True
         ):
             text += (
                 f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={gpus} "
-                f"RealMemory=1000 Feature={kind} State=UNKNOWN\n"
+                f"RealMemory=1000 Feature={gpu_type} State=UNKNOWN\n"
             )
         (self.folder / "slurm.conf").write_text(text, encoding="utf-8")
         (self.folder / "cgroup.conf").write_text("CgroupAutomount=no\n", encoding="utf-8")
@@ -171,10 +171,10 @@ class LocalSlurm:
                 start_new_session=True,
             )
         self._children.append(child)
-        running = [(child.pid, _started(child.pid)) for child in self._children]
+        running = [(child.pid, _read_start_time(child.pid)) for child in self._children]
         (self.folder / "processes.json").write_text(json.dumps(running), encoding="utf-8")
 
-    def _known(self) -> list[tuple[int, str]]:
+    def _list_known(self) -> list[tuple[int, str]]:
         try:
             listed = json.loads((self.folder / "processes.json").read_text(encoding="utf-8"))
             return [(int(number), str(started)) for number, started in listed]
@@ -196,7 +196,7 @@ class LocalSlurm:
             time.sleep(0.05)
 
 
-def _started(process: int) -> str:
+def _read_start_time(process: int) -> str:
     """Return when a process started, as /proc counts it: with its id, it names the process for good."""
     try:
         return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
@@ -209,7 +209,7 @@ def _runs(process: tuple[int, str]) -> bool:
         state = Path(f"/proc/{process[0]}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
     except OSError:
         return False
-    return state != "Z" and _started(process[0]) == process[1]
+    return state != "Z" and _read_start_time(process[0]) == process[1]
 
 
 def _free_ports(count: int) -> list[int]:

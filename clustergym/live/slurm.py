@@ -126,7 +126,7 @@ class SlurmWords:
         """Return the words that put a node back into use."""
         return ["scontrol", "update", f"nodename={self.nodes[node]}", "state=resume"]
 
-    def printed(self, call: str, *given: object) -> str:
+    def format_call(self, call: str, *given: object) -> str:
         """Return a call as it could be typed; cancelled are the user's allocations by their names."""
         if call == "cancel":
             return "\n".join(f"scancel --user=$USER --name={name}" for name in given[0])  # type: ignore[attr-defined]

@@ -17,7 +17,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 from clustergym.common.errors import InputError
-from clustergym.live.backend import Backend, Claim, Finished, NoAnswerError, Part, Seen
+from clustergym.live.backend import Backend, BackendStatus, Claim, FinishedAllocation, NoAnswerError, Part
 from clustergym.live.slurm import PREFIX, Slurm, SlurmWords, last_line
 
 CLAIM = "clustergym-live"
@@ -129,7 +129,7 @@ class SlurmBackend(Backend):
             self._ending.update(known)
             self._scancel(*(self._numbers[name] for name in known))
 
-    def poll(self) -> Seen:
+    def poll(self) -> BackendStatus:
         """Return this run's allocations, and the nodes that are out of use."""
         parts = {}
         names = {number: name for name, number in self._numbers.items()}
@@ -150,7 +150,7 @@ class SlurmBackend(Backend):
         for name in self._ending - parts.keys():
             del self._numbers[name]
         self._ending &= parts.keys()
-        return Seen(parts, *self._states())
+        return BackendStatus(parts, *self._states())
 
     def _take_up(self) -> None:
         """Learn the numbers of the run's allocations by its user and their names.
@@ -204,7 +204,7 @@ class SlurmBackend(Backend):
 
     # The end
 
-    def log(self) -> Sequence[Finished] | None:
+    def log(self) -> Sequence[FinishedAllocation] | None:
         """Return this run's records of Slurm's completion log, if it is a file that can be read."""
         pairs = (line.partition("=") for line in self.slurm.read("scontrol", "show", "config"))
         settings = {key.strip(): value.strip() for key, _, value in pairs}
@@ -221,7 +221,7 @@ class SlurmBackend(Backend):
                     found.append(ended)
         return found
 
-    def _ended(self, record: re.Match[str]) -> Finished | None:
+    def _ended(self, record: re.Match[str]) -> FinishedAllocation | None:
         """Return what a line of the log says, if it is of this run; names of jobs can hold such lines too."""
         name, number = record["name"], record["job"]
         own = self._name.fullmatch(f"{number}|{record['user']}|{name}")
@@ -234,7 +234,7 @@ class SlurmBackend(Backend):
             nodes = self._nodes(record["nodes"])
         except NoAnswerError:
             return None
-        return Finished(name, record["state"], nodes, *times)
+        return FinishedAllocation(name, record["state"], nodes, *times)
 
     def close(self) -> str:
         """End this run's allocations and give up its claim, by the numbers that Slurm gave."""

@@ -1,27 +1,38 @@
-"""Dense tables on disk: one file per model class, named by the hash of its inputs."""
+"""Dense tables on disk: one file per model class, named by the hash of its inputs.
+
+Builds the tables of many model classes, a few at a time, in several processes where that is faster.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
+import multiprocessing
 import os
+import pickle
 import re
 import secrets
 import sys
 import zipfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 
 from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
+from clustergym.common.processes import cores, workers
+from clustergym.common.progress import track_results
 from clustergym.common.reading import read_regular
 from clustergym.common.version import __version__
 from clustergym.oracle.base import Oracle, OracleTables
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 
 SCHEMA = 1
 """Raised whenever the layout of a file changes."""
@@ -50,7 +61,7 @@ def cache_folder() -> Path | None:
     return base / "clustergym" / "tables"
 
 
-def cached_tables(
+def load_or_build_tables(
     oracle: Oracle,
     classes: Sequence[ModelClass],
     cluster: ClusterSpec,
@@ -82,8 +93,6 @@ def cached_tables(
     InputError
         As `Oracle.tables`.
     """
-    from clustergym.oracle.table_building import build_each
-
     counts = [int(count) for count in counts]
     shape = (len(KINDS), len(cluster.groups), len(counts), len(Locality))
     store = Store(Path(folder) if folder is not None else cache_folder())
@@ -91,7 +100,7 @@ def cached_tables(
     stacks = {model: store.read(key, shape) for model, key in keys.items()}
     missing = [model for model, stack in stacks.items() if stack is None]
     for built in build_each(oracle, missing, cluster, counts, progress=progress, processes=processes):
-        for model, stack in zip(built.classes, stacked(built), strict=True):
+        for model, stack in zip(built.classes, stack_tables(built), strict=True):
             stacks[model] = stack
             store.write(keys[model], stack)
     found = [stack for model in classes if (stack := stacks[model]) is not None]
@@ -119,9 +128,9 @@ def cache_keys(
     return keys
 
 
-def stacked(tables: OracleTables) -> Floats:
+def stack_tables(tables: OracleTables) -> Floats:
     """Return the tables as one array, shape (C, 3, T, K, 4), in the order of `KINDS`."""
-    return np.stack([np.asarray(getattr(tables, kind), dtype=np.float64) for kind in KINDS], axis=1)
+    return np.stack([np.asarray(getattr(tables, table), dtype=np.float64) for table in KINDS], axis=1)
 
 
 class Store:
@@ -201,3 +210,99 @@ def _note(text: str) -> None:
     if text not in _noted:
         _noted.add(text)
         print(f"note: {text}", file=sys.stderr)
+
+
+Built = Iterator[OracleTables]
+
+CLASSES_AT_ONCE = 6
+"""Neighbours in a list of classes often share a family, so an oracle can work on all of them at once."""
+
+CLASSES_PER_PROCESS = 12
+"""Fewer classes than this are built in less time than a process takes to start."""
+
+
+def build_each(
+    oracle: Oracle,
+    classes: Sequence[ModelClass],
+    cluster: ClusterSpec,
+    counts: Sequence[int],
+    *,
+    progress: bool = False,
+    processes: int | None = None,
+) -> Built:
+    """Yield tables of a few classes at a time, in order, as they are built.
+
+    Parameters
+    ----------
+    oracle, classes, cluster, counts
+        As for `Oracle.tables`; an oracle that cannot be pickled is used in this process only.
+    progress : bool
+        Show on stderr how many of these parts are done: a bar on a terminal, else a line now and then.
+    processes : int, optional
+        By default one per core, and per `CLASSES_PER_PROCESS` classes.
+
+    Raises
+    ------
+    InputError
+        As `Oracle.tables`; for fewer than 1 process.
+    """
+    processes = _processes(len(classes), processes)
+    counts = [int(count) for count in counts]
+    size = min(CLASSES_AT_ONCE, -(-len(classes) // max(processes, 1)))
+    parts = [list(classes[start : start + size]) for start in range(0, len(classes), max(size, 1))]
+    built = _build_tables(oracle, parts, cluster, counts, processes)
+    yield from track_results("oracle tables", built, len(parts), progress and bool(parts))
+
+
+def _processes(classes: int, processes: int | None) -> int:
+    if processes is not None:
+        if processes < 1:
+            raise InputError(
+                f"{processes} processes cannot build", field="processes", remedy="give at least 1"
+            )
+        return min(processes, classes)
+    # A daemonic process, such as one of a vectorised environment, may not have children.
+    if multiprocessing.current_process().daemon:
+        return 1
+    return min(cores(), classes // CLASSES_PER_PROCESS)
+
+
+def _build_tables(
+    oracle: Oracle, parts: list[list[ModelClass]], cluster: ClusterSpec, counts: list[int], processes: int
+) -> Built:
+    done, build = 0, partial(_tables, oracle, cluster, counts)
+    if processes > 1 and _can_be_sent(oracle):
+        try:
+            with workers(processes, "spawn") as run:
+                with _leave_out_main():
+                    built = run(build, parts)
+                for tables in built:
+                    yield tables
+                    done += 1
+        except (BrokenProcessPool, OSError):
+            # No room for more processes, or one was killed: what is left is built here.
+            pass
+    yield from map(build, parts[done:])
+
+
+def _tables(oracle: Oracle, cluster: ClusterSpec, counts: list[int], part: list[ModelClass]) -> OracleTables:
+    return oracle.tables(part, cluster, counts)
+
+
+def _can_be_sent(oracle: Oracle) -> bool:
+    try:
+        pickle.dumps(oracle)
+    except Exception:
+        return False
+    return type(oracle).__module__ != "__main__"
+
+
+@contextlib.contextmanager
+def _leave_out_main() -> Iterator[None]:
+    """Keep spawned processes from running the user's main script again."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.common.errors import InputError
-from clustergym.common.json_lines import read_json_lines
+from clustergym.common.reading import read_json_lines
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.engine import Change
 
@@ -22,7 +22,7 @@ MOST_CHANGES = 500_000
 MOST_NAMES = 2_000_000
 """Limits on decisions and on all jobs they name; each takes a few hundred bytes of memory."""
 REMEDY = "give the decision log of a finished run"
-KEYS = frozenset({"time_s", "launch", "preempt", "drop", "batch", "beside"})
+KEYS = frozenset({"time_s", "launch", "preempt", "drop", "batch", "beside", "avoid"})
 
 
 def read_decisions(
@@ -43,26 +43,28 @@ def read_decisions(
         If the file cannot be read, is not a decision log, or names what the scenario does not have.
     """
     header, lines = open_log(path, "decision", DECISIONS_SCHEMA, packed)
-    return header, changes_of(path, scenario, lines)
+    return header, parse_changes(path, scenario, lines)
 
 
-def changes_of(path: Path, scenario: Scenario, lines: Iterable[tuple[int, dict[str, Any]]]) -> list[Change]:
+def parse_changes(
+    path: Path, scenario: Scenario, lines: Iterable[tuple[int, dict[str, Any]]]
+) -> list[Change]:
     """Read the decisions of lines of a log with their numbers; raises as `read_decisions`."""
     rows = {name: row for row, name in enumerate(scenario.trace.job_id)}
-    kinds = {name: kind for kind, name in enumerate(scenario.cluster.gpu_types)}
+    kinds = {name: gpu_type for gpu_type, name in enumerate(scenario.cluster.gpu_types)}
     changes: list[Change] = []
     last_s, named = -math.inf, 0
     for number, entry in lines:
         try:
-            change = _change(entry, rows, kinds)
+            change = _change(entry, rows, kinds, len(scenario.cluster.node_type))
             if change.time_s <= last_s:
                 raise ValueError(f"{change.time_s} s is not after the decision before it")
-            named += _named(change)
+            named += _count_named_jobs(change)
             if len(changes) == MOST_CHANGES or named > MOST_NAMES:
                 raise ValueError(f"more than {MOST_CHANGES:,} decisions, or {MOST_NAMES:,} jobs named")
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(
-                f"is not a decision of this scenario: {shown(error)}",
+                f"is not a decision of this scenario: {shorten_error(error)}",
                 file=path,
                 line=number,
                 remedy="the log is of another scenario, or was edited",
@@ -72,17 +74,19 @@ def changes_of(path: Path, scenario: Scenario, lines: Iterable[tuple[int, dict[s
     return changes
 
 
-def _change(entry: Mapping[str, Any], rows: Mapping[str, int], kinds: Mapping[str, int]) -> Change:
+def _change(
+    entry: Mapping[str, Any], rows: Mapping[str, int], kinds: Mapping[str, int], count: int
+) -> Change:
     if not entry.keys() <= KEYS:
         raise ValueError(f"unknown keys {sorted(entry.keys() - KEYS)[:3]}")
     time_s = entry["time_s"]
     if type(time_s) not in (int, float) or not 0 <= time_s < math.inf:
         raise ValueError(f"{time_s!r} is not a time")
     launch = []
-    for job, kind, gpus in entry.get("launch", ()):
+    for job, gpu_type, gpus in entry.get("launch", ()):
         if type(gpus) is not int or abs(gpus) > MOST_GPUS:
             raise ValueError(f"{gpus!r} is not a number of GPUs")
-        launch.append((rows[job], kinds[kind], gpus))
+        launch.append((rows[job], kinds[gpu_type], gpus))
     preempt, drop = (tuple(rows[job] for job in _names(entry.get(key, []))) for key in ("preempt", "drop"))
     batches = []
     for job, batch in entry.get("batch", ()):
@@ -90,17 +94,22 @@ def _change(entry: Mapping[str, Any], rows: Mapping[str, int], kinds: Mapping[st
             raise ValueError(f"{batch!r} is not a global batch")
         batches.append((rows[job], batch))
     beside = tuple((rows[job], rows[other]) for job, other in entry.get("beside", ()))
-    return Change(float(time_s), tuple(launch), preempt, drop, tuple(batches), beside)
+    launched, avoid = {row for row, _, _ in launch}, []
+    for job, nodes in entry.get("avoid", ()):
+        if rows[job] not in launched or not all(type(node) is int and 0 <= node < count for node in nodes):
+            raise ValueError(f"{job} is not launched, or avoids what is no node")
+        avoid.append((rows[job], tuple(nodes)))
+    return Change(float(time_s), tuple(launch), preempt, drop, tuple(batches), beside, tuple(avoid))
 
 
-def _named(change: Change) -> int:
+def _count_named_jobs(change: Change) -> int:
     """Return the number of jobs a decision names; raise ValueError if it names a job twice."""
     named = [job for job, _, _ in change.launch] + [*change.preempt, *change.drop]
     chosen = [job for job, _ in change.batch]
     shared = [job for pair in change.partner for job in pair]
     if any(len(set(jobs)) < len(jobs) for jobs in (named, chosen, shared)):
         raise ValueError("names a job twice")
-    return len(named) + len(chosen) + len(shared)
+    return len(named) + len(chosen) + len(shared) + sum(len(nodes) for _, nodes in change.avoid)
 
 
 def _names(value: Any) -> list[str]:
@@ -109,14 +118,14 @@ def _names(value: Any) -> list[str]:
     return value
 
 
-def shown(error: Exception) -> str:
+def shorten_error(error: Exception) -> str:
     """Return a short text of what is wrong with a line."""
     text = f"unknown {error}" if isinstance(error, KeyError) else str(error)
     return text if len(text) <= 120 else text[:120] + "…"
 
 
 def open_log(
-    path: Path, kind: str, schema: str, packed: bytes | None
+    path: Path, gpu_type: str, schema: str, packed: bytes | None
 ) -> tuple[dict[str, Any], Iterator[tuple[int, dict[str, Any]]]]:
     """Return the header of an unchecked gzip log, and the number and content of each of its other lines.
 
@@ -135,5 +144,7 @@ def open_log(
     )
     header = next(lines, (1, {}))[1]
     if header.get("schema") != schema:
-        raise InputError(f"is not a {kind} log", file=path, line=1, field="schema", remedy=f"want {schema}")
+        raise InputError(
+            f"is not a {gpu_type} log", file=path, line=1, field="schema", remedy=f"want {schema}"
+        )
     return header, lines

@@ -9,7 +9,7 @@ from typing import Any
 from clustergym.common.errors import InputError
 from clustergym.common.yaml_file import read_mapping
 from clustergym.results.decision_log import read_decisions
-from clustergym.results.measured_run import measurement_of
+from clustergym.results.measured_run import measure_run
 from clustergym.results.result_files import read_result
 from clustergym.scenario.policy import InformationClass
 from clustergym.scenario.registry import make_placer
@@ -68,7 +68,7 @@ def replay_folder(folder: Path, rebuild: Callable[..., Simulation] = replay) -> 
     except (DecisionError, StalledError) as error:
         message, remedy = f"its decisions cannot be replayed: {error}", "run it again"
         raise InputError(message, file=folder / "decisions.jsonl.gz", remedy=remedy) from error
-    metrics = measurement_of(simulation).metrics
+    metrics = measure_run(simulation).metrics
     return {
         "digest": simulation.log.digest,
         "recorded_digest": result.digest,

@@ -9,16 +9,15 @@ from typing import Any
 
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError, nearest
-from clustergym.results.metrics.jobs import JobRecords
-from clustergym.results.metrics.losses import Loss
+from clustergym.results.metrics.jobs import JobRecords, Loss
 from clustergym.results.metrics.metrics import Measurement, Metrics, MetricValue, measure_scenario
 from clustergym.results.metrics.timeline import Timeline
 from clustergym.scenario.policy import Placer, Policy
 from clustergym.scenario.registry import make_placer, make_policy
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim import drive as driver
-from clustergym.sim.engine import Simulation
-from clustergym.sim.guard import Watch
+from clustergym.sim.engines import AnySimulation, Engine
+from clustergym.sim.guard import StepWatchdog
 
 
 class NamedMetrics(Metrics):
@@ -44,7 +43,7 @@ class Result:
     fairness : ndarray of float, shape (n,)
         Finish-time fairness of each job; NaN if it is not defined.
     losses : dict of str to Loss
-        What each cause of interruptions has cost (`clustergym.results.metrics.losses`).
+        What each cause of interruptions has cost (`clustergym.results.metrics.jobs`).
     tenants : dict
         What each tenant had (`clustergym.results.metrics.tenants`); empty without queues.
     digest : str
@@ -63,14 +62,14 @@ class Result:
     run: driver.Run
 
 
-def measurement_of(simulation: Simulation) -> Measurement:
+def measure_run(simulation: AnySimulation) -> Measurement:
     """Compute the metrics, job records and timeline of a run from its event log."""
     return measure_scenario(simulation.scenario, simulation.log.events, simulation.end_s)
 
 
-def result_of(run: driver.Run) -> Result:
+def make_result(run: driver.Run) -> Result:
     """Return a finished run with what the metrics say of it."""
-    measured = measurement_of(run.simulation)
+    measured = measure_run(run.simulation)
     named = measured._replace(metrics=NamedMetrics(measured.metrics))
     return Result(*named, run.simulation.log.digest, run)
 
@@ -81,7 +80,8 @@ def simulate(
     placer: Placer | str = "buddy",
     seed: int = 0,
     progress: driver.Progress | None = None,
-    watch: Watch | None = None,
+    watch: StepWatchdog | None = None,
+    engine: Engine = "auto",
 ) -> Result:
     """Run a policy on a scenario.
 
@@ -99,11 +99,14 @@ def simulate(
         Called after each decision.
     watch : Watch, optional
         Limits how long policy and placer may take.
+    engine : str
+        `simpy`, `compiled`, or `auto`: compiled where that covers the scenario, Numba is there and many
+        decisions are expected. The result is the same.
 
     Raises
     ------
     InputError
-        If a name or a file is not valid.
+        If a name or a file is not valid, or `compiled` does not cover the scenario.
     """
     if isinstance(scenario, str):
         from clustergym.scenario.by_name import load_scenario
@@ -114,7 +117,7 @@ def simulate(
     placer = make_placer(_parameters(placer)) if isinstance(placer, str) else placer
     _check_class("policy", policy, Policy, "give its name, a YAML file of its parameters, or a Policy")
     _check_class("placer", placer, Placer, "give its name, a YAML file of its parameters, or a Placer")
-    return result_of(driver.simulate(scenario, policy, placer, seed, progress, watch))
+    return make_result(driver.simulate(scenario, policy, placer, seed, progress, watch, engine))
 
 
 def _parameters(name: str) -> Mapping[str, Any]:

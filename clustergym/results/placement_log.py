@@ -17,12 +17,12 @@ from clustergym.cluster.part_allocations import PartAllocations
 from clustergym.cluster.parts import Place
 from clustergym.cluster.spec import ClusterSpec, Nodes
 from clustergym.common.errors import InputError
-from clustergym.results.decision_log import MOST_CHANGES, MOST_NAMES, open_log, shown
+from clustergym.results.decision_log import MOST_CHANGES, MOST_NAMES, open_log, shorten_error
 from clustergym.scenario.policy import Infeasible, Placer, Policy
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.drive import DecisionTimes, drive
 from clustergym.sim.engine import Simulation
-from clustergym.sim.guard import Watch
+from clustergym.sim.guard import StepWatchdog
 
 PLACEMENTS_SCHEMA = "clustergym.placements/1"
 LONGEST_REASON = 500
@@ -93,14 +93,32 @@ class RecordingPlacer(Placer):
 
     def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes | Infeasible:
         """Return and record the inner placer's answer."""
+        return self._answered(gpu_type, gpus, lambda: self.inner.place(allocations, gpu_type, gpus))
+
+    @property
+    def places_evenly(self) -> bool:
+        """Whether the inner placer does."""
+        return self.inner.places_evenly
+
+    def place_evenly(
+        self, allocations: Allocations, gpu_type: int, gpus: int, nodes: int
+    ) -> Nodes | Infeasible:
+        """Return and record the inner placer's answer."""
+        return self._answered(
+            gpu_type, gpus, lambda: self.inner.place_evenly(allocations, gpu_type, gpus, nodes)
+        )
+
+    def _answered(
+        self, gpu_type: int, gpus: int, place: Callable[[], Nodes | Infeasible]
+    ) -> Nodes | Infeasible:
         before = time.perf_counter()
-        found = self.inner.place(allocations, gpu_type, gpus)
+        found = place()
         self.times.add(time.perf_counter() - before)
         asked = self.clock(), int(gpu_type), int(gpus)
         if isinstance(found, Infeasible):
             self.answers.append(Answer(*asked, infeasible=found))
         else:
-            self.answers.append(Answer(*asked, nodes=runs_of(found)))
+            self.answers.append(Answer(*asked, nodes=group_nodes(found)))
         return found
 
     @property
@@ -127,7 +145,7 @@ class RecordingPlacer(Placer):
         found = self.inner.defragment(allocations)
         self.times.add(time.perf_counter() - before)
         if found:
-            moves = tuple((int(row), runs_of(nodes)) for row, nodes in found)
+            moves = tuple((int(row), group_nodes(nodes)) for row, nodes in found)
             self.answers.append(Answer(self.clock(), moves=moves))
         return found
 
@@ -156,9 +174,20 @@ class ReplayingPlacer(Placer):
         answer = self._answer(allocations, gpu_type, gpus)
         if answer.infeasible is not None:
             return answer.infeasible
-        nodes = nodes_of(answer.nodes)
+        nodes = expand_runs(answer.nodes)
         self._check(allocations, nodes, {})
         return nodes
+
+    @property
+    def places_evenly(self) -> bool:
+        """It answers whatever the log has."""
+        return True
+
+    def place_evenly(
+        self, allocations: Allocations, gpu_type: int, gpus: int, nodes: int
+    ) -> Nodes | Infeasible:
+        """Return the next answer of the log."""
+        return self.place(allocations, gpu_type, gpus)
 
     @property
     def places_parts(self) -> bool:
@@ -182,7 +211,9 @@ class ReplayingPlacer(Placer):
         answer = self._next()
         if answer is None or (answer.time_s, answer.gpu_type, answer.gpus) != (self.clock(), gpu_type, gpus):
             name = allocations.spec.gpu_types[gpu_type]
-            raise _diverged(self.clock(), f"{gpus} {name} are to be placed, which the log does not answer")
+            raise _make_diverged_error(
+                self.clock(), f"{gpus} {name} are to be placed, which the log does not answer"
+            )
         self._at += 1
         return answer
 
@@ -195,7 +226,7 @@ class ReplayingPlacer(Placer):
         self._at += 1
         if isinstance(allocations, PartAllocations):
             raise self._illegal("nothing moves on nodes that can be divided")
-        found = [(row, nodes_of(runs)) for row, runs in answer.moves]
+        found = [(row, expand_runs(runs)) for row, runs in answer.moves]
         for row, nodes in found:
             held = dict(allocations.holding(row))
             if sum(held.values()) != sum(count for _, count in nodes):
@@ -209,7 +240,7 @@ class ReplayingPlacer(Placer):
         """Raise an `InputError` if the log has further answers."""
         answer = self._next()
         if answer is not None:
-            raise _diverged(answer.time_s, "the log answers what was never asked")
+            raise _make_diverged_error(answer.time_s, "the log answers what was never asked")
 
     def _next(self) -> Answer | None:
         return self.answers[self._at] if self._at < len(self.answers) else None
@@ -225,12 +256,12 @@ class ReplayingPlacer(Placer):
         return PlacementError(f"at {self.clock()} s: {message}", field="placements", remedy="it was edited")
 
 
-def _diverged(time_s: float, message: str) -> InputError:
+def _make_diverged_error(time_s: float, message: str) -> InputError:
     remedy = "the log is of another scenario, version or seed, or was edited"
     return InputError(f"at {time_s} s: {message}", field="placements", remedy=remedy)
 
 
-def runs_of(nodes: Nodes) -> tuple[Run, ...]:
+def group_nodes(nodes: Nodes) -> tuple[Run, ...]:
     """Group nodes into runs of adjacent nodes with equal numbers of GPUs."""
     runs: list[list[int]] = []
     for node, gpus in nodes:
@@ -241,13 +272,13 @@ def runs_of(nodes: Nodes) -> tuple[Run, ...]:
     return tuple((first, number, gpus) for first, number, gpus in runs)
 
 
-def nodes_of(runs: Sequence[Run]) -> Nodes:
+def expand_runs(runs: Sequence[Run]) -> Nodes:
     """Expand runs into their nodes."""
     return tuple((first + place, gpus) for first, number, gpus in runs for place in range(number))
 
 
 def simulate_recorded(
-    scenario: Scenario, policy: Policy, placer: Placer, seed: int, watch: Watch | None = None
+    scenario: Scenario, policy: Policy, placer: Placer, seed: int, watch: StepWatchdog | None = None
 ) -> tuple[Any, RecordingPlacer]:
     """Run a policy and record its placer's answers; return the `Run` and the recording placer."""
     recording = RecordingPlacer(placer)
@@ -318,10 +349,12 @@ def read_placements(
     Arguments and errors are those of `clustergym.results.decision_log.read_decisions`.
     """
     header, lines = open_log(path, "placement", PLACEMENTS_SCHEMA, packed)
-    return header, answers_of(path, scenario, lines)
+    return header, parse_answers(path, scenario, lines)
 
 
-def answers_of(path: Path, scenario: Scenario, lines: Iterable[tuple[int, dict[str, Any]]]) -> list[Answer]:
+def parse_answers(
+    path: Path, scenario: Scenario, lines: Iterable[tuple[int, dict[str, Any]]]
+) -> list[Answer]:
     """Read the answers of lines of a log with their numbers; raises as `read_placements`."""
     reader, answers, last_s, named = _PlacementReader(scenario), list[Answer](), -math.inf, 0
     for number, entry in lines:
@@ -334,7 +367,7 @@ def answers_of(path: Path, scenario: Scenario, lines: Iterable[tuple[int, dict[s
                 raise ValueError(f"more than {MOST_CHANGES:,} answers, or {MOST_NAMES:,} jobs and nodes")
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             remedy = "the log is of another scenario, or was edited"
-            message = f"is not a placement of this scenario: {shown(error)}"
+            message = f"is not a placement of this scenario: {shorten_error(error)}"
             raise InputError(message, file=path, line=number, remedy=remedy) from error
         answers.append(answer)
         last_s = answer.time_s
@@ -347,7 +380,7 @@ class _PlacementReader:
     def __init__(self, scenario: Scenario) -> None:
         self.spec = scenario.cluster
         self.rows = {name: row for row, name in enumerate(scenario.trace.job_id)}
-        self.kinds = {name: kind for kind, name in enumerate(scenario.cluster.gpu_types)}
+        self.kinds = {name: gpu_type for gpu_type, name in enumerate(scenario.cluster.gpu_types)}
 
     def answer(self, entry: Mapping[str, Any]) -> Answer:
         """Parse a line; raises KeyError, TypeError or ValueError if it is not valid."""
@@ -359,19 +392,19 @@ class _PlacementReader:
         device = entry.get("device", -1)
         if keys - {"device"} not in ({"gpu_type", "gpus", "nodes"}, {"gpu_type", "gpus", "infeasible"}):
             raise ValueError(f"keys {sorted(keys)[:4]}")
-        kind, gpus = self.kinds[entry["gpu_type"]], entry["gpus"]
+        gpu_type, gpus = self.kinds[entry["gpu_type"]], entry["gpus"]
         if not _whole(gpus, 1):
             raise ValueError(f"{gpus!r} is not a number of GPUs")
         if "infeasible" in entry:
-            return Answer(float(time_s), kind, gpus, infeasible=_infeasible(entry["infeasible"]))
+            return Answer(float(time_s), gpu_type, gpus, infeasible=_infeasible(entry["infeasible"]))
         nodes = self._runs(entry["nodes"])
         if sum(number * each for _, number, each in nodes) != gpus:
             raise ValueError(f"its nodes have not {gpus} GPUs")
-        if self.spec.node_type[nodes[0][0]] != kind:
+        if self.spec.node_type[nodes[0][0]] != gpu_type:
             raise ValueError(f"node {nodes[0][0]} is of another GPU type")
         if device != -1 and not _whole(device, 0):
             raise ValueError(f"{device!r} is not a device")
-        return Answer(float(time_s), kind, gpus, nodes, device=device)
+        return Answer(float(time_s), gpu_type, gpus, nodes, device=device)
 
     def _moves(self, value: Any) -> Moves:
         if not isinstance(value, list) or not value:

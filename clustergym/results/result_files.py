@@ -12,9 +12,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, PrivateAttr, ValidationError
 
-from clustergym.common.errors import InputError
+from clustergym.common.errors import InputError, visible_all
 from clustergym.common.reading import read_json
-from clustergym.common.visible_text import visible_all
 
 FILE_NAME = "result.json"
 UNFINISHED = "unfinished.txt"
@@ -36,11 +35,11 @@ def _number(value: object) -> float | int | None:
 Number = Annotated[float | int | None, PlainValidator(_number)]
 
 
-class _Checked(BaseModel):
+class _StrictSchema(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="allow", allow_inf_nan=False)
 
 
-class NamedPart(_Checked):
+class NamedPart(_StrictSchema):
     """A policy or a placer: its registered name and its parameters."""
 
     name: str = Field(min_length=1)
@@ -52,7 +51,7 @@ class NamedPart(_Checked):
         return json.dumps([self.name, self.parameters], sort_keys=True)
 
 
-class ScenarioName(_Checked):
+class ScenarioName(_StrictSchema):
     """The scenario of a result; its hash covers all that determines a run but policy, placer and seed."""
 
     name: str
@@ -60,7 +59,7 @@ class ScenarioName(_Checked):
     sha256: str = Field(min_length=1)
 
 
-class Decisions(_Checked):
+class Decisions(_StrictSchema):
     """The number of decisions of a policy, and how long a decision took."""
 
     count: int = Field(ge=0)
@@ -68,26 +67,26 @@ class Decisions(_Checked):
     seconds_p99: float | None = Field(default=None, ge=0)
 
 
-class CauseLoss(_Checked):
+class CauseLoss(_StrictSchema):
     """What one cause of interruptions has cost."""
 
     interruptions: int = Field(ge=0)
     lost_gpu_hours: float = Field(ge=0)
 
 
-class QueueFigures(_Checked):
+class QueueFigures(_StrictSchema):
     """What a queue of tenants had."""
 
     quota_gpus: float = Field(ge=0, lt=LARGEST_NUMBER)
 
 
-class TenantFigures(_Checked):
+class TenantFigures(_StrictSchema):
     """What tenants had (`clustergym.results.metrics.tenants`)."""
 
     queues: dict[str, QueueFigures]
 
 
-class ResultFile(_Checked):
+class ResultFile(_StrictSchema):
     """The checked content of a result.json. Further keys are kept.
 
     Attributes
@@ -182,7 +181,7 @@ def find_results(places: Iterable[Path]) -> list[Path]:
     for place in places:
         here = [place] if place.is_file() else list(_search(place))
         if not here:
-            message = f"holds no {FILE_NAME}" + _unfinished([place]).replace("note:", ", but", 1)
+            message = f"holds no {FILE_NAME}" + _describe_unfinished([place]).replace("note:", ", but", 1)
             raise InputError(message, file=place, remedy="name a folder of finished runs")
         found.update(Path(os.path.abspath(path)) for path in here)
     return sorted(found)
@@ -203,7 +202,7 @@ def _search(folder: Path) -> Iterator[Path]:
             yield Path(root) / FILE_NAME
 
 
-def _unfinished(places: Sequence[Path]) -> str:
+def _describe_unfinished(places: Sequence[Path]) -> str:
     """Return a note on unfinished runs below the given folders; empty if there are none."""
     found = [path.parent for place in places for path in sorted(place.rglob(UNFINISHED))]
     several = f" and {len(found) - 1} more" * (len(found) > 1)
@@ -228,6 +227,6 @@ def read_results(places: Iterable[Path]) -> list[ResultFile]:
         if (twin.digest, twin.metrics) != (result.digest, result.metrics):
             message = f"disagrees with {twin.path}, which has the same run key {result.run_key}"
             raise InputError(message, file=path, field="digest", remedy="run both again")
-    if note := _unfinished(places):
+    if note := _describe_unfinished(places):
         print(note, file=sys.stderr)
     return list(by_key.values())

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,10 @@ from clustergym.results.metrics.jobs import write_jobs_csv
 from clustergym.results.metrics.timeline import write_timeline_csv
 from clustergym.results.result_files import UNFINISHED
 from clustergym.scenario.policy import Placer, Policy
-from clustergym.scenario.registry import parameters_of
+from clustergym.scenario.registry import list_parameters
 from clustergym.scenario.request_changes import request_changes
 from clustergym.scenario.scenario import Scenario
-from clustergym.sim.engine import Simulation
+from clustergym.sim.engines import AnySimulation
 from clustergym.sim.log import NO_JOB, Event, EventKind
 
 RESULT_SCHEMA = "clustergym.result/1"
@@ -43,14 +44,14 @@ def run_key(scenario: Scenario, policy: Policy, placer: Placer, seed: int) -> st
     parts = {
         "version": __version__,
         "scenario": scenario.sha256,
-        "policy": [policy.name, parameters_of(policy), *filter(None, [policy.fingerprint()])],
-        "placer": [placer.name, parameters_of(placer), *filter(None, [placer.fingerprint()])],
+        "policy": [policy.name, list_parameters(policy), *filter(None, [policy.fingerprint()])],
+        "placer": [placer.name, list_parameters(placer), *filter(None, [placer.fingerprint()])],
         "seed": seed,
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def finished(folder: Path, key: str) -> dict[str, Any] | None:
+def find_finished_result(folder: Path, key: str) -> dict[str, Any] | None:
     """Return the result that a folder already has, if it is of the same run."""
     try:
         result = read_json(folder / "result.json", 2**24, "run it again")
@@ -60,7 +61,7 @@ def finished(folder: Path, key: str) -> dict[str, Any] | None:
 
 
 @contextlib.contextmanager
-def unfinished_mark(folder: Path, policy: str) -> Iterator[None]:
+def mark_unfinished(folder: Path, policy: str) -> Iterator[None]:
     """Mark a folder as that of an unfinished run inside a `with` block."""
     folder.mkdir(parents=True, exist_ok=True)
     mark = folder / UNFINISHED
@@ -71,7 +72,7 @@ def unfinished_mark(folder: Path, policy: str) -> Iterator[None]:
         mark.unlink(missing_ok=True)
 
 
-def content_of(result: Result, policy: Policy, placer: Placer, seed: int) -> dict[str, Any]:
+def make_content(result: Result, policy: Policy, placer: Placer, seed: int) -> dict[str, Any]:
     """Return the content of result.json."""
     run, simulation = result.run, result.run.simulation
     scenario = simulation.scenario
@@ -81,10 +82,10 @@ def content_of(result: Result, policy: Policy, placer: Placer, seed: int) -> dic
         "run_key": run_key(scenario, policy, placer, seed),
         "policy": {
             "name": policy.name,
-            "parameters": parameters_of(policy),
+            "parameters": list_parameters(policy),
             "counters": dict(policy.counters()),
         },
-        "placer": {"name": placer.name, "parameters": parameters_of(placer)},
+        "placer": {"name": placer.name, "parameters": list_parameters(placer)},
         "information_class": policy.information_class.value,
         "scenario": {"name": scenario.name, "version": scenario.version, "sha256": scenario.sha256},
         "seed": seed,
@@ -94,7 +95,7 @@ def content_of(result: Result, policy: Policy, placer: Placer, seed: int) -> dic
         **({"request_changes": changes} if (changes := request_changes(scenario).counts) else {}),
         "metrics": dict(result.metrics),
         **({"tenants": result.tenants} if result.tenants else {}),
-        **_pairs_of(simulation),
+        **_summarise_pairs(simulation),
         **({"losses": losses} if losses else {}),
         "digest": result.digest,
         "decisions": {
@@ -103,6 +104,7 @@ def content_of(result: Result, policy: Policy, placer: Placer, seed: int) -> dic
             "seconds_p99": run.decision_times.percentile(0.99),
         },
         "wall_s": run.wall_s,
+        "engine": simulation.engine,
         "versions": {
             "clustergym": __version__,
             "python": platform.python_version(),
@@ -111,7 +113,7 @@ def content_of(result: Result, policy: Policy, placer: Placer, seed: int) -> dic
     }
 
 
-def _pairs_of(simulation: Simulation) -> dict[str, Any]:
+def _summarise_pairs(simulation: AnySimulation) -> dict[str, Any]:
     """Return what result.json says of pairs: launches beside another job, by where the speeds are from."""
     pairs, sharing = simulation.scenario.pairs, simulation.sharing
     if pairs is None or sharing is None:
@@ -132,13 +134,14 @@ def write_result(
         simulation, scenario = result.run.simulation, result.run.simulation.scenario
         types = [*scenario.cluster.gpu_types, "any"]
         requests = {
-            "request_gpu_type": [types[kind] for kind in scenario.request_type.tolist()],
+            "request_gpu_type": [types[gpu_type] for gpu_type in scenario.request_type.tolist()],
             "request_gpus": scenario.request_gpus.tolist(),
             "request_changed": scenario.request_changed.astype(int).tolist(),
             "finish_time_fairness": ["" if rho != rho else rho for rho in result.fairness.tolist()],
         }
         if scenario.trace.outcome is not None:
             requests["log_outcome"] = list(scenario.trace.outcome)
+        requests |= _whose(scenario)
         write_jobs_csv(result.jobs, scenario.trace, made / "jobs.csv", extra=requests)
         write_timeline_csv(result.timeline, made / "timeline.csv")
         _write_lines(made / "decisions.jsonl.gz", decision_lines(simulation, content))
@@ -151,13 +154,26 @@ def write_result(
     return [folder / name for name in FILES]
 
 
+def _whose(scenario: Scenario) -> dict[str, Any]:
+    """Return the columns of jobs.csv that say whose each job is, as far as the trace and the queues do."""
+    trace, tenants = scenario.trace, scenario.tenants
+    found = {"user": trace.user, "team": trace.virtual_cluster, "partition": trace.partition or ()}
+    found["queue"] = () if tenants is None else tuple(tenants.tree.leaves[leaf] for leaf in tenants.leaf)
+    return {name: column for name, column in found.items() if any(column)}
+
+
+LINES = 1000
+"""Lines that are packed together: a call of the packer takes longer than the packing of a line."""
+
+
 def _write_lines(path: Path, lines: Iterable[object]) -> None:
+    encoded, left = json.JSONEncoder(separators=(",", ":")).encode, iter(lines)
     with gzip.GzipFile(path, "wb", compresslevel=6, mtime=0) as packed:
-        for line in lines:
-            packed.write((json.dumps(line, separators=(",", ":")) + "\n").encode())
+        while some := list(islice(left, LINES)):
+            packed.write("".join(f"{encoded(line)}\n" for line in some).encode())
 
 
-def decision_lines(simulation: Simulation, result: Mapping[str, Any]) -> Iterable[object]:
+def decision_lines(simulation: AnySimulation, result: Mapping[str, Any]) -> Iterable[object]:
     """Yield the lines of the decision log: a header, then one object per decision that changed something."""
     yield {
         "schema": DECISIONS_SCHEMA,
@@ -172,7 +188,7 @@ def decision_lines(simulation: Simulation, result: Mapping[str, Any]) -> Iterabl
     for change in simulation.changes:
         line: dict[str, Any] = {"time_s": change.time_s}
         if change.launch:
-            line["launch"] = [[job_id[row], names[kind], gpus] for row, kind, gpus in change.launch]
+            line["launch"] = [[job_id[row], names[gpu_type], gpus] for row, gpu_type, gpus in change.launch]
         if change.preempt:
             line["preempt"] = [job_id[row] for row in change.preempt]
         if change.drop:
@@ -181,10 +197,12 @@ def decision_lines(simulation: Simulation, result: Mapping[str, Any]) -> Iterabl
             line["batch"] = [[job_id[row], batch] for row, batch in change.batch]
         if change.partner:
             line["beside"] = [[job_id[row], job_id[other]] for row, other in change.partner]
+        if change.avoid:
+            line["avoid"] = [[job_id[row], list(nodes)] for row, nodes in change.avoid]
         yield line
 
 
-def event_lines(simulation: Simulation) -> Iterable[dict[str, Any]]:
+def event_lines(simulation: AnySimulation) -> Iterable[dict[str, Any]]:
     """Yield the lines of the event log."""
     names, job_id = simulation.setting.gpu_types, simulation.scenario.trace.job_id
     for event in simulation.log.events:

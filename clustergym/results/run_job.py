@@ -14,12 +14,12 @@ def run_job(config: Mapping[str, Any], folder: Path) -> float | None:
     _check_objective(config.get("objective"))
     from clustergym.results.policy_run import run_policy
     from clustergym.results.report.run_text import print_heading, print_results
-    from clustergym.results.report.wandb_logger import log_result, logger_of
+    from clustergym.results.report.wandb_logger import log_result, read_logger_choice
     from clustergym.scenario.registry import make_placer, make_policy
-    from clustergym.scenario.scenario_config import build_scenario
+    from clustergym.scenario.scenario_config import kept_scenario
 
-    logger = logger_of(config)
-    scenario = build_scenario(config)
+    logger = read_logger_choice(config)
+    scenario = kept_scenario(config)
     policies = [make_policy(config["policy"])]
     compare = config.get("compare")
     if compare is not None and compare != policies[0].name:

@@ -8,19 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.common.errors import InputError
-from clustergym.results.decision_log import MOST_CHANGES, changes_of, open_log
-from clustergym.results.placement_log import Answer, ReplayingPlacer, answer_lines, answers_of
+from clustergym.results.decision_log import MOST_CHANGES, open_log, parse_changes
+from clustergym.results.placement_log import Answer, ReplayingPlacer, answer_lines, parse_answers
 from clustergym.results.result_writing import decision_lines
 from clustergym.scenario.policy import InformationClass
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.drive import follow
 from clustergym.sim.engine import Change, Simulation
+from clustergym.sim.engines import AnySimulation
 
 SCHEDULE_SCHEMA = "clustergym.schedule/1"
 
 
 def schedule_lines(
-    simulation: Simulation, answers: Sequence[Answer], result: Mapping[str, Any], defragment_s: float | None
+    simulation: AnySimulation,
+    answers: Sequence[Answer],
+    result: Mapping[str, Any],
+    defragment_s: float | None,
 ) -> Iterator[object]:
     """Yield the lines of a schedule: a header, then a line per decision, then one per answer of the placer.
 
@@ -53,8 +57,8 @@ def read_schedule(
     if type(count) is not int or not 0 <= count <= MOST_CHANGES:
         message, remedy = f"{count!r} is not a number of decisions", "the log was edited"
         raise InputError(message, file=path, line=1, field="decisions", remedy=remedy)
-    changes = changes_of(path, scenario, islice(lines, count))
-    return header, changes, answers_of(path, scenario, lines)
+    changes = parse_changes(path, scenario, islice(lines, count))
+    return header, changes, parse_answers(path, scenario, lines)
 
 
 def replay_schedule(

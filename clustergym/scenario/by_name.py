@@ -16,9 +16,9 @@ def compose(overrides: Sequence[str] = ()) -> dict[str, Any]:
     InputError
         If Hydra does not accept an override; the error lists the nearest valid names.
     """
-    from clustergym.scenario.configuration.hydra_edge import composed
+    from clustergym.scenario.configuration.hydra_edge import compose_config
 
-    return composed("config", overrides)
+    return compose_config("config", overrides)
 
 
 def load_scenario(name: str = "testbed", overrides: Sequence[str] = (), seed: int = 0) -> Scenario:

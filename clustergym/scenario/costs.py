@@ -82,6 +82,8 @@ class Costs(Parameters):
         Whether a profile is of one job, or shared by all jobs of a model and global batch.
     first_launch : bool
         Whether a job's first launch costs a checkpoint too, as every later launch does.
+    restart_s : float or None
+        Seconds to save and load a checkpoint of any job, as an operator states them; null: by the model.
     """
 
     config_key: ClassVar[str] = "costs"
@@ -94,14 +96,15 @@ class Costs(Parameters):
     profile: Mapping[str, ProfilePrice] = field(default_factory=_default_prices)
     profile_reuse: Literal["job", "model"] = "model"
     first_launch: bool = False
+    restart_s: NonNegativeFloat | None = None
 
     def fingerprint(self) -> dict[str, object]:
-        """Return all values as plain mappings, leaving out `first_launch` where it is off.
+        """Return all values as plain mappings, leaving out `first_launch` and `restart_s` where they are off.
 
-        So the digest of a scenario without it stays the same.
+        So the digest of a scenario without them stays the same.
         """
-        values = asdict(self)
-        return values if self.first_launch else {k: v for k, v in values.items() if k != "first_launch"}
+        off = {"first_launch": not self.first_launch, "restart_s": self.restart_s is None}
+        return {key: value for key, value in asdict(self).items() if not off.get(key, False)}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -119,6 +122,8 @@ class Costs(Parameters):
         self, model: str, family: str, parameters: float, dtype: str, relaunch_s: float | None
     ) -> float:
         """Return the seconds to save and load a model's checkpoint."""
+        if self.restart_s is not None:
+            return self.restart_s
         for name in (model, family):
             if name in self.measured_s:
                 return float(self.measured_s[name])

@@ -1,5 +1,5 @@
 """The hook for disturbances: what befalls nodes and jobs, whatever the policy decides."""
-# ruff: noqa: D102 -- `sim.world` describes the methods of `DisturbedRun`.
+# ruff: noqa: D102 -- `sim.disturbances` describes the methods of `DisturbedRun`.
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DisturbanceMetric(NamedTuple):
 
 
 class DisturbedRun(Protocol):
-    """What a disturbance sees of a run and can do in it: `sim.world.World`. All times are ticks."""
+    """What a disturbance sees of a run and can do in it (`sim.disturbances`). All times are ticks."""
 
     trace: Trace
     placer: Placer
@@ -38,7 +38,7 @@ class DisturbedRun(Protocol):
     @property
     def now(self) -> int: ...
     def follow(self, steps: Iterator[int]) -> None: ...
-    def note(self, kind: str, node: int, cause: str = "") -> None: ...
+    def note(self, event_type: str, node: int, cause: str = "") -> None: ...
     def take_out(
         self,
         node: int,
@@ -63,10 +63,10 @@ class DisturbedRun(Protocol):
     def queued_at(self, row: int) -> int: ...
     def decide_again(self) -> None: ...
     def busy_at(self, tick: int) -> set[int]: ...
-    def start_on(self, row: int, kind: int, gpus: int, nodes: Nodes) -> None: ...
+    def start_on(self, row: int, gpu_type: int, gpus: int, nodes: Nodes) -> None: ...
 
 
-class Course:
+class ActiveDisturbance:
     """A disturbance in the course of one run; the engine asks and tells it what this class names.
 
     Attributes
@@ -129,7 +129,7 @@ class Disturbance(ABC):
         """
 
     @abstractmethod
-    def start(self, run: DisturbedRun) -> Course | None:
+    def start(self, run: DisturbedRun) -> ActiveDisturbance | None:
         """Start it in a run; return its course if the engine has to ask or tell it anything."""
 
     def checkpoints(self, cluster: ClusterSpec, nodes: Nodes) -> tuple[float, float] | None:

@@ -56,6 +56,24 @@ SCHEDULING: Mapping[str, tuple[str, Mapping[int, str]]] = {
 """Family -> class in `clustergym.envs.families`, and the cluster of each number of GPUs."""
 
 
+TIERS: Mapping[str, tuple[str, Mapping[int, Mapping[str, Any]]]] = {
+    "Burst": ("ElasticEnv", {16: {"jobs": 12, "loads": (4.0,)}, 64: {"jobs": 20, "loads": (4.0,)}}),
+    "Priority": (
+        "PriorityEnv",
+        {16: {"jobs": 50}, 64: {"jobs": 100, "rows": 64}, 1280: {"jobs": 200, "rows": 64}},
+    ),
+    "Knobs": ("KnobsEnv", {16: {"jobs": 50}, 64: {"jobs": 100}, 1280: {"jobs": 200}}),
+}
+"""Family -> class in `clustergym.envs.families`, and the parameters of each number of GPUs. In these agents
+learn from scratch; in those of `Elastic` an action is a single edit."""
+
+
+def _tier(family: str, gpus: int) -> Environment:
+    made_by, sizes = TIERS[family]
+    kwargs = {"cluster": _TYPES[gpus], **sizes[gpus]}
+    return Environment(f"ClusterGym/{family}-{gpus}-v0", f"{_FAMILIES}:{made_by}", MappingProxyType(kwargs))
+
+
 def _scheduling(family: str, gpus: int | None) -> Environment:
     made_by, clusters = SCHEDULING[family]
     name = family if gpus is None else f"{family}-{gpus}"
@@ -82,6 +100,7 @@ ENVIRONMENTS: tuple[Environment, ...] = (
     Environment("ClusterGym/Sharing-v1", _SHARING, {"nodes": 64}),
     Environment("ClusterGym/Sharing-small-v1", _SHARING, {"nodes": 16}),
     Environment("ClusterGym/Sharing-large-v1", _SHARING, {"nodes": 1213}),
+    *(_tier(family, gpus) for family, (_, sizes) in TIERS.items() for gpus in sizes),
     *(_tenants(gpus) for gpus in (None, *_JOBS)),
     *(_scheduling(family, gpus) for family in SCHEDULING for gpus in (None, *_JOBS)),
 )

@@ -13,7 +13,7 @@ import numpy as np
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import InputError
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.trace.pair_tables import PairKey, PairTable, Workload
 
 Interference = Literal["refuse", "free", "estimate"]
@@ -48,7 +48,7 @@ class PairSpeeds:
         return hashlib.sha256(self.kept.tobytes() + self.missing.tobytes()).hexdigest()
 
     @classmethod
-    def of(
+    def from_table(
         cls,
         table: PairTable,
         classes: Sequence[ModelClass],
@@ -71,7 +71,7 @@ class PairSpeeds:
         kept = _lookup(table.kept, classes, cluster.gpu_types, counts)
         missing = np.isnan(kept)
         if interference == "estimate":
-            kept = estimated(kept)
+            kept = estimate_missing_pairs(kept)
         free = interference == "free"
         return cls(np.where(np.isnan(kept), 1.0 if free else 0.0, kept), missing, interference)
 
@@ -94,7 +94,7 @@ def _lookup(
     return kept
 
 
-def estimated(kept: Floats) -> Floats:
+def estimate_missing_pairs(kept: Floats) -> Floats:
     """Fill in missing pairs from those known on the same type and count.
 
     A job keeps what it keeps on average, times what others keep on average beside this partner, over what

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from clustergym.cluster.divisible import DivisibleCluster
-from clustergym.cluster.parts import WHOLE, Parts, Requests, distinct, fitting, models_of
+from clustergym.cluster.parts import WHOLE, Parts, Requests, distinct, encode_models, fitting
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Ints
 from clustergym.common.errors import InputError, nearest
@@ -32,7 +32,7 @@ def whole_gpus_alone(trace: Trace, cluster: ClusterSpec) -> None:
             message = (
                 f"job {trace.job_id[row]} asks for {wish}, which cluster {cluster.name} does not tell of"
             )
-            raise _at(trace, row, column, message, REMEDY)
+            raise _make_column_error(trace, row, column, message, REMEDY)
 
 
 def with_parts(trace: Trace, cluster: DivisibleCluster, other_models: str) -> tuple[Trace, Parts]:
@@ -52,7 +52,8 @@ def with_parts(trace: Trace, cluster: DivisibleCluster, other_models: str) -> tu
     """
     n = len(trace)
     accepted = tuple(
-        models or kind for models, kind in zip(trace.gpu_models or ("",) * n, trace.gpu_type, strict=True)
+        models or gpu_type
+        for models, gpu_type in zip(trace.gpu_models or ("",) * n, trace.gpu_type, strict=True)
     )
     bits = {text: _bits(trace, cluster, accepted.index(text), text, other_models) for text in set(accepted)}
     milli = np.full(n, WHOLE) if trace.gpu_milli is None else trace.gpu_milli
@@ -64,9 +65,9 @@ def with_parts(trace: Trace, cluster: DivisibleCluster, other_models: str) -> tu
         gpu_milli=milli,
         models=np.array([bits[text] for text in accepted]),
     )
-    requests, kind = distinct(rows)
-    fits = fitting(cluster.empty_nodes(), requests)[kind]
-    return replace(trace, gpu_type=("",) * n), Parts(requests, kind, accepted, fits)
+    requests, gpu_type = distinct(rows)
+    fits = fitting(cluster.empty_nodes(), requests)[gpu_type]
+    return replace(trace, gpu_type=("",) * n), Parts(requests, gpu_type, accepted, fits)
 
 
 def _bits(trace: Trace, cluster: DivisibleCluster, row: int, text: str, other_models: str) -> int:
@@ -75,8 +76,8 @@ def _bits(trace: Trace, cluster: DivisibleCluster, row: int, text: str, other_mo
     if unknown and other_models == "error":
         message = f"job {trace.job_id[row]} asks for {unknown[0]}, which cluster {cluster.name} does not have"
         remedy = f"{nearest(unknown[0], cluster.models)}; or scenario.other_types=any"
-        raise _at(trace, row, "gpu_models", message, remedy)
-    return models_of([name for name in names if name not in unknown], cluster.models)
+        raise _make_column_error(trace, row, "gpu_models", message, remedy)
+    return encode_models([name for name in names if name not in unknown], cluster.models)
 
 
 def fits_nowhere(trace: Trace, cluster: ClusterSpec, parts: Parts, row: int) -> InputError:
@@ -84,17 +85,17 @@ def fits_nowhere(trace: Trace, cluster: ClusterSpec, parts: Parts, row: int) -> 
     cpu, memory, gpus, milli, _ = parts.requests.of(int(parts.kind[row]))
     asked = f"{gpus} x {milli} thousandths of a GPU, {cpu} of a core and {memory} MiB"
     message = f"job {trace.job_id[row]} asks for {asked}, which no node of cluster {cluster.name} has"
-    return _at(
+    return _make_column_error(
         trace, row, "gpus", message, "name another cluster, or drop such jobs with scenario.oversize=drop"
     )
 
 
-def _at(trace: Trace, row: int, column: str, message: str, remedy: str) -> InputError:
+def _make_column_error(trace: Trace, row: int, column: str, message: str, remedy: str) -> InputError:
     line = int(trace.line[row]) or None
     return InputError(message, file=trace.path or None, line=line, field=column, remedy=remedy)
 
 
-def held_milli(parts: Parts, rows: Ints) -> Ints:
+def sum_requested_milli(parts: Parts, rows: Ints) -> Ints:
     """Return the thousandths of GPUs that jobs ask for, shape of `rows`."""
     milli: Ints = (parts.requests.gpus * parts.requests.gpu_milli)[parts.kind[rows]]
     return milli

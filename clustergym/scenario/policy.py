@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from clustergym.cluster.part_allocations import PartAllocations
     from clustergym.cluster.parts import Place
     from clustergym.cluster.spec import ClusterSpec, Nodes
-    from clustergym.oracle.models.model_class import ModelClass
+    from clustergym.oracle.models.model_spec import ModelClass
     from clustergym.scenario.part_view import PartView
     from clustergym.scenario.tenants.queue_tree import QueueTree
     from clustergym.trace.trace import Trace
@@ -142,6 +142,28 @@ class PairOptions:
 
 
 @dataclass(frozen=True)
+class Places:
+    """Where the jobs of a View are.
+
+    Attributes
+    ----------
+    node_type : ndarray of int, shape (N,)
+        Index of each node's GPU type.
+    free_on_node : ndarray of int, shape (N,)
+        GPUs of each node that a decision may give.
+    nodes : mapping of int to Nodes
+        What each running job holds, by row of the trace.
+    """
+
+    node_type: Ints
+    free_on_node: Ints
+    nodes: Mapping[int, Nodes]
+
+    def __post_init__(self) -> None:
+        _lock(self)
+
+
+@dataclass(frozen=True)
 class View:
     """What a policy sees at a decision point: the n jobs in the system, in order of submission.
 
@@ -194,6 +216,9 @@ class View:
     time_limit_s : ndarray of float, shape (n,), or None
         Seconds that a job asks to run for at most, once started; NaN: it does not say. None where the trace
         keeps no time limits.
+    requested_nodes : ndarray of int, shape (n,), or None
+        Nodes that a job asks for, with equally many of its requested GPUs on each; 0: any. None: no job asks
+        for any.
     """
 
     now_s: float
@@ -225,7 +250,9 @@ class View:
     parts: PartView | None = None
     partner: Ints | None = None
     time_limit_s: Floats | None = None
+    requested_nodes: Ints | None = None
     pairs: Callable[[], PairOptions | None] = field(repr=False, default=lambda: None)
+    where: Callable[[], Places | None] = field(repr=False, default=lambda: None)
 
     def __post_init__(self) -> None:
         _lock(self)
@@ -282,6 +309,20 @@ class View:
         """Return which jobs may share GPUs in pairs; None if the scenario has no table of pairs."""
         return self.pairs()
 
+    def describe(self) -> str:
+        """Return this View as text with units (`clustergym.scenario.view_text`)."""
+        from clustergym.scenario.view_text import describe
+
+        try:
+            times = self.times()
+        except InformationError:
+            times = None
+        return describe(self, times)
+
+    def places(self) -> Places | None:
+        """Return where jobs are; None where GPUs can be divided."""
+        return self.where()
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -302,6 +343,8 @@ class Decision:
     partner : ndarray of int, shape (m,), or None
         Trace row of the job that shares all its GPUs, which names it in turn and has the same type and
         count; -1: none. The GPUs of a pair count once. None: no job shares.
+    avoid : mapping of int to tuple of int, or None
+        Nodes that the launch of a job may not use, by row of the trace, such as those reserved for others.
     """
 
     job: Ints
@@ -310,6 +353,7 @@ class Decision:
     drop: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     batch: Ints | None = None
     partner: Ints | None = None
+    avoid: Mapping[int, tuple[int, ...]] | None = None
 
     @staticmethod
     def of(allotments: Iterable[tuple[int, int, int]], drop: Iterable[int] = ()) -> Decision:
@@ -318,8 +362,10 @@ class Decision:
         return Decision(table[:, 0], table[:, 1], table[:, 2], np.array(list(drop), dtype=np.int64))
 
     def also(self, allotments: Iterable[tuple[int, int, int]]) -> Decision:
-        """Return a copy of this decision with further (job, type index, count) triples."""
+        """Return this decision with further (job, type index, count) triples."""
         more = Decision.of(allotments)
+        if not len(more.job):
+            return self
         return Decision(
             np.concatenate([self.job, more.job]),
             np.concatenate([self.gpu_type, more.gpu_type]),
@@ -338,7 +384,7 @@ class Decision:
     @staticmethod
     def keep(view: View) -> Decision:
         """Build the decision that changes nothing."""
-        held = view.gpus > 0
+        held = np.flatnonzero(view.gpus > 0)
         partner = None if view.partner is None else view.partner[held]
         table = view.job[held], view.gpu_type[held], view.gpus[held]
         return Decision(*table, batch=view.batch[held], partner=partner)
@@ -356,11 +402,17 @@ class Policy(Parameters, ABC):
         None: at every event.
     serves_parts : bool
         Whether it starts jobs that ask for parts of GPUs where there is room for them.
+    needs_queues : bool
+        Whether it divides GPUs among the queues of tenants, and refuses a scenario without.
+    needs_places : bool
+        Whether it asks where jobs are (`View.places`), which the compiled engine does not say.
     """
 
     config_key: ClassVar[str] = "policy"
     name: ClassVar[str]
     serves_parts: ClassVar[bool] = False
+    needs_queues: ClassVar[bool] = False
+    needs_places: ClassVar[bool] = False
     round_s: float | None = None
 
     @property
@@ -465,6 +517,17 @@ class Placer(Parameters, ABC):
         The engine calls this only if `allocations.free[gpu_type] >= gpus`. A placer with further needs, such
         as whole nodes, returns `Infeasible` if they are not met; the job then waits.
         """
+
+    @property
+    def places_evenly(self) -> bool:
+        """Whether it has a `place_evenly`."""
+        return False
+
+    def place_evenly(
+        self, allocations: Allocations, gpu_type: int, gpus: int, nodes: int
+    ) -> Nodes | Infeasible:
+        """Choose as many nodes as a job asks for, with equally many of its GPUs on each; as `place`."""
+        raise NotImplementedError
 
     @property
     def places_parts(self) -> bool:

@@ -1,4 +1,7 @@
-"""Find policies and placers by name, in this package and in installed plugins."""
+"""Find policies and placers by name, in this package and in installed plugins.
+
+Reads a policy with parameters from a text: `ares alpha=0.6 work_conserving=true`.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import yaml
+
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.parameter_types import Period
-from clustergym.common.parameters import build, checked
+from clustergym.common.parameters import build, check_value
 from clustergym.scenario.policy import Placer, Policy
 
 
@@ -32,18 +37,18 @@ KINDS = {
 
 
 @cache
-def entry_points(kind: str) -> Mapping[str, str]:
+def entry_points(component: str) -> Mapping[str, str]:
     """Return name -> `module:Class` of every policy or placer; of what is built in, its module alone.
 
     A file of `policies/` is a policy, and one of `policies/placers/` a placer, in whose name `-` stands for
     `_`; other packages name theirs
     in an entry point.
     """
-    found = {point.name: point.value for point in metadata.entry_points(group=KINDS[kind].group)}
-    return found | dict(_built_in(KINDS[kind].package))
+    found = {point.name: point.value for point in metadata.entry_points(group=KINDS[component].group)}
+    return found | dict(_list_built_in(KINDS[component].package))
 
 
-def _built_in(package: str) -> Iterator[tuple[str, str]]:
+def _list_built_in(package: str) -> Iterator[tuple[str, str]]:
     for folder in importlib.import_module(package).__path__:
         for path in sorted(Path(folder).glob("[!_]*.py")):
             yield path.stem.replace("_", "-"), f"{package}.{path.stem}"
@@ -58,23 +63,23 @@ def make_policy(parameters: Mapping[str, Any]) -> Policy:
         If a name or parameter is unknown, or a value has the wrong type.
     """
     policy: Policy = _make("policy", parameters)
-    checked(policy.round_s, Period | None, "policy.round_s")
+    check_value(policy.round_s, Period | None, "policy.round_s")
     return policy
 
 
 def make_placer(parameters: Mapping[str, Any]) -> Placer:
     """Build a placer from its name and parameters; raises as `make_policy`."""
     placer: Placer = _make("placer", parameters)
-    checked(placer.defragment_s, Period | None, "placer.defragment_s")
+    check_value(placer.defragment_s, Period | None, "placer.defragment_s")
     return placer
 
 
-def _make(kind: str, parameters: Mapping[str, Any]) -> Any:
+def _make(component: str, parameters: Mapping[str, Any]) -> Any:
     given = dict(parameters)
-    return build(class_of(kind, str(given.pop("name", ""))), given, kind)
+    return build(find_class(component, str(given.pop("name", ""))), given, component)
 
 
-def class_of(kind: str, name: str) -> type[Any]:
+def find_class(component: str, name: str) -> type[Any]:
     """Return the class of a policy or placer that is known by name.
 
     Raises
@@ -82,9 +87,11 @@ def class_of(kind: str, name: str) -> type[Any]:
     InputError
         If the name is unknown, or its class cannot be imported or is of another kind.
     """
-    base, points = KINDS[kind].base, entry_points(kind)
+    base, points = KINDS[component].base, entry_points(component)
     if name not in points:
-        raise InputError(f"unknown {kind} {name!r}", field=f"{kind}.name", remedy=nearest(name, points))
+        raise InputError(
+            f"unknown {component} {name!r}", field=f"{component}.name", remedy=nearest(name, points)
+        )
     target = points[name]
     module, _, attribute = target.partition(":")
     try:
@@ -92,16 +99,16 @@ def class_of(kind: str, name: str) -> type[Any]:
         made_by = getattr(loaded, attribute) if attribute else _only_class(loaded, base)
     except (ImportError, AttributeError) as error:
         raise InputError(
-            f"{kind} {name!r} cannot be loaded from {target}: {error}",
-            field=f"{kind}.name",
+            f"{component} {name!r} cannot be loaded from {target}: {error}",
+            field=f"{component}.name",
             remedy="install what it needs, or mend its entry point",
         ) from error
     if not (isinstance(made_by, type) and issubclass(made_by, base)):
         message = f"{target} is not a {base.__name__}"
-        raise InputError(message, field=f"{kind}.name", remedy="mend the entry point")
+        raise InputError(message, field=f"{component}.name", remedy="mend the entry point")
     lacks = ", ".join(sorted(getattr(made_by, "__abstractmethods__", ())))
     if lacks:
-        raise InputError(f"{made_by.__name__} lacks {lacks}", field=f"{kind}.name", remedy="define it")
+        raise InputError(f"{made_by.__name__} lacks {lacks}", field=f"{component}.name", remedy="define it")
     return made_by
 
 
@@ -117,18 +124,41 @@ def _only_class(module: ModuleType, base: type[Any]) -> type[Any]:
     return found[0]
 
 
-def parameters_of(made: Policy | Placer) -> dict[str, Any]:
+def list_parameters(made: Policy | Placer) -> dict[str, Any]:
     """Return the parameters of a policy or placer, by name."""
     if not dataclasses.is_dataclass(made):
         return {}
     return {f.name: getattr(made, f.name) for f in dataclasses.fields(made) if f.init}
 
 
-def default_parameters(kind: str, name: str) -> dict[str, Any]:
+def default_parameters(component: str, name: str) -> dict[str, Any]:
     """Return the name of a policy or placer and the defaults of its parameters, as one mapping."""
-    made_by = class_of(kind, name)
+    made_by = find_class(component, name)
     parameters: dict[str, Any] = {"name": name}
     for f in (f for f in dataclasses.fields(made_by) if f.init):
         value = f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default
         parameters[f.name] = "???" if value is dataclasses.MISSING else value
     return parameters
+
+
+def parse_policy(text: str, where: str) -> Policy:
+    """Build a policy from its name and words `parameter=value`, with YAML values.
+
+    Raises
+    ------
+    InputError
+        For an unknown policy or parameter, or a word that is neither.
+    """
+    name, *words = text.split() or [""]
+    parameters: dict[str, Any] = {"name": name}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise InputError(f"{word!r} is not a parameter", field=where, remedy="write policy key=value …")
+        try:
+            parameters[key] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise InputError(
+                f"{value!r} is not a value", field=f"{where}.{key}", remedy="give YAML"
+            ) from error
+    return make_policy(parameters)

@@ -1,4 +1,7 @@
-"""A scenario: everything a run depends on besides its policy, placer and seed."""
+"""A scenario: everything a run depends on besides its policy, placer and seed.
+
+Progress of jobs at global batches other than the requested one.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +19,17 @@ from clustergym.cluster.parts import Parts
 from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import InputError
-from clustergym.oracle.base import OracleTables, fill_tiers
-from clustergym.oracle.bootstrap import linear, same_local_batch
-from clustergym.oracle.models.model_class import ModelClass
-from clustergym.scenario.batch_choices import BatchChoices
+from clustergym.oracle.base import BatchTables, OracleTables, fill_tiers, linear, same_local_batch
+from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.scenario.costs import Costs
 from clustergym.scenario.disturbance import Disturbance
 from clustergym.scenario.pairs import PairSpeeds
 from clustergym.scenario.part_requests import fits_nowhere
-from clustergym.scenario.policy import InformationClass
+from clustergym.scenario.policy import BatchOptions, InformationClass
 from clustergym.trace.trace import Trace
 
 if TYPE_CHECKING:
-    from clustergym.scenario.tenants.assigned import Tenants
+    from clustergym.scenario.tenants.queue_tree import Tenants
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +59,7 @@ class Scenario:
         Seconds of each iteration of `tables.execution` that traffic between nodes takes on free links. If
         given, jobs share the links between switches (`sim.links`): a job whose traffic is slowed down by
         a factor f takes execution + (f - 1) x communication seconds per iteration. The tables then hold
-        for free links (`oracle.traffic`).
+        for free links (`oracle.oracle_config`).
     disturbances : tuple of Disturbance
         What befalls nodes and jobs whatever the policy decides; at most one of each kind.
     parts : Parts, optional
@@ -218,11 +219,11 @@ class Scenario:
             times = linear(times, self.feasible, self.tables.counts)
         return times
 
-    def known_batch_times(self, information: InformationClass) -> Floats:
+    def get_known_batch_times(self, information: InformationClass) -> Floats:
         """Return the seconds per iteration at each batch that an information class knows, shape (C, T, K, B).
 
         `bootstrap` scales the time of the same batch per GPU on the least count that fits
-        (`oracle.bootstrap.same_local_batch`); every other class knows the times jobs run at. For model
+        (`oracle.base.same_local_batch`); every other class knows the times jobs run at. For model
         classes without a choice of batches it is `known_times`.
         """
         assert self.tables.batches is not None
@@ -356,7 +357,7 @@ class Scenario:
         return np.swapaxes(table, 1, 2)[self.class_of, level]
 
 
-def allowed_counts(cluster: ClusterSpec, rule: str, kept: Sequence[int] | Ints = ()) -> list[int]:
+def list_allowed_counts(cluster: ClusterSpec, rule: str, kept: Sequence[int] | Ints = ()) -> list[int]:
     """Return the GPU counts that a scenario's rule allows for an allotment, ascending.
 
     Counts of a trace that are `kept` are allowed too where the cluster has as many GPUs.
@@ -374,3 +375,64 @@ def model_classes(trace: Trace) -> tuple[ModelClass, ...]:
 
 
 LOCALITIES = len(Locality)
+
+
+class BatchChoices:
+    """The batches that jobs of a trace may train at, and how their efficiency changes with progress.
+
+    Work is counted in iterations at the requested batch M0, so that a job's total work is the same
+    whatever its batch. One iteration at batch M does the work of M / M0 x E(M) requested iterations. The
+    statistical efficiency E is constant within each segment of a job's training; the end point of a
+    segment belongs to the next one.
+
+    Parameters
+    ----------
+    tables : BatchTables
+    class_of : ndarray of int, shape (n,)
+        Row of the tables of each job.
+    trace : Trace
+    """
+
+    def __init__(self, tables: BatchTables, class_of: Ints, trace: Trace) -> None:
+        self._sizes, self._class_of, self._requested = tables.sizes, class_of, trace.global_batch
+        self._efficiency = tables.efficiency
+        self._left = trace.iterations[:, None] * (1.0 - tables.ends[class_of])
+        self._left[:, -1] = 0.0
+
+    def column(self, row: int, batch: int) -> int:
+        """Return the column of a batch in `BatchTables.sizes`; -1 for the requested batch."""
+        if batch == self._requested[row]:
+            return -1
+        return int(np.flatnonzero(self._sizes[self._class_of[row]] == batch)[0])
+
+    def allows(self, rows: Ints, batch: Ints) -> Bools:
+        """Whether each job may train at its given batch, shape of `rows`."""
+        mine: Bools = (self._sizes[self._class_of[rows]] == batch[:, None]).any(axis=1)
+        return mine
+
+    def worth(self, row: int, column: int, remaining: float) -> float:
+        """Return how many requested iterations one iteration at a batch is worth.
+
+        Parameters
+        ----------
+        row, column : int
+            The job, and the batch's column in `BatchTables.sizes`.
+        remaining : float
+            Requested iterations the job has left, which set its segment.
+        """
+        model = self._class_of[row]
+        scale = float(self._sizes[model, column] / self._requested[row])
+        return scale * float(self._efficiency[model, self._segment(row, remaining), column])
+
+    def next_end(self, row: int, remaining: float) -> float:
+        """Return the iterations left when a job's efficiency next changes; 0 if it does not change again."""
+        return float(self._left[row, self._segment(row, remaining)])
+
+    def options(self, rows: Ints, remaining: Floats, time_s: Floats) -> BatchOptions:
+        """Return the batch options of jobs with `remaining` iterations and times of shape (n, T, K, B)."""
+        model = self._class_of[rows]
+        segments = (remaining[:, None] <= self._left[rows, :-1]).sum(axis=1)
+        return BatchOptions(self._sizes[model], self._efficiency[model, segments], time_s)
+
+    def _segment(self, row: int, remaining: float) -> int:
+        return int((remaining <= self._left[row, :-1]).sum())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,25 +18,23 @@ from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError, require
 from clustergym.common.parameter_types import Duration, Period, Seed
-from clustergym.common.parameters import Parameters, build, checked
+from clustergym.common.parameters import Parameters, build, check_value
 from clustergym.oracle.base import Oracle, OracleTables
 from clustergym.oracle.models.catalog import Catalog
-from clustergym.oracle.models.model_class import ModelClass
-from clustergym.oracle.models.model_spec import ModelSpec
-from clustergym.oracle.oracle_config import oracle_from_config
-from clustergym.oracle.traffic import on_free_links, require_fabric
+from clustergym.oracle.models.model_spec import ModelClass, ModelSpec
+from clustergym.oracle.oracle_config import on_free_links, oracle_from_config, require_fabric
 from clustergym.scenario.costs import Costs
 from clustergym.scenario.disturbances import KINDS
 from clustergym.scenario.pairs import Interference, PairSpeeds
 from clustergym.scenario.part_requests import whole_gpus_alone, with_parts
-from clustergym.scenario.scenario import Scenario, allowed_counts, model_classes
+from clustergym.scenario.scenario import Scenario, list_allowed_counts, model_classes
 from clustergym.scenario.trace_config import TraceChoice, make_trace, trace_choice
 from clustergym.trace.options import ReferenceTime
 from clustergym.trace.pair_tables import PairTable, read_pair_table
 from clustergym.trace.trace import Trace
 
 if TYPE_CHECKING:
-    from clustergym.scenario.tenants.assigned import Tenants
+    from clustergym.scenario.tenants.queue_tree import Tenants
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Rules(Parameters):
     other_types : str
         `error` or `any`: a request for a GPU type that the cluster does not have.
     queues : str or None
-        Queues of tenants: a YAML file, or a column of the trace (`clustergym.scenario.tenants.assigned`).
+        Queues of tenants: a YAML file, or a column of the trace (`clustergym.scenario.tenants.queue_tree`).
     contention : bool
         Whether jobs share the links between switches (`clustergym.sim.links`).
     pairs : str or None
@@ -105,12 +106,12 @@ class Conditions:
     _times: dict[ClusterSpec, ReferenceTime] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> Conditions:
+    def from_config(cls, config: Mapping[str, Any]) -> Conditions:
         """Return the conditions of a configuration; see `build_scenario`."""
         given = config["scenario"]
         rules: Rules = build(Rules, given, "scenario", beside=KINDS)
         costs: Costs = build(Costs, config["costs"], "costs")
-        horizon_s = checked(config.get("horizon_s"), Duration | None, "horizon_s")
+        horizon_s = check_value(config.get("horizon_s"), Duration | None, "horizon_s")
         cluster = make_cluster(config["cluster"])
         most = int(cluster.capacity.min())
         for name, price in costs.profile.items():
@@ -142,7 +143,7 @@ class Conditions:
             If the trace or the seed is not valid, or the trace does not go with the conditions.
         """
         cluster, rules = self.cluster, self.rules
-        seed = checked(seed, Seed, "seed")
+        seed = check_value(seed, Seed, "seed")
         choice = chosen if isinstance(chosen, TraceChoice) else trace_choice(chosen)
         trace, parts = self.trace(choice, seed), None
         if isinstance(cluster, DivisibleCluster):
@@ -155,13 +156,14 @@ class Conditions:
             trace = _with_cluster_types(trace, cluster, rules)
         classes = model_classes(trace)
         checkpoint_s = np.array([self._checkpoint(model, trace) for model in classes])
-        counts = allowed_counts(cluster, rules.counts, trace.gpus if choice.counts == "keep" else ())
+        counts = list_allowed_counts(cluster, rules.counts, trace.gpus if choice.counts == "keep" else ())
         tables, communication_s = self._tables(classes, cluster, counts)
         pairs = None
         if self.pairs is not None:
-            pairs = PairSpeeds.of(self.pairs, classes, cluster, tables.counts, rules.interference)
+            pairs = PairSpeeds.from_table(self.pairs, classes, cluster, tables.counts, rules.interference)
         asked = (
-            kind.from_config(self.disturbances[key], cluster, trace, seed) for key, kind in KINDS.items()
+            disturbance.from_config(self.disturbances[key], cluster, trace, seed)
+            for key, disturbance in KINDS.items()
         )
         scenario = Scenario(
             name=rules.name,
@@ -193,7 +195,7 @@ class Conditions:
         from clustergym.trace.draw import ReferenceTimes
 
         if cluster not in self._times:
-            counts = allowed_counts(cluster, self.rules.counts) if self.oracle.worth_caching else ()
+            counts = list_allowed_counts(cluster, self.rules.counts) if self.oracle.worth_caching else ()
             remedy = self.oracle.remedy if self.oracle.name == "table" else ""
             self._times[cluster] = ReferenceTimes(cluster, self._times_tables, counts, remedy)
         return self._times[cluster]
@@ -215,9 +217,9 @@ class Conditions:
         def tables_of(cluster: ClusterSpec) -> OracleTables:
             if not oracle.worth_caching:
                 return oracle.tables(classes, cluster, counts)
-            from clustergym.oracle.table_cache import cached_tables
+            from clustergym.oracle.table_cache import load_or_build_tables
 
-            return cached_tables(oracle, classes, cluster, counts, progress=True)
+            return load_or_build_tables(oracle, classes, cluster, counts, progress=True)
 
         if not self.rules.contention:
             return tables_of(cluster), None
@@ -227,9 +229,9 @@ class Conditions:
     def _checkpoint(self, model: ModelClass, trace: Trace) -> float:
         """Return the seconds to save and load the checkpoint of a model class of a trace."""
         if not self.oracle.knows_models:
-            return 0.0
+            return self.costs.restart_s or 0.0
         if model not in self._checkpoint_s:
-            spec = _known(model, self.oracle.catalog, trace)
+            spec = _find_model_spec(model, self.oracle.catalog, trace)
             self._checkpoint_s[model] = self.costs.checkpoint_s(
                 model.model, model.family, spec.parameters, spec.dtype, spec.relaunch_s
             )
@@ -275,7 +277,29 @@ def build_scenario(config: Mapping[str, Any]) -> Scenario:
     InputError
         If anything in the configuration, or in a file it names, is not valid.
     """
-    return Conditions.of(config).scenario(config["trace"], config["seed"])
+    return Conditions.from_config(config).scenario(config["trace"], config["seed"])
+
+
+GROUPS = ("cluster", "trace", "oracle", "costs", "scenario", "seed", "horizon_s")
+"""Keys of a configuration that a scenario depends on."""
+KEPT_JOBS = 20_000
+"""Jobs of all scenarios together that are kept for the next runs of a sweep."""
+_kept: dict[str, Scenario] = {}
+
+
+def kept_scenario(config: Mapping[str, Any]) -> Scenario:
+    """Return the scenario of a composed configuration, which earlier runs of a sweep may have built.
+
+    One that names a file by its absolute path is built anew, for the file may have changed.
+    """
+    key = json.dumps({group: config.get(group) for group in GROUPS}, sort_keys=True, default=repr)
+    if any(os.path.isabs(word) for word in re.findall(r'"([^"]*)"', key)):
+        return build_scenario(config)
+    found = _kept.pop(key, None) or build_scenario(config)
+    _kept[key] = found
+    while len(_kept) > 1 and sum(len(scenario.trace) for scenario in _kept.values()) > KEPT_JOBS:
+        del _kept[next(iter(_kept))]
+    return found
 
 
 def make_cluster(config: Mapping[str, Any]) -> ClusterSpec:
@@ -309,14 +333,14 @@ def _with_cluster_types(trace: Trace, cluster: ClusterSpec, rules: Rules) -> Tra
 def _tenants(rules: Rules, trace: Trace, cluster: ClusterSpec) -> Tenants | None:
     if rules.queues is None:
         return None
-    from clustergym.scenario.tenants.assigned import Tenants
+    from clustergym.scenario.tenants.queue_tree import Tenants
 
-    tenants = Tenants.of(rules.queues, trace, cluster.gpu_types)
+    tenants = Tenants.from_queues(rules.queues, trace, cluster.gpu_types)
     tenants.tree.check_capacity(cluster.gpu_types, cluster.capacity.tolist())
     return tenants
 
 
-def _known(model: ModelClass, catalog: Catalog, trace: Trace) -> ModelSpec:
+def _find_model_spec(model: ModelClass, catalog: Catalog, trace: Trace) -> ModelSpec:
     """Return the specification of a model; raise an `InputError` for its first job if there is none."""
     try:
         return catalog.get(model)

@@ -1,31 +1,43 @@
-"""Read or generate the trace that the `trace` group of a configuration names."""
+"""Read or generate the trace that the `trace` group of a configuration names.
+
+Time limits of jobs: those of the log, none, or drawn from how long jobs run.
+
+Users ask for more time than their jobs take. Drawn limits are the f-model of Mu'alem and Feitelson (TPDS
+2001): a limit is drawn evenly between the run time and f + 1 times it. A lower factor below 1 makes limits
+that some jobs exceed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
 
 from clustergym.cluster.cluster_files import gpu_type_names, load_cluster
 from clustergym.cluster.divisible import DivisibleCluster
 from clustergym.cluster.spec import ClusterSpec
+from clustergym.common import random_streams
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.parameter_types import Seed
 from clustergym.common.parameters import Parameters, build
 from clustergym.common.paths import traces_dir
 from clustergym.trace.generators.parts import PARTS_SOURCE, PartWorkload, at_load, generate_parts
-from clustergym.trace.options import LimitChoice, ReferenceTime
+from clustergym.trace.options import GeneratorOptions, LimitChoice, ReferenceTime
 from clustergym.trace.trace import Trace
+from clustergym.trace.trace_statistics import build_tables, offer
 
 if TYPE_CHECKING:
     from clustergym.trace.options import ReadOptions
+
 
 TimesOn = Callable[[ClusterSpec], ReferenceTime]
 """Cluster -> the iteration times by which recorded durations are turned into iterations."""
 
 
 @dataclass(frozen=True)
-class TraceChoice(Parameters):
+class TraceChoice(GeneratorOptions, Parameters):
     """The `trace` group of the configuration.
 
     Attributes
@@ -36,7 +48,7 @@ class TraceChoice(Parameters):
         Format of the file; `auto`: detected.
     rule : str
         How model, batch and iterations are drawn for records that have only time,
-        duration and GPUs: `arena` or `ares`.
+        duration and GPUs, and of generated jobs: `arena` or `ares`.
     reference_cluster : str or None
         Cluster, by name or file, on which the recorded durations of a log hold: its GPU types are drawn and
         its iteration times turn seconds into iterations; null: the run's own cluster.
@@ -46,9 +58,10 @@ class TraceChoice(Parameters):
     committed : str or None
         A trace shipped with the project.
     source : str or None
-        A generator, with the fields below; `load` is offered load on the run's cluster. `openb` asks for
-        parts of GPUs and goes with a divisible cluster (`clustergym.trace.generators.parts`); on such a
-        cluster `load` changes the times between the submissions of a file, too.
+        A generator, with the options of `GeneratorOptions`; `load` is offered load on the run's cluster.
+        `openb` asks for parts of GPUs and goes with a divisible cluster
+        (`clustergym.trace.generators.parts`); on such a cluster `load` changes the times between the
+        submissions of a file, too.
     any_type : bool
         Let jobs whose record names no GPU type run on any; otherwise the `arena` rule and
         the generators draw one of the cluster's.
@@ -63,13 +76,12 @@ class TraceChoice(Parameters):
         log; `keep`, as the log says; or drawn by the shares of a cluster, `philly`, `helios`, `seren` or
         `kalos`.
     time_limits : str or pair of float
-        Time limits of jobs (`clustergym.trace.time_limits`): `ignore`; `keep`, those of the trace; or
+        Time limits of jobs (`clustergym.scenario.trace_config`): `ignore`; `keep`, those of the trace; or
         drawn between two factors of the run time.
     keep_shares : bool
         Keep the parts of GPUs that PAI's jobs ask for.
-    jobs, span_s, load, deadlines, requests, max_gpus, min_duration_s, max_duration_s, start_hour, tenants,
-    bursty
-        Parameters of the generator, `clustergym.trace.generators.generate`.
+    deadlines : bool
+        Give each generated job a deadline, as in ElasticFlow's trace.
     seed : int or None
         Seed of the draw or the generator; null: the run's seed.
     """
@@ -77,29 +89,18 @@ class TraceChoice(Parameters):
     config_key: ClassVar[str] = "trace"
     path: str | None = None
     format: str = "auto"
-    rule: Literal["arena", "ares"] = "arena"
     reference_cluster: str | None = None
     counts: Literal["round", "keep"] = "round"
     committed: str | None = None
     source: str | None = None
     outcomes: str = "ignore"
     time_limits: LimitChoice = "ignore"
-    jobs: int = 200
-    span_s: float | None = None
-    load: float | None = None
     any_type: bool = False
     gavel_steps: str = "job"
     sia_profiles: str | None = None
     sia_lengths: Literal["validated", "noise"] = "validated"
     keep_shares: bool = False
     deadlines: bool = False
-    requests: str = "source"
-    max_gpus: int | None = None
-    min_duration_s: float | None = None
-    max_duration_s: float | None = None
-    start_hour: int = 0
-    tenants: Mapping[str, float] | None = None
-    bursty: float = 0.0
     seed: Seed | None = None
 
 
@@ -138,8 +139,6 @@ def make_trace(
 
         trace = with_outcomes(trace, choice.outcomes, cluster, seed)
     if choice.time_limits != "ignore" or trace.time_limit_s is not None:
-        from clustergym.trace.time_limits import with_time_limits
-
         trace = with_time_limits(trace, choice.time_limits, cluster, seed)
     return trace
 
@@ -157,7 +156,7 @@ def _plain_trace(
             return found
         return at_load(found, int(cluster.capacity[0]), choice.load)
     if choice.committed is not None:
-        return _committed(choice.committed)
+        return _read_committed(choice.committed)
     if choice.source is None:
         raise InputError(
             "names no trace", field="trace", remedy="give trace.path=FILE, trace.committed or trace.source"
@@ -165,28 +164,18 @@ def _plain_trace(
     from clustergym.trace.generators import DeadlineOptions, generate
 
     if choice.source == PARTS_SOURCE:
-        return _generated_parts(choice, seed, cluster)
+        return _generate_parts(choice, seed, cluster)
     return generate(
         choice.source,
-        jobs=choice.jobs,
-        span_s=choice.span_s,
         seed=seed,
-        rule=choice.rule,
         cluster=cluster,
-        load=choice.load,
         gpu_types=() if choice.any_type else cluster.gpu_types,
         deadlines=DeadlineOptions() if choice.deadlines else None,
-        requests=choice.requests,
-        max_gpus=choice.max_gpus,
-        min_duration_s=choice.min_duration_s,
-        max_duration_s=choice.max_duration_s,
-        start_hour=choice.start_hour,
-        tenants=choice.tenants,
-        bursty=choice.bursty,
+        **{option.name: getattr(choice, option.name) for option in fields(GeneratorOptions)},
     )
 
 
-def _generated_parts(choice: TraceChoice, seed: int, cluster: ClusterSpec) -> Trace:
+def _generate_parts(choice: TraceChoice, seed: int, cluster: ClusterSpec) -> Trace:
     own = ("load", "min_duration_s", "max_duration_s")
     given = {name: float(value) for name in own if (value := getattr(choice, name)) is not None}
     return generate_parts(PartWorkload(choice.jobs, seed, int(cluster.capacity.sum()), **given))
@@ -196,10 +185,10 @@ def _read_options(
     choice: TraceChoice, seed: int, cluster: ClusterSpec, counts: str, times_on: TimesOn | None
 ) -> ReadOptions:
     """Return the options for reading a trace of another format for a cluster."""
-    from clustergym.trace.cluster_options import options_on
+    from clustergym.trace.cluster_options import make_options
 
     reference = cluster if choice.reference_cluster is None else _reference(choice.reference_cluster)
-    return options_on(
+    return make_options(
         reference,
         None if times_on is None else times_on(reference),
         rule=choice.rule,
@@ -224,7 +213,7 @@ def _reference(name: str) -> ClusterSpec:
         raise InputError(error.message, field="trace.reference_cluster", remedy=error.remedy) from error
 
 
-def _committed(name: str) -> Trace:
+def _read_committed(name: str) -> Trace:
     from clustergym.trace.native import read_trace
 
     path = traces_dir() / f"{name}.csv"
@@ -232,3 +221,30 @@ def _committed(name: str) -> Trace:
         names = [found.stem for found in traces_dir().glob("*.csv")]
         raise InputError(f"no committed trace {name!r}", field="trace.committed", remedy=nearest(name, names))
     return read_trace(path)
+
+
+def with_time_limits(
+    trace: Trace, choice: LimitChoice, cluster: ClusterSpec, seed: int, field: str = "trace.time_limits"
+) -> Trace:
+    """Return a trace with time limits as chosen; `cluster` is where run times are measured.
+
+    A job's run time is that of all the work it asks for, at its request. A job whose run time is not known
+    has no limit.
+
+    Raises
+    ------
+    InputError
+        If they are to be kept and the trace has none.
+    """
+    if choice == "ignore":
+        return replace(trace, time_limit_s=None)
+    if choice == "keep":
+        if trace.time_limit_s is None or np.isnan(trace.time_limit_s).all():
+            remedy = f"give the column time_limit_s, or draw limits by {field}=[1,5]"
+            raise InputError("says no job's time limit", file=trace.path or None, field=field, remedy=remedy)
+        return trace
+    low, high = (float(factor) for factor in choice)
+    run_s = offer(trace.as_asked(), cluster, build_tables(trace, cluster)).duration_s
+    factor = low + (high - low) * random_streams.TIME_LIMITS.generator(seed).random(len(trace))
+    drawn = {"time_limits": {"factors": [low, high], "seed": seed}}
+    return replace(trace, time_limit_s=run_s * factor, provenance={**trace.provenance, **drawn})

@@ -18,7 +18,16 @@ from multiprocessing.connection import Connection
 from typing import TypeVar
 
 from clustergym.scenario.policy import Placer, Policy
-from clustergym.sim.guard import NO_ROLE, PLACE, PLACER, POLICY, OvertimeError, Watch, check_limit, stopped_at
+from clustergym.sim.guard import (
+    NO_ROLE,
+    PLACE,
+    PLACER,
+    POLICY,
+    OvertimeError,
+    StepWatchdog,
+    check_limit,
+    describe_stop,
+)
 
 R = TypeVar("R")
 
@@ -28,7 +37,9 @@ POLL_S = 0.1
 PR_SET_PDEATHSIG = 1
 
 
-def guarded(task: Callable[[Watch], R], policy: Policy, placer: Placer, limit_s: float | None = None) -> R:
+def run_supervised(
+    task: Callable[[StepWatchdog], R], policy: Policy, placer: Placer, limit_s: float | None = None
+) -> R:
     """Run a task that drives a policy, in a process of its own if policy or placer are foreign code.
 
     Parameters
@@ -38,7 +49,7 @@ def guarded(task: Callable[[Watch], R], policy: Policy, placer: Placer, limit_s:
     policy, placer
         The policy and placer that the task runs.
     limit_s : float, optional
-        As in `Watch`. A process that cannot be interrupted is killed.
+        As in `StepWatchdog`. A process that cannot be interrupted is killed.
 
     Raises
     ------
@@ -48,15 +59,15 @@ def guarded(task: Callable[[Watch], R], policy: Policy, placer: Placer, limit_s:
     names = {POLICY: f"policy {policy.name}", PLACER: f"placer {placer.name}"}
     foreign = [names[role] for role, part in ((POLICY, policy), (PLACER, placer)) if not _ours(part)]
     if not foreign or not hasattr(os, "fork"):
-        return task(Watch(limit_s))
+        return task(StepWatchdog(limit_s))
     names[NO_ROLE] = " or ".join(foreign)
     check_limit(limit_s)
     place, (reader, writer) = mmap.mmap(-1, PLACE.size), Pipe(duplex=False)
-    child = _forked(lambda: _send(task, limit_s, place, writer))
+    child = _fork_work(lambda: _send(task, limit_s, place, writer))
     writer.close()
     answer, what = None, ""
     try:
-        answer = _received(reader, child, place, limit_s)
+        answer = _receive_answer(reader, child, place, limit_s)
     except OvertimeError as error:
         what = str(error)
     finally:
@@ -66,13 +77,13 @@ def guarded(task: Callable[[Watch], R], policy: Policy, placer: Placer, limit_s:
         reader.close()
     role, *at, _ = PLACE.unpack_from(place)
     if answer is None:
-        raise stopped_at(names[role], what or _ending(status), role, *at)
+        raise describe_stop(names[role], what or _ending(status), role, *at)
     done, value = pickle.loads(answer)
     if done:
         return value  # type: ignore[no-any-return]
     if isinstance(value, Exception):
         raise value
-    raise stopped_at(names[role], f"raised {type(value).__name__}", role, *at)
+    raise describe_stop(names[role], f"raised {type(value).__name__}", role, *at)
 
 
 def _ours(part: Policy | Placer) -> bool:
@@ -85,7 +96,7 @@ def _ending(status: int) -> str:
     return f"had its process ended by {signal.Signals(-status).name}" + " (out of memory?)" * (status == -9)
 
 
-def _forked(work: Callable[[], None]) -> int:
+def _fork_work(work: Callable[[], None]) -> int:
     """Fork this process to do some work; return the child's id. The child ends with its parent."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
@@ -105,18 +116,20 @@ def _forked(work: Callable[[], None]) -> int:
         os._exit(1)
 
 
-def _send(task: Callable[[Watch], R], limit_s: float | None, place: mmap.mmap, writer: Connection) -> None:
+def _send(
+    task: Callable[[StepWatchdog], R], limit_s: float | None, place: mmap.mmap, writer: Connection
+) -> None:
     """Run the task and send its result, or the exception it raises."""
     try:
-        answer = pickle.dumps((True, task(Watch(limit_s, place))))
+        answer = pickle.dumps((True, task(StepWatchdog(limit_s, place))))
     except BaseException as error:
-        answer = _packed(error)
+        answer = _pack_error(error)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     writer.send_bytes(answer)
 
 
-def _packed(error: BaseException) -> bytes:
+def _pack_error(error: BaseException) -> bytes:
     """Pickle an exception with its traceback; one that cannot be unpickled is sent as its text."""
     told = "".join(traceback.format_exception(error))
     error.add_note(told)
@@ -128,7 +141,7 @@ def _packed(error: BaseException) -> bytes:
     return packed
 
 
-def _received(reader: Connection, child: int, place: mmap.mmap, limit_s: float | None) -> bytes | None:
+def _receive_answer(reader: Connection, child: int, place: mmap.mmap, limit_s: float | None) -> bytes | None:
     """Return the bytes a process sends, or None if it ends first; raises `OvertimeError`."""
     ended = os.WEXITED | os.WNOHANG | os.WNOWAIT
     while True:

@@ -10,10 +10,10 @@ import numpy as np
 from clustergym.cluster.parts import WHOLE
 from clustergym.common.arrays import Bools, Ints
 from clustergym.common.errors import InputError
-from clustergym.scenario.part_requests import held_milli
+from clustergym.scenario.part_requests import sum_requested_milli
 from clustergym.scenario.policy import Decision
 from clustergym.scenario.scenario import Scenario
-from clustergym.sim.pairs import counted_once, fault_of
+from clustergym.sim.pairs import find_pair_fault, mark_counted_jobs
 
 
 class DecisionError(InputError):
@@ -48,7 +48,7 @@ class Limits:
     profiled: Bools
 
 
-def coerced(decision: object) -> Decision:
+def coerce_decision(decision: object) -> Decision:
     """Return a policy's answer as a Decision of one-dimensional int64 columns.
 
     Raises
@@ -69,7 +69,8 @@ def coerced(decision: object) -> Decision:
         for value in columns.values()
     ):
         return decision
-    return Decision(**{name: _whole(name, value) for name, value in columns.items()})
+    whole = {name: _whole(name, value) for name, value in columns.items()}
+    return Decision(**whole, avoid=decision.avoid)
 
 
 def _whole(name: str, value: Any) -> Ints:
@@ -93,13 +94,14 @@ def check_decision(decision: Decision, limits: Limits, scenario: Scenario) -> No
     _check_jobs(decision, limits, scenario)
     _check_allotments(decision, limits, scenario)
     _check_batches(decision, scenario)
+    _check_avoided(decision, scenario)
     if scenario.parts is not None:
         _check_parts(decision, limits, scenario)
         return
     gpus = decision.gpus
     if decision.partner is not None:
         _check_pairs(decision, scenario)
-        gpus = gpus * counted_once(decision)
+        gpus = gpus * mark_counted_jobs(decision)
     used = np.bincount(decision.gpu_type, weights=gpus, minlength=len(limits.available))
     over = np.flatnonzero(used > limits.available)
     if len(over):
@@ -110,6 +112,16 @@ def check_decision(decision: Decision, limits: Limits, scenario: Scenario) -> No
             job_id=_job_id(scenario, decision.job[decision.gpu_type == kind][-1]),
             remedy="leave out or shrink jobs of that GPU type",
         )
+
+
+def _check_avoided(decision: Decision, scenario: Scenario) -> None:
+    """Check that the nodes to avoid are nodes."""
+    count = len(scenario.cluster.node_type)
+    for row, nodes in (decision.avoid or {}).items():
+        wrong = [node for node in nodes if not 0 <= node < count]
+        if wrong:
+            message = f"is to avoid node {wrong[0]}, and there are {count}"
+            raise DecisionError(message, job_id=_job_id(scenario, row), remedy="count nodes from 0")
 
 
 def _check_parts(decision: Decision, limits: Limits, scenario: Scenario) -> None:
@@ -123,7 +135,7 @@ def _check_parts(decision: Decision, limits: Limits, scenario: Scenario) -> None
             job_id=_job_id(scenario, decision.job[first]),
             remedy="on a divisible cluster give each job view.requested_gpus",
         )
-    milli = int(held_milli(scenario.parts, decision.job).sum())
+    milli = int(sum_requested_milli(scenario.parts, decision.job).sum())
     if milli > WHOLE * int(limits.available[0]):
         raise DecisionError(
             f"uses {milli} thousandths of GPUs, {WHOLE * int(limits.available[0])} are available",
@@ -134,7 +146,7 @@ def _check_parts(decision: Decision, limits: Limits, scenario: Scenario) -> None
 def _check_pairs(decision: Decision, scenario: Scenario) -> None:
     if decision.partner is None or decision.partner.shape != decision.job.shape:
         raise DecisionError("its columns differ in length", remedy="give one partner per job, or none at all")
-    fault = fault_of(decision, scenario)
+    fault = find_pair_fault(decision, scenario)
     if fault is not None:
         job_id = _job_id(scenario, decision.job[fault.row])
         raise DecisionError(fault.message, job_id=job_id, remedy=fault.remedy)
@@ -151,7 +163,7 @@ def _check_batches(decision: Decision, scenario: Scenario) -> None:
     if not len(other):
         return
     rows, batch, choices = decision.job[other], decision.batch[other], scenario.batch_choices
-    allowed = np.zeros(len(rows), dtype=np.bool_) if choices is None else choices.allowed(rows, batch)
+    allowed = np.zeros(len(rows), dtype=np.bool_) if choices is None else choices.allows(rows, batch)
     if not allowed.all():
         first = int(np.argmin(allowed))
         raise DecisionError(

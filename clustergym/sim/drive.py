@@ -16,9 +16,10 @@ from clustergym.common.errors import InputError
 from clustergym.scenario.policy import Decision, InformationClass, InformationError, Placer, Policy, View
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.engine import Change, Simulation
-from clustergym.sim.guard import NO_ROLE, PLACER, POLICY, OvertimeError, Watch, stopped
+from clustergym.sim.engines import AnySimulation, Engine, simulation_of
+from clustergym.sim.guard import NO_ROLE, PLACER, POLICY, OvertimeError, StepWatchdog, make_stopped_error
 
-Progress = Callable[[Simulation], None]
+Progress = Callable[[AnySimulation], None]
 
 
 @dataclass
@@ -48,7 +49,7 @@ class DecisionTimes:
 class Run:
     """A finished run: the simulation with its logs, and the time the decisions took."""
 
-    simulation: Simulation
+    simulation: AnySimulation
     decision_times: DecisionTimes
     wall_s: float
 
@@ -59,19 +60,19 @@ def simulate(
     placer: Placer,
     seed: int = 0,
     progress: Progress | None = None,
-    watch: Watch | None = None,
+    watch: StepWatchdog | None = None,
+    engine: Engine = "auto",
 ) -> Run:
-    """Run a policy on a scenario to its end; raises as `drive`."""
-    simulation = Simulation(scenario, placer, policy.information_class, policy.round_s, seed)
-    return drive(simulation, policy, seed, progress, watch)
+    """Run a policy on a scenario to its end; raises as `drive` and `chosen_engine`."""
+    return drive(simulation_of(scenario, policy, placer, seed, engine), policy, seed, progress, watch)
 
 
 def drive(
-    simulation: Simulation,
+    simulation: AnySimulation,
     policy: Policy,
     seed: int = 0,
     progress: Progress | None = None,
-    watch: Watch | None = None,
+    watch: StepWatchdog | None = None,
 ) -> Run:
     """Run a policy on a new simulation from its start to its end.
 
@@ -92,25 +93,28 @@ def drive(
         raise InputError(message, field="policy", remedy="choose policy=fcfs, sjf, srtf, las or tiresias")
     times, role = DecisionTimes(), NO_ROLE
     try:
-        with watch or Watch() as watching, _few_full_collections():
+        with watch or StepWatchdog() as watching, _few_full_collections():
             advance, schedule, apply = watching.steps(simulation, policy)
             policy.check(simulation.known_trace, simulation.setting)
             policy.reset(simulation.setting, random_streams.POLICY.generator(seed))
             role = PLACER
-            while (view := advance()) is not None:
+            view = advance()
+            while view is not None:
                 role, before = POLICY, time.perf_counter()
                 decision = schedule(view)
                 times.add(time.perf_counter() - before)
-                role = PLACER
+                # A View that nobody keeps need not make the columns that nobody has read.
+                role, view = PLACER, None
                 apply(decision)
                 if progress is not None:
                     progress(simulation)
+                view = advance()
     except InformationError as error:
         raise InputError(
             f"policy {policy.name}: {error}", field="policy", remedy="declare the information class it needs"
         ) from error
     except (SystemExit, GeneratorExit, OvertimeError) as error:
-        raise stopped(role, simulation, policy, error) from error
+        raise make_stopped_error(role, simulation, policy, error) from error
     return Run(simulation, times, time.perf_counter() - started)
 
 
@@ -156,17 +160,17 @@ def follow(simulation: Simulation, changes: Sequence[Change]) -> None:
     at = 0
     while (view := simulation.advance()) is not None:
         if at < len(changes) and changes[at].time_s < view.now_s:
-            raise _diverged(changes[at])
+            raise _make_diverged_error(changes[at])
         if at < len(changes) and changes[at].time_s == view.now_s:
             simulation.apply(_decision(changes[at], view))
             at += 1
         else:
             simulation.apply(Decision.keep(view))
     if at < len(changes):
-        raise _diverged(changes[at])
+        raise _make_diverged_error(changes[at])
 
 
-def _diverged(change: Change) -> InputError:
+def _make_diverged_error(change: Change) -> InputError:
     return InputError(
         f"the decision at {change.time_s} s is not at a decision point",
         field="decision log",
@@ -189,6 +193,8 @@ def _decision(change: Change, view: View) -> Decision:
     kept.update({row: 0 for row, _, _ in change.launch})
     kept.update(change.batch)
     decision = replace(decision, batch=np.array([kept[row] for row in decision.job.tolist()], dtype=np.int64))
+    if change.avoid:
+        decision = replace(decision, avoid=dict(change.avoid))
     if view.partner is None and not change.partner:
         return decision
     return decision.paired([*_lasting_pairs(change, view), *change.partner])

@@ -14,9 +14,9 @@ from typing import ClassVar, NoReturn, ParamSpec, TypeVar
 
 from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import Period
-from clustergym.common.parameters import Parameters, checked
+from clustergym.common.parameters import Parameters, check_value
 from clustergym.scenario.policy import Decision, Policy, View
-from clustergym.sim.engine import Simulation
+from clustergym.sim.engines import AnySimulation, Engine
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,7 +44,9 @@ class OvertimeError(BaseException):
     """
 
 
-def stopped(role: int, simulation: Simulation, policy: Policy, error: BaseException) -> StoppedError:
+def make_stopped_error(
+    role: int, simulation: AnySimulation, policy: Policy, error: BaseException
+) -> StoppedError:
     """Return the error to raise where a policy or placer ends its process instead of answering."""
     what = f"raised {type(error).__name__}"
     if isinstance(error, SystemExit):
@@ -53,10 +55,10 @@ def stopped(role: int, simulation: Simulation, policy: Policy, error: BaseExcept
         what = str(error)
     who = f"placer {simulation.placer.name}" if role == PLACER else f"policy {policy.name}"
     place = simulation.decision_points, simulation.jobs_in_view, simulation.now_s
-    return stopped_at(who, what, role, *place)
+    return describe_stop(who, what, role, *place)
 
 
-def stopped_at(who: str, what: str, role: int, decision: int, jobs: int, now_s: float) -> StoppedError:
+def describe_stop(who: str, what: str, role: int, decision: int, jobs: int, now_s: float) -> StoppedError:
     """Return the error for a run that stopped at the given decision and simulated time."""
     shown = f"{jobs} job{'s' * (jobs != 1)} in the view"
     where = f"in decision {decision}, at {now_s:,.0f} s of simulated time with {shown}"
@@ -65,7 +67,7 @@ def stopped_at(who: str, what: str, role: int, decision: int, jobs: int, now_s: 
     return StoppedError(f"{what} {where}", field=who, remedy="there is no result of this run")
 
 
-class Watch:
+class StepWatchdog:
     """Interrupts steps of a run that take too long, and tells a parent process where the run is.
 
     Python code can be interrupted anywhere; a call into C that does not return cannot.
@@ -87,7 +89,7 @@ class Watch:
     def __init__(self, limit_s: float | None = None, place: mmap.mmap | None = None) -> None:
         self.limit_s, self.place = check_limit(limit_s), place
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> StepWatchdog:
         """Install the handler of this process's alarm signal."""
         if self.limit_s is not None:
             alone = threading.current_thread() is threading.main_thread()
@@ -97,18 +99,20 @@ class Watch:
             self._before = signal.signal(signal.SIGALRM, self._interrupt)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: object, trace: TracebackType | None
+    ) -> None:
         """Restore the previous handler of the alarm signal."""
         if self.limit_s is not None:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             signal.signal(signal.SIGALRM, self._before)
-        if self.place is not None and kind is None:
+        if self.place is not None and error_type is None:
             PLACE.pack_into(self.place, 0, NO_ROLE, *PLACE.unpack_from(self.place)[1:])
 
     def _interrupt(self, signum: int, frame: FrameType | None) -> NoReturn:
         raise OvertimeError(f"took longer than {self.limit_s:g} s")
 
-    def steps(self, simulation: Simulation, policy: Policy) -> Steps:
+    def steps(self, simulation: AnySimulation, policy: Policy) -> Steps:
         """Return the three steps of a run (advance, schedule, apply), each under the time limit."""
         if self.limit_s is None and self.place is None:
             return simulation.advance, policy.schedule, simulation.apply
@@ -129,7 +133,7 @@ class Watch:
             timed(PLACER, simulation.apply),
         )
 
-    def _begin(self, role: int, simulation: Simulation) -> None:
+    def _begin(self, role: int, simulation: AnySimulation) -> None:
         if self.place is not None:
             where = simulation.decision_points, simulation.jobs_in_view, simulation.now_s
             PLACE.pack_into(self.place, 0, role, *where, time.monotonic())
@@ -139,7 +143,7 @@ class Watch:
 
 def check_limit(limit_s: float | None, field: str = "run.decision_limit_s") -> float | None:
     """Return the time limit of decisions; raise an `InputError` if it is not a duration."""
-    seconds: float | None = checked(limit_s, Period | None, field)
+    seconds: float | None = check_value(limit_s, Period | None, field)
     return seconds
 
 
@@ -151,7 +155,11 @@ class RunOptions(Parameters):
     ----------
     decision_limit_s : float or None
         Wall seconds that a decision may take; null: no limit.
+    engine : str
+        `simpy`, `compiled`, or `auto`: compiled where that covers the scenario and many decisions are
+        expected.
     """
 
     config_key: ClassVar[str] = "run"
     decision_limit_s: Period | None = None
+    engine: Engine = "auto"

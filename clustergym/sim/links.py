@@ -149,7 +149,7 @@ class SharedLinks:
         for link in self._changed_links:
             self._weigh(link)
         touched |= self._changed_links & self._crowded
-        jobs = self._connected(touched)
+        jobs = self._find_connected(touched)
         crowded = [
             {link: count for link, count in self._flows[job].items() if link in self._crowded} for job in jobs
         ]
@@ -169,7 +169,7 @@ class SharedLinks:
         else:
             self._crowded.discard(link)
 
-    def _connected(self, links: set[int]) -> list[int]:
+    def _find_connected(self, links: set[int]) -> list[int]:
         """Return the jobs on these links and all jobs that crowded links connect to them, ascending."""
         seen, frontier, jobs = set(links), list(links), set[int]()
         while frontier:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ class EventKind(enum.StrEnum):
     """Kinds of events of jobs; those of nodes are named by the disturbances (`scenarios.disturbance`)."""
 
     SUBMIT = "submit"
+    """The job enters the system."""
     PROFILE_START = "profile_start"
     """The job holds `gpus` GPUs of `gpu_type` from now on, for profiling."""
     PROFILE_END = "profile_end"
@@ -29,6 +30,7 @@ class EventKind(enum.StrEnum):
     """A running job's speed changes but its GPUs do not: other jobs enter or leave the links or the GPUs that
     it shares, its batch changes, or its training reaches a point where its batch's efficiency changes."""
     PREEMPT = "preempt"
+    """A running job loses its GPUs, keeps its progress, and waits."""
     COMPLETE = "complete"
     """The job has done its work, or as much of it as before its log ended it: `reason` is then `failed` or
     `killed`."""
@@ -48,6 +50,8 @@ class EventKind(enum.StrEnum):
 
 LAUNCHES = (EventKind.START, EventKind.RESUME, EventKind.RESCALE, EventKind.MIGRATE)
 """Events after which a job holds the event's allocation and works from `time_s + overhead_s` on."""
+ENDS = (EventKind.PREEMPT, EventKind.COMPLETE, EventKind.FAIL, EventKind.DROP)
+"""Events after which a job holds nothing."""
 
 NO_JOB = -1
 """The job of an event of a node."""
@@ -133,10 +137,23 @@ class EventLog:
         self.events += events
         self._sha256.update("".join(map(_line, events)).encode())
 
+    def sort(self) -> None:
+        """Put the events in order of time, where they were not added so."""
+        events, self.events, self._sha256 = self.events, [], hashlib.sha256()
+        self.extend(sorted(events, key=lambda event: event.time_s))
+
     @property
     def digest(self) -> str:
         """SHA-256 digest of all events so far, hexadecimal."""
         return self._sha256.hexdigest()
+
+
+def digest_of(parts: Iterable[Sequence[Event]]) -> str:
+    """Return the digest that an `EventLog` of these events has, one part after the other."""
+    sha256 = hashlib.sha256()
+    for events in parts:
+        sha256.update("".join(map(_line, events)).encode())
+    return sha256.hexdigest()
 
 
 @lru_cache(maxsize=4096)

@@ -25,7 +25,7 @@ class PairFault(NamedTuple):
     remedy: str
 
 
-def fault_of(decision: Decision, scenario: Scenario) -> PairFault | None:
+def find_pair_fault(decision: Decision, scenario: Scenario) -> PairFault | None:
     """Return the first thing that is wrong with a decision's pairs, whose columns are otherwise legal."""
     partner = decision.partner
     if partner is None or not (partner != NO_JOB).any():
@@ -59,7 +59,7 @@ def fault_of(decision: Decision, scenario: Scenario) -> PairFault | None:
     return None
 
 
-def counted_once(decision: Decision) -> Bools:
+def mark_counted_jobs(decision: Decision) -> Bools:
     """Whether each job's GPUs count, shape (m,): of a pair those of the job with the lower row."""
     if decision.partner is None:
         return np.ones(len(decision.job), dtype=np.bool_)
@@ -82,7 +82,7 @@ class Moves(NamedTuple):
     joins: Mapping[int, int]
 
 
-def moves_of(decision: Decision, jobs: JobStates) -> Moves:
+def list_moves(decision: Decision, jobs: JobStates) -> Moves:
     """Return which jobs a decision launches, where jobs may share GPUs.
 
     Each pair, or job on its own, stays on the GPUs that one of its jobs holds now, if they have the type and
@@ -100,14 +100,14 @@ def moves_of(decision: Decision, jobs: JobStates) -> Moves:
         members = [unit] if partner[unit] == NO_JOB else [unit, partner[unit]]
         for row in members:
             same = jobs.gpus[row] == gpus[row] and jobs.gpu_type[row] == kind[row]
-            if same and _held(row, jobs) not in kept:
-                kept.add(_held(row, jobs))
+            if same and _name_held_gpus(row, jobs) not in kept:
+                kept.add(_name_held_gpus(row, jobs))
                 stays.update(dict.fromkeys(members, row))
                 break
     moved, joins = set[int](), dict[int, int]()
     for row, other in partner.items():
         anchor = stays.get(row, row if other == NO_JOB else min(row, other))
-        is_there = row in stays and (row == anchor or jobs.partner_of(row) == anchor)
+        is_there = row in stays and (row == anchor or jobs.get_partner(row) == anchor)
         if not is_there:
             moved.add(row)
             if row != anchor:
@@ -115,9 +115,9 @@ def moves_of(decision: Decision, jobs: JobStates) -> Moves:
     return Moves(np.array([row in moved for row in decision.job.tolist()], dtype=np.bool_), joins)
 
 
-def _held(row: int, jobs: JobStates) -> int:
+def _name_held_gpus(row: int, jobs: JobStates) -> int:
     """Return a name of the GPUs that a running job holds: the lowest row that holds them."""
-    other = jobs.partner_of(row)
+    other = jobs.get_partner(row)
     return row if other == NO_JOB else min(row, other)
 
 
@@ -165,17 +165,17 @@ class Sharing:
             self._partner[row] = self._partner[other] = NO_JOB
             self._changed.add(other)
 
-    def changed(self) -> list[int]:
+    def list_changed_jobs(self) -> list[int]:
         """Return the running jobs whose partner has changed since the last call."""
         rows = sorted(row for row in self._changed if self._jobs.gpus[row])
         self._changed.clear()
         return rows
 
-    def kept(self, row: int, kind: int, level: int) -> float:
+    def get_kept_speed(self, row: int, kind: int, level: int) -> float:
         """Return the share of its speed alone that a job has on an allotment beside its partner."""
         other = int(self._partner[row])
-        return 1.0 if other == NO_JOB else self.kept_beside(row, other, kind, level)
+        return 1.0 if other == NO_JOB else self.get_pair_speed(row, other, kind, level)
 
-    def kept_beside(self, row: int, other: int, kind: int, level: int) -> float:
+    def get_pair_speed(self, row: int, other: int, kind: int, level: int) -> float:
         """Return the share of its speed alone that a job keeps beside another."""
         return float(self._speeds.kept[self._class_of[row], self._class_of[other], kind, level])

@@ -1,4 +1,4 @@
-"""Profiling of jobs before a policy may start them: which profiles wait and which hold GPUs."""
+"""Profiling of jobs before a policy may start them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from clustergym.cluster.spec import Nodes
 from clustergym.common.arrays import Bools, Ints
 from clustergym.scenario.clock import ticks
-from clustergym.scenario.policy import InformationClass
-from clustergym.scenario.scenario import Scenario
+from clustergym.scenario.policy import Infeasible, InformationClass
+from clustergym.sim.allocator import Allocator
+from clustergym.sim.event_recorder import EventRecorder
+from clustergym.sim.job_queue import JobQueue
+from clustergym.sim.log import EventKind
+from clustergym.sim.state import Phase
 
 
 @dataclass(eq=False)
@@ -21,7 +26,7 @@ class Profile:
     ----------
     unit : int
         What is profiled: a job, or with `costs.profile_reuse=model` a row of `scenario.tables.classes`.
-    kind : int
+    gpu_type : int
         Index of the GPU type.
     row : int
         The job in whose name the profile holds GPUs.
@@ -32,7 +37,7 @@ class Profile:
     """
 
     unit: int
-    kind: int
+    gpu_type: int
     row: int
     left: int
     since: int = -1
@@ -42,8 +47,8 @@ class Profile:
         self.left, self.since = self.left - (now - self.since), now
 
 
-class ProfileBook:
-    """The profiles of a run that a policy's information class asks for.
+class Profiler:
+    """Makes the profiles of a run that a policy's information class asks for.
 
     Attributes
     ----------
@@ -57,9 +62,13 @@ class ProfileBook:
         GPUs that running profiles hold.
     """
 
-    def __init__(self, scenario: Scenario, information: InformationClass) -> None:
-        types = len(scenario.cluster.gpu_types)
-        self._scenario, self._price = scenario, scenario.costs.profile.get(information.value)
+    def __init__(
+        self, information: InformationClass, log: EventRecorder, allocator: Allocator, queue: JobQueue
+    ) -> None:
+        scenario = self._scenario = allocator.scenario
+        types, self._price = len(scenario.cluster.gpu_types), scenario.costs.profile.get(information.value)
+        self._clock, self._jobs, self._log = queue.clock, queue.jobs, log
+        self._allocator, self._queue = allocator, queue
         shared = scenario.costs.profile_reuse == "model"
         self._unit_of: Ints = scenario.class_of if shared else np.arange(len(scenario.trace))
         self._begun: dict[tuple[int, int], Profile] = {}
@@ -73,17 +82,9 @@ class ProfileBook:
         """Whether any profile waits or runs."""
         return bool(self.running) or any(self.waiting)
 
-    def ask(self, row: int, known: Bools) -> None:
-        """Queue the profiles that a job needs, except on types that are known or already being profiled.
-
-        Parameters
-        ----------
-        row : int
-            The job.
-        known : ndarray of bool, shape (T,)
-            GPU types on which it is already profiled.
-        """
-        for kind in np.flatnonzero(self._needed(row) & ~known).tolist():
+    def ask(self, row: int) -> None:
+        """Queue the profiles that a job needs, except on types that are known or already being profiled."""
+        for kind in np.flatnonzero(self._find_needed(row) & ~self._jobs.profiled[row]).tolist():
             unit = int(self._unit_of[row])
             profile = self._begun.get((unit, kind))
             if profile is None:
@@ -93,7 +94,7 @@ class ProfileBook:
             profile.row = row
             self.waiting[kind].append(profile)
 
-    def _needed(self, row: int) -> Bools:
+    def _find_needed(self, row: int) -> Bools:
         assert self._price is not None
         scenario = self._scenario
         fits: Bools = scenario.feasible[scenario.class_of[row]].any(axis=1)
@@ -107,31 +108,82 @@ class ProfileBook:
         fits = self._scenario.feasible[self._scenario.class_of[row], kind]
         return ticks(self._price.seconds * (int(fits.sum()) if self._price.per == "configuration" else 1))
 
-    def jobs_of(self, profile: Profile) -> Ints:
+    def start_waiting(self) -> None:
+        """Start waiting profiles on free GPUs, in the order in which they wait."""
+        free = self._allocator.allocations.free
+        for kind, waiting in enumerate(self.waiting):
+            while waiting and free[kind] >= self.gpus:
+                nodes = self._allocator.place(kind, self.gpus, self._clock.now + waiting[0].left)
+                if isinstance(nodes, Infeasible) or not self._start(waiting.popleft(), nodes):
+                    break
+
+    def _start(self, profile: Profile, nodes: Nodes) -> bool:
+        """Start a profile on nodes; if they are not given, queue it first of its type and return False."""
+        if isinstance(self._allocator.allocate(self._holder(profile), nodes), Infeasible):
+            self.waiting[profile.gpu_type].appendleft(profile)
+            return False
+        profile.since = started = self._clock.now
+        self.running.append(profile)
+        self.held[profile.gpu_type] += self.gpus
+        self._log.record(EventKind.PROFILE_START, profile.row, profile.gpu_type, self.gpus, nodes)
+        self._clock.after(profile.left, lambda: self._end(profile, started))
+        return True
+
+    def _holder(self, profile: Profile) -> int:
+        return -1 - (profile.row * len(self.waiting) + profile.gpu_type)
+
+    def _stop(self, profile: Profile) -> Nodes:
+        """Stop a profile, keep what it has measured, and return the nodes it held."""
+        nodes = self._allocator.release(self._holder(profile))
+        profile.settle(self._clock.now)
+        self.running.remove(profile)
+        self.held[profile.gpu_type] -= self.gpus
+        self._log.record(EventKind.PROFILE_END, profile.row, profile.gpu_type, self.gpus, nodes)
+        return nodes
+
+    def _end(self, profile: Profile, started: int) -> None:
+        if profile not in self.running or profile.since != started:
+            return
+        self._stop(profile)
+        jobs, rows = self._jobs, self._jobs_of(profile)
+        jobs.profiled[rows, profile.gpu_type] = True
+        for row in rows[jobs.phase[rows] == Phase.PROFILING].tolist():
+            self._queue.enqueue(row)
+        self._queue.decide_again()
+
+    def _jobs_of(self, profile: Profile) -> Ints:
         """Return the jobs (rows of the trace) that share the result of a profile."""
         return np.flatnonzero(self._unit_of == profile.unit)
 
-    def made_for(self, row: int) -> list[Profile]:
-        """Return the profiles, running or waiting, that are made in the name of a job."""
-        there = [*self.running, *(profile for queue in self.waiting for profile in queue)]
-        return [profile for profile in there if profile.row == row]
+    def pass_on(self, row: int) -> None:
+        """Hand the profiles of a leaving job to another job that shares them, or stop them."""
+        there = [*self.running, *(profile for waiting in self.waiting for profile in waiting)]
+        for profile in [profile for profile in there if profile.row == row]:
+            others = set(self._jobs_of(profile).tolist()) - {row} - self._jobs.unseen
+            phase = self._jobs.phase
+            here = (job for job in self._queue.leaving if job in others and phase[job] < Phase.COMPLETED)
+            heir = next(here, None)
+            runs = profile in self.running
+            nodes = self._stop(profile) if runs else ()
+            if not runs and heir is None:
+                self.waiting[profile.gpu_type].remove(profile)
+            if heir is not None:
+                profile.row = heir
+            if runs and heir is not None:
+                self._start(profile, nodes)
 
-    def start(self, profile: Profile, now: int) -> None:
-        """Start a profile at a tick."""
-        profile.since = now
-        self.running.append(profile)
-        self.held[profile.kind] += self.gpus
+    def postpone(self, holder: int, forget: bool = False) -> None:
+        """Stop a profile whose nodes are needed, and queue it first of its type.
 
-    def stop(self, profile: Profile, now: int) -> None:
-        """Stop a profile at a tick; keep what it has measured."""
-        profile.settle(now)
-        self.running.remove(profile)
-        self.held[profile.kind] -= self.gpus
-
-    def put_off(self, profile: Profile) -> None:
-        """Queue a stopped profile before all others of its GPU type."""
-        self.waiting[profile.kind].appendleft(profile)
-
-    def forget(self, profile: Profile) -> None:
-        """Discard what an unfinished profile has measured."""
-        profile.left = self._ticks(profile.row, profile.kind)
+        Parameters
+        ----------
+        holder : int
+            Under which it holds GPUs.
+        forget : bool
+            Whether it loses what it has measured.
+        """
+        profile = next(profile for profile in self.running if self._holder(profile) == holder)
+        self._stop(profile)
+        self.waiting[profile.gpu_type].appendleft(profile)
+        if forget:
+            profile.left = self._ticks(profile.row, profile.gpu_type)

@@ -24,7 +24,7 @@ from clustergym.scenario.scenario import Scenario
 from clustergym.sim.log import NO_JOB
 
 
-def setting_of(scenario: Scenario, round_s: float | None) -> Setting:
+def make_setting(scenario: Scenario, round_s: float | None) -> Setting:
     """Return the constants of a run with a decision point every `round_s` seconds; None: at every event."""
     return Setting(
         scenario.cluster.gpu_types,
@@ -61,7 +61,7 @@ class JobStates:
     complete every `checkpoint_every` ticks since `ready` (0: never), of which `write_share` go into writing
     them, spread evenly. `unsaved` is what was worked since the last checkpoint up to `ready`, ticks.
     `restart_s` is what the next launch stands still longer after a disturbance; `hangs`: a node of the job
-    has failed, which nobody has noticed yet.
+    has failed, which nobody has noticed yet. `unseen`: jobs that disturbances start, and that no policy sees.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -95,8 +95,32 @@ class JobStates:
         self.profiled = np.zeros(shape[:2], dtype=np.bool_)
         self.part = None if scenario.parts is None else scenario.parts.gpus / np.maximum(trace.gpus, 1)
         self.partner = None if scenario.pairs is None else np.full(n, NO_JOB, dtype=np.int64)
+        self.unseen: set[int] = set()
+        self.price_restarts(scenario)
 
-    def partner_of(self, row: int) -> int:
+    def price_restarts(self, scenario: Scenario) -> None:
+        """Keep what restarts depend on besides the state of the jobs."""
+        self._counts, self._first_launch = scenario.tables.counts, scenario.costs.first_launch
+        self._checkpoint_s = scenario.checkpoint_s[scenario.class_of]
+        self._search_s = scenario.costs.search_s(self._counts)
+
+    def restart_cost_s(self, rows: Ints | int) -> Floats:
+        """Return the seconds for which jobs stand still when launched on each allotment, shape (..., T, K).
+
+        They load their checkpoints, the first time only if that costs too; search for a plan where they have
+        none yet; and wait for what a disturbance has added.
+        """
+        cost = (self.launched[rows] | self._first_launch) * self._checkpoint_s[rows]
+        if self.disturbed:
+            cost = cost + self.restart_s[rows]
+        table: Floats = cost[..., None, None] + ~self.searched[rows] * self._search_s
+        return table
+
+    def level_of(self, row: int) -> int:
+        """Return the index of `tables.counts` of the GPUs that a job holds."""
+        return int(np.searchsorted(self._counts, self.gpus[row]))
+
+    def get_partner(self, row: int) -> int:
         """Return the job that shares a job's GPUs; `NO_JOB`: none."""
         return NO_JOB if self.partner is None else int(self.partner[row])
 
@@ -140,7 +164,7 @@ class JobStates:
         held = float(int(self.gpus[row]) * (now - int(self.held_since[row])))
         if self.part is not None:
             held *= float(self.part[row])
-        if self.partner_of(row) != NO_JOB:
+        if self.get_partner(row) != NO_JOB:
             held /= 2
         self.attained_gpu_s[row] += held / TICKS_PER_S
         self.worked_until[row] = self.held_since[row] = now
@@ -158,17 +182,14 @@ class ViewMaker:
         self.known = scenario.known_times(information)
         self.trace = scenario.trace
         self.request_type, self.request_gpus = scenario.request_type, scenario.request_gpus
-        self.checkpoint_s = scenario.checkpoint_s
-        self.search_s = scenario.costs.search_s(scenario.tables.counts)
         self.counts = scenario.tables.counts
-        self.first_launch = scenario.costs.first_launch
         self.batches = scenario.batch_choices
         knows_ends = information == InformationClass.CLAIRVOYANT
         self._undone = jobs.ends_at if knows_ends and jobs.ends_at.any() else None
         tenants = scenario.tenants
         self.queue = np.zeros(len(self.trace), np.int64) if tenants is None else tenants.leaf
         knows = self.batches is not None and information != InformationClass.NONE
-        self.known_at_batches = scenario.known_batch_times(information) if knows else None
+        self.known_at_batches = scenario.get_known_batch_times(information) if knows else None
         self.pairs = scenario.pairs
 
     def remaining_at(self, rows: Ints, now: int) -> Floats:
@@ -223,9 +244,10 @@ class ViewMaker:
             queue=self.queue[rows],
             times=cache(lambda: self._times(rows)),
             costs=lambda: self.costs(rows),
-            batches=lambda: self._batch_options(rows, now),
+            batches=lambda: self.make_batch_options(rows, now),
             partner=None if jobs.partner is None else jobs.partner[rows],
             time_limit_s=None if trace.time_limit_s is None else trace.time_limit_s[rows],
+            requested_nodes=None if trace.nodes is None else trace.nodes[rows],
             pairs=lambda: self._pair_options(rows),
         )
 
@@ -244,7 +266,8 @@ class ViewMaker:
         known.setflags(write=False)
         return known
 
-    def _batch_options(self, rows: Ints, now: int) -> BatchOptions | None:
+    def make_batch_options(self, rows: Ints, now: int) -> BatchOptions | None:
+        """Return the global batches that jobs may train at; None where nobody chooses them."""
         if self.information == InformationClass.NONE:
             raise InformationError("a policy of information class 'none' has no iteration times")
         if self.batches is None or self.known_at_batches is None:
@@ -256,12 +279,7 @@ class ViewMaker:
     def costs(self, rows: Ints) -> Floats:
         """Return the seconds each job would stand still for each allotment, shape (len(rows), T, K)."""
         jobs = self.jobs
-        pays = jobs.launched[rows] | self.first_launch
-        checkpoint = np.where(pays, self.checkpoint_s[self.class_of[rows]], 0.0)
-        search = np.where(jobs.searched[rows], 0.0, self.search_s[None, None, :])
-        if jobs.disturbed:
-            checkpoint = checkpoint + jobs.restart_s[rows]
-        cost: Floats = checkpoint[:, None, None] + search
+        cost = jobs.restart_cost_s(rows)
         held = np.flatnonzero(jobs.gpus[rows] > 0)
         level = np.searchsorted(self.counts, jobs.gpus[rows][held])
         cost[held, jobs.gpu_type[rows][held], level] = 0.0

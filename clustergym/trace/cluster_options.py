@@ -6,11 +6,11 @@ from typing import Any
 
 from clustergym.cluster.divisible import DivisibleCluster
 from clustergym.cluster.spec import ClusterSpec
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.trace.options import ReadOptions, ReferenceTime, TypeNames, types_to_draw
 
 
-def options_on(
+def make_options(
     cluster: ClusterSpec,
     times: ReferenceTime | None = None,
     *,
@@ -37,9 +37,9 @@ def options_on(
     **more
         Other fields of `ReadOptions`.
     """
-    from clustergym.trace.draw import times_on
+    from clustergym.trace.draw import get_reference_times
 
-    times, types = times or times_on(cluster), cluster.gpu_types
+    times, types = times or get_reference_times(cluster), cluster.gpu_types
     room = dict(zip(types, cluster.capacity.tolist(), strict=True))
     if isinstance(cluster, DivisibleCluster):
         # Its GPUs are one pool to the oracle, whatever their model; requests name models.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clustergym.common.writing import write_json
-from clustergym.trace.cluster_options import options_on
+from clustergym.trace.cluster_options import make_options
 from clustergym.trace.drawn_outcomes import with_outcomes
 from clustergym.trace.outcomes import CHOICES
 from clustergym.trace.part_columns import RECORDED
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     from clustergym.trace.formats import load_trace
 
     cluster = load_cluster(args.cluster or "arena-a")
-    options = options_on(
+    options = make_options(
         cluster,
         rule=args.rule,
         any_type=args.any_type,
@@ -181,9 +181,9 @@ def warnings(figures: dict[str, Any]) -> list[str]:
     """Return the warnings about the offered load, one line each."""
     load, cluster = figures["offered_load"], figures["cluster"]
     lines = [
-        f"offered load on {kind} of {cluster} is {_load(value)}, above 1: "
+        f"offered load on {gpu_type} of {cluster} is {_load(value)}, above 1: "
         "its queue grows as long as jobs arrive"
-        for kind, value in load["by_gpu_type"].items()
+        for gpu_type, value in load["by_gpu_type"].items()
         if value is None or value > 1.0
     ]
     if load["overall"] is None or load["overall"] > 1.0:
@@ -287,8 +287,8 @@ def _loads(figures: dict[str, Any]) -> Table:
         rows += [(name, load[name]) for name in ("cpu", "memory")]
     else:
         table, rows = _plain("GPU type", "load"), [*load["by_gpu_type"].items(), ("all", load["overall"])]
-    for kind, value in rows:
-        table.add_row(kind, _load(value), style="yellow" if value is None or value > 1.0 else None)
+    for gpu_type, value in rows:
+        table.add_row(gpu_type, _load(value), style="yellow" if value is None or value > 1.0 else None)
     return table
 
 

@@ -28,9 +28,9 @@ import numpy as np
 
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats, Ints
-from clustergym.common.columns import rounded_up
+from clustergym.common.columns import round_up_counts
 from clustergym.common.errors import InputError, nearest
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.trace.options import ReadOptions, ReferenceTime
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Records:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnJobs:
     """The result of `draw`: columns of length n, seconds per iteration, and facts for the provenance."""
 
     model_family: list[str]
@@ -206,8 +206,8 @@ class ReferenceTimes:
     def __call__(self, model: ModelClass, gpu_type: str, gpus: int) -> float:
         """Return the seconds per iteration; inf if the model does not fit."""
         if not gpu_type:
-            large = [kind for kind in self._cluster.gpu_types if self._room[kind] >= gpus]
-            return min(self(model, kind, gpus) for kind in large or self._cluster.gpu_types)
+            large = [type_name for type_name in self._cluster.gpu_types if self._room[type_name] >= gpus]
+            return min(self(model, type_name, gpus) for type_name in large or self._cluster.gpu_types)
         if (model, gpu_type, gpus) not in self._known:
             self.prepare([model], [gpus], gpu_type)
         return self._known[model, gpu_type, gpus]
@@ -216,18 +216,18 @@ class ReferenceTimes:
         """Compute many iteration times at once, on all GPU types of the cluster and on `gpu_type`."""
         missing = gpu_type and gpu_type not in self._cluster.gpu_types
         kinds = [gpu_type] if missing else self._cluster.gpu_types
-        wanted = ((model, kind, gpus) for model in models for kind in kinds for gpus in counts)
+        wanted = ((model, type_name, gpus) for model in models for type_name in kinds for gpus in counts)
         if all(key in self._known for key in wanted):
             return
         cluster = self._nodes_of(gpu_type, max(counts)) if missing else self._cluster
         together = self._counts if self._counts.issuperset(counts) and not missing else counts
         tables = self._tables_of(models, cluster, sorted(together))
         execution = tables.tighter_where_missing()
-        for t, kind in enumerate(tables.gpu_types):
+        for t, type_name in enumerate(tables.gpu_types):
             for k, gpus in enumerate(tables.counts.tolist()):
                 tier = int(cluster.compact_locality(t, gpus))
                 for c, model in enumerate(tables.classes):
-                    self._known[model, kind, gpus] = float(execution[c, t, k, tier])
+                    self._known[model, type_name, gpus] = float(execution[c, t, k, tier])
 
     def prepare_rule(self, rule: Rule, pairs: Iterable[tuple[int, int]]) -> None:
         """Compute the times of all models that a rule may draw for (class, GPU count)."""
@@ -256,7 +256,7 @@ def reference_key(cluster: ClusterSpec) -> str:
     return json.dumps([cluster.fingerprint(), load_catalog().fingerprint()], sort_keys=True)
 
 
-def times_on(cluster: ClusterSpec) -> ReferenceTimes:
+def get_reference_times(cluster: ClusterSpec) -> ReferenceTimes:
     """Return the reference iteration times on a cluster; all traces of this process share them."""
     key = reference_key(cluster)
     if key not in _shared:
@@ -278,7 +278,7 @@ def reference_times(cluster: str) -> ReferenceTimes:
     return ReferenceTimes(load_cluster(cluster))
 
 
-def reference_of(options: ReadOptions) -> ReferenceTime:
+def choose_reference(options: ReadOptions) -> ReferenceTime:
     """Return the reference iteration times that the options name."""
     return options.reference_time_s or reference_times(options.reference_cluster)
 
@@ -297,7 +297,7 @@ def uniforms(seed: int, row: Ints) -> Floats:
     return np.asarray(stream[row], dtype=np.float64)
 
 
-def draw(records: Records, options: ReadOptions) -> Drawn:
+def draw(records: Records, options: ReadOptions) -> DrawnJobs:
     """Draw the model, batch, iterations and GPU type of each job by a rule.
 
     Parameters
@@ -313,19 +313,19 @@ def draw(records: Records, options: ReadOptions) -> Drawn:
     """
     if options.rule not in RULES:
         raise InputError(f"unknown rule {options.rule!r}", field="rule", remedy=nearest(options.rule, RULES))
-    rule, reference = RULES[options.rule], reference_of(options)
+    rule, reference = RULES[options.rule], choose_reference(options)
     types = options.gpu_types
     if types is None and rule.draws_gpu_type:
         from clustergym.cluster.cluster_files import load_cluster
 
         types = load_cluster(options.reference_cluster).gpu_types
-    gpus = rounded_up(records.gpus) if options.power_of_two else records.gpus
+    gpus = round_up_counts(records.gpus) if options.power_of_two else records.gpus
     gpu_s = records.duration_s * records.gpus
     recorded = records.gpu_type or [""] * len(records.row)
     room = tuple((options.most_gpus or {}).items())
     menus = _menus(rule, reference, tuple(types or ()), options.reference_gpu, room)
     stratum = rule.stratum(gpu_s)
-    keys = list(zip(stratum.tolist(), _timed_counts(gpus, options).tolist(), recorded, strict=True))
+    keys = list(zip(stratum.tolist(), _choose_timed_counts(gpus, options).tolist(), recorded, strict=True))
     asked = sorted(set(keys))
     if isinstance(reference, ReferenceTimes):
         reference.prepare_rule(rule, [key[:2] for key in asked])
@@ -334,10 +334,12 @@ def draw(records: Records, options: ReadOptions) -> Drawn:
         first = next(key for key in asked if row[key] < 0)
         raise _nothing_fits(records, options, reference, keys.index(first), first[1], menus.types)
     of = np.array([row[key] for key in keys], dtype=np.int64)
-    return _drawn(records, options, menus, of, menus.pick(of, uniforms(options.seed, records.row)), gpus)
+    return _collect_drawn(
+        records, options, menus, of, menus.pick(of, uniforms(options.seed, records.row)), gpus
+    )
 
 
-def _timed_counts(gpus: Ints, options: ReadOptions) -> Ints:
+def _choose_timed_counts(gpus: Ints, options: ReadOptions) -> Ints:
     """Return the counts at which jobs are timed: of those too large for every type, the largest that fits."""
     if not options.most_gpus:
         return gpus
@@ -410,7 +412,7 @@ class _Menus:
         fitting, depth = self._fitting((asked,), stratum, gpus) if asked else ([], 0)
         retyped = bool(asked) and not fitting
         if not fitting:
-            large = tuple(kind for kind in self.types if self._room.get(kind, gpus) >= gpus)
+            large = tuple(type_name for type_name in self.types if self._room.get(type_name, gpus) >= gpus)
             fitting, depth = self._fitting(large or self.types or ("",), stratum, gpus)
         if not fitting:
             return -1
@@ -419,7 +421,7 @@ class _Menus:
         self.later_tier = np.append(self.later_tier, depth > 0)
         self.retyped = np.append(self.retyped, retyped)
         self.models += [model for model, _, _, _ in fitting]
-        self.gpu_types += [kind for _, kind, _, _ in fitting]
+        self.gpu_types += [type_name for _, type_name, _, _ in fitting]
         self.time_s = np.append(self.time_s, [time for _, _, _, time in fitting])
         rows, columns = self._until.shape
         longer = np.full((rows + 1, max(columns, len(fitting))), np.inf)
@@ -437,10 +439,10 @@ class _Menus:
         """
         for depth, tier in enumerate(self._rule.tiers(stratum, gpus)):
             fitting = [
-                (model, kind, weight, time)
-                for kind in types
+                (model, type_name, weight, time)
+                for type_name in types
                 for model, weight in tier
-                if np.isfinite(time := self._reference(model, kind or self._reference_gpu, gpus))
+                if np.isfinite(time := self._reference(model, type_name or self._reference_gpu, gpus))
             ]
             if fitting:
                 return fitting, depth
@@ -466,9 +468,9 @@ def _nothing_fits(
     )
 
 
-def _drawn(
+def _collect_drawn(
     records: Records, options: ReadOptions, menus: _Menus, menu: Ints, choice: Ints, gpus: Ints
-) -> Drawn:
+) -> DrawnJobs:
     """Return the jobs of choices that were picked from menus."""
     gpu_s = records.duration_s * records.gpus
     time_s = menus.time_s[choice]
@@ -488,7 +490,7 @@ def _drawn(
         "gpu_s_recorded": float(gpu_s.sum()),
         "gpu_s_drawn": float((iterations * time_s * gpus).sum()),
     }
-    return Drawn(
+    return DrawnJobs(
         model_family=[model.family for model in models],
         model_size=[model.size for model in models],
         global_batch=np.array([model.global_batch for model in models], dtype=np.int64),

@@ -16,13 +16,13 @@ from clustergym.trace.outcomes import (
     SHARES,
     UNKNOWN,
     Shares,
-    asked_iterations,
+    compute_asked_iterations,
+    compute_shares,
     draw_asked,
     no_outcomes,
-    shares_of,
 )
 from clustergym.trace.trace import OUTCOMES, Trace
-from clustergym.trace.trace_statistics import offer, tables_for
+from clustergym.trace.trace_statistics import build_tables, offer
 
 
 def with_outcomes(
@@ -46,7 +46,7 @@ def with_outcomes(
     if trace.outcome is not None or "outcomes" in trace.provenance:
         message, remedy = "says itself how its jobs ended", f"choose {field}=keep for its log"
         raise InputError(message, file=trace.path or None, field=field, remedy=remedy)
-    duration_s = offer(trace, cluster, tables_for(trace, cluster)).duration_s
+    duration_s = offer(trace, cluster, build_tables(trace, cluster)).duration_s
     return with_drawn_outcomes(trace, choice, duration_s, seed)
 
 
@@ -79,12 +79,12 @@ def with_drawn_outcomes(trace: Trace, cluster: str, duration_s: Floats, seed: in
     picked = (np.cumsum(chances, axis=1)[:, :-1] <= dice[:, :1]).sum(axis=1)
     outcome = [OUTCOMES[index] if there else UNKNOWN for index, there in zip(picked, known, strict=True)]
     asked_s, facts = draw_asked(outcome, duration_s, trace.gpus, dice[:, 1])
-    drawn = {"drawn_by": cluster, "seed": seed, **facts, "shares": shares_of(outcome, gpu_s)}
+    drawn = {"drawn_by": cluster, "seed": seed, **facts, "shares": compute_shares(outcome, gpu_s)}
     return replace(
         trace,
         outcome=tuple(outcome),
         end_iterations=trace.iterations,
-        iterations=asked_iterations(trace.iterations, duration_s, asked_s),
+        iterations=compute_asked_iterations(trace.iterations, duration_s, asked_s),
         provenance={**trace.provenance, "outcomes": drawn},
     )
 

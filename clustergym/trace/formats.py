@@ -21,15 +21,18 @@ from clustergym.trace.readers import (
     elasticflow,
     gavel,
     helios,
+    kueue,
     openb,
     pai,
     philly,
     philly_json,
+    sacct,
     sia,
+    slurmdbd,
     supercloud,
     swf,
 )
-from clustergym.trace.records import trace_of
+from clustergym.trace.records import build_recorded_trace
 from clustergym.trace.trace import Trace
 
 __all__ = ["COLUMNS_HELP", "FORMATS", "Format", "ReadOptions", "find_format", "load_trace"]
@@ -57,14 +60,14 @@ class Format:
 
 
 _MODULES = (
-    *(durations, native, arena_simulate, arena, acme, supercloud, alibaba_2025, alibaba_2026, philly),
-    *(philly_json, helios, openb, pai, sia, swf, gavel, elasticflow),
+    *(sacct, slurmdbd, kueue, durations, native, arena_simulate, arena, acme, supercloud, alibaba_2025),
+    *(alibaba_2026, philly, philly_json, helios, openb, pai, sia, swf, gavel, elasticflow),
 )
 
 
 def _reads(module: Any) -> Callable[[Path, ReadOptions], Trace]:
     """Return how a format is read; one of recorded jobs has a `read_log`, and models are drawn for them."""
-    return getattr(module, "read", lambda path, options: trace_of(module.read_log(path), options))
+    return getattr(module, "read", lambda path, options: build_recorded_trace(module.read_log(path), options))
 
 
 def _columns(module: Any) -> tuple[tuple[str, ...], ...]:
@@ -95,7 +98,7 @@ def find_format(path: Path) -> Format:
     """
     check_path(path)
     lines = first_lines(path)
-    found = _sniffed(path, lines)
+    found = _detect_format(path, lines)
     if found is not None:
         return found
     decode(read_bytes(path), path)
@@ -105,7 +108,7 @@ def find_format(path: Path) -> Format:
     raise InputError(message, file=path, line=1, remedy=remedy)
 
 
-def _sniffed(path: Path, lines: Sequence[str]) -> Format | None:
+def _detect_format(path: Path, lines: Sequence[str]) -> Format | None:
     return next((candidate for candidate in FORMATS.values() if candidate.sniff(path, lines)), None)
 
 
@@ -149,7 +152,7 @@ def load_trace(path: str | Path, format: str = "auto", options: ReadOptions | No
     try:
         return FORMATS[format].read(path, options)
     except InputError as error:
-        looks = _sniffed(path, first_lines(path))
+        looks = _detect_format(path, first_lines(path))
         if error.file is None or looks is None or looks.name == format:
             raise
         raise InputError(

@@ -18,11 +18,20 @@ from clustergym.common.text_files import TextTable, header, read_bytes, read_csv
 from clustergym.common.writing import write_files
 from clustergym.trace.options import ReadOptions, TypeNames
 from clustergym.trace.part_columns import read_parts
-from clustergym.trace.trace import COLUMNS, LIMIT_COLUMNS, OUTCOME_COLUMNS, PART_COLUMNS, Trace
+from clustergym.trace.trace import COLUMNS, LIMIT_COLUMNS, NODE_COLUMNS, OUTCOME_COLUMNS, PART_COLUMNS, Trace
 from clustergym.trace.trace_checks import build_trace
 
 NAME = "native"
-OPTIONAL = ("model_size", "gpu_type", "deadline_s", "priority", "user", "virtual_cluster", *LIMIT_COLUMNS)
+OPTIONAL = (
+    "model_size",
+    "gpu_type",
+    "deadline_s",
+    "priority",
+    "user",
+    "virtual_cluster",
+    *LIMIT_COLUMNS,
+    *NODE_COLUMNS,
+)
 """Columns that may be missing, besides those of outcomes."""
 REQUIRED = tuple(column for column in COLUMNS if column not in OPTIONAL)
 
@@ -50,8 +59,8 @@ def read_trace(path: str | Path, type_name: TypeNames | None = None) -> Trace:
     path : str or Path
         CSV with the columns of `COLUMNS`; `OPTIONAL` ones may be missing. With outcomes it has
         `OUTCOME_COLUMNS` too; an empty `end_iterations` is all that the job asks for, an empty
-        `time_limit_s` no limit. With any of
-        `PART_COLUMNS` jobs may ask for parts of GPUs, and for 0 of them.
+        `time_limit_s` no limit, empty `nodes` any number of them. With any of `PART_COLUMNS` jobs may ask for
+        parts of GPUs, and for 0 of them.
     type_name : callable, optional
         Names of its GPU types; by default those of the hardware catalogue.
 
@@ -61,7 +70,8 @@ def read_trace(path: str | Path, type_name: TypeNames | None = None) -> Trace:
         At the first thing wrong with the file, or if the sha256 in its provenance differs.
     """
     path = Path(path)
-    table = read_csv(path, REQUIRED, known=COLUMNS + OUTCOME_COLUMNS + LIMIT_COLUMNS + PART_COLUMNS)
+    further = OUTCOME_COLUMNS + LIMIT_COLUMNS + NODE_COLUMNS + PART_COLUMNS
+    table = read_csv(path, REQUIRED, known=COLUMNS + further)
     iterations = integers(table, "iterations", low=1)
     stored = _read_provenance(path, table.sha256)
     divides = not set(PART_COLUMNS).isdisjoint(table.columns)
@@ -85,6 +95,7 @@ def read_trace(path: str | Path, type_name: TypeNames | None = None) -> Trace:
         time_limit_s=numbers(table, "time_limit_s", default=float("nan"))
         if "time_limit_s" in table.columns
         else None,
+        nodes=integers(table, "nodes", low=0, default=0) if "nodes" in table.columns else None,
         provenance=stored or {"source": path.name, "format": NAME, "sha256": table.sha256},
         parts=read_parts(table, gpus) if divides else None,
         canonical=type_name,
@@ -116,8 +127,8 @@ def _read_provenance(path: Path, sha256: str) -> dict[str, Any]:
         remedy = f"restore the file, or delete {beside.name} if the change is meant"
         raise InputError(f"sha256 is not the one in {beside.name}", file=path, field="sha256", remedy=remedy)
     provenance: dict[str, Any] = stored["provenance"]
-    for field, kind in (("left_out", dict), ("outcomes", dict), ("slices", list)):
-        if not isinstance(provenance.get(field, kind()), kind):
+    for field, expected_type in (("left_out", dict), ("outcomes", dict), ("slices", list)):
+        if not isinstance(provenance.get(field, expected_type()), expected_type):
             raise InputError(
                 "is not as it was written", file=beside, field=field, remedy="write the trace anew"
             )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from clustergym.common.parameter_types import PositiveRange
-from clustergym.oracle.models.model_class import ModelClass
+from annotated_types import Ge, Gt, Le
+
+from clustergym.common.parameter_types import Fraction, PositiveFloat, PositiveInt, PositiveRange
+from clustergym.oracle.models.model_spec import ModelClass
 
 ReferenceTime = Callable[[ModelClass, str, int], float]
 """(model class, GPU type, GPU count) -> seconds per iteration; inf where it does not fit. An empty GPU type
@@ -16,6 +18,51 @@ TypeNames = Callable[[str], str]
 """GPU type as a file spells it -> its name; raises an `InputError` for an unknown one."""
 LimitChoice = Literal["ignore", "keep"] | PositiveRange
 """Time limits: none, those of the log, or the least and largest factor of the run time to draw them by."""
+
+
+@dataclass(frozen=True)
+class GeneratorOptions:
+    """Options of synthetic traces.
+
+    Attributes
+    ----------
+    jobs : int
+    span_s : float or None
+        Seconds from the first to the last submission. None: what the source's own rate gives, or with `load`
+        what that asks for.
+    load : float or None
+        Offered load on the whole cluster (see `offer`). Alone it scales the span and keeps the durations;
+        with `span_s` it scales the iterations of all jobs by one factor.
+    rule : str
+        How models are drawn, `arena` or `ares` (see `clustergym.trace.draw`).
+    requests : str
+        `source`: GPU counts by the source's shares; `arena`: by those of Arena's published Philly trace;
+        `pretraining`: 64 to 1,024 GPUs, as many in all for each power of two. Durations stay those of the
+        source's counts.
+    max_gpus : int or None
+        GPU counts are drawn given that they are at most this. None: what the largest of the cluster's types
+        has. Nothing is clipped.
+    min_duration_s, max_duration_s : float or None
+        Durations are drawn given that they lie within; nothing is clipped.
+    start_hour : int
+        Hour of the week at which the trace starts; 0 is Monday 00:00.
+    tenants : mapping of str to float, or None
+        Virtual clusters with their shares of the jobs (relative), in place of the source's own.
+    bursty : float
+        Share of the virtual clusters whose jobs come in bursts (`generators.arrivals.in_bursts`).
+    """
+
+    jobs: Annotated[PositiveInt, Le(2_000_000)] = 200
+    span_s: Annotated[float, Ge(1e-3)] | None = None
+    load: Annotated[float, Gt(0), Le(1e3)] | None = None
+    rule: Literal["arena", "ares"] = "arena"
+    requests: Literal["source", "arena", "pretraining"] = "source"
+    max_gpus: Annotated[PositiveInt, Le(1_000_000)] | None = None
+    min_duration_s: PositiveFloat | None = None
+    max_duration_s: PositiveFloat | None = None
+    start_hour: Annotated[int, Ge(0), Le(167)] = 0
+    tenants: Mapping[str, float] | None = None
+    bursty: Fraction = 0.0
 
 
 @dataclass(frozen=True)

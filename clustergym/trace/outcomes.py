@@ -16,7 +16,7 @@ import numpy as np
 
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats, Ints
-from clustergym.common.columns import shown
+from clustergym.common.columns import quote_cell
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import TextTable
 from clustergym.trace.trace import COMPLETED, FAILED, KILLED, OUTCOMES
@@ -92,7 +92,7 @@ def read_outcomes(table: TextTable, column: str, known: Mapping[str, str]) -> li
         status = cell.partition(" ")[0].upper()
         if status and status not in known:
             remedy = f"give one of {', '.join(known)}; empty where it is not known"
-            message = f"{shown(cell)} is no status of this format"
+            message = f"{quote_cell(cell)} is no status of this format"
             raise InputError(message, file=table.path, line=line, field=column, remedy=remedy)
         found.append(known[status] if status else UNKNOWN)
     return found
@@ -132,13 +132,13 @@ def draw_asked(
     return asked_s, counts | {"asked_as_ran": int(left.sum())}
 
 
-def asked_chances(seed: int, row: Ints) -> Floats:
+def draw_asked_chances(seed: int, row: Ints) -> Floats:
     """Return the random numbers of `draw_asked`, one per row, from a stream of their own."""
     stream = random_streams.ASKED_DURATIONS.generator(seed).random(int(row.max(initial=-1)) + 1)
     return np.asarray(stream[row], dtype=np.float64)
 
 
-def asked_iterations(iterations: Ints, duration_s: Floats, asked_s: Floats) -> Ints:
+def compute_asked_iterations(iterations: Ints, duration_s: Floats, asked_s: Floats) -> Ints:
     """Return the iterations that each job asks for, if those it did took `duration_s`."""
     ratio = np.divide(asked_s, duration_s, out=np.ones(len(iterations)), where=duration_s > 0)
     longer = np.isfinite(ratio) & (ratio > 1)
@@ -146,7 +146,7 @@ def asked_iterations(iterations: Ints, duration_s: Floats, asked_s: Floats) -> I
     return np.maximum(asked, iterations).astype(np.int64)
 
 
-def shares_of(outcome: Sequence[str], gpu_s: Floats) -> dict[str, dict[str, float]]:
+def compute_shares(outcome: Sequence[str], gpu_s: Floats) -> dict[str, dict[str, float]]:
     """Return jobs, GPU hours and their shares by outcome; `unknown` only where there are any."""
     kinds, found = np.array(outcome, dtype=object), {}
     total = float(np.nansum(gpu_s))

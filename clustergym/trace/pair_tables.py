@@ -16,11 +16,11 @@ import numpy as np
 
 from clustergym.cluster.cluster_files import canonical_gpu_type
 from clustergym.common.arrays import Floats
-from clustergym.common.columns import MAX_GPUS, integers, numbers, shown
+from clustergym.common.columns import MAX_GPUS, integers, numbers, quote_cell
 from clustergym.common.errors import InputError
 from clustergym.common.reading import parse_json
 from clustergym.common.text_files import TextTable, check_path, read_bytes, read_csv
-from clustergym.trace.readers.gavel import models_of
+from clustergym.trace.readers.gavel import parse_models
 
 SIMULATION = "simulation_throughputs.json"
 """Table that is read of a folder laid out as Gavel's artifact."""
@@ -132,7 +132,10 @@ def _entries(table: Any) -> Iterator[GavelPair]:
                 second, same = named[other]
                 if gpus != same:
                     raise ValueError(f"{key} beside {other} on {gpu_type}: the counts are unequal")
-                kept = _kept(float(mine), alone[key]), _kept(float(theirs), alone[other])
+                kept = (
+                    _compute_kept_share(float(mine), alone[key]),
+                    _compute_kept_share(float(theirs), alone[other]),
+                )
                 yield GavelPair(gpu_type, gpus, first, second, kept if min(kept) > 0 else (0.0, 0.0))
 
 
@@ -146,11 +149,11 @@ def job_and_count(key: str) -> tuple[str, int]:
     """
     found = _KEY.fullmatch(key)
     if found is None or not 1 <= int(found["gpus"]) <= MAX_GPUS:
-        raise ValueError(f"{shown(key)} is not a job type and a count")
+        raise ValueError(f"{quote_cell(key)} is not a job type and a count")
     return found["name"], int(found["gpus"])
 
 
-def _kept(rate: float, alone: float) -> float:
+def _compute_kept_share(rate: float, alone: float) -> float:
     if not (math.isfinite(rate) and math.isfinite(alone) and rate >= 0 and alone >= 0):
         raise ValueError(f"{rate} beside another and {alone} alone are not rates")
     return rate / alone if alone > 0 else 0.0
@@ -159,7 +162,7 @@ def _kept(rate: float, alone: float) -> float:
 def _read_gavel(path: Path) -> PairTable:
     entries, sha256 = gavel_pairs(path)
     names = sorted({name for entry in entries for name in (entry.first, entry.second)})
-    workload = dict(zip(names, itertools.starmap(Workload, models_of(names, path)), strict=True))
+    workload = dict(zip(names, itertools.starmap(Workload, parse_models(names, path)), strict=True))
     kinds = {name: _type(name, path) for name in sorted({entry.gpu_type for entry in entries})}
     kept = {
         PairKey(kinds[entry.gpu_type], entry.gpus, workload[entry.first], workload[entry.second]): entry.kept
@@ -190,8 +193,8 @@ def _read_csv(path: Path) -> PairTable:
     fits = _fits(table)
     kept: dict[PairKey, tuple[float, float]] = {}
     for row, line in enumerate(table.line):
-        kind = _type(table.columns["gpu_type"][row], path, line)
-        key = PairKey(kind, int(gpus[row]), workloads[0][row], workloads[1][row])
+        gpu_type = _type(table.columns["gpu_type"][row], path, line)
+        key = PairKey(gpu_type, int(gpus[row]), workloads[0][row], workloads[1][row])
         pair = float(speeds[0][row]), float(speeds[1][row])
         if min(pair) == 0 and max(pair) > 0:
             remedy = "give 0 to both where they cannot share"

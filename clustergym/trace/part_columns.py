@@ -50,7 +50,7 @@ def read_parts(table: TextTable, gpus: Ints) -> PartColumns | None:
     return PartColumns(gpus, milli, cpu, memory, texts(table, "gpu_models"))
 
 
-def checked_parts(
+def check_parts(
     parts: PartColumns, path: Path, line: Sequence[int] | Ints, named: Callable[[str], str]
 ) -> dict[str, Any]:
     """Return the columns of a Trace; a job without GPUs stands as one GPU of which it takes nothing.

@@ -15,9 +15,15 @@ from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.columns import DAY_S, from_first, iso
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import TextTable
-from clustergym.trace.draw import Drawn, Records, draw
+from clustergym.trace.draw import DrawnJobs, Records, draw
 from clustergym.trace.options import ReadOptions
-from clustergym.trace.outcomes import asked_chances, asked_iterations, draw_asked, no_outcomes, shares_of
+from clustergym.trace.outcomes import (
+    compute_asked_iterations,
+    compute_shares,
+    draw_asked,
+    draw_asked_chances,
+    no_outcomes,
+)
 from clustergym.trace.trace import Trace
 from clustergym.trace.trace_checks import build_trace
 
@@ -43,6 +49,9 @@ class RecordedJobs(Records):
         Of `workload.outcomes`; None: the log does not say how jobs ended.
     time_limit_s : ndarray of float, optional
         NaN: none; None: the log has no job's.
+    start_s : ndarray of float, optional
+        When each job started, on the clock of `submit_s`; None: the log does not say.
+    partition : list of str, optional
     dated : bool
     source_names : mapping
         The source's names of our columns, for error messages.
@@ -60,12 +69,14 @@ class RecordedJobs(Records):
     priority: Ints | None = None
     outcome: Sequence[str] | None = None
     time_limit_s: Floats | None = None
+    start_s: Floats | None = None
+    partition: Sequence[str] | None = None
     dated: bool = True
     source_names: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def recorded_jobs(
+def make_recorded_jobs(
     table: TextTable,
     form: str,
     names: Mapping[str, str],
@@ -77,6 +88,7 @@ def recorded_jobs(
     outcome: Sequence[str] | None = None,
     priority: Ints | None = None,
     time_limit_s: Floats | None = None,
+    start_s: Floats | None = None,
     unnamed: str = "job",
     dated: bool = True,
     facts: Mapping[str, Any] | None = None,
@@ -93,7 +105,7 @@ def recorded_jobs(
     submit_s, duration_s, gpus : ndarray, shape (n,)
     left_out : mapping
         Reason -> rows that are left out for it, shape (n,); a row counts for its first reason.
-    outcome, priority, time_limit_s : optional
+    outcome, priority, time_limit_s, start_s : optional
         Columns of length n; a limit is NaN where there is none.
     unnamed : str
         Jobs of a log without ids are called this and their row.
@@ -129,6 +141,8 @@ def recorded_jobs(
         priority=None if priority is None else priority[rows],
         outcome=None if outcome is None else [outcome[row] for row in index],
         time_limit_s=limited,
+        start_s=None if start_s is None else start_s[rows],
+        partition=cells("partition"),
         dated=dated,
         source_names=names,
         facts=facts or {},
@@ -140,7 +154,7 @@ def provenance(source: Path, name: str, sha256: str, origin: Any, **more: Any) -
     return {"source": source.name, "format": name, "sha256": sha256, "origin": origin, **more}
 
 
-def trace_of(log: RecordedJobs, options: ReadOptions) -> Trace:
+def build_recorded_trace(log: RecordedJobs, options: ReadOptions) -> Trace:
     """Build a trace from a log: draw models, and let time start at the first submission.
 
     With `options.outcomes=keep` jobs that failed or were killed end where they did in the log.
@@ -161,7 +175,7 @@ def trace_of(log: RecordedJobs, options: ReadOptions) -> Trace:
     median_s = float(np.median(log.duration_s))
     long = {"median_duration_s": median_s} if median_s > MONTH_S else {}
     submit_s, origin = from_first(log.submit_s)
-    kept, outcomes = _kept_outcomes(log, drawn, options)
+    kept, outcomes = _select_outcomes(log, drawn, options)
     return build_trace(
         path=log.path,
         line=log.line,
@@ -173,6 +187,8 @@ def trace_of(log: RecordedJobs, options: ReadOptions) -> Trace:
         user=log.user,
         virtual_cluster=log.virtual_cluster,
         time_limit_s=log.time_limit_s,
+        start_s=None if log.start_s is None else log.start_s - origin,
+        partition=log.partition,
         source_names=log.source_names,
         canonical=options.type_name,
         provenance=provenance(
@@ -213,22 +229,22 @@ def _with_type_names(log: RecordedJobs, options: ReadOptions) -> RecordedJobs:
     return replace(log, gpu_type=[known[given] for given in log.gpu_type])
 
 
-def _kept_outcomes(
-    log: RecordedJobs, drawn: Drawn, options: ReadOptions
+def _select_outcomes(
+    log: RecordedJobs, drawn: DrawnJobs, options: ReadOptions
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the columns and the facts of the outcomes that a log has; the columns only if they are kept."""
     if log.outcome is None:
         if options.outcomes == "keep":
             raise no_outcomes(log.path)
         return {}, {}
-    facts: dict[str, Any] = {"shares": shares_of(log.outcome, log.duration_s * log.gpus)}
+    facts: dict[str, Any] = {"shares": compute_shares(log.outcome, log.duration_s * log.gpus)}
     if options.outcomes != "keep":
         return {}, {"outcomes": {"kept": False, **facts}}
-    chances = asked_chances(options.seed, log.row)
+    chances = draw_asked_chances(options.seed, log.row)
     asked_s, counts = draw_asked(log.outcome, log.duration_s, drawn.gpus, chances)
     columns = {
         "outcome": log.outcome,
         "end_iterations": drawn.iterations,
-        "iterations": asked_iterations(drawn.iterations, log.duration_s, asked_s),
+        "iterations": compute_asked_iterations(drawn.iterations, log.duration_s, asked_s),
     }
     return columns, {"outcomes": {"kept": True, **counts, **facts}}

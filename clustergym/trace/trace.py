@@ -1,4 +1,7 @@
-"""The trace: a validated table of jobs, one row per job, in order of submission."""
+"""The trace: a validated table of jobs, one row per job, in order of submission.
+
+A part of a trace.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from clustergym.common.arrays import Floats, Ints
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.common.errors import InputError
+from clustergym.oracle.models.model_spec import ModelClass
 
 COLUMNS = (
     "job_id",
@@ -38,6 +42,8 @@ COMPLETED, FAILED, KILLED = OUTCOMES = ("completed", "failed", "killed")
 """Outcomes of jobs; an empty text is one that the log does not say."""
 LIMIT_COLUMNS = ("time_limit_s",)
 """Further column of a trace that keeps the time limits of its jobs."""
+NODE_COLUMNS = ("nodes",)
+"""Further column of a trace in which jobs ask for numbers of nodes."""
 PART_COLUMNS = ("gpu_milli", "cpu_milli", "memory_mib", "gpu_models")
 """Further columns where jobs ask for parts of GPUs, CPU or memory."""
 
@@ -80,6 +86,12 @@ class Trace:
     time_limit_s : ndarray of float, optional
         Seconds that a job asks to run for at most, once started; NaN: it does not say. None: the trace does
         not keep time limits.
+    nodes : ndarray of int, optional
+        Nodes that a job asks for, with equally many of its GPUs on each; 0: any. None: no job asks for any.
+    start_s : ndarray of float, optional
+        When each job started in its log, on the clock of `submit_s`; NaN: not known. No run depends on it.
+    partition : tuple of str, optional
+        Slurm's partition, or another name of where a job asked to run; empty where unknown.
     path : str
         File the rows were read from; empty where there is none.
     provenance : dict
@@ -111,6 +123,9 @@ class Trace:
     outcome: tuple[str, ...] | None = None
     end_iterations: Ints | None = None
     time_limit_s: Floats | None = None
+    nodes: Ints | None = None
+    start_s: Floats | None = None
+    partition: tuple[str, ...] | None = None
     path: str = ""
     provenance: dict[str, Any] = field(default_factory=dict)
     gpu_milli: Ints | None = None
@@ -120,7 +135,7 @@ class Trace:
     asked_gpus: Ints | None = None
 
     @classmethod
-    def of(cls, name: str, submit_s: Floats, iterations: Ints, gpus: Ints, **columns: Any) -> Trace:
+    def from_columns(cls, name: str, submit_s: Floats, iterations: Ints, gpus: Ints, **columns: Any) -> Trace:
         """Build a trace whose columns that are not given are empty.
 
         Batches are 1 then, ids are row numbers, priorities and lines 0, and no job has a deadline.
@@ -185,7 +200,8 @@ class Trace:
         """Columns of the trace in the native format."""
         outcomes = () if self.outcome is None else OUTCOME_COLUMNS
         limits = () if self.time_limit_s is None else LIMIT_COLUMNS
-        return COLUMNS + outcomes + limits + (() if self.gpu_milli is None else PART_COLUMNS)
+        nodes = () if self.nodes is None else NODE_COLUMNS
+        return COLUMNS + outcomes + limits + nodes + (() if self.gpu_milli is None else PART_COLUMNS)
 
     def csv_text(self) -> str:
         """Return the table as text in the native format; equal tables give equal text on any machine."""
@@ -199,6 +215,8 @@ class Trace:
             kept = [
                 (*row, _or_empty(limit)) for row, limit in zip(kept, self.time_limit_s.tolist(), strict=True)
             ]
+        if self.nodes is not None:
+            kept = [(*row, nodes) for row, nodes in zip(kept, self.nodes.tolist(), strict=True)]
         more = self._part_cells()
         for row in range(len(self)):
             writer.writerow(
@@ -239,3 +257,54 @@ def _or_empty(seconds: float) -> str:
 
 def _number(value: float) -> str:
     return str(int(value)) if value.is_integer() else repr(value)
+
+
+def cut_trace(
+    trace: Trace,
+    *,
+    start_s: float | None = None,
+    end_s: float | None = None,
+    skip: int = 0,
+    first: int | None = None,
+    rebase: bool = False,
+) -> Trace:
+    """Return a part of a trace: submissions in [start_s, end_s), of those `first` jobs after `skip`.
+
+    Parameters
+    ----------
+    trace : Trace
+    start_s, end_s : float, optional
+    skip : int
+    first : int, optional
+    rebase : bool
+        Whether to start the clock at the first submission kept; deadlines move with it.
+
+    Raises
+    ------
+    InputError
+        If nothing is left, or a bound is not a number or negative.
+    """
+    for name, value in {"--start-s": start_s, "--end-s": end_s, "--skip": skip, "--first": first}.items():
+        if value is not None and not value >= 0:
+            raise InputError(f"{value} is negative or no number", field=name, remedy="give 0 or more")
+    low = -np.inf if start_s is None else start_s
+    high = np.inf if end_s is None else end_s
+    rows = np.flatnonzero((trace.submit_s >= low) & (trace.submit_s < high))[skip:][:first]
+    if not len(rows):
+        raise InputError(
+            "no job lies in that part",
+            file=trace.path or None,
+            remedy=f"it has {len(trace)} jobs in {trace.span_s:g} s",
+        )
+    part = trace.take(rows)
+    origin = float(part.submit_s[0]) if rebase else 0.0
+    chosen = {"start_s": start_s, "end_s": end_s, "skip": skip, "first": first, "rebased_by_s": origin}
+    return replace(
+        part,
+        submit_s=np.round(part.submit_s - origin, 6) if rebase else part.submit_s,
+        deadline_s=np.round(part.deadline_s - origin, 6) if rebase else part.deadline_s,
+        provenance={
+            **trace.provenance,
+            "slices": [*trace.provenance.get("slices", []), {"of": trace.sha256, **chosen}],
+        },
+    )

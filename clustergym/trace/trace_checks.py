@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.common.arrays import Floats, Ints
-from clustergym.common.columns import LARGEST, MAX_GPUS, check_bounds, shown
+from clustergym.common.columns import LARGEST, MAX_GPUS, check_bounds, quote_cell
 from clustergym.common.errors import InputError, nearest
 from clustergym.trace.options import TypeNames
-from clustergym.trace.part_columns import PartColumns, checked_parts
+from clustergym.trace.part_columns import PartColumns, check_parts
 from clustergym.trace.trace import FAILED, KILLED, OUTCOMES, Trace
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -47,6 +47,9 @@ def build_trace(
     outcome: Sequence[str] | None = None,
     end_iterations: Ints | None = None,
     time_limit_s: Floats | None = None,
+    nodes: Ints | None = None,
+    start_s: Floats | None = None,
+    partition: Sequence[str] | None = None,
     name: str | None = None,
     provenance: dict[str, Any] | None = None,
     source_names: Mapping[str, str] | None = None,
@@ -68,6 +71,10 @@ def build_trace(
         Columns of a trace that keeps outcomes; both or none.
     time_limit_s : optional
         Column of a trace that keeps time limits; NaN: none.
+    nodes : optional
+        Column of a trace in which jobs ask for numbers of nodes; 0: any.
+    start_s, partition : optional
+        Columns of a trace whose log says when and where jobs started; NaN and empty: not known.
     name : str, optional
         Name of the trace.
     provenance : dict, optional
@@ -107,10 +114,16 @@ def build_trace(
         columns |= {"outcome": list(outcome), "end_iterations": np.asarray(end_iterations, dtype=np.int64)}
     if time_limit_s is not None:
         columns["time_limit_s"] = np.asarray(time_limit_s, dtype=np.float64)
+    if nodes is not None:
+        columns["nodes"] = np.asarray(nodes, dtype=np.int64)
+    if start_s is not None:
+        columns["start_s"] = np.asarray(start_s, dtype=np.float64)
+    if partition is not None:
+        columns["partition"] = list(partition)
     if asked_gpus is not None and (asked_gpus != columns["gpus"]).any():
         columns["asked_gpus"] = np.asarray(asked_gpus, dtype=np.int64)
     if parts is not None:
-        columns |= checked_parts(parts, path, line, lambda column: (source_names or {}).get(column, column))
+        columns |= check_parts(parts, path, line, lambda column: (source_names or {}).get(column, column))
     check = _Checker(path, columns, source_names or {})
     check.everything()
     columns["gpu_type"] = check.gpu_types(canonical or _catalogue_name)
@@ -121,7 +134,7 @@ def build_trace(
         name=name or path.stem,
         path=str(path),
         provenance=provenance or {},
-        **{key: _frozen(column) for key, column in columns.items()},
+        **{key: _freeze_column(column) for key, column in columns.items()},
     )
 
 
@@ -129,7 +142,7 @@ def _in_order(column: Any, order: npt.NDArray[np.intp]) -> Any:
     return column[order] if isinstance(column, np.ndarray) else [column[row] for row in order.tolist()]
 
 
-def _frozen(column: Any) -> Any:
+def _freeze_column(column: Any) -> Any:
     return tuple(column) if isinstance(column, list) else column
 
 
@@ -155,6 +168,7 @@ class _Checker:
             )
         self.texts()
         self.ids()
+        self.nodes()
         for column, (low, high) in _BOUNDS.items():
             field = self.source_names.get(column, column)
             check_bounds(
@@ -170,14 +184,22 @@ class _Checker:
             self.outcomes()
 
     def texts(self) -> None:
-        for column in ("job_id", "model_family", "model_size", "user", "virtual_cluster", "gpu_models"):
+        for column in (
+            "job_id",
+            "model_family",
+            "model_size",
+            "user",
+            "virtual_cluster",
+            "gpu_models",
+            "partition",
+        ):
             if column not in self.columns:
                 continue
             if not _UNPRINTABLE.search("".join(self.columns[column])):
                 continue
             for row, text in enumerate(self.columns[column]):
                 if _UNPRINTABLE.search(text):
-                    raise self.error(row, column, f"{shown(text)} has a control character", "remove it")
+                    raise self.error(row, column, f"{quote_cell(text)} has a control character", "remove it")
         families = self.columns["model_family"]
         if "" in families:
             raise self.error(families.index(""), "model_family", "is empty", "name the job's model")
@@ -192,7 +214,7 @@ class _Checker:
             if job in seen:
                 first = int(self.columns["line"][seen[job]])
                 raise self.error(
-                    row, "job_id", f"{shown(job)} is already the job of line {first}", "make ids unique"
+                    row, "job_id", f"{quote_cell(job)} is already the job of line {first}", "make ids unique"
                 )
             seen[job] = row
 
@@ -211,12 +233,20 @@ class _Checker:
             message = f"{limit[row]:.17g} s is no time to run in"
             raise self.error(row, "time_limit_s", message, "give more than 0; leave it empty for no limit")
 
+    def nodes(self) -> None:
+        nodes, gpus = self.columns.get("nodes", np.zeros(1, dtype=np.int64)), self.columns["gpus"]
+        uneven = gpus % np.maximum(nodes, 1) != 0
+        if uneven.any():
+            row = int(np.argmax(uneven))
+            message = f"{gpus[row]} GPUs cannot be divided evenly among {nodes[row]} nodes"
+            raise self.error(row, "nodes", message, "give a divisor of gpus; leave it empty for any number")
+
     def outcomes(self) -> None:
         known = ("", *OUTCOMES)
         for row, outcome in enumerate(self.columns["outcome"]):
             if outcome not in known:
                 remedy = f"{nearest(outcome, OUTCOMES)}; empty where it is not known"
-                raise self.error(row, "outcome", f"{shown(outcome)} is no outcome", remedy)
+                raise self.error(row, "outcome", f"{quote_cell(outcome)} is no outcome", remedy)
         end, asked = self.columns["end_iterations"], self.columns["iterations"]
         early = np.array([outcome in (FAILED, KILLED) for outcome in self.columns["outcome"]])
         for wrong, rule in (

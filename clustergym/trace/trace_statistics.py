@@ -12,8 +12,8 @@ import numpy as np
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Floats, Ints
 from clustergym.oracle.base import OracleTables
-from clustergym.oracle.models.model_class import ModelClass
-from clustergym.trace.outcomes import shares_of
+from clustergym.oracle.models.model_spec import ModelClass
+from clustergym.trace.outcomes import compute_shares
 from clustergym.trace.trace import Trace
 
 PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
@@ -55,14 +55,16 @@ class OfferedLoad:
     nowhere: int
 
 
-def tables_for(trace: Trace, cluster: ClusterSpec) -> OracleTables:
+def build_tables(trace: Trace, cluster: ClusterSpec) -> OracleTables:
     """Return the roofline's tables of a trace's model classes, at every GPU count that `offer` needs."""
     from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 
-    return RooflineOracle().tables(sorted(set(trace.model_classes)), cluster, counts_for(trace.gpus, cluster))
+    return RooflineOracle().tables(
+        sorted(set(trace.model_classes)), cluster, list_counts(trace.gpus, cluster)
+    )
 
 
-def counts_for(gpus: Ints, cluster: ClusterSpec) -> list[int]:
+def list_counts(gpus: Ints, cluster: ClusterSpec) -> list[int]:
     """Return every GPU count that `offer` needs for requests of shape (n,), ascending."""
     doubling = {1 << power for power in range(int(cluster.capacity.max()).bit_length())}
     return sorted(doubling.union(gpus.tolist()))
@@ -153,13 +155,17 @@ class RequestCosts:
         table = self.times[model]
         every = range(len(self.cluster.gpu_types))
         asked = [self.cluster.gpu_types.index(gpu_type)] if gpu_type in self.cluster.gpu_types else []
-        others = [kind for kind in every if kind not in asked]
+        others = [gpu_type for gpu_type in every if gpu_type not in asked]
         if gpu_type == "":
             tries = [(others, True), (others, False)]
         else:
             tries = [(asked, True), (asked, False), (others, True), (others, False)]
         for attempt, (kinds, exactly) in enumerate(tries):
-            found = {kind: count for kind in kinds if (count := self._count(table[kind], gpus, exactly))}
+            found = {
+                gpu_type: count
+                for gpu_type in kinds
+                if (count := self._count(table[gpu_type], gpus, exactly))
+            }
             if found:
                 return self._spread(table, found, infeasible=attempt > 0)
         return _Cost([0.0 for _ in every], float("nan"), infeasible=True)
@@ -172,12 +178,12 @@ class RequestCosts:
         return 0
 
     def _spread(self, table: Floats, found: dict[int, int], infeasible: bool) -> _Cost:
-        total = sum(int(self.cluster.capacity[kind]) for kind in found)
+        total = sum(int(self.cluster.capacity[gpu_type]) for gpu_type in found)
         gpu_s, time_s = [0.0] * len(table), 0.0
-        for kind, count in found.items():
-            share = int(self.cluster.capacity[kind]) / total
-            seconds = float(table[kind, self.counts.index(count)])
-            gpu_s[kind] = share * seconds * count
+        for gpu_type, count in found.items():
+            share = int(self.cluster.capacity[gpu_type]) / total
+            seconds = float(table[gpu_type, self.counts.index(count)])
+            gpu_s[gpu_type] = share * seconds * count
             time_s += share * seconds
         return _Cost(gpu_s, time_s, infeasible)
 
@@ -220,15 +226,15 @@ def trace_statistics(
             "max": int(trace.gpus.max()),
             **percentiles(trace.gpus),
         },
-        "gpu_type_share": _shares([kind or "any" for kind in trace.gpu_type]),
+        "gpu_type_share": _shares([gpu_type or "any" for gpu_type in trace.gpu_type]),
         "model_share": _shares([trace.model_class(row).model for row in range(len(trace))]),
         "deadlines": int(np.isfinite(trace.deadline_s).sum()),
     }
     if cluster is not None:
-        offered = offer(trace, cluster, tables or tables_for(trace, cluster))
-        statistics |= _against(trace, cluster, offered)
+        offered = offer(trace, cluster, tables or build_tables(trace, cluster))
+        statistics |= _compare_with_cluster(trace, cluster, offered)
         if trace.outcome is not None:
-            statistics["outcomes"] = shares_of(trace.outcome, offered.job_gpu_s)
+            statistics["outcomes"] = compute_shares(trace.outcome, offered.job_gpu_s)
     return statistics
 
 
@@ -303,7 +309,7 @@ def _shares(values: Sequence[Any]) -> dict[str, float]:
     return {str(value): count / len(values) for value, count in sorted(Counter(values).items())}
 
 
-def _against(trace: Trace, cluster: ClusterSpec, offered: OfferedLoad) -> dict[str, Any]:
+def _compare_with_cluster(trace: Trace, cluster: ClusterSpec, offered: OfferedLoad) -> dict[str, Any]:
     known = offered.duration_s[np.isfinite(offered.duration_s)]
     durations: dict[str, float | None] = {"mean": None, "ln_mean": None, "ln_sigma": None}
     if len(known):
@@ -322,7 +328,8 @@ def _against(trace: Trace, cluster: ClusterSpec, offered: OfferedLoad) -> dict[s
         "offered_load": {
             "overall": _finite(offered.overall),
             "by_gpu_type": {
-                kind: _finite(float(load)) for kind, load in zip(cluster.gpu_types, offered.load, strict=True)
+                gpu_type: _finite(float(load))
+                for gpu_type, load in zip(cluster.gpu_types, offered.load, strict=True)
             },
             "infeasible_requests": offered.infeasible,
             "fits_nowhere": offered.nowhere,

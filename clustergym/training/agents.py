@@ -25,16 +25,16 @@ AGENTS = {
     "auction_es": "clustergym.training.auction_evolution:AuctionEvolution",
     "group_pg": "clustergym.training.group_gradient:GroupPolicyGradient",
     "masked_group_pg": "clustergym.training.masked_group_gradient:MaskedGroupGradient",
-    "maskable_ppo": "clustergym.training.maskable_ppo:MaskablePpo",
+    "maskable_ppo": "clustergym.training.imitating_agent:MaskablePpo",
     "placer_es": "clustergym.training.placer_evolution:PlacerEvolution",
-    "ppo": "clustergym.training.baselines:Ppo",
+    "ppo": "clustergym.training.stable_baselines:Ppo",
     "sharing_es": "clustergym.training.sharing_evolution:SharingEvolution",
 }
 """Agent name -> `module:class`, imported on first use."""
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
+class TrainingOutcome:
     """The outcome of a training.
 
     Attributes
@@ -45,7 +45,7 @@ class Trained:
     curves : mapping
         Plain numbers.
     described : mapping
-        Of a network: what it depends on (`clustergym.training.network_checkpoints.description_of`).
+        Of a network: what it depends on (`clustergym.training.network_checkpoints.describe_env`).
     """
 
     weights: Floats | Mapping[str, npt.NDArray[Any]]
@@ -62,7 +62,7 @@ class Agent(Parameters, ABC):
     split: str
 
     @abstractmethod
-    def train(self, seed: int, processes: int, state: Path, progress: Progress) -> Trained:
+    def train(self, seed: int, processes: int, state: Path, progress: Progress) -> TrainingOutcome:
         """Train, and keep the state in a file from which a killed training continues.
 
         Parameters
@@ -85,7 +85,7 @@ class Agent(Parameters, ABC):
             return None
         return "agent.split", f"training on the {self.split} split would leak it"
 
-    def save(self, path: Path, trained: Trained, about: Mapping[str, Any]) -> None:
+    def save(self, path: Path, trained: TrainingOutcome, about: Mapping[str, Any]) -> None:
         """Write a checkpoint: weights to `path`, the rest to the YAML beside it."""
         if isinstance(trained.weights, Mapping):
             from clustergym.training.network_checkpoints import save as save_network

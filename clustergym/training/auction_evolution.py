@@ -1,8 +1,11 @@
-"""`agent=auction_es`: the auction's weights by CMA-ES."""
+"""`agent=auction_es`: the auction's weights by CMA-ES.
+
+The objective that a training minimises on a window: a weighted sum of named terms.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -11,13 +14,13 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_types import Ge
 
+from clustergym.agents import auction, beliefs
 from clustergym.agents import auction_features as features
-from clustergym.agents import beliefs
 from clustergym.agents.auction import INPUTS
 from clustergym.agents.auction_checkpoints import load
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats, Ints
-from clustergym.common.errors import InputError
+from clustergym.common.errors import InputError, nearest, require
 from clustergym.common.parameter_types import (
     NonNegativeFloat,
     NonNegativeInt,
@@ -25,16 +28,17 @@ from clustergym.common.parameter_types import (
     PositiveFloat,
     PositiveInt,
 )
+from clustergym.common.parameters import check_value
 from clustergym.common.processes import workers
+from clustergym.envs.scheduling_costs import ReferenceCostTimes
+from clustergym.results.metrics.fairness import UNFAIR_ABOVE
 from clustergym.scenario.policy import InformationClass
-from clustergym.training.agents import Agent, Progress, Trained
+from clustergym.scenario.scenario import Scenario
+from clustergym.training.agents import Agent, Progress, TrainingOutcome
 from clustergym.training.distribution import Distribution, draw_scenario
-from clustergym.training.evolution import History, evolve, search_from
-from clustergym.training.objective import TERMS, Objective
+from clustergym.training.evolution import History, evolve, start_search
 from clustergym.training.simulated_episodes import auction_episodes
 
-START = {"rate": 1.0, "double": 1.0, "marginal_double": 0.5, "keep": 0.2, "queue_double": -0.3}
-"""Where the search begins: the shortest remaining work first, doublings while they pay."""
 VALIDATION_SEED_OFFSET = 1_000_003
 
 
@@ -42,7 +46,7 @@ VALIDATION_SEED_OFFSET = 1_000_003
 class AuctionEvolution(Agent):
     """Evolves the auction's weights on freshly drawn scenarios.
 
-    The objective is the mean over windows of `objective` (`clustergym.training.objective`). All candidates of
+    The objective is the mean over windows of `objective`. All candidates of
     a generation meet the same windows, which no other generation sees; every `validate_every` generations the
     distribution's mean is measured on the dev split, and the best such mean is the result. With hidden
     units the covariance is kept diagonal (sep-CMA-ES, Ros and Hansen, 2008), which learns faster in many
@@ -71,7 +75,7 @@ class AuctionEvolution(Agent):
     tail : float
         Added to the weight of the term jct_p99, from 0.
     initial : str or None
-        Checkpoint to start from, which must have no hidden units; None: `START`.
+        Checkpoint to start from, which must have no hidden units; None: `auction_features.PRIOR`.
     hidden : int
         Hidden units beside the weighted sum; what they add to a score is 0 at the start.
     without : tuple of str
@@ -100,27 +104,29 @@ class AuctionEvolution(Agent):
         super().__post_init__()
         self._goal()
 
-    def train(self, seed: int, processes: int, state: Path, progress: Progress) -> Trained:
+    def train(self, seed: int, processes: int, state: Path, progress: Progress) -> TrainingOutcome:
         """Train from the beginning, or from where a killed run left its state."""
         key = {"agent": self.name, "seed": seed, "features": features.VERSION, **asdict(self)}
         history = History.read(state, key)
-        searched, begin = self._searched(), self._start(seed)
-        search = search_from(begin[searched], self.sigma, self.population, seed, self.hidden > 0)
+        searched, begin = self._select_searched(), self._start(seed)
+        search = start_search(begin[searched], self.sigma, self.population, seed, self.hidden > 0)
         with workers(processes, "spawn") as run:
 
             def fitness_of(generation: int, candidates: Sequence[Floats]) -> list[float]:
-                weights = [_with(begin, searched, candidate) for candidate in candidates]
+                weights = [_replace_weights(begin, searched, candidate) for candidate in candidates]
                 first = generation * self.episodes
                 return self._evaluate(run, weights, self.split, seed, first, self.episodes)
 
             def validated(mean: Floats) -> tuple[float, Floats]:
-                weights = _with(begin, searched, mean)
+                weights = _replace_weights(begin, searched, mean)
                 there = seed + VALIDATION_SEED_OFFSET
                 [value] = self._evaluate(run, [weights], "dev", there, 0, self.validation)
                 return value, weights
 
             best, curves = evolve(history, search, fitness_of, validated, state, progress)
-        return Trained(self._with_start_deadlines(best, seed), InformationClass(self.information), curves)
+        return TrainingOutcome(
+            self._with_start_deadlines(best, seed), InformationClass(self.information), curves
+        )
 
     def _with_start_deadlines(self, weights: Floats, seed: int) -> Floats:
         """Return weights; those of deadlines are as at the start if no training window had deadlines.
@@ -144,7 +150,7 @@ class AuctionEvolution(Agent):
     def _meets_deadlines(self) -> bool:
         return len(self.scenarios.deadline_slack) > 0 or self.scenarios.traces is not None
 
-    def _searched(self) -> Ints:
+    def _select_searched(self) -> Ints:
         """Return which weights are searched: those of deadlines only if windows have deadlines."""
         last = self._scores + len(self._beliefs())
         linear = np.arange(features.COUNT if self._meets_deadlines() else features.WITHOUT_DEADLINES)
@@ -194,7 +200,7 @@ class AuctionEvolution(Agent):
         return [float(value) for value in table.mean(axis=0)]
 
 
-def _with(weights: Floats, searched: Ints, values: Floats) -> Floats:
+def _replace_weights(weights: Floats, searched: Ints, values: Floats) -> Floats:
     changed = weights.copy()
     changed[searched] = values
     return changed
@@ -202,7 +208,7 @@ def _with(weights: Floats, searched: Ints, values: Floats) -> Floats:
 
 def start() -> Floats:
     """Return the weights the search begins with."""
-    return np.array([START.get(name, 0.0) for name in features.NAMES])
+    return auction.weights_of(features.PRIOR)
 
 
 def objectives(
@@ -218,3 +224,54 @@ def objectives(
     scenario = draw_scenario(distribution, split, seed, index)
     jct_s_of, judged = auction_episodes(scenario, information), goal.judge(scenario)
     return np.array([judged(jct_s_of(row)) for row in weights])
+
+
+def _deadline_missed(jct_s: Floats, yardsticks: ReferenceCostTimes) -> float:
+    due = np.isfinite(yardsticks.deadline_s)
+    late = (yardsticks.submit_s + jct_s)[due] > yardsticks.deadline_s[due]
+    return float(late.mean()) if len(late) else 0.0
+
+
+TERMS: dict[str, Callable[[Floats, ReferenceCostTimes], float]] = {
+    "jct_mean": lambda jct_s, yardsticks: float(np.log(jct_s.mean())),
+    "jct_p99": lambda jct_s, yardsticks: float(np.log(np.percentile(jct_s, 99))),
+    "ftf_mean": lambda jct_s, yardsticks: float(np.log((jct_s / yardsticks.fair_s).mean())),
+    "unfair_fraction": lambda jct_s, yardsticks: float((jct_s / yardsticks.fair_s > UNFAIR_ABOVE).mean()),
+    "deadline_missed": _deadline_missed,
+}
+"""Term -> its value for the JCTs of a window, after the metric of the same name (`deadline_missed` is
+1 - `deadline_satisfaction`). Terms other than shares are logs, so that every window counts alike. Fairness is
+that of the metrics: against fluid sharing capped at the request, computed once a window."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A weighted sum of terms, to be minimised.
+
+    Parameters
+    ----------
+    weights : mapping of str to float
+        Name of a term -> its weight from 0; 0 leaves it out.
+
+    Raises
+    ------
+    InputError
+        For an unknown term, a weight that is not a number from 0, or if no term is weighed.
+    """
+
+    weights: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        for name, weight in self.weights.items():
+            if name not in TERMS:
+                remedy = nearest(str(name), TERMS)
+                raise InputError(f"unknown term {name!r}", field="agent.objective", remedy=remedy)
+            check_value(weight, NonNegativeFloat, f"agent.objective.{name}")
+        some = any(weight > 0 for weight in self.weights.values())
+        require(some, "agent.objective", dict(self.weights), f"weigh one of {', '.join(TERMS)}")
+
+    def judge(self, scenario: Scenario) -> Callable[[Floats], float]:
+        """Return a function from the JCTs of a window (seconds, shape (n,)) to its objective."""
+        yardsticks = ReferenceCostTimes.from_scenario(scenario)
+        parts = [(float(weight), TERMS[name]) for name, weight in self.weights.items() if weight > 0]
+        return lambda jct_s: sum(weight * term(jct_s, yardsticks) for weight, term in parts)

@@ -1,4 +1,10 @@
-"""Compares policies and checkpoints on a split: runs in the simulator, and ratios with intervals."""
+"""Compares policies and checkpoints on a split: runs in the simulator, and ratios with intervals.
+
+Reference rows of a comparison: a bound that no policy beats, and the auction fitted to the scenario.
+
+Neither is a policy: both see the whole scenario, and the second its outcome. They show how much a policy
+could still gain.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +16,21 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from clustergym.agents.auction_checkpoints import load
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats
-from clustergym.common.errors import InputError
+from clustergym.common.errors import InputError, nearest
+from clustergym.common.parameter_types import PositiveInt
+from clustergym.common.parameters import check_value
+from clustergym.results.bounds.bounds import build_programme, least_work, lower_bounds
+from clustergym.results.bounds.price_search import search
 from clustergym.results.metrics.metrics import Metrics
 from clustergym.scenario.policy import Placer, Policy
-from clustergym.scenario.registry import make_placer, make_policy, parameters_of
+from clustergym.scenario.registry import list_parameters, make_placer, make_policy
 from clustergym.scenario.scenario import Scenario
-from clustergym.sim.guard import Watch
+from clustergym.sim.guard import StepWatchdog
 from clustergym.training.distribution import Distribution
-from clustergym.training.limits import BOUNDS
+from clustergym.training.simulated_episodes import AuctionEpisode
 
 METRICS = (
     "jct_mean",
@@ -83,7 +94,7 @@ class Entrant:
     checkpoints: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, given: Any) -> Entrant:
+    def from_given(cls, given: Any) -> Entrant:
         """Read an entrant: a policy's name, a checkpoint, or a mapping whose lists are knobs to tune.
 
         A list of checkpoints is not tuned: its members are training seeds of one agent.
@@ -138,7 +149,7 @@ def run_figures(
     source: ScenarioSource, split: str, seed: int, policies: Sequence[Mapping[str, Any]], index: int
 ) -> Floats:
     """Return the figures of each policy on a drawn scenario, shape (policies, METRICS)."""
-    from clustergym.sim.child import guarded
+    from clustergym.sim.child import run_supervised
     from clustergym.sim.engine import StalledError
 
     scenario = source.draw(split, seed, index)
@@ -153,7 +164,7 @@ def run_figures(
             continue
         try:
             policy = make_policy(parameters)
-            metrics, finish_s = guarded(partial(_run, scenario, policy, placer, seed), policy, placer)
+            metrics, finish_s = run_supervised(partial(_run, scenario, policy, placer, seed), policy, placer)
         except StalledError as error:
             raise InputError(
                 str(error), field=f"policy {parameters['name']}", remedy="leave it out"
@@ -165,7 +176,7 @@ def run_figures(
 
 
 def _run(
-    scenario: Scenario, policy: Policy, placer: Placer, seed: int, watch: Watch
+    scenario: Scenario, policy: Policy, placer: Placer, seed: int, watch: StepWatchdog
 ) -> tuple[Metrics, Floats]:
     """Return the metrics of a run, and when each job completed; NaN if it did not."""
     from clustergym.results.measured_run import simulate
@@ -186,7 +197,7 @@ def _slowdown(scenario: Scenario, jct_s: Floats) -> float:
     return float(slowdown[ended].mean()) if ended.any() else float("nan")
 
 
-def tuned(
+def tune_entrant(
     entrant: Entrant,
     distribution: Distribution,
     seed: int,
@@ -264,4 +275,60 @@ def full_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     if parameters["name"] in BOUNDS:
         return dict(parameters)
     policy: Policy = make_policy(parameters)
-    return {"name": policy.name, **parameters_of(policy)}
+    return {"name": policy.name, **list_parameters(policy)}
+
+
+def lower_bound(scenario: Scenario, seed: int, parameters: Mapping[str, Any]) -> tuple[Floats, float]:
+    """Return the JCTs of jobs alone, and the bound of `clustergym.results.bounds.bounds` on their mean."""
+    _only(parameters)
+    return least_work(scenario)[0], lower_bounds(scenario).jct_mean
+
+
+def compute_proved_bound(
+    scenario: Scenario, seed: int, parameters: Mapping[str, Any]
+) -> tuple[Floats, float]:
+    """Return the JCTs of jobs alone, and the bound of `results.bounds.price_search` on their mean."""
+    _only(parameters)
+    return least_work(scenario)[0], search(build_programme(scenario, "jct_mean")).value
+
+
+def hindsight(scenario: Scenario, seed: int, parameters: Mapping[str, Any]) -> tuple[Floats, float]:
+    """Return the JCTs of the auction with weights fitted to this scenario by CMA-ES, and their mean.
+
+    Parameters: `checkpoint` to start from, `generations` of 16 candidates, `sigma`.
+    """
+    from clustergym.training.evolution import start_search
+
+    given = {"checkpoint": "elastic-linear", "generations": 30, "sigma": 0.2, **parameters}
+    _only(given, "checkpoint", "generations", "sigma")
+    check_value(given["generations"], PositiveInt, "policies.generations")
+    if scenario.horizon_s is not None or (scenario.request_gpus == 0).any():
+        message, remedy = (
+            "needs an episode in which every job completes",
+            "leave it out, or choose another trace",
+        )
+        raise InputError(message, field="policies.hindsight", remedy=remedy)
+    start = load(str(given["checkpoint"]))
+    episode = AuctionEpisode.from_scenario(scenario, start.information_class)
+    search = start_search(start.weights, float(given["sigma"]), 16, seed, diagonal=False)
+    best = episode.run(start.weights).jct_s
+    for _ in range(int(given["generations"])):
+        candidates = search.ask()
+        outcomes = [episode.run(np.asarray(candidate)).jct_s for candidate in candidates]
+        search.tell(candidates, [float(np.log(jct_s.mean())) for jct_s in outcomes])
+        best = min([best, *outcomes], key=lambda jct_s: float(jct_s.mean()))
+    return best, float(best.mean())
+
+
+def _only(parameters: Mapping[str, Any], *known: str) -> None:
+    for key in parameters:
+        if key not in known:
+            raise InputError("unknown parameter", field=f"policies.{key}", remedy=nearest(key, known))
+
+
+BOUNDS: dict[str, Callable[[Scenario, int, Mapping[str, Any]], tuple[Floats, float]]] = {
+    "lower_bound": lower_bound,
+    "proved_bound": compute_proved_bound,
+    "hindsight": hindsight,
+}
+"""Name of a row -> function that returns the JCTs and the mean that the row shows."""

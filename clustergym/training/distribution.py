@@ -1,4 +1,7 @@
-"""Draws training scenarios: jobs of a trace, a cluster, a load, speedup curves, restart costs and errors."""
+"""Draws training scenarios: jobs of a trace, a cluster, a load, speedup curves, restart costs and errors.
+
+Random speedup curves: how fast each job of a training scenario runs on each GPU type and count.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,10 @@ from typing import Annotated, ClassVar
 import numpy as np
 from annotated_types import MinLen
 
-from clustergym.agents.job_tables import job_tables
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats, Ints
-from clustergym.common.columns import rounded_up
+from clustergym.common.columns import round_up_counts
 from clustergym.common.errors import InputError, require
 from clustergym.common.parameter_types import (
     IN_ORDER,
@@ -25,13 +27,11 @@ from clustergym.common.parameter_types import (
     PositiveRange,
 )
 from clustergym.common.parameters import Parameters
+from clustergym.envs.episodes import SPLITS
 from clustergym.scenario.costs import Costs, Search
-from clustergym.scenario.scenario import Scenario, allowed_counts
+from clustergym.scenario.scenario import Scenario, list_allowed_counts
 from clustergym.trace.trace import Trace
-from clustergym.training.speedups import iteration_times
-from clustergym.training.trace_files import TraceFiles
-from clustergym.training.trace_windows import trace_window
-from clustergym.training.windows import SPLITS, Window, draw_window
+from clustergym.training.windows import TraceFiles, Window, draw_window, job_tables, trace_window
 
 RESTART_S = (20.0, 60.0)
 """Seconds to save and load a checkpoint, before the factor."""
@@ -59,7 +59,7 @@ class Distribution(Parameters):
         Standard deviation of the log of known over real iteration times.
     traces : mapping or None
         Of `origin=files`: trace files on a scenario of their own, as
-        `clustergym.training.trace_files.TraceFiles.of` takes them; `gpus` and `types` are then of no use.
+        `clustergym.training.windows.TraceFiles.from_given` takes them; `gpus` and `types` are then of no use.
     search : str
         For a plan on an allotment that a job has not had before (`clustergym.scenario.costs.Costs`).
     max_duration_s : float or None
@@ -90,7 +90,7 @@ class Distribution(Parameters):
             remedy = "give both scenarios.origin=files and scenarios.traces, or neither"
             raise InputError("goes with origin=files alone", field="scenarios.traces", remedy=remedy)
         if self.traces is not None:
-            TraceFiles.of(self.traces, least=1)
+            TraceFiles.from_given(self.traces, least=1)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -150,8 +150,8 @@ def _cluster(gpus: int, types: int) -> ClusterSpec:
     groups = []
     for t, share in enumerate(_shares(gpus, types)):
         per_node = min(GPUS_PER_NODE, share & -share)
-        kind = GpuType(f"type{t}", 100.0, 20.0, None, 40.0, 900.0, "pcie4", 32.0, 100.0)
-        groups.append(NodeGroup(kind, share // per_node, per_node))
+        gpu_type = GpuType(f"type{t}", 100.0, 20.0, None, 40.0, 900.0, "pcie4", 32.0, 100.0)
+        groups.append(NodeGroup(gpu_type, share // per_node, per_node))
     return ClusterSpec(f"{gpus}-gpus-{types}-types", tuple(groups), Fabric())
 
 
@@ -173,9 +173,9 @@ def _scenario(
     restart: float,
     error: float,
 ) -> Scenario:
-    n, counts = len(window.gpus), np.array(allowed_counts(cluster, "power_of_two"), dtype=np.int64)
+    n, counts = len(window.gpus), np.array(list_allowed_counts(cluster, "power_of_two"), dtype=np.int64)
     fitting = counts[counts <= cluster.capacity.min()]
-    gpus = np.minimum(rounded_up(window.gpus), fitting[-1])
+    gpus = np.minimum(round_up_counts(window.gpus), fitting[-1])
     iterations = np.maximum(1, np.rint(window.duration_s)).astype(np.int64)
     at_request_s = window.duration_s / iterations
     times = iteration_times(rng, gpus, at_request_s, len(cluster.groups), counts, cluster.capacity)
@@ -188,7 +188,7 @@ def _scenario(
         "job_id": tuple(f"j{row}" for row in range(n)),
         "model_family": tuple(f"m{row:05d}" for row in range(n)),
     }
-    trace = Trace.of(window.name, np.round(window.submit_s * stretch, 3), iterations, gpus, **names)
+    trace = Trace.from_columns(window.name, np.round(window.submit_s * stretch, 3), iterations, gpus, **names)
     tables, order = job_tables(trace, cluster, counts, times, known)
     return Scenario(window.name, 0, cluster, trace, tables, checkpoint_s[order], costs, rounds="event")
 
@@ -197,3 +197,63 @@ def _fast_gpus(times: Floats, gpus: Ints, counts: Ints, capacity: Ints) -> float
     """Return the number of GPUs, each weighed by the mean speed of jobs on it relative to the first type."""
     at_request = np.take_along_axis(times, np.searchsorted(counts, gpus)[:, None, None], axis=2)[..., 0]
     return float((capacity * (at_request[:, :1] / at_request).mean(axis=0)).sum())
+
+
+SPEED_SPREAD = 0.25
+"""Standard deviation of a job's log speed on a type about the type's own."""
+LIMITS = (0.8, 0.4)
+"""Shares of the jobs that run from one GPU on, and that may shrink to half or less of their request."""
+
+
+def speedups(rng: np.random.Generator, jobs: int, counts: Ints) -> Floats:
+    """Return throughput on each count / throughput on a single GPU, shape (jobs, K).
+
+    A third of the jobs each follows a power law (exponent 0.5 to 1), Amdahl's law (serial part 10^-3 to
+    10^-0.5), and compute plus communication that grows with the count and can win, so that more GPUs
+    can be slower.
+    """
+    g = counts[None, :].astype(np.float64)
+    law = rng.integers(3, size=jobs)[:, None]
+    power = g ** rng.uniform(0.5, 1.0, size=(jobs, 1))
+    serial = 10 ** rng.uniform(-3.0, -0.5, size=(jobs, 1))
+    amdahl = 1.0 / (serial + (1.0 - serial) / g)
+    talk = 10 ** rng.uniform(-3.0, -0.7, size=(jobs, 1)) * (g > 1)
+    growth = rng.uniform(0.0, 0.6, size=(jobs, 1))
+    communication = 1.0 / (1.0 / g + talk * g**growth)
+    chosen: Floats = np.choose(law, [power, amdahl, communication])
+    return chosen
+
+
+def least_counts(rng: np.random.Generator, gpus: Ints) -> Ints:
+    """Return the least GPUs that each job fits on, shape (n,): 1 for most jobs, at most its request."""
+    chance = rng.random(len(gpus))
+    halved = np.maximum(gpus // 2 ** rng.integers(0, 3, size=len(gpus)), 1)
+    return np.where(chance < LIMITS[0], 1, halved).astype(np.int64)
+
+
+def iteration_times(
+    rng: np.random.Generator, gpus: Ints, at_request_s: Floats, types: int, counts: Ints, capacity: Ints
+) -> Floats:
+    """Return seconds per iteration, shape (n, T, K); inf where a job does not fit.
+
+    Parameters
+    ----------
+    rng : Generator
+    gpus : ndarray of int, shape (n,)
+        Requested GPUs.
+    at_request_s : ndarray of float, shape (n,)
+        Seconds per iteration at the request on the fastest type.
+    types : int
+        The first is the fastest; each next one is 1.2 to 2.5 times slower on average.
+    counts, capacity : ndarray of int, shape (K,) and (T,)
+    """
+    n = len(gpus)
+    slower = np.concatenate([[1.0], np.cumprod(rng.uniform(1.2, 2.5, size=types - 1))])
+    factor = slower * np.exp(rng.normal(0.0, SPEED_SPREAD, size=(n, types)) * (np.arange(types) > 0))
+    curve = speedups(rng, n, counts)
+    at_request = np.take_along_axis(curve, np.searchsorted(counts, gpus)[:, None], axis=1)
+    seconds = at_request_s[:, None, None] * factor[:, :, None] * (at_request / curve)[:, None, :]
+    fits = counts >= least_counts(rng, gpus)[:, None]
+    room = counts <= capacity[:, None]
+    times: Floats = np.where(fits[:, None, :] & room[None], seconds, np.inf)
+    return times

@@ -35,7 +35,7 @@ class Shapes(NamedTuple):
     width: int
 
 
-def shapes_of(env: Any) -> Shapes:
+def find_shapes(env: Any) -> Shapes:
     """Return the shapes of an environment with rows of jobs."""
     core = env.unwrapped
     parts = {name: (part.start, part.stop) for name, part in core.features.parts.items()}

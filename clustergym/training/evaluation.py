@@ -1,8 +1,12 @@
-"""Policies and checkpoints, compared on the windows of a split or on trace files."""
+"""Policies and checkpoints, compared on the windows of a split or on trace files.
+
+A comparison of policies as Markdown.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
@@ -12,9 +16,11 @@ from annotated_types import Interval
 
 from clustergym.common.errors import InputError, nearest, require
 from clustergym.common.parameter_types import AtLeastTwo, NonNegativeInt, PositiveInt
-from clustergym.common.parameters import build, checked
-from clustergym.common.processes import lost_processes_told, workers
-from clustergym.common.progress import counted
+from clustergym.common.parameters import build, check_value
+from clustergym.common.processes import report_lost_processes, workers
+from clustergym.common.progress import track_results
+from clustergym.common.tables import table
+from clustergym.envs.episodes import SPLITS
 from clustergym.training.comparison import (
     METRICS,
     RATIOS,
@@ -23,11 +29,10 @@ from clustergym.training.comparison import (
     full_parameters,
     ratio,
     run_figures,
-    tuned,
+    tune_entrant,
 )
 from clustergym.training.distribution import Distribution
-from clustergym.training.trace_files import TraceFiles
-from clustergym.training.windows import SPLITS
+from clustergym.training.windows import TraceFiles
 
 
 def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any]:
@@ -40,27 +45,27 @@ def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any
         these seeds; `groups`: one per load, with `figures` (window x column x metric) and `ratios`
         (metric -> reference -> policy -> ratio, low, high, the least and the greatest of single seeds).
     """
-    seed = checked(config["seed"], NonNegativeInt, "seed")
-    windows, split = checked(config["windows"], AtLeastTwo, "windows"), str(config["split"])
+    seed = check_value(config["seed"], NonNegativeInt, "seed")
+    windows, split = check_value(config["windows"], AtLeastTwo, "windows"), str(config["split"])
     if split not in SPLITS:
         raise InputError(f"unknown split {split!r}", field="split", remedy=nearest(split, SPLITS))
     base = build(Distribution, config["scenarios"], "scenarios")
-    entrants = [Entrant.of(one) for one in config["policies"] or ()]
+    entrants = [Entrant.from_given(one) for one in config["policies"] or ()]
     require(len(entrants) >= 1, "policies", config["policies"], "name at least one")
     for entrant in entrants:
         for choice in entrant.choices():
             common_knowledge([full_parameters(one) for one in entrant.seeds(choice)])
     loads, groups, files = _loads(config["loads"]), [], None
     if config["traces"] is not None:
-        files = TraceFiles.of(config["traces"])
+        files = TraceFiles.from_given(config["traces"])
         windows = len(files.files)
         require(loads == [None], "loads", loads, "leave it out with traces, whose load is their own")
-    compared = _compared(config["ratios"], files is not None or len(base.deadline_slack) > 0)
-    processes = checked(config["processes"], NonNegativeInt, "processes")
-    with lost_processes_told(), workers(processes, "spawn") as run:
-        tuning = checked(config["tuning_windows"], PositiveInt, "tuning_windows")
-        steps = (tuned(one, base, seed, tuning, run) for one in entrants)
-        chosen = list(counted("tuning on training windows, policies", steps, len(entrants), progress))
+    compared = _list_compared_metrics(config["ratios"], files is not None or len(base.deadline_slack) > 0)
+    processes = check_value(config["processes"], NonNegativeInt, "processes")
+    with report_lost_processes(), workers(processes, "spawn") as run:
+        tuning = check_value(config["tuning_windows"], PositiveInt, "tuning_windows")
+        steps = (tune_entrant(one, base, seed, tuning, run) for one in entrants)
+        chosen = list(track_results("tuning on training windows, policies", steps, len(entrants), progress))
         members = [one.seeds(choice) for one, choice in zip(entrants, chosen, strict=True)]
         flat, columns = [one for seeds in members for one in seeds], _columns(members)
         for load in loads:
@@ -68,7 +73,7 @@ def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any
             source = files or drawn
             steps = run(partial(run_figures, source, split, seed, flat), range(windows))
             name = "windows" if load is None else f"load {load:g}, windows"
-            figures = np.stack(list(counted(name, steps, windows, progress)))
+            figures = np.stack(list(track_results(name, steps, windows, progress)))
             ratios = _ratios(figures, columns, compared)
             groups.append({"load": list(drawn.load), "figures": _plain(figures), "ratios": ratios})
     rows = [
@@ -97,7 +102,7 @@ def _loads(given: Any) -> list[float] | list[None]:
     if given is None or given == []:
         return [None]
     found = given if isinstance(given, list) else [given]
-    return [checked(load, Annotated[float, Interval(gt=0, lt=100)], "loads") for load in found]
+    return [check_value(load, Annotated[float, Interval(gt=0, lt=100)], "loads") for load in found]
 
 
 def _label(label: str, knobs: Mapping[str, Any], choice: Mapping[str, Any]) -> str:
@@ -116,7 +121,7 @@ def _columns(members: Sequence[Sequence[Any]]) -> list[list[int]]:
     return [list(range(end - len(seeds), end)) for end, seeds in zip(ends, members, strict=True)]
 
 
-def _compared(given: Any, deadlines: bool) -> list[str]:
+def _list_compared_metrics(given: Any, deadlines: bool) -> list[str]:
     """Return the metrics to compare as ratios."""
     require(isinstance(given, list) and len(given) > 0, "ratios", given, f"name some of {', '.join(RATIOS)}")
     for name in given:
@@ -142,3 +147,70 @@ def _ratios(
             for r in columns
         ]
     return found
+
+
+def markdown(outcome: Mapping[str, Any], overrides: Iterable[str]) -> str:
+    """Return the comparison as Markdown: a table per load, ratios of the first policy to each other one.
+
+    `overrides` are the words of the command line that made it.
+    """
+    # The names of output files do not belong to what was measured.
+    shown = [
+        _quote_word(word) for word in overrides if not word.startswith(("report=", "json=", "processes="))
+    ]
+    lines = [f"`{' '.join(['clustergym evaluate', *shown])}`", ""]
+    if any(len(policy["columns"]) > 1 for policy in outcome["policies"]):
+        lines += ["In parentheses: the least and the greatest of single training seeds.", ""]
+    for group in outcome["groups"]:
+        low, high = group["load"]
+        load = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+        drawn = f"Load {load}, {outcome['windows']} windows of the {outcome['split']} split:"
+        lines += [f"{outcome['windows']} traces:" if outcome["traces"] else drawn, ""]
+        lines += [_table(outcome, group), ""]
+    return "\n".join(lines) + "\n"
+
+
+def _quote_word(word: str) -> str:
+    """Quote a word for the shell; with double quotes if it has single ones and nothing to expand."""
+    plain = "'" in word and not set(word) & set('"$`\\!')
+    return f'"{word}"' if plain else shlex.quote(word)
+
+
+def _table(outcome: Mapping[str, Any], group: Mapping[str, Any]) -> str:
+    figures = np.array(group["figures"], dtype=np.float64)
+    ratios = [f"{'' if at else 'first / this: '}{RATIOS[one]}" for at, one in enumerate(group["ratios"])]
+    plain = {
+        "restarts_mean": ("restarts a job", 2),
+        "unfair_fraction": ("unfair", 3),
+        "gpu_utilization": ("GPUs at work", 3),
+        **{name: (RATIOS[name], 3) for name in group["ratios"] if name in METRICS[6:]},
+    }
+    titles = ["policy", "knows", "mean JCT, h (geometric mean)", *ratios, *(one for one, _ in plain.values())]
+    rows = []
+    pooled = [len(policy["columns"]) > 1 for policy in outcome["policies"]]
+    for at, policy in enumerate(outcome["policies"]):
+        own = figures[:, policy["columns"]]
+        spread = at > 0 and (pooled[0] or pooled[at])
+        cells = [_ratio(group["ratios"][metric][at][0], spread) for metric in group["ratios"]]
+        means = dict(zip(METRICS, own.mean(axis=(0, 1)).tolist(), strict=True))
+        rest = [
+            "" if np.isnan(means[one]) else f"{means[one]:.{places}f}" for one, (_, places) in plain.items()
+        ]
+        named = [policy["label"], policy["knows"].replace("_", " ")]
+        rows.append([*named, _hours(own[:, :, 0]), *cells, *rest])
+    return table(titles, rows, words=(0, 1))
+
+
+def _hours(mean_s: Any) -> str:
+    """Return the geometric mean over windows and seeds, and the least and greatest of several seeds."""
+    seeds_h = np.exp(np.log(np.maximum(mean_s, 1e-9)).mean(axis=0)) / 3600.0
+    pooled = f"{np.exp(np.log(seeds_h).mean()):.3f}"
+    return pooled if len(seeds_h) == 1 else f"{pooled} ({seeds_h.min():.3f} to {seeds_h.max():.3f})"
+
+
+def _ratio(five: list[float | None], spread: bool) -> str:
+    if None in five:
+        return ""
+    value, low, high, least, greatest = five
+    seeds = f" ({least:.3f} to {greatest:.3f})" if spread else ""
+    return f"{value:.3f} [{low:.3f}, {high:.3f}]{seeds}"

@@ -14,10 +14,10 @@ from clustergym.common import random_streams
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
 from clustergym.training.agents import Progress
-from clustergym.training.training_history import TrainingHistory
+from clustergym.training.training_state import TrainingHistory
 
 
-def search_from(mean: Floats, sigma: float, population: int, seed: int, diagonal: bool) -> Any:
+def start_search(mean: Floats, sigma: float, population: int, seed: int, diagonal: bool) -> Any:
     """Return a CMA-ES that draws from its own random stream."""
     try:
         import cma

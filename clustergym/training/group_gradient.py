@@ -1,4 +1,7 @@
-"""`agent=group_pg`: the auction's weights by a policy gradient; rollouts of a trace are compared."""
+"""`agent=group_pg`: the auction's weights by a policy gradient; rollouts of a trace are compared.
+
+Fits an auction's weights to the decisions of a policy.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,23 @@ from typing import Any
 import numpy as np
 
 from clustergym.agents import auction_features as features
+from clustergym.agents.auction import make_bids, write_move_features
 from clustergym.agents.auction_checkpoints import load
 from clustergym.common import random_streams
-from clustergym.common.arrays import Floats
-from clustergym.common.errors import require
+from clustergym.common.arrays import Bools, Floats
+from clustergym.common.errors import InputError, require
 from clustergym.common.parameter_types import AtLeastTwo, Factor, NonNegativeInt, PositiveFloat, PositiveInt
+from clustergym.envs.episodes import trace_seed
+from clustergym.envs.registration import make_env
 from clustergym.envs.vector.groups import groups, relative_to_group
-from clustergym.scenario.policy import InformationClass
-from clustergym.training.agents import Progress, Trained
+from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.scenario.registry import make_placer, parse_policy
+from clustergym.sim.drive import simulate
+from clustergym.trace.trace import Trace
+from clustergym.training.agents import Progress, TrainingOutcome
 from clustergym.training.auction_evolution import start
-from clustergym.training.auction_imitation import imitated
-from clustergym.training.split_env import EnvironmentAgent, compiled_envs, not_compiled, trace_seed
-from clustergym.training.training_history import TrainingHistory
+from clustergym.training.split_env import EnvironmentAgent, make_compiled_envs, not_compiled
+from clustergym.training.training_state import TrainingHistory
 
 MOMENTS = (0.9, 0.999)
 """Adam's (Kingma and Ba, 2015)."""
@@ -81,7 +89,7 @@ class GroupPolicyGradient(EnvironmentAgent):
 
     name = "group_pg"
 
-    def train(self, seed: int, processes: int, state: Path, progress: Progress) -> Trained:
+    def train(self, seed: int, processes: int, state: Path, progress: Progress) -> TrainingOutcome:
         """Train from the beginning, or from where a killed run left its state."""
         require(self.groups <= self.traces, "agent.groups", self.groups, f"give at most {self.traces}")
         envs, judges = self._envs(self.groups * self.size), self._envs(self.validation)
@@ -117,11 +125,11 @@ class GroupPolicyGradient(EnvironmentAgent):
         known = InformationClass(envs.single.parameters.information)
         # Seconds differ between runs, and a checkpoint of the same seed is to be the same.
         rows = [{key: value for key, value in row.items() if key != "seconds"} for row in kept.rows]
-        return Trained(np.array(kept.best_mean), known, {"updates": rows})
+        return TrainingOutcome(np.array(kept.best_mean), known, {"updates": rows})
 
     def _envs(self, number: int) -> Any:
         given = {"features": "summary", "rows": 1, **self.env, "actions": "weights"}
-        envs = compiled_envs(given, number)
+        envs = make_compiled_envs(given, number)
         if envs is None:
             raise not_compiled(
                 self.env, "choose env=auction-16 or auction-64; for Elastic, agent=masked_group_pg"
@@ -132,7 +140,7 @@ class GroupPolicyGradient(EnvironmentAgent):
         """Return the mean that the search begins with."""
         if self.expert is not None:
             seeds = [trace_seed(self.split, at) for at in range(self.expert_traces)]
-            return imitated(self.expert, self.env, seeds)
+            return imitate_expert(self.expert, self.env, seeds)
         if self.initial in FROM:
             return start() if self.initial == "start" else np.zeros(features.COUNT)
         weights = load(self.initial).weights
@@ -222,3 +230,97 @@ class _State(TrainingHistory):
         finite = all(np.isfinite(np.array(part, dtype=np.float64)).all() for part in numbers)
         if not finite or [int(row["update"]) for row in self.rows] != list(range(len(self.rows))):
             raise ValueError("values that no training has written")
+
+
+RIDGE, NEWTON_STEPS = 1.0, 20
+
+
+class RecordingPolicy(Policy):
+    """A policy whose decisions are recorded as moves of an auction: those made, and those that were not.
+
+    Attributes
+    ----------
+    moves : list of ndarray of float, shape (m, features.COUNT)
+    made : list of ndarray of bool, shape (m,)
+    """
+
+    name = "watched"
+
+    def __init__(self, expert: Policy) -> None:
+        self.expert, self.round_s = expert, expert.round_s
+        self.moves: list[Floats] = []
+        self.made: list[Bools] = []
+
+    @property
+    def information_class(self) -> InformationClass:
+        """That of the expert."""
+        return self.expert.information_class
+
+    def check(self, trace: Trace, setting: Setting) -> None:
+        """Check what the expert needs."""
+        self.expert.check(trace, setting)
+
+    def reset(self, setting: Setting, rng: np.random.Generator) -> None:
+        """Prepare the expert for a run."""
+        self.expert.reset(setting, rng)
+
+    def schedule(self, view: View) -> Decision:
+        """Return the expert's decision, and record it."""
+        decision = self.expert.schedule(view)
+        counts, n = view.setting.counts.astype(np.int64), len(view)
+        if not n:
+            return decision
+        out = np.zeros((*view.feasible.shape, features.COUNT), dtype=np.float32)
+        write_move_features(int(view.available.sum()), counts, make_bids(view, view.iteration_time_s()), out)
+        gpu_type, gpus = np.full(n, -1), np.zeros(n)
+        at = np.searchsorted(view.job, decision.job)
+        gpu_type[at], gpus[at] = decision.gpu_type, decision.gpus
+        there = out[..., :2].any(axis=-1)
+        same_type = np.arange(view.feasible.shape[1])[None, :, None] == gpu_type[:, None, None]
+        made = same_type & (counts[None, None, :] <= gpus[:, None, None])
+        # A job grows on the type that it has: doublings elsewhere are no choice of the policy's.
+        counted = there & (same_type | (out[..., features.NAMES.index("start")] > 0))
+        self.moves.append(out[counted].astype(np.float64))
+        self.made.append(made[counted])
+        return decision
+
+
+def imitate_expert(expert: str, env: Mapping[str, Any], trace_seeds: Sequence[int]) -> Floats:
+    """Return weights by logistic regression: a move that the expert's decision includes is to score above 0.
+
+    Parameters
+    ----------
+    expert : str
+        A policy with its parameters, as `hesrpt round_s=300`.
+    env : mapping
+        Of an `Auction` environment.
+    trace_seeds : sequence of int
+        Traces that the expert plays.
+    """
+    watched, made = (
+        RecordingPolicy(parse_policy(expert, "agent.expert")),
+        make_env({**env, "observation": "flat"}),
+    )
+    known = made.unwrapped.parameters.information_class  # type: ignore[attr-defined]
+    if watched.information_class != known:
+        message = f"knows {watched.information_class.value}, and the environment {known.value}"
+        raise InputError(
+            message, field="agent.expert", remedy=f"give env.information={watched.information_class}"
+        )
+    for seed in trace_seeds:
+        made.reset(options={"trace_seed": seed})
+        scenario = made.unwrapped.scenario  # type: ignore[attr-defined]
+        simulate(scenario, watched, make_placer({"name": "buddy"}))
+    made.close()
+    return logistic(np.concatenate(watched.moves), np.concatenate(watched.made))
+
+
+def logistic(values: Floats, labels: Bools) -> Floats:
+    """Return the weights of a logistic regression with a small ridge, by Newton's method."""
+    weights = np.zeros(values.shape[1])
+    for _ in range(NEWTON_STEPS):
+        chance = 1.0 / (1.0 + np.exp(-np.clip(values @ weights, -30.0, 30.0)))
+        gradient = values.T @ (chance - labels) + RIDGE * weights
+        curvature = (values * (chance * (1.0 - chance))[:, None]).T @ values + RIDGE * np.eye(len(weights))
+        weights -= np.linalg.solve(curvature, gradient)
+    return weights

@@ -78,7 +78,7 @@ def play(
     return Rollouts(observations, masks, taken, logs, episode, now_s, paid, end_s, returns)
 
 
-def credits_of(rollouts: Rollouts, size: int, baseline: str) -> Floats:
+def compute_credits(rollouts: Rollouts, size: int, baseline: str) -> Floats:
     """Return what each step is credited with in units of the return, shape (steps,).
 
     Parameters
@@ -109,11 +109,11 @@ def advantages(rollouts: Rollouts, size: int, baseline: str, scale: str) -> Floa
     Parameters
     ----------
     rollouts, size, baseline
-        As of `credits_of`.
+        As of `compute_credits`.
     scale : {"group", "batch"}
         Over the steps of a trace, or over all.
     """
-    found, group = credits_of(rollouts, size, baseline), rollouts.episode // size
+    found, group = compute_credits(rollouts, size, baseline), rollouts.episode // size
     if scale == "batch":
         group = np.zeros_like(group)
     for number in range(int(group.max()) + 1):

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from clustergym.common import random_streams
+from clustergym.envs.episodes import trace_seed
 from clustergym.training.group_rollouts import Rollouts, advantages, play
-from clustergym.training.split_env import trace_seed
 
 LARGEST_NORM = 0.5
 """That gradients are clipped to, as in Stable-Baselines3."""
@@ -72,7 +72,7 @@ class GroupUpdates:
                 entropy = -(logs.exp() * logs.masked_fill(~rollouts.masks[batch], 0.0)).sum(dim=1).mean()
                 log_ratio = logs.gather(1, rollouts.actions[batch, None])[:, 0]
                 log_ratio = log_ratio - rollouts.log_probabilities[batch]
-                gained = clipped_gain(log_ratio, credits[batch], self.agent.clip_range)
+                gained = compute_clipped_gain(log_ratio, credits[batch], self.agent.clip_range)
                 moved = float((log_ratio.exp() - 1 - log_ratio).detach().mean())
                 figures = {"approx_kl": moved, "entropy": float(entropy.detach())}
                 if moved > 1.5 * self.agent.target_kl:
@@ -87,7 +87,7 @@ class GroupUpdates:
         self.policy.optimizer.step()
 
 
-def clipped_gain(log_ratio: torch.Tensor, credits: torch.Tensor, clip_range: float) -> torch.Tensor:
+def compute_clipped_gain(log_ratio: torch.Tensor, credits: torch.Tensor, clip_range: float) -> torch.Tensor:
     """Return the mean of min(ratio x credit, clipped ratio x credit) (Schulman et al., 2017, equation 7).
 
     Parameters

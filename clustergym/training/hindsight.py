@@ -16,8 +16,8 @@ from clustergym.agents.auction_checkpoints import load
 from clustergym.agents.plan import Plan
 from clustergym.common import random_streams
 from clustergym.common.arrays import Bools, Floats
-from clustergym.envs.scheduling_costs import Yardsticks
-from clustergym.results.bounds.certificates import weights_of
+from clustergym.envs.scheduling_costs import ReferenceCostTimes
+from clustergym.results.bounds.bounds import compute_weights
 from clustergym.scenario.scenario import Scenario
 from clustergym.training.simulated_episodes import plan_episodes
 
@@ -49,7 +49,7 @@ LATE_S = 600.0
 Judge = Callable[[Scenario], Callable[[Floats], float]]
 
 
-def _deadlines_missed(jct_s: Floats, yardsticks: Yardsticks) -> float:
+def _deadlines_missed(jct_s: Floats, yardsticks: ReferenceCostTimes) -> float:
     """Return the share of deadlines missed, and less than that of one job for how late these jobs are."""
     late_s = yardsticks.submit_s + jct_s - yardsticks.deadline_s
     late_s = late_s[late_s > 0]
@@ -57,16 +57,16 @@ def _deadlines_missed(jct_s: Floats, yardsticks: Yardsticks) -> float:
     return float(len(late_s) + (late_s / (late_s + LATE_S)).sum() / n) / n
 
 
-def _by_yardsticks(value: Callable[[Floats, Yardsticks], float]) -> Judge:
+def _by_yardsticks(value: Callable[[Floats, ReferenceCostTimes], float]) -> Judge:
     def judge(scenario: Scenario) -> Callable[[Floats], float]:
-        yardsticks = Yardsticks.of(scenario)
+        yardsticks = ReferenceCostTimes.from_scenario(scenario)
         return lambda jct_s: value(jct_s, yardsticks)
 
     return judge
 
 
 def _of_tenants(scenario: Scenario) -> Callable[[Floats], float]:
-    weight = weights_of(scenario, "tenant_ftf_mean")
+    weight = compute_weights(scenario, "tenant_ftf_mean")
     return lambda jct_s: float(np.log(weight @ jct_s))
 
 
@@ -145,7 +145,7 @@ def _starts(scenario: Scenario, metric: str) -> list[Plan]:
     """Return what is played first: each of `STARTS` without biases, then, if the goal says so, with them."""
     biases = [np.zeros((len(scenario.trace), len(scenario.cluster.gpu_types), 2))]
     if GOALS[metric].weighed:
-        weight = weights_of(scenario, metric)
+        weight = compute_weights(scenario, metric)
         counts = weight > 0
         shown = np.zeros(len(weight))
         shown[counts] = np.log(weight[counts]) - np.log(weight[counts]).mean()
@@ -153,21 +153,21 @@ def _starts(scenario: Scenario, metric: str) -> list[Plan]:
     return [Plan(load(name).weights, bias) for bias in biases for name in STARTS]
 
 
-def _kept_off(bias: Floats, fits: Bools, rng: np.random.Generator) -> Floats:
+def _propose_type_change(bias: Floats, fits: Bools, rng: np.random.Generator) -> Floats:
     """Return biases by which one job is kept off one more type it can run on, or that type is free again."""
-    changed, job, kind = bias.copy(), rng.integers(len(bias)), rng.integers(bias.shape[1])
+    changed, job, gpu_type = bias.copy(), rng.integers(len(bias)), rng.integers(bias.shape[1])
     off = np.isneginf(bias[job, :, 0])
-    if off[kind]:
-        changed[job, kind, 0] = 0.0
+    if off[gpu_type]:
+        changed[job, gpu_type, 0] = 0.0
     elif (fits[job] & ~off).sum() > 1:
-        changed[job, kind, 0] = -np.inf
+        changed[job, gpu_type, 0] = -np.inf
     return changed
 
 
 def _near(plan: Plan, fits: Bools, of_types: float, rng: np.random.Generator) -> Plan:
     """Return a plan with some other weights or biases; `fits`, shape (n, T), says where jobs can run."""
     if of_types > 0.0 and fits.shape[1] > 1 and rng.random() < of_types:
-        return Plan(plan.weights, _kept_off(plan.bias, fits, rng))
+        return Plan(plan.weights, _propose_type_change(plan.bias, fits, rng))
     if rng.random() < OF_WEIGHTS:
         changed = rng.random(plan.weights.size) < WEIGHTS_CHANGED
         step = WEIGHT_STEP * (1.0 + np.abs(plan.weights)) * rng.normal(size=plan.weights.size)

@@ -19,7 +19,7 @@ from clustergym.common.parameter_types import (
 from clustergym.training.agents import Progress
 from clustergym.training.imitating_agent import EXPERT, ImitatingAgent
 from clustergym.training.network_agent import greedy_figures
-from clustergym.training.split_env import SplitEnv, compiled_envs, not_compiled
+from clustergym.training.split_env import SplitEnv, make_compiled_envs, not_compiled
 from clustergym.training.training_state import History, Tensors, arrays, load_arrays
 
 
@@ -80,7 +80,7 @@ class MaskedGroupGradient(ImitatingAgent):
     @contextmanager
     def envs(self, processes: int) -> Iterator[Any]:
         """Make as many training environments as an update has episodes."""
-        made = compiled_envs(self.env, self.groups * self.size)
+        made = make_compiled_envs(self.env, self.groups * self.size)
         if made is None:
             raise not_compiled(self.env, "choose env=elastic-16, or agent=maskable_ppo")
         try:
@@ -92,12 +92,12 @@ class MaskedGroupGradient(ImitatingAgent):
         """Return the network with its optimiser."""
         import torch
 
-        from clustergym.training.equivariant import EquivariantPolicy, shapes_of
+        from clustergym.training.equivariant import EquivariantPolicy, find_shapes
         from clustergym.training.group_updates import GroupUpdates
 
         torch.manual_seed(seed)
         spaces = (envs.single_observation_space, envs.single_action_space, lambda _: self.learning_rate)
-        policy = EquivariantPolicy(*spaces, shapes=shapes_of(envs.single), hidden=self.hidden)
+        policy = EquivariantPolicy(*spaces, shapes=find_shapes(envs.single), hidden=self.hidden)
         return GroupUpdates(policy, envs, self)
 
     def begin(self, model: Any, seed: int) -> None:

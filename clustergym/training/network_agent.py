@@ -19,15 +19,15 @@ from clustergym.common.parameter_types import Factor, PositiveInt
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.scheduling_costs import jobs_in_system
 from clustergym.scenario.policy import InformationClass
-from clustergym.training.agents import Progress, Trained
+from clustergym.training.agents import Progress, TrainingOutcome
 from clustergym.training.split_env import EnvironmentAgent, SplitEnv, make_split_env
 from clustergym.training.training_state import (
     History,
     Tensors,
     arrays,
-    part_of,
     read_state,
     restore,
+    select_part,
     write_state,
 )
 
@@ -91,18 +91,18 @@ class NetworkAgent(EnvironmentAgent):
     def segment(self, model: Any, number: int) -> None:
         """Prepare the model for a segment."""
 
-    def train(self, seed: int, processes: int, state: Path, progress: Progress) -> Trained:
+    def train(self, seed: int, processes: int, state: Path, progress: Progress) -> TrainingOutcome:
         """Train from the beginning, or from the last segment that a killed run ended."""
         needs_torch()
         path = state.with_suffix(".safetensors")
         history, tensors = read_state(path, {"agent": self.name, "seed": seed, **asdict(self)})
         # First in this process, so that what is not valid is said before others are started.
-        validation = self.env_of("dev", self.validation)
+        validation = self.make_env("dev", self.validation)
         with self.envs(processes) as envs:
             information, layout = _description(validation)
             model = self.model(envs, seed)
-            self.begin(model, _drawn(seed, 0))
-            best: Tensors = part_of(tensors, "best.")
+            self.begin(model, _draw_segment_seed(seed, 0))
+            best: Tensors = select_part(tensors, "best.")
             if tensors:
                 restore(model, history, tensors, path)
             self._tell(history, progress)
@@ -121,7 +121,7 @@ class NetworkAgent(EnvironmentAgent):
                 row = {**history.rows[-1], **seconds}
                 progress(int(row["steps"]), self.steps, row)
         curves = {**history.stage, "segments": history.rows, "best": history.best}
-        return Trained(best, information, curves, {**layout, "hidden": list(self.hidden)})
+        return TrainingOutcome(best, information, curves, {**layout, "hidden": list(self.hidden)})
 
     def _tell(self, history: History, progress: Progress) -> None:
         """Report the progress that a killed training saved."""
@@ -137,7 +137,7 @@ class NetworkAgent(EnvironmentAgent):
     ) -> Tensors:
         number = len(history.rows) + 1
         self.segment(model, number)
-        self.begin(model, _drawn(seed, number))
+        self.begin(model, _draw_segment_seed(seed, number))
         try:
             figures = self.learn(model)
         except (ValueError, RuntimeError):
@@ -152,7 +152,7 @@ class NetworkAgent(EnvironmentAgent):
             history.best, best = row["dev_return"], arrays(model.policy)
         return best
 
-    def env_of(self, split: str, traces: int, reward_scale: float = 1.0) -> SplitEnv:
+    def make_env(self, split: str, traces: int, reward_scale: float = 1.0) -> SplitEnv:
         """Make the environment in a split."""
         made = make_split_env(self.env, split, traces, reward_scale)
         self.check_env(made)
@@ -188,7 +188,7 @@ def play(policy: Any, env: SplitEnv, index: int) -> float:
     return total
 
 
-def _drawn(seed: int, number: int) -> int:
+def _draw_segment_seed(seed: int, number: int) -> int:
     """Return the seed of a segment."""
     return int(random_streams.TRAINING_SEGMENTS.generator(seed, number).integers(2**31 - 1))
 
@@ -205,11 +205,11 @@ def _require_finite(model: Any) -> None:
 
 def _description(env: SplitEnv) -> tuple[InformationClass, dict[str, Any]]:
     """Return the information class of an environment, and the shapes that networks depend on."""
-    from clustergym.training.network_checkpoints import description_of
+    from clustergym.training.network_checkpoints import describe_env
 
     parameters = getattr(env.unwrapped, "parameters", None)
     information = getattr(parameters, "information", InformationClass.CLAIRVOYANT.value)
-    return InformationClass(information), description_of(env)
+    return InformationClass(information), describe_env(env)
 
 
 def needs_torch() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from clustergym.agents.checkpoints import NETWORK_SCHEMA, Stored, Tensors, read, write
+from clustergym.agents.checkpoints import NETWORK_SCHEMA, CheckpointContent, Tensors, read, write
 from clustergym.common.errors import InputError, nearest
 from clustergym.envs.observations import JOB_FEATURES, OPTION_FEATURES, QUEUE_FEATURES
 from clustergym.envs.registration import make_env
@@ -53,7 +53,7 @@ class NetworkCheckpoint:
     about: Mapping[str, Any]
 
 
-def description_of(env: Any) -> dict[str, Any]:
+def describe_env(env: Any) -> dict[str, Any]:
     """Return the shapes and names of an environment that its networks depend on."""
     core = env.unwrapped
     described: dict[str, Any] = {
@@ -110,8 +110,8 @@ def _check(file: Path, about: Mapping[str, Any]) -> None:
     agent = about.get("agent")
     if agent not in AGENTS:
         raise _bad(file, "agent", f"unknown agent {agent!r}", nearest(str(agent), AGENTS))
-    for key, kind in (("hidden", list), ("traces", dict)):
-        if not isinstance(about.get(key), kind):
+    for key, expected_type in (("hidden", list), ("traces", dict)):
+        if not isinstance(about.get(key), expected_type):
             raise _bad(file, key, "is missing", "the file is damaged")
     hidden = about["hidden"]
     if not hidden or not all(type(width) is int and 0 < width <= 4096 for width in hidden):
@@ -129,7 +129,7 @@ def _env(file: Path, about: Mapping[str, Any]) -> Any:
         env = make_env({**plain, "observation": "flat"})
     except InputError as error:
         raise _bad(file, "traces.env", str(error), "train it anew") from error
-    for key, here in description_of(env).items():
+    for key, here in describe_env(env).items():
         if about.get(key) != here:
             there = f"another version of {mapping['id']}, which has {_short(here)}"
             raise _bad(file, key, f"{_short(about.get(key))} is of {there}", "train it anew")
@@ -153,15 +153,15 @@ def build_policy(agent: str, env: Any, hidden: Sequence[int]) -> Any:
     """
     from stable_baselines3.common.policies import ActorCriticPolicy
 
-    from clustergym.training.equivariant import EquivariantPolicy, shapes_of
+    from clustergym.training.equivariant import EquivariantPolicy, find_shapes
 
     spaces = (env.observation_space, env.action_space, lambda _: 0.0)
     if agent in MASKED:
-        return EquivariantPolicy(*spaces, hidden=tuple(hidden), shapes=shapes_of(env))
+        return EquivariantPolicy(*spaces, hidden=tuple(hidden), shapes=find_shapes(env))
     return ActorCriticPolicy(*spaces, net_arch=list(hidden))
 
 
-def _network(stored: Stored, env: Any) -> Any:
+def _network(stored: CheckpointContent, env: Any) -> Any:
     """Build the network and load the tensors, whose names and shapes must be the network's."""
     try:
         policy = build_policy(stored.about["agent"], env, stored.about["hidden"])

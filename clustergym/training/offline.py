@@ -20,9 +20,9 @@ from clustergym.common.errors import InputError
 from clustergym.common.version import __version__
 from clustergym.envs.actions import EditActions
 from clustergym.envs.driver import drive
+from clustergym.envs.episodes import trace_seed
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.scenario.policy import Policy
-from clustergym.training.split_env import trace_seed
 
 Play = Callable[["Recorder", int], None]
 """Plays an episode from `reset(seed=…)` to its end."""

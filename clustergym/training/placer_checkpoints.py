@@ -13,7 +13,7 @@ from clustergym.agents import minipods
 from clustergym.agents.checkpoints import read, write
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
-from clustergym.envs.sharing import desk, learned
+from clustergym.envs.sharing import desk
 from clustergym.scenario.policy import InformationClass
 
 
@@ -76,7 +76,7 @@ NODES = PlacerKind("clustergym.placer/1", {"features": list(minipods.NAMES)}, (l
 """Weights of features of minipods (`clustergym.agents.minipods`)."""
 SHARES = PlacerKind(
     "clustergym.sharing/1",
-    {"features": list(desk.NAMES), "classes": list(learned.CLASSES)},
-    learned.SHAPE,
+    {"features": list(desk.NAMES), "classes": list(desk.CLASSES)},
+    desk.SHAPE,
 )
-"""Weights of features of nodes, for each class of request (`clustergym.envs.sharing.learned`)."""
+"""Weights of features of nodes, for each class of request (`clustergym.envs.sharing.desk`)."""

@@ -1,4 +1,7 @@
-"""`agent=placer_es`: the learned placer's weights by CMA-ES on compiled episodes of placement."""
+"""`agent=placer_es`: the learned placer's weights by CMA-ES on compiled episodes of placement.
+
+Scenarios as compiled episodes of placement: `clustergym.agents.minipods`.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,12 @@ from annotated_types import Ge, MinLen
 
 from clustergym.agents.minipods import NAMES, PlacementEpisode, run
 from clustergym.common.arrays import Floats
+from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import PositiveFloat, PositiveInt
 from clustergym.scenario.policy import InformationClass
-from clustergym.training.agents import Agent, Progress, Trained
-from clustergym.training.evolution import History, evolve, search_from
-from clustergym.training.placer_episodes import placement_episode
+from clustergym.scenario.scenario import Scenario
+from clustergym.training.agents import Agent, Progress, TrainingOutcome
+from clustergym.training.evolution import History, evolve, start_search
 
 START = {"fit left": -1.0, "wait": -0.5}
 """Where the search begins: best fit in minipods, over the roomiest ones where none has room."""
@@ -67,13 +71,13 @@ class PlacerEvolution(Agent):
     name = "placer_es"
     split = "train"
 
-    def train(self, seed: int, processes: int, state: Path, progress: Progress) -> Trained:
+    def train(self, seed: int, processes: int, state: Path, progress: Progress) -> TrainingOutcome:
         """Train in this process, from the beginning or from where a killed run left its state."""
         key = {"agent": self.name, "seed": seed, "features": NAMES, **asdict(self)}
         history = History.read(state, key)
         start = np.array([START.get(name, 0.0) for name in NAMES])
-        search = search_from(start, self.sigma, self.population, seed, diagonal=False)
-        train, dev = self._drawn("train", self.seeds), self._drawn("dev", self.validation)
+        search = start_search(start, self.sigma, self.population, seed, diagonal=False)
+        train, dev = self._draw_episodes("train", self.seeds), self._draw_episodes("dev", self.validation)
 
         def fitness_of(generation: int, candidates: Sequence[Floats]) -> list[float]:
             first = generation * self.episodes
@@ -85,7 +89,7 @@ class PlacerEvolution(Agent):
             return objective([episode for episodes in dev for episode in episodes], mean), mean
 
         best, curves = evolve(history, search, fitness_of, validated, state, progress)
-        return Trained(best, InformationClass.NONE, curves)
+        return TrainingOutcome(best, InformationClass.NONE, curves)
 
     def record(self) -> dict[str, Any]:
         """Return what the traces of training were drawn from."""
@@ -94,13 +98,13 @@ class PlacerEvolution(Agent):
             split: [first, first + ends[split] - 1] for split, first in SEEDS.items()
         }
 
-    def save(self, path: Path, trained: Trained, about: Mapping[str, Any]) -> None:
+    def save(self, path: Path, trained: TrainingOutcome, about: Mapping[str, Any]) -> None:
         """Write a checkpoint of the placer."""
         from clustergym.training.placer_checkpoints import NODES
 
         NODES.save(path, np.asarray(trained.weights), about)
 
-    def _drawn(self, split: str, seeds: int) -> list[list[PlacementEpisode]]:
+    def _draw_episodes(self, split: str, seeds: int) -> list[list[PlacementEpisode]]:
         """Return the episodes of each scenario with the seeds of a split."""
         from clustergym.scenario.by_name import compose
         from clustergym.scenario.scenario_config import build_scenario
@@ -116,3 +120,34 @@ class PlacerEvolution(Agent):
 def objective(episodes: Sequence[PlacementEpisode], weights: Floats) -> float:
     """Return the mean over episodes of log(mean JCT)."""
     return float(np.mean([np.log(run(episode, weights).mean()) for episode in episodes]))
+
+
+def placement_episode(scenario: Scenario, round_s: float, defragment_s: float) -> PlacementEpisode:
+    """Return the episode of a scenario under `sjf`.
+
+    Failures and shared links are left out, and nodes that jobs hold inside a minipod are not told apart.
+
+    Raises
+    ------
+    InputError
+        If the cluster has several GPU types, or a job asks for a part of a node.
+    """
+    spec, trace, asked = scenario.cluster, scenario.trace, scenario.request_gpus
+    per_node = int(spec.gpus_per_node[0])
+    if len(spec.gpu_types) != 1 or (asked < per_node).any() or (asked % per_node).any():
+        remedy = "take jobs of whole nodes on one GPU type, as those of scenario=pretraining"
+        raise InputError(f"cannot train a placer on {scenario.name}", field="agent.board", remedy=remedy)
+    level, nodes = np.searchsorted(scenario.tables.counts, asked), asked // per_node
+    iteration_s = scenario.execution[scenario.class_of, 0, level]
+    known = scenario.known_times(InformationClass.CLAIRVOYANT)[scenario.class_of, 0, level]
+    return PlacementEpisode(
+        submit_s=trace.submit_s.astype(np.float64),
+        order_s=known * trace.iterations,
+        run_s=np.ascontiguousarray(iteration_s[:, 2:] * trace.iterations[:, None]),
+        nodes=nodes.astype(np.int64),
+        first_s=scenario.costs.search_s(scenario.tables.counts)[level].astype(np.float64),
+        move_s=scenario.checkpoint_s[scenario.class_of].astype(np.float64),
+        sizes=np.bincount(spec.node_minipod).astype(np.int64),
+        round_s=round_s,
+        defragment_s=defragment_s,
+    )

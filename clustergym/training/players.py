@@ -9,7 +9,7 @@ import numpy as np
 
 from clustergym.common.errors import InputError
 from clustergym.envs.actions import EditActions
-from clustergym.envs.actions_by_name import make_actions
+from clustergym.envs.auction_actions import make_actions
 from clustergym.envs.observations import FEATURES, times_known
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.scenario.policy import Decision, InformationClass, Setting, View

@@ -15,14 +15,13 @@ from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import PositiveFloat, PositiveInt
 from clustergym.envs.registration import make_env
-from clustergym.envs.sharing.desk import GROWTH
+from clustergym.envs.sharing.desk import GROWTH, SHAPE, play
 from clustergym.envs.sharing.environment import SharingEnv
-from clustergym.envs.sharing.learned import SHAPE, play
 from clustergym.envs.sharing.state import COSTS, SharingState
-from clustergym.envs.sharing.streams import drawn
+from clustergym.envs.sharing.streams import draw_stream
 from clustergym.scenario.policy import InformationClass
-from clustergym.training.agents import Agent, Progress, Trained
-from clustergym.training.evolution import History, evolve, search_from
+from clustergym.training.agents import Agent, Progress, TrainingOutcome
+from clustergym.training.evolution import History, evolve, start_search
 
 FIRST_SEED = {"train": 0, "dev": 1_000_000, "test": 2_000_000}
 """The first seed of each split, as `reset(seed=…)` of the environment takes it."""
@@ -37,7 +36,7 @@ class SharingEvolution(Agent):
     The objective is minus the mean return of the environment's episodes. Every generation meets new seeds;
     every `validate_every` generations the distribution's mean is measured on dev seeds, and the best such
     mean is the result. Episodes are those of the environment, played without its steps
-    (`clustergym.envs.sharing.learned.play`).
+    (`clustergym.envs.sharing.desk.play`).
 
     Parameters
     ----------
@@ -62,7 +61,7 @@ class SharingEvolution(Agent):
     name = "sharing_es"
     split = "train"
 
-    def train(self, seed: int, processes: int, state: Path, progress: Progress) -> Trained:
+    def train(self, seed: int, processes: int, state: Path, progress: Progress) -> TrainingOutcome:
         """Train in this process, from the beginning or from where a killed run left its state."""
         env = make_env(self.env).unwrapped
         if not isinstance(env, SharingEnv):
@@ -71,35 +70,35 @@ class SharingEvolution(Agent):
         history = History.read(state, key)
         start = np.zeros(SHAPE)
         start[:, GROWTH] = START
-        search = search_from(start.ravel(), self.sigma, self.population, seed, diagonal=True)
-        dev = seeds_of("dev", 0, self.validation)
+        search = start_search(start.ravel(), self.sigma, self.population, seed, diagonal=True)
+        dev = list_seeds("dev", 0, self.validation)
 
         def fitness_of(generation: int, candidates: Sequence[Floats]) -> list[float]:
-            met = seeds_of("train", generation * self.episodes, self.episodes)
+            met = list_seeds("train", generation * self.episodes, self.episodes)
             return [objective(env, met, candidate) for candidate in candidates]
 
         def validated(mean: Floats) -> tuple[float, Floats]:
             return objective(env, dev, mean), mean
 
         best, curves = evolve(history, search, fitness_of, validated, state, progress)
-        return Trained(best.reshape(SHAPE), InformationClass.NONE, curves)
+        return TrainingOutcome(best.reshape(SHAPE), InformationClass.NONE, curves)
 
     def record(self) -> dict[str, Any]:
         """Return what the training was drawn from."""
         ends = {"train": self.generations * self.episodes, "dev": self.validation}
-        seeds = {split: seeds_of(split, 0, number) for split, number in ends.items()}
+        seeds = {split: list_seeds(split, 0, number) for split, number in ends.items()}
         return {"environment": dict(self.env)} | {
             name: [found[0], found[-1]] for name, found in seeds.items()
         }
 
-    def save(self, path: Path, trained: Trained, about: Mapping[str, Any]) -> None:
+    def save(self, path: Path, trained: TrainingOutcome, about: Mapping[str, Any]) -> None:
         """Write a checkpoint of the placer."""
         from clustergym.training.placer_checkpoints import SHARES
 
         SHARES.save(path, np.asarray(trained.weights), about)
 
 
-def seeds_of(split: str, first: int, number: int) -> range:
+def list_seeds(split: str, first: int, number: int) -> range:
     """Return so many seeds of a split."""
     begin = FIRST_SEED[split] + first
     return range(begin, begin + number)
@@ -110,7 +109,7 @@ def objective(env: SharingEnv, seeds: Sequence[int], weights: Floats) -> float:
     parameters, costs = env.parameters, []
     for seed in seeds:
         rng = random_streams.SHARING_REQUESTS.generator(seed)
-        state = SharingState(drawn(env.source, parameters.load, parameters.departures, rng))
+        state = SharingState(draw_stream(env.source, parameters.load, parameters.departures, rng))
         play(state.desk, np.asarray(weights, dtype=np.float64).reshape(SHAPE))
         costs.append(sum(weight * COSTS[name](state) for name, weight in parameters.reward.items()))
     return float(np.mean(costs))

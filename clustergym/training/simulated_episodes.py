@@ -2,48 +2,61 @@
 
 Failures and the outcomes of jobs are such that compiled episodes do not cover. Queues of tenants are as well,
 but no plan looks at them and the simulator does not enforce them: a plan is played without.
+
+Episodes of the auction on the compiled simulation.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from clustergym.agents import auction, auction_episode
+from clustergym.agents import auction_features as features
 from clustergym.agents.auction_checkpoints import save
-from clustergym.agents.plan import Plan, Planned
-from clustergym.common.arrays import Floats
+from clustergym.agents.beliefs import nothing_observed, split
+from clustergym.agents.plan import Plan, PlanPolicy
+from clustergym.common.arrays import Floats, Ints
+from clustergym.common.errors import InputError
 from clustergym.scenario.policy import InformationClass, Policy
 from clustergym.scenario.registry import make_placer, make_policy
 from clustergym.scenario.scenario import Scenario
-from clustergym.sim.compiled.scenario_arrays import UncoveredError
+from clustergym.sim.compiled import columns as c
+from clustergym.sim.compiled.batch import Batch
+from clustergym.sim.compiled.cluster_arrays import cluster_arrays
+from clustergym.sim.compiled.scenario_arrays import (
+    ScenarioArrays,
+    UncoveredError,
+    check_covered,
+    scenario_arrays,
+)
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventKind
-from clustergym.training.compiled_episodes import AuctionEpisode
 
 
 def auction_episodes(scenario: Scenario, information: InformationClass) -> Callable[[Floats], Floats]:
     """Return a function from an auction's weights to the JCTs of `EpisodeOutcome`."""
     try:
-        episode = AuctionEpisode.of(scenario, information)
+        episode = AuctionEpisode.from_scenario(scenario, information)
     except UncoveredError:
-        return lambda weights: _jct_s(scenario, _learned(weights, information))
+        return lambda weights: _jct_s(scenario, _make_learned_policy(weights, information))
     return lambda weights: episode.run(weights).jct_s
 
 
 def plan_episodes(scenario: Scenario) -> Callable[[Plan], Floats]:
     """Return a function from a plan to the JCTs of `EpisodeOutcome`."""
     try:
-        episode = AuctionEpisode.of(replace(scenario, tenants=None), InformationClass.CLAIRVOYANT)
+        episode = AuctionEpisode.from_scenario(replace(scenario, tenants=None), InformationClass.CLAIRVOYANT)
     except UncoveredError:
-        return lambda plan: _jct_s(scenario, Planned(plan))
+        return lambda plan: _jct_s(scenario, PlanPolicy(plan))
     return lambda plan: episode.run_biased(plan.weights, plan.bias).jct_s
 
 
-def _learned(weights: Floats, information: InformationClass) -> Policy:
+def _make_learned_policy(weights: Floats, information: InformationClass) -> Policy:
     """Return the policy `learned` with these weights."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "weights.safetensors")
@@ -59,3 +72,99 @@ def _jct_s(scenario: Scenario, policy: Policy) -> Floats:
         if event.kind == EventKind.COMPLETE:
             left_s[event.job] = event.time_s
     return np.where(submit_s <= left_s, left_s - submit_s, np.nan)
+
+
+NO_BIAS, NOTHING_BELIEVED = np.empty((0, 0, 0)), np.empty(0)
+
+
+@dataclass(frozen=True, eq=False)
+class EpisodeOutcome:
+    """The outcome of an episode, arrays of length n.
+
+    Attributes
+    ----------
+    jct_s : ndarray of float
+        Seconds from submission to completion; to the end of the episode for an unfinished job, and to the
+        horizon (the end, if there is none) for one that fits nowhere, as in the metric `jct_mean_censored`;
+        NaN: not submitted by the horizon.
+    restarts : ndarray of int
+    decisions : int
+    """
+
+    jct_s: Floats
+    restarts: Ints
+    decisions: int
+
+
+@dataclass(frozen=True, eq=False)
+class AuctionEpisode:
+    """A scenario that the auction can be run on, again and again.
+
+    Attributes
+    ----------
+    batch : Batch
+    scenario : ScenarioArrays
+    """
+
+    batch: Batch
+    scenario: ScenarioArrays
+
+    @classmethod
+    def from_scenario(
+        cls, scenario: Scenario, information: InformationClass, round_s: float | None = None
+    ) -> AuctionEpisode:
+        """Return the episode of a scenario for a policy of an information class, placed by `buddy`.
+
+        Parameters
+        ----------
+        scenario : Scenario
+        information : InformationClass
+        round_s : float or None
+            The policy's round, where the scenario leaves rounds to it.
+
+        Raises
+        ------
+        UncoveredError
+            If compiled episodes do not cover the scenario.
+        """
+        check_covered(scenario, information, make_placer({"name": "buddy"}))
+        batch = Batch(cluster_arrays(scenario.cluster, scenario.tables.counts), 1, logged=False)
+        return cls(batch, scenario_arrays(scenario, information, round_s))
+
+    def run(self, weights: Floats) -> EpisodeOutcome:
+        """Run the auction with these weights to the end.
+
+        Those of an auction that measures jobs end in the numbers of `clustergym.agents.beliefs`.
+
+        Raises
+        ------
+        InputError
+            If no auction has as many.
+        """
+        scores, believed = split(weights)
+        return self._run(scores, NO_BIAS, believed)
+
+    def run_biased(self, weights: Floats, bias: Floats) -> EpisodeOutcome:
+        """Run the auction with these weights and biases (`clustergym.agents.plan`) to the end."""
+        return self._run(weights, bias, NOTHING_BELIEVED)
+
+    def _run(self, weights: Floats, bias: Floats, believed: Floats) -> EpisodeOutcome:
+        try:
+            auction.count_hidden_units(weights)
+        except ValueError as error:
+            remedy = f"give those of {features.COUNT} features and {auction.INPUTS + 2} of each hidden unit"
+            raise InputError(f"scores have {error}", field="weights", remedy=remedy) from None
+        self.batch.load(0, self.scenario)
+        jobs = len(self.scenario.job) if len(believed) else 0
+        observed = nothing_observed(jobs, *self.scenario.known_s.shape[1:])
+        auction_episode.run(weights, bias, believed, observed, self.batch.episodes, self.batch.cluster)
+        return self._outcome()
+
+    def _outcome(self) -> EpisodeOutcome:
+        n = len(self.scenario.job)
+        clock, job = self.batch.episodes.clock[0], self.batch.episodes.job[0, :n]
+        end, horizon, phase = clock[c.END], clock[c.HORIZON], job[:, c.PHASE]
+        dropped_at = end if horizon == c.NEVER else horizon
+        left = np.select([phase == c.COMPLETED, phase == c.DROPPED], [job[:, c.LEAVE], dropped_at], end)
+        jct_s = np.where(phase == c.FUTURE, np.nan, (left - job[:, c.SUBMIT]) / c.TICKS_PER_S)
+        return EpisodeOutcome(jct_s, job[:, c.RESTARTS].copy(), int(clock[c.DECISION_POINTS]))

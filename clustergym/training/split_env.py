@@ -11,18 +11,13 @@ import numpy.typing as npt
 
 from clustergym.common import random_streams
 from clustergym.common.errors import InputError
+from clustergym.envs.episodes import SPLITS, trace_seed
 from clustergym.envs.registration import make_env, register_envs
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.scenario.environments import ENVIRONMENTS
 from clustergym.training.agents import Agent
-from clustergym.training.windows import SPLITS
 
 LARGEST_REWARD = 1e12
-
-
-def trace_seed(split: str, index: int) -> int:
-    """Return the seed of trace `index` of a split; modulo 3 it is the number of the split."""
-    return index * len(SPLITS) + SPLITS.index(split)
 
 
 class SplitEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -59,7 +54,7 @@ class SplitEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         index = int(self._rng.integers(self.traces))
         drawn = trace_seed(self.split, int((options or {}).get("index", index)))
         core = self.env.unwrapped
-        own = isinstance(core, SchedulingEnv) and not fixed_trace(vars(core.parameters))
+        own = isinstance(core, SchedulingEnv) and not has_fixed_trace(vars(core.parameters))
         return self.env.reset(seed=drawn, options={"trace_seed": drawn} if own else None)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -90,8 +85,10 @@ class EnvironmentAgent(Agent):
 
     def leak(self) -> tuple[str, str] | None:
         """Return the field and the message if training would see test traces; else None."""
-        if fixed_trace(self.env):
+        if has_fixed_trace(self.env):
             return "env.trace", "every episode would be the one trace that the agent is measured on"
+        if self.env.get("split") == "test":
+            return "env.split", "the agent would be trained on the traces that it is measured on"
         return super().leak()
 
     def record(self) -> dict[str, Any]:
@@ -107,12 +104,12 @@ def check_reward(scaled: float) -> None:
         raise InputError(f"the reward is {scaled}", field="env.reward", remedy=remedy)
 
 
-def fixed_trace(parameters: Mapping[str, Any]) -> bool:
+def has_fixed_trace(parameters: Mapping[str, Any]) -> bool:
     """Return whether an environment plays the same trace in every episode."""
     return any(parameters.get(name) is not None for name in ("scenario", "trace"))
 
 
-def compiled_envs(mapping: Mapping[str, Any], number: int, **options: Any) -> Any:
+def make_compiled_envs(mapping: Mapping[str, Any], number: int, **options: Any) -> Any:
     """Make a vector environment on the compiled simulation with flat observations; None if there is none.
 
     Parameters

@@ -1,4 +1,7 @@
-"""The common part of the agents of Stable-Baselines3."""
+"""The common part of the agents of Stable-Baselines3.
+
+`agent=ppo`: proximal policy optimisation of Stable-Baselines3, unchanged.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from clustergym.common.errors import require
-from clustergym.common.parameter_types import Factor, PositiveFraction, PositiveInt
+from clustergym.common.errors import InputError, require
+from clustergym.common.parameter_types import AtLeastTwo, Factor, PositiveFraction, PositiveInt
+from clustergym.envs.actions import MetaActions
 from clustergym.training.network_agent import NetworkAgent
+from clustergym.training.split_env import SplitEnv
 
 FIGURES = ("approx_kl", "entropy_loss", "explained_variance", "value_loss", "loss", "clip_fraction")
 
@@ -45,12 +50,11 @@ class StableBaselinesAgent(NetworkAgent):
         """Make the training environments: compiled, or else in this process or each in one of its own."""
         from stable_baselines3.common.vec_env import DummyVecEnv
 
-        from clustergym.training.process_envs import ProcessEnvs
-        from clustergym.training.vector_envs import split_vec_env
+        from clustergym.training.vector_envs import ProcessEnvs, split_vec_env
 
         at_once = split_vec_env(self.env, self.n_envs, self.split, self.traces, self.reward_scale)
-        make = partial(self.env_of, self.split, self.traces, self.reward_scale)
-        makers: list[Any] = [partial(_monitored, make)] * self.n_envs
+        make = partial(self.make_env, self.split, self.traces, self.reward_scale)
+        makers: list[Any] = [partial(_make_monitored, make)] * self.n_envs
         several = processes != 1 and self.n_envs > 1
         made = at_once or (ProcessEnvs(makers) if several else DummyVecEnv(makers))
         try:
@@ -75,7 +79,7 @@ class StableBaselinesAgent(NetworkAgent):
         return _figures(model)
 
 
-def _monitored(make: Any) -> Any:
+def _make_monitored(make: Any) -> Any:
     from stable_baselines3.common.monitor import Monitor
 
     return Monitor(make())
@@ -101,3 +105,56 @@ def _figures(model: Any) -> dict[str, float]:
     found = {name: float(value) for name, value in logged.items() if value is not None}
     episodes = [episode["r"] for episode in model.ep_info_buffer or ()]
     return {**found, "train_return": float(np.mean(episodes))} if episodes else found
+
+
+@dataclass
+class Ppo(StableBaselinesAgent):
+    """Proximal policy optimisation (Schulman et al., 2017) with two separate networks.
+
+    Parameters
+    ----------
+    n_steps, n_epochs : int
+        Steps of each environment between updates; passes over them.
+    gae_lambda, clip_range, ent_coef : float
+    """
+
+    n_steps: AtLeastTwo = 1250
+    n_epochs: PositiveInt = 10
+    gae_lambda: float = 0.98
+    clip_range: float = 0.2
+    ent_coef: float = 0.003
+
+    name = "ppo"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._require_whole_batches(self.n_steps)
+
+    def check_env(self, env: SplitEnv) -> None:
+        """Refuse environments that raise on illegal actions."""
+        _require_forgiving(env)
+
+    def model(self, envs: Any, seed: int) -> Any:
+        """Return Stable-Baselines3's PPO."""
+        from stable_baselines3 import PPO
+
+        given = {"policy_kwargs": {"net_arch": list(self.hidden)}, **self.algorithm()}
+        return PPO("MlpPolicy", envs, seed=seed, **given)
+
+    def algorithm(self) -> dict[str, Any]:
+        """Return the parameters that Stable-Baselines3 and sb3-contrib both take."""
+        names = ["n_steps", "n_epochs", "batch_size", "learning_rate", "gamma", "gae_lambda"]
+        names += ["clip_range", "ent_coef"]
+        return {"device": "cpu", **{name: getattr(self, name) for name in names}}
+
+
+def _require_forgiving(env: SplitEnv) -> None:
+    """Refuse environments in which an illegal action, which the agent may choose, ends the training."""
+    core = env.unwrapped
+    raises = getattr(getattr(core, "parameters", None), "on_illegal", None) == "raise"
+    if raises and not isinstance(getattr(core, "actions", None), MetaActions):
+        raise InputError(
+            "the agent knows no masks, and illegal actions are to raise",
+            field="env.on_illegal",
+            remedy="leave it out, or give agent=maskable_ppo",
+        )

@@ -1,20 +1,23 @@
-"""Keeps the state of a network's training in a safetensors file, from which a killed training continues."""
+"""Keeps the state of a network's training in a safetensors file, from which a killed training continues.
+
+Keeps the state of a training in a JSON file, from which a killed training continues.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from clustergym.common.errors import InputError
+from clustergym.common.reading import read_json
 from clustergym.common.writing import atomic_path
-from clustergym.training.training_history import REMEDY, damaged, of_another, plain
 
 Tensors = dict[str, npt.NDArray[Any]]
 
@@ -94,7 +97,7 @@ def read_state(path: Path, key: dict[str, Any]) -> tuple[History, Tensors]:
         AttributeError,
         RecursionError,
     ) as error:
-        raise damaged(path) from error
+        raise make_damaged_error(path) from error
     if not good or history.key != key:
         raise of_another(path)
     return history, tensors
@@ -112,8 +115,8 @@ def _digest(text: str, tensors: Mapping[str, npt.NDArray[Any]]) -> str:
 def restore(model: Any, history: History, tensors: Mapping[str, npt.NDArray[Any]], path: Path) -> None:
     """Load a state that was read into a new model."""
     try:
-        load_arrays(model.policy, part_of(tensors, "policy."))
-        _restore_optimizer(model.policy.optimizer, part_of(tensors, "optimizer."))
+        load_arrays(model.policy, select_part(tensors, "policy."))
+        _restore_optimizer(model.policy.optimizer, select_part(tensors, "optimizer."))
     except (RuntimeError, KeyError, ValueError, IndexError) as error:
         raise InputError("has tensors of another network", file=path, remedy=REMEDY) from error
     for name in COUNTERS:
@@ -121,7 +124,7 @@ def restore(model: Any, history: History, tensors: Mapping[str, npt.NDArray[Any]
             setattr(model, name, history.counters[name])
 
 
-def part_of(tensors: Mapping[str, npt.NDArray[Any]], prefix: str) -> Tensors:
+def select_part(tensors: Mapping[str, npt.NDArray[Any]], prefix: str) -> Tensors:
     """Return the tensors whose names begin with a prefix, without it."""
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
@@ -146,3 +149,68 @@ def load_arrays(policy: Any, tensors: Mapping[str, npt.NDArray[Any]]) -> None:
     import torch
 
     policy.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in tensors.items()})
+
+
+LARGEST_BYTES = 2**28
+REMEDY = "delete it, or give another output="
+
+
+@dataclass
+class TrainingHistory:
+    """What a training needs to go on; fields are plain numbers, lists and dicts.
+
+    Attributes
+    ----------
+    key : dict
+        Seed and parameters; a state of another key is refused.
+    """
+
+    schema: ClassVar[str]
+    key: dict[str, Any]
+
+    @classmethod
+    def read(cls, path: Path, key: dict[str, Any]) -> Self:
+        """Read the history of a training with this key; an empty one if there is no file.
+
+        Raises
+        ------
+        InputError
+            If the file is damaged, or of another training.
+        """
+        key = plain(key)
+        if not path.is_file():
+            return cls(key)
+        try:
+            found = read_json(path, LARGEST_BYTES, REMEDY)
+            ours = found.pop("schema") == cls.schema and found["key"] == key
+            history = cls(**found)
+            if ours:
+                history.check()
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise make_damaged_error(path) from error
+        if not ours:
+            raise of_another(path)
+        return history
+
+    def check(self) -> None:
+        """Raise a ValueError if no training with this key can have written the history."""
+
+    def write(self, path: Path) -> None:
+        """Write it in one step."""
+        with atomic_path(path) as temporary:
+            temporary.write_text(json.dumps({"schema": self.schema, **asdict(self)}), encoding="utf-8")
+
+
+def plain(value: Any) -> Any:
+    """Return a value as it comes back from JSON."""
+    return json.loads(json.dumps(value))
+
+
+def make_damaged_error(path: Path) -> InputError:
+    """Return the error of a file that no training has written."""
+    return InputError("is not a state of a training", file=path, remedy=REMEDY)
+
+
+def of_another(path: Path) -> InputError:
+    """Return the error of a state of a training with another key."""
+    return InputError("is of a training with other parameters", file=path, remedy=REMEDY)

@@ -1,21 +1,29 @@
-"""Vector environments on the compiled simulation as those of Stable-Baselines3."""
+"""Vector environments on the compiled simulation as those of Stable-Baselines3.
+
+Environments in processes of their own; the training process raises their InputErrors.
+"""
 
 from __future__ import annotations
 
+import multiprocessing
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
+import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
-from stable_baselines3.common.vec_env.base_vec_env import VecEnv
+from stable_baselines3.common.vec_env import SubprocVecEnv
+from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvWrapper
 
 from clustergym.common import random_streams
 from clustergym.common.arrays import Bools
 from clustergym.common.errors import InputError
+from clustergym.envs.episodes import trace_seed
 from clustergym.envs.vector.environment import SchedulingVectorEnv
-from clustergym.training.split_env import check_reward, compiled_envs, fixed_trace, trace_seed
+from clustergym.training.split_env import check_reward, has_fixed_trace, make_compiled_envs
 
 
 class SchedulingVecEnv(VecEnv):
@@ -60,11 +68,11 @@ class SchedulingVecEnv(VecEnv):
     def _begin(self, rows: Bools) -> Any:
         """Begin episodes in some environments; return the observations of all."""
         self._returns[rows], self._lengths[rows] = 0.0, 0
-        seeds, options = self.chosen(rows)
+        seeds, options = self.choose_episodes(rows)
         observations, _ = self.envs.reset(seed=seeds, options={**options, "reset_mask": rows})
         return observations
 
-    def chosen(self, rows: Bools) -> tuple[list[int | None], dict[str, Any]]:
+    def choose_episodes(self, rows: Bools) -> tuple[list[int | None], dict[str, Any]]:
         """Return the seed of each environment and the options with which the next episodes begin."""
         return list(self._seeds), {}
 
@@ -146,14 +154,14 @@ class SplitVecEnv(SchedulingVecEnv):
         self.split, self.traces = split, traces
         self._rngs = [random_streams.TRAINING_EPISODES.generator(0) for _ in range(self.num_envs)]
 
-    def chosen(self, rows: Bools) -> tuple[list[int | None], dict[str, Any]]:
+    def choose_episodes(self, rows: Bools) -> tuple[list[int | None], dict[str, Any]]:
         """Return the seed of each environment and the traces that the next episodes are of."""
         drawn: list[int | None] = [None] * self.num_envs
         for row in np.flatnonzero(rows).tolist():
             if (seed := self._seeds[row]) is not None:
                 self._rngs[row] = random_streams.TRAINING_EPISODES.generator(seed)
             drawn[row] = trace_seed(self.split, int(self._rngs[row].integers(self.traces)))
-        if fixed_trace(vars(self.envs.single.parameters)):
+        if has_fixed_trace(vars(self.envs.single.parameters)):
             return drawn, {}
         return drawn, {"trace_seed": [0 if seed is None else seed for seed in drawn]}
 
@@ -172,5 +180,76 @@ def split_vec_env(
     split, traces, reward_scale
         As of `SplitVecEnv`.
     """
-    made = compiled_envs(mapping, number, autoreset_mode=AutoresetMode.DISABLED)
+    made = make_compiled_envs(mapping, number, autoreset_mode=AutoresetMode.DISABLED)
     return None if made is None else SplitVecEnv(made, split, traces, reward_scale)
+
+
+COMPLAINT = "clustergym.complaint"
+"""Key of `info` that an `InputError` of the environment's process stands under."""
+
+
+class InputErrorForwarding(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Passes an `InputError` on in `info`: a process that raises would print a traceback and end."""
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode."""
+        try:
+            return self.env.reset(seed=seed, options=options)
+        except InputError as error:
+            return self._nothing(), {COMPLAINT: str(error)}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Take an action; an InputError ends the episode."""
+        try:
+            observation, reward, terminated, truncated, info = self.env.step(action)
+        except InputError as error:
+            return self._nothing(), 0.0, True, False, {COMPLAINT: str(error)}
+        return observation, float(reward), terminated, truncated, info
+
+    def _nothing(self) -> Any:
+        return np.zeros(self.observation_space.shape or (), self.observation_space.dtype)
+
+
+class ProcessEnvs(VecEnvWrapper):
+    """Stable-Baselines3's `SubprocVecEnv`; it raises the InputErrors of its environments.
+
+    Parameters
+    ----------
+    makers : list of callable
+        Each makes the environment of one process.
+
+    Raises
+    ------
+    InputError
+        From `reset` and `step`.
+    """
+
+    def __init__(self, makers: list[Callable[[], Any]]) -> None:
+        # PyTorch is then imported once, not by every process anew.
+        multiprocessing.set_forkserver_preload(["stable_baselines3.common.vec_env"])
+        super().__init__(SubprocVecEnv([partial(_complaining, make) for make in makers]))
+
+    def reset(self) -> Any:
+        """Begin an episode of each environment."""
+        observations = self.venv.reset()
+        self._raise(self.venv.reset_infos)
+        return observations
+
+    def step_wait(self) -> Any:
+        """Return the results of a step of each environment."""
+        stepped = self.venv.step_wait()
+        self._raise(stepped[3])
+        self._raise(self.venv.reset_infos)
+        return stepped
+
+    @staticmethod
+    def _raise(infos: Any) -> None:
+        for info in infos:
+            if COMPLAINT in info:
+                raise InputError(info[COMPLAINT])
+
+
+def _complaining(make: Callable[[], Any]) -> InputErrorForwarding:
+    return InputErrorForwarding(make())

@@ -1,20 +1,37 @@
-"""Draws windows of consecutive jobs, real or synthetic, from three splits that share no job."""
+"""Draws windows of consecutive jobs, real or synthetic, from three splits that share no job.
+
+Trace files to compare policies on: each is a scenario, and all share a setting.
+
+Draws windows of consecutive jobs from a user's trace files, with their cluster and iteration times.
+
+Iteration times of jobs: each is its own model class, and placement does not matter.
+"""
 
 from __future__ import annotations
 
+import glob
+import hashlib
+import json
 import os
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.errors import InputError, nearest, require
 from clustergym.common.paths import PACKAGE
+from clustergym.envs.episodes import SPLITS, trace_seed
+from clustergym.oracle.base import OracleTables, six_digits
+from clustergym.scenario.policy import InformationClass
+from clustergym.scenario.scenario import LOCALITIES, Scenario
+from clustergym.trace.trace import Trace
 
-SPLITS = ("train", "dev", "test")
 BOUNDS = {
     "train": ("2017-09-04", "2017-10-11"),
     "dev": ("2017-10-11", "2017-10-20"),
@@ -119,9 +136,202 @@ def _synthetic(rng: np.random.Generator, split: str, jobs: int) -> Window:
 
     name = SOURCES[int(rng.integers(len(SOURCES)))]
     source = load_source(name)
-    # Seeds of the splits are disjoint: they differ modulo the number of splits.
-    seed = int(rng.integers(2**30)) * len(SPLITS) + SPLITS.index(split)
+    seed = trace_seed(split, int(rng.integers(2**30)))
     gpus = draw_gpus(source.gpus, jobs, seed)
     duration = draw_durations(source.durations, gpus, seed)
     submit = arrival_times(source, jobs, source.span_s * jobs / source.jobs, seed, int(rng.integers(168)))
     return Window(f"{split}-{name}-like-{seed}-{jobs}", submit, duration, gpus)
+
+
+KEYS = ("scenario", "overrides", "files")
+
+
+@dataclass(frozen=True)
+class TraceFiles:
+    """Trace files on a scenario's cluster.
+
+    Attributes
+    ----------
+    scenario : str
+        Of conf/scenario.
+    overrides : tuple of str
+        As on `clustergym.run`'s command line, without `trace.path`.
+    files : tuple of str
+    """
+
+    scenario: str
+    overrides: tuple[str, ...]
+    files: tuple[str, ...]
+
+    @classmethod
+    def from_given(cls, given: Any, least: int = 2) -> TraceFiles:
+        """Read `{scenario: …, overrides: […], files: [pattern, …]}`; `{data}` is the public data's folder.
+
+        There must be `least` files at least: intervals need two.
+
+        Raises
+        ------
+        InputError
+            If something else is given, or a pattern finds no file.
+        """
+        if not isinstance(given, Mapping):
+            raise InputError(
+                f"{given!r} is not a mapping", field="traces", remedy=f"give {{{', '.join(KEYS)}}}"
+            )
+        for key in given:
+            if key not in KEYS:
+                raise InputError("unknown key", field=f"traces.{key}", remedy=nearest(str(key), KEYS))
+        texts = {key: cls._texts(given.get(key), f"traces.{key}") for key in KEYS[1:]}
+        files: list[str] = []
+        for pattern in texts["files"]:
+            found = sorted(glob.glob(pattern))
+            if not found:
+                raise InputError(
+                    "no such file", file=pattern, field="traces.files", remedy="name trace files"
+                )
+            files += found
+        if len(files) < least:
+            need = "two files" if least == 2 else "a file"
+            raise InputError(f"needs {need} at least", field="traces.files", remedy="name more")
+        return cls(str(given.get("scenario", "testbed")), texts["overrides"], tuple(files))
+
+    @staticmethod
+    def _texts(given: Any, field: str) -> tuple[str, ...]:
+        given = [] if given is None else given
+        if not isinstance(given, list | tuple) or not all(isinstance(text, str) for text in given):
+            raise InputError(f"{given!r} is not a list of texts", field=field, remedy="give a list")
+        return tuple(text.replace("{data}", str(data_folder().absolute())) for text in given)
+
+    def draw(self, split: str, seed: int, index: int) -> Scenario:
+        """Return the scenario of a file, with decision points at events.
+
+        Nobody profiles, as in drawn windows, unless `overrides` name costs.
+        """
+        from clustergym.scenario.by_name import load_scenario
+
+        overrides = ["trace=file", *self.overrides, f"trace.path='{self.files[index]}'"]
+        scenario = replace(load_scenario(self.scenario, overrides), rounds="event")
+        if any(word.lstrip("+~").startswith("costs") for word in self.overrides):
+            return scenario
+        return replace(scenario, costs=replace(scenario.costs, profile={}))
+
+
+SHARES = {"train": (0.0, 0.6), "dev": (0.6, 0.8), "test": (0.8, 1.0)}
+"""Part of each file's jobs, in order of submission, that a split's windows are cut from."""
+
+
+def trace_window(
+    rng: np.random.Generator,
+    split: str,
+    traces: Mapping[str, str | tuple[str, ...]],
+    jobs_range: tuple[int, ...],
+    draw_factors: Callable[[np.random.Generator], tuple[float, float, float]],
+) -> Scenario:
+    """Draw consecutive jobs of a file, and stretch their arrivals to a load; failures are drawn anew.
+
+    `draw_factors` draws the load, the factor of the restart time, and the error of known times.
+
+    Iteration times are those of compact placements. The load is the GPU time of all jobs as requested, at
+    the mean speed of the cluster's GPUs, over capacity x span.
+
+    Raises
+    ------
+    InputError
+        If a file has no window of so many jobs in the split.
+    """
+    files = _files(json.dumps(traces))
+    index = int(rng.integers(len(files.files)))
+    whole = _whole(files, index)
+    first, last = (round(share * len(whole.trace)) for share in SHARES[split])
+    jobs = int(rng.integers(jobs_range[0], jobs_range[1] + 1))
+    remedy = f"the {split} split of {files.files[index]} has windows of up to {last - first}"
+    require(jobs <= last - first, "scenarios.jobs", jobs, remedy)
+    begin = first + int(rng.integers(last - first - jobs + 1))
+    rows = np.arange(begin, begin + jobs)
+    load, restart, error = draw_factors(rng)
+    name = f"{split}-{Path(files.files[index]).stem}-{begin}-{jobs}"
+    window = _window(rng, whole, rows, load, restart, error, name)
+    return _failing_otherwise(rng, window) if window.disturbances else window
+
+
+def record(traces: Mapping[str, str | tuple[str, ...]]) -> dict[str, Any]:
+    """Return the digests of the files that windows were drawn from, and each split's share of their jobs."""
+    found = TraceFiles.from_given(traces, least=1).files
+    digests = {Path(path).name: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in found}
+    return {"origin": "files", "sha256": digests, "shares": {key: list(two) for key, two in SHARES.items()}}
+
+
+@cache
+def _files(traces: str) -> TraceFiles:
+    return TraceFiles.from_given(json.loads(traces), least=1)
+
+
+@cache
+def _whole(files: TraceFiles, index: int) -> Scenario:
+    """Return the scenario of a file; a process reads it once."""
+    return files.draw("train", 0, index)
+
+
+def _window(
+    rng: np.random.Generator,
+    whole: Scenario,
+    rows: Ints,
+    load: float,
+    restart: float,
+    error: float,
+    name: str,
+) -> Scenario:
+    trace = replace(whole.trace.take(rows, name), submit_s=_stretch_submissions(whole, rows, load))
+    if whole.costs.profile:
+        # Its jobs share profiles as those of the file do, so that errors are of models.
+        factor = np.exp(error * rng.normal(size=len(whole.tables.classes)))[:, None, None, None]
+        known_parts = {part: getattr(whole.tables, part) * factor for part in ("data_parallel", "profiled")}
+        tables, checkpoint_s = replace(whole.tables, **known_parts), whole.checkpoint_s
+    else:
+        n, model_class = len(rows), whole.class_of[rows]
+        trace = replace(trace, model_family=tuple(f"m{row:05d}" for row in range(n)))
+        times = whole.known_times(InformationClass.CLAIRVOYANT)[model_class]
+        known = times * np.exp(error * rng.normal(size=n))[:, None, None]
+        tables, order = job_tables(trace, whole.cluster, whole.tables.counts, times, known)
+        checkpoint_s = whole.checkpoint_s[model_class][order]
+    return replace(whole, name=name, trace=trace, tables=tables, checkpoint_s=checkpoint_s * restart)
+
+
+def _failing_otherwise(rng: np.random.Generator, window: Scenario) -> Scenario:
+    """Return a window whose disturbances are drawn by another seed."""
+    seed, drawn = int(rng.integers(2**31)), list[Any](window.disturbances)
+    anew = (replace(one, seed=seed) if hasattr(one, "seed") else one for one in drawn)
+    return replace(window, disturbances=tuple(anew))
+
+
+def _stretch_submissions(whole: Scenario, rows: Ints, load: float) -> Floats:
+    """Return the submission times of rows, from 0 and stretched to a load."""
+    work_s = whole.trace.work_iterations[rows] * whole.fair_iteration_time_s[rows] * whole.request_gpus[rows]
+    span_s = float(np.nansum(work_s)) / (load * float(whole.cluster.capacity.sum()))
+    submit_s = whole.trace.submit_s[rows] - whole.trace.submit_s[rows[0]]
+    stretched: Floats = np.round(submit_s * span_s / max(float(submit_s[-1]), 1e-9), 3)
+    return stretched
+
+
+def job_tables(
+    trace: Trace, cluster: ClusterSpec, counts: Ints, times: Floats, known: Floats
+) -> tuple[OracleTables, list[int]]:
+    """Return tables of real and known seconds per iteration at every locality, and their order of jobs.
+
+    Parameters
+    ----------
+    trace : Trace
+        Each job has a model family of its own.
+    cluster : ClusterSpec
+    counts : ndarray of int, shape (K,)
+    times, known : ndarray of float, shape (n, T, K)
+    """
+    classes = [trace.model_class(row) for row in range(len(trace))]
+    order = sorted(range(len(trace)), key=lambda row: classes[row])
+
+    def spread(table: Floats) -> Floats:
+        return np.repeat(six_digits(table)[..., None], LOCALITIES, axis=3)
+
+    estimates, sorted_classes = spread(known[order]), tuple(classes[row] for row in order)
+    times = spread(times[order])
+    return OracleTables(sorted_classes, cluster.gpu_types, counts, times, estimates, estimates), order

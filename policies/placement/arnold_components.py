@@ -96,7 +96,7 @@ def _windows(left: Ints, groups: int, size: int, most: int) -> Iterator[list[Par
         return
     bins = sorted(((int(room), minipod) for minipod, room in enumerate(left)), reverse=True)
     bins = bins[: groups * (most - 1) + 1]
-    bins = _trimmed(bins, sum(room for room, _ in bins) - groups * size)
+    bins = _trim_bins(bins, sum(room for room, _ in bins) - groups * size)
     bins += [(0, -1)] * (groups * (most - 1) + 1 - len(bins))
     for _ in range(groups):
         bins.sort()
@@ -109,7 +109,7 @@ def _windows(left: Ints, groups: int, size: int, most: int) -> Iterator[list[Par
         bins.append((roomiest - rest, minipod))
 
 
-def _trimmed(bins: list[tuple[int, int]], excess: int) -> list[tuple[int, int]]:
+def _trim_bins(bins: list[tuple[int, int]], excess: int) -> list[tuple[int, int]]:
     """Return the minipods with `excess` nodes taken away, from the smallest minipods first."""
     while bins[-1][0] <= excess:
         excess -= bins.pop()[0]
@@ -159,14 +159,14 @@ def find_components(free: Ints, groups: int, size: int, most: int, node_limit: i
     chosen = search.run(tuple(sorted(free.tolist())), groups)
     if chosen is None:
         return BestSplit(None, not search.stopped, search.nodes)
-    return BestSplit(_named(chosen, free), True, search.nodes)
+    return BestSplit(_translate_positions(chosen, free), True, search.nodes)
 
 
 Rooms = tuple[int, ...]
 """Free nodes of minipods, ascending."""
 
 
-def _named(chosen: list[tuple[Rooms, int]], free: Ints) -> list[FabricComponent]:
+def _translate_positions(chosen: list[tuple[Rooms, int]], free: Ints) -> list[FabricComponent]:
     """Return the chosen components with the positions of their minipods in place of their rooms."""
     stock: dict[int, list[int]] = {}
     for minipod, room in enumerate(free.tolist()):
@@ -196,7 +196,7 @@ class _Search:
 
     def run(self, rooms: Rooms, groups: int) -> list[Chosen] | None:
         """Return components that hold all the groups, or None."""
-        state, path = self._trimmed(rooms, groups), list[Chosen]()
+        state, path = self._trim_state(rooms, groups), list[Chosen]()
         stack = [(state, self._choices(*state))]
         while stack:
             state, choices = stack[-1]
@@ -209,11 +209,11 @@ class _Search:
             path = [*path[: len(stack) - 1], chosen]
             if chosen[1] == state[1]:
                 return [component for component in path if component[1]]
-            left = self._trimmed(_without(state[0], chosen[0]), state[1] - chosen[1])
+            left = self._trim_state(_remove_taken(state[0], chosen[0]), state[1] - chosen[1])
             stack.append((left, self._choices(*left)))
         return None
 
-    def _trimmed(self, rooms: Rooms, groups: int) -> State:
+    def _trim_state(self, rooms: Rooms, groups: int) -> State:
         """Return the state without minipods beyond T for each group."""
         return rooms[-groups * self.most :], groups
 
@@ -277,7 +277,7 @@ class _Search:
                 yield (*chosen, tried)
 
 
-def _without(rooms: Rooms, taken: Rooms) -> Rooms:
+def _remove_taken(rooms: Rooms, taken: Rooms) -> Rooms:
     left = list(rooms)
     for room in taken:
         left.remove(room)

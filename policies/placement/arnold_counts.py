@@ -87,7 +87,7 @@ class _CountSearch:
     def run(self) -> None:
         """Try T = 1, 2, … while a larger T can still beat the best score."""
         for most in range(1, min(self.size, len(self.free)) + 1):
-            if self.least == self.fewest or self._weighed(self.fewest, most) >= self.score - EPSILON:
+            if self.least == self.fewest or self._weigh_components(self.fewest, most) >= self.score - EPSILON:
                 return
             self._bisect(most)
 
@@ -102,7 +102,7 @@ class _CountSearch:
             row += groups
         return counts
 
-    def _weighed(self, used: int, most: int) -> float:
+    def _weigh_components(self, used: int, most: int) -> float:
         return self.instance.minipod_weight * used + self.instance.group_weight * most
 
     def _bisect(self, most: int) -> None:
@@ -112,7 +112,7 @@ class _CountSearch:
         """
         low = refuted = self.fewest - 1
         high = min(self.least, self.groups * most + 1)
-        while high > low + 1 and self._weighed(high - 1, most) >= self.score - EPSILON:
+        while high > low + 1 and self._weigh_components(high - 1, most) >= self.score - EPSILON:
             high -= 1
         shortest = high
         while high - low > 1:
@@ -124,6 +124,6 @@ class _CountSearch:
             else:
                 low, refuted = used, used if found.complete else refuted
         if high < shortest:
-            self.least, self.score = high, self._weighed(high, most)
+            self.least, self.score = high, self._weigh_components(high, most)
         if refuted + 1 < high:
-            self.open.append(self._weighed(refuted + 1, most))
+            self.open.append(self._weigh_components(refuted + 1, most))

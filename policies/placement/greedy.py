@@ -1,4 +1,7 @@
-"""Loops that the greedy placement algorithms share: place one group, or one node, after the other."""
+"""Placement algorithms that place one group, or one node, after the other: best fit, random fit and such.
+
+Those `by_node` place node by node, as Arnold's benchmark does; the others keep groups whole where they can.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,89 @@ from collections.abc import Callable
 
 import numpy as np
 
+from clustergym.common import random_streams
 from clustergym.common.arrays import Ints
 from clustergym.envs.placement.instances import Assignment, Instance
 
 Choice = Callable[[Ints, int], int | None]
 """(Free nodes of each minipod, nodes wanted) -> minipod that takes them whole; None: none does."""
+
+
+def best_fit(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
+    """Place each group in the minipod with the fewest free nodes that suffice; `rng` is not used."""
+    return whole_groups_first(instance, tightest)
+
+
+def best_fit_by_node(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
+    """Place each node in the minipod with the fewest free nodes (ties: lowest index); `rng` is not used."""
+
+    def choose(free: Ints) -> int:
+        with_room = np.flatnonzero(free)
+        return int(with_room[free[with_room].argmin()])
+
+    return node_by_node(instance, choose)
+
+
+def random_fit(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
+    """Place each group in a minipod drawn from `rng`, by default a placer's stream of seed 0.
+
+    A minipod's probability is proportional to its free nodes, among those that hold the group whole, which
+    balances the load.
+    """
+    draws = random_streams.PLACER.generator(0) if rng is None else rng
+
+    def choose(free: Ints, wanted: int) -> int | None:
+        fitting = np.flatnonzero(free >= wanted)
+        if not len(fitting):
+            return None
+        return int(fitting[random_by_room(free[fitting], draws)])
+
+    return whole_groups_first(instance, choose)
+
+
+def random_fit_by_node(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
+    """Place each node in a minipod drawn as `random_fit` does."""
+    draws = random_streams.PLACER.generator(0) if rng is None else rng
+    return node_by_node(instance, lambda free: random_by_room(free, draws))
+
+
+def gpu_packing(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
+    """Fill as few minipods as possible, whatever group the nodes belong to; `rng` is not used.
+
+    The roomiest minipods are filled until the rest of the job fits in one: the tightest minipod
+    that holds the rest takes it. Groups follow each other through the minipods in that order.
+    """
+    if instance.shortfall:
+        return Assignment.infeasible(instance)
+    free, left = instance.free_nodes.copy(), instance.job.nodes
+    order: list[int] = []
+    while left:
+        last = tightest(free, left)
+        minipod = int(free.argmax()) if last is None else last
+        taken = min(left, int(free[minipod]))
+        order += [minipod] * taken
+        left -= taken
+        free[minipod] = 0
+    groups = np.array(order, dtype=np.int64).reshape(instance.groups, instance.group_nodes)
+    counts = np.zeros((instance.groups, instance.minipods), dtype=np.int64)
+    np.add.at(counts, (np.arange(instance.groups)[:, None], groups), 1)
+    return Assignment(counts)
+
+
+def round_robin(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
+    """Place groups in the minipods in turn, skipping those without room; `rng` is not used."""
+    turn = 0
+
+    def choose(free: Ints, wanted: int) -> int | None:
+        nonlocal turn
+        fitting = np.flatnonzero(free >= wanted)
+        if not len(fitting):
+            return None
+        chosen = int(fitting[((fitting - turn) % instance.minipods).argmin()])
+        turn = chosen + 1
+        return chosen
+
+    return whole_groups_first(instance, choose)
 
 
 def whole_groups_first(instance: Instance, choose: Choice) -> Assignment:

@@ -53,7 +53,7 @@ class Buddy(Placer):
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Prepare for a cluster; `rng` is not used."""
         self._spec = cluster
-        self._hierarchies = tuple(_Hierarchy.of(cluster, row) for row in range(len(cluster.groups)))
+        self._hierarchies = tuple(_Hierarchy.from_spec(cluster, row) for row in range(len(cluster.groups)))
 
     def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes:
         """Return nodes for `gpus` GPUs of a type, without allocating them.
@@ -67,7 +67,7 @@ class Buddy(Placer):
         if not 0 < gpus <= free_gpus:
             name = allocations.spec.gpu_types[gpu_type]
             raise AllocationError(f"cannot place {gpus} GPUs of {name}, {free_gpus} are free")
-        hierarchy = self._of(allocations, gpu_type)
+        hierarchy = self._get_hierarchy(allocations, gpu_type)
         return hierarchy.place(hierarchy.free(allocations), gpus)
 
     def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
@@ -78,7 +78,7 @@ class Buddy(Placer):
         """
         return list(self._improvements(allocations))
 
-    def _of(self, allocations: Allocations, gpu_type: int) -> _Hierarchy:
+    def _get_hierarchy(self, allocations: Allocations, gpu_type: int) -> _Hierarchy:
         if self._spec is not allocations.spec:
             self.reset(allocations.spec, random_streams.PLACER.generator(0))
         return self._hierarchies[gpu_type]
@@ -90,7 +90,7 @@ class Buddy(Placer):
             if len(held) == 1:
                 continue
             gpu_type, gpus = int(spec.node_type[held[0][0]]), sum(count for _, count in held)
-            hierarchy = self._of(allocations, gpu_type)
+            hierarchy = self._get_hierarchy(allocations, gpu_type)
             now = spec.locality(held), len(held)
             if now == hierarchy.ideal(spec, gpu_type, gpus):
                 continue
@@ -122,7 +122,7 @@ class _Hierarchy:
     ends: tuple[Ints, Ints, Ints]
 
     @staticmethod
-    def of(spec: ClusterSpec, gpu_type: int) -> _Hierarchy:
+    def from_spec(spec: ClusterSpec, gpu_type: int) -> _Hierarchy:
         mine = np.flatnonzero(spec.node_type == gpu_type)
         switches = (spec.node_leaf[mine], spec.node_minipod[mine], np.zeros_like(mine))
         leaf, minipod, core = (np.flatnonzero(np.diff(switch, prepend=-1)) for switch in switches)

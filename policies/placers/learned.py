@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from clustergym.agents import minipods
-from clustergym.agents.checkpoints import schema_of
+from clustergym.agents.checkpoints import read_schema
 from clustergym.cluster.allocation import Allocations
 from clustergym.cluster.divisible import DivisibleCluster
 from clustergym.cluster.part_allocations import PartAllocations
@@ -30,7 +30,7 @@ class LearnedPlacer(Placer):
     """A trained placer of jobs of whole nodes, or of parts of GPUs: its checkpoint says of which.
 
     Where GPUs can be divided, each job gets the node of greatest score, linear in features of nodes with
-    weights by class of request (`clustergym.envs.sharing.learned`), and none moves.
+    weights by class of request (`clustergym.envs.sharing.desk`), and none moves.
 
     Elsewhere, jobs of less than a node are placed as by `Buddy`. A larger job that fits into a minipod gets
     the one of greatest score. Any other is spread over the roomiest minipods, over the fragments left in
@@ -57,7 +57,7 @@ class LearnedPlacer(Placer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._of_parts = schema_of(self.checkpoint) == SHARES.schema
+        self._of_parts = read_schema(self.checkpoint) == SHARES.schema
         self._loaded = (SHARES if self._of_parts else NODES).load(self.checkpoint)
         self._weights = self._loaded.weights
 
@@ -126,8 +126,8 @@ class LearnedPlacer(Placer):
         widths = np.array([len(allocations.holding(holder)) for holder in across], dtype=np.int64)
         for at in minipods.move_order(widths, self._weights).tolist():
             held = np.array(allocations.holding(across[at]))
-            kind, gpus = int(spec.node_type[held[0, 0]]), int(held[:, 1].sum())
-            per_node, mine = int(spec.gpus_per_node[kind]), spec.node_type == kind
+            gpu_type, gpus = int(spec.node_type[held[0, 0]]), int(held[:, 1].sum())
+            per_node, mine = int(spec.gpus_per_node[gpu_type]), spec.node_type == gpu_type
             own = np.zeros_like(free)
             own[held[:, 0]] = held[:, 1]
             empty, wanted = mine & (free + own == per_node), -(-gpus // per_node)

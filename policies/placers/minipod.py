@@ -13,9 +13,8 @@ from clustergym.cluster.parts import Place
 from clustergym.cluster.spec import ClusterSpec, Nodes
 from clustergym.common import random_streams
 from clustergym.common.parameter_types import Period
-from clustergym.envs.placement.algorithms import algorithm
 from clustergym.envs.placement.communication import PretrainingJob
-from clustergym.envs.placement.instances import Instance
+from clustergym.envs.placement.instances import Instance, algorithm
 from clustergym.scenario.policy import Infeasible
 
 from ..shared.part_placing import PartScores

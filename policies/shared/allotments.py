@@ -7,7 +7,7 @@ import numpy as np
 from clustergym.common.arrays import Ints
 from clustergym.scenario.policy import Decision, View
 
-from .requests import held_level
+from .requests import find_held_level
 
 
 class Allotments:
@@ -32,20 +32,20 @@ class Allotments:
     def __init__(self, view: View, *, empty: bool = False) -> None:
         none = np.full(len(view), -1, dtype=np.int64)
         self.view, self.counts = view, view.setting.counts
-        self.kind: Ints = none if empty else view.gpu_type.copy()
-        self.level: Ints = none.copy() if empty else held_level(view)
+        self.gpu_type: Ints = none if empty else view.gpu_type.copy()
+        self.level: Ints = none.copy() if empty else find_held_level(view)
         self.free: Ints = (view.available if empty else view.free).copy()
         self.cost_s = view.restart_cost_s()
 
-    def give(self, at: int, kind: int, level: int) -> None:
+    def give(self, at: int, gpu_type: int, level: int) -> None:
         """Give the job at a position of the View type `kind` and count index `level`; kind -1: nothing."""
-        if self.kind[at] >= 0:
-            self.free[self.kind[at]] += self.counts[self.level[at]]
-        self.kind[at], self.level[at] = kind, level
-        if kind >= 0:
-            self.free[kind] -= self.counts[level]
+        if self.gpu_type[at] >= 0:
+            self.free[self.gpu_type[at]] += self.counts[self.level[at]]
+        self.gpu_type[at], self.level[at] = gpu_type, level
+        if gpu_type >= 0:
+            self.free[gpu_type] -= self.counts[level]
 
     def decision(self) -> Decision:
         """Return the Decision that enacts the allotments."""
-        held = np.flatnonzero(self.kind >= 0)
-        return Decision(self.view.job[held], self.kind[held], self.counts[self.level[held]])
+        held = np.flatnonzero(self.gpu_type >= 0)
+        return Decision(self.view.job[held], self.gpu_type[held], self.counts[self.level[held]])

@@ -63,10 +63,10 @@ def timelines(view: View, left_s: Floats) -> list[FreeTimeline]:
         Seconds until each running job is expected to end.
     """
     out = []
-    for kind in range(len(view.setting.gpu_types)):
-        on = np.flatnonzero(view.gpu_type == kind)
+    for gpu_type in range(len(view.setting.gpu_types)):
+        on = np.flatnonzero(view.gpu_type == gpu_type)
         ends_s = view.now_s + np.maximum(left_s[on], SOONEST_S)
-        out.append(FreeTimeline(view.now_s, int(view.free[kind]), ends_s, view.gpus[on]))
+        out.append(FreeTimeline(view.now_s, int(view.free[gpu_type]), ends_s, view.gpus[on]))
     return out
 
 
@@ -74,15 +74,15 @@ class _Start(NamedTuple):
     """A possible start of a job; the start that compares least ends the job first."""
 
     end_s: float
-    kind: int
+    gpu_type: int
     begin_s: float
 
 
 def _possible_starts(lines: list[FreeTimeline], gpus: int, left_s: Floats) -> list[_Start]:
     """Return the earliest possible start on each type that can run the request."""
-    lasting = [(kind, float(s)) for kind, s in enumerate(left_s) if np.isfinite(s)]
-    begins = [(kind, s, lines[kind].earliest(gpus, s)) for kind, s in lasting]
-    return [_Start(begin_s + s, kind, begin_s) for kind, s, begin_s in begins if np.isfinite(begin_s)]
+    lasting = [(gpu_type, float(s)) for gpu_type, s in enumerate(left_s) if np.isfinite(s)]
+    begins = [(gpu_type, s, lines[gpu_type].earliest(gpus, s)) for gpu_type, s in lasting]
+    return [_Start(begin_s + s, gpu_type, begin_s) for gpu_type, s, begin_s in begins if np.isfinite(begin_s)]
 
 
 def starts_between_reservations(
@@ -93,8 +93,7 @@ def starts_between_reservations(
     *,
     heads_only: bool,
     one_queue: bool = False,
-    resolution_s: float = 0.0,
-    allowed: Callable[[int, int], bool] = lambda at, kind: True,
+    allowed: Callable[[int, int], bool] = lambda at, gpu_type: True,
 ) -> Iterator[tuple[int, int]]:
     """Yield the starts (position in the View, type index) that delay no reservation.
 
@@ -112,8 +111,6 @@ def starts_between_reservations(
         job does (conservative).
     one_queue : bool
         Whether the first job that waits for any type is the head of all.
-    resolution_s : float
-        Reservations begin and end at multiples of this, rounded down; 0: exactly.
     allowed : callable
         Whether a job may start on a type now; one that may not holds no reservation either.
     """
@@ -123,16 +120,13 @@ def starts_between_reservations(
         gpus = int(view.requested_gpus[at])
         options = _possible_starts(lines, gpus, left_s[at])
         if heads_only:
-            options = [o for o in options if o.begin_s <= view.now_s or not headed[o.kind]]
-        options = [o for o in options if allowed(at, o.kind)]
+            options = [o for o in options if o.begin_s <= view.now_s or not headed[o.gpu_type]]
+        options = [o for o in options if allowed(at, o.gpu_type)]
         if not options:
             continue
-        end_s, kind, begin_s = min(options)
+        end_s, gpu_type, begin_s = min(options)
         if begin_s <= view.now_s:
-            yield at, kind
+            yield at, gpu_type
         else:
-            headed = [was or t == kind or one_queue for t, was in enumerate(headed)]
-        if resolution_s and begin_s > view.now_s:
-            begin_s = max(view.now_s, begin_s // resolution_s * resolution_s)
-            end_s = max(begin_s, end_s // resolution_s * resolution_s)
-        lines[kind].reserve(begin_s, gpus, end_s - begin_s)
+            headed = [was or t == gpu_type or one_queue for t, was in enumerate(headed)]
+        lines[gpu_type].reserve(begin_s, gpus, end_s - begin_s)

@@ -45,17 +45,17 @@ def batch_options(mode: str, view: View) -> BatchOptions | None:
     return None if mode == "requested" else view.batch_options()
 
 
-def requested_column(view: View, options: BatchOptions) -> Ints:
+def find_requested_column(view: View, options: BatchOptions) -> Ints:
     """Return the column of each job's requested batch, shape (n,)."""
     column: Ints = np.argmax(options.sizes == view.global_batch[:, None], axis=1)
     return column
 
 
-def requested_time_s(view: View, options: BatchOptions | None) -> Floats:
+def get_requested_time_s(view: View, options: BatchOptions | None) -> Floats:
     """Return known seconds per iteration at the requested batch, shape (n, T, K)."""
     if options is None:
         return view.iteration_time_s()
-    column = requested_column(view, options)[:, None, None, None]
+    column = find_requested_column(view, options)[:, None, None, None]
     return np.take_along_axis(options.iteration_time_s, column, axis=3)[..., 0]
 
 
@@ -78,7 +78,7 @@ def goodput_at_best_batch(view: View, options: BatchOptions | None, time_s: Floa
     requested = view.global_batch[:, None, None]
     if options is None:
         return requested / time_s, np.broadcast_to(requested, time_s.shape)
-    known, prior = options.iteration_time_s, requested_time_s(view, options)
+    known, prior = options.iteration_time_s, get_requested_time_s(view, options)
     fits = np.isfinite(prior) & np.isfinite(time_s)
     more = np.where(fits, time_s, 1.0) - np.where(fits, prior, 1.0)
     share = np.where(fits, time_s, 1.0) / np.where(fits, prior, 1.0)

@@ -10,7 +10,7 @@ import numpy as np
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.scenario.policy import PairOptions, View
 
-from .requests import request_options, requested_level
+from .requests import find_requested_level, request_options
 
 HEAVY_BELOW, MEDIUM_BELOW = 0.85, 0.95
 """A job that keeps less of its speed on average has label 2, or 1."""
@@ -28,11 +28,11 @@ class Join(NamedTuple):
 
     job: int
     host: int
-    kind: int
+    gpu_type: int
     gpus: int
 
 
-def counted_once(view: View) -> Bools:
+def mark_counted_jobs(view: View) -> Bools:
     """Whether each job's GPUs count, shape (n,): of a pair those of the job with the lower row."""
     if view.partner is None:
         return np.ones(len(view), dtype=np.bool_)
@@ -74,7 +74,7 @@ class Binder:
             self._started.setdefault(int(view.job[at]), view.now_s)
         if pairs is None or view.partner is None:
             return []
-        label, options, level = labels(pairs), request_options(view), requested_level(view)
+        label, options, level = labels(pairs), request_options(view), find_requested_level(view)
         priority = view.requested_gpus * left_s.min(axis=1)
         lone = np.flatnonzero(hosts & (view.partner < 0) & (view.gpus == view.requested_gpus)).tolist()
         lone.sort(key=lambda at: (self._started[int(view.job[at])], int(view.job[at])))
@@ -83,16 +83,16 @@ class Binder:
             if view.gpus[at] or view.requested_gpus[at] > MOST_GPUS:
                 continue
             for host in lone:
-                kind, of = int(view.gpu_type[host]), (pairs.job_class[at], pairs.job_class[host])
-                cell = kind, int(level[at])
+                gpu_type, of = int(view.gpu_type[host]), (pairs.job_class[at], pairs.job_class[host])
+                cell = gpu_type, int(level[at])
                 if (
                     view.gpus[host] == view.requested_gpus[at]
-                    and options[at, kind]
+                    and options[at, gpu_type]
                     and pairs.allowed[(*of, *cell)]
                     and label[(of[0], *cell)] + label[(of[1], *cell)] <= MOST_LABELS
                     and LONGER * priority[host] >= priority[at]
                 ):
-                    found.append(Join(int(view.job[at]), int(view.job[host]), kind, int(view.gpus[host])))
+                    found.append(Join(int(view.job[at]), int(view.job[host]), gpu_type, int(view.gpus[host])))
                     lone.remove(host)
                     break
         return found
@@ -102,7 +102,7 @@ class Records:
     """Run times of the jobs that have left, as far as Views showed them: GPU-seconds held, over the GPUs."""
 
     def __init__(self) -> None:
-        self._seen: dict[int, tuple[int, int, float]] = {}
+        self._copy_observation: dict[int, tuple[int, int, float]] = {}
         self._ran_s: dict[tuple[int, ...], list[float]] = defaultdict(list)
 
     def follow(self, view: View) -> None:
@@ -115,11 +115,11 @@ class Records:
             strict=True,
         )
         now = {job: (gpus, batch, ran_s) for job, gpus, batch, ran_s in table}
-        for job in sorted(self._seen.keys() - now.keys()):
-            gpus, batch, ran_s = self._seen[job]
+        for job in sorted(self._copy_observation.keys() - now.keys()):
+            gpus, batch, ran_s = self._copy_observation[job]
             for key in ((gpus, batch), (gpus,), ()):
                 self._ran_s[key].append(ran_s)
-        self._seen = now
+        self._copy_observation = now
 
     def estimate_s(self, view: View) -> Floats:
         """Return the estimated whole run time of each job at its request, shape (n,)."""

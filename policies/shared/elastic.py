@@ -11,14 +11,14 @@ from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.scenario.policy import View
 
 from .allotments import Allotments
-from .requests import requested_level
+from .requests import find_requested_level
 
 
 class Scaling(NamedTuple):
     """Give the job at a position of the View type `kind` and count index `level`; kind -1: none."""
 
     at: int
-    kind: int
+    gpu_type: int
     level: int
 
 
@@ -59,24 +59,24 @@ class VirtualCluster(Allotments):
     ) -> None:
         super().__init__(view)
         self.value, self.time_s, self.depth, self.repaid = value, time_s, depth, repaid
-        self.requested = requested_level(view)
+        self.requested = find_requested_level(view)
         self._loss = np.full((len(self.free), len(self.counts)), np.nan)
         self._plans: dict[tuple[int, int], Release | None] = {}
         self._halvings: dict[int, Halvings] = {}
 
     def enact(self, steps: list[Scaling]) -> None:
         """Apply scalings, in order, to the virtual cluster."""
-        for at, kind, level in steps:
-            for changed in {int(self.kind[at]), kind} - {-1}:
+        for at, gpu_type, level in steps:
+            for changed in {int(self.gpu_type[at]), gpu_type} - {-1}:
                 self._forget(changed)
-            self.give(at, kind, level)
+            self.give(at, gpu_type, level)
 
-    def _forget(self, kind: int) -> None:
+    def _forget(self, gpu_type: int) -> None:
         """Forget the releases of a type; those of another depend on the jobs and free GPUs of that alone."""
-        self._loss[kind] = np.nan
-        self._halvings.pop(kind, None)
+        self._loss[gpu_type] = np.nan
+        self._halvings.pop(gpu_type, None)
         for level in range(len(self.counts)):
-            self._plans.pop((kind, level), None)
+            self._plans.pop((gpu_type, level), None)
 
     # Launching
 
@@ -95,26 +95,30 @@ class VirtualCluster(Allotments):
         """
         return Launches(self, waiting).first()
 
-    def losses(self, kind: Ints, level: Ints) -> Floats:
+    def losses(self, gpu_type: Ints, level: Ints) -> Floats:
         """Return the least loss of value that frees counts[level] GPUs of each type; inf: impossible."""
-        pairs = np.zeros(self._loss.shape, dtype=np.bool_)
-        pairs[kind, level] = True
-        for t, k in np.argwhere(pairs & np.isnan(self._loss)).tolist():
+        known = self._loss[gpu_type, level]
+        new = np.isnan(known)
+        if not new.any():
+            return known
+        for t, k in sorted(set(zip(gpu_type[new].tolist(), level[new].tolist(), strict=True))):
             plan = self.release(t, k)
             self._loss[t, k] = np.inf if plan is None else plan.loss
-        return self._loss[kind, level]
+        return self._loss[gpu_type, level]
 
-    def release(self, kind: int, level: int) -> Release | None:
+    def release(self, gpu_type: int, level: int) -> Release | None:
         """Return the scalings of least loss that free counts[level] GPUs of a type; None: impossible."""
-        if (kind, level) not in self._plans:
-            missing = int(self.counts[level]) - int(self.free[kind])
-            self._plans[kind, level] = Release(0.0, []) if missing <= 0 else self._release(kind, missing)
-        return self._plans[kind, level]
+        if (gpu_type, level) not in self._plans:
+            missing = int(self.counts[level]) - int(self.free[gpu_type])
+            self._plans[gpu_type, level] = (
+                Release(0.0, []) if missing <= 0 else self._release(gpu_type, missing)
+            )
+        return self._plans[gpu_type, level]
 
-    def _release(self, kind: int, missing: int) -> Release | None:
-        if kind not in self._halvings:
-            self._halvings[kind] = self._possible_halvings(kind)
-        victims, level, freed, lost = self._halvings[kind]
+    def _release(self, gpu_type: int, missing: int) -> Release | None:
+        if gpu_type not in self._halvings:
+            self._halvings[gpu_type] = self._possible_halvings(gpu_type)
+        victims, level, freed, lost = self._halvings[gpu_type]
         loss, steps = 0.0, list[Scaling]()
         for left in range(self.depth, 0, -1):
             if missing <= 0:
@@ -126,39 +130,39 @@ class VirtualCluster(Allotments):
             missing -= int(freed[best])
             loss += float(lost[best])
             lower = level[best] - 1
-            steps.append(Scaling(int(victims[best]), kind, int(lower)))
+            steps.append(Scaling(int(victims[best]), gpu_type, int(lower)))
             # Only the halved job's next halving differs from before.
             level, freed, lost = level.copy(), freed.copy(), lost.copy()
             level[best] = lower
-            freed[[best]], lost[[best]] = self.halving(victims[[best]], kind, level[[best]])
+            freed[[best]], lost[[best]] = self.halving(victims[[best]], gpu_type, level[[best]])
         return Release(loss, steps) if missing <= 0 else None
 
-    def _possible_halvings(self, kind: int) -> Halvings:
+    def _possible_halvings(self, gpu_type: int) -> Halvings:
         """Return the jobs on a type that may be halved now; a job that may not can become none of them."""
-        victims = np.flatnonzero(self.kind == kind)
+        victims = np.flatnonzero(self.gpu_type == gpu_type)
         victims = victims[self.worth_disturbing(victims)]
-        freed, lost = self.halving(victims, kind, self.level[victims])
+        freed, lost = self.halving(victims, gpu_type, self.level[victims])
         may = freed > 0
         return Halvings(victims[may], self.level[victims[may]], freed[may], lost[may])
 
-    def halving(self, victims: Ints, kind: int | Ints, level: Ints) -> tuple[Ints, Floats]:
+    def halving(self, victims: Ints, gpu_type: int | Ints, level: Ints) -> tuple[Ints, Floats]:
         """Return the GPUs freed and the value lost by halving each job; none goes below half its request."""
         lower = np.maximum(level - 1, 0)
         allowed = (
-            (level > 0) & (lower >= self.requested[victims] - 1) & (self.value[victims, kind, lower] > 0)
+            (level > 0) & (lower >= self.requested[victims] - 1) & (self.value[victims, gpu_type, lower] > 0)
         )
         freed = np.where(allowed, self.counts[level] - self.counts[lower], 0)
-        lost = self.value[victims, kind, level] - self.value[victims, kind, lower]
+        lost = self.value[victims, gpu_type, level] - self.value[victims, gpu_type, lower]
         return freed, np.where(allowed, lost, np.inf)
 
     def worth_disturbing(self, victims: Ints) -> Bools:
         """Return whether each job will still run for longer than its restart takes."""
-        kind, level = self.kind[victims], self.level[victims]
-        left_s = self.view.remaining_iterations[victims] * self.time_s[victims, kind, level]
-        longer: Bools = left_s > self.cost_s[victims, kind, np.maximum(level - 1, 0)]
+        gpu_type, level = self.gpu_type[victims], self.level[victims]
+        left_s = self.view.remaining_iterations[victims] * self.time_s[victims, gpu_type, level]
+        longer: Bools = left_s > self.cost_s[victims, gpu_type, np.maximum(level - 1, 0)]
         return longer
 
-    def preemptions(self, kind: int, level: int, among: Bools) -> tuple[float, list[Scaling]] | None:
+    def preemptions(self, gpu_type: int, level: int, among: Bools) -> tuple[float, list[Scaling]] | None:
         """Return the (loss, preemptions) of least loss that free counts[level] GPUs.
 
         Parameters
@@ -167,14 +171,14 @@ class VirtualCluster(Allotments):
         among : ndarray of bool, shape (n,)
             Jobs that may be preempted.
         """
-        missing = int(self.counts[level]) - int(self.free[kind])
-        victims = np.flatnonzero((self.kind == kind) & (self.view.gpus > 0) & among)
+        missing = int(self.counts[level]) - int(self.free[gpu_type])
+        victims = np.flatnonzero((self.gpu_type == gpu_type) & (self.view.gpus > 0) & among)
         loss, steps = 0.0, []
         for left in range(len(victims), 0, -1):
             if missing <= 0 or not len(victims):
                 break
             freed = self.counts[self.level[victims]]
-            lost = self.value[victims, kind, self.level[victims]]
+            lost = self.value[victims, gpu_type, self.level[victims]]
             share = -(-missing // 2 ** (left - 1))
             cost = np.where(freed >= share, lost / np.minimum(freed, missing), np.inf)
             best = int(np.argmin(cost))
@@ -200,28 +204,28 @@ class VirtualCluster(Allotments):
             self._grow_all(most)
 
     def _grow_all(self, most: int | None) -> None:
-        held = np.flatnonzero(self.kind >= 0)
+        held = np.flatnonzero(self.gpu_type >= 0)
         if not len(held):
             return
-        gain, kind, level = self._growth(held)
+        gain, gpu_type, level = self._growth(held)
         for _ in count() if most is None else range(most):
             best = int(np.argmax(gain))
             if not gain[best] > 1e-9:
                 return
-            self.enact([Scaling(int(held[best]), int(kind[best]), int(level[best]))])
-            stale = np.flatnonzero((gain > 0) & ~self._still_fits(held, kind, level))
+            self.enact([Scaling(int(held[best]), int(gpu_type[best]), int(level[best]))])
+            stale = np.flatnonzero((gain > 0) & ~self._still_fits(held, gpu_type, level))
             again = np.union1d(stale, [best])
-            gain[again], kind[again], level[again] = self._growth(held[again])
+            gain[again], gpu_type[again], level[again] = self._growth(held[again])
 
-    def _still_fits(self, held: Ints, kind: Ints, level: Ints) -> Bools:
-        own = np.where(kind == self.kind[held], self.counts[self.level[held]], 0)
-        fits: Bools = self.free[kind] + own >= self.counts[level]
+    def _still_fits(self, held: Ints, gpu_type: Ints, level: Ints) -> Bools:
+        own = np.where(gpu_type == self.gpu_type[held], self.counts[self.level[held]], 0)
+        fits: Bools = self.free[gpu_type] + own >= self.counts[level]
         return fits
 
     def _growth(self, held: Ints) -> tuple[Floats, Ints, Ints]:
         """Return each job's best (gain, type, level) among those that fit on the GPUs free now."""
         gain, kinds, level = self.growth(held)
-        here = kinds == self.kind[held][:, None, None]
+        here = kinds == self.gpu_type[held][:, None, None]
         own = np.where(here, self.counts[self.level[held]][:, None, None], 0)
         room = self.free[kinds] + own >= self.counts[level]
         flat = np.where(room, gain, 0.0).reshape(len(held), -1)
@@ -237,7 +241,7 @@ class VirtualCluster(Allotments):
         (gain, type, level)
             Each of shape (m, T, 3); gain 0 where there is none, or it must repay the restart and does not.
         """
-        now_kind, now_level = self.kind[held], self.level[held]
+        now_kind, now_level = self.gpu_type[held], self.level[held]
         types, steps = np.arange(len(self.free)), np.array([-1, 0, 1])
         level = np.clip(now_level[:, None, None] + steps, 0, len(self.counts) - 1)
         level = np.broadcast_to(level, (len(held), len(types), 3))
@@ -250,7 +254,7 @@ class VirtualCluster(Allotments):
 
     def _repays(self, held: Ints, kinds: Ints, level: Ints) -> Bools:
         """Return whether each allotment saves a job more time than the change to it takes."""
-        now, rows = (held, self.kind[held], self.level[held]), held[:, None, None]
+        now, rows = (held, self.gpu_type[held], self.level[held]), held[:, None, None]
         current_s, standing_s = self.time_s[now][:, None, None], self.cost_s[now][:, None, None]
         with np.errstate(invalid="ignore"):
             saved = current_s - self.time_s[rows, kinds, level]
@@ -267,7 +271,8 @@ class Launches:
     """Waiting jobs, in the order in which they are considered for a launch.
 
     What a launch is worth does not change while others are launched, only what it costs: so that is
-    looked up once, and costs are worked out only for the jobs up to the first that can be launched.
+    looked up once, and costs are worked out only for the jobs up to the first that can be launched. Those
+    before it are looked at again once a launch that they might have costs less than when they were refused.
 
     Parameters
     ----------
@@ -283,37 +288,58 @@ class Launches:
         worth = np.take_along_axis(cluster.value[waiting], levels[:, None, :], axis=2)
         self._cluster, self._level = cluster, levels
         self._worth = np.where(inside[:, None, :] & (worth > 0), worth, -np.inf)
-        self.waiting = waiting
+        self._jobs, self._waits = waiting, np.ones(len(waiting), dtype=np.bool_)
+        self._refused = 0
+        self._refused_at = np.full((len(cluster.free), len(cluster.counts)), np.nan)
+
+    @property
+    def waiting(self) -> Ints:
+        """The jobs that still wait."""
+        return self._jobs[self._waits]
 
     def first(self) -> tuple[int, list[Scaling]] | None:
-        """Return the first job whose launch raises the total value, and the scalings it takes."""
-        start, length = 0, FIRST_BLOCK
-        while start < len(self.waiting):
+        """Return the place of the first job whose launch raises the value, and the scalings it takes."""
+        gpu_type, level = np.nonzero(~np.isnan(self._refused_at))
+        if (
+            len(gpu_type)
+            and (self._cluster.losses(gpu_type, level) < self._refused_at[gpu_type, level]).any()
+        ):
+            self._refused, self._refused_at[:] = 0, np.nan
+        length = FIRST_BLOCK
+        while self._refused < len(self._jobs):
+            start = self._refused
             gain = self._gains(slice(start, start + length))
             ready = np.flatnonzero((gain > 0).any(axis=(1, 2)))
+            self._refuse(start, int(ready[0]) if len(ready) else len(gain))
             if len(ready):
-                first = int(ready[0])
-                return start + first, self._steps(start + first, gain[first])
-            start, length = start + length, 2 * length
+                return self._refused, self._steps(self._refused, gain[ready[0]])
+            length *= 2
         return None
 
+    def _refuse(self, start: int, jobs: int) -> None:
+        """Remember that some jobs cannot be launched, and at which losses."""
+        self._refused = start + jobs
+        if jobs:
+            row, gpu_type, choice = np.nonzero(self._worth[start : start + jobs] > 0)
+            level = self._level[start + row, choice]
+            self._refused_at[gpu_type, level] = self._cluster.losses(gpu_type, level)
+
     def remove(self, place: int) -> None:
-        """Take a job out."""
-        keep = np.arange(len(self.waiting)) != place
-        self.waiting, self._worth, self._level = self.waiting[keep], self._worth[keep], self._level[keep]
+        """Take a job out; the others keep their places."""
+        self._waits[place], self._worth[place] = False, -np.inf
 
     def _gains(self, block: slice) -> Floats:
         """Return what launches add to the value, at half, once and twice the request, shape (m, T, 3)."""
         worth = self._worth[block]
-        row, kind, choice = np.nonzero(worth > 0)
+        row, gpu_type, choice = np.nonzero(worth > 0)
         gain = np.full(worth.shape, -np.inf)
-        loss = self._cluster.losses(kind, self._level[block][row, choice])
-        gain[row, kind, choice] = worth[row, kind, choice] - loss
+        loss = self._cluster.losses(gpu_type, self._level[block][row, choice])
+        gain[row, gpu_type, choice] = worth[row, gpu_type, choice] - loss
         return gain
 
     def _steps(self, place: int, gain: Floats) -> list[Scaling]:
-        kind, choice = divmod(int(np.argmax(gain)), gain.shape[1])
+        gpu_type, choice = divmod(int(np.argmax(gain)), gain.shape[1])
         level = int(self._level[place, choice])
-        plan = self._cluster.release(kind, level)
+        plan = self._cluster.release(gpu_type, level)
         steps = [] if plan is None else plan.steps
-        return [*steps, Scaling(int(self.waiting[place]), kind, level)]
+        return [*steps, Scaling(int(self._jobs[place]), gpu_type, level)]

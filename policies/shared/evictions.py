@@ -21,7 +21,7 @@ class Evictions:
         """Begin a decision point at which GPUs may be taken."""
         self._before_s, self._first_s = self._first_s, {}
 
-    def over(self, job: int, now_s: float) -> bool:
+    def note_eviction(self, job: int, now_s: float) -> bool:
         """Note that a job (row of the trace) is to give GPUs, and return whether it does now."""
         self._first_s[job] = self._before_s.get(job, now_s)
         return now_s - self._first_s[job] >= self._takes_s

@@ -14,7 +14,7 @@ import numpy as np
 from clustergym.common.arrays import Bools, Floats
 from clustergym.scenario.policy import View
 
-from .requests import requested_level
+from .requests import find_requested_level
 
 UNKNOWN_JOB_S = 3600.0
 """Run time taken for a job of unknown speed where no job's speed is known."""
@@ -42,7 +42,7 @@ def request_times(view: View) -> RequestTimes:
     the medians of the known jobs. Their level is such that the job is as fast as it has been so far or, if it
     has not run yet, that on its best type it takes as long as the median job.
     """
-    row, level = np.arange(len(view)), requested_level(view)
+    row, level = np.arange(len(view)), find_requested_level(view)
     time_s = view.iteration_time_s()[row, :, level]
     known: Bools = np.isfinite(time_s.min(axis=1))
     if known.all():
@@ -103,13 +103,15 @@ def standstill_s(view: View) -> Floats:
 
 def remaining_at_request_s(view: View, times: RequestTimes) -> Floats:
     """Return the seconds until each job ends at its request on each type, shape (n, T)."""
-    level = requested_level(view)[:, None, None]
-    wait = np.take_along_axis(standstill_s(view), level, 2)[..., 0]
+    level = find_requested_level(view)
+    wait = view.restart_cost_s()[np.arange(len(view)), :, level]
+    held = np.flatnonzero((view.gpus > 0) & (view.gpus == view.requested_gpus))
+    wait[held, view.gpu_type[held]] = view.standstill_s[held]
     left: Floats = view.remaining_iterations[:, None] * times.time_s + wait
     return left
 
 
-def isolated_shares(view: View, times: RequestTimes, jobs: Floats | float | None = None) -> Floats:
+def compute_isolated_shares(view: View, times: RequestTimes, jobs: Floats | float | None = None) -> Floats:
     """Return the share of time on each type that a job has on 1/N of the cluster, shape (n, T).
 
     Parameters
@@ -133,20 +135,20 @@ def isolated_shares(view: View, times: RequestTimes, jobs: Floats | float | None
     return limited
 
 
-def isolated_rate(view: View, times: RequestTimes, jobs: Floats | float | None = None) -> Floats:
+def compute_isolated_rate(view: View, times: RequestTimes, jobs: Floats | float | None = None) -> Floats:
     """Return iterations per second on an exclusive 1/N share, shape (n,); 0 where no speed is known."""
-    rate: Floats = (isolated_shares(view, times, jobs) / times.time_s).sum(axis=1)
+    rate: Floats = (compute_isolated_shares(view, times, jobs) / times.time_s).sum(axis=1)
     return rate
 
 
-def isolated_remaining_s(view: View, times: RequestTimes) -> Floats:
+def compute_isolated_remaining_s(view: View, times: RequestTimes) -> Floats:
     """Return the seconds the work that remains takes on an exclusive 1/N share; inf where unknown."""
-    return _seconds(view.remaining_iterations, isolated_rate(view, times))
+    return _seconds(view.remaining_iterations, compute_isolated_rate(view, times))
 
 
 def ideal_s(view: View, times: RequestTimes, jobs: Floats | float | None = None) -> Floats:
     """Return each job's whole run time on an exclusive 1/N share, shape (n,); inf where unknown."""
-    return _seconds(view.iterations, isolated_rate(view, times, jobs))
+    return _seconds(view.iterations, compute_isolated_rate(view, times, jobs))
 
 
 def _seconds(iterations: Floats, rate: Floats) -> Floats:

@@ -14,7 +14,7 @@ from clustergym.common.parameter_types import Period
 from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
 
 from .evictions import Evictions
-from .queue_book import QueueBook
+from .queue_book import QueueHoldings
 from .requests import request_options
 
 
@@ -44,7 +44,7 @@ class Gangs:
         self.before = (view.gpus > 0).tolist()
         self.gpus = np.where(view.gpus > 0, view.gpus, view.requested_gpus).tolist()
         self.priority = view.priority.tolist()
-        self.kind = view.gpu_type.tolist()
+        self.gpu_type = view.gpu_type.tolist()
         self.options = [np.flatnonzero(row).tolist() for row in request_options(view)]
         self.ran_s = [view.now_s - since_s.get(job, view.now_s) for job in view.job.tolist()]
         self.waited_s = np.nan_to_num(view.now_s - view.queued_s).tolist()
@@ -76,7 +76,7 @@ class GangQueues(Policy):
     information_class: ClassVar[InformationClass] = InformationClass.NONE
     passes: ClassVar[tuple[tuple[str, ...], ...]] = ((), ("reclaim",), ("preempt",))
     round_s: Period | None = 60.0
-    book: QueueBook = field(init=False, repr=False)
+    book: QueueHoldings = field(init=False, repr=False)
     _since_s: dict[int, float] = field(default_factory=dict, init=False, repr=False)
     _counters: Counter[str] = field(default_factory=Counter, init=False, repr=False)
     _begun: list[_Start] = field(default_factory=list, init=False, repr=False)
@@ -89,7 +89,7 @@ class GangQueues(Policy):
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Begin a run: no job has started."""
-        self.book = QueueBook(self.name, setting)
+        self.book = QueueHoldings(self.name, setting)
         self._since_s, self._counters = {}, Counter()
         self._evictions = Evictions(self.book.tree.settings.eviction_s)
 
@@ -106,16 +106,16 @@ class GangQueues(Policy):
         waiting = np.flatnonzero(view.state == QUEUED)
         waiting = waiting[np.lexsort((waiting, -view.priority[waiting]))]
         for ways in self.passes:
-            self._serve(gangs, [at for at in waiting.tolist() if gangs.kind[at] < 0], ways)
+            self._serve(gangs, [at for at in waiting.tolist() if gangs.gpu_type[at] < 0], ways)
         self._evict(gangs)
-        held = [at for at, kind in enumerate(gangs.kind) if kind >= 0]
+        held = [at for at, gpu_type in enumerate(gangs.gpu_type) if gpu_type >= 0]
         jobs = view.job.tolist()
         self._since_s = {
             jobs[at]: self._since_s.get(jobs[at], view.now_s) if gangs.before[at] else view.now_s
             for at in held
         }
         self._close(view.now_s)
-        return Decision.of((jobs[at], gangs.kind[at], gangs.gpus[at]) for at in held)
+        return Decision.of((jobs[at], gangs.gpu_type[at], gangs.gpus[at]) for at in held)
 
     def _open(self, gangs: Gangs) -> None:
         """Compute what the rules need at a decision point."""
@@ -128,22 +128,22 @@ class GangQueues(Policy):
         """Return a value by which queues beside each other are served, least first; `at` is the next job."""
 
     @abstractmethod
-    def _claims(self, gangs: Gangs, at: int, kind: int, way: str) -> bool:
+    def _claims(self, gangs: Gangs, at: int, gpu_type: int, way: str) -> bool:
         """Whether jobs may be stopped in this way for a job."""
 
     @abstractmethod
-    def _gives(self, gangs: Gangs, at: int, kind: int, way: str, victim: int) -> bool:
+    def _gives(self, gangs: Gangs, at: int, gpu_type: int, way: str, victim: int) -> bool:
         """Whether a running job may now be stopped in this way for another."""
 
     @abstractmethod
-    def _excess(self, queue: str, kind: int) -> float:
+    def _excess(self, queue: str, gpu_type: int) -> float:
         """Return how far a leaf is above its due; the furthest loses a job first."""
 
-    def _may_have(self, leaf: str, kind: int, gpus: int) -> bool:
+    def _may_have(self, leaf: str, gpu_type: int, gpus: int) -> bool:
         """Whether a leaf may have more GPUs, if they are free."""
-        return self.book.within_limits(leaf, kind, gpus)
+        return self.book.within_limits(leaf, gpu_type, gpus)
 
-    def _agrees(self, gangs: Gangs, at: int, kind: int, stopped: list[int]) -> bool:
+    def _agrees(self, gangs: Gangs, at: int, gpu_type: int, stopped: list[int]) -> bool:
         """Whether a job may start in the place of others."""
         return True
 
@@ -151,8 +151,8 @@ class GangQueues(Policy):
         """Return a value by which the jobs of a queue are stopped, least first."""
         return gangs.priority[at], gangs.ran_s[at], -at
 
-    def _take(self, leaf: str, kind: int, gpus: int) -> None:
-        self.book.take(leaf, kind, gpus)
+    def _take(self, leaf: str, gpu_type: int, gpus: int) -> None:
+        self.book.take(leaf, gpu_type, gpus)
 
     def _serve(self, gangs: Gangs, waiting: list[int], ways: tuple[str, ...]) -> None:
         lists: dict[str, list[int]] = {}
@@ -166,12 +166,12 @@ class GangQueues(Policy):
             leaf = self._next(gangs, {name: rows[-1] for name, rows in lists.items()}, keys, None)
             at = lists[leaf].pop()
             alike = leaf, gangs.gpus[at], gangs.priority[at], tuple(gangs.options[at])
-            if self._start(gangs, at) or (alike not in failed and self._stop_for(gangs, at, ways)):
+            if self._start(gangs, at) or (alike not in failed and self._try_stopping(gangs, at, ways)):
                 keys.clear()
                 failed.clear()
             elif self._strict:
                 lists[leaf] = []
-            elif self._waited(gangs, at):
+            elif self._has_waited(gangs, at):
                 failed.add(alike)
             if not lists[leaf]:
                 del lists[leaf]
@@ -195,56 +195,56 @@ class GangQueues(Policy):
 
     def _start(self, gangs: Gangs, at: int) -> bool:
         leaf, gpus = gangs.leaf[at], gangs.gpus[at]
-        for kind in gangs.options[at]:
-            if gpus <= self.book.free[kind] and self._may_have(leaf, kind, gpus):
-                gangs.kind[at] = kind
-                self._take(leaf, kind, gpus)
+        for gpu_type in gangs.options[at]:
+            if gpus <= self.book.free[gpu_type] and self._may_have(leaf, gpu_type, gpus):
+                gangs.gpu_type[at] = gpu_type
+                self._take(leaf, gpu_type, gpus)
                 self._begun.append(_Start(at, "", []))
                 return True
         return False
 
-    def _waited(self, gangs: Gangs, at: int) -> bool:
+    def _has_waited(self, gangs: Gangs, at: int) -> bool:
         return bool(gangs.waited_s[at] >= self.book.tree.queues[gangs.leaf[at]].preemption_delay_s)
 
-    def _stop_for(self, gangs: Gangs, at: int, ways: tuple[str, ...]) -> bool:
-        return self._waited(gangs, at) and any(
-            self._claims(gangs, at, kind, way) and self._stop_on(gangs, at, kind, way)
+    def _try_stopping(self, gangs: Gangs, at: int, ways: tuple[str, ...]) -> bool:
+        return self._has_waited(gangs, at) and any(
+            self._claims(gangs, at, gpu_type, way) and self._start_by_stopping(gangs, at, gpu_type, way)
             for way in ways
-            for kind in gangs.options[at]
+            for gpu_type in gangs.options[at]
         )
 
-    def _stop_on(self, gangs: Gangs, at: int, kind: int, way: str) -> bool:
+    def _start_by_stopping(self, gangs: Gangs, at: int, gpu_type: int, way: str) -> bool:
         """Start a job where others are stopped for it; without success nothing changes."""
         leaf, gpus = gangs.leaf[at], gangs.gpus[at]
-        lists, stopped = self._victims(gangs, at, kind), list[int]()
+        lists, stopped = self._victims(gangs, at, gpu_type), list[int]()
 
         def room() -> bool:
-            return gpus <= self.book.free[kind] and self._may_have(leaf, kind, gpus)
+            return gpus <= self.book.free[gpu_type] and self._may_have(leaf, gpu_type, gpus)
 
         while not room():
             found = [
-                next((one for one in rows if self._gives(gangs, at, kind, way, one)), -1)
+                next((one for one in rows if self._gives(gangs, at, gpu_type, way, one)), -1)
                 for rows in lists.values()
             ]
             some = [one for one in found if one >= 0]
             if not some:
                 break
-            victim = max(some, key=lambda one: self._excess(gangs.leaf[one], kind))
+            victim = max(some, key=lambda one: self._excess(gangs.leaf[one], gpu_type))
             lists[gangs.leaf[victim]].remove(victim)
-            self._take(gangs.leaf[victim], kind, -gangs.gpus[victim])
+            self._take(gangs.leaf[victim], gpu_type, -gangs.gpus[victim])
             stopped.append(victim)
-        succeeds = room() and self._agrees(gangs, at, kind, stopped)
+        succeeds = room() and self._agrees(gangs, at, gpu_type, stopped)
         for victim in list(stopped):
-            self._take(gangs.leaf[victim], kind, gangs.gpus[victim])
+            self._take(gangs.leaf[victim], gpu_type, gangs.gpus[victim])
             if succeeds and not room():
-                self._take(gangs.leaf[victim], kind, -gangs.gpus[victim])
+                self._take(gangs.leaf[victim], gpu_type, -gangs.gpus[victim])
             else:
                 stopped.remove(victim)
         if succeeds:
             for victim in stopped:
-                gangs.kind[victim] = -1
-            gangs.kind[at] = kind
-            self._take(leaf, kind, gpus)
+                gangs.gpu_type[victim] = -1
+            gangs.gpu_type[at] = gpu_type
+            self._take(leaf, gpu_type, gpus)
             self._begun.append(_Start(at, way, stopped))
         return succeeds
 
@@ -253,18 +253,21 @@ class GangQueues(Policy):
         view, waiting = gangs.view, set[int]()
         self._evictions.open()
         for at, way, stopped in self._begun:
-            kind, jobs = gangs.kind[at], view.job[stopped].tolist()
-            if not all([self._evictions.over(job, view.now_s) for job in jobs]) or kind in waiting:
-                waiting.add(kind)
+            gpu_type, jobs = gangs.gpu_type[at], view.job[stopped].tolist()
+            if (
+                not all([self._evictions.note_eviction(job, view.now_s) for job in jobs])
+                or gpu_type in waiting
+            ):
+                waiting.add(gpu_type)
                 for one in stopped:
-                    gangs.kind[one] = kind
-                    self._take(gangs.leaf[one], kind, gangs.gpus[one])
-                gangs.kind[at] = -1
-                self._take(gangs.leaf[at], kind, -gangs.gpus[at])
+                    gangs.gpu_type[one] = gpu_type
+                    self._take(gangs.leaf[one], gpu_type, gangs.gpus[one])
+                gangs.gpu_type[at] = -1
+                self._take(gangs.leaf[at], gpu_type, -gangs.gpus[at])
             elif way:
                 self._counters[f"jobs_stopped_to_{way}"] += len(stopped)
 
-    def _victims(self, gangs: Gangs, at: int, kind: int) -> dict[str, list[int]]:
+    def _victims(self, gangs: Gangs, at: int, gpu_type: int) -> dict[str, list[int]]:
         """Return the jobs of a type that have had their minimum run time, in order, by leaf."""
         taker, tree = gangs.leaf[at], self.book.tree
         found: dict[str, list[int]] = {}
@@ -275,7 +278,7 @@ class GangQueues(Policy):
             for leaf in tree.leaves
         }
         for one, leaf in enumerate(gangs.leaf):
-            if gangs.kind[one] == kind and gangs.before[one] and gangs.ran_s[one] >= least_s[leaf]:
+            if gangs.gpu_type[one] == gpu_type and gangs.before[one] and gangs.ran_s[one] >= least_s[leaf]:
                 found.setdefault(leaf, []).append(one)
         return {
             leaf: sorted(rows, key=lambda one: self._victim_key(gangs, one)) for leaf, rows in found.items()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 import numpy as np
 
 from clustergym.common.arrays import Floats, Ints
@@ -46,22 +49,25 @@ class GeneticSearch:
             Service so far, in any unit.
         """
         at_most, first = _at_most(value), np.argsort(-attained, kind="stable")
-        genes = self._inherited(job, value, start)
+        genes = self._inherit_population(job, value, start)
         genes[-1] = start
-        genes = repaired(genes, at_most, gpus, capacity, first)
+        genes = repair_genes(genes, at_most, gpus, capacity, first)
         fitness = _fitness(genes, value)
-        allowed = _allowed_first(value)
+        constants = *_sort_allowed_first(value), at_most, gpus, capacity, first
+        breed, size, draws = _fastest(), self._size, np.empty((3, self._size, len(job)))
         for _ in range(self._generations if len(job) else 0):
-            children = repaired(self._children(genes, fitness, *allowed), at_most, gpus, capacity, first)
+            pairs = self._rng.integers(0, size, (2, size, 2))
+            self._rng.random(out=draws)
+            children = breed(genes, fitness, pairs, draws, *constants)
             genes = np.concatenate([genes, children])
             fitness = np.concatenate([fitness, _fitness(children, value)])
-            best = np.argsort(-fitness, kind="stable")[: self._size]
+            best = np.argsort(-fitness, kind="stable")[:size]
             genes, fitness = genes[best], fitness[best]
         self._job, self._genes = job, genes
         fittest: Ints = genes[int(np.argmax(fitness))]
         return fittest
 
-    def _inherited(self, job: Ints, value: Floats, start: Ints) -> Ints:
+    def _inherit_population(self, job: Ints, value: Floats, start: Ints) -> Ints:
         """Return the last population with columns for the present jobs; new jobs have the start's gene."""
         genes = np.tile(start, (self._size, 1))
         both, here, there = np.intersect1d(job, self._job, assume_unique=True, return_indices=True)
@@ -70,21 +76,58 @@ class GeneticSearch:
         legal = np.isfinite(value[np.arange(len(job)), genes])
         return np.where(legal, genes, 0)
 
-    def _children(self, genes: Ints, fitness: Floats, allowed: Ints, number: Ints) -> Ints:
-        """Draw a child for each individual; `allowed` and `number` are those of `_allowed_first`."""
-        size, n = genes.shape
-        pairs = self._rng.integers(0, size, (2, size, 2))
-        parents = np.where(fitness[pairs[..., 0]] >= fitness[pairs[..., 1]], pairs[..., 0], pairs[..., 1])
-        mother, drawn, mutates = self._rng.random((3, size, n))
-        children: Ints = np.where(mother < 0.5, genes[parents[0]], genes[parents[1]])
-        # Flat indices: NumPy finds the few that are true much faster in one dimension than in two.
-        new = np.flatnonzero(mutates < 1.0 / n)
-        job = new % n
-        children.flat[new] = allowed[job, (drawn.ravel()[new] * number[job]).astype(np.int64)]
-        return children
+
+@cache
+def _fastest() -> Callable[..., Ints]:
+    """Return `bred`, compiled where Numba is installed."""
+    from clustergym.sim.compiled.numba_cache import has_numba
+
+    if not has_numba():
+        return bred
+    from . import genetic_compiled
+
+    return genetic_compiled.bred
 
 
-def repaired(genes: Ints, at_most: Ints, gpus: Ints, capacity: int, first: Ints) -> Ints:
+def bred(
+    genes: Ints,
+    fitness: Floats,
+    pairs: Ints,
+    draws: Floats,
+    allowed: Ints,
+    number: Ints,
+    at_most: Ints,
+    gpus: Ints,
+    capacity: int,
+    first: Ints,
+) -> Ints:
+    """Return a child of each individual, that fits the capacity.
+
+    Parameters
+    ----------
+    genes : ndarray of int, shape (size, n)
+    fitness : ndarray of float, shape (size,)
+    pairs : ndarray of int, shape (2, size, 2)
+        Of each child, two individuals of which the fitter is the mother, and two for the father.
+    draws : ndarray of float, shape (3, size, n)
+        From 0 to 1: whether a gene is the mother's, the number of a new one, and whether it is drawn anew.
+    allowed, number : ndarray of int
+        Those of `_sort_allowed_first`.
+    at_most, gpus, capacity, first
+        As of `repair_genes`.
+    """
+    n = genes.shape[1]
+    parents = np.where(fitness[pairs[..., 0]] >= fitness[pairs[..., 1]], pairs[..., 0], pairs[..., 1])
+    mother, drawn, mutates = draws
+    children: Ints = np.where(mother < 0.5, genes[parents[0]], genes[parents[1]])
+    # Flat indices: NumPy finds the few that are true much faster in one dimension than in two.
+    new = np.flatnonzero(mutates < 1.0 / n)
+    job = new % n
+    children.flat[new] = allowed[job, (drawn.ravel()[new] * number[job]).astype(np.int64)]
+    return repair_genes(children, at_most, gpus, capacity, first)
+
+
+def repair_genes(genes: Ints, at_most: Ints, gpus: Ints, capacity: int, first: Ints) -> Ints:
     """Return the individuals with genes lowered until they fit the capacity, in the order of `first`.
 
     Parameters
@@ -111,7 +154,7 @@ def repaired(genes: Ints, at_most: Ints, gpus: Ints, capacity: int, first: Ints)
     return fitting
 
 
-def _allowed_first(value: Floats) -> tuple[Ints, Ints]:
+def _sort_allowed_first(value: Floats) -> tuple[Ints, Ints]:
     """Return each job's indices, the allowed ones first, shape (n, L), and how many are, shape (n,)."""
     allowed = np.isfinite(value)
     return np.argsort(~allowed, axis=1, kind="stable"), allowed.sum(axis=1)

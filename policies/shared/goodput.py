@@ -7,8 +7,8 @@ import numpy as np
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.scenario.policy import BatchOptions, Decision, Setting, View
 
-from .batches import requested_column
-from .requests import held_level
+from .batches import find_requested_column
+from .requests import find_held_level
 
 LATE_S = 1e-3
 """Seconds after its decision from which a launch counts as late; less is rounding."""
@@ -64,7 +64,7 @@ def open_configurations(view: View, most_gpus: Ints | None, growth: int) -> Bool
         least = counts[np.argmax(allowed, axis=2)][..., None]
         allowed &= counts <= np.maximum(most_gpus[:, None, None] * growth, least)
     held = np.flatnonzero(view.gpus > 0)
-    allowed[held, view.gpu_type[held], held_level(view)[held]] = True
+    allowed[held, view.gpu_type[held], find_held_level(view)[held]] = True
     return allowed
 
 
@@ -80,7 +80,7 @@ class ObservedSpeeds:
     """
 
     def __init__(self) -> None:
-        self._seen = np.empty((0, 0, 0))
+        self._copy_observation = np.empty((0, 0, 0))
         self._most_gpus = np.zeros(0, dtype=np.int64)
         self._job = self._kind = self._gpus = np.empty(0, dtype=np.int64)
         self._remaining = self._ready_s = self._attained_gpu_s = np.empty(0)
@@ -107,10 +107,10 @@ class ObservedSpeeds:
         if options is not None:
             seen = self._at_requested(view, options, row, at[row], time_s)
             row, level, time_s = row[~np.isnan(seen)], level[~np.isnan(seen)], seen[~np.isnan(seen)]
-        before = self._seen[view.job[row], view.gpu_type[row], level]
+        before = self._copy_observation[view.job[row], view.gpu_type[row], level]
         new = ~(np.abs(before - time_s) <= 1e-3 * time_s)
         row, level, time_s = row[new], level[new], time_s[new]
-        self._seen[view.job[row], view.gpu_type[row], level] = time_s
+        self._copy_observation[view.job[row], view.gpu_type[row], level] = time_s
         return row
 
     def _at_requested(self, view: View, options: BatchOptions, row: Ints, at: Ints, time_s: Floats) -> Floats:
@@ -126,29 +126,29 @@ class ObservedSpeeds:
         moved = np.where(more_s >= 0, requested_s + more_s, requested_s * seen_s / known_s)
         return np.where(other, np.where(now == worth, moved, np.nan), time_s)
 
-    def decided(self, view: View, decision: Decision, options: BatchOptions | None = None) -> None:
+    def record_decision(self, view: View, decision: Decision, options: BatchOptions | None = None) -> None:
         """Record a decision: when each job begins to work, and on which allotment."""
         order = np.argsort(decision.job)
-        job, kind, gpus = decision.job[order], decision.gpu_type[order], decision.gpus[order]
+        job, gpu_type, gpus = decision.job[order], decision.gpu_type[order], decision.gpus[order]
         at = np.searchsorted(view.job, job)
         level = np.searchsorted(view.setting.counts, gpus)
-        kept = (view.gpu_type[at] == kind) & (view.gpus[at] == gpus)
-        wait_s = np.where(kept, view.standstill_s[at], view.restart_cost_s()[at, kind, level])
-        self._job, self._kind, self._gpus = job, kind, gpus
+        kept = (view.gpu_type[at] == gpu_type) & (view.gpus[at] == gpus)
+        wait_s = np.where(kept, view.standstill_s[at], view.restart_cost_s()[at, gpu_type, level])
+        self._job, self._kind, self._gpus = job, gpu_type, gpus
         self._remaining, self._ready_s = view.remaining_iterations[at], view.now_s + wait_s
         self._attained_gpu_s, self._decided_s = view.attained_gpu_s[at], view.now_s
         if options is not None and decision.batch is not None:
             batch = self._batch = decision.batch[order]
             column = _column(options, at, batch)
             worth = batch / view.global_batch[at] * options.efficiency[at, column]
-            known = options.iteration_time_s[at, kind, level]
+            known = options.iteration_time_s[at, gpu_type, level]
             each = np.arange(len(at))
-            own = requested_column(view, options)[at]
+            own = find_requested_column(view, options)[at]
             self._at_batch = np.stack([worth, known[each, column], known[each, own]], axis=1)
 
-    def observed(self, view: View) -> Floats:
+    def get_observed_times(self, view: View) -> Floats:
         """Return observed seconds per iteration, shape (n, T, K); NaN: the job never ran there."""
-        return self._seen[view.job]
+        return self._copy_observation[view.job]
 
     def most_gpus(self, view: View) -> Ints:
         """Return the most GPUs that each job has held, shape (n,); 0: none."""
@@ -169,22 +169,24 @@ class ObservedSpeeds:
         prior : ndarray of float, shape (n, T, K)
             Bootstrap estimates, seconds; inf where infeasible.
         """
-        seen = self.observed(view)
+        seen = self.get_observed_times(view)
         rows = np.flatnonzero(np.isfinite(seen).any(axis=(1, 2)))
         if not len(rows):
             return prior
         estimate = prior.copy()
-        estimate[rows] = _corrected(prior[rows], seen[rows])
+        estimate[rows] = _correct_times(prior[rows], seen[rows])
         return estimate
 
     def _make_room(self, view: View) -> None:
         types, counts = view.feasible.shape[1:]
-        if not self._seen.size:
-            self._seen = np.empty((0, types, counts))
+        if not self._copy_observation.size:
+            self._copy_observation = np.empty((0, types, counts))
         need = int(view.job[-1]) + 1 if len(view) else 0
-        if need > len(self._seen):
-            more = max(need, 2 * len(self._seen)) - len(self._seen)
-            self._seen = np.concatenate([self._seen, np.full((more, types, counts), np.nan)])
+        if need > len(self._copy_observation):
+            more = max(need, 2 * len(self._copy_observation)) - len(self._copy_observation)
+            self._copy_observation = np.concatenate(
+                [self._copy_observation, np.full((more, types, counts), np.nan)]
+            )
             self._most_gpus = np.concatenate([self._most_gpus, np.zeros(more, dtype=np.int64)])
 
 
@@ -193,7 +195,7 @@ def _column(options: BatchOptions, row: Ints, batch: Ints) -> Ints:
     return column
 
 
-def _corrected(prior: Floats, seen: Floats) -> Floats:
+def _correct_times(prior: Floats, seen: Floats) -> Floats:
     """Return the prior times corrected by the observed ones (NaN: none), shape (n, T, K)."""
     feasible = np.isfinite(prior)
     ran = np.isfinite(seen) & feasible
@@ -202,7 +204,7 @@ def _corrected(prior: Floats, seen: Floats) -> Floats:
     np.put_along_axis(known, least, feasible.any(axis=2, keepdims=True), axis=2)
     ratio = np.ones_like(prior)
     np.divide(seen, prior, out=ratio, where=ran)
-    log_slowdown = _interpolated(np.log(ratio), known)
+    log_slowdown = _interpolate_times(np.log(ratio), known)
     levels = np.arange(prior.shape[2])
     more = (ran & (levels > least)).any(axis=2)
     curves = (
@@ -217,7 +219,7 @@ def _corrected(prior: Floats, seen: Floats) -> Floats:
     return corrected
 
 
-def _interpolated(values: Floats, known: Bools) -> Floats:
+def _interpolate_times(values: Floats, known: Bools) -> Floats:
     """Interpolate the last axis linearly between known values, the nearest outside; 0 if none is known."""
     levels = np.arange(values.shape[-1])
     last = len(levels) - 1

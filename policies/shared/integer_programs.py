@@ -10,7 +10,7 @@ import numpy as np
 
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import InputError
-from clustergym.common.parameters import checked
+from clustergym.common.parameters import check_value
 
 Solver = Literal["scip", "highs"]
 OPTIMAL, LIMIT, FAILED = "optimal", "limit", "failed"
@@ -38,7 +38,7 @@ class Choices:
     """
 
     value: Floats
-    kind: Ints
+    gpu_type: Ints
     gpus: Ints
     capacity: Ints
 
@@ -47,10 +47,10 @@ class Choices:
         taken = np.flatnonzero(choice >= 0)
         return float(self.value[taken, choice[taken]].sum())
 
-    def used(self, choice: Ints) -> Ints:
+    def count_used(self, choice: Ints) -> Ints:
         """Return the GPUs that a choice takes of each type, shape (T,)."""
         taken = choice[choice >= 0]
-        used: Ints = np.bincount(self.kind[taken], self.gpus[taken], len(self.capacity)).astype(np.int64)
+        used: Ints = np.bincount(self.gpu_type[taken], self.gpus[taken], len(self.capacity)).astype(np.int64)
         return used
 
 
@@ -114,43 +114,45 @@ def solve(
         For an unknown solver.
     """
     check_solver(solver)
-    value = np.where(problem.gpus <= problem.capacity[problem.kind], problem.value, -np.inf)
+    value = np.where(problem.gpus <= problem.capacity[problem.gpu_type], problem.value, -np.inf)
     value = np.where(value > 0, value, -np.inf)
-    problem = Choices(value, problem.kind, problem.gpus, problem.capacity)
-    first = improved(problem, _legal(problem, start))
+    problem = Choices(value, problem.gpu_type, problem.gpus, problem.capacity)
+    first = improve_choice(problem, _legal(problem, start))
     unlimited = _best_of_each(problem)
     if unlimited is not None:
         total = problem.total(unlimited)
         return ProgramSolution(unlimited, total, total, OPTIMAL)
-    rows, row_of, members = np.unique(_undominated(problem), axis=0, return_inverse=True, return_counts=True)
+    rows, row_of, members = np.unique(
+        _drop_dominated(problem), axis=0, return_inverse=True, return_counts=True
+    )
     row_of = row_of.reshape(-1)
-    merged = Choices(rows, problem.kind, problem.gpus, problem.capacity)
+    merged = Choices(rows, problem.gpu_type, problem.gpus, problem.capacity)
     try:
-        prices, amounts = _relaxed(merged, members)
+        prices, amounts = _solve_relaxation(merged, members)
     except SolverError:
         worst = np.where(np.isfinite(value), value, 0.0)
         bound = float(worst.max(axis=1).sum()) if value.size else 0.0
         return ProgramSolution(first, problem.total(first), bound, FAILED)
     bound, reduced = _lagrangian(merged, members, prices)
-    rounded = improved(problem, _unmerged(np.floor(amounts + 1e-6).astype(np.int64), row_of, start))
+    rounded = improve_choice(problem, _assign_rows(np.floor(amounts + 1e-6).astype(np.int64), row_of, start))
     best = max(first, rounded, key=problem.total)
     distance = bound - problem.total(best)
     if distance <= gap * bound:
         return ProgramSolution(best, problem.total(best), bound, OPTIMAL)
     usable = np.isfinite(rows) & (reduced > -distance)
-    begin = _merged(best, row_of, rows)
+    begin = _merge_rows(best, row_of, rows)
     try:
         counted, proved, status = _integral(merged, members, usable, begin, solver, gap, nodes)
     except SolverError:
         return ProgramSolution(best, problem.total(best), bound, FAILED)
-    best = max(best, improved(problem, _unmerged(counted, row_of, start)), key=problem.total)
+    best = max(best, improve_choice(problem, _assign_rows(counted, row_of, start)), key=problem.total)
     bound = min(bound, max(proved, problem.total(best)))
     return ProgramSolution(best, problem.total(best), bound, status)
 
 
 def check_solver(solver: str) -> None:
     """Raise an `InputError` if a solver is unknown or not installed."""
-    checked(solver, Solver, "policy.solver")
+    check_value(solver, Solver, "policy.solver")
     if solver == "scip" and find_spec("pyscipopt") is None:
         remedy = "pip install pyscipopt, or choose highs"
         raise InputError("SCIP is not installed", field="policy.solver", remedy=remedy)
@@ -160,16 +162,16 @@ def _legal(problem: Choices, choice: Ints) -> Ints:
     """Return a legal choice: drop what is not allowed and, from the last job back, what does not fit."""
     rows = np.arange(len(choice))
     kept = np.where((choice >= 0) & np.isfinite(problem.value[rows, choice]), choice, -1)
-    used = problem.used(kept)
+    used = problem.count_used(kept)
     for row in np.flatnonzero(kept >= 0)[::-1] if (used > problem.capacity).any() else ():
-        kind = problem.kind[kept[row]]
-        if used[kind] > problem.capacity[kind]:
-            used[kind] -= problem.gpus[kept[row]]
+        gpu_type = problem.gpu_type[kept[row]]
+        if used[gpu_type] > problem.capacity[gpu_type]:
+            used[gpu_type] -= problem.gpus[kept[row]]
             kept[row] = -1
     return kept
 
 
-def improved(problem: Choices, choice: Ints, none: float = 0.0) -> Ints:
+def improve_choice(problem: Choices, choice: Ints, none: float = 0.0) -> Ints:
     """Give jobs better configurations while GPUs are free, one at a time, by greatest gain per added GPU.
 
     A configuration of another type than the job has adds all its GPUs.
@@ -183,33 +185,33 @@ def improved(problem: Choices, choice: Ints, none: float = 0.0) -> Ints:
         Value of a job without a configuration.
     """
     choice = choice.copy()
-    value, kind, gpus = problem.value, problem.kind, problem.gpus
-    free = problem.capacity - problem.used(choice)
+    value, gpu_type, gpus = problem.value, problem.gpu_type, problem.gpus
+    free = problem.capacity - problem.count_used(choice)
     usable = np.isfinite(value)
     now = np.where(choice >= 0, value[np.arange(len(choice)), choice], none)
-    own = (choice >= 0)[:, None] & (kind[choice][:, None] == kind)
+    own = (choice >= 0)[:, None] & (gpu_type[choice][:, None] == gpu_type)
     added = gpus - np.where(own, gpus[choice][:, None], 0)
     gain = np.where(usable, np.where(usable, value, 0.0) - now[:, None], -np.inf)
     worth = np.where(gain > 1e-9, gain / np.maximum(added, 1e-3), -np.inf)
     while worth.size:
-        row, column = divmod(int(np.argmax(np.where(added <= free[kind], worth, -np.inf))), len(kind))
-        if not (worth[row, column] > 0 and added[row, column] <= free[kind[column]]):
+        row, column = divmod(int(np.argmax(np.where(added <= free[gpu_type], worth, -np.inf))), len(gpu_type))
+        if not (worth[row, column] > 0 and added[row, column] <= free[gpu_type[column]]):
             break
         if choice[row] >= 0:
-            free[kind[choice[row]]] += gpus[choice[row]]
+            free[gpu_type[choice[row]]] += gpus[choice[row]]
         choice[row] = column
-        free[kind[column]] -= gpus[column]
+        free[gpu_type[column]] -= gpus[column]
         better = np.where(usable[row], value[row] - value[row, column], -np.inf)
-        added[row] = gpus - np.where(kind == kind[column], gpus[column], 0)
+        added[row] = gpus - np.where(gpu_type == gpu_type[column], gpus[column], 0)
         worth[row] = np.where(better > 1e-9, better / np.maximum(added[row], 1e-3), -np.inf)
     return choice
 
 
-def _undominated(problem: Choices) -> Floats:
+def _drop_dominated(problem: Choices) -> Floats:
     """Return the values; -inf where a configuration of the type with no more GPUs is worth as much."""
     value = problem.value.copy()
-    for kind in range(len(problem.capacity)):
-        columns = np.flatnonzero(problem.kind == kind)
+    for gpu_type in range(len(problem.capacity)):
+        columns = np.flatnonzero(problem.gpu_type == gpu_type)
         columns = columns[np.argsort(problem.gpus[columns], kind="stable")]
         if len(columns) > 1:
             best = np.maximum.accumulate(problem.value[:, columns], axis=1)[:, :-1]
@@ -229,7 +231,7 @@ def _best_of_each(problem: Choices) -> Ints | None:
     best, some = np.argmax(problem.value, axis=1), np.isfinite(problem.value).any(axis=1)
     second, first = np.partition(problem.value[some], -2, axis=1)[:, -2:].T
     choice: Ints = np.where(some, best, -1)
-    alone = (first - second > CLEARLY_MORE).all() and (problem.used(choice) <= problem.capacity).all()
+    alone = (first - second > CLEARLY_MORE).all() and (problem.count_used(choice) <= problem.capacity).all()
     return choice if alone else None
 
 
@@ -238,13 +240,13 @@ def _constraints(problem: Choices, row: Ints, column: Ints) -> object:
     from scipy.sparse import csr_array
 
     n, variables = len(problem.value), np.arange(len(row))
-    lines = np.concatenate([row, n + problem.kind[column]])
+    lines = np.concatenate([row, n + problem.gpu_type[column]])
     weights = np.concatenate([np.ones(len(row)), problem.gpus[column].astype(np.float64)])
     shape = (n + len(problem.capacity), len(row))
     return csr_array((weights, (lines, np.concatenate([variables, variables]))), shape=shape)
 
 
-def _relaxed(problem: Choices, members: Ints) -> tuple[Floats, Floats]:
+def _solve_relaxation(problem: Choices, members: Ints) -> tuple[Floats, Floats]:
     """Solve the LP relaxation; return the prices of the GPU types and the amounts, shape (n, m)."""
     from scipy.optimize import linprog
 
@@ -265,7 +267,7 @@ def _relaxed(problem: Choices, members: Ints) -> tuple[Floats, Floats]:
 
 def _lagrangian(problem: Choices, members: Ints, prices: Floats) -> tuple[float, Floats]:
     """Return the Lagrangian bound at some prices, and by how much each variable at 1 lowers it."""
-    net = problem.value - (prices[problem.kind] * problem.gpus)
+    net = problem.value - (prices[problem.gpu_type] * problem.gpus)
     best = net.max(axis=1, initial=0.0)
     bound = float(prices @ problem.capacity + members @ best)
     return bound, net - best[:, None]
@@ -289,7 +291,7 @@ def _integral(
     amounts, bound, status = search(problem, members, row, column, start[row, column], gap, nodes)
     counted[row, column] = np.round(amounts).astype(np.int64)
     used = np.bincount(
-        problem.kind[column], problem.gpus[column] * counted[row, column], len(problem.capacity)
+        problem.gpu_type[column], problem.gpus[column] * counted[row, column], len(problem.capacity)
     )
     if (counted < 0).any() or (counted.sum(axis=1) > members).any() or (used > problem.capacity).any():
         raise SolverError("its solution breaks a constraint")
@@ -329,8 +331,8 @@ def _scip(
     model.setMaximize()
     for job in np.unique(row):
         model.addCons(quicksum(amount[v] for v in np.flatnonzero(row == job)) <= int(members[job]))
-    for kind, capacity in enumerate(problem.capacity.tolist()):
-        uses = np.flatnonzero(problem.kind[column] == kind)
+    for gpu_type, capacity in enumerate(problem.capacity.tolist()):
+        uses = np.flatnonzero(problem.gpu_type[column] == gpu_type)
         if len(uses):
             weights = problem.gpus[column[uses]].tolist()
             model.addCons(quicksum(w * amount[v] for w, v in zip(weights, uses, strict=True)) <= capacity)
@@ -347,7 +349,7 @@ def _scip(
     return amounts, float(model.getDualbound()), OPTIMAL if done else LIMIT
 
 
-def _merged(choice: Ints, row_of: Ints, value: Floats) -> Ints:
+def _merge_rows(choice: Ints, row_of: Ints, value: Floats) -> Ints:
     """Return how many jobs of each merged row take each configuration, of those it may have."""
     counted = np.zeros(value.shape, dtype=np.int64)
     taken = np.flatnonzero(choice >= 0)
@@ -355,7 +357,7 @@ def _merged(choice: Ints, row_of: Ints, value: Floats) -> Ints:
     return np.where(np.isfinite(value), counted, 0)
 
 
-def _unmerged(counted: Ints, row_of: Ints, start: Ints) -> Ints:
+def _assign_rows(counted: Ints, row_of: Ints, start: Ints) -> Ints:
     """Assign configurations to the jobs of each row, first to the jobs that have them at the start."""
     choice = np.full(len(row_of), -1, dtype=np.int64)
     left = counted.copy()

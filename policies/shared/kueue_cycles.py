@@ -116,7 +116,7 @@ class KueueScheduler:
                 failed.append(job)
                 self._reserve(entry, reserved)
                 continue
-            if not self._fits_after(entry, stopped):
+            if not self._would_fit(entry, stopped):
                 continue
             job.queue.use(entry.gpu_type, job.gpus)
             if entry.victims:
@@ -242,7 +242,7 @@ class KueueScheduler:
         queue.use(at, gpus)
         reserved.append((queue, at, gpus))
 
-    def _fits_after(self, entry: Entry, stopped: list[KueueJob]) -> bool:
+    def _would_fit(self, entry: Entry, stopped: list[KueueJob]) -> bool:
         gone = [*stopped, *entry.victims]
         for victim in gone:
             self.holders.discount(victim)
@@ -342,9 +342,9 @@ def _level_of_borrowing(job: KueueJob, at: int) -> tuple[int, bool]:
     queue = job.queue
     if queue.parent is None or not queue.borrows(at, job.gpus):
         return 0, queue.parent is not None
-    left = job.gpus - queue.kept_free(at)
+    left = job.gpus - queue.count_reserved_gpus(at)
     for cohort in queue.ancestors():
         if not cohort.borrows(at, left):
             return cohort.height, cohort.parent is not None
-        left -= cohort.kept_free(at)
+        left -= cohort.count_reserved_gpus(at)
     return common_root(queue).height, False

@@ -227,23 +227,21 @@ def _collect_borrowers(
     order = _victim_order(job)
     node, left = job.queue, float(job.gpus)
     has_right = not node.borrows(at, left)
-    left = max(0.0, left - node.kept_free(at))
+    left = max(0.0, left - node.count_reserved_gpus(at))
     for cohort in job.queue.ancestors():
         found = reclaimed if has_right else others
         for queue in _borrowing_queues(cohort, at, node, job.queue):
             for other in _candidates(holders, job, queue, at, rules.reclaim):
-                found.append(
-                    _Candidate(other, cohort, not has_right and not _borrows_from(rules, job, other))
-                )
+                found.append(_Candidate(other, cohort, not has_right and not _may_borrow(rules, job, other)))
         has_right = has_right or not cohort.borrows(at, left)
-        left = max(0.0, left - cohort.kept_free(at))
+        left = max(0.0, left - cohort.count_reserved_gpus(at))
         node = cohort
     reclaimed.sort(key=lambda one: order(one.job))
     others.sort(key=lambda one: order(one.job))
     return reclaimed, others
 
 
-def _borrows_from(rules: QueueRules, job: KueueJob, other: KueueJob) -> bool:
+def _may_borrow(rules: QueueRules, job: KueueJob, other: KueueJob) -> bool:
     """Whether a job may stop another and borrow, too (`borrowWithinCohort`)."""
     if rules.borrow == "never" or other.priority >= job.priority:
         return False
@@ -322,7 +320,7 @@ def _stop_by_shares(
         mine, theirs = sides_below_common_cohort(job.queue, queue)
         if mine.share() < theirs.share() and fits_without(turns.jobs[queue].pop(0)):
             return True
-        turns.leave_out(queue)
+        turns.skip_queue(queue)
     return False
 
 
@@ -346,7 +344,7 @@ class _FairTurns:
         for other in candidates:
             self.jobs.setdefault(other.queue, []).append(other)
 
-    def leave_out(self, node: QuotaNode) -> None:
+    def skip_queue(self, node: QuotaNode) -> None:
         """Pass a queue over from now on."""
         self._left_out.add(node)
 
@@ -366,7 +364,7 @@ class _FairTurns:
         if widest is not None and (best is None or widest[0] >= best[0]):
             return self._descend(widest[1])
         if best is None:
-            self.leave_out(cohort)
+            self.skip_queue(cohort)
             return None
         return best[1]
 
@@ -377,8 +375,8 @@ class _FairTurns:
                 continue
             share = queue.share()
             if not self.jobs.get(queue) or (share == (False, 0.0) and queue is not self._job.queue):
-                self.leave_out(queue)
-            elif best is None or share > best[0] or (share == best[0] and self._is_before(queue, best[1])):
+                self.skip_queue(queue)
+            elif best is None or share > best[0] or (share == best[0] and self._precedes(queue, best[1])):
                 best = share, queue
         return best
 
@@ -389,10 +387,10 @@ class _FairTurns:
                 continue
             share = child.share()
             if share == (False, 0.0) and child not in self._above:
-                self.leave_out(child)
+                self.skip_queue(child)
             elif widest is None or share >= widest[0]:
                 widest = share, child
         return widest
 
-    def _is_before(self, one: QuotaNode, other: QuotaNode) -> bool:
+    def _precedes(self, one: QuotaNode, other: QuotaNode) -> bool:
         return self._order(self.jobs[one][0]) < self._order(self.jobs[other][0])

@@ -51,7 +51,7 @@ class ShareProblem:
         rate: Floats = (self.rate * share).sum(axis=1)
         return rate
 
-    def broken(self, share: Floats) -> float:
+    def measure_violation(self, share: Floats) -> float:
         """Return the largest relative violation of a limit by the shares; 0 if they obey all limits."""
         used = ((self.members * self.gpus)[:, None] * share).sum(axis=0)
         over = np.concatenate([share.sum(axis=1) - 1.0, used / np.maximum(self.capacity, 1) - 1.0])
@@ -216,7 +216,7 @@ def least_finish_ratio_shares(
     ratio = best = jobs.ratio(problem.progress(share))
     least = float((elapsed_s[counts] / ideal_s[counts]).max())
     for _ in range(FINISH_STEPS):
-        need = jobs.needed(ratio)
+        need = jobs.compute_needed_rates(ratio)
         found, level, price = _level(problem, need, np.zeros_like(need))
         reached = jobs.ratio(problem.progress(found))
         if reached < best:
@@ -228,7 +228,7 @@ def least_finish_ratio_shares(
         ratio = bound if bound == least and (jobs.room(bound) > 0).all() else (least + best) / 2
     if not second_stage:
         return share, best
-    need = jobs.needed(best)
+    need = jobs.compute_needed_rates(best)
     weight = np.where(counts, 1.0 / np.where(counts, need, 1.0), 0.0)
     return max_total_shares(problem, weight, need), best
 
@@ -252,7 +252,7 @@ class Finishes(NamedTuple):
         """Return the seconds that are left until each job's finish ratio is `ratio`."""
         return np.where(self.counts, ratio * self.ideal_s - self.elapsed_s, 1.0)
 
-    def needed(self, ratio: float) -> Floats:
+    def compute_needed_rates(self, ratio: float) -> Floats:
         """Return the progress per second with which each job's finish ratio is `ratio`."""
         need: Floats = np.where(self.counts, self.remaining / self.room(ratio), 0.0)
         return need
@@ -310,8 +310,8 @@ def _solve(
     if solved.status != 0:
         raise SolverError(solved.message)
     share: Floats = np.clip(solved.x[:-1].reshape(m, types), 0.0, 1.0)
-    if problem.broken(share) > 1e-6:
-        raise SolverError(f"a limit is exceeded by {problem.broken(share)}")
+    if problem.measure_violation(share) > 1e-6:
+        raise SolverError(f"a limit is exceeded by {problem.measure_violation(share)}")
     price: Floats = -np.asarray(solved.ineqlin.marginals)[m + types :] * need / (unit * scale)
     return share, float(solved.x[-1]) / scale, price
 
@@ -322,9 +322,9 @@ def _rows(problem: ShareProblem, unit: Floats, need: Floats) -> object:
 
     m, types = problem.rate.shape
     columns = np.arange(m * types)
-    owner, kind = np.divmod(columns, types)
-    used = (problem.members * problem.gpus)[owner] / np.maximum(problem.capacity, 1)[kind]
+    owner, gpu_type = np.divmod(columns, types)
+    used = (problem.members * problem.gpus)[owner] / np.maximum(problem.capacity, 1)[gpu_type]
     values = np.concatenate([np.ones(m * types), used, -(problem.rate / unit[:, None]).ravel(), need / unit])
-    row = np.concatenate([owner, m + kind, m + types + owner, m + types + np.arange(m)])
+    row = np.concatenate([owner, m + gpu_type, m + types + owner, m + types + np.arange(m)])
     column = np.concatenate([columns, columns, columns, np.full(m, m * types)])
     return csr_matrix((values, (row, column)), shape=(2 * m + types, m * types + 1))

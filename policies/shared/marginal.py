@@ -13,7 +13,7 @@ from clustergym.scenario.policy import View
 
 from .allotments import Allotments
 from .finish_times import request_times
-from .requests import held_level, requested_level
+from .requests import find_held_level, find_requested_level
 
 
 def times_or_guess(view: View) -> Floats:
@@ -31,7 +31,7 @@ def times_or_guess(view: View) -> Floats:
     rows = np.flatnonzero(guess.guessed & unknown)
     if len(rows):
         time_s = time_s.copy()
-        time_s[rows, :, requested_level(view)[rows]] = guess.time_s[rows]
+        time_s[rows, :, find_requested_level(view)[rows]] = guess.time_s[rows]
     return time_s
 
 
@@ -70,13 +70,13 @@ class Target(Allotments):
         super().__init__(view, empty=True)
         self.hysteresis = hysteresis
         self.time_s = np.where(view.feasible, time_s, np.inf)
-        self.held_level = held_level(view)
+        self.held_level = find_held_level(view)
 
-    def repays(self, at: int, kind: int, level: int) -> bool:
+    def repays(self, at: int, gpu_type: int, level: int) -> bool:
         """Return whether changing a running job's allotment to (type, level) is worth its restart."""
         now_kind, now_level = int(self.view.gpu_type[at]), int(self.held_level[at])
-        faster_s = float(self.time_s[at, now_kind, now_level]) - float(self.time_s[at, kind, level])
-        standing_s = float(self.cost_s[at, kind, level]) - float(self.view.standstill_s[at])
+        faster_s = float(self.time_s[at, now_kind, now_level]) - float(self.time_s[at, gpu_type, level])
+        standing_s = float(self.cost_s[at, gpu_type, level]) - float(self.view.standstill_s[at])
         return bool(float(self.view.remaining_iterations[at]) * faster_s > self.hysteresis * standing_s)
 
     def place(self, order: Ints, allowed: Bools | Callable[[Ints], Bools]) -> None:
@@ -93,7 +93,7 @@ class Target(Allotments):
             The function returns the rows of given positions, and is called only while GPUs are free.
         """
         given: list[tuple[int, int, int]] = []
-        waiting, free = order[self.kind[order] < 0], self.free.copy()
+        waiting, free = order[self.gpu_type[order] < 0], self.free.copy()
         for start in range(0, len(waiting), BLOCK):
             if not free.any():
                 break
@@ -101,8 +101,8 @@ class Target(Allotments):
             may = allowed(rows) if callable(allowed) else allowed[rows]
             given += self._placed(rows, np.where(may, self.time_s[rows], np.inf), free)
         if given:
-            at, kind, level = np.array(given, dtype=np.int64).T
-            self.kind[at], self.level[at], self.free = kind, level, free
+            at, gpu_type, level = np.array(given, dtype=np.int64).T
+            self.gpu_type[at], self.level[at], self.free = gpu_type, level, free
 
     def _placed(self, rows: Ints, time_s: Floats, free: Ints) -> list[tuple[int, int, int]]:
         """Place jobs on the free GPUs, which are changed; return (position, type, level) of each."""
@@ -114,19 +114,19 @@ class Target(Allotments):
         kinds, levels, stays = self._choices(rows, fitting)
         now = zip(self.view.gpu_type[rows].tolist(), self.held_level[rows].tolist(), strict=True)
         left, given = free.tolist(), list[tuple[int, int, int]]()
-        for i, (at, kind, level, staying, held) in enumerate(
+        for i, (at, gpu_type, level, staying, held) in enumerate(
             zip(rows.tolist(), kinds.tolist(), levels.tolist(), stays.tolist(), now, strict=True)
         ):
-            if counts[level] > left[kind]:
+            if counts[level] > left[gpu_type]:
                 times = np.where(self.counts <= np.array(left)[:, None], time_s[i], np.inf)
-                kind, level = divmod(int(np.argmin(times)), len(counts))
-                if not times[kind, level] < np.inf:
+                gpu_type, level = divmod(int(np.argmin(times)), len(counts))
+                if not times[gpu_type, level] < np.inf:
                     continue
-                staying = held[0] >= 0 and times[held] < np.inf and not self.repays(at, kind, level)
+                staying = held[0] >= 0 and times[held] < np.inf and not self.repays(at, gpu_type, level)
             if staying and counts[held[1]] <= left[held[0]]:
-                kind, level = held
-            left[kind] -= counts[level]
-            given.append((at, kind, level))
+                gpu_type, level = held
+            left[gpu_type] -= counts[level]
+            given.append((at, gpu_type, level))
             if not any(left):
                 break
         free[:] = left
@@ -143,18 +143,18 @@ class Target(Allotments):
             Seconds per iteration; inf where not allowed or without room.
         """
         flat = time_s.reshape(len(rows), math.prod(time_s.shape[1:]))
-        kind, level = np.divmod(np.argmin(flat, axis=1), len(self.counts))
+        gpu_type, level = np.divmod(np.argmin(flat, axis=1), len(self.counts))
         now_kind, now_level = self.view.gpu_type[rows], self.held_level[rows]
         stays = now_kind >= 0
         stays[stays] = time_s[stays, now_kind[stays], now_level[stays]] < np.inf
-        stays[stays] = ~self._repay(rows[stays], kind[stays], level[stays])
-        return kind, level, stays
+        stays[stays] = ~self._repay(rows[stays], gpu_type[stays], level[stays])
+        return gpu_type, level, stays
 
-    def _repay(self, at: Ints, kind: Ints, level: Ints) -> Bools:
+    def _repay(self, at: Ints, gpu_type: Ints, level: Ints) -> Bools:
         """Return `repays` of each of several running jobs."""
         now = at, self.view.gpu_type[at], self.held_level[at]
-        faster_s = self.time_s[now] - self.time_s[at, kind, level]
-        standing_s = self.cost_s[at, kind, level] - self.view.standstill_s[at]
+        faster_s = self.time_s[now] - self.time_s[at, gpu_type, level]
+        standing_s = self.cost_s[at, gpu_type, level] - self.view.standstill_s[at]
         repay: Bools = self.view.remaining_iterations[at] * faster_s > self.hysteresis * standing_s
         return repay
 
@@ -162,12 +162,12 @@ class Target(Allotments):
         """Let jobs keep what they hold, in order, where enough GPUs are left and a change does not pay."""
         for at in order.tolist():
             held = int(self.view.gpu_type[at]), int(self.held_level[at])
-            if held[0] < 0 or held == (self.kind[at], self.level[at]):
+            if held[0] < 0 or held == (self.gpu_type[at], self.level[at]):
                 continue
-            own = int(self.counts[self.level[at]]) if self.kind[at] == held[0] else 0
+            own = int(self.counts[self.level[at]]) if self.gpu_type[at] == held[0] else 0
             if self.free[held[0]] + own < self.counts[held[1]]:
                 continue
-            if self.kind[at] < 0 or not self.repays(at, int(self.kind[at]), int(self.level[at])):
+            if self.gpu_type[at] < 0 or not self.repays(at, int(self.gpu_type[at]), int(self.level[at])):
                 self.give(at, *held)
 
     def grow(self, weight: Floats) -> None:
@@ -181,26 +181,26 @@ class Target(Allotments):
             What an iteration per second of each job is worth.
         """
         heap: list[tuple[float, int, int]] = []
-        for at in np.flatnonzero(self.kind >= 0).tolist():
+        for at in np.flatnonzero(self.gpu_type >= 0).tolist():
             self._offer(heap, at, weight)
         while heap and self.free.any():
             _, at, level = heapq.heappop(heap)
             extra = int(self.counts[level] - self.counts[self.level[at]])
-            if extra <= self.free[self.kind[at]]:
-                self.give(at, int(self.kind[at]), level)
+            if extra <= self.free[self.gpu_type[at]]:
+                self.give(at, int(self.gpu_type[at]), level)
                 self._offer(heap, at, weight)
 
     def _offer(self, heap: list[tuple[float, int, int]], at: int, weight: Floats) -> None:
         """Push a job's next larger count that is faster onto the heap, if it has room and repays."""
-        kind, level = int(self.kind[at]), int(self.level[at])
-        times = self.time_s[at, kind]
+        gpu_type, level = int(self.gpu_type[at]), int(self.level[at])
+        times = self.time_s[at, gpu_type]
         larger = np.flatnonzero(times[level + 1 :] < times[level])
         if not len(larger):
             return
         after = level + 1 + int(larger[0])
         extra = int(self.counts[after] - self.counts[level])
-        as_held = (kind, level) == (int(self.view.gpu_type[at]), int(self.held_level[at]))
-        if extra > self.free[kind] or (as_held and not self.repays(at, kind, after)):
+        as_held = (gpu_type, level) == (int(self.view.gpu_type[at]), int(self.held_level[at]))
+        if extra > self.free[gpu_type] or (as_held and not self.repays(at, gpu_type, after)):
             return
         gain = float(weight[at]) * (1.0 / float(times[after]) - 1.0 / float(times[level])) / extra
         heapq.heappush(heap, (-gain, at, after))

@@ -12,16 +12,16 @@ from clustergym.scenario.policy import View
 from clustergym.trace.trace import Trace
 
 from .finish_times import remaining_s
-from .requests import requested_level, requested_time_s
+from .requests import find_requested_level, get_requested_time_s
 
 
-def normalised_throughput(view: View) -> Floats:
+def compute_normalised_throughput(view: View) -> Floats:
     """Return throughput relative to that at the request, shape (n, T, K); 0 where no speed is known.
 
     A job without any known time (its data-parallel profile fits nowhere, say) is worth 1 as
     requested and nothing elsewhere: it runs as its user asked.
     """
-    return _with_unknown(view, requested_time_s(view))
+    return _with_unknown(view, get_requested_time_s(view))
 
 
 def raw_throughput(view: View) -> Floats:
@@ -29,7 +29,7 @@ def raw_throughput(view: View) -> Floats:
 
     A job without any known time is worth 1 as requested and nothing elsewhere.
     """
-    return _with_unknown(view, np.where(np.isfinite(requested_time_s(view)), view.global_batch, np.inf))
+    return _with_unknown(view, np.where(np.isfinite(get_requested_time_s(view)), view.global_batch, np.inf))
 
 
 def _with_unknown(view: View, work: Floats) -> Floats:
@@ -37,7 +37,7 @@ def _with_unknown(view: View, work: Floats) -> Floats:
     known = np.isfinite(work)
     value: Floats = np.where(known, work, 0.0)[:, None, None] / view.iteration_time_s()
     unknown = np.flatnonzero(~known)
-    level = requested_level(view)[unknown]
+    level = find_requested_level(view)[unknown]
     types = np.arange(value.shape[1])
     asked = (view.requested_type[unknown, None] < 0) | (view.requested_type[unknown, None] == types)
     value[unknown[:, None], types, level[:, None]] = (
@@ -48,7 +48,7 @@ def _with_unknown(view: View, work: Floats) -> Floats:
 
 THROUGHPUTS: dict[str, Callable[[View], Floats]] = {
     "raw": raw_throughput,
-    "normalised": normalised_throughput,
+    "normalised": compute_normalised_throughput,
 }
 """Throughput of every allotment, shape (n, T, K), by what it is measured in."""
 
@@ -65,7 +65,7 @@ def behind(view: View) -> Floats:
     The finish-time fairness a job would have if it ran as requested from now on, against
     a run of its own as requested (Themis, NSDI '20, section 3); 1 where no time is known.
     """
-    reference_s = requested_time_s(view)
+    reference_s = get_requested_time_s(view)
     known = np.isfinite(reference_s)
     time_s = np.where(known, reference_s, 1.0)
     rho = (view.now_s - view.submit_s + view.remaining_iterations * time_s) / (view.iterations * time_s)

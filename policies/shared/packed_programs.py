@@ -37,14 +37,16 @@ class PackedProblem:
 
     first: Ints
     second: Ints
-    kind: Ints
+    gpu_type: Ints
     speed: Floats
     gpus: Ints
     members: Ints
     capacity: Ints
 
     @classmethod
-    def of(cls, rate: Floats, kept: Floats, gpus: Ints, members: Ints, capacity: Ints) -> PackedProblem:
+    def from_groups(
+        cls, rate: Floats, kept: Floats, gpus: Ints, members: Ints, capacity: Ints
+    ) -> PackedProblem:
         """Build the program of groups.
 
         Parameters
@@ -57,18 +59,18 @@ class PackedProblem:
         gpus, members : ndarray of int, shape (m,)
         capacity : ndarray of int, shape (T,)
         """
-        at, kind = np.nonzero(rate > 0)
+        at, gpu_type = np.nonzero(rate > 0)
         runs = (rate > 0)[:, None, :] & (rate > 0)[None, :, :] & (gpus[:, None] == gpus)[..., None]
         gains = runs & (kept > 0) & (kept + kept.swapaxes(0, 1) > 1.0)
         gains &= np.triu(np.ones((len(gpus), len(gpus)), dtype=np.bool_))[..., None]
         gains[np.arange(len(gpus)), np.arange(len(gpus))] &= (members > 1)[:, None]
         one, other, on = np.nonzero(gains)
         mine, theirs = rate[one, on] * kept[one, other, on], rate[other, on] * kept[other, one, on]
-        alone = np.stack([rate[at, kind], np.zeros(len(at))], axis=1)
+        alone = np.stack([rate[at, gpu_type], np.zeros(len(at))], axis=1)
         return cls(
             np.concatenate([at, one]),
             np.concatenate([np.full(len(at), ALONE), other]),
-            np.concatenate([kind, on]),
+            np.concatenate([gpu_type, on]),
             np.concatenate([alone, np.stack([mine, theirs], axis=1)]),
             gpus,
             members,
@@ -84,7 +86,7 @@ class PackedProblem:
         return rate
 
 
-class Solved(NamedTuple):
+class PackedSolution(NamedTuple):
     """An optimum: places of each way, the level that all reach, and prices of the groups' progress."""
 
     places: Floats
@@ -94,7 +96,7 @@ class Solved(NamedTuple):
 
 def highest_level(
     problem: PackedProblem, need: Floats, floor: Floats | None = None, second_stage: bool = False
-) -> Solved:
+) -> PackedSolution:
     """Maximise z with progress of at least need z, and of at least `floor`, of every job.
 
     Parameters
@@ -121,16 +123,16 @@ def highest_level(
     return found._replace(places=greatest_total(problem, weight, found.level * need).places)
 
 
-def greatest_total(problem: PackedProblem, weight: Floats, floor: Floats | None = None) -> Solved:
+def greatest_total(problem: PackedProblem, weight: Floats, floor: Floats | None = None) -> PackedSolution:
     """Maximise the sum over jobs of weight x progress, with progress of at least `floor`."""
     nothing = np.zeros_like(weight)
     return _solve(problem, problem.members * weight, 0.0, nothing, nothing if floor is None else floor)
 
 
-def water_filled(problem: PackedProblem, need: Floats) -> Solved:
+def water_filled(problem: PackedProblem, need: Floats) -> PackedSolution:
     """Raise progress / need of all jobs; those with a shadow price stop, the others go on (section 4.3)."""
     floor, left = np.zeros_like(need), need > 0
-    found = Solved(np.zeros(len(problem.first)), 0.0, floor)
+    found = PackedSolution(np.zeros(len(problem.first)), 0.0, floor)
     while left.any():
         found = _solve(problem, np.zeros_like(need), 1.0, np.where(left, need, 0.0), floor)
         stops = left & (found.price > SHADOW_PRICE)
@@ -140,7 +142,7 @@ def water_filled(problem: PackedProblem, need: Floats) -> Solved:
     return found
 
 
-def least_finish_ratio(problem: PackedProblem, jobs: Finishes, second_stage: bool = False) -> Solved:
+def least_finish_ratio(problem: PackedProblem, jobs: Finishes, second_stage: bool = False) -> PackedSolution:
     """Minimise the greatest finish ratio, as `linear_programs.least_finish_ratio_shares` does."""
     counts, nothing = jobs.counts, np.zeros(len(problem.gpus))
     best = highest_level(problem, np.where(counts, jobs.remaining / jobs.ideal_s, 0.0))
@@ -149,7 +151,7 @@ def least_finish_ratio(problem: PackedProblem, jobs: Finishes, second_stage: boo
     if not np.isfinite(ratio):
         return best
     for _ in range(FINISH_STEPS):
-        need = jobs.needed(ratio)
+        need = jobs.compute_needed_rates(ratio)
         found = _solve(problem, nothing, 1.0, need, nothing)
         now = jobs.ratio(problem.progress(found.places))
         best, reached = (found, now) if now < reached else (best, reached)
@@ -160,14 +162,14 @@ def least_finish_ratio(problem: PackedProblem, jobs: Finishes, second_stage: boo
         ratio = bound if bound == least and (jobs.room(bound) > 0).all() else (least + reached) / 2
     if not second_stage:
         return best
-    need = jobs.needed(reached)
+    need = jobs.compute_needed_rates(reached)
     weight = np.where(counts, 1.0 / np.where(counts, need, 1.0), 0.0)
     return greatest_total(problem, weight, need)
 
 
 def _solve(
     problem: PackedProblem, worth: Floats, worth_of_level: float, need: Floats, floor: Floats
-) -> Solved:
+) -> PackedSolution:
     """Maximise worth . progress + worth_of_level z, where progress >= need z + floor of each job."""
     from scipy.optimize import linprog
     from scipy.sparse import csr_matrix
@@ -181,9 +183,9 @@ def _solve(
     group = np.concatenate([problem.first, problem.second[pair]])
     column = np.concatenate([way, way[pair]])
     done = np.concatenate([problem.speed[:, 0], problem.speed[pair, 1]]) / (members * unit)[group]
-    room = problem.gpus[problem.first] / np.maximum(problem.capacity, 1)[problem.kind]
+    room = problem.gpus[problem.first] / np.maximum(problem.capacity, 1)[problem.gpu_type]
     values = np.concatenate([1.0 / members[group], room, -done, need / (unit * scale)])
-    rows = np.concatenate([group, m + problem.kind, m + types + group, m + types + np.arange(m)])
+    rows = np.concatenate([group, m + problem.gpu_type, m + types + group, m + types + np.arange(m)])
     columns = np.concatenate([column, way, column, np.full(m, ways)])
     matrix = csr_matrix((values, (rows, columns)), shape=(2 * m + types, ways + 1))
     aim = np.append(-np.bincount(column, (worth * unit)[group] * done, ways), -worth_of_level)
@@ -197,4 +199,4 @@ def _solve(
     if solved.status != 0:
         raise SolverError(solved.message)
     price = -np.asarray(solved.ineqlin.marginals)[m + types :] * need / (unit * scale)
-    return Solved(np.maximum(solved.x[:-1], 0.0), float(solved.x[-1]) / scale, price)
+    return PackedSolution(np.maximum(solved.x[:-1], 0.0), float(solved.x[-1]) / scale, price)

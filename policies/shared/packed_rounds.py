@@ -30,16 +30,16 @@ class PackedRounds:
     def account(self, view: View) -> None:
         """Add the time since the last decision to what combinations had and should have had."""
         since_s = view.now_s - self._last_s
-        self._owed_s = self._moved(view, self._owed_s + self._share * since_s)
-        self._received_s = self._moved(view, self._received_s)
-        self._share = self._moved(view, self._share)
+        self._owed_s = self._move_values(view, self._owed_s + self._share * since_s)
+        self._received_s = self._move_values(view, self._received_s)
+        self._share = self._move_values(view, self._share)
         self._jobs, self._last_s = view.job.copy(), view.now_s
         held = np.flatnonzero(view.gpus > 0)
         other = held if view.partner is None else _places(view, view.partner[held], held)
         own = held <= other
         self._received_s[held[own], other[own], view.gpu_type[held[own]]] += since_s
 
-    def _moved(self, view: View, values: Floats) -> Floats:
+    def _move_values(self, view: View, values: Floats) -> Floats:
         """Return values by combination for the jobs of a View; 0 for combinations with a new job."""
         n, types = len(view), len(view.setting.gpu_types)
         if np.array_equal(self._jobs, view.job) and values.shape == (n, n, types):
@@ -70,13 +70,13 @@ class PackedRounds:
         """
         self._share = share
         round_s = view.setting.round_s or self.round_s
-        one, other, kind = np.nonzero(share > LEAST_SHARE)
-        at = one, other, kind
+        one, other, gpu_type = np.nonzero(share > LEAST_SHARE)
+        at = one, other, gpu_type
         priority = (self._owed_s[at] + share[at] * round_s) / (self._received_s[at] + round_s / 2)
-        order = np.lexsort((other, one, kind, -np.round(priority, 9)))
+        order = np.lexsort((other, one, gpu_type, -np.round(priority, 9)))
         free, gpus, placed = view.available.tolist(), view.requested_gpus.tolist(), [False] * len(view)
         chosen, pairs = list[tuple[int, int]](), list[tuple[int, int]]()
-        for i, j, t in zip(one[order].tolist(), other[order].tolist(), kind[order].tolist(), strict=True):
+        for i, j, t in zip(one[order].tolist(), other[order].tolist(), gpu_type[order].tolist(), strict=True):
             if free[t] >= gpus[i] and not placed[i] and not placed[j]:
                 free[t] -= gpus[i]
                 placed[i] = placed[j] = True

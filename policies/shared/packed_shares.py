@@ -9,14 +9,14 @@ from clustergym.scenario.policy import Decision, PairOptions, View
 
 from . import finish_times, packed_programs
 from .linear_programs import Finishes, group_like_jobs
-from .packed_programs import ALONE, PackedProblem, Solved
-from .requests import requested_level
+from .packed_programs import ALONE, PackedProblem, PackedSolution
+from .requests import find_requested_level
 
 FIFO_GAIN = 1.5
 """FIFO pairs a job only where both together keep more than this many times one job's speed."""
 
 
-def packed_shares(
+def compute_packed_shares(
     objective: str, view: View, times: finish_times.RequestTimes, pairs: PairOptions, second_stage: bool
 ) -> Floats:
     """Return the share of time of each job, [i, i], and of each pair, [i, j] with i < j, shape (n, n, T).
@@ -28,17 +28,19 @@ def packed_shares(
     rate = np.where(np.isfinite(times.time_s), 1.0 / times.time_s, 0.0)
     columns = _columns(objective, view, times)
     first, group, members = group_like_jobs(rate, pairs.job_class, view.requested_gpus, *columns)
-    kept = kept_at_request(view, pairs, first)
-    problem = PackedProblem.of(rate[first], kept, view.requested_gpus[first], members, view.setting.capacity)
-    solved = _solved(objective, problem, [column[first] for column in columns], second_stage)
-    return _divided(problem, solved, group)
+    kept = find_kept_speeds(view, pairs, first)
+    problem = PackedProblem.from_groups(
+        rate[first], kept, view.requested_gpus[first], members, view.setting.capacity
+    )
+    solved = _solve_program(objective, problem, [column[first] for column in columns], second_stage)
+    return _divide_places(problem, solved, group)
 
 
-def kept_at_request(view: View, pairs: PairOptions, jobs: Ints) -> Floats:
+def find_kept_speeds(view: View, pairs: PairOptions, jobs: Ints) -> Floats:
     """Return what some jobs of a View keep beside each other at their requests, shape (m, m, T)."""
     if pairs.kept is None:
         raise ValueError("the information class knows no speeds of pairs")
-    of, level = pairs.job_class[jobs], requested_level(view)[jobs]
+    of, level = pairs.job_class[jobs], find_requested_level(view)[jobs]
     kept: Floats = pairs.kept[of[:, None], of[None, :], :, level[:, None]]
     return np.where((level[:, None] == level)[..., None], kept, 0.0)
 
@@ -51,10 +53,12 @@ def _columns(objective: str, view: View, times: finish_times.RequestTimes) -> li
         return [np.where(np.isfinite(times.time_s).any(axis=1), view.remaining_iterations, 0.0)]
     if objective == "max_total_throughput":
         return []
-    return [finish_times.isolated_rate(view, times)]
+    return [finish_times.compute_isolated_rate(view, times)]
 
 
-def _solved(objective: str, problem: PackedProblem, columns: list[Floats], second_stage: bool) -> Solved:
+def _solve_program(
+    objective: str, problem: PackedProblem, columns: list[Floats], second_stage: bool
+) -> PackedSolution:
     if objective == "max_total_throughput":
         return packed_programs.greatest_total(problem, np.ones(len(problem.gpus)))
     if objective == "max_min_water_filling":
@@ -67,20 +71,20 @@ def _solved(objective: str, problem: PackedProblem, columns: list[Floats], secon
     return packed_programs.highest_level(problem, columns[0], second_stage=second_stage)
 
 
-def _divided(problem: PackedProblem, solved: Solved, group: Ints) -> Floats:
+def _divide_places(problem: PackedProblem, solved: PackedSolution, group: Ints) -> Floats:
     """Divide the places of each way among its jobs, or among all pairs of its jobs."""
     n, types = len(group), len(problem.capacity)
     share = np.zeros((n, n, types))
     jobs = [np.flatnonzero(group == at) for at in range(len(problem.gpus))]
     for way in np.flatnonzero(solved.places > 0).tolist():
-        one, other, kind = int(problem.first[way]), int(problem.second[way]), int(problem.kind[way])
+        one, other, gpu_type = int(problem.first[way]), int(problem.second[way]), int(problem.gpu_type[way])
         if other == ALONE:
-            share[jobs[one], jobs[one], kind] = solved.places[way] / len(jobs[one])
+            share[jobs[one], jobs[one], gpu_type] = solved.places[way] / len(jobs[one])
             continue
         i, j = (index.ravel() for index in np.meshgrid(jobs[one], jobs[other], indexing="ij"))
         if one == other:
             i, j = i[i < j], j[i < j]
-        share[np.minimum(i, j), np.maximum(i, j), kind] = solved.places[way] / len(i)
+        share[np.minimum(i, j), np.maximum(i, j), gpu_type] = solved.places[way] / len(i)
     return share
 
 
@@ -98,19 +102,21 @@ def fifo_decision(view: View, time_s: Floats, pairs: PairOptions | None) -> Deci
         free[started[-1][1]] -= gpus
         waiting.pop(0)
     if pairs is None or view.partner is None:
-        return decision.also((int(view.job[at]), kind, int(view.requested_gpus[at])) for at, kind in started)
+        return decision.also(
+            (int(view.job[at]), gpu_type, int(view.requested_gpus[at])) for at, gpu_type in started
+        )
     held = [(int(at), int(view.gpu_type[at])) for at in np.flatnonzero((view.gpus > 0) & (view.partner < 0))]
     lone, joined = [*held, *started], list[tuple[int, int]]()
-    kept = kept_at_request(view, pairs, np.arange(len(view)))
+    kept = find_kept_speeds(view, pairs, np.arange(len(view)))
     for at in waiting:
         gains = [float(kept[at, i, t] + kept[i, at, t]) * float(kept[at, i, t] > 0) for i, t in lone]
         best = int(np.argmax(gains)) if gains else 0
         if not gains or gains[best] <= FIFO_GAIN:
             break
-        partner, kind = lone.pop(best)
-        started.append((at, kind))
+        partner, gpu_type = lone.pop(best)
+        started.append((at, gpu_type))
         joined.append((int(view.job[at]), int(view.job[partner])))
-    table = [(int(view.job[at]), kind, int(view.requested_gpus[at])) for at, kind in started]
+    table = [(int(view.job[at]), gpu_type, int(view.requested_gpus[at])) for at, gpu_type in started]
     lasting = [
         (int(row), int(other)) for row, other in zip(view.job, view.partner, strict=True) if row < other
     ]

@@ -13,16 +13,16 @@ from clustergym.common.arrays import Floats
 from clustergym.scenario.policy import Infeasible
 
 if TYPE_CHECKING:
-    from clustergym.sim.parts.fragmentation import Usual
+    from clustergym.sim.parts.fragmentation import UsualRequests
 
 NO_ROOM = Infeasible("no node has room for what it asks for")
 
 
-def usual_requests(parts: Parts) -> Usual:
+def usual_requests(parts: Parts) -> UsualRequests:
     """Return the usual requests of a trace: the commonest kinds that cover 95 % of its jobs."""
-    from clustergym.sim.parts.fragmentation import usual_of
+    from clustergym.sim.parts.fragmentation import find_usual_requests
 
-    return usual_of(parts.rows, parts.accepted)
+    return find_usual_requests(parts.rows, parts.accepted)
 
 
 class PartScores:
@@ -42,27 +42,26 @@ class PartScores:
 
     def place(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
         """Choose a node and device, as `Placer.place_part`."""
-        from clustergym.sim.parts.known_scores import best_place, no_scores
-        from clustergym.sim.parts.placers import PLACERS
+        from clustergym.sim.parts.placers import PLACERS, best_place, no_scores
 
         nodes, parts = allocations.nodes, allocations.parts
         if self._known is None or self._known[0] is not allocations:
             self._known = allocations, usual_requests(parts), no_scores(parts.requests, nodes)
         _, usual, scores = self._known
         chances = self._rng.random(2) if self._score == "random-fit" else np.zeros(2)
-        kind = int(parts.kind[job])
+        request = int(parts.kind[job])
         at, device = best_place(
-            nodes, parts.requests, kind, PLACERS.index(self._score), usual, scores, chances
+            nodes, parts.requests, request, PLACERS.index(self._score), usual, scores, chances
         )
         return Place(at, device) if at >= 0 else NO_ROOM
 
 
 class LearnedScores:
-    """Places jobs where a learned score is highest (`clustergym.envs.sharing.learned`).
+    """Places jobs where a learned score is highest (`clustergym.envs.sharing.desk`).
 
     Parameters
     ----------
-    weights : ndarray of float, shape `clustergym.envs.sharing.learned.SHAPE`
+    weights : ndarray of float, shape `clustergym.envs.sharing.desk.SHAPE`
     """
 
     def __init__(self, weights: Floats) -> None:
@@ -71,14 +70,13 @@ class LearnedScores:
 
     def place(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
         """Choose a node and device, as `Placer.place_part`."""
-        from clustergym.envs.sharing.desk import laid_out
-        from clustergym.envs.sharing.learned import answer
+        from clustergym.envs.sharing.desk import answer, make_empty_episode
 
         parts = allocations.parts
         if self._known is None or self._known[0] is not allocations:
             assert isinstance(allocations.spec, DivisibleCluster)
             empty = allocations.spec.empty_nodes()
-            desk = laid_out(empty, parts.requests, parts.kind, usual_requests(parts))
+            desk = make_empty_episode(empty, parts.requests, parts.kind, usual_requests(parts))
             desk = desk._replace(nodes=allocations.nodes)
             self._known = allocations, desk, np.full(len(empty.devices), -1)
         _, desk, noted = self._known

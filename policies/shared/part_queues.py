@@ -13,8 +13,8 @@ from clustergym.scenario.part_view import PartView
 from clustergym.scenario.policy import View
 
 if TYPE_CHECKING:
-    from clustergym.sim.parts.fragmentation import Usual
-    from clustergym.sim.parts.placement import Placed
+    from clustergym.sim.parts.fragmentation import UsualRequests
+    from clustergym.sim.parts.placement import PlacedRequest
 
 
 def fill_parts(view: View, order: Ints, *, blocks: bool) -> list[tuple[int, int, int]]:
@@ -89,7 +89,7 @@ class _Room:
 
     def take(self, at: int) -> bool:
         """Find room for a waiting job."""
-        placed = _placed(self._nodes, self._parts.requests, int(self._parts.kind[at]))
+        placed = _place_request(self._nodes, self._parts.requests, int(self._parts.kind[at]))
         if placed is None and self._without is not None:
             placed = self._in_place_of_others(at)
         if placed is None:
@@ -98,17 +98,17 @@ class _Room:
             self._book(self._without, at, placed.node, placed.devices, -1)
         return True
 
-    def _in_place_of_others(self, at: int) -> Placed | None:
+    def _in_place_of_others(self, at: int) -> PlacedRequest | None:
         """Stop as many jobs of one node as it takes, and place a job there."""
         assert self._without is not None
-        kind, requests = int(self._parts.kind[at]), self._parts.requests
-        there = _placed(self._without, requests, kind)
+        request, requests = int(self._parts.kind[at]), self._parts.requests
+        there = _place_request(self._without, requests, request)
         if there is None:
             return None
         self._book(self._without, at, there.node, there.devices, 1)
         while True:
             self._give_back(self._nodes, self._undecided[there.node].pop())
-            placed = _placed(self._nodes, requests, kind)
+            placed = _place_request(self._nodes, requests, request)
             if placed is not None:
                 return placed
 
@@ -121,15 +121,15 @@ class _Room:
 
 
 @cache
-def _no_usual() -> Usual:
-    from clustergym.sim.parts.fragmentation import Usual
+def _no_usual() -> UsualRequests:
+    from clustergym.sim.parts.fragmentation import UsualRequests
 
     nothing = np.zeros(0, dtype=np.int64)
-    return Usual(nothing, nothing, nothing, nothing, np.zeros(0))
+    return UsualRequests(nothing, nothing, nothing, nothing, np.zeros(0))
 
 
-def _placed(nodes: Nodes, requests: Requests, kind: int) -> Placed | None:
+def _place_request(nodes: Nodes, requests: Requests, request: int) -> PlacedRequest | None:
     """Place a request by best fit; None: there is no room."""
     from clustergym.sim.parts.placement import place
 
-    return place(nodes, requests, kind, "best-fit", _no_usual())
+    return place(nodes, requests, request, "best-fit", _no_usual())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,8 +12,10 @@ import numpy as np
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.scenario.policy import QUEUED, BatchOptions, Decision, View
 
+COLUMNS = [field.name for field in fields(View) if field.name not in ("available", "free", "partner")]
 
-class PartsOfView:
+
+class QueueViews:
     """A View divided by queue, for policies each of which has only the jobs of one; none may be shared.
 
     Parameters
@@ -63,9 +65,7 @@ class PartsOfView:
         """The View's arrays of jobs, in order."""
         view, order = self.view, self._order
         own: dict[str, Any] = {
-            name: value[order]
-            for name, value in vars(view).items()
-            if isinstance(value, np.ndarray) and name not in ("available", "free", "partner")
+            name: value[order] for name in COLUMNS if isinstance(value := getattr(view, name), np.ndarray)
         }
         own |= {"gpus": self.gpus[order], "batch": self.batch[order]}
         if self._stops:
@@ -102,7 +102,7 @@ class PartsOfView:
             }
         )
 
-    def changed(self, last: PartsOfView, times: bool) -> Ints:
+    def find_changed(self, last: QueueViews, times: bool) -> Ints:
         """Return the queues whose jobs are others than before, or do not hold what was decided `together`.
 
         Parameters

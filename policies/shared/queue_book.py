@@ -9,7 +9,7 @@ from clustergym.scenario.policy import Setting, View
 from clustergym.scenario.tenants.queue_tree import QueueTree, of_type
 
 
-def queues_of(policy: str, setting: Setting) -> QueueTree:
+def get_queues(policy: str, setting: Setting) -> QueueTree:
     """Return the queues of a setting.
 
     Raises
@@ -24,7 +24,7 @@ def queues_of(policy: str, setting: Setting) -> QueueTree:
     return setting.queues
 
 
-class QueueBook:
+class QueueHoldings:
     """Who holds what at a decision point: the GPUs of each queue of a tree, and those that are free.
 
     Parameters
@@ -46,7 +46,7 @@ class QueueBook:
     """
 
     def __init__(self, policy: str, setting: Setting) -> None:
-        self.tree = queues_of(policy, setting)
+        self.tree = get_queues(policy, setting)
         self.types = setting.gpu_types
         self.paths = {leaf: self.tree.path(leaf) for leaf in self.tree.leaves}
         self.index = {name: at for at, name in enumerate(self.tree.queues)}
@@ -55,10 +55,10 @@ class QueueBook:
         self.guarantee: dict[str, list[float]] = {}
         for name, queue in self.tree.queues.items():
             above = setting.capacity.tolist() if queue.parent is None else self.quota[queue.parent]
-            own = [of_type(queue.quota, kind) for kind in self.types]
+            own = [of_type(queue.quota, gpu_type) for gpu_type in self.types]
             self.quota[name] = [most if np.isinf(q) else q for q, most in zip(own, above, strict=True)]
-            self.limit[name] = [of_type(queue.limit, kind, np.inf) for kind in self.types]
-            self.guarantee[name] = [of_type(queue.guarantee, kind) for kind in self.types]
+            self.limit[name] = [of_type(queue.limit, gpu_type, np.inf) for gpu_type in self.types]
+            self.guarantee[name] = [of_type(queue.guarantee, gpu_type) for gpu_type in self.types]
         self.held: dict[str, list[float]] = {}
         self.free: list[int] = []
 
@@ -69,23 +69,25 @@ class QueueBook:
         held = np.zeros((len(self.tree.leaves), len(self.types)))
         runs = np.flatnonzero(view.gpus > 0)
         np.add.at(held, (view.queue[runs], view.gpu_type[runs]), view.gpus[runs])
-        for at, kind in np.argwhere(held).tolist():
+        for at, gpu_type in np.argwhere(held).tolist():
             for name in self.paths[self.tree.leaves[at]]:
-                self.held[name][kind] += float(held[at, kind])
+                self.held[name][gpu_type] += float(held[at, gpu_type])
 
-    def take(self, leaf: str, kind: int, gpus: int) -> None:
+    def take(self, leaf: str, gpu_type: int, gpus: int) -> None:
         """Give a leaf GPUs that are free; below 0 it gives them back."""
-        self.free[kind] -= gpus
+        self.free[gpu_type] -= gpus
         for name in self.paths[leaf]:
-            self.held[name][kind] += gpus
+            self.held[name][gpu_type] += gpus
 
-    def within_limits(self, leaf: str, kind: int, gpus: int) -> bool:
+    def within_limits(self, leaf: str, gpu_type: int, gpus: int) -> bool:
         """Whether a leaf may have more GPUs by its limit and those above it."""
-        return all(self.held[name][kind] + gpus <= self.limit[name][kind] for name in self.paths[leaf])
+        return all(
+            self.held[name][gpu_type] + gpus <= self.limit[name][gpu_type] for name in self.paths[leaf]
+        )
 
-    def within_quota(self, queue: str, kind: int, gpus: int) -> bool:
+    def within_quota(self, queue: str, gpu_type: int, gpus: int) -> bool:
         """Whether a queue with so many more GPUs stays within its quota."""
-        return self.held[queue][kind] + gpus <= self.quota[queue][kind]
+        return self.held[queue][gpu_type] + gpus <= self.quota[queue][gpu_type]
 
     def sides(self, one: str, other: str) -> tuple[list[str], list[str]]:
         """Return the queues down to each of two leaves, below what both are in."""

@@ -10,7 +10,7 @@ import numpy as np
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.scenario.policy import View
 from clustergym.scenario.tenants.division import Division, DivisionRule
-from clustergym.scenario.tenants.history import History
+from clustergym.scenario.tenants.fair_share import History
 from clustergym.scenario.tenants.queue_tree import QueueTree
 from clustergym.scenario.tenants.rounding import Bounds
 
@@ -34,7 +34,7 @@ class Demand(NamedTuple):
     options: Bools
 
 
-def demand_of(view: View, leaves: int) -> Demand:
+def compute_demand(view: View, leaves: int) -> Demand:
     """Return what each leaf holds and asks for.
 
     A job of any type that waits asks for each type that it can run on, in proportion to the cluster's GPUs.
@@ -44,8 +44,8 @@ def demand_of(view: View, leaves: int) -> Demand:
     held = np.bincount(cell, view.gpus[running].astype(np.float64), minlength=shape[0] * shape[1])
     weights = options * view.setting.capacity
     parts: Floats = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1)
-    kind = np.where(running, view.gpu_type, view.requested_type)
-    parts[kind >= 0] = np.eye(shape[1])[kind[kind >= 0]]
+    gpu_type = np.where(running, view.gpu_type, view.requested_type)
+    parts[gpu_type >= 0] = np.eye(shape[1])[gpu_type[gpu_type >= 0]]
     asks = parts * np.maximum(view.requested_gpus, view.gpus)[:, None]
     cells = view.queue[:, None] * shape[1] + np.arange(shape[1])
     asked = np.bincount(cells.ravel(), asks.ravel(), minlength=shape[0] * shape[1])
@@ -76,7 +76,7 @@ class _Divided(NamedTuple):
         return self.of == of and self.bounds.hold(history.gpu_s)
 
 
-class Dues:
+class QueueEntitlements:
     """What L leaves are due of each of T types, divided anew only where demand or past use changes it.
 
     Parameters
@@ -94,7 +94,7 @@ class Dues:
         self._leaves, self._limits = tree.leaves, limits
         place = {name: at for at, name in enumerate(tree.queues)}
         self._places = np.array([place[name] for name in tree.leaves])
-        self._divisions = [Division(tree, rule, kind) for kind in gpu_types]
+        self._divisions = [Division(tree, rule, gpu_type) for gpu_type in gpu_types]
         self._none, self._bounds = [0.0] * len(place), Bounds.none()
         self._divided: list[_Divided | None] = [None] * len(gpu_types)
         self._due: Floats = np.zeros((len(tree.leaves), len(gpu_types)))
@@ -135,9 +135,9 @@ class Dues:
     def _sum_up(self, available: Ints, given: Floats) -> None:
         """Set what leaves are due by the shares of all queues, shape (2, T, Q): their own, and the wider."""
         due, wider = given[:, :, self._places].transpose(0, 2, 1)
-        left = available - self._limits.kept_idle(due) - due.sum(axis=0)
+        left = available - self._limits.compute_idle_reserve(due) - due.sum(axis=0)
         more = np.maximum(wider - due, 0.0)
         part = np.minimum(np.maximum(left, 0.0) / np.maximum(more.sum(axis=0), 1.0), 1.0)
-        found = due + self._limits.within(due, np.floor(more * part))
+        found = due + self._limits.limit_shares(due, np.floor(more * part))
         if not np.array_equal(found, self._due):
             self._due = found

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.scenario.tenants.queue_tree import QueueTree, kept_of, most_of
+from clustergym.scenario.tenants.queue_tree import QueueTree, get_most_gpus, get_reserved_gpus
 
 
 class QueueLimits:
@@ -38,9 +38,13 @@ class QueueLimits:
         self.above: Bools = np.array([[at in path for path in paths] for at in range(len(names))])
         beside = [{at for at, up in enumerate(self._parent) if up in {-1, *path}} - path for path in paths]
         self._beside: Bools = np.array([[at in others for at in range(len(names))] for others in beside])
-        amounts = [[most_of(queue, kind) for kind in gpu_types] for queue in tree.queues.values()]
+        amounts = [
+            [get_most_gpus(queue, gpu_type) for gpu_type in gpu_types] for queue in tree.queues.values()
+        ]
         self._most: Floats = np.array(amounts)
-        kept = [[kept_of(queue, kind) for kind in gpu_types] for queue in tree.queues.values()]
+        kept = [
+            [get_reserved_gpus(queue, gpu_type) for gpu_type in gpu_types] for queue in tree.queues.values()
+        ]
         self._kept: Floats = np.minimum(kept, capacity)
         self.most: Floats = np.array([self._most[sorted(path)].min(axis=0) for path in paths])
         self._keeps = bool((self._kept > 0).any())
@@ -48,7 +52,7 @@ class QueueLimits:
         self._limited = np.flatnonzero(inner & np.isfinite(self._most).any(axis=1))[::-1]
         self.plain = not (self._keeps or len(self._limited))
 
-    def reserved(self, used: Floats) -> Floats:
+    def compute_reserved(self, used: Floats) -> Floats:
         """Return what is to stay idle for each queue while leaves use GPUs of shape (L, T); shape (Q, T)."""
         found = np.zeros(self._kept.shape)
         if self._keeps:
@@ -59,19 +63,19 @@ class QueueLimits:
                     found[self._parent[at]] += found[at]
         return found
 
-    def kept_idle(self, used: Floats) -> Floats:
+    def compute_idle_reserve(self, used: Floats) -> Floats:
         """Return the GPUs of each type, shape (T,), that are to stay idle for somebody."""
         if not self._keeps:
             return np.zeros(used.shape[1])
         top = np.array(self._parent) < 0
-        kept: Floats = self.reserved(used)[top].sum(axis=0)
+        kept: Floats = self.compute_reserved(used)[top].sum(axis=0)
         return kept
 
     def room(self, at: int, used: Floats, idle: Floats | Ints) -> Floats:
         """Return the GPUs of each type, shape (T,), that a leaf may use, of its own and of idle ones."""
         more: Floats = np.asarray(idle, dtype=np.float64)
         if not self.plain:
-            more = more - self._beside[at] @ self.reserved(used)
+            more = more - self._beside[at] @ self.compute_reserved(used)
             above = self.above[:, at]
             more = np.minimum(more, (self._most[above] - self.above[above] @ used).min(axis=0))
         most: Floats = np.minimum(self.most[at], used[at] + more)
@@ -93,7 +97,7 @@ class QueueLimits:
         found[queue[(wanted <= more[queue]).any(axis=1)]] = True
         return found
 
-    def within(self, due: Floats, more: Floats) -> Floats:
+    def limit_shares(self, due: Floats, more: Floats) -> Floats:
         """Return what may be added to shares, shape (L, T), so that no queue comes above its limit."""
         for at in self._limited.tolist():
             below = self.above[at]

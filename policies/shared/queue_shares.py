@@ -31,7 +31,7 @@ class Shares(NamedTuple):
     due: Floats
 
 
-def room_of(available: Ints, shares: Shares, limits: QueueLimits) -> Ints:
+def compute_room(available: Ints, shares: Shares, limits: QueueLimits) -> Ints:
     """Return what each leaf may use: what it holds, and of idle GPUs what it lacks, shape (L, T)."""
     room = shares.held.copy()
     idle = available - room.sum(axis=0)
@@ -54,7 +54,7 @@ def room_of(available: Ints, shares: Shares, limits: QueueLimits) -> Ints:
     return room.astype(np.int64)
 
 
-class TakingBack:
+class ReclaimPlan:
     """Lowers what jobs hold of queues above their share, by what other queues lack of theirs.
 
     Parameters
@@ -103,7 +103,7 @@ class TakingBack:
         """Leave jobs what they hold until their eviction is over."""
         gives = np.flatnonzero(self.gpus < self.view.gpus)
         for row, job in zip(gives.tolist(), self.view.job[gives].tolist(), strict=True):
-            if not self._evictions.over(job, self.view.now_s):
+            if not self._evictions.note_eviction(job, self.view.now_s):
                 held[self.leaf[row], self.view.gpu_type[row]] += self.view.gpus[row] - self.gpus[row]
                 self.gpus[row] = self.view.gpus[row]
 
@@ -124,11 +124,11 @@ class TakingBack:
                 return
             missing += float(lacking[taker])
             if missing > 0 and (held > due).any():
-                missing = min(self._take_for(taker, missing, gpu_type, held, due), 0.0)
+                missing = min(self._reclaim_gpus(taker, missing, gpu_type, held, due), 0.0)
 
-    def _take_for(self, taker: int, missing: float, gpu_type: int, held: Floats, due: Floats) -> float:
+    def _reclaim_gpus(self, taker: int, missing: float, gpu_type: int, held: Floats, due: Floats) -> float:
         """Take GPUs back for one leaf; return how many are still missing, below 0 if more came back."""
-        of_type = (self.view.gpu_type == gpu_type) & self._unprotected(taker)
+        of_type = (self.view.gpu_type == gpu_type) & self._find_unprotected(taker)
         while missing > 0:
             above = np.maximum(held - due, 0.0)[self.leaf]
             rows = np.flatnonzero(of_type & (self.gpus > 0) & (above > 0))
@@ -163,7 +163,7 @@ class TakingBack:
         found[self.leaf[self.view.now_s - self.view.queued_s >= delay_s[self.leaf]]] = True
         return found
 
-    def _unprotected(self, taker: int) -> Bools:
+    def _find_unprotected(self, taker: int) -> Bools:
         """Return which jobs another queue may take GPUs of."""
         leaves = self.tree.leaves
         least_s = np.array([self.tree.reclaim_min_runtime_s(leaves[taker], name) for name in leaves])

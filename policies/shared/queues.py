@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -10,14 +11,22 @@ import numpy as np
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.scenario.policy import View
 
-from .requests import request_options
+from .requests import ALL, request_options
 
 Blocks = Literal["nothing", "types", "cluster"]
 """What later jobs may not use while a job waits: see `fill`."""
 
 
+BLOCK = 64
+"""Jobs of a queue that `fill` looks at together first; each further block is twice as long."""
+
+
 def fill(
-    view: View, order: Ints, preference: Floats, free: Ints, blocks: Blocks = "nothing"
+    view: View,
+    order: Ints,
+    preference: Floats | Callable[[Ints], Floats],
+    free: Ints,
+    blocks: Blocks = "nothing",
 ) -> list[tuple[int, int, int]]:
     """Give jobs their requested GPUs, in order, while GPUs are free.
 
@@ -26,8 +35,9 @@ def fill(
     view : View
     order : ndarray of int
         Positions in the View, the first to be served first.
-    preference : ndarray of float, shape (n, T)
-        A job takes the type with room of the least value; inf: not on this type.
+    preference : ndarray of float, shape (n, T), or a function
+        A job takes the type with room of the least value; inf: not on this type. The function returns the
+        rows of given positions, and is called only for the jobs that are looked at.
     free : ndarray of int, shape (T,)
         GPUs to hand out; on a cluster whose GPUs can be divided the View says what is free.
     blocks : str
@@ -42,33 +52,90 @@ def fill(
         from .part_queues import fill_parts
 
         return fill_parts(view, order, blocks=blocks != "nothing")
-    room, closed, chosen = free.tolist(), [False] * len(free), []
-    rows, gpus, liked = view.job.tolist(), view.requested_gpus.tolist(), preference[order].tolist()
-    for at, likes in zip(order.tolist(), liked, strict=True):
-        options = [(like, kind) for kind, like in enumerate(likes) if like < np.inf]
-        fits = [option for option in options if room[option[1]] >= gpus[at] and not closed[option[1]]]
-        if fits:
-            kind = min(fits)[1]
-            room[kind] -= gpus[at]
-            chosen.append((rows[at], kind, gpus[at]))
-        elif blocks != "nothing":
-            for _, kind in options:
-                closed[kind] = True
-            if blocks == "cluster" or all(closed):
-                break
-        if not any(room):
-            break
-    return chosen
+    server = _Server(free.tolist(), blocks)
+    start, length = 0, BLOCK
+    while start < len(order) and not server.done:
+        rows = order[start : start + length]
+        likes = preference(rows) if callable(preference) else preference[rows]
+        server.serve(view.job[rows], view.requested_gpus[rows], likes)
+        start, length = start + length, 2 * length
+    return server.chosen
 
 
-def staying_options(view: View) -> Bools:
+class _Server:
+    """Hands out GPUs to one block of a queue after another.
+
+    Parameters
+    ----------
+    room : list of int
+        GPUs of each type to hand out.
+    blocks : str
+        As in `fill`.
+
+    Attributes
+    ----------
+    chosen : list of (job, type index, GPUs)
+    done : bool
+        Whether no further job can get anything.
+    """
+
+    def __init__(self, room: list[int], blocks: Blocks) -> None:
+        self._room, self._blocks = room, blocks
+        self.chosen: list[tuple[int, int, int]] = []
+        self.done = not any(room)
+
+    def serve(self, job: Ints, gpus: Ints, likes: Floats) -> None:
+        """Serve jobs in order; `likes` is their preference, shape (m, T)."""
+        options = likes < np.inf
+        room = np.array(self._room)
+        # GPUs only become fewer: what has no room now has none for any job of the block.
+        likes = np.where(options & (room >= gpus[:, None]), likes, np.inf)
+        concerned = likes < np.inf if self._blocks == "nothing" else options & (room > 0)
+        some = slice(None) if self._blocks == "cluster" else np.flatnonzero(concerned.any(axis=1))
+        likes, options = likes[some], options[some]
+        self._serve_each(
+            zip(job[some].tolist(), gpus[some].tolist(), likes.argmin(axis=1).tolist(), strict=True),
+            likes,
+            options,
+        )
+
+    def _serve_each(self, jobs: Iterable[tuple[int, int, int]], likes: Floats, options: Bools) -> None:
+        """Serve jobs, given as (job, GPUs, the type it likes most)."""
+        room, chosen = self._room, self.chosen
+        for at, (row, gpus, gpu_type) in enumerate(jobs):
+            if room[gpu_type] < gpus or likes[at, gpu_type] == np.inf:
+                fits = [(like, other) for other, like in enumerate(likes[at].tolist()) if room[other] >= gpus]
+                like, gpu_type = min(fits, default=(math.inf, -1))
+                if like == math.inf:
+                    self._close(options[at])
+                    if self.done:
+                        return
+                    continue
+            room[gpu_type] -= gpus
+            chosen.append((row, gpu_type, gpus))
+            if not (room[gpu_type] or any(room)):
+                self.done = True
+                return
+
+    def _close(self, options: Bools) -> None:
+        """Keep later jobs from what a job waits for."""
+        if self._blocks == "cluster":
+            self.done = True
+        elif self._blocks == "types":
+            for gpu_type in np.flatnonzero(options).tolist():
+                self._room[gpu_type] = 0
+            self.done = not any(self._room)
+
+
+def staying_options(view: View, at: Ints | slice = ALL) -> Bools:
     """Return on which types each request may run if running jobs keep their type, shape (n, T).
 
-    A running job that holds another count than its request returns to the request on the same type.
+    A running job that holds another count than its request returns to the request on the same type. With
+    positions in the View, of the jobs there alone.
     """
-    options = request_options(view)
-    here = view.gpu_type[:, None] == np.arange(options.shape[1])
-    stays: Bools = np.where((view.gpus > 0)[:, None], here, options)
+    options = request_options(view, at)
+    here = view.gpu_type[at, None] == np.arange(options.shape[1])
+    stays: Bools = np.where((view.gpus[at] > 0)[:, None], here, options)
     return stays
 
 
@@ -83,14 +150,15 @@ def restart_gpu_s(view: View) -> Floats:
 
     The least over the types it may run on; 0 for a job that holds GPUs.
     """
-    level = np.searchsorted(view.setting.counts, view.requested_gpus)[:, None, None]
-    cost = np.take_along_axis(view.restart_cost_s(), level, 2)[..., 0]
-    least = np.where(staying_options(view), cost, np.inf).min(axis=1)
-    wasted: Floats = np.where((view.gpus > 0) | np.isinf(least), 0.0, least * view.requested_gpus)
+    wasted, waiting = np.zeros(len(view)), np.flatnonzero(view.gpus == 0)
+    gpus = view.requested_gpus[waiting]
+    cost = view.restart_cost_s()[waiting, :, np.searchsorted(view.setting.counts, gpus)]
+    least = np.where(request_options(view, waiting), cost, np.inf).min(axis=1)
+    wasted[waiting] = np.where(np.isinf(least), 0.0, least * gpus)
     return wasted
 
 
-def queue_of(service: Floats, thresholds: Sequence[float]) -> Ints:
+def find_queue_index(service: Floats, thresholds: Sequence[float]) -> Ints:
     """Return each job's queue, the number of thresholds that its service has reached; 0 is served first."""
     queue: Ints = np.searchsorted(np.asarray(thresholds, dtype=np.float64), service, side="right")
     return queue

@@ -11,13 +11,13 @@ import numpy as np
 from clustergym.common.arrays import Ints
 from clustergym.scenario.policy import Decision, Policy
 
-from .parts_of_views import PartsOfView
+from .parts_of_views import QueueViews
 
 MOST = 64
 """Decisions that are remembered of a queue."""
 
 
-class _Made(NamedTuple):
+class _CachedDecision(NamedTuple):
     """A decision on the jobs of a queue.
 
     Attributes
@@ -33,7 +33,7 @@ class _Made(NamedTuple):
     decision: Decision | None
 
 
-class Remembered:
+class DecisionCache:
     """Asks the policy of each queue, and those that are steady only where what they see has changed.
 
     Parameters
@@ -48,18 +48,18 @@ class Remembered:
     def __init__(self, policies: Sequence[Policy], steady: bool, times: bool) -> None:
         self._policies, self._steady, self._times = policies, steady, times
         self._consistent = all(policy.consistent for policy in policies)
-        self._last: PartsOfView | None = None
-        self._made: list[list[_Made]] = [[] for _ in policies]
-        self._acted: dict[int, _Made] = {}
+        self._last: QueueViews | None = None
+        self._made: list[list[_CachedDecision]] = [[] for _ in policies]
+        self._acted: dict[int, _CachedDecision] = {}
 
-    def open(self, parts: PartsOfView) -> None:
+    def open(self, parts: QueueViews) -> None:
         """Forget what was decided on jobs that have changed since."""
         if not self._steady:
             return
         last, self._last = self._last, parts
         if last is None:
             return
-        changed = parts.changed(last, self._times).tolist()
+        changed = parts.find_changed(last, self._times).tolist()
         for at in changed:
             self._made[at].clear()
         for at, made in self._acted.items():
@@ -68,16 +68,16 @@ class Remembered:
                 self._made[at].append(made._replace(decision=None))
         self._acted = {}
 
-    def decide(self, parts: PartsOfView, at: int, available: Ints) -> Decision | None:
+    def decide(self, parts: QueueViews, at: int, available: Ints) -> Decision | None:
         """Return the decision of a queue's policy; None if all its jobs keep what they hold."""
         if not self._steady:
             return self._policies[at].schedule(parts.part(at, available))
         gpus: list[int] = available.tolist()
-        made = self._found(at, gpus)
+        made = self._find_decision(at, gpus)
         if made is None:
             decision = self._policies[at].schedule(parts.part(at, available))
             used = np.bincount(decision.gpu_type, decision.gpus, minlength=len(gpus)).tolist()
-            made = _Made(gpus, used, parts.unless_kept(at, decision))
+            made = _CachedDecision(gpus, used, parts.unless_kept(at, decision))
             if len(self._made[at]) == MOST:
                 self._made[at].clear()
             self._made[at].append(made)
@@ -86,7 +86,7 @@ class Remembered:
             self._acted[at] = made
         return made.decision
 
-    def _found(self, at: int, gpus: list[int]) -> _Made | None:
+    def _find_decision(self, at: int, gpus: list[int]) -> _CachedDecision | None:
         for made in reversed(self._made[at]):
             if made.available == gpus:
                 return made

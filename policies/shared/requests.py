@@ -7,36 +7,40 @@ import numpy as np
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.scenario.policy import View
 
+ALL = slice(None)
+"""Positions of all jobs of a View."""
 
-def requested_level(view: View) -> Ints:
+
+def find_requested_level(view: View) -> Ints:
     """Return the index into `setting.counts` of each job's requested count, shape (n,)."""
     level: Ints = np.searchsorted(view.setting.counts, view.requested_gpus)
     return level
 
 
-def held_level(view: View) -> Ints:
+def find_held_level(view: View) -> Ints:
     """Return the index into `setting.counts` of each job's held count, shape (n,); -1: none."""
     level = np.searchsorted(view.setting.counts, view.gpus)
     return np.where(view.gpus > 0, level, -1)
 
 
-def request_options(view: View) -> Bools:
-    """Return on which types each job's request may run, shape (n, T)."""
-    fits = np.take_along_axis(view.feasible, requested_level(view)[:, None, None], axis=2)[..., 0]
-    types = np.arange(len(view.setting.gpu_types))
-    asked = (view.requested_type[:, None] < 0) | (view.requested_type[:, None] == types)
+def request_options(view: View, at: Ints | slice = ALL) -> Bools:
+    """Return on which types the request of each job, or of those at some positions, may run, shape (n, T)."""
+    feasible, wanted = view.feasible[at], view.requested_type[at, None]
+    level = np.searchsorted(view.setting.counts, view.requested_gpus[at])
+    fits = feasible[np.arange(len(level)), :, level]
+    asked = (wanted < 0) | (wanted == np.arange(feasible.shape[1]))
     options: Bools = fits & asked
     return options
 
 
-def requested_time_s(view: View) -> Floats:
+def get_requested_time_s(view: View) -> Floats:
     """Return seconds per iteration at the request, shape (n,).
 
     A request of any type has the time of the fastest type. Where the requested type has no known time (yet),
     the time is that of the fastest known allotment with the requested count, or else with any count.
     """
     times = view.iteration_time_s()
-    at_count = np.take_along_axis(times, requested_level(view)[:, None, None], axis=2)[..., 0]
+    at_count = times[np.arange(len(view)), :, find_requested_level(view)]
     asked = np.where(request_options(view), at_count, np.inf).min(axis=1)
     wanted: Floats = np.where(np.isfinite(asked), asked, at_count.min(axis=1))
     unknown = np.flatnonzero(~np.isfinite(wanted))

@@ -91,7 +91,7 @@ class Reservations:
         self.start_s = np.zeros(1)
         self.free = np.array([free], dtype=np.int64)
         self._gpus = np.append(counts, 0)
-        self._room = self._room_for(self.free)
+        self._room = self._find_room(self.free)
 
     def plans(self, job: Demand) -> Plans:
         """Return a job's plan under each cap: at any time it takes as many GPUs as are free, up to it."""
@@ -111,20 +111,20 @@ class Reservations:
         """Reserve the GPUs that a job takes until it ends, under the cap of index `cap`."""
         last = int(self.start_s.searchsorted(finish_s))
         if np.isfinite(finish_s) and (last == len(self.start_s) or self.start_s[last] != finish_s):
-            self.start_s = _inserted(self.start_s, last, finish_s)
-            self.free = _inserted(self.free, last, self.free[last - 1])
-            self._room = _inserted(self._room, last, self._room[last - 1])
+            self.start_s = _insert_value(self.start_s, last, finish_s)
+            self.free = _insert_value(self.free, last, self.free[last - 1])
+            self._room = _insert_value(self._room, last, self._room[last - 1])
         level = job.best[np.minimum(cap, self._room[:last])]
         self.free[:last] -= self._gpus[level]
-        self._room[:last] = self._room_for(self.free[:last])
+        self._room[:last] = self._find_room(self.free[:last])
 
-    def _room_for(self, free: Ints) -> Ints:
+    def _find_room(self, free: Ints) -> Ints:
         """Return the index of the largest count within each number of GPUs; -1: none."""
         room: Ints = self.counts.searchsorted(free, side="right") - 1
         return room
 
 
-def _inserted(values: Array, at: int, value: float) -> Array:
+def _insert_value(values: Array, at: int, value: float) -> Array:
     """Return a copy with a value inserted; np.insert takes several times as long."""
     longer = np.empty(len(values) + 1, dtype=values.dtype)
     longer[:at], longer[at], longer[at + 1 :] = values[:at], value, values[at:]

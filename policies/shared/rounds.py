@@ -7,7 +7,7 @@ import numpy as np
 from clustergym.common.arrays import Floats, Ints
 from clustergym.scenario.policy import Decision, View
 
-from .requests import requested_level
+from .requests import find_requested_level
 
 LEAST_SHARE = 1e-6
 """A smaller share of time counts as none."""
@@ -73,10 +73,10 @@ class RoundMechanism:
         self._make_room(view)
         self.share[:] = 0.0
         self.share[view.job] = share
-        at, kind = self._order(view, share, time_s)
+        at, gpu_type = self._order(view, share, time_s)
         free, chosen, placed = view.available.tolist(), [], [False] * len(view)
         gpus = view.requested_gpus.tolist()
-        for i, t in zip(at.tolist(), kind.tolist(), strict=True):
+        for i, t in zip(at.tolist(), gpu_type.tolist(), strict=True):
             if not placed[i] and free[t] >= gpus[i]:
                 placed[i] = True
                 free[t] -= gpus[i]
@@ -96,20 +96,20 @@ class RoundMechanism:
         on_turn = holds & (self.turn_end_s[view.job] > view.now_s)[:, None]
         speed = 1.0 / time_s
         speed = speed / np.maximum(speed.max(axis=1, keepdims=True), 1e-300)
-        wait_s = np.take_along_axis(view.restart_cost_s(), requested_level(view)[:, None, None], 2)[..., 0]
+        wait_s = view.restart_cost_s()[np.arange(len(view)), :, find_requested_level(view)]
         # A job without a share may lose its GPUs after one round, so its restart must be shorter than that.
         useful = np.isfinite(time_s) & ((priority > 0) | holds | (wait_s < round_s))
-        at, kind = np.nonzero(useful)
+        at, gpu_type = np.nonzero(useful)
         tie = holds if self.hold_ties else np.broadcast_to(-np.arange(share.shape[1]), share.shape)
         keys = (speed, owed - received, tie, np.round(priority, 9), on_turn)
-        order = np.lexsort([-key[at, kind].astype(np.float64) for key in keys])
-        return at[order], kind[order]
+        order = np.lexsort([-key[at, gpu_type].astype(np.float64) for key in keys])
+        return at[order], gpu_type[order]
 
     def _start_turns(self, view: View, chosen: list[tuple[int, int, int]]) -> None:
         if self.turn_restarts <= 0:
             return
-        cost_s, level = view.restart_cost_s(), requested_level(view)
-        for i, kind, _ in chosen:
-            if view.gpu_type[i] != kind:
-                turn_s = self.turn_restarts * float(cost_s[i, kind, level[i]])
+        cost_s, level = view.restart_cost_s(), find_requested_level(view)
+        for i, gpu_type, _ in chosen:
+            if view.gpu_type[i] != gpu_type:
+                turn_s = self.turn_restarts * float(cost_s[i, gpu_type, level[i]])
                 self.turn_end_s[view.job[i]] = view.now_s + turn_s

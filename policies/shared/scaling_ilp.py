@@ -23,7 +23,7 @@ class ScalingCandidates(NamedTuple):
     """c candidate changes of allotments; `at` is the job's position in the View, `gain` the value added."""
 
     at: Ints
-    kind: Ints
+    gpu_type: Ints
     level: Ints
     gain: Floats
 
@@ -54,13 +54,13 @@ def best_scalings(cluster: VirtualCluster, waiting: Ints, gap: float = RELATIVE_
     chosen = _solve(cluster, found, cluster.free, gap)
     if chosen is None:
         return None
-    freed = np.where(cluster.kind[found.at] >= 0, cluster.counts[cluster.level[found.at]], 0)
+    freed = np.where(cluster.gpu_type[found.at] >= 0, cluster.counts[cluster.level[found.at]], 0)
     order = sorted(chosen.tolist(), key=lambda c: int(cluster.counts[found.level[c]] - freed[c]))
-    return [Scaling(int(found.at[c]), int(found.kind[c]), int(found.level[c])) for c in order]
+    return [Scaling(int(found.at[c]), int(found.gpu_type[c]), int(found.level[c])) for c in order]
 
 
 def _all_candidates(cluster: VirtualCluster, waiting: Ints) -> ScalingCandidates:
-    held = np.flatnonzero(cluster.kind >= 0)
+    held = np.flatnonzero(cluster.gpu_type >= 0)
     parts = [_launches(cluster, waiting), _growths(cluster, held), _halvings(cluster, held)]
     return ScalingCandidates(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
@@ -69,27 +69,27 @@ def _launches(cluster: VirtualCluster, waiting: Ints) -> ScalingCandidates:
     steps = cluster.requested[waiting][:, None, None] + np.array([-1, 0, 1])
     shape = (len(waiting), len(cluster.free), 3)
     level = np.broadcast_to(steps, shape)
-    kind = np.broadcast_to(np.arange(len(cluster.free))[None, :, None], shape)
+    gpu_type = np.broadcast_to(np.arange(len(cluster.free))[None, :, None], shape)
     at = np.broadcast_to(waiting[:, None, None], shape)
     inside = (level >= 0) & (level < len(cluster.counts))
-    gain = np.where(inside, cluster.value[at, kind, np.clip(level, 0, len(cluster.counts) - 1)], 0.0)
+    gain = np.where(inside, cluster.value[at, gpu_type, np.clip(level, 0, len(cluster.counts) - 1)], 0.0)
     take = gain > 0
-    return ScalingCandidates(at[take], kind[take], level[take], gain[take])
+    return ScalingCandidates(at[take], gpu_type[take], level[take], gain[take])
 
 
 def _growths(cluster: VirtualCluster, held: Ints) -> ScalingCandidates:
-    gain, kind, level = cluster.growth(held)
+    gain, gpu_type, level = cluster.growth(held)
     at = np.broadcast_to(held[:, None, None], gain.shape)
     take = gain > 0
-    return ScalingCandidates(at[take], kind[take], level[take], gain[take])
+    return ScalingCandidates(at[take], gpu_type[take], level[take], gain[take])
 
 
 def _halvings(cluster: VirtualCluster, held: Ints) -> ScalingCandidates:
     held = held[cluster.worth_disturbing(held)]
-    kind, level = cluster.kind[held], cluster.level[held]
-    freed, lost = cluster.halving(held, kind, level)
+    gpu_type, level = cluster.gpu_type[held], cluster.level[held]
+    freed, lost = cluster.halving(held, gpu_type, level)
     take = freed > 0
-    return ScalingCandidates(held[take], kind[take], level[take] - 1, -lost[take])
+    return ScalingCandidates(held[take], gpu_type[take], level[take] - 1, -lost[take])
 
 
 def _solve(cluster: VirtualCluster, found: ScalingCandidates, free: Ints, gap: float) -> Ints | None:
@@ -99,16 +99,16 @@ def _solve(cluster: VirtualCluster, found: ScalingCandidates, free: Ints, gap: f
 
     types, columns = len(cluster.free), np.arange(len(found.at))
     use = np.zeros((types, len(columns)))
-    use[found.kind, columns] += cluster.counts[found.level]
-    running = np.flatnonzero(cluster.kind[found.at] >= 0)
+    use[found.gpu_type, columns] += cluster.counts[found.level]
+    running = np.flatnonzero(cluster.gpu_type[found.at] >= 0)
     jobs = found.at[running]
-    use[cluster.kind[jobs], running] -= cluster.counts[cluster.level[jobs]]
+    use[cluster.gpu_type[jobs], running] -= cluster.counts[cluster.level[jobs]]
     members, row = np.unique(found.at, return_inverse=True)
     once = csr_array((np.ones(len(columns)), (row, columns)), shape=(len(members), len(columns)))
     # Rows are scaled to 1: with larger coefficients a value within tolerance of 1 would violate its rows.
     largest = float(cluster.counts[-1])
     limits = np.concatenate([free / largest, np.ones(len(members))])
-    with _muted_stdout():
+    with _mute_stdout():
         answer = milp(
             -found.gain,
             integrality=np.ones(len(columns)),
@@ -124,7 +124,7 @@ def _solve(cluster: VirtualCluster, found: ScalingCandidates, free: Ints, gap: f
 
 
 @contextlib.contextmanager
-def _muted_stdout() -> Iterator[None]:
+def _mute_stdout() -> Iterator[None]:
     """Discard the line of debugging that HiGHS writes to stdout whatever its options say."""
     sys.stdout.flush()
     kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from clustergym.common.arrays import Floats
-from clustergym.results.metrics.fluid import FluidSharing
+from clustergym.results.metrics.fairness import FluidSharing
 from clustergym.scenario.policy import View
 
 

@@ -11,7 +11,7 @@ import yaml
 
 from clustergym.agents import auction_features as features
 from clustergym.agents import beliefs
-from clustergym.agents.auction import hidden_units, score_of
+from clustergym.agents.auction import count_hidden_units, score_move
 from clustergym.agents.auction_checkpoints import load, save
 from clustergym.agents.checkpoints import TRAINED, is_network
 from clustergym.common.errors import InputError
@@ -86,12 +86,12 @@ def test_one_of_fewer_features_is_the_same_auction(tmp_path, monkeypatch, units)
         patched.setattr(features, "NAMES", names)
         save(path, weights, InformationClass.PROFILED, {})
     found = load(str(path)).weights
-    assert hidden_units(found) == units
+    assert count_hidden_units(found) == units
     expected = weights[:30] @ values[:30]
     for unit in weights[30:].reshape(units, 34):
         inside = unit[1] + unit[2:32] @ values[:30] + unit[32:] @ point[[features.QUEUE, features.BACKLOG]]
         expected += unit[0] * inside / (1 + abs(inside))
-    assert score_of.py_func(found, values, point) == pytest.approx(expected)
+    assert score_move.py_func(found, values, point) == pytest.approx(expected)
 
 
 def describe(path, data: bytes, **changes) -> None:

@@ -35,7 +35,7 @@ def played(jobs: Bids, arrival_s, first, limit_s=np.inf) -> float:
     n = len(jobs.remaining)
     kind = np.array(first)
     restart_s = np.full(n, 3.0)
-    return lookahead.play_out(start(), ONE, ONE, jobs, restart_s, np.array(arrival_s), kind, kind, limit_s)
+    return lookahead.run_playout(start(), ONE, ONE, jobs, restart_s, np.array(arrival_s), kind, kind, limit_s)
 
 
 def test_play_outs_add_up_the_time_of_all_jobs():
@@ -58,7 +58,7 @@ def test_candidates_are_the_auctions_own_and_one_for_each_change():
     # The running job of 50 s is in the way of that of 4 s. Own: give way; or both keep what they have.
     jobs = bids([50.0, 4.0], held=[0, -1])
     made = lookahead.candidates(start(), ONE, ONE, jobs)
-    assert made.kind[: made.filled[0]].tolist() == [[-1, 0], [0, -1]]
+    assert made.gpu_type[: made.filled[0]].tolist() == [[-1, 0], [0, -1]]
 
 
 @pytest.fixture

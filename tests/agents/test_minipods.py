@@ -11,7 +11,7 @@ from clustergym.scenario.by_name import load_scenario
 from clustergym.scenario.registry import make_placer, make_policy
 from clustergym.sim.drive import simulate
 from clustergym.training.placer_checkpoints import NODES
-from clustergym.training.placer_episodes import placement_episode
+from clustergym.training.placer_evolution import placement_episode
 
 
 def weights_of(**given: float) -> np.ndarray:
@@ -60,6 +60,7 @@ def test_larger_or_smaller_jobs_move_first():
 WORDS = ["costs=default", "cluster.fabric.core_oversubscription=4.0", "trace.jobs=120", "trace.load=1.2"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [3, 4])
 def test_episodes_are_the_simulators(tmp_path, seed):
     scenario = load_scenario("pretraining", WORDS, seed)

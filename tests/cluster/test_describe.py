@@ -66,6 +66,7 @@ def test_bad_input_is_one_line_and_exit_status_2(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.processes
 def test_as_a_command() -> None:
     command = [sys.executable, "-m", "clustergym.cluster", "describe", "gavel-48"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -8,8 +8,7 @@ import pytest
 from error_lines import error_line
 
 from clustergym.cluster.cluster_files import cluster_names, load_cluster
-from clustergym.cluster.fabric_plot import MOST_COLUMNS, columns
-from clustergym.cluster.fabric_tree import minipods
+from clustergym.cluster.fabric_tree import MOST_COLUMNS, columns, minipods
 from clustergym.commands.cluster import main
 
 DIVISIBLE = "openb-like"
@@ -65,6 +64,7 @@ def test_every_cluster_adds_up_and_fits(name: str) -> None:
     assert sum(len(run.leaves) for run in columns(runs)) <= MOST_COLUMNS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
 def test_pictures_are_the_same_each_time(
     suffix: str, mixed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

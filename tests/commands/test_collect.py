@@ -11,7 +11,6 @@ import sys
 
 import pytest
 import yaml
-from python_process import printed_by
 
 from clustergym.commands.collect import main
 from clustergym.common.errors import InputError
@@ -401,6 +400,7 @@ def test_csv_has_a_line_per_result(save, tmp_path):
     assert json.loads(rows[1]["policy_parameters"]) == {"search_depth": 3}
 
 
+@pytest.mark.processes
 def test_the_same_files_in_any_order_give_the_same_bytes(save, tmp_path, monkeypatch):
     folder = save(*(result(policy, seed) for policy in ("srtf", "arena", "fcfs") for seed in (2, 0, 1)))
     outputs = []
@@ -515,12 +515,3 @@ def test_a_result_keeps_where_it_was_read(save):
     assert read.path == path
     assert (read.policy.name, read.seed, read.metrics["jobs_finished"]) == ("fcfs", 0, 10)
     assert type(read.metrics["jobs_finished"]) is int
-
-
-def test_heavy_imports_are_lazy():
-    code = (
-        "import sys, clustergym.collect, clustergym.results.report.metric_tables; "
-        "import clustergym.results.metrics.metrics; "
-        "print([m for m in ('scipy', 'rich', 'matplotlib', 'torch') if m in sys.modules])"
-    )
-    assert printed_by("-c", code).strip() == "[]"

@@ -33,6 +33,7 @@ def test_run_says_what_can_be_overridden_and_where_results_go(words, tmp_path, m
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_examples_of_run_are_accepted(capsys, monkeypatch, tmp_path):
     assert run.main(["--help"]) == 0
     examples = re.findall(r"^  clustergym run (.*)$", capsys.readouterr().out, re.MULTILINE)

@@ -13,7 +13,7 @@ from error_lines import error_line
 from clustergym.cluster.cluster_files import cluster_from_config
 from clustergym.commands import collect, live, replay
 from clustergym.common.errors import InputError
-from clustergym.live.checks import words_of
+from clustergym.live.checks import choose_words
 from clustergym.live.options import LiveOptions
 from clustergym.live.slurm import Slurm, SlurmWords
 from clustergym.live.slurm_backend import SlurmBackend
@@ -72,6 +72,7 @@ def refused(capsys, tmp_path, *words):
     return error_line(capsys)
 
 
+@pytest.mark.slow
 def test_it_writes_what_the_simulator_writes_and_says_that_it_is_equal(tmp_path, capsys):
     out = tmp_path / "out"
     words = ["policy=ares", "live.engine=fake", f"hydra.run.dir={out}", *SMALL]
@@ -90,6 +91,7 @@ def test_it_writes_what_the_simulator_writes_and_says_that_it_is_equal(tmp_path,
     assert "finished already, not run again" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_scaled_run_is_replayed_from_its_journal(tmp_path, capsys):
     out = tmp_path / "out"
     words = ["policy=srtf", "live.engine=fake", "live.clock=scaled", "live.seconds_per_hour=0.3"]
@@ -117,6 +119,7 @@ def test_a_scaled_run_is_replayed_from_its_journal(tmp_path, capsys):
     assert "does not answer" in error_line(capsys)
 
 
+@pytest.mark.slow
 def test_a_difference_is_shown_and_is_exit_status_1(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("clustergym.live.comparison._events", lambda folder: iter([folder.name]))
     words = ["policy=fcfs", "live.engine=fake", f"hydra.run.dir={tmp_path / 'out'}", *SMALL]
@@ -125,6 +128,7 @@ def test_a_difference_is_shown_and_is_exit_status_1(tmp_path, capsys, monkeypatc
     assert text in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_dry_run_prints_the_calls_and_writes_nothing(tmp_path, capsys):
     out = tmp_path / "out"
     words = ["policy=fcfs", "live.dry_run=true", f"hydra.run.dir={out}", *SMALL]
@@ -136,6 +140,7 @@ def test_a_dry_run_prints_the_calls_and_writes_nothing(tmp_path, capsys):
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_a_dry_run_on_a_cluster_asks_it_only_for_its_nodes(slurm, tmp_path, capsys):
     words = ["policy=fcfs", "live.dry_run=true", "live.engine=slurm", "scenario.failures.mtbf_s=null"]
     further = ["live.partition=gpu", "live.arguments=['--account=x']", f"hydra.run.dir={tmp_path / 'out'}"]
@@ -144,12 +149,14 @@ def test_a_dry_run_on_a_cluster_asks_it_only_for_its_nodes(slurm, tmp_path, caps
     assert re.search(r"-w a\d0-\d --gres=gpu:\d --ntasks-per-node=1 -p gpu --account=x$", first), first
 
 
+@pytest.mark.slow
 def test_no_slurm(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     told = refused(capsys, tmp_path)
     assert "Slurm is not installed: no salloc on PATH (live.engine=slurm-local or fake)" in told
 
 
+@pytest.mark.slow
 def test_slurm_can_neither_be_found_nor_fetched(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("clustergym.live.local_slurm._search_path", lambda: str(tmp_path))
@@ -166,6 +173,7 @@ def test_a_controller_that_does_not_answer(slurm, tmp_path, capsys):
     assert "sinfo: slurm_load_partitions: no answer" in refused(capsys, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -195,9 +203,10 @@ def test_nodes_that_do_not_suffice(slurm, chosen, told):
     kinds = [{"gpu_type": name, "count": 2, "gpus_per_node": 4} for name in ("A40", "A10")]
     cluster = cluster_from_config({"name": "four", "nodes": kinds})
     with pytest.raises(InputError, match=re.escape(told)):
-        words_of(Slurm(), cluster, LiveOptions(engine="slurm", **chosen))
+        choose_words(Slurm(), cluster, LiveOptions(engine="slurm", **chosen))
 
 
+@pytest.mark.slow
 def test_gpus_where_the_cluster_has_none(slurm, tmp_path, capsys):
     slurm(sinfo=re.sub(r"gpu:\S+", "(null)", NODES))
     assert "live.gpus: node a40-1 has 0 GPUs (Gres gpu), the scenario's node has 4" in refused(
@@ -220,6 +229,7 @@ def test_gpus_of_a_job_are_read_as_slurm_shows_them(slurm):
     assert [parts[f"cg-x-{at}-1.0"].gpus for at in range(len(shown))] == [2, 3, 4, 1, 2]
 
 
+@pytest.mark.slow
 def test_jobs_of_others_on_its_nodes(slurm, tmp_path, capsys):
     # Numbers, users, states and nodes; the first is on a node that the run does not need.
     slurm(squeue="7|ann|RUNNING|c-1\n8|bob|RUNNING|a10-1\n\ngarbled\n")
@@ -231,12 +241,13 @@ def test_lines_of_sinfo_that_are_no_nodes_are_left_out(slurm):
     slurm(sinfo="a40-9|gpu*|many|a40|gpu:4\n\n|\na40-8|gpu*|64|a40|gpu:4|x\n" + NODES)
     kinds = [{"gpu_type": name, "count": 2, "gpus_per_node": 4} for name in ("A40", "A10")]
     cluster = cluster_from_config({"name": "four", "nodes": kinds})
-    assert words_of(Slurm(), cluster, LiveOptions(engine="slurm")).nodes == (
+    assert choose_words(Slurm(), cluster, LiveOptions(engine="slurm")).nodes == (
         *("a40-1", "a40-2"),
         *("a10-1", "a10-2"),
     )
 
 
+@pytest.mark.slow
 def test_the_plain_run_has_no_live_keys(tmp_path, capsys):
     from clustergym.commands import run
 

@@ -14,14 +14,14 @@ from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import Locality
 from clustergym.commands.oracle import common, main
 from clustergym.commands.oracle import explanation_text as explain
-from clustergym.commands.oracle.validation_tables import human, print_figures
+from clustergym.commands.oracle.common import human, print_figures
 from clustergym.common.errors import InputError
 from clustergym.common.writing import plain, write_json
 from clustergym.oracle.grid.grid_oracle import GridOracle
 from clustergym.oracle.models.catalog import load_catalog
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
-from clustergym.oracle.table_cache import cached_tables
+from clustergym.oracle.table_cache import load_or_build_tables
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data"))
 needs_data = pytest.mark.skipif(not (DATA / "arena").is_dir(), reason=f"Arena's files are not in {DATA}")
@@ -157,15 +157,15 @@ def test_there_are_many_bad_inputs() -> None:
 
 def test_models_are_found_by_their_names() -> None:
     catalog = load_catalog()
-    assert common.model_of("gpt3-2.6B", 256, catalog) == ModelClass("gpt3", "2.6B", 256)
-    assert common.model_of("GPT3-2.6b", 64, catalog) == ModelClass("gpt3", "2.6B", 64)
+    assert common.parse_model("gpt3-2.6B", 256, catalog) == ModelClass("gpt3", "2.6B", 256)
+    assert common.parse_model("GPT3-2.6b", 64, catalog) == ModelClass("gpt3", "2.6B", 64)
     # A family of one size has no size in its name; without a batch the smallest listed one counts.
     batches = catalog.get(ModelClass("resnet50", "", 1)).batches
-    assert common.model_of("resnet50", None, catalog) == ModelClass("resnet50", "", min(batches))
+    assert common.parse_model("resnet50", None, catalog) == ModelClass("resnet50", "", min(batches))
     for family in catalog.families:
         for size in catalog.sizes(family):
             model = ModelClass(family, size, 8)
-            assert common.model_of(model.model, 8, catalog) == model
+            assert common.parse_model(model.model, 8, catalog) == model
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_models_are_found_by_their_names() -> None:
     ],
 )
 def test_allocations(text: str, locality: str | None, expected: tuple[str, int, Locality]) -> None:
-    found = common.allocation_of(text, locality, load_cluster("arena-sim"))
+    found = common.parse_allocation(text, locality, load_cluster("arena-sim"))
     assert (found.gpu_type.name, found.gpus, found.locality) == expected
 
 
@@ -198,7 +198,7 @@ def test_the_command_is_listed_with_the_others(capsys: pytest.CaptureFixture[str
 
 def test_where_and_clear(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     classes = [ModelClass("gpt3", "760M", batch) for batch in (128, 256)]
-    cached_tables(RooflineOracle(), classes, load_cluster("arena-sim"), [1, 2], folder=tmp_path)
+    load_or_build_tables(RooflineOracle(), classes, load_cluster("arena-sim"), [1, 2], folder=tmp_path)
     foreign = tmp_path / "thesis.npz"
     foreign.write_text("not ours")
     (tmp_path / f".{'a' * 64}.npz.0123456789abcdef.tmp").write_text("left by a writer that was killed")
@@ -210,13 +210,6 @@ def test_where_and_clear(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert list(tmp_path.iterdir()) == [foreign]
     assert main(["cache", "clear", "--folder", str(tmp_path / "none")]) == 0
     assert capsys.readouterr().out == f"{tmp_path}/none: deleted 0 files, 0.000 MB\n"
-
-
-def test_starting_the_command_imports_nothing_heavy() -> None:
-    heavy = "{'scipy', 'rich', 'matplotlib', 'simpy', 'hydra', 'torch'}"
-    start = "import sys, clustergym.commands.oracle as command; command.main(['cache', 'where'])"
-    code = f"{start}; print({heavy} & set(sys.modules))"
-    assert printed_by("-c", code).splitlines()[-1] == "set()"
 
 
 def test_figures_for_people(capsys: pytest.CaptureFixture[str]) -> None:
@@ -288,9 +281,9 @@ def test_explain_chooses_what_the_tables_say(
     assert main([*arguments, "--json", "out.json"]) == 0
     shown = json.loads(Path("out.json").read_text())
     spec = load_cluster(cluster)
-    allocation = common.allocation_of(gpus, locality, spec)
+    allocation = common.parse_allocation(gpus, locality, spec)
     oracle = GridOracle()
-    tables = oracle.tables([common.model_of(model, None, oracle.catalog)], spec, [allocation.gpus])
+    tables = oracle.tables([common.parse_model(model, None, oracle.catalog)], spec, [allocation.gpus])
     at = (0, spec.gpu_types.index(allocation.gpu_type.name), 0, int(allocation.locality))
     assert shown["iteration_time_s"] == pytest.approx(tables.execution[at], rel=1e-5)
     assert shown["estimated_iteration_time_s"] == pytest.approx(tables.profiled[at], rel=1e-5)
@@ -319,11 +312,13 @@ def test_a_model_larger_than_the_allocation_is_infeasible_with_the_reason(
     assert f"infeasible: {shown['reason']}" in text
 
 
+@pytest.mark.processes
 def test_explain_prints_the_same_in_any_process() -> None:
     words = ("-m", "clustergym.oracle", "explain", "--model", "gpt3-1.3B", "--gpus", "4xA10")
     assert len({printed_by(*words, PYTHONHASHSEED=seed) for seed in ("0", "1")}) == 1
 
 
+@pytest.mark.slow
 @needs_data
 @pytest.mark.parametrize("oracle", ["grid", "roofline"])
 def test_validate_prints_and_writes_the_same_figures(
@@ -346,6 +341,7 @@ def test_validate_prints_and_writes_the_same_figures(
         assert weighed / shown["rows"] == pytest.approx(shown["mape"])
 
 
+@pytest.mark.slow
 @needs_data
 def test_calibrate_writes_constants_that_validate_reads(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -19,10 +19,10 @@ from clustergym.commands import collect, replay, run
 FILES = {"config.yaml", "jobs.csv", "timeline.csv", "decisions.jsonl.gz", "events.jsonl.gz", "result.json"}
 
 
-@pytest.fixture
-def small(tmp_path):
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
     """Overrides that run eight jobs on 64 GPUs."""
-    path = tmp_path / "eight.csv"
+    path = tmp_path_factory.mktemp("trace") / "eight.csv"
     header = "job_id,submit_s,model_family,model_size,global_batch,iterations,gpu_type,gpus\n"
     rows = [
         f"job-{i},{i * 200},gpt3,760M,128,{40 + 10 * i},{'A40' if i % 2 else 'A10'},{2 ** (i % 4)}"
@@ -30,6 +30,19 @@ def small(tmp_path):
     ]
     path.write_text(header + "\n".join(rows) + "\n")
     return ["trace=file", f"trace.path={path}", "progress=false"]
+
+
+@pytest.fixture(scope="module")
+def finished_once(small, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished")
+    assert run.main(["policy=fcfs", f"hydra.run.dir={folder}", "compare=null", *small]) == 0
+    return folder
+
+
+@pytest.fixture
+def out(finished_once, tmp_path):
+    """A finished run that a test may change."""
+    return shutil.copytree(finished_once, tmp_path / "out")
 
 
 RESULT_KEYS = (
@@ -47,6 +60,7 @@ RESULT_KEYS = (
     "digest",
     "decisions",
     "wall_s",
+    "engine",
     "versions",
 )
 
@@ -70,6 +84,17 @@ def test_a_run_writes_what_it_says(small, tmp_path, capsys):
     assert result["information_class"] == "profiled"
     assert result["metrics"]["jobs_finished"] == 8
     assert (out / "jobs.csv").read_text().count("\n") == 9
+
+
+def test_an_engine_that_does_not_cover_a_scenario_refuses_it_in_one_line(small, tmp_path, capsys):
+    args = ["policy=fcfs", f"hydra.run.dir={tmp_path / 'out'}", "compare=null", *small]
+    assert run.main([*args, "run.engine=compiled", "scenario.contention=true"]) == 2
+    line = error_line(capsys)
+    assert "shares network links, which the compiled engine does not cover (choose run.engine=simpy)" in line
+    assert run.main([*args, "run.engine=fast"]) == 2
+    assert "run.engine" in error_line(capsys)
+    assert run.main([*args, "run.engine=simpy"]) == 0
+    assert json.loads((tmp_path / "out" / "result.json").read_text())["engine"] == "simpy"
 
 
 def test_a_finished_run_is_not_run_again_but_a_changed_one_is(small, tmp_path, capsys):
@@ -144,6 +169,7 @@ def test_a_sweep_in_parallel_processes_gives_the_same_and_reports_a_failure(
     assert digests[0] == digests[1]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("policy", ["fcfs", "srtf", "arena"])
 def test_replay_is_equal_in_another_process_and_hash_seed(policy, small, tmp_path):
     out = tmp_path / "out"
@@ -166,6 +192,7 @@ def test_replay_is_equal_in_another_process_and_hash_seed(policy, small, tmp_pat
 
 def test_a_run_on_a_relative_path_replays_from_another_folder(small, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    shutil.copy(small[1].removeprefix("trace.path="), tmp_path)
     args = ["policy=fcfs", "compare=null", "hydra.run.dir=out", "trace=file", "trace.path=eight.csv"]
     assert run.main(args) == 0
     (tmp_path / "elsewhere").mkdir()
@@ -174,18 +201,14 @@ def test_a_run_on_a_relative_path_replays_from_another_folder(small, tmp_path, m
     assert "equal" in capsys.readouterr().out
 
 
-def test_replay_of_a_file_names_its_folder(small, tmp_path, capsys):
-    out = tmp_path / "out"
-    assert run.main(["policy=fcfs", "compare=null", "report=false", f"hydra.run.dir={out}", *small]) == 0
-    capsys.readouterr()
-    for file, remedy in ((out / "jobs.csv", f"give {out}"), (tmp_path / "eight.csv", "give the folder that")):
+def test_replay_of_a_file_names_its_folder(out, tmp_path, capsys):
+    shutil.copy(out / "jobs.csv", tmp_path)
+    for file, remedy in ((out / "jobs.csv", f"give {out}"), (tmp_path / "jobs.csv", "give the folder that")):
         assert replay.main([str(file)]) == 2
         assert f"{file}: is a file, not the folder of a finished run ({remedy}" in error_line(capsys)
 
 
-def test_replay_notices_an_edited_decision_and_an_edited_metric(small, tmp_path, capsys):
-    out = tmp_path / "out"
-    assert run.main(["policy=fcfs", f"hydra.run.dir={out}", "compare=null", *small]) == 0
+def test_replay_notices_an_edited_decision_and_an_edited_metric(out, capsys):
     result = json.loads((out / "result.json").read_text())
     good = (out / "result.json").read_bytes()
     result["metrics"]["jct_mean"] *= 0.9
@@ -217,9 +240,7 @@ BAD_LOGS = {
 
 
 @pytest.mark.parametrize("name", list(BAD_LOGS))
-def test_a_bad_decision_log_is_one_line(name, small, tmp_path, capsys):
-    out = tmp_path / "out"
-    assert run.main(["policy=fcfs", f"hydra.run.dir={out}", "compare=null", *small]) == 0
+def test_a_bad_decision_log_is_one_line(name, out, capsys):
     lines = gzip.decompress((out / "decisions.jsonl.gz").read_bytes()).decode().splitlines()
     edited = {
         "foreign job": '{"time_s": 300.0, "launch": [["who", "A40", 1]]}',
@@ -331,6 +352,36 @@ BAD_CONFIGURATIONS = [
     (["a", "b"], "'a' is not key=value (give key=value)"),
     (["policy=[a"], "configuration"),
     (["hydra.run.dir=/proc/nowhere"], "/proc/nowhere: cannot be written"),
+    (["policy.round_s=inf"], "policy.round_s: inf is not valid (give seconds from 0.001"),
+    (["policy.round_s=1e308"], "policy.round_s: 1e+308 is not valid"),
+    (["placer.defragment_s=inf"], "placer.defragment_s: inf is not valid"),
+    (["scenario.name=null"], "scenario.name: None is not valid (give a name)"),
+    (["scenario.name=[]"], "scenario.name: [] is not valid"),
+    (["~policy"], "~policy: a run needs a policy (give policy=NAME)"),
+    (["policy=null"], "policy: null is not a name"),
+    (["oracle=1"], "oracle: 1 is not a name"),
+    (["logger=3"], "logger: 3 is not a name (valid: none, wandb)"),
+    (["--resolve"], "give --cfg job --resolve"),
+    (["-m", "hydra.sweeper._target_=os.system"], "hydra.sweeper._target_: names code to be run"),
+    (["report=3"], "report: 3 is not a bool"),
+    (["table=maybe"], "table: 'maybe' is not a bool"),
+    (["progress=[]"], "progress: [] is not a bool"),
+    (["+foo=1"], "foo: unknown key 'foo'"),
+    (["+reprot=false"], "unknown key 'reprot' (did you mean report"),
+    (["policy=ares", "policy.alfa=0.5"], "policy.alfa: unknown key 'policy.alfa' (did you mean policy.alpha"),
+    (["arena"], "'arena' is not key=value (did you mean policy=arena?)"),
+    (["trace=philly-like", "trace.load=1e300"], "trace.load: 1e+300 is not valid"),
+    (["trace=philly-like", "trace.span_s=1e-9"], "trace.span_s: 1e-09 is not valid"),
+    (["trace=my.csv"], "trace: my.csv is a file (give trace=file trace.path=my.csv)"),
+    (["cluster=my.yaml"], "cluster: my.yaml is a file (give cluster=file cluster.path=my.yaml)"),
+    (["oracle=my.csv"], "oracle: my.csv is a file (give oracle=table oracle.path=my.csv"),
+    (["policy=my.yaml"], "policy: my.yaml is a file (give policy=NAME policy.KEY=VALUE, or put it into"),
+    (
+        ["failures=[rsc-1,acme]"],
+        "failures: [rsc-1,acme] names several, and a run has one (give failures=NAME",
+    ),
+    (["policy=[fcfs,srtf]"], "policy: [fcfs,srtf] names several, and a run has one"),
+    (["trace=philly-like", "trace.start_hour=168"], "trace.start_hour: 168 is not valid"),
 ]
 
 
@@ -343,6 +394,7 @@ def test_a_bad_configuration_is_one_line_and_writes_nothing(
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.rglob("*"))
     given = {override.partition("=")[0] for override in overrides}
+    given |= {"trace.path"} if "trace" in given else set()
     rest = [one for one in small if one.partition("=")[0] not in given]
     if not any(one.startswith("hydra.run.dir") for one in overrides):
         rest.append("hydra.run.dir=out/deep")
@@ -424,18 +476,12 @@ def test_a_stalled_policy_fails_and_writes_nothing(small, tmp_path, capsys, monk
     assert not out.exists()
 
 
-def test_half_a_result_is_no_result(small, tmp_path, capsys):
-    out = tmp_path / "out"
-    assert run.main(["policy=fcfs", "compare=null", f"hydra.run.dir={out}", *small]) == 0
+def test_half_a_result_is_no_result(out, small, capsys):
     (out / "result.json").write_text('{"schema": "clustergym.result/1", "run_')
     assert run.main(["policy=fcfs", "compare=null", f"hydra.run.dir={out}", *small]) == 0
     assert "finished already" not in capsys.readouterr().out
     assert json.loads((out / "result.json").read_text())["metrics"]["jobs_finished"] == 8
 
 
-def test_no_scratch_folder_is_left_behind(small, tmp_path):
-    out = tmp_path / "out"
-    assert run.main(["policy=fcfs", "compare=null", f"hydra.run.dir={out}", *small]) == 0
+def test_no_scratch_folder_is_left_behind(out):
     assert {path.name for path in out.iterdir()} == FILES | {"report.html"}
-    shutil.rmtree(out)
-    assert not Path(out).exists()

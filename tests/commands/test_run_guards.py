@@ -79,12 +79,14 @@ def plugin(tmp_path, monkeypatch):
     sys.modules.pop("odd_policy", None)
 
 
+@pytest.mark.slow
 def test_a_policy_that_ends_the_process_is_bad_input_and_leaves_nothing(plugin, capsys):
     assert run.main(["policy=odd", "policy.act=leave", "hydra.run.dir=out", *SMALL]) == 2
     assert "error: policy odd: ended its process with exit status 0 in decision 2, at " in error_line(capsys)
     assert not Path("out").exists()
 
 
+@pytest.mark.slow
 def test_a_policy_that_loops_is_bad_input_where_decisions_have_a_limit(plugin, capsys):
     words = ["policy=odd", "policy.act=loop", "hydra.run.dir=out", "run.decision_limit_s=0.3", *SMALL]
     assert run.main(words) == 2
@@ -92,6 +94,7 @@ def test_a_policy_that_loops_is_bad_input_where_decisions_have_a_limit(plugin, c
     assert not Path("out").exists()
 
 
+@pytest.mark.slow
 def test_a_limit_changes_no_digest_and_nothing_that_decides_whether_a_run_is_finished(plugin, capsys):
     words = ["policy=odd", "hydra.run.dir=out", "report=false", *SMALL]
     assert run.main([*words, "run.decision_limit_s=60"]) == 0
@@ -103,6 +106,7 @@ def test_a_limit_changes_no_digest_and_nothing_that_decides_whether_a_run_is_fin
     assert "odd: finished already" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("word", "said"),
     [
@@ -118,6 +122,7 @@ def test_a_bad_limit_is_one_line(word, said, plugin, capsys):
     assert not Path("out").exists()
 
 
+@pytest.mark.slow
 def test_a_sweep_goes_on_after_a_policy_that_ends_the_process(plugin, capsys):
     words = ["-m", "policy=odd", "policy.act=leave,nothing", "hydra.sweep.dir=sweep", *SMALL]
     assert run.main(words) == 2
@@ -126,6 +131,7 @@ def test_a_sweep_goes_on_after_a_policy_that_ends_the_process(plugin, capsys):
     assert "ended its process with exit status 0" in line
 
 
+@pytest.mark.slow
 def test_an_entry_of_a_policy_that_ends_the_process_or_loops_is_not_written(plugin, capsys):
     folder = Path("boards/small")
     folder.mkdir(parents=True)
@@ -142,12 +148,14 @@ def test_an_entry_of_a_policy_that_ends_the_process_or_loops_is_not_written(plug
         assert [path.name for path in folder.iterdir()] == ["board.yaml"]
 
 
+@pytest.mark.slow
 def test_evaluate_notices_a_policy_that_ends_the_process(plugin, capsys):
     words = ["policies=[{name: odd, act: leave}]", "windows=2", "processes=1"]
     assert evaluate.main(words) == 2
     assert "policy odd: ended its process with exit status 0" in capsys.readouterr().err
 
 
+@pytest.mark.processes
 def test_a_killed_run_is_not_taken_for_finished(plugin, tmp_path, capsys):
     words = ["policy=odd", "hydra.run.dir=out/b", "report=false", *SMALL]
     command = [sys.executable, "-m", "clustergym.run", *words, "policy.act=loop"]
@@ -168,6 +176,7 @@ def test_a_killed_run_is_not_taken_for_finished(plugin, tmp_path, capsys):
     assert not (tmp_path / "out" / "b" / UNFINISHED).exists()
 
 
+@pytest.mark.processes
 def test_out_of_memory_is_one_line_and_leaves_nothing(plugin, tmp_path):
     most = 5 << 30
     words = ["policy=odd", "policy.act=allocate", "hydra.run.dir=out", *SMALL]
@@ -184,6 +193,7 @@ def test_out_of_memory_is_one_line_and_leaves_nothing(plugin, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step_s", [1e6, -1e6])
 def test_a_clock_that_jumps_changes_no_result_and_no_duration(step_s, plugin, monkeypatch, capsys):
     words = ["policy=arena", "run.decision_limit_s=60", *SMALL, "trace.jobs=30", "progress=true"]

@@ -52,6 +52,7 @@ def lines(path):
     return [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
 
 
+@pytest.mark.slow
 def test_a_run_with_pairs_is_written_and_replays(files, tmp_path, capsys):
     overrides, _ = files
     out = tmp_path / "out"
@@ -90,6 +91,7 @@ def test_a_run_with_pairs_is_written_and_replays(files, tmp_path, capsys):
     assert "scenario.pairs: two jobs may share GPUs" in error_line(capsys)
 
 
+@pytest.mark.slow
 def test_settings_of_a_missing_pair_make_three_scenarios(files):
     overrides, _ = files
     built = [build_scenario(compose([*overrides, f"scenario.interference={name}"])) for name in RULES]

@@ -17,10 +17,10 @@ from error_lines import error_line
 from clustergym.commands import trace as command
 from clustergym.commands.trace import main
 from clustergym.common.errors import InputError
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.trace import draw
 from clustergym.trace.native import read_trace
-from clustergym.trace.slices import sliced
+from clustergym.trace.trace import cut_trace
 
 ROOT = Path(__file__).parents[2]
 HELIOS = (
@@ -169,7 +169,7 @@ def test_slice_by_time_and_by_number(native: Path) -> None:
 
 def test_slices_put_together_are_the_whole(native: Path) -> None:
     whole = read_trace(native)
-    parts = [sliced(whole, start_s=low, end_s=low + 30) for low in (0, 30, 60, 90)]
+    parts = [cut_trace(whole, start_s=low, end_s=low + 30) for low in (0, 30, 60, 90)]
     assert sum((part.job_id for part in parts), ()) == whole.job_id
     assert np.concatenate([part.iterations for part in parts]).tolist() == whole.iterations.tolist()
 
@@ -186,7 +186,7 @@ def test_slices_put_together_are_the_whole(native: Path) -> None:
 )
 def test_slices_that_cannot_be(native: Path, bounds: dict, words: str) -> None:
     with pytest.raises(InputError, match=words):
-        sliced(read_trace(native), **bounds)
+        cut_trace(read_trace(native), **bounds)
 
 
 @pytest.mark.parametrize(
@@ -227,6 +227,7 @@ def test_describe_and_generate_are_delegated(name: str, monkeypatch: pytest.Monk
     assert seen[0].speed == 4
 
 
+@pytest.mark.processes
 def test_the_same_import_in_two_processes_is_the_same_to_the_byte(helios: Path) -> None:
     written = []
     for seed in ("1", "2"):

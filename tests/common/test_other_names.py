@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from clustergym.__main__ import COMMANDS
-from clustergym.common.other_names import MODULES, PACKAGES, own_name
+from clustergym.common.other_names import CLASSES, MODULES, PACKAGES, own_name
 
 STORED = (
     "clustergym.cluster.spec ClusterSpec",
@@ -59,6 +59,7 @@ def test_one_module_has_all_its_names():
         importlib.import_module("clustergym.interface.nothing")
 
 
+@pytest.mark.processes
 def test_a_class_is_one_class_by_whatever_name_it_comes_first():
     code = (
         "from clustergym.interface.policy import Policy; from clustergym.scenario import policy; "
@@ -68,6 +69,7 @@ def test_a_class_is_one_class_by_whatever_name_it_comes_first():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("command", ["run", "trace", "oracle", "report"])
 def test_python_m_runs_a_command(command):
     """As a file of its own, a room of that name, and a room of the command's name in another room."""
@@ -87,8 +89,24 @@ def test_every_command_has_a_door(command):
 def test_what_a_pickle_stores_loads(stored):
     module, name = stored.split()
     loaded = pickle.loads(f"c{module}\n{name}\n.".encode())
-    assert loaded.__name__ == name
+    others = CLASSES.get(loaded.__module__.removeprefix("clustergym."), {})
+    assert loaded.__name__ == others.get(name, name)
     assert own_name(loaded.__module__) is None
+
+
+def test_a_class_is_found_by_its_other_name_in_a_module_by_either_name(monkeypatch):
+    monkeypatch.setitem(CLASSES, "common.version", {"Earlier": "__version__"})
+    monkeypatch.delitem(sys.modules, "clustergym.common.version")
+    module = importlib.import_module("clustergym.terminal.version")
+    assert module.Earlier is module.__version__
+    assert module is importlib.import_module("clustergym.common.version")
+
+
+@pytest.mark.parametrize("module", CLASSES)
+def test_every_class_that_has_another_name_is_there(module):
+    found = importlib.import_module(f"clustergym.{module}")
+    for other, own in CLASSES[module].items():
+        assert getattr(found, other) is getattr(found, own)
 
 
 @pytest.mark.parametrize("name", ["ClusterGym/Placement-small-v0", "ClusterGym/Sharing-small-v1"])

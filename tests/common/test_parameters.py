@@ -26,7 +26,7 @@ from clustergym.common.parameter_types import (
 )
 from clustergym.common.parameters import Parameters, build
 from clustergym.scenario.policy import Decision, InformationClass, Policy, View
-from clustergym.scenario.registry import class_of, entry_points
+from clustergym.scenario.registry import entry_points, find_class
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -158,7 +158,7 @@ def test_containers_of_python() -> None:
     ("kind", "name"), [(kind, name) for kind in ("policy", "placer") for name in entry_points(kind)]
 )
 def test_every_parameter_is_checked(kind: str, name: str) -> None:
-    made_by = class_of(kind, name)
+    made_by = find_class(kind, name)
     for f in (f for f in dataclasses.fields(made_by) if f.init):
         for value in (object(), float("inf"), float("nan")):
             with pytest.raises(InputError, match=rf"{kind}\.{f.name}: "):

@@ -15,9 +15,9 @@ FEW = [
 
 def test_counted_results_are_the_results(capsys, monkeypatch):
     monkeypatch.setattr(progress, "EVERY_LINE_S", 0.0)
-    assert list(progress.counted("windows", iter("abc"), 3, wanted=True)) == ["a", "b", "c"]
+    assert list(progress.track_results("windows", iter("abc"), 3, wanted=True)) == ["a", "b", "c"]
     assert capsys.readouterr().err.splitlines() == [f"windows: {done} of 3" for done in (1, 2, 3)]
-    assert list(progress.counted("windows", iter("abc"), 3, wanted=False)) == ["a", "b", "c"]
+    assert list(progress.track_results("windows", iter("abc"), 3, wanted=False)) == ["a", "b", "c"]
     assert capsys.readouterr().err == ""
 
 
@@ -33,7 +33,7 @@ def test_a_container_may_have_less_time_than_cores(quota, wanted, tmp_path, monk
 
 
 def test_short_work_says_nothing(capsys):
-    assert list(progress.counted("windows", iter("abc"), 3, wanted=True)) == ["a", "b", "c"]
+    assert list(progress.track_results("windows", iter("abc"), 3, wanted=True)) == ["a", "b", "c"]
     assert capsys.readouterr().err == ""
 
 

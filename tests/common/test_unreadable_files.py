@@ -72,6 +72,7 @@ def folder(made, tmp_path, monkeypatch):
     return copy
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="rights are checked as Linux has them")
 @pytest.mark.parametrize("case", CASES)
 def test_an_unreadable_file_is_one_line(case, folder, capsys):
@@ -90,6 +91,7 @@ def test_an_unreadable_file_is_one_line(case, folder, capsys):
     assert "Permission denied" in said
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="rights are checked as Linux has them")
 @pytest.mark.parametrize(
     "line",

@@ -17,9 +17,8 @@ from python_process import run_python
 
 from clustergym.commands import collect, replay, run, trace
 from clustergym.commands.report import main as report
-from clustergym.common.errors import InputError
+from clustergym.common.errors import InputError, alike, visible, visible_all
 from clustergym.common.reading import read_json, read_regular
-from clustergym.common.visible_text import alike, visible, visible_all
 from clustergym.oracle.table_cache import Store, pack
 
 ROOT = Path(__file__).parents[2]
@@ -291,6 +290,7 @@ def _bomb(size: int, line: bytes) -> bytes:
     return gzip.compress(line * (size // len(line)), 1)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("line", [b"[", b"1", b'{"a":'])
 def test_a_gzip_bomb_takes_little_memory(line: bytes, folder: Path) -> None:
     for name in ("events.jsonl.gz", "decisions.jsonl.gz"):
@@ -355,6 +355,7 @@ FILES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [pipe, device, Path.mkdir])
 @pytest.mark.parametrize("words", FILES)
 def test_files_that_a_run_names_are_regular(

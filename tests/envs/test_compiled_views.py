@@ -32,7 +32,8 @@ EDITED = ("target_type", "target_gpus", "free", "assigned", "preempted", "reject
 def shown(view: Any) -> dict[str, Any]:
     """Return all that a View says."""
     asked = ("costs", "times", "batches", "pairs")
-    found = {f.name: getattr(view, f.name) for f in fields(view) if f.name not in ("setting", *asked)}
+    others = ("setting", "where", *asked)
+    found = {f.name: getattr(view, f.name) for f in fields(view) if f.name not in others}
     for name in asked:
         try:
             found[name] = getattr(view, name)()

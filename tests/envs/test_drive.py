@@ -5,21 +5,22 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import yaml
-from random_scenarios import OF_QUEUES
 
 import clustergym
 from clustergym.common.errors import InputError
 from clustergym.common.paths import conf_dir
-from clustergym.envs.candidates import choose_rows
+from clustergym.envs.actions import choose_rows
 from clustergym.envs.driver import drive, driving_parameters
 from clustergym.envs.families import DeadlineEnv, ElasticEnv, MetaEnv
 from clustergym.scenario.policy import Policy
-from clustergym.scenario.registry import make_policy
+from clustergym.scenario.registry import find_class, make_policy
 
-POLICIES = {
+_PRESETS = {
     path.stem: yaml.safe_load(path.read_text(encoding="utf-8"))
     for path in sorted((conf_dir() / "policy").glob("*.yaml"))
-    if path.stem not in OF_QUEUES
+}
+POLICIES = {
+    name: preset for name, preset in _PRESETS.items() if not find_class("policy", preset["name"]).needs_queues
 }
 """Policies of queues play environments with tenants alone (tests/envs/test_tenants_env.py)."""
 QUICK = {"pollux": {"population": 8, "generations": 8}}

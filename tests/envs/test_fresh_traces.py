@@ -16,7 +16,7 @@ RNG = np.random.default_rng(0)
 
 def test_scenarios_of_shared_conditions_are_those_built_alone():
     config = compose(["cluster=arena-16", "trace=philly-like", "trace.jobs=20", "trace.load=1.0"])
-    shared = Conditions.of(config)
+    shared = Conditions.from_config(config)
     drawn = [shared.scenario(config["trace"], seed).sha256 for seed in range(6)]
     assert drawn == [build_scenario({**config, "seed": seed}).sha256 for seed in range(6)]
     assert len(set(drawn)) == 6

@@ -57,6 +57,7 @@ def test_digest(name, variant):
     assert digest(name, variant) == json.loads(GOLDEN.read_text(encoding="utf-8"))[name + variant]
 
 
+@pytest.mark.processes
 def test_another_process_sees_the_same():
     from python_process import printed_by
 

@@ -137,6 +137,7 @@ def test_a_spec_makes_the_same_environment_again(name):
     assert again.unwrapped.parameters == env.unwrapped.parameters
 
 
+@pytest.mark.processes
 def test_an_environment_crosses_to_a_spawned_worker():
     fresh = [gymnasium.make(name) for name in IDS]
     begun = gymnasium.make(SMALL)

@@ -6,13 +6,13 @@ import pytest
 
 from clustergym.common.errors import InputError
 from clustergym.envs.registration import make_env
-from clustergym.scenario.configuration.hydra_edge import composed
+from clustergym.scenario.configuration.hydra_edge import compose_config
 from clustergym.scenario.environments import ENVIRONMENTS
 
 
 def test_every_environment_has_a_short_name():
     for row in ENVIRONMENTS:
-        given = composed("train", ["agent=ppo", f"env={row.short_name}", "~env.baseline"])["env"]
+        given = compose_config("train", ["agent=ppo", f"env={row.short_name}", "~env.baseline"])["env"]
         assert given == {"id": row.id}
         env = make_env(given)
         assert (env.spec.id, env.reset(seed=1)[0] in env.observation_space) == (row.id, True)
@@ -21,7 +21,7 @@ def test_every_environment_has_a_short_name():
 def test_a_file_of_ones_own_may_start_from_a_short_name(tmp_path):
     (tmp_path / "env").mkdir()
     (tmp_path / "env" / "mine.yaml").write_text("defaults: [elastic-16]\njobs: 20\n")
-    given = composed("train", ["agent=ppo", "env=mine", f"hydra.searchpath=[file://{tmp_path}]"])
+    given = compose_config("train", ["agent=ppo", "env=mine", f"hydra.searchpath=[file://{tmp_path}]"])
     assert given["env"]["id"] == "ClusterGym/Elastic-16-v1"
     assert given["env"]["jobs"] == 20
 

@@ -13,9 +13,18 @@ from hypothesis import strategies as st
 from same_values import assert_same
 from scheduling_episodes import drawn
 
-from clustergym.envs.families import AuctionEnv, DeadlineEnv, ElasticEnv, FairEnv, MetaEnv, TenantsEnv
+from clustergym.envs.families import (
+    AuctionEnv,
+    DeadlineEnv,
+    ElasticEnv,
+    FairEnv,
+    KnobsEnv,
+    MetaEnv,
+    PriorityEnv,
+    TenantsEnv,
+)
 from clustergym.envs.sharing.streams import NEVER
-from clustergym.envs.sharing.streams import drawn as drawn_stream
+from clustergym.envs.sharing.streams import draw_stream as drawn_stream
 from clustergym.envs.vector.environment import make_vector
 from clustergym.scenario.environments import ENVIRONMENTS
 from clustergym.scenario.policy import InformationClass
@@ -29,12 +38,17 @@ FAMILIES: dict[str, tuple[Any, dict[str, Any]]] = {
     "Deadline": (DeadlineEnv, TWO),
     "Meta": (MetaEnv, {**TWO, "policies": ("fcfs", "las", "srtf")}),
     "Auction": (AuctionEnv, TWO),
+    "Priority": (PriorityEnv, TWO),
+    # With the default `hold` an episode is one step.
+    "Knobs": (KnobsEnv, {**TWO, "hold": 1, "baseline": None}),
     "Tenants": (TenantsEnv, {**ONE, "queues": "philly-16"}),
 }
 ENGINES = ("simpy", "compiled", "vector")
 TOLD = {
     "Meta": (InformationClass.CLAIRVOYANT,),
     "Auction": (InformationClass.PROFILED, InformationClass.BOOTSTRAP),
+    "Priority": (InformationClass.PROFILED,),
+    "Knobs": (InformationClass.PROFILED,),
 }
 """Classes that a family can be played with; all others with any."""
 CASES = [
@@ -141,7 +155,7 @@ def test_jobs_still_to_come_change_nothing(family, engine, information, data):
 @given(data=st.data())
 def test_times_that_the_class_does_not_tell_change_nothing(family, engine, information, data):
     """Until a job runs, which shows how fast it is: the jobs only wait and are edited, the clock goes on."""
-    edits = family not in ("Meta", "Auction")
+    edits = family not in ("Meta", "Auction", "Priority", "Knobs")
     given_too = {"mask_stop_while_idle": False} if edits else {}
     mine, other = (made(family, engine, information=information, **given_too) for _ in range(2))
     single = getattr(mine, "single", mine)

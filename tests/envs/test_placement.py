@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.common.errors import InputError
 from clustergym.envs.placement.communication import PretrainingJob
+from clustergym.envs.placement.drawing import SETTINGS as BENCHMARK
 from clustergym.envs.placement.environment import PlacementEnv
 from clustergym.envs.placement.free_nodes import draw_free_nodes, minipod_sizes
-from clustergym.envs.placement.instances import Instance
-from clustergym.envs.placement.settings import SETTINGS as BENCHMARK
-from clustergym.envs.placement.spread import Spread, score, spread
+from clustergym.envs.placement.instances import Instance, Spread, score, spread
 
 SETTINGS = ("i", "ii", "iii")
 
@@ -217,7 +216,7 @@ def test_random_play(setting, unit, step, seed, alpha):
     assert sum(rewards) == pytest.approx(-info["score"])
     assert len(rewards) == instance.job.nodes if step == "node" else len(rewards) < instance.job.nodes
     # The actions that the placement is read back as lead to it again.
-    actions = env.actions_of(made)
+    actions = env.list_actions(made)
     env.reset(options={"instance": instance})
     for action in actions:
         env.step(action)
@@ -242,7 +241,7 @@ def test_steps_of_groups_cannot_leave_a_minipod_early():
     for action in [0, 1] * 6:
         split.step(action)
     with pytest.raises(ValueError, match="group 0 leaves minipod 0"):
-        env.actions_of(split.assignment())
+        env.list_actions(split.assignment())
 
 
 def test_no_step_before_reset_nor_after_the_end():
@@ -318,12 +317,15 @@ def test_more_bad_parameters(parameters, line):
     assert line in str(caught.value)
 
 
-JOB = PretrainingJob.of(96, 4, 2)
+JOB = PretrainingJob.from_gpus(96, 4, 2)
 BAD_OPTIONS = [
     ({"instanse": 1}, "did you mean instance"),
     ({"instance": [6, 6, 6]}, "is not an Instance"),
     ({"instance": Instance(JOB, np.array([6, 6, 6])), "alpha": 0.1}, "goes with no other option"),
-    ({"instance": Instance(PretrainingJob.of(64, 4, 2), np.array([6, 6, 6]))}, "of another job or unit"),
+    (
+        {"instance": Instance(PretrainingJob.from_gpus(64, 4, 2), np.array([6, 6, 6]))},
+        "of another job or unit",
+    ),
     ({"instance": Instance(JOB, np.array([6, 6, 6]), unit="dp")}, "of another job or unit"),
     ({"free_nodes": [6, 6]}, "do not fit the cluster"),
     ({"free_nodes": [7, 6, 6]}, "do not fit the cluster"),

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustergym.envs.placement.algorithms import ALGORITHMS, algorithm
 from clustergym.envs.placement.environment import PlacementEnv
-from clustergym.envs.placement.spread import cells, score
+from clustergym.envs.placement.instances import ALGORITHMS, algorithm, cells, score
 from clustergym.envs.placement.step_time import PretrainingModel, Tiers, predict
 
 ALL_SETTINGS = ("i", "ii", "iii")
@@ -19,7 +18,7 @@ MODEL = {"hidden": 5120, "layers": 48, "heads": 40}
 def drive(env, solve, seed):
     """Solve the episode's instance and play the answer; return the answer and what the steps gave."""
     answer = solve(env.instance, np.random.default_rng(seed))
-    steps = [env.step(action) for action in env.actions_of(answer)]
+    steps = [env.step(action) for action in env.list_actions(answer)]
     return answer, steps
 
 
@@ -54,7 +53,7 @@ def test_both_rewards_of_an_algorithm_are_those_of_its_placement(name, unit):
     )
     env.reset(seed=5)
     answer, steps = drive(env, algorithm(name), 5)
-    job, tiers = env.problem.job, Tiers.of(env.problem.cluster)
+    job, tiers = env.problem.job, Tiers.from_cluster(env.problem.cluster)
     inside, placed = (
         predict(matrix, job, PretrainingModel("", **MODEL), tiers).total_s
         for matrix in (np.zeros((job.rows, job.columns), dtype=np.int64), cells(answer, job, unit))

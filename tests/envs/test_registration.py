@@ -32,6 +32,7 @@ ORDERS = {
 }
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("order", ORDERS)
 def test_any_order_of_imports(order):
     done = subprocess.run(
@@ -40,12 +41,7 @@ def test_any_order_of_imports(order):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_import_clustergym_imports_no_gymnasium():
-    heavy = "{'gymnasium', 'numpy', 'dataclasses', 'inspect', 'importlib.metadata'}"
-    code = f"import sys, clustergym; bad = {heavy} & set(sys.modules); assert not bad, bad"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
+@pytest.mark.processes
 def test_the_registry_module_keeps_what_its_loader_can_do():
     code = (
         "import clustergym, gymnasium, inspect, importlib.resources;"

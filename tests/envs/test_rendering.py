@@ -9,7 +9,7 @@ import pytest
 
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.common.errors import InputError
-from clustergym.envs.cluster_picture import DOWN, FREE, PROFILING, fill_squares, layout_of, node_columns
+from clustergym.envs.cluster_picture import DOWN, FREE, PROFILING, fill_squares, make_layout, node_columns
 from clustergym.envs.families import ElasticEnv
 from clustergym.envs.placement.environment import PlacementEnv
 from clustergym.envs.rendering import INK, PALETTE, WHITE, Picture, Size, clock, table
@@ -47,7 +47,7 @@ def inside(inner, outer):
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_nothing_overlaps_in_any_cluster(name):
     cluster = load_cluster(name)
-    layout = layout_of(cluster, MOST)
+    layout = make_layout(cluster, MOST)
     side = layout.square - 1
     left, top = layout.left.tolist(), layout.top.tolist()
     squares = [(x, y, x + side, y + side) for x, y in zip(left, top, strict=True)]
@@ -71,16 +71,16 @@ def test_nothing_overlaps_in_any_cluster(name):
 
 
 def test_a_cluster_that_does_not_fit_makes_the_picture_higher():
-    layout = layout_of(load_cluster("ares-1280"), Size(660, 100))
+    layout = make_layout(load_cluster("ares-1280"), Size(660, 100))
     assert layout.size.height > 100
     assert layout.size.width <= 660
 
 
 def test_switches_are_named_while_there_is_room():
-    small = layout_of(load_cluster("arena-a"), MOST)
+    small = make_layout(load_cluster("arena-a"), MOST)
     assert [box.label for box in small.leaves] == ["leaf 0: A40", "leaf 1: A10"]
     assert [box.label for box in small.spines] == ["spine 0"]
-    middle = layout_of(load_cluster("ares-384"), MOST)
+    middle = make_layout(load_cluster("ares-384"), MOST)
     assert (middle.leaves[0].label, middle.spines[3].label) == ("", "spine 3: RTX2080Ti")
 
 
@@ -89,7 +89,7 @@ def test_columns_of_a_node():
 
 
 def test_squares_have_the_colour_of_who_holds_them():
-    layout = layout_of(load_cluster("arena-16"), MOST)
+    layout = make_layout(load_cluster("arena-16"), MOST)
     owners = np.full(16, FREE)
     owners[[0, 5, 9, 12]] = [3, len(PALETTE) + 1, DOWN, PROFILING]
     pixels = np.zeros((500, 700, 3), dtype=np.uint8)
@@ -105,7 +105,7 @@ def test_squares_have_the_colour_of_who_holds_them():
 
 def squares_of(env):
     """Return the colour of a corner of each GPU's square."""
-    layout = layout_of(env.scenario.cluster, MOST)
+    layout = make_layout(env.scenario.cluster, MOST)
     picture = env.render()
     return [
         tuple(picture[TOP + y + 1, MARGIN + x + 1].tolist())

@@ -14,7 +14,7 @@ import clustergym
 from clustergym.common.errors import InputError
 from clustergym.envs.driver import drive, driving_parameters, edits
 from clustergym.envs.families import DeadlineEnv, ElasticEnv, FairEnv, MetaEnv
-from clustergym.envs.scheduling_costs import COSTS, Outcomes, Yardsticks
+from clustergym.envs.scheduling_costs import COSTS, Outcomes, ReferenceCostTimes
 from clustergym.scenario.policy import Decision
 
 SMALL = {"cluster": "arena-16", "jobs": 12}
@@ -158,7 +158,9 @@ def test_the_return_is_mean_jct_and_the_baseline_its_difference(policy):
 
 def yardsticks():
     # Submitted at 0 and 100 s, deadlines 300 and 200 s, 900 s and 1 s alone, fair JCT 150 and 50 s.
-    return Yardsticks(*(np.array(pair, dtype=float) for pair in ([0, 100], [300, 200], [900, 1], [150, 50])))
+    return ReferenceCostTimes(
+        *(np.array(pair, dtype=float) for pair in ([0, 100], [300, 200], [900, 1], [150, 50]))
+    )
 
 
 @pytest.mark.parametrize(
@@ -187,7 +189,7 @@ def test_unfairness_is_what_the_metrics_say():
     )
     driven = drive(env, "las", seed=2)
     jobs = clustergym.simulate(env.scenario, "las").jobs
-    fair = Yardsticks.of(env.scenario).fair_s
+    fair = ReferenceCostTimes.from_scenario(env.scenario).fair_s
     assert driven.total_reward == pytest.approx(-np.maximum(jobs.jct_s / fair - 1, 0).mean())
 
 

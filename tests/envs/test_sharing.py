@@ -18,13 +18,12 @@ from clustergym.cluster.parts import Requests, empty_nodes
 from clustergym.common.errors import InputError
 from clustergym.envs.random_actions import random_action
 from clustergym.envs.sharing.arrivals import fill
-from clustergym.envs.sharing.desk import begun
+from clustergym.envs.sharing.desk import SHAPE, choose, play, start_episode
 from clustergym.envs.sharing.environment import SharingEnv
-from clustergym.envs.sharing.learned import SHAPE, choose, play
-from clustergym.envs.sharing.streams import NEVER, Stream, drawn, generated_source
+from clustergym.envs.sharing.streams import NEVER, Stream, draw_stream, generate_source
 from clustergym.scenario.environments import ENVIRONMENTS
-from clustergym.sim.parts.fragmentation import Usual
-from clustergym.sim.parts.placement import fragments_of
+from clustergym.sim.parts.fragmentation import UsualRequests
+from clustergym.sim.parts.placement import compute_fragments
 from clustergym.sim.parts.placers import PLACERS
 
 OPENB = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "openb"
@@ -40,7 +39,7 @@ KINDS = Requests(
     gpu_milli=np.array([500, 1000, 0]),
     models=np.ones(3, dtype=np.int64),
 )
-USUAL = Usual(KINDS.cpu_milli, KINDS.gpus, KINDS.gpu_milli, KINDS.models, np.array([0.5, 0.25, 0.25]))
+USUAL = UsualRequests(KINDS.cpu_milli, KINDS.gpus, KINDS.gpu_milli, KINDS.models, np.array([0.5, 0.25, 0.25]))
 
 
 @pytest.fixture
@@ -155,15 +154,15 @@ def test_what_cannot_fit_ends_at_once(folder):
 def test_placers_in_the_environment_are_those_of_the_experiment(placer):
     env = SharingEnv(nodes=16, action="device", on_illegal="raise")
     env.reset(seed=3)
-    stream = drawn(env.source, 1.3, False, np.random.default_rng(3))
+    stream = draw_stream(env.source, 1.3, False, np.random.default_rng(3))
     _, info = env.reset(options={"stream": stream})
     alone = fill(stream.nodes.copy(), stream.kinds, stream.arrivals, stream.usual, placer, 0)
     while not env.state.over:
-        info = env.step(env.action_of(placer))[-1]
+        info = env.step(env.find_action(placer))[-1]
     desk = env.state.desk
     assert (desk.node == alone.node).all()
     assert (desk.devices == alone.devices).all()
-    assert desk.fragments.tolist() == fragments_of(desk.nodes, stream.usual).tolist()
+    assert desk.fragments.tolist() == compute_fragments(desk.nodes, stream.usual).tolist()
     assert info["allocated"] == alone.used_milli[-1] / stream.nodes.installed_milli
 
 
@@ -172,21 +171,21 @@ def test_fgd_by_nodes_has_fgds_devices():
     for env in both:
         env.reset(seed=5)
         while not env.state.over:
-            env.step(env.action_of("fgd"))
+            env.step(env.find_action("fgd"))
     assert (both[0].state.desk.devices == both[1].state.desk.devices).all()
     with pytest.raises(InputError, match="best-fit chooses devices"):
-        both[0].action_of("best-fit")
+        both[0].find_action("best-fit")
 
 
 @pytest.mark.parametrize("departures", [False, True])
 def test_the_learned_placer_plays_the_environment(departures):
     weights = np.random.default_rng(1).normal(size=SHAPE)
     env = SharingEnv(nodes=16, departures=departures, on_illegal="raise")
-    stream = drawn(generated_source(16), 1.3, departures, np.random.default_rng(2))
+    stream = draw_stream(generate_source(16), 1.3, departures, np.random.default_rng(2))
     env.reset(options={"stream": stream})
     while not env.state.over:
         env.step(choose(env.state.desk, weights))
-    desk = begun(stream)
+    desk = start_episode(stream)
     play(desk, weights)
     assert (desk.node == env.state.desk.node).all()
     assert set(desk.node.tolist()) == {-1, *range(16)}
@@ -356,6 +355,6 @@ def test_best_fit_plays_openbs_default_list_as_published():
     env.reset(options={"order": 42})
     while not env.state.over:
         desk, state = env.state.desk, env.state
-        node, device = divmod(env.action_of("best-fit"), 8)
+        node, device = divmod(env.find_action("best-fit"), 8)
         state.put(node, device if state.part else -1)
     assert (env.state.rejected, desk.nodes.installed_milli) == (2676, 6_212_000)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustergym.envs.placement.environment import PlacementEnv
-from clustergym.envs.placement.spread import cells
+from clustergym.envs.placement.instances import cells
 from clustergym.envs.placement.step_time import PretrainingModel, Tiers, predict
 
 FIELDS = {"hidden": 4096, "layers": 32, "heads": 32}
@@ -23,7 +23,7 @@ def make(setting, **parameters):
 
 
 def step_s(env, matrix):
-    return predict(matrix, env.problem.job, MODEL, Tiers.of(env.problem.cluster)).total_s
+    return predict(matrix, env.problem.job, MODEL, Tiers.from_cluster(env.problem.cluster)).total_s
 
 
 def test_by_hand():

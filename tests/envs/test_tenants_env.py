@@ -11,8 +11,8 @@ from scenarios import Job, small_scenario
 from clustergym.common.errors import InputError
 from clustergym.envs.driver import drive, driving_parameters
 from clustergym.envs.families import ElasticEnv, TenantsEnv
-from clustergym.envs.scheduling_costs import Outcomes, Yardsticks
-from clustergym.scenario.tenants.assigned import Tenants
+from clustergym.envs.scheduling_costs import Outcomes, ReferenceCostTimes
+from clustergym.scenario.tenants.queue_tree import Tenants
 from clustergym.sim.log import Event, EventKind
 
 TIMES = {"m": {"X": {1: 8.0, 2: 4.0, 4: 2.0, 8: 1.0}}}
@@ -24,12 +24,12 @@ def scenario(tmp_path):
     (tmp_path / "queues.yaml").write_text("queues: {a: {quota: 2}, b: {quota: 6}}")
     made = small_scenario([Job("a1", 0, 400, gpus=8), Job("b1", 100, 100, gpus=8)], {"X": (1, 8)}, TIMES)
     trace = replace(made.trace, virtual_cluster=("a", "b"))
-    tenants = Tenants.of(str(tmp_path / "queues.yaml"), trace, ("X",))
+    tenants = Tenants.from_queues(str(tmp_path / "queues.yaml"), trace, ("X",))
     return replace(made, trace=trace, tenants=tenants)
 
 
 def test_costs_by_hand(scenario):
-    outcomes = Outcomes(Yardsticks.of(scenario))
+    outcomes = Outcomes(ReferenceCostTimes.from_scenario(scenario))
     events = [
         Event(0.0, EventKind.SUBMIT, 0),
         Event(0.0, EventKind.START, 0, 0, 8),
@@ -41,11 +41,11 @@ def test_costs_by_hand(scenario):
     outcomes.read(events, 10800.0)
     queues = outcomes.queues
     # In the second hour b lacks its 6 GPUs of 8, in the third 2, in the fourth, alone, 2 again.
-    assert [queues.owed(3600.0 * hour) for hour in range(5)] == [0, 0, 6 / 8, 8 / 8, 10 / 8]
+    assert [queues.compute_owed(3600.0 * hour) for hour in range(5)] == [0, 0, 6 / 8, 8 / 8, 10 / 8]
     # Fair shares: 8 for a; then 2 and 6, missed by 6 and 6, then by 2 and 2; then 8 for b, missed by 4.
     assert [queues.share_error(3600.0 * hour) for hour in range(5)] == [0, 0, 12 / 8, 16 / 8, 20 / 8]
-    assert queues.owed(5400.0) == 3 / 8
-    assert outcomes.at(5400.0).queues.owed(5400.0) == 3 / 8
+    assert queues.compute_owed(5400.0) == 3 / 8
+    assert outcomes.at(5400.0).queues.compute_owed(5400.0) == 3 / 8
 
 
 def test_its_rows_show_the_queue_of_each_job(scenario):

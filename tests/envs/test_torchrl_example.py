@@ -10,13 +10,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "torchrl_ppo.py"
-pytest.importorskip("torchrl", reason="TorchRL is not installed: pip install 'clustergym[torchrl]'")
 # TorchRL warns of what of itself and of PyTorch is old.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.fixture(scope="module")
 def example():
+    pytest.importorskip("torchrl", reason="TorchRL is not installed: pip install 'clustergym[torchrl]'")
     spec = importlib.util.spec_from_file_location("torchrl_ppo", EXAMPLE)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -32,7 +32,7 @@ import numpy as np
 from my_policy import SmallestFirst
 
 import clustergym
-from clustergym.results.metrics.aggregates import paired_ratio
+from clustergym.results.metrics.statistics import aggregate_paired_ratio
 
 words = ["cluster=arena-16", "trace=philly-like", "trace.jobs=30", "trace.load=1.5", "trace.max_duration_s=7200"]
 scenarios = [clustergym.load_scenario("testbed", words, seed) for seed in range(4)]
@@ -42,7 +42,7 @@ def jct(policy):
     return np.array([clustergym.simulate(each, policy).metrics["jct_mean"] for each in scenarios])
 
 
-ratio = paired_ratio(jct(SmallestFirst()), jct("sia"))
+ratio = aggregate_paired_ratio(jct(SmallestFirst()), jct("sia"))
 print(f"mean JCT of smallest-first over that of sia: {ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]")
 PY
 python compare.py | tee told

@@ -59,7 +59,7 @@ def live(scenario, slurm, patience_s=0.5):
     policy, link = make_policy({"name": "fcfs"}), Link(backend(slurm), LockStepClock(), 0.005, patience_s)
     arguments = (policy.information_class, policy.round_s, 0, link.ask, "cg-x")
     simulation = LiveSimulation(scenario, make_placer({"name": "buddy"}), *arguments)
-    link.expected = simulation.expected
+    link.expected = simulation.allocator.expected
     drive(simulation, policy)
     return simulation.log.digest
 
@@ -268,7 +268,7 @@ def test_a_node_is_lost_if_two_polls_show_it_and_found_again_likewise(slurm, clo
         clock.begin(0.0, 0)
         return link.ask("wait", {"due": 3_600e6, "down": down}).get("down", down)
 
-    clock.seconds_until = lambda tick: 0.0
+    clock.compute_wait_s = lambda tick: 0.0
     link._polled = -1.0
     assert wait(["down", "idle"], []) == []
     link._polled = -1.0

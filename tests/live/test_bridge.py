@@ -9,7 +9,7 @@ import pytest
 from scenarios import Job, Script, small_scenario
 
 from clustergym.common.errors import InputError
-from clustergym.live.backend import Part, parts_of
+from clustergym.live.backend import Part, list_parts
 from clustergym.live.bridge import RETRY_S, LiveSimulation
 from clustergym.live.clocks import LateClock, LiveClock, LockStepClock, ScaledClock
 from clustergym.live.fake import FakeBackend
@@ -50,7 +50,7 @@ def live(scenario, policy, backend, clock=None, placer="buddy"):
     simulation = LiveSimulation(
         scenario, make_placer({"name": placer}), policy.information_class, policy.round_s, 0, link.ask, "cg-x"
     )
-    link.expected = simulation.expected
+    link.expected = simulation.allocator.expected
     return simulation
 
 
@@ -65,7 +65,7 @@ def kinds(simulation, job):
 
 
 def test_an_allotment_is_one_part_for_each_number_of_gpus():
-    assert parts_of("n", ((0, 4), (1, 4), (5, 2))) == {"n.0": Part((0, 1), 4), "n.1": Part((5,), 2)}
+    assert list_parts("n", ((0, 4), (1, 4), (5, 2))) == {"n.0": Part((0, 1), 4), "n.1": Part((5,), 2)}
 
 
 def test_stops_come_before_starts_and_the_result_is_the_simulators():
@@ -189,7 +189,7 @@ def test_a_scaled_clock_is_fast_while_the_run_waits_and_else_as_the_wall_clock(m
     wall_s += 2.0
     assert clock.reading() == 37_000_000
     with clock.waiting(97_000_000):
-        assert clock.seconds_until(97_000_000) == pytest.approx(1.0)
+        assert clock.compute_wait_s(97_000_000) == pytest.approx(1.0)
         wall_s += 0.5
         assert clock.reading() == 67_000_000
         # It looks up half a second too late.
@@ -210,7 +210,7 @@ class SlowCalls(LiveClock):
         self.now += 1_000_000
         return self.now
 
-    def seconds_until(self, tick):
+    def compute_wait_s(self, tick):
         self.now = max(self.now, int(tick))
         return 0.0
 

@@ -47,11 +47,11 @@ def run(scenario, backend, folder, calls=10**9, lost=False):
         return answer
 
     with open_journal(folder, "key", "lockstep") as journal:
-        asking = journal.asking(ask, link.go_on)
+        asking = journal.asking(ask, link.continue_run)
         name = f"cg-{journal.header.run}"
         arguments = (policy.information_class, policy.round_s, 0, asking, name)
         simulation = LiveSimulation(scenario, make_placer({"name": "buddy"}), *arguments)
-        link.expected = simulation.expected
+        link.expected = simulation.allocator.expected
         drive(simulation, policy)
     return simulation
 
@@ -68,7 +68,7 @@ def test_a_killed_run_takes_up_what_runs(scenario, expected, tmp_path, calls, lo
     assert simulation.log.digest == expected
     # Nothing was started twice.
     names = [entry.name for entry in backend.ended]
-    assert sorted(names) == sorted(simulation.started)
+    assert sorted(names) == sorted(simulation.allocator.started)
 
 
 def test_a_line_that_was_cut_off_is_asked_again(scenario, expected, tmp_path):

@@ -17,20 +17,20 @@ from python_process import run_python
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.errors import InputError
-from clustergym.oracle import table_building as build
+from clustergym.oracle import table_cache as build
 from clustergym.oracle import table_cache as cache
 from clustergym.oracle.base import Oracle, OracleTables
 from clustergym.oracle.grid.grid_oracle import GridOracle
 from clustergym.oracle.models.catalog import load_catalog
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 from clustergym.oracle.table_cache import (
     Store,
     cache_folder,
     cache_keys,
-    cached_tables,
+    load_or_build_tables,
     pack,
-    stacked,
+    stack_tables,
     unpack,
 )
 
@@ -67,7 +67,7 @@ class Counting(Oracle):
 def test_what_comes_from_the_cache_is_what_a_build_gives(tmp_path: Path) -> None:
     oracle, direct = Counting(), ORACLE.tables(CLASSES, CLUSTER, COUNTS)
     for _ in range(2):
-        found = cached_tables(oracle, CLASSES, CLUSTER, COUNTS, folder=tmp_path)
+        found = load_or_build_tables(oracle, CLASSES, CLUSTER, COUNTS, folder=tmp_path)
         assert found.sha256 == direct.sha256
         assert found.classes == tuple(CLASSES)
         assert found.counts.dtype == np.int64
@@ -76,15 +76,15 @@ def test_what_comes_from_the_cache_is_what_a_build_gives(tmp_path: Path) -> None
 
 def test_only_missing_classes_are_built_and_order_and_repeats_are_kept(tmp_path: Path) -> None:
     oracle = Counting()
-    cached_tables(oracle, CLASSES[:1], CLUSTER, COUNTS, folder=tmp_path)
+    load_or_build_tables(oracle, CLASSES[:1], CLUSTER, COUNTS, folder=tmp_path)
     wanted = [CLASSES[2], CLASSES[0], CLASSES[2]]
-    found = cached_tables(oracle, wanted, CLUSTER, COUNTS, folder=tmp_path)
+    found = load_or_build_tables(oracle, wanted, CLUSTER, COUNTS, folder=tmp_path)
     assert oracle.built == [CLASSES[0], CLASSES[2]]
     assert found.sha256 == ORACLE.tables(wanted, CLUSTER, COUNTS).sha256
 
 
 def test_no_classes_are_an_empty_table(tmp_path: Path) -> None:
-    found = cached_tables(ORACLE, [], CLUSTER, COUNTS, folder=tmp_path)
+    found = load_or_build_tables(ORACLE, [], CLUSTER, COUNTS, folder=tmp_path)
     assert found.sha256 == ORACLE.tables([], CLUSTER, COUNTS).sha256
 
 
@@ -109,11 +109,12 @@ def test_all_that_a_table_depends_on_is_in_its_key(monkeypatch: pytest.MonkeyPat
     assert len(first | second | keys()) == 3 * len(first)
 
 
+@pytest.mark.slow
 def test_equal_tables_give_equal_bytes_whoever_writes(tmp_path: Path) -> None:
-    stack = stacked(ORACLE.tables(CLASSES[:1], CLUSTER, COUNTS))[0]
+    stack = stack_tables(ORACLE.tables(CLASSES[:1], CLUSTER, COUNTS))[0]
     assert pack("a" * 64, stack) == pack("a" * 64, np.asfortranarray(stack))
     for name, processes in (("one", 1), ("two", 2)):
-        cached_tables(ORACLE, CLASSES, CLUSTER, COUNTS, folder=tmp_path / name, processes=processes)
+        load_or_build_tables(ORACLE, CLASSES, CLUSTER, COUNTS, folder=tmp_path / name, processes=processes)
     files = sorted(path.name for path in (tmp_path / "one").iterdir())
     assert files == sorted(f"{key}.npz" for key in cache_keys(ORACLE, CLASSES, CLUSTER, COUNTS))
     for name in files:
@@ -123,16 +124,16 @@ def test_equal_tables_give_equal_bytes_whoever_writes(tmp_path: Path) -> None:
 @pytest.fixture
 def kept(tmp_path: Path) -> Path:
     """The file of the first class, written by a first call."""
-    cached_tables(ORACLE, CLASSES[:1], CLUSTER, COUNTS, folder=tmp_path)
+    load_or_build_tables(ORACLE, CLASSES[:1], CLUSTER, COUNTS, folder=tmp_path)
     (path,) = tmp_path.iterdir()
     return path
 
 
 def rebuilt(path: Path) -> bool:
     """Ask for the class again; whether it had to be built, with the right tables and file at the end."""
-    oracle, sound = Counting(), pack(path.stem, stacked(ORACLE.tables(CLASSES[:1], CLUSTER, COUNTS))[0])
+    oracle, sound = Counting(), pack(path.stem, stack_tables(ORACLE.tables(CLASSES[:1], CLUSTER, COUNTS))[0])
     oracle.fingerprint = ORACLE.fingerprint  # type: ignore[method-assign]
-    found = cached_tables(oracle, CLASSES[:1], CLUSTER, COUNTS, folder=path.parent)
+    found = load_or_build_tables(oracle, CLASSES[:1], CLUSTER, COUNTS, folder=path.parent)
     assert found.sha256 == ORACLE.tables(CLASSES[:1], CLUSTER, COUNTS).sha256
     assert path.read_bytes() == sound
     return oracle.built == CLASSES[:1]
@@ -165,7 +166,7 @@ def test_random_bytes_are_a_rebuild(kept: Path) -> None:
 
 def test_no_flipped_bit_changes_a_table() -> None:
     key = "a" * 64
-    stack = stacked(ORACLE.tables(CLASSES[:1], CLUSTER, COUNTS))[0]
+    stack = stack_tables(ORACLE.tables(CLASSES[:1], CLUSTER, COUNTS))[0]
     whole = pack(key, stack)
     rng = np.random.default_rng([1])
     refused = 0
@@ -217,7 +218,7 @@ def test_a_sound_file_of_another_array_is_a_rebuild(kept: Path, array: np.ndarra
 
 
 def test_the_file_of_another_class_is_a_rebuild(kept: Path) -> None:
-    other = stacked(ORACLE.tables(CLASSES[1:2], CLUSTER, COUNTS))[0]
+    other = stack_tables(ORACLE.tables(CLASSES[1:2], CLUSTER, COUNTS))[0]
     (key,) = cache_keys(ORACLE, CLASSES[1:2], CLUSTER, COUNTS)
     kept.write_bytes(pack(key, other))
     assert rebuilt(kept)
@@ -229,7 +230,7 @@ def test_a_folder_in_a_files_place_costs_a_build_and_no_more(
     kept.unlink()
     (kept / "inside").mkdir(parents=True)
     for _ in range(2):
-        found = cached_tables(ORACLE, CLASSES[:1], CLUSTER, COUNTS, folder=kept.parent)
+        found = load_or_build_tables(ORACLE, CLASSES[:1], CLUSTER, COUNTS, folder=kept.parent)
         assert found.sha256 == ORACLE.tables(CLASSES[:1], CLUSTER, COUNTS).sha256
     assert capsys.readouterr().err.count("note: the cache") == 1
 
@@ -239,7 +240,7 @@ def test_a_folder_that_cannot_be_written_is_noted_once(
 ) -> None:
     (tmp_path / "file").write_text("")
     for _ in range(2):
-        found = cached_tables(ORACLE, CLASSES, CLUSTER, COUNTS, folder=tmp_path / "file" / "cache")
+        found = load_or_build_tables(ORACLE, CLASSES, CLUSTER, COUNTS, folder=tmp_path / "file" / "cache")
         assert found.sha256 == ORACLE.tables(CLASSES, CLUSTER, COUNTS).sha256
     told = capsys.readouterr().err
     assert told.count("\n") == 1
@@ -247,7 +248,7 @@ def test_a_folder_that_cannot_be_written_is_noted_once(
 
 
 def test_writers_at_once_leave_whole_files_and_nothing_else(tmp_path: Path) -> None:
-    stack = stacked(ORACLE.tables(CLASSES[:1], CLUSTER, COUNTS))[0]
+    stack = stack_tables(ORACLE.tables(CLASSES[:1], CLUSTER, COUNTS))[0]
     key, stop, bad = "b" * 64, threading.Event(), []
 
     def write() -> None:
@@ -271,26 +272,27 @@ def test_writers_at_once_leave_whole_files_and_nothing_else(tmp_path: Path) -> N
     assert [path.name for path in tmp_path.iterdir()] == [f"{key}.npz"]
 
 
+@pytest.mark.slow
 def test_an_unknown_class_is_one_error_and_what_was_built_before_is_kept(tmp_path: Path) -> None:
     sound = [ModelClass("gpt3", "760M", batch) for batch in range(1, build.CLASSES_AT_ONCE + 1)]
     classes = [*sound, ModelClass("gpt3", "2.7B", 128), ModelClass("gpt", "1B", 1)]
     for processes in (1, 2):
         folder = tmp_path / str(processes)
         with pytest.raises(InputError, match=r"unknown size '2\.7B'.*did you mean 6\.7B or 2\.6B"):
-            cached_tables(ORACLE, classes, CLUSTER, COUNTS, folder=folder, processes=processes)
+            load_or_build_tables(ORACLE, classes, CLUSTER, COUNTS, folder=folder, processes=processes)
         # In two processes the eight classes are built four at a time.
         assert len(list(folder.iterdir())) == (6 if processes == 1 else 4)
 
 
 def test_fewer_than_one_process_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="0 processes cannot build"):
-        cached_tables(ORACLE, CLASSES, CLUSTER, COUNTS, folder=tmp_path, processes=0)
+        load_or_build_tables(ORACLE, CLASSES, CLUSTER, COUNTS, folder=tmp_path, processes=0)
 
 
 def test_an_oracle_that_cannot_be_sent_is_used_here(tmp_path: Path) -> None:
     oracle = Counting()
     oracle.lock = threading.Lock()  # type: ignore[attr-defined]
-    cached_tables(oracle, CLASSES, CLUSTER, COUNTS, folder=tmp_path, processes=2)
+    load_or_build_tables(oracle, CLASSES, CLUSTER, COUNTS, folder=tmp_path, processes=2)
     assert oracle.built == CLASSES
 
 
@@ -311,17 +313,19 @@ SCRIPT = """
 import sys
 print("the script runs")
 from clustergym.cluster.cluster_files import load_cluster
-from clustergym.oracle.table_cache import cached_tables
+from clustergym.oracle.table_cache import load_or_build_tables
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 {imports}
 classes = [ModelClass("gpt3", size, 128) for size in ("760M", "1.3B", "2.6B")]
 cluster = load_cluster("arena-sim")
-found = cached_tables({oracle}(), classes, cluster, [1, 2], folder=sys.argv[1], processes=2, progress=True)
+found = load_or_build_tables({oracle}(), classes, cluster, [1, 2], folder=sys.argv[1], processes=2,
+                             progress=True)
 assert found.sha256 == RooflineOracle().tables(classes, cluster, [1, 2]).sha256
 """
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("imports", "oracle"), [("", "RooflineOracle"), ("from dying import Dying", "Dying")]
 )
@@ -344,7 +348,7 @@ def test_a_bar_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     shown = Terminal()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", shown)
-    cached_tables(ORACLE, CLASSES, CLUSTER, COUNTS, folder=tmp_path, progress=True)
+    load_or_build_tables(ORACLE, CLASSES, CLUSTER, COUNTS, folder=tmp_path, progress=True)
     assert "oracle tables" in shown.getvalue()
     assert "100%" in shown.getvalue()
 
@@ -367,7 +371,7 @@ def test_where_the_cache_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     monkeypatch.setenv("CLUSTERGYM_CACHE", "~/mine")
     assert cache_folder() == Path("/home/somebody/mine/tables")
     monkeypatch.setenv("CLUSTERGYM_CACHE", str(tmp_path))
-    cached_tables(ORACLE, CLASSES, CLUSTER, COUNTS)
+    load_or_build_tables(ORACLE, CLASSES, CLUSTER, COUNTS)
     assert len(list((tmp_path / "tables").iterdir())) == 3
 
 
@@ -379,16 +383,17 @@ def test_without_a_home_there_is_no_cache(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "expanduser", homeless)
     assert cache_folder() is None
-    found = cached_tables(ORACLE, CLASSES, CLUSTER, COUNTS)
+    found = load_or_build_tables(ORACLE, CLASSES, CLUSTER, COUNTS)
     assert found.sha256 == ORACLE.tables(CLASSES, CLUSTER, COUNTS).sha256
 
 
+@pytest.mark.slow
 def test_the_grid_oracles_tables_are_the_same_from_processes_and_from_files(tmp_path: Path) -> None:
     oracle, cluster = GridOracle(), load_cluster("arena-a")
     direct = oracle.tables(CLASSES, cluster, [1, 4]).sha256
     for processes in (2, 1, 1):
-        found = cached_tables(oracle, CLASSES, cluster, [1, 4], folder=tmp_path, processes=processes)
+        found = load_or_build_tables(oracle, CLASSES, cluster, [1, 4], folder=tmp_path, processes=processes)
         assert found.sha256 == direct
     assert len(list(tmp_path.iterdir())) == 3
-    found = cached_tables(oracle, CLASSES, cluster, [1, 4], folder=tmp_path / "one", processes=1)
+    found = load_or_build_tables(oracle, CLASSES, cluster, [1, 4], folder=tmp_path / "one", processes=1)
     assert found.sha256 == direct

@@ -13,11 +13,11 @@ import yaml
 from clustergym.common.errors import InputError
 from clustergym.oracle.calibration import fit as calibration
 from clustergym.oracle.calibration.fit import PRIORS, Calibrator, Fit, as_yaml, robust, vector, with_vector
-from clustergym.oracle.calibration.validation import figures, predicted, read_rows, validate
+from clustergym.oracle.calibration.validation import figures, predict_times, read_rows, validate
 from clustergym.oracle.grid.constants import Constants, default_path, load_constants
 from clustergym.oracle.grid.grid_oracle import GridOracle
 from clustergym.oracle.models.catalog import load_catalog
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "arena"
@@ -46,7 +46,7 @@ def generated(folder: Path, constants: Constants) -> Path:
     cases = [(*size, place) for size in SIZES for place in PLACES]
     path = write_csv(folder, *(row(*case, 1.0) for case in cases))
     rows = read_rows(path, CATALOG)
-    seconds = predicted(rows, GridOracle(CATALOG, constants))
+    seconds = predict_times(rows, GridOracle(CATALOG, constants))
     fits = [(case, s) for case, s in zip(cases, seconds.tolist(), strict=True) if np.isfinite(s)]
     fits += [((*case[:3], ("a40", 4, 2)), 5.0) for case, _ in fits[: 24 - len(fits)]]
     return write_csv(folder, *(row(*case, s) for case, s in fits))
@@ -67,6 +67,7 @@ def test_robust_residuals() -> None:
     np.testing.assert_allclose(robust(large) ** 2 / 2, 0.05 * large - 0.0025, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_fit_explains_what_the_oracle_generated(tmp_path: Path) -> None:
     true = with_vector(Constants(), vector(Constants()) * np.exp(np.linspace(-0.1, 0.1, 24)))
     rows = read_rows(generated(tmp_path, true), CATALOG)
@@ -79,7 +80,7 @@ def test_a_fit_explains_what_the_oracle_generated(tmp_path: Path) -> None:
 
 def test_the_committed_file_is_what_the_oracle_uses() -> None:
     constants = load_constants()
-    assert constants == constants.rounded()
+    assert constants == constants.round_constants()
     content = yaml.safe_load(default_path().read_text(encoding="utf-8"))
     assert content["provenance"]["constants"] == len(PRIORS)
     assert set(content["provenance"]["error"]) == {"fitted", "leave_one_model_out", "half"}
@@ -152,7 +153,7 @@ def test_too_few_rows_to_fit(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="1 feasible rows of kind optimal for 24 constants"):
         calibration.fit(path)
     with pytest.raises(InputError, match="unknown value 'halves'"):
-        calibration._crossed(read_rows(path, CATALOG), CATALOG, "halves", None)
+        calibration._cross_validate(read_rows(path, CATALOG), CATALOG, "halves", None)
 
 
 def test_figures_by_hand(tmp_path: Path) -> None:
@@ -161,7 +162,7 @@ def test_figures_by_hand(tmp_path: Path) -> None:
     failed = row("bert", "6.7B", 128, places[3], 1.0)
     lines.append(failed)
     oracle = GridOracle(CATALOG)
-    true = predicted(read_rows(write_csv(tmp_path, *lines), CATALOG), oracle)
+    true = predict_times(read_rows(write_csv(tmp_path, *lines), CATALOG), oracle)
     assert np.isinf(true[3])  # 24 GB do not hold 18 bytes for each of 6.7 billion parameters
     # The first row took twice as long as predicted, the second half, the third as long; the last failed.
     seconds = [2 * true[0], true[1] / 2, true[2]]
@@ -191,6 +192,7 @@ def test_any_oracle_can_be_validated(tmp_path: Path) -> None:
     assert found["failure_recall"] is None
 
 
+@pytest.mark.slow
 @needs_data
 def test_errors_on_the_published_measurements() -> None:
     found = validate(PROFILE)
@@ -204,6 +206,7 @@ def test_errors_on_the_published_measurements() -> None:
     assert found["without_anomalies"]["mape"] < found["mape"]
 
 
+@pytest.mark.slow
 @needs_data
 def test_the_committed_constants_come_from_the_published_measurements() -> None:
     content = yaml.safe_load(default_path().read_text(encoding="utf-8"))
@@ -213,6 +216,7 @@ def test_the_committed_constants_come_from_the_published_measurements() -> None:
     assert Calibrator(rows, CATALOG).fit(chosen) == load_constants()
 
 
+@pytest.mark.slow
 @needs_data
 def test_a_model_left_out_is_predicted_from_the_others() -> None:
     rows = read_rows(PROFILE, CATALOG)

@@ -9,7 +9,7 @@ import pytest
 
 from clustergym.common.errors import InputError
 from clustergym.oracle.models.catalog import ARENA_FAMILIES, Catalog, load_catalog
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 
 DENSE = """kind: dense
 dtype: fp32

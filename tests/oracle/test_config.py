@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from python_process import printed_by
 
 from clustergym.common.errors import InputError
 from clustergym.common.paths import conf_dir
@@ -85,12 +84,3 @@ def test_unknown_missing(tmp_path: Path) -> None:
         InputError, match=r"oracle\.missing: unknown value 'ignore' \(valid: estimate, infeasible\)"
     ):
         oracle_from_config(config)
-
-
-def test_importing_the_oracles_imports_nothing_heavy() -> None:
-    code = (
-        "import sys; import clustergym.oracle.oracle_config, clustergym.oracle.roofline.roofline_oracle; "
-        "import clustergym.oracle.measured.table_oracle; "
-        "print([m for m in ('pydantic', 'scipy', 'rich', 'hydra', 'simpy', 'torch') if m in sys.modules])"
-    )
-    assert printed_by("-c", code).strip() == "[]"

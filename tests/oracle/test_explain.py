@@ -26,7 +26,7 @@ from clustergym.oracle.grid.plans import (
     ProxyPlan,
     Stage,
 )
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 
 OPERATORS = ("embedding", "layers 1-2", "layers 3-4", "head")
 ONE, TWO = Grid("A40", 4, 1), Grid("A40", 4, 2)
@@ -173,6 +173,7 @@ def test_the_chosen_plan_on_one_line() -> None:
     assert explain.title(FOUND) == "gpt3-2.6B, global batch 128, on 4 x A40 (2 nodes, locality leaf)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("found", [FOUND, NOWHERE], ids=["feasible", "infeasible"])
 @pytest.mark.parametrize("suffix", [".png", ".pdf", ".svg"])
 def test_a_plot_is_whole_and_the_same_every_time(found: Explanation, suffix: str, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from clustergym.oracle.grid.explanation import explain
 from clustergym.oracle.grid.grid_oracle import GridOracle, cells
 from clustergym.oracle.grid.plans import Explanation
 from clustergym.oracle.models.catalog import load_catalog
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.oracle_config import oracle_from_config
 
 CATALOG = load_catalog()
@@ -51,6 +51,7 @@ def test_shapes_and_places(tables: OracleTables) -> None:
     assert np.isfinite(tables.execution[:, 0, 2, 0]).all()
 
 
+@pytest.mark.slow
 def test_no_allocation_is_too_large_to_be_planned_for_itself(oracle: GridOracle) -> None:
     model, spec = ModelClass("gpt3", "39B", 1024), cluster("H800", nodes=256, per_node=8)
     gpu, tier = spec.groups[0].gpu_type, Locality.LEAF
@@ -232,6 +233,7 @@ def test_the_fingerprint_follows_what_tables_depend_on(oracle: GridOracle) -> No
     assert GridOracle(CATALOG).fingerprint() == prints[0]
 
 
+@pytest.mark.processes
 def test_tables_are_the_same_in_any_process(tables: OracleTables) -> None:
     code = (
         "import sys; sys.path.insert(0, 'tests/oracle'); import test_grid as t\n"

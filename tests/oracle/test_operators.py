@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clustergym.oracle.grid.operators import balanced_cuts, operator_graph
+from clustergym.oracle.grid.operators import balance_cuts, operator_graph
 from clustergym.oracle.models.catalog import Catalog, load_catalog
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 
 CATALOG = load_catalog()
 
@@ -85,7 +85,7 @@ def test_one_cluster_is_the_whole_model() -> None:
 )
 def test_cuts_are_balanced(case: tuple[list[int], int]) -> None:
     weights, parts = case
-    cuts = balanced_cuts(weights, parts)
+    cuts = balance_cuts(weights, parts)
     assert len(cuts) == parts
     assert cuts[0] == 0
     assert cuts == sorted(set(cuts))

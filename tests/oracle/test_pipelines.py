@@ -8,7 +8,7 @@ from grid_rows import allocation
 
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
 from clustergym.oracle.grid.pipelines import Layouts, Pipelines, crossings, price
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 
 GPT = ModelClass("gpt3", "1.3B", 128)
 CUTS = (0, 2, 5, 8)

@@ -19,11 +19,11 @@ from clustergym.oracle.grid.planner import (
     frontier,
     partitions,
     proxies,
-    reduced_bias,
+    reduce_bias,
     stage_counts,
 )
 from clustergym.oracle.models.catalog import load_catalog
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 
 CATALOG = load_catalog()
 
@@ -91,7 +91,7 @@ def test_nothing_feasible_has_no_proxy() -> None:
     found = candidates([0.0, 1.0], [np.inf, np.inf])
     assert frontier(found, 8, 0).tolist() == []
     assert not proxies(found, 8)[1].any()
-    assert np.isinf(reduced_bias(found, 8)).all()
+    assert np.isinf(reduce_bias(found, 8)).all()
 
 
 @pytest.mark.parametrize("stages", [1, 2, 4, 8])
@@ -120,7 +120,7 @@ def test_the_frontier_is_not_dominated() -> None:
     found = Planner(rows, machine.as_profiled(), np.array([16.0])).candidates(4)
     kept = frontier(found, 8, 0)
     load = found.communication_s[0, kept]
-    steps = reduced_bias(found, 8)[0]
+    steps = reduce_bias(found, 8)[0]
     assert (np.diff(load) < 0).all()
     assert (np.diff(steps[kept]) > 0).all()
     for point in np.flatnonzero(np.isfinite(steps)):

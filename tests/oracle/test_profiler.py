@@ -11,14 +11,14 @@ from grid_rows import allocation
 
 from clustergym.common.errors import InputError
 from clustergym.oracle.grid.constants import Constants
-from clustergym.oracle.grid.grid_oracle import GridOracle, graph_of
+from clustergym.oracle.grid.grid_oracle import GridOracle, build_graph
 from clustergym.oracle.grid.layer_costs import Split, operator_costs
 from clustergym.oracle.grid.pipelines import Layouts, pipeline_s, price
 from clustergym.oracle.grid.profiler import estimate
 from clustergym.oracle.grid.pruning import measuring_cost, profiling_cost
 from clustergym.oracle.grid.stages import stage_bytes
 from clustergym.oracle.models.catalog import load_catalog
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 
 CATALOG = load_catalog()
 
@@ -70,7 +70,7 @@ def test_the_estimate_leaves_out_what_a_single_operator_does_not_show() -> None:
     layouts = Layouts(rows, found.plans)
     executed = price(rows, machine, layouts, found.micro_batches)
     estimated = price(rows, machine.as_profiled(), layouts, found.micro_batches)
-    weights = graph_of(CATALOG.get(GPT))["shared_parameters"].sum()
+    weights = build_graph(CATALOG.get(GPT))["shared_parameters"].sum()
     missing = 16 * 6 * 2 * weights / 696e9 + 2 * 18 * weights / 696e9
     assert executed.iteration_s[0] - estimated.iteration_s[0] == pytest.approx(missing)
 

@@ -13,18 +13,18 @@ from clustergym.commands.oracle.accuracy_page import accuracy_section, factor, p
 from clustergym.commands.oracle.accuracy_page import planning_section as shown_planning
 from clustergym.commands.oracle.common import percent
 from clustergym.common.errors import InputError
-from clustergym.oracle.calibration.accuracy import measured
+from clustergym.oracle.calibration.accuracy import measure_figures
 from clustergym.oracle.calibration.planning import (
     PlanningOutcomes,
     arena_classes,
     by_gpus,
-    joined,
+    join_outcomes,
     outcomes,
     summary,
 )
 from clustergym.oracle.grid.grid_oracle import GridOracle
 from clustergym.oracle.models.catalog import load_catalog
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 
 
 def rows(**changed: list[float]) -> PlanningOutcomes:
@@ -85,7 +85,7 @@ def test_without_a_plan_the_share_is_nothing_and_there_is_no_error() -> None:
 def test_figures_by_count_and_of_several_clusters() -> None:
     assert list(by_gpus(rows())) == ["2", "4"]
     assert by_gpus(rows())["4"]["estimate_error_mean"] == pytest.approx(0.2)
-    both = summary(joined([rows(), rows()]))
+    both = summary(join_outcomes([rows(), rows()]))
     assert both == pytest.approx(summary(rows()) | {"allocations": 4})
 
 
@@ -184,4 +184,4 @@ def test_what_is_missing_is_a_dash() -> None:
 def test_missing_data_is_one_error_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "arena").mkdir()
     with pytest.raises(InputError, match=r"arena_profile\.csv: --data: no such file or folder"):
-        measured(tmp_path)
+        measure_figures(tmp_path)

@@ -18,11 +18,10 @@ from clustergym.cluster.cluster_files import load_cluster, load_gpu_types
 from clustergym.cluster.spec import ClusterSpec, Fabric, Locality, NodeGroup
 from clustergym.common.errors import InputError
 from clustergym.oracle.models.catalog import ARENA_FAMILIES, load_catalog
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.roofline.devices import Devices, Layout
-from clustergym.oracle.roofline.memory_fit import UniformPlan, sample_bytes, state_bytes
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle, best_times
-from clustergym.oracle.roofline.work import Work
+from clustergym.oracle.roofline.work import UniformPlan, Work, sample_bytes, state_bytes
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "arena"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"Arena's published measurements are not in {DATA}")
@@ -190,10 +189,12 @@ def test_against_measured_hardware() -> None:
     with (DATA / "arena_profile.csv").open() as stream:
         rows = [r for r in csv.DictReader(stream) if r["kind"] == "optimal" and r["feasible"] == "1"]
     classes = [ModelClass(ARENA_FAMILIES[r["model_family"]], r["params"], int(r["batch_size"])) for r in rows]
-    work = Work.of([CATALOG.get(model) for model in classes], [model.global_batch for model in classes])
+    work = Work.from_specs(
+        [CATALOG.get(model) for model in classes], [model.global_batch for model in classes]
+    )
     gpus = [load_gpu_types()[row["gpu_type"].upper()] for row in rows]
     nodes, per_node = ([int(row[column]) for row in rows] for column in ("num_nodes", "gpus_per_node"))
-    execution = best_times(work, Devices.of(gpus), Layout.of_nodes(gpus, nodes, per_node))[0]
+    execution = best_times(work, Devices.from_types(gpus), Layout.of_nodes(gpus, nodes, per_node))[0]
     seconds = np.array([float(row["iteration_time_s"]) for row in rows])
     assert np.isfinite(execution).all()  # nothing that ran is called infeasible
     error = np.abs(execution / seconds - 1)
@@ -220,7 +221,7 @@ def test_data_parallel_memory_against_measurements() -> None:
         rows = [row for row in csv.DictReader(stream) if row["recorded"] == "1"]
     classes = [ModelClass(ARENA_FAMILIES[row["model_family"]], row["params"], 1) for row in rows]
     batch = np.array([float(row["batch_size"]) for row in rows])
-    work = Work.of([CATALOG.get(model) for model in classes], batch.tolist())
+    work = Work.from_specs([CATALOG.get(model) for model in classes], batch.tolist())
     plan = UniformPlan(1, 1, np.array([float(row["dp_degree"]) for row in rows]))
     samples = np.ceil(np.ceil(batch / plan.data) / 16)
     gigabytes = (state_bytes(work, plan) + samples * sample_bytes(work, plan)) / 1e9

@@ -13,14 +13,19 @@ from hypothesis import strategies as st
 
 from clustergym.cluster.cluster_files import load_gpu_types
 from clustergym.common.errors import InputError
-from clustergym.oracle.grid.grid_oracle import graph_of
+from clustergym.oracle.grid.grid_oracle import build_graph
 from clustergym.oracle.grid.layer_costs import GraphAllocations
-from clustergym.oracle.grid.partition import best_pipelines
 from clustergym.oracle.grid.pipelines import Layouts, price
 from clustergym.oracle.grid.planner import Planner, frontiers
 from clustergym.oracle.grid.profiler import estimate
-from clustergym.oracle.grid.pruning import _three_rules, pruned_search, search_cost
-from clustergym.oracle.grid.search import data_parallel_search, divided, full_search, micro_batch_counts
+from clustergym.oracle.grid.pruning import _three_rules, search_cost, search_pruned
+from clustergym.oracle.grid.search import (
+    best_pipelines,
+    data_parallel_search,
+    divide_batches,
+    full_search,
+    micro_batch_counts,
+)
 from clustergym.oracle.grid.stages import (
     StageTable,
     _Sums,
@@ -31,7 +36,7 @@ from clustergym.oracle.grid.stages import (
     stage_table,
 )
 from clustergym.oracle.models.catalog import load_catalog
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 
 CATALOG = load_catalog()
 
@@ -58,11 +63,11 @@ def every_pipeline(operators: int, gpus: int) -> list[list[tuple[int, int, int]]
 def test_partitioning_finds_the_best_of_all_pipelines(seed: int, count: float, nodes: int) -> None:
     draw, per_node = np.random.default_rng(seed), 4 // nodes
     # Four operators on four GPUs: a language model clustered into four stands for the shape.
-    graph = graph_of(CATALOG.get(GPT))
+    graph = build_graph(CATALOG.get(GPT))
     from clustergym.oracle.grid.operators import operator_graph
 
     graph = operator_graph(graph.spec, clusters=4)
-    rows = GraphAllocations.of([graph], [128], [load_gpu_types()["A40"]], [4], [nodes], [12.5])
+    rows = GraphAllocations.from_graphs([graph], [128], [load_gpu_types()["A40"]], [4], [nodes], [12.5])
     first, _ = intervals(4)
     seconds = draw.uniform(1, 10, (1, len(first), 3)) / np.array([1, 2, 4])
     ones = np.ones(seconds.shape, dtype=np.int64)
@@ -167,7 +172,7 @@ def test_micro_batches_are_16_or_32_or_as_many_as_there_are_samples() -> None:
     tried = [counts for _, counts in micro_batch_counts(rows, machine)]
     # 24 samples in 16 would be 1.5 each: 12 micro-batches of 2. 8 GPUs outnumber 3 samples.
     assert [counts.tolist() for counts in tried] == [[16, 12, 3], [32, 24, 3], [16, 3, 1]]
-    assert divided(rows, 5.0).tolist() == [5, 5, 3]
+    assert divide_batches(rows, 5.0).tolist() == [5, 5, 3]
 
 
 def test_a_batch_smaller_than_the_gpus_idles_some_but_runs() -> None:
@@ -185,7 +190,7 @@ def test_pruned_search_is_cheaper_and_nearly_as_good(rules: str) -> None:
     rows, machine = allocation(*models, gpus=8, nodes=2, gpu="A100")
     full = full_search(rows, machine)
     estimates = estimate(rows, machine)
-    pruned, allowed = pruned_search(rows, machine, estimates, rules)
+    pruned, allowed = search_pruned(rows, machine, estimates, rules)
     assert (full.iteration_s <= pruned.iteration_s * 1.01).all()
     assert (full.iteration_s / pruned.iteration_s).mean() > 0.9
     for whole, part in zip(
@@ -234,7 +239,7 @@ def splits_of(most: int) -> list[tuple[int, int]]:
 def test_unknown_rules_are_one_clear_line() -> None:
     rows, machine = allocation(GPT, gpus=2, gpu="A100")
     with pytest.raises(InputError, match="half_space"):
-        pruned_search(rows, machine, estimate(rows, machine), "halfspace")
+        search_pruned(rows, machine, estimate(rows, machine), "halfspace")
 
 
 def test_splits_are_powers_of_two() -> None:

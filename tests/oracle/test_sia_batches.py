@@ -13,7 +13,7 @@ from clustergym.cluster.spec import ClusterSpec, Fabric, NodeGroup
 from clustergym.common.errors import InputError
 from clustergym.oracle.measured.sia_oracle import SEGMENTS, SiaProfileOracle
 from clustergym.oracle.measured.sia_training import read_training
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.scenario.by_name import load_scenario
 from clustergym.trace.formats import load_trace
 from clustergym.trace.options import ReadOptions

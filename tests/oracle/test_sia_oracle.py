@@ -21,7 +21,7 @@ from clustergym.oracle.measured.sia_oracle import (
     read_profile,
 )
 from clustergym.oracle.measured.sia_training import read_training
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.scenario.by_name import compose
 from clustergym.scenario.scenario_config import build_scenario
 from clustergym.trace.formats import load_trace

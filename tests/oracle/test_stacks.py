@@ -19,11 +19,9 @@ from clustergym.oracle.stacks.catalog import (
     stack_names,
     transformer_names,
 )
-from clustergym.oracle.stacks.machine import Machine
 from clustergym.oracle.stacks.memory import activation_bytes, choose_recompute, fits, state_bytes
-from clustergym.oracle.stacks.plan import ParallelPlan
 from clustergym.oracle.stacks.search import assess_plan, best_steps, search_plans
-from clustergym.oracle.stacks.shape import TransformerShape
+from clustergym.oracle.stacks.shape import Machine, ParallelPlan, TransformerShape
 from clustergym.oracle.stacks.step_time import StackConstants, step_parts
 
 LLAMA = load_transformer("llama3-8B")

@@ -15,7 +15,7 @@ from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, Locality, Node
 from clustergym.common.errors import InputError
 from clustergym.oracle.measured.table_oracle import TableOracle
 from clustergym.oracle.models.catalog import load_catalog
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "arena"
@@ -278,6 +278,7 @@ def test_measured_cells_are_reproduced_exactly() -> None:
     assert np.isinf(estimated[classes.index(fail), cluster.gpu_types.index("V100"), 4, 0])
 
 
+@pytest.mark.slow
 @needs_data
 def test_accuracy_on_models_left_out(tmp_path: Path) -> None:
     rows, cluster, counts = profile_rows(), load_cluster("arena-sim"), [1, 2, 4, 8, 16]

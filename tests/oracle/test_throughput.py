@@ -15,8 +15,7 @@ from clustergym.commands.oracle.stack_page import stack_section
 from clustergym.common.errors import InputError
 from clustergym.oracle.stacks.catalog import load_stack
 from clustergym.oracle.stacks.fit import FREE, fit_stack, tokens_per_s_per_gpu
-from clustergym.oracle.stacks.scaling import strong_scaling
-from clustergym.oracle.stacks.throughput import newest, read_throughput
+from clustergym.oracle.stacks.throughput import newest, read_throughput, strong_scaling
 from clustergym.oracle.stacks.validation import figures, predict_rows
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -223,6 +222,7 @@ def test_bad_input_is_told_in_one_line(capsys, words, message):
     assert printed.count("\n") == 1
 
 
+@pytest.mark.slow
 @needs_data
 def test_public_measurements():
     rows = read_throughput(TABLE)

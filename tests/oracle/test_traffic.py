@@ -11,9 +11,9 @@ import clustergym
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import Fabric, Locality
 from clustergym.common.errors import InputError
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
+from clustergym.oracle.oracle_config import on_free_links
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
-from clustergym.oracle.traffic import on_free_links
 from clustergym.sim.log import EventKind
 
 CLASSES = [ModelClass("gpt3", "1.3B", 128), ModelClass("wide_resnet", "500M", 1024)]
@@ -41,6 +41,7 @@ def test_a_fully_loaded_core_costs_what_the_oracle_says_of_it(core):
     assert (traffic_s[fits] <= free.execution[fits]).all()
 
 
+@pytest.mark.slow
 def test_a_scenario_with_contention_runs_and_slows_somebody_down():
     tiers = ["nodes_per_leaf=2", "spine_oversubscription=4", "core_oversubscription=4"]
     overrides = ["horizon_s=20000", *(f"cluster.fabric.{tier}" for tier in tiers)]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from clustergym.common.errors import InputError
-from clustergym.oracle.bootstrap import linear
+from clustergym.oracle.base import linear
 
 INF = float("inf")
 COUNTS = np.array([1, 2, 4, 8])

@@ -303,6 +303,7 @@ def test_senseless_parameters_are_refused(parameters, field):
         Ares(**parameters)
 
 
+@pytest.mark.slow
 def test_jobs_are_preempted_less_than_twice():
     scenario = clustergym.load_scenario("ares")
     for work_conserving in (False, True):

@@ -15,7 +15,7 @@ from clustergym.policies.sia import Sia
 from scenarios import Job, small_scenario
 
 from clustergym.common.errors import InputError
-from clustergym.results.measured_run import measurement_of
+from clustergym.results.measured_run import measure_run
 from clustergym.scenario.costs import Costs
 from clustergym.scenario.policy import InformationClass
 from clustergym.sim.drive import replay, simulate
@@ -28,7 +28,7 @@ NOISE = (32.0, 160.0)
 
 
 def jct_s(scenario, policy):
-    return measurement_of(simulate(scenario, policy, Buddy()).simulation).metrics["jct_mean"]
+    return measure_run(simulate(scenario, policy, Buddy()).simulation).metrics["jct_mean"]
 
 
 @pytest.mark.parametrize("policy", [Sia, Pollux])
@@ -43,6 +43,7 @@ def test_the_batch_follows_the_noise_scale(policy):
     assert left.counters()["jobs_choosing_batch"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [Sia, Pollux])
 def test_a_run_with_batches_replays(policy):
     jobs = [Job(f"j{at}", 40.0 * at, 300) for at in range(6)]
@@ -51,7 +52,7 @@ def test_a_run_with_batches_replays(policy):
     scenario = batch_scenario(jobs, seconds, noise, counts=(1, 2, 4), checkpoint_s={"m": 9.0}, rounds=20.0)
     run = simulate(scenario, policy(), Buddy())
     assert sum(len(change.batch) for change in run.simulation.changes) > 6
-    assert measurement_of(run.simulation).metrics["jobs_finished"] == 6
+    assert measure_run(run.simulation).metrics["jobs_finished"] == 6
     again = replay(scenario, Buddy(), InformationClass.BOOTSTRAP, 20.0, 0, run.simulation.changes)
     assert again.log.digest == run.simulation.log.digest
 
@@ -122,11 +123,11 @@ def test_what_is_seen_at_one_batch_counts_for_the_others():
     policy = Sia(batch="chosen", growth=None)
     decision = policy.schedule(view)
     assert (decision.gpus.tolist(), decision.batch.tolist()) == ([2], [128])
-    speeds.decided(view, decision, view.batch_options())
+    speeds.record_decision(view, decision, view.batch_options())
     simulation.apply(decision)
     view = simulation.advance()
     assert speeds.observe(view, view.batch_options()).tolist() == [0]
-    assert speeds.observed(view)[0, 0, 1] == pytest.approx(2 + 4 - 2.66667, rel=1e-5)
+    assert speeds.get_observed_times(view)[0, 0, 1] == pytest.approx(2 + 4 - 2.66667, rel=1e-5)
 
 
 def test_nothing_is_learnt_over_a_change_of_efficiency():
@@ -139,7 +140,7 @@ def test_nothing_is_learnt_over_a_change_of_efficiency():
         news += [view.now_s for _ in speeds.observe(view, options)]
         decision = Sia().schedule(view)
         assert decision.batch.tolist() == [128]
-        speeds.decided(view, decision, options)
+        speeds.record_decision(view, decision, options)
         simulation.apply(decision)
     assert news == [10.0]
 
@@ -187,7 +188,7 @@ def test_classes_without_a_choice_keep_their_batch_and_their_times():
     scenario.tables.batches.efficiency[alone, :, 1] = 0
     scenario.tables.batches.execution[alone, ..., 1] = np.inf
     assert scenario.batch_models == {scenario.trace.model_class(0)}
-    known = scenario.known_batch_times(InformationClass.BOOTSTRAP)
+    known = scenario.get_known_batch_times(InformationClass.BOOTSTRAP)
     assert known[alone, 0, :2, 0].tolist() == [6.0, 3.0]
     policy = Sia(growth=None)
     run = simulate(scenario, policy, Buddy())

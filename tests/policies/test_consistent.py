@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from random_views import random_views
 
 from clustergym.scenario.policy import QUEUED, RUNNING, Decision
-from clustergym.scenario.policy_text import policy_of
+from clustergym.scenario.registry import parse_policy
 
 WITHIN = ("fcfs", "fcfs queue=cluster", "fcfs backfill=aggressive", "ares", "ares alpha=0.4")
 
 
 def decided(within, view):
-    policy = policy_of(within, "policy")
+    policy = parse_policy(within, "policy")
     assert policy.consistent
     policy.reset(view.setting, np.random.default_rng(0))
     return policy, policy.schedule(view)

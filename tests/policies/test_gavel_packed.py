@@ -12,7 +12,7 @@ from clustergym.policies.shared.packed_programs import PackedProblem
 from pairs import with_pairs
 from scenarios import Job, small_scenario
 
-from clustergym.results.measured_run import result_of
+from clustergym.results.measured_run import make_result
 from clustergym.results.metrics.intervals import Outcome
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventKind
@@ -25,7 +25,7 @@ def packed(rate, kept, members=None, capacity=(1,)):
     ones = np.ones(len(rate), dtype=np.int64)
     members = ones if members is None else np.array(members)
     kept = np.array(kept, dtype=np.float64)[..., None]
-    return PackedProblem.of(rate, kept, ones, members, np.array(capacity))
+    return PackedProblem.from_groups(rate, kept, ones, members, np.array(capacity))
 
 
 def test_two_like_jobs_run_beside_each_other_all_the_time():
@@ -110,7 +110,7 @@ def test_all_objectives_decide_legally_and_all_jobs_end(objective):
     ]
     plain = small_scenario(jobs, {"X": (1, 2), "Y": (1, 2)}, times, rounds="policy", oversize="drop")
     scenario = with_pairs(plain, {("a", "a"): (0.8, 0.8), ("a", "b"): (0.9, 0.4), ("b", "b"): (0.4, 0.4)})
-    result = result_of(simulate(scenario, Gavel(objective=objective, packed=True), Buddy()))
+    result = make_result(simulate(scenario, Gavel(objective=objective, packed=True), Buddy()))
     assert (result.jobs.outcome == Outcome.FINISHED).all()
     # FIFO finds no pair here that gains enough with the first job in its queue.
     assert (result.run.simulation.sharing.launches["table"] > 0) == (objective != FIFO)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from clustergym.policies.shared.genetic import GeneticSearch, repaired
+import pytest
+from clustergym.policies.shared import genetic, genetic_compiled
+from clustergym.policies.shared.genetic import GeneticSearch, repair_genes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -59,15 +61,38 @@ def searches(draw):
     return value, draw(st.integers(0, 3 * n)), start, rng.integers(0, 5, n).astype(np.float64)
 
 
+@pytest.mark.parametrize("breed", [genetic.bred, genetic_compiled.bred], ids=["numpy", "compiled"])
 @settings(max_examples=60, deadline=None)
 @given(searches(), st.integers(0, 99))
-def test_the_search_is_that_of_gene_by_gene(drawn, seed):
+def test_the_search_is_that_of_gene_by_gene(breed, drawn, seed):
     value, capacity, start, attained = drawn
     size, generations, first = 6, 5, np.argsort(-attained, kind="stable").tolist()
     search = GeneticSearch(np.random.default_rng(seed), size, generations)
-    found = search.search(np.arange(len(value)), value, GPUS, capacity, start, attained)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(genetic, "_fastest", lambda: breed)
+        found = search.search(np.arange(len(value)), value, GPUS, capacity, start, attained)
     rng = np.random.default_rng(seed)
     assert found.tolist() == gene_by_gene(rng, size, generations, value, capacity, start, first)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 300), st.integers(0, 2**32 - 1))
+def test_both_forms_breed_the_same_children(n, seed):
+    rng, size = np.random.default_rng(seed), 12
+    value = rng.random((n, len(GPUS)))
+    value[rng.random(value.shape) < 0.3] = -np.inf
+    value[:, 0] = rng.random(n)
+    allowed, number = genetic._sort_allowed_first(value)
+    at_most = genetic._at_most(value)
+    genes = np.array(
+        [[rng.choice(np.flatnonzero(np.isfinite(of_job))) for of_job in value] for _ in range(size)]
+    )
+    fitness = rng.integers(0, 5, size) / 4
+    pairs, draws = rng.integers(0, size, (2, size, 2)), rng.random((3, size, n))
+    rest = allowed, number, at_most, GPUS, int(rng.integers(0, 3 * n)), rng.permutation(n)
+    plain = genetic.bred(genes, fitness, pairs, draws, *rest)
+    fast = genetic_compiled.bred(genes, fitness, pairs, draws, *rest)
+    assert (plain == fast).all()
 
 
 @settings(max_examples=200, deadline=None)
@@ -80,4 +105,4 @@ def test_repair_cuts_job_by_job(drawn, seed):
     at_most = np.maximum.accumulate(np.where(np.isfinite(value), np.arange(len(GPUS)), 0), axis=1)
     first = np.argsort(-attained, kind="stable")
     expected = [cut(individual, value, capacity, first.tolist()) for individual in genes.tolist()]
-    assert repaired(genes, at_most, GPUS, capacity, first).tolist() == expected
+    assert repair_genes(genes, at_most, GPUS, capacity, first).tolist() == expected

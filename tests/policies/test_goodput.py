@@ -39,7 +39,7 @@ def test_what_a_late_launch_did_not_hold_its_gpus_for_is_not_observed():
     simulation = simulation_of([Job("a", 0, 1000)])
     speeds, view = ObservedSpeeds(), simulation.advance()
     decision = Decision.of([(0, 0, 4)])
-    speeds.decided(view, decision)
+    speeds.record_decision(view, decision)
     simulation.apply(decision)
     # Launched 20 s after the decision, the job has had 4 X for 40 s and done an iteration every 4 s.
     late = replace(
@@ -47,7 +47,7 @@ def test_what_a_late_launch_did_not_hold_its_gpus_for_is_not_observed():
     )
     assert late.now_s == 60.0
     assert speeds.observe(late).tolist() == [0]
-    assert speeds.observed(late)[0, 0, 2] == pytest.approx(4.0)
+    assert speeds.get_observed_times(late)[0, 0, 2] == pytest.approx(4.0)
 
 
 def test_observation_corrects_the_linear_guess():
@@ -58,7 +58,7 @@ def test_observation_corrects_the_linear_guess():
     assert len(speeds.observe(view)) == 0
     assert (speeds.estimates(view, prior) == prior).all()
     decision = Decision.of([(0, 0, 4)])
-    speeds.decided(view, decision)
+    speeds.record_decision(view, decision)
     simulation.apply(decision)
     view = simulation.advance()
     assert speeds.observe(view).tolist() == [0]
@@ -71,7 +71,7 @@ def test_observation_corrects_the_linear_guess():
     assert np.isinf(estimate[1, 3])
     assert speeds.most_gpus(view).tolist() == [4]
     # What is known already is no news.
-    speeds.decided(view, decision)
+    speeds.record_decision(view, decision)
     simulation.apply(decision)
     assert len(speeds.observe(simulation.advance())) == 0
 
@@ -82,7 +82,7 @@ def test_each_job_is_corrected_by_what_was_seen_of_it():
     speeds, view = ObservedSpeeds(), simulation.advance()
     speeds.observe(view)
     decision = Decision.of([(1, 0, 4)])
-    speeds.decided(view, decision)
+    speeds.record_decision(view, decision)
     simulation.apply(decision)
     view = simulation.advance()
     assert speeds.observe(view).tolist() == [1]
@@ -98,11 +98,11 @@ def test_a_second_observation_is_interpolated_and_a_standstill_is_no_work():
     for gpus in (8, 1):
         speeds.observe(view)
         decision = Decision.of([(0, 0, gpus)])
-        speeds.decided(view, decision)
+        speeds.record_decision(view, decision)
         simulation.apply(decision)
         view = simulation.advance()
     speeds.observe(view)
-    observed = speeds.observed(view)[0, 0]
+    observed = speeds.get_observed_times(view)[0, 0]
     assert observed[[0, 3]] == pytest.approx([8.0, 3.0])
     assert np.isnan(observed[[1, 2]]).all()
     # 8 GPUs: 3 s against 1; half way in log scale 3^(1/3) and 3^(2/3).
@@ -120,11 +120,11 @@ def test_what_is_left_of_a_standstill_is_no_work_either():
     for _ in range(2):
         speeds.observe(view)
         decision = Decision.of([(0, 0, 2)])
-        speeds.decided(view, decision)
+        speeds.record_decision(view, decision)
         simulation.apply(decision)
         view = simulation.advance()
     assert speeds.observe(view).tolist() == [0]
-    assert speeds.observed(view)[0, 0, 1] == pytest.approx(5.0)
+    assert speeds.get_observed_times(view)[0, 0, 1] == pytest.approx(5.0)
 
 
 def test_restart_factor_by_hand():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from clustergym.policies.hesrpt import HighEfficiencySrpt, fitted_speedup, optimal_shares
+from clustergym.policies.hesrpt import HighEfficiencySrpt, fit_speedup, optimal_shares
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.srtf import ShortestRemainingTimeFirst
 from hypothesis import given, settings
@@ -67,7 +67,7 @@ def test_the_fit_finds_the_exponent_of_a_power_law_over_the_best_types():
     time_s[0, 0] = 6 / counts**0.7
     time_s[0, 1] = 9 / counts**0.7
     time_s[1, 1, 2] = 3.0  # one point: taken as hardly parallel
-    exponent, one_gpu_s = fitted_speedup(counts, time_s)
+    exponent, one_gpu_s = fit_speedup(counts, time_s)
     np.testing.assert_allclose(exponent, [0.7, 0.01, 0.01])
     np.testing.assert_allclose(one_gpu_s, [6.0, 3.0 * 4**0.01, np.inf])
 

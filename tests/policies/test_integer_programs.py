@@ -16,7 +16,7 @@ from clustergym.policies.shared.integer_programs import (
     Choices,
     Solver,
     SolverError,
-    improved,
+    improve_choice,
     solve,
 )
 from hypothesis import given, settings
@@ -34,7 +34,7 @@ def brute_force(problem: Choices) -> float:
     best = 0.0
     for choice in itertools.product(range(-1, problem.value.shape[1]), repeat=len(problem.value)):
         taken = np.array(choice)
-        if (problem.used(taken) <= problem.capacity).all():
+        if (problem.count_used(taken) <= problem.capacity).all():
             best = max(best, problem.total(taken))
     return best
 
@@ -59,7 +59,7 @@ def test_it_finds_the_optimum_and_bounds_it(solver, case):
     solution = solve(problem, start, solver, gap=0.0)
     best = brute_force(problem)
     assert solution.status == OPTIMAL
-    assert (problem.used(solution.choice) <= problem.capacity).all()
+    assert (problem.count_used(solution.choice) <= problem.capacity).all()
     assert problem.total(solution.choice) == pytest.approx(solution.value)
     assert solution.value == pytest.approx(best)
     assert solution.bound >= best - 1e-9
@@ -84,7 +84,7 @@ def test_jobs_that_like_two_types_alike_are_left_to_the_program():
     # Both like X and Y equally: which one has X is the solver's affair.
     problem = Choices(np.ones((2, 2)), np.array([0, 1]), np.array([1, 1]), np.array([2, 2]))
     assert integer_programs._best_of_each(problem) is None
-    clear = Choices(np.array([[2.0, 1.0], [3.0, 1.0]]), problem.kind, problem.gpus, problem.capacity)
+    clear = Choices(np.array([[2.0, 1.0], [3.0, 1.0]]), problem.gpu_type, problem.gpus, problem.capacity)
     assert integer_programs._best_of_each(clear).tolist() == [0, 0]
     short = dataclasses.replace(clear, capacity=np.array([1, 2]))
     assert integer_programs._best_of_each(short) is None
@@ -110,7 +110,7 @@ def test_when_the_lp_fails_the_start_stays_and_is_filled_up(monkeypatch):
     def fails(*_: object) -> None:
         raise SolverError("numerical trouble")
 
-    monkeypatch.setattr(integer_programs, "_relaxed", fails)
+    monkeypatch.setattr(integer_programs, "_solve_relaxation", fails)
     # Job 0 keeps its 2 GPUs; of the others job 2 gains most per GPU on the 2 that are free.
     problem = Choices(
         np.array([[1.0, 1.1], [1.0, 1.0], [2.0, 2.1]]), np.array([0, 0]), np.array([1, 2]), np.array([4])
@@ -130,14 +130,14 @@ def test_a_solution_that_breaks_a_constraint_is_refused(monkeypatch, amounts):
     monkeypatch.setattr(integer_programs, "_scip", wrong)
     solution = solve(problem, NONE[:2])
     assert solution.status == FAILED
-    assert (problem.used(solution.choice) <= 4).all()
+    assert (problem.count_used(solution.choice) <= 4).all()
 
 
 def test_what_costs_no_less_and_brings_no_more_is_left_out():
     # Of type 0, on 1, 2 and 4 GPUs: 2 bring as much as 1. Of type 1 there are 4 and 2 GPUs, in this order.
     kind, gpus = np.array([0, 0, 0, 1, 1]), np.array([1, 2, 4, 4, 2])
     value = np.array([[1.0, 1.0, 2.0, 3.0, 3.0], [1.0, 2.0, 2.0, 3.0, 2.0]])
-    kept = integer_programs._undominated(Choices(value, kind, gpus, np.array([4, 4])))
+    kept = integer_programs._drop_dominated(Choices(value, kind, gpus, np.array([4, 4])))
     none = -np.inf
     assert kept.tolist() == [[1.0, none, 2.0, none, 3.0], [1.0, 2.0, none, 3.0, 2.0]]
 
@@ -150,7 +150,7 @@ def test_a_start_that_no_longer_fits_is_cut_from_the_last_job_on():
 def test_a_start_is_counted_by_rows_of_equal_jobs():
     # Jobs 0 and 2 are alike; job 1 has nothing, job 3 what its row may not have.
     value = np.array([[1.0, 2.0], [1.0, -np.inf]])
-    counted = integer_programs._merged(np.array([1, -1, 1, 1]), np.array([0, 0, 0, 1]), value)
+    counted = integer_programs._merge_rows(np.array([1, -1, 1, 1]), np.array([0, 0, 0, 1]), value)
     assert counted.tolist() == [[0, 2], [0, 0]]
 
 
@@ -166,7 +166,7 @@ def test_improvement_is_by_gain_per_added_gpu():
     problem = Choices(
         np.array([[1.0, 0.0], [-np.inf, 2.7]]), np.array([0, 0]), np.array([1, 3]), np.array([3])
     )
-    assert improved(problem, NONE[:2]).tolist() == [0, -1]
+    assert improve_choice(problem, NONE[:2]).tolist() == [0, -1]
     # The integer program takes the three.
     assert solve(problem, NONE[:2]).choice.tolist() == [-1, 1]
 
@@ -176,7 +176,7 @@ def test_improvement_counts_what_jobs_have_and_lack(none, chosen):
     # One of 2 GPUs is free. Job 0 has the other, worth 1, and gains 1 by a second; so does job 1, which has
     # none, by its first: of equal ones job 0. Where to have none is worth -5, job 1 gains 6.
     problem = Choices(np.array([[1.0, 2.0], [1.0, 1.0]]), np.array([0, 0]), np.array([1, 2]), np.array([2]))
-    assert improved(problem, np.array([0, -1]), none).tolist() == chosen
+    assert improve_choice(problem, np.array([0, -1]), none).tolist() == chosen
 
 
 def test_where_the_lp_is_integral_there_is_nothing_to_search(monkeypatch):
@@ -185,12 +185,13 @@ def test_where_the_lp_is_integral_there_is_nothing_to_search(monkeypatch):
     problem = Choices(
         np.array([[5.0, 4.0], [5.0, 0.0]]), np.array([0, 1]), np.array([1, 1]), np.array([1, 1])
     )
-    assert improved(problem, NONE[:2]).tolist() == [0, -1]
+    assert improve_choice(problem, NONE[:2]).tolist() == [0, -1]
     solution = solve(problem, NONE[:2])
     assert (solution.choice.tolist(), solution.status) == ([1, 0], OPTIMAL)
     assert (solution.value, solution.bound) == (9.0, pytest.approx(9.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", HIGHS_AND_SCIP)
 def test_five_hundred_jobs_on_four_types(solver):
     rng = np.random.default_rng(4)
@@ -200,7 +201,7 @@ def test_five_hundred_jobs_on_four_types(solver):
     solution = solve(problem, np.full(500, -1), solver)
     assert solution.status in (OPTIMAL, LIMIT)
     assert solution.gap <= 1e-4
-    assert (problem.used(solution.choice) <= problem.capacity).all()
+    assert (problem.count_used(solution.choice) <= problem.capacity).all()
     again = solve(problem, np.full(500, -1), solver)
     assert (again.choice == solution.choice).all()
 

@@ -131,6 +131,7 @@ def test_a_queue_reserves_its_own_quota_for_a_job_that_finds_nobody_to_stop():
     assert done[0] == ([], [])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DATA.is_dir(), reason="the recorded answers of Kueue's scheduler are not here")
 def test_decisions_are_those_of_kueues_own_scheduler():
     instances = kueue_agreement.read_rows(DATA / "instances.jsonl.gz")
@@ -141,6 +142,7 @@ def test_decisions_are_those_of_kueues_own_scheduler():
     assert [row["id"] for row in rested if not row["agrees"]] == []
 
 
+@pytest.mark.processes
 def test_the_benchmark_ends_in_one_line_without_its_data(tmp_path):
     words = [sys.executable, str(ROOT / "benchmarks/kueue_agreement.py"), "--data", str(tmp_path)]
     done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT)

@@ -9,7 +9,7 @@ from clustergym.policies.placers.buddy import Buddy
 from pairs import with_pairs
 from scenarios import Job, small_scenario
 
-from clustergym.results.measured_run import result_of
+from clustergym.results.measured_run import make_result
 from clustergym.results.metrics.intervals import Outcome
 from clustergym.sim.drive import simulate
 
@@ -18,7 +18,7 @@ TIMES = {"a": {"X": {1: 1.0, 2: 0.5}}, "b": {"X": {1: 2.0, 2: 1.2}}}
 
 def ran(jobs, kept, policy, groups=None):
     scenario = small_scenario(jobs, groups or {"X": (1, 1)}, TIMES, rounds=10.0)
-    result = result_of(simulate(with_pairs(scenario, kept), policy, Buddy()))
+    result = make_result(simulate(with_pairs(scenario, kept), policy, Buddy()))
     return dict(zip(scenario.trace.job_id, result.jobs.end_s.tolist(), strict=True)), result
 
 

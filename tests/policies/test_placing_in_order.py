@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_views import random_views
 
-from clustergym.results.metrics.fluid import FluidSharing
+from clustergym.results.metrics.fairness import FluidSharing
 
 
 def place_one_by_one(target, order, allowed):
@@ -23,7 +23,7 @@ def place_one_by_one(target, order, allowed):
             for kind, level in np.argwhere(allowed[at]).tolist()
             if target.time_s[at, kind, level] < np.inf and target.counts[level] <= target.free[kind]
         ]
-        if not options or target.kind[at] >= 0:
+        if not options or target.gpu_type[at] >= 0:
             continue
         _, kind, level = min(options)
         held = int(view.gpu_type[at]), int(target.held_level[at])
@@ -49,7 +49,7 @@ def test_blocks_place_as_jobs_one_by_one(view, seed, block, hysteresis, by_rows)
             order, allowed = rng.permutation(len(view)), rng.random(view.feasible.shape) < 0.6
             fast.place(order, allowed.__getitem__ if by_rows else allowed)
             place_one_by_one(plain, order, allowed)
-            assert fast.kind.tolist() == plain.kind.tolist()
+            assert fast.gpu_type.tolist() == plain.gpu_type.tolist()
             assert fast.level.tolist() == plain.level.tolist()
             assert fast.free.tolist() == plain.free.tolist()
 

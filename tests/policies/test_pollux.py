@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 from clustergym.policies.placers.buddy import Buddy
-from clustergym.policies.pollux import Pollux, fitted_time_s, goodput_of_share
-from clustergym.policies.shared.genetic import GeneticSearch, _allowed_first, repaired
+from clustergym.policies.pollux import Pollux, fit_time_s, goodput_of_share
+from clustergym.policies.shared.genetic import GeneticSearch, _sort_allowed_first, bred, repair_genes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
@@ -40,13 +40,13 @@ def test_the_speed_model_by_hand():
     # so c = 1; 4 GPUs 4 = 2 + 1 + 2 d, so d = 0.5. Across nodes nothing is known: 8 / 8 and no sync.
     counts = np.array([1, 2, 4, 8])
     times = np.array([8.0, 5.0, 4.0, np.inf])
-    fitted = fitted_time_s(counts, 4, np.array([True, True, True, False]), times)
+    fitted = fit_time_s(counts, 4, np.array([True, True, True, False]), times)
     assert fitted[:3].tolist() == [8.0, 5.0, 4.0]
     assert fitted[3] == pytest.approx(1.0, rel=1e-3)
     # One observation: perfect scaling. Two: the synchronisation of 2 GPUs stays on 4.
-    alone = fitted_time_s(counts, 8, np.array([True, False, False, False]), times)
+    alone = fit_time_s(counts, 8, np.array([True, False, False, False]), times)
     assert alone == pytest.approx([8, 4, 2, 1], rel=1e-3)
-    two = fitted_time_s(counts, 8, np.array([True, True, False, False]), times)
+    two = fit_time_s(counts, 8, np.array([True, True, False, False]), times)
     assert two == pytest.approx([8, 5, 3, 2], rel=1e-3)
 
 
@@ -153,28 +153,34 @@ def test_repair_cuts_the_jobs_with_most_attained_service():
     # it has 2, or 1 where it may not have 2. What fits stays as it is.
     gpus, genes = np.array([0, 1, 2, 4]), np.array([[3, 3, 2], [0, 1, 3]])
     every = np.tile(np.arange(4), (3, 1))
-    assert repaired(genes, every, gpus, 5, np.array([0, 1, 2])).tolist() == [[0, 2, 2], [0, 1, 3]]
+    assert repair_genes(genes, every, gpus, 5, np.array([0, 1, 2])).tolist() == [[0, 2, 2], [0, 1, 3]]
     not_two = np.array([[0, 1, 2, 3], [0, 1, 1, 3], [0, 1, 2, 3]])
-    assert repaired(genes, not_two, gpus, 5, np.array([0, 1, 2]))[0].tolist() == [0, 1, 2]
-    assert repaired(genes, every, gpus, 5, np.array([2, 1, 0]))[0].tolist() == [3, 1, 0]
+    assert repair_genes(genes, not_two, gpus, 5, np.array([0, 1, 2]))[0].tolist() == [0, 1, 2]
+    assert repair_genes(genes, every, gpus, 5, np.array([2, 1, 0]))[0].tolist() == [3, 1, 0]
 
 
 def test_children_have_genes_of_both_parents_and_a_few_new_ones():
     # All of one half of the population have gene 1, of the other half gene 2; nobody has 3, which comes only
     # by mutation, of one gene in 200 and to each of 4 as likely: 200 x 200 / 200 / 4 = 50.
-    search, value = GeneticSearch(np.random.default_rng(5), 200, 1), np.zeros((200, 4))
+    rng, value = np.random.default_rng(5), np.zeros((200, 4))
+
+    def children_of(genes, fitness):
+        draws = rng.integers(0, 200, (2, 200, 2)), rng.random((3, 200, 200))
+        room = np.arange(4) * np.ones((200, 1), dtype=np.int64), np.arange(4), 10**6, np.arange(200)
+        return bred(genes, fitness, *draws, *_sort_allowed_first(value), *room)
+
     genes = np.repeat([[1], [2]], 100, axis=0) * np.ones(200, dtype=np.int64)
-    children = search._children(genes, np.zeros(200), *_allowed_first(value))
+    children = children_of(genes, np.zeros(200))
     assert (children == 3).sum() == pytest.approx(50, abs=25)
     ones = (children == 1).mean(axis=1)
     # Parents differ in half of the pairs, and then half of the genes are of each.
     assert (np.abs(ones - 0.5) < 0.2).mean() == pytest.approx(0.5, abs=0.15)
     # Of two the fitter is a parent: with those of gene 2 fitter, gene 1 comes from pairs of its own only.
-    fitter = search._children(genes, np.repeat([0.0, 1.0], 100), *_allowed_first(value))
+    fitter = children_of(genes, np.repeat([0.0, 1.0], 100))
     assert (fitter == 1).mean() == pytest.approx(0.25, abs=0.05)
     # What a job may not have it does not get.
     value[:, 3] = -np.inf
-    assert not (search._children(genes, np.zeros(200), *_allowed_first(value)) == 3).any()
+    assert not (children_of(genes, np.zeros(200)) == 3).any()
 
 
 def test_a_gene_that_is_allowed_no_longer_is_none():
@@ -182,7 +188,11 @@ def test_a_gene_that_is_allowed_no_longer_is_none():
     search, gpus = GeneticSearch(np.random.default_rng(5), 4, 1), np.array([0, 1, 2])
     search.search(np.arange(3), np.array([[0.0, 1.0, 5.0]] * 3), gpus, 6, np.full(3, 2), np.zeros(3))
     value = np.array([[0.0, 1.0, 5.0], [0.0, -np.inf, -np.inf], [0.0, 1.0, 5.0]])
-    assert search._inherited(np.array([0, 2, 3]), value, np.array([2, 2, 1]))[0].tolist() == [2, 0, 1]
+    assert search._inherit_population(np.array([0, 2, 3]), value, np.array([2, 2, 1]))[0].tolist() == [
+        2,
+        0,
+        1,
+    ]
 
 
 def test_the_population_goes_on_with_the_jobs_that_stay():

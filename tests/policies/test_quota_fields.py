@@ -13,7 +13,7 @@ from clustergym.policies.quotas import Quotas
 from scenarios import Job, small_scenario
 
 from clustergym.common.errors import InputError
-from clustergym.scenario.tenants.assigned import Tenants
+from clustergym.scenario.tenants.queue_tree import Tenants
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventKind
 
@@ -28,7 +28,7 @@ def run(tmp_path):
         path.write_text(text)
         scenario = small_scenario(jobs, {"X": (1, 8)}, LINEAR, rounds=rounds, checkpoint_s={"m": 0.0})
         trace = replace(scenario.trace, virtual_cluster=tuple(job.job_id[0] for job in jobs))
-        tenants = Tenants.of(str(path), trace, scenario.cluster.gpu_types)
+        tenants = Tenants.from_queues(str(path), trace, scenario.cluster.gpu_types)
         policy = Quotas(**parameters)
         done = simulate(replace(scenario, trace=trace, tenants=tenants), policy, Buddy())
         events = done.simulation.log.events

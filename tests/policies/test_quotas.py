@@ -21,7 +21,7 @@ from clustergym.commands.replay import main as replay
 from clustergym.commands.run import main as run_command
 from clustergym.common.errors import InputError
 from clustergym.results.metrics.intervals import read_intervals
-from clustergym.scenario.tenants.assigned import Tenants
+from clustergym.scenario.tenants.queue_tree import Tenants
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventKind
 
@@ -31,7 +31,9 @@ LINEAR = {"m": {"X": {1: 8.0, 2: 4.0, 4: 2.0, 8: 1.0}}}
 
 def with_tenants(scenario, tenants, queues="virtual_cluster"):
     trace = replace(scenario.trace, virtual_cluster=tuple(tenants))
-    return replace(scenario, trace=trace, tenants=Tenants.of(queues, trace, scenario.cluster.gpu_types))
+    return replace(
+        scenario, trace=trace, tenants=Tenants.from_queues(queues, trace, scenario.cluster.gpu_types)
+    )
 
 
 def run(jobs, policy, queues="virtual_cluster", checkpoint_s=0.0, rounds="event"):
@@ -188,16 +190,17 @@ def test_without_queues_it_says_what_to_give():
         simulate(scenario, Quotas(), Buddy())
 
 
+@pytest.mark.slow
 def test_one_queue_is_the_policy_itself():
     rng = np.random.default_rng(0)
     jobs = [
         Job(f"a{at}", float(5 * at), int(rng.integers(5, 60)), gpus=int(2 ** rng.integers(0, 4)))
         for at in range(30)
     ]
-    from clustergym.scenario.policy_text import policy_of
+    from clustergym.scenario.registry import parse_policy
 
     for within in WITHIN:
-        plain = run(jobs, policy_of(within, "policy"), checkpoint_s=3.0)
+        plain = run(jobs, parse_policy(within, "policy"), checkpoint_s=3.0)
         assert ends(run(jobs, Quotas(within=within), checkpoint_s=3.0)) == ends(plain), within
 
 
@@ -212,6 +215,7 @@ def test_a_steady_policy_that_is_not_asked_again_decides_as_if_it_were(scenario,
     assert done.simulation.log.digest == simulate(scenario, Asked(within), Buddy()).simulation.log.digest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("within", ["fcfs", "ares", "ares alpha=0.4"])
 def test_a_steady_policy_of_many_queues_is_asked_less_often(within, monkeypatch):
     rng = np.random.default_rng(1)
@@ -313,6 +317,7 @@ def longest_short_s(intervals, own, quota):
     return longest
 
 
+@pytest.mark.slow
 def test_a_run_under_quotas_is_replayed_from_another_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "queues.yaml").write_text("unknown: rest\nqueues:\n  rest: {}\n  6214e9: {quota: 8}\n")

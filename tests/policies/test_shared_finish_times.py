@@ -26,10 +26,10 @@ def test_the_ideal_is_the_run_time_on_one_nth_of_every_type():
     view = first_view(scenario, Gavel())
     times = finish_times.request_times(view)
     assert times.time_s.tolist() == [[2.0, 4.0], [1.0, np.inf]]
-    shares = finish_times.isolated_shares(view, times)
+    shares = finish_times.compute_isolated_shares(view, times)
     assert shares.ravel().tolist() == pytest.approx([2 / 3, 1 / 3, 1 / 2, 0])
     assert finish_times.ideal_s(view, times).tolist() == pytest.approx([240.0, 20.0])
-    assert finish_times.isolated_remaining_s(view, times).tolist() == pytest.approx([240.0, 20.0])
+    assert finish_times.compute_isolated_remaining_s(view, times).tolist() == pytest.approx([240.0, 20.0])
     # Of eight jobs' cluster a has 1/4 and 1/8 of the time: 1/8 + 1/32 = 5/32 a second.
     assert finish_times.ideal_s(view, times, 8.0)[0] == pytest.approx(640.0)
 

@@ -230,7 +230,7 @@ def test_max_min_is_the_literal_programs_and_gives_all_their_isolated_share(draw
     p, _ = drawn
     need = isolated(p)
     share, level = max_min_shares(p, need)
-    assert p.broken(share) <= 1e-6
+    assert p.measure_violation(share) <= 1e-6
     assert level == pytest.approx(literal(p, need, np.zeros_like(need), "level"), rel=1e-6)
     assert (p.progress(share) >= need * (1 - 1e-5)).all()
 
@@ -263,7 +263,7 @@ def test_grouping_like_jobs_is_exact(drawn):
     grouped = problem(rate[first], gpus[first], p.capacity, members)
     share, level = max_min_shares(grouped, need[first])
     assert level == pytest.approx(max_min_shares(single, need)[1], rel=1e-6)
-    assert single.broken(share[group]) <= 1e-6
+    assert single.measure_violation(share[group]) <= 1e-6
     ours = (rate * share[group]).sum() / 1.0
     total = max_total_shares(grouped, np.ones(len(first)))[group]
     assert (rate * total).sum() == pytest.approx(
@@ -312,7 +312,7 @@ def test_water_filling_is_that_of_the_definition(drawn):
     p, _ = drawn
     need = isolated(p)
     share = water_filling_shares(p, need)
-    assert p.broken(share) <= 1e-6
+    assert p.measure_violation(share) <= 1e-6
     assert (p.progress(share) / need).tolist() == pytest.approx(
         (literal_water_filling(p, need) / need).tolist(), rel=1e-4
     )
@@ -327,8 +327,8 @@ def test_least_finish_ratio_is_that_of_bisection(drawn):
     elapsed = rng.uniform(0, 2000, n) * (rng.random(n) < 0.7)
     share, ratio = least_finish_ratio_shares(p, elapsed, remaining, ideal)
     first, same = least_finish_ratio_shares(p, elapsed, remaining, ideal, second_stage=False)
-    assert (same, p.broken(first)) == (ratio, pytest.approx(0.0, abs=1e-6))
-    assert p.broken(share) <= 1e-6
+    assert (same, p.measure_violation(first)) == (ratio, pytest.approx(0.0, abs=1e-6))
+    assert p.measure_violation(share) <= 1e-6
     achieved = (elapsed + remaining / p.progress(share)) / ideal
     assert achieved.max() <= ratio * (1 + 1e-4)
     low, high = float((elapsed / ideal).max()), float(ratio) * 10 + 1

@@ -11,8 +11,8 @@ from clustergym.policies.shared.objectives import (
     OBJECTIVES,
     behind,
     check_deadlines,
+    compute_normalised_throughput,
     meets_deadline,
-    normalised_throughput,
     raw_throughput,
 )
 from round_scenarios import without_profiles
@@ -48,7 +48,7 @@ def test_throughput_by_hand():
     # 32 samples an iteration.
     raw = raw_throughput(view)
     assert raw[:2].tolist() == [[[4.0, 8.0, 32.0], [2.0, 3.2, 0.0]]] * 2
-    relative = normalised_throughput(view)
+    relative = compute_normalised_throughput(view)
     assert relative[0].tolist() == [[0.5, 1.0, 4.0], [0.25, 0.4, 0.0]]
     assert relative[1].tolist() == [[1.25, 2.5, 10.0], [0.625, 1.0, 0.0]]
     for value in (raw, relative):

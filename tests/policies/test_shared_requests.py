@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from clustergym.policies.placers.buddy import Buddy
-from clustergym.policies.shared.requests import request_options, requested_level, requested_time_s
+from clustergym.policies.shared.requests import find_requested_level, get_requested_time_s, request_options
 from round_scenarios import without_profiles
 from scenarios import Job, small_scenario
 
@@ -24,8 +24,8 @@ def test_the_time_at_a_request_is_of_its_type_and_of_the_fastest_where_it_names_
     scenario = small_scenario(jobs, {"X": (1, 4), "Y": (1, 2)}, {"m": times, "n": times})
     scenario = without_profiles(scenario, "n", ("Y",))
     view = Simulation(scenario, Buddy(), InformationClass.DATA_PARALLEL).advance()
-    assert requested_level(view).tolist() == [1, 1, 1, 2]
-    assert requested_time_s(view).tolist() == [2.0, 5.0, 2.0, 1.0]
+    assert find_requested_level(view).tolist() == [1, 1, 1, 2]
+    assert get_requested_time_s(view).tolist() == [2.0, 5.0, 2.0, 1.0]
     assert request_options(view).tolist() == [[True, True], [False, True], [False, True], [True, False]]
 
 
@@ -35,4 +35,4 @@ def test_where_the_request_is_not_known_the_fastest_allotment_counts():
     scenario = small_scenario([Job("a", 0, 10, gpus=2)], {"X": (1, 4)}, times)
     scenario.tables.data_parallel[:, :, :2] = np.inf
     view = Simulation(scenario, Buddy(), InformationClass.DATA_PARALLEL).advance()
-    assert requested_time_s(view).tolist() == [1.5]
+    assert get_requested_time_s(view).tolist() == [1.5]

@@ -88,6 +88,7 @@ def test_the_restart_factor_keeps_a_young_job_where_it_is():
     assert held == [1, 1, 2]
 
 
+@pytest.mark.slow
 def test_it_learns_that_a_job_does_not_scale():
     # On 2 X the job is hardly faster than on one. Sia grows it, sees that, and b, which comes then and
     # scales linearly, gets the GPU: b's rows are 1, 2 and a's 1, 1.02.
@@ -116,7 +117,7 @@ def test_a_failing_solver_keeps_what_runs_and_fills_up(monkeypatch):
     def fails(*_: object) -> None:
         raise SolverError("no")
 
-    monkeypatch.setattr(integer_programs, "_relaxed", fails)
+    monkeypatch.setattr(integer_programs, "_solve_relaxation", fails)
     assert allotments(policy.schedule(view))[1] == (0, 1)
     assert 0 in allotments(policy.schedule(view))
     assert policy.counters()["solver_failures"] == 2

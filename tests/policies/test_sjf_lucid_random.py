@@ -124,6 +124,7 @@ def test_random_is_its_seed_and_nothing_else():
     assert ends(scenario, policy, seed=3) != ends(scenario, policy, seed=4)
 
 
+@pytest.mark.slow
 def test_random_draws_every_allotment_of_a_lone_job_alike():
     # X 1, 2, 4, Y 1, 2 or nothing, where the job that can run then does: X 1, 2, 4, Y 1, 2 alike.
     scenario = small_scenario([Job("a", 0, 40)], {"X": (1, 4), "Y": (1, 2)}, TIMES)

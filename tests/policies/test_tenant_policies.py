@@ -22,7 +22,7 @@ from scenarios import Job, small_scenario
 from clustergym.common.errors import InputError
 from clustergym.scenario.disturbances.time_limits import TimeLimits
 from clustergym.scenario.registry import make_policy
-from clustergym.scenario.tenants.assigned import Tenants
+from clustergym.scenario.tenants.queue_tree import Tenants
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import LAUNCHES, EventKind
 
@@ -34,7 +34,9 @@ FLAT = {"m": {"X": dict.fromkeys(COUNTS, 1.0)}}
 def with_tenants(scenario, queues="virtual_cluster"):
     """Let the first letter of a job's name say whose it is."""
     trace = replace(scenario.trace, virtual_cluster=tuple(name[0] for name in scenario.trace.job_id))
-    return replace(scenario, trace=trace, tenants=Tenants.of(queues, trace, scenario.cluster.gpu_types))
+    return replace(
+        scenario, trace=trace, tenants=Tenants.from_queues(queues, trace, scenario.cluster.gpu_types)
+    )
 
 
 def run(jobs, policy, queues="virtual_cluster", gpus=8, limits_s=None, nodes=1, **more):
@@ -121,6 +123,7 @@ def test_kai_prefers_higher_priority_in_a_queue():
     assert times(run(jobs, Kai(round_s=None))) == {"a2": 20, "a1": 60, "a3": 70}
 
 
+@pytest.mark.slow
 def test_kai_switches_two_queues_as_its_own_example(queues):
     """16 GPUs, half-life 128 cycles, window 256, endless jobs; a cycle is a second.
 
@@ -137,6 +140,7 @@ def test_kai_switches_two_queues_as_its_own_example(queues):
 # Kueue
 
 
+@pytest.mark.slow
 def test_kueue_divides_300_gpus_as_its_example(queues):
     path = queues(
         "oversubscribe: true\nqueues:\n  X: {}\n  Y: {}\n  1: {parent: X}\n  2: {parent: X}\n"
@@ -285,7 +289,8 @@ def test_capacity_does_not_take_back_for_a_parent_that_has_what_it_deserves(queu
 
 # Slurm
 
-AGE = {"weight_fair_share": 0.0, "weight_partition": 0.0, "weight_qos": 0.0}
+OFTEN = {"backfill_interval_s": 0.0, "backfill_resolution_s": 0.0, "fair_share_interval_s": 0.0}
+AGE = {"weight_fair_share": 0.0, "weight_partition": 0.0, "weight_qos": 0.0, **OFTEN}
 NEEDS = [
     Job("run", 0, 10, gpus=4), Job("more", 0, 10, gpus=2), Job("Head", 1, 5, gpus=8),
     Job("Jay", 2, 8, gpus=2), Job("Kay", 3, 20, gpus=2),
@@ -333,7 +338,7 @@ def test_slurm_orders_queues_by_what_they_have_used():
     """
     jobs = [Job("a1", 0, 100, gpus=8), Job("a2", 10, 10, gpus=8), Job("b1", 60, 10, gpus=8)]
     for fair_share in ("fair_tree", "classic"):
-        fair = SlurmMultifactor(weight_fair_share=10.0, fair_share=fair_share, round_s=None)
+        fair = SlurmMultifactor(weight_fair_share=10.0, fair_share=fair_share, **OFTEN)
         assert times(run(jobs, fair)) == {"a1": 100, "b1": 110, "a2": 120}
     assert times(run(jobs, SlurmMultifactor(**AGE, round_s=None))) == {"a1": 100, "a2": 110, "b1": 120}
 
@@ -355,7 +360,7 @@ def test_a_classic_fair_share_in_a_tree(queues):
     """
     path = queues("queues:\n  A: {}\n  B: {}\n  a1: {parent: A}\n  a2: {parent: A}\n  b1: {parent: B}\n")
     trace = small_scenario([Job("a1", 0, 1)], {"X": (1, 8)}, FLAT).trace
-    tree = Tenants.of(path, replace(trace, virtual_cluster=("a1",)), ("X",)).tree
+    tree = Tenants.from_queues(path, replace(trace, virtual_cluster=("a1",)), ("X",)).tree
     policy = SlurmMultifactor(fair_share="classic", round_s=None)
     done = run([Job("a1", 0, 1)], policy)
     policy.reset(replace(done.simulation.setting, queues=tree), np.random.default_rng(0))
@@ -416,7 +421,7 @@ def test_every_job_of_drawn_scenarios_ends_and_no_queue_is_above_its_limit(
     tenants = data.draw(st.lists(st.sampled_from("abc"), min_size=n, max_size=n))
     trace = replace(scenario.trace, virtual_cluster=tuple(tenants))
     scenario = replace(
-        scenario, trace=trace, tenants=Tenants.of(str(path), trace, scenario.cluster.gpu_types)
+        scenario, trace=trace, tenants=Tenants.from_queues(str(path), trace, scenario.cluster.gpu_types)
     )
     done = simulate(scenario, replace(POLICIES[name]), Buddy())
     assert all_left(done)
@@ -515,6 +520,7 @@ def test_a_job_that_is_stopped_for_another_keeps_its_gpus_until_its_eviction_is_
     assert policy.counters() == {"jobs_stopped_to_reclaim": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policy", "eviction_s", "expected"),
     [
@@ -551,7 +557,7 @@ def test_slurm_rounds_reservations_down():
     jobs = [Job("a1", 0, 100, gpus=4), Job("a2", 5, 10, gpus=8), Job("a3", 10, 70, gpus=2)]
     limits = {"a1": 100, "a2": 60, "a3": 70}
     for resolution_s, begins in ((0.0, 10), (60.0, 110)):
-        policy = SlurmMultifactor(weight_fair_share=0.0, backfill_resolution_s=resolution_s)
+        policy = SlurmMultifactor(**{**AGE, "backfill_resolution_s": resolution_s})
         assert times(run(jobs, policy, limits_s=limits, rounds=1.0), EventKind.START)["a3"] == begins
 
 

@@ -94,13 +94,13 @@ def test_the_program_finds_the_best_product_and_greed_comes_close(seed):
     best = 0.0
     for choice in product(range(-1, options), repeat=jobs):
         taken = np.array(choice)
-        if (bids.used(taken) <= bids.capacity).all():
+        if (bids.count_used(taken) <= bids.capacity).all():
             best = max(best, bids.total(taken))
     won, proved = AUCTIONS["ilp"](bids)
     assert proved
     assert bids.total(won) == pytest.approx(best, rel=1e-3)
     greedy, _ = AUCTIONS["greedy"](bids)
-    assert (bids.used(greedy) <= bids.capacity).all()
+    assert (bids.count_used(greedy) <= bids.capacity).all()
     # Greed may block a wide gang by a narrow one, but never leaves all of a type to nobody who bids for it.
     assert best == 0.0 or bids.total(greedy) > 0.0
 

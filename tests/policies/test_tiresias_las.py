@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from clustergym.policies.las import LeastAttainedService
 from clustergym.policies.placers.buddy import Buddy
-from clustergym.policies.shared.queues import queue_of
+from clustergym.policies.shared.queues import find_queue_index
 from clustergym.policies.tiresias import Tiresias, gittins_index
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -54,7 +54,7 @@ def test_the_borders_of_tiresias_queues_are_those_of_its_code():
     jobs = [Job("a", 0, 2000, gpus=4), Job("b", 815, 900, gpus=4)]
     assert ends(jobs, Tiresias(), rounds=10.0) == {"b": 2700, "a": 2900}
     service = np.array([3249.0, 3250.0, 7199.0, 7200.0])
-    assert queue_of(service, Tiresias().thresholds_gpu_s).tolist() == [0, 1, 1, 2]
+    assert find_queue_index(service, Tiresias().thresholds_gpu_s).tolist() == [0, 1, 1, 2]
 
 
 def test_a_starving_job_is_promoted():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def folder(tmp_path, monkeypatch):
 def test_a_new_file_is_a_policy_and_no_list_names_it(folder: Path) -> None:
     (folder / "newest.py").write_text(ONE.format(name="NewestFirst"))
     made = registry.make_policy({"name": "newest", "patience_s": 7})
-    assert (type(made).__name__, registry.parameters_of(made)["patience_s"]) == ("NewestFirst", 7.0)
+    assert (type(made).__name__, registry.list_parameters(made)["patience_s"]) == ("NewestFirst", 7.0)
 
 
 @pytest.mark.parametrize(("text", "count"), [("", 0), (ONE.format(name="A") + ONE.format(name="B"), 2)])
@@ -54,3 +55,9 @@ def test_a_policy_that_lacks_something_is_one_line(folder: Path) -> None:
     (folder / "newest.py").write_text(ONE.format(name="A").replace("information_class =", "knows ="))
     with pytest.raises(InputError, match=r"policy.name: A lacks information_class \(define it\)"):
         registry.make_policy({"name": "newest"})
+
+
+@pytest.mark.parametrize("name", registry.entry_points("policy"))
+def test_the_text_of_a_policy_has_its_parameters_alone(name: str) -> None:
+    shown = repr(registry.make_policy({"name": name}))
+    assert not re.search(r"[( ]_\w+=", shown), shown

@@ -20,7 +20,7 @@ from scenarios import Job
 from clustergym.common.errors import InputError
 from clustergym.oracle.base import statistical_efficiency
 from clustergym.results.decision_log import read_decisions
-from clustergym.results.measured_run import measurement_of
+from clustergym.results.measured_run import measure_run
 from clustergym.results.result_writing import decision_lines
 from clustergym.scenario.costs import Costs
 from clustergym.scenario.policy import BatchOptions, Decision, InformationClass, Policy, View
@@ -63,7 +63,7 @@ def rates(run: Run) -> list[tuple[float, str, float, int]]:
 
 
 def jct_s(run: Run) -> float:
-    return float(measurement_of(run.simulation).metrics["jct_mean"])
+    return float(measure_run(run.simulation).metrics["jct_mean"])
 
 
 def test_efficiency_is_pollux_formula() -> None:
@@ -104,7 +104,7 @@ def test_batch_alone_changes_without_a_restart() -> None:
         (140, "rate", 2.0, 0),
     ]
     assert jct_s(run) == 200
-    assert measurement_of(run.simulation).metrics["restarts_mean"] == 0
+    assert measure_run(run.simulation).metrics["restarts_mean"] == 0
     assert [change.batch for change in run.simulation.changes] == [(), ((0, 128),), ((0, 32),)]
     assert {view.now_s: view.batch.tolist() for view in policy.views}[120] == [128]
     assert {view.now_s: view.remaining_iterations.tolist() for view in policy.views}[80] == pytest.approx(
@@ -130,7 +130,7 @@ def test_view_offers_sizes_efficiency_and_times() -> None:
 def test_bootstrap_has_the_same_batch_on_each_gpu() -> None:
     # 128 on 2 GPUs as 64 on one, a third of the way from 32 to 128; 32 as long as the least batch.
     scenario = batch_scenario([Job("a", 0, 100)], SECONDS, NOISE, counts=(1, 2))
-    known = scenario.known_batch_times(InformationClass.BOOTSTRAP)
+    known = scenario.get_known_batch_times(InformationClass.BOOTSTRAP)
     assert known[0, 0].tolist() == [[2, 4], [2, 2.66667], [np.inf, np.inf]]
 
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.shared import finish_times
-from clustergym.policies.shared.queues import queue_of
+from clustergym.policies.shared.queues import find_queue_index
 from round_scenarios import without_profiles
 from scenarios import Job, Script, small_scenario
 
-from clustergym.results.measured_run import measurement_of
+from clustergym.results.measured_run import measure_run
 from clustergym.scenario.disturbances.failures import Failures, NodeFailure
 from clustergym.scenario.policy import Decision, InformationClass
-from clustergym.sim import disturbed_world
+from clustergym.sim import disturbances
 from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation, StalledError
 from clustergym.sim.log import EventKind
@@ -29,7 +29,7 @@ def failing(jobs, *times):
 
 def test_failures_are_counted_anew_after_a_job_completes(monkeypatch):
     # Node 1, which nobody uses, fails three times before a completes at 35 and three times after it.
-    monkeypatch.setattr(disturbed_world, "FRUITLESS_FAILURES", 3)
+    monkeypatch.setattr(disturbances, "FRUITLESS_FAILURES", 3)
     jobs = [Job("a", 0.0, 35, 4), Job("b", 36.0, 50, 4)]
     scenario = failing(jobs, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0)
     run = simulate(scenario, Script(scenario, {0.0: {"a": ("X", 4)}, 36.0: {"b": ("X", 4)}}), Buddy())
@@ -45,7 +45,7 @@ def test_a_deadline_is_met_by_who_ends_at_it(iterations, met):
     job = Job("a", 0.0, iterations, 1, deadline_s=50.0)
     scenario = small_scenario([job], {"X": (1, 1)}, ONE_S)
     run = simulate(scenario, Script(scenario, {0.0: {"a": ("X", 1)}}), Buddy())
-    assert measurement_of(run.simulation).metrics["deadline_satisfaction"] == met
+    assert measure_run(run.simulation).metrics["deadline_satisfaction"] == met
 
 
 @pytest.mark.parametrize(("deadline_s", "met"), [(50.0, 0.0), (51.0, None)])
@@ -53,11 +53,11 @@ def test_a_deadline_is_decided_at_the_horizon_and_not_before(deadline_s, met):
     job = Job("a", 0.0, 90, 1, deadline_s=deadline_s)
     scenario = small_scenario([job], {"X": (1, 1)}, ONE_S, horizon_s=50.0)
     run = simulate(scenario, Script(scenario, {0.0: {"a": ("X", 1)}}), Buddy())
-    assert measurement_of(run.simulation).metrics["deadline_satisfaction"] == met
+    assert measure_run(run.simulation).metrics["deadline_satisfaction"] == met
 
 
 def test_a_threshold_that_is_reached_is_passed():
-    assert queue_of(np.array([9.9, 10.0, 19.9, 20.0]), (10.0, 20.0)).tolist() == [0, 1, 1, 2]
+    assert find_queue_index(np.array([9.9, 10.0, 19.9, 20.0]), (10.0, 20.0)).tolist() == [0, 1, 1, 2]
 
 
 def test_a_guess_allows_for_the_type_a_job_ran_on():

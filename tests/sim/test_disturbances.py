@@ -8,9 +8,9 @@ import pytest
 from clustergym.policies.placers.buddy import Buddy
 from scenarios import Job, Script, small_scenario
 
-from clustergym.results.measured_run import measurement_of
+from clustergym.results.measured_run import measure_run
 from clustergym.scenario.clock import ticks
-from clustergym.scenario.disturbance import Course, Disturbance
+from clustergym.scenario.disturbance import ActiveDisturbance, Disturbance
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import NO_JOB, EventKind
 
@@ -65,7 +65,7 @@ def test_what_takes_many_nodes_fails_a_job_once_and_outages_may_overlap():
     assert events_of(run, "switch_fail") == [(time_s, NO_JOB) for time_s in (50.0, 50.0, 60.0, 60.0)]
     available = {view.now_s: int(view.available[0]) for view in script.views}
     assert available == {0.0: 12, 50.0: 4, 60.0: 4, 70.0: 4, 90.0: 12, 100.0: 12}
-    assert measurement_of(run.simulation).metrics["lost_gpu_hours"] == pytest.approx(8 * 50 / 3600)
+    assert measure_run(run.simulation).metrics["lost_gpu_hours"] == pytest.approx(8 * 50 / 3600)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def test_a_job_is_as_slow_as_its_slowest_node():
     paces = [e.iteration_time_s for e in run.simulation.log.events if e.kind == EventKind.RATE]
     assert paces == [2.0, 5.0, 2.0, 1.0]
     # Work is conserved at these speeds, or this raises.
-    assert measurement_of(run.simulation).metrics["jobs_finished"] == 1
+    assert measure_run(run.simulation).metrics["jobs_finished"] == 1
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Crashes(Toy):
 
 
 @dataclass
-class CrashCourse(Course):
+class CrashCourse(ActiveDisturbance):
     crashes: Crashes
     run: object
     launches: int = 0
@@ -127,7 +127,7 @@ def test_a_job_that_fails_by_itself():
     run, _ = run_of(jobs, 1, Crashes((30.0, 30.0, 130.0, 999.0)), entries)
     assert events_of(run, EventKind.FAIL) == [(30.0, 0), (60.0, 0)]
     assert events_of(run, EventKind.COMPLETE) == [(160.0, 0), (260.0, 1)]
-    metrics = measurement_of(run.simulation).metrics
+    metrics = measure_run(run.simulation).metrics
     assert (metrics["failures_mean"], metrics["node_failures"]) == (2 / 2, 0)
     assert metrics["lost_gpu_hours"] == pytest.approx(4 * 60 / 3600)
 
@@ -145,7 +145,7 @@ class Drain(Toy):
 
 
 @dataclass
-class DrainCourse(Course):
+class DrainCourse(ActiveDisturbance):
     drain: Drain
     run: object
     nodes: dict[int, str] = field(default_factory=dict)

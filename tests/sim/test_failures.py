@@ -19,8 +19,8 @@ from scenarios import Job, Script, price, small_scenario
 import clustergym
 from clustergym.cluster.allocation import AllocationError, Allocations
 from clustergym.common.errors import InputError
-from clustergym.results.measured_run import measurement_of
-from clustergym.results.result_writing import content_of, write_result
+from clustergym.results.measured_run import measure_run
+from clustergym.results.result_writing import make_content, write_result
 from clustergym.scenario.costs import Costs
 from clustergym.scenario.disturbances.failures import (
     NODE_FAIL,
@@ -66,7 +66,7 @@ def test_a_failure_sets_a_job_back_to_its_last_checkpoint():
         (70.0, [4], [4]),
         (90.0, [8], [4]),
     ]
-    metrics = measurement_of(run.simulation).metrics
+    metrics = measure_run(run.simulation).metrics
     assert (metrics["node_failures"], metrics["failures_mean"]) == (1, 1.0)
     assert metrics["lost_gpu_hours"] == pytest.approx(4 * 10 / 3600)
     # 115 s of 4 GPUs, less 5 s of standstill.
@@ -83,7 +83,7 @@ def test_before_the_first_checkpoint_the_launch_counts_and_standstill_loses_noth
     lost = [(e.lost_s, e.lost_iterations) for e in run.simulation.log.events if e.kind == EventKind.FAIL]
     assert lost == [(20.0, 20.0), (0.0, 0.0)]
     assert events_of(run, EventKind.COMPLETE) == [(155.0, 0)]
-    assert measurement_of(run.simulation).records.overhead_gpu_s.tolist() == [4 * 15]
+    assert measure_run(run.simulation).records.overhead_gpu_s.tolist() == [4 * 15]
 
 
 def test_a_node_that_nobody_uses_fails_and_comes_back():
@@ -110,7 +110,7 @@ def test_a_profiling_that_a_failure_cuts_short_starts_anew():
 
 
 def test_nodes_that_only_fail_end_in_an_error(monkeypatch):
-    monkeypatch.setattr("clustergym.sim.disturbed_world.FRUITLESS_FAILURES", 50)
+    monkeypatch.setattr("clustergym.sim.disturbances.FRUITLESS_FAILURES", 50)
     scenario = small_scenario([Job("a", 0.0, 10**6, 4)], {"X": (1, 4)}, ONE_S)
     scenario = replace(scenario, disturbances=(Failures(mtbf_s=100.0, mttr_s=10.0),))
     with pytest.raises(StalledError, match="50 node failures since a job completed"):
@@ -175,7 +175,7 @@ def test_from_the_command_line_to_the_log(tmp_path):
     result = clustergym.simulate(scenario, policy, placer)
     assert result.metrics["node_failures"] > 3
     assert result.metrics["failures_mean"] > 0
-    write_result(tmp_path, {}, result, content_of(result, policy, placer, 0))
+    write_result(tmp_path, {}, result, make_content(result, policy, placer, 0))
     packed = (tmp_path / "events.jsonl.gz").read_bytes()
     lines = [json.loads(line) for line in gzip.decompress(packed).splitlines()]
     failed = next(line for line in lines if line["kind"] == "node_fail")
@@ -228,7 +228,7 @@ def test_capacity_that_changed_between_plan_and_enactment():
         (35.0, EventKind.COMPLETE),
     ]
     assert (events[1].gpus, events[1].reason) == (8, "node 1 has failed, 1 node short")
-    assert measurement_of(run.simulation).metrics["launches_unplaced"] == 1
+    assert measure_run(run.simulation).metrics["launches_unplaced"] == 1
     again = replay(
         scenario, Planned(defragment_s=None), InformationClass.NONE, None, 0, run.simulation.changes
     )
@@ -265,7 +265,7 @@ def test_a_rescaling_that_cannot_be_placed_preempts_and_half_places_nothing():
         (30.0, EventKind.PREEMPT, ""),
         (40.0, EventKind.RESUME, ""),
     ]
-    records = measurement_of(run.simulation).records
+    records = measure_run(run.simulation).records
     assert (records.unplaced.tolist(), records.preemptions.tolist()) == ([1, 0, 0], [1, 0, 1])
     assert run.simulation.allocations.free.tolist() == [10]
 

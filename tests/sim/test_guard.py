@@ -13,9 +13,9 @@ from scenarios import Job, small_scenario
 from clustergym.common.errors import InputError
 from clustergym.scenario.policy import Decision, InformationClass, Policy
 from clustergym.sim import child
-from clustergym.sim.child import guarded
+from clustergym.sim.child import run_supervised
 from clustergym.sim.drive import simulate
-from clustergym.sim.guard import StoppedError, Watch
+from clustergym.sim.guard import StepWatchdog, StoppedError
 
 # a comes at 0 and b at 10, and each event is a decision point: the second decision, at 10, sees both jobs.
 SCENARIO = small_scenario(
@@ -43,11 +43,11 @@ class Scripted(Policy):
         self.act = act
 
     def reset(self, setting, rng):
-        self.decided = 0
+        self.record_decision = 0
 
     def schedule(self, view):
-        self.decided += 1
-        if self.decided == 2:
+        self.record_decision += 1
+        if self.record_decision == 2:
             self.act()
         waits = view.gpus == 0
         wanted = zip(view.job[waits], view.requested_type[waits], view.requested_gpus[waits], strict=True)
@@ -78,7 +78,7 @@ def digest_of(policy, placer, watch):
 
 def run_guarded(policy, placer=None, limit_s=None):
     placer = placer or Buddy()
-    return guarded(partial(digest_of, policy, placer), policy, placer, limit_s)
+    return run_supervised(partial(digest_of, policy, placer), policy, placer, limit_s)
 
 
 def raise_(error):
@@ -151,13 +151,13 @@ def careless():
 @pytest.mark.parametrize("act", [loop, careless, partial(time.sleep, 1e6)])
 def test_a_decision_that_does_not_end_is_interrupted(act):
     with pytest.raises(StoppedError) as raised:
-        simulate(SCENARIO, Scripted(act), Buddy(), watch=Watch(0.3))
+        simulate(SCENARIO, Scripted(act), Buddy(), watch=StepWatchdog(0.3))
     assert str(raised.value) == f"policy scripted: took longer than 0.3 s {WHERE}"
 
 
 def test_a_placement_that_does_not_end_is_interrupted():
     with pytest.raises(StoppedError, match=r"^placer scripted-placer: took longer than 0.3 s in decision 2"):
-        simulate(SCENARIO, Scripted(), ScriptedPlacer(loop), watch=Watch(0.3))
+        simulate(SCENARIO, Scripted(), ScriptedPlacer(loop), watch=StepWatchdog(0.3))
 
 
 @pytest.mark.parametrize("act", [stubborn, partial(sum, itertools.repeat(0))])
@@ -171,23 +171,23 @@ def test_what_cannot_be_interrupted_is_killed(act, monkeypatch):
 
 def test_a_watched_run_and_one_in_a_process_of_its_own_have_the_same_digest():
     plain = digest_of(Scripted(), Buddy(), None)
-    assert digest_of(Scripted(), Buddy(), Watch(30.0)) == plain
+    assert digest_of(Scripted(), Buddy(), StepWatchdog(30.0)) == plain
     assert run_guarded(Scripted(), limit_s=30.0) == plain
 
 
 def test_the_projects_own_policies_stay_in_this_process():
-    assert guarded(lambda watch: os.getpid(), Buddy(), Buddy()) == os.getpid()
-    assert guarded(lambda watch: os.getpid(), Scripted(), Buddy()) != os.getpid()
+    assert run_supervised(lambda watch: os.getpid(), Buddy(), Buddy()) == os.getpid()
+    assert run_supervised(lambda watch: os.getpid(), Scripted(), Buddy()) != os.getpid()
 
 
 def test_the_limit_is_one_of_a_decision_and_not_of_the_run():
     policy = Scripted()
     decide = policy.schedule
     policy.schedule = lambda view: (time.sleep(0.4), decide(view))[1]
-    assert simulate(SCENARIO, policy, Buddy(), watch=Watch(1.0)).wall_s > 1.0
+    assert simulate(SCENARIO, policy, Buddy(), watch=StepWatchdog(1.0)).wall_s > 1.0
 
 
 @pytest.mark.parametrize("limit_s", [0.0, -1.0, float("inf"), float("nan")])
 def test_a_limit_that_is_no_duration_is_refused(limit_s):
     with pytest.raises(InputError, match=r"run\.decision_limit_s"):
-        Watch(limit_s)
+        StepWatchdog(limit_s)

@@ -6,7 +6,7 @@ import pytest
 from clustergym.policies.placers.buddy import Buddy
 from scenarios import Job, Script, small_scenario
 
-from clustergym.results.measured_run import measurement_of
+from clustergym.results.measured_run import measure_run
 from clustergym.scenario.costs import Costs
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import NO_JOB, Event, EventKind
@@ -100,7 +100,7 @@ def test_every_launch_costs_what_was_worked_out(run):
 
 
 def test_metrics_are_those_worked_out(run):
-    metrics = measurement_of(run.simulation).metrics
+    metrics = measure_run(run.simulation).metrics
     assert metrics["jobs_finished"] == 4
     # JCT: A 390, B 544-50 = 494, C 80, D 140; mean 1104/4.
     assert metrics["jct_mean"] == pytest.approx(276.0)

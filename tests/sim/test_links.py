@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scenarios import Job, Script, small_scenario
 
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, Locality, NodeGroup
-from clustergym.results.measured_run import measurement_of
+from clustergym.results.measured_run import measure_run
 from clustergym.scenario.policy import InformationClass
 from clustergym.sim.drive import replay, simulate
 from clustergym.sim.links import SharedLinks, Uplinks, max_min_rates
@@ -189,7 +189,7 @@ def test_two_jobs_on_one_uplink_hand_solved():
     held = {(e.gpu_type, e.gpus, e.nodes, e.locality) for e in events if e.kind == EventKind.RATE}
     assert held == {(0, 4, (), int(Locality.MINIPOD))}
     assert [(e.job, e.time_s) for e in events if e.kind == EventKind.COMPLETE] == [(1, 40.0), (0, 50.0)]
-    measured = measurement_of(run.simulation)
+    measured = measure_run(run.simulation)
     assert measured.records.iterations_done.tolist() == pytest.approx([40, 20])
     assert measured.records.launches.tolist() == [1, 1]
     assert measured.records.restarts.tolist() == [0, 0]
@@ -212,7 +212,7 @@ def test_a_change_of_speed_during_standstill_keeps_the_rest_of_it():
     assert {e.job: e.time_s for e in events if e.kind == EventKind.COMPLETE} == {0: 18.0, 1: 35.0}
     last = [e for e in events if e.kind == EventKind.RATE][-1]
     assert (last.time_s, last.job, last.overhead_s, last.iteration_time_s) == (18.0, 1, 3.0, 1.0)
-    assert measurement_of(run.simulation).records.overhead_gpu_s.tolist() == [0.0, 24.0]
+    assert measure_run(run.simulation).records.overhead_gpu_s.tolist() == [0.0, 24.0]
 
 
 def test_without_traffic_on_shared_links_nothing_changes():
@@ -259,7 +259,7 @@ def test_work_is_conserved_and_a_replay_is_identical(rows, seed, rounds, checkpo
     scenario = sharing(jobs, checkpoint_s={"m": checkpoint_s}, rounds=rounds)
     run = simulate(scenario, Greedy(seed), Buddy(defragment_s=20.0))
     # Raises unless every finished job did exactly its iterations.
-    assert measurement_of(run.simulation).metrics["jobs_finished"] == len(jobs)
+    assert measure_run(run.simulation).metrics["jobs_finished"] == len(jobs)
     again = replay(
         scenario, Buddy(defragment_s=20.0), InformationClass.CLAIRVOYANT, None, 0, run.simulation.changes
     )

@@ -16,14 +16,23 @@ from scenarios import Job, Script, small_scenario
 
 from clustergym.cluster.spec import Fabric
 from clustergym.common.errors import InputError
-from clustergym.results.measured_run import measurement_of
+from clustergym.results.measured_run import measure_run
 from clustergym.scenario.by_name import compose
 from clustergym.scenario.disturbances.failures import NODE_ERROR, NODE_FAIL, NODE_REPAIR, Failures
 from clustergym.scenario.disturbances.job_failures import JobFailures
 from clustergym.scenario.disturbances.maintenance import Maintenance
 from clustergym.scenario.disturbances.slow_nodes import SlowNodes
-from clustergym.scenario.failure_draws import IN_PLACE, NEW_NODE, NODE, PROCESS, Draw, Fault, Repairs
-from clustergym.scenario.failure_files import NodeFailure, SwitchFailure
+from clustergym.scenario.failure_draws import (
+    IN_PLACE,
+    NEW_NODE,
+    NODE,
+    PROCESS,
+    Draw,
+    Fault,
+    NodeFailure,
+    Repairs,
+    SwitchFailure,
+)
 from clustergym.scenario.failure_model import Exclusion, FailureModel, Offenders, Restart, Spares
 from clustergym.scenario.registry import make_policy
 from clustergym.sim.drive import replay, simulate
@@ -50,9 +59,10 @@ def large_job(days, nodes=2048, **failures):
     jobs, times = [Job("a", 0.0, 10**12, 8 * nodes, "X")], {"m": {"X": {8 * nodes: 1.0}}}
     scenario = small_scenario(jobs, {"X": (nodes, 8)}, times, horizon_s=days * DAY_S)
     scenario = replace(scenario, disturbances=(Failures(**failures),))
-    return measurement_of(simulate(scenario, make_policy({"name": "fcfs"}), Buddy()).simulation)
+    return measure_run(simulate(scenario, make_policy({"name": "fcfs"}), Buddy()).simulation)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("restart_s", "every_s", "write_s", "closed", "exact"),
     [(300, 3600, 0, 0.676, 0.714), (300, 1800, 20, 0.806, 0.818), (60, 300, 5, 0.952, 0.952)],
@@ -74,6 +84,7 @@ def test_a_job_of_2048_nodes_has_the_ettr_of_the_formulae(restart_s, every_s, wr
         assert measured["ettr_mean"] == pytest.approx(closed, rel=0.03)
 
 
+@pytest.mark.slow
 def test_llama_3_as_reported():
     # 419 unplanned interruptions in 54 days, give or take sqrt(419) = 20 (twice that here). 63 restart
     # processes: 60 s to notice, 120 s, and on average half of 605 s between checkpoints, 482 s. 356 wait for
@@ -161,7 +172,7 @@ def test_a_checkpoint_blocks_and_a_failure_goes_back_to_it():
     failed = next(e for e in run.simulation.log.events if e.kind == EventKind.FAIL)
     assert (failed.lost_s, failed.lost_iterations) == (20.0, pytest.approx(16.0))
     assert lines(run, EventKind.COMPLETE) == [(155.0, 0)]
-    measured = measurement_of(run.simulation)
+    measured = measure_run(run.simulation)
     # 145 s on 4 GPUs, a fifth of them writing; 145 - 29 - 20 x 0.8 = 100 of 155 s lasted.
     assert measured.metrics["checkpoint_gpu_hours"] == pytest.approx(4 * 29 / 3600)
     assert measured.metrics["ettr_mean"] == pytest.approx(100 / 155)
@@ -178,7 +189,7 @@ def test_a_failure_of_a_leaf_hits_all_its_jobs_at_once():
     assert lines(run, "leaf_fail") == [(10.0, NO_JOB)] * 4
     assert lines(run, EventKind.COMPLETE) == [(100.0, 2), (140.0, 0), (140.0, 1)]
     assert {v.now_s: int(v.available[0]) for v in script.views}[10.0] == 16
-    measured = measurement_of(run.simulation)
+    measured = measure_run(run.simulation)
     assert (measured.metrics["switch_failures"], measured.metrics["node_failures"]) == (1, 0)
     assert measured.losses["leaf switch"] == (2, pytest.approx(2 * 8 * 10 / 3600))
     # The minipod is both leaves.
@@ -194,6 +205,7 @@ class OnNodes(Buddy):
         return tuple((node, 4) for node in self.nodes)
 
 
+@pytest.mark.slow
 def test_fewer_leaves_mean_fewer_interruptions():
     # Each leaf of 4 nodes fails each 10,000 s, each node each 40,000 s. A job of 4 nodes on one leaf is hit
     # 4 / 40,000 + 1 / 10,000 = 2 times in 10,000 s, on four leaves 5 times. In 1,000,000 s: 200 and 500, less
@@ -237,7 +249,7 @@ def test_a_failure_that_is_noticed_late():
     ]
     # Nothing tells the policy at 25.
     assert [(v.now_s, v.standstill_s.tolist()) for v in script.views][1] == (25.0, [0.0, 0.0])
-    measured = measurement_of(run.simulation)
+    measured = measure_run(run.simulation)
     assert measured.losses == {"failure": (1, pytest.approx(2 * (20 + 15 + 7) / 3600))}
     assert measured.metrics["ettr_mean"] == pytest.approx((100 / 152 + 1) / 2)
 
@@ -274,7 +286,7 @@ def test_restarts_on_the_same_nodes():
         assert lines(run, NODE_ERROR) == [(at, NO_JOB) for at in times]
         assert lines(run, EventKind.COMPLETE) == [(end_s, 0)]
         lost = len(times) * (undone + 5.0) * 4 / 3600
-        assert measurement_of(run.simulation).losses == {"GPU": (len(times), pytest.approx(lost))}
+        assert measure_run(run.simulation).losses == {"GPU": (len(times), pytest.approx(lost))}
 
 
 def test_work_before_a_restart_in_place_is_still_unsaved():
@@ -349,6 +361,7 @@ def test_repeat_offenders_and_their_exclusion():
     assert not repairs.happens(fault(9000.0, bad, luck=0.11))
 
 
+@pytest.mark.slow
 def test_the_same_failures_hit_every_policy():
     # Failures do not depend on decisions: their log is the same, up to the end of the shorter run.
     overrides = [
@@ -373,7 +386,7 @@ def test_slow_nodes_are_as_many_as_asked_for():
     slow = SlowNodes(share=0.2, factor=3.0, duration_s=100.0, seed=0)
     slow_s = 0.0
     for node in range(50):
-        for start_s, _, duration_s in slow._drawn(node):
+        for start_s, _, duration_s in slow._draw_slow_times(node):
             if start_s >= 20_000.0:
                 break
             slow_s += min(duration_s, 20_000.0 - start_s)
@@ -383,7 +396,7 @@ def test_slow_nodes_are_as_many_as_asked_for():
     always = SlowNodes(share=0.999999, factor=3.0, duration_s=1e9, seed=0)
     run, _ = run_of([Job("a", 0.0, 100, 4)], 1, always, {0.0: {"a": X4}})
     assert lines(run, EventKind.COMPLETE) == [(300.0, 0)]
-    assert measurement_of(run.simulation).metrics["slow_nodes"] == 1
+    assert measure_run(run.simulation).metrics["slow_nodes"] == 1
 
 
 def test_maintenance_drains_waits_and_then_preempts():
@@ -397,7 +410,7 @@ def test_maintenance_drains_waits_and_then_preempts():
     assert lines(run, "drained", "undrained")[:3] == [(40.0, NO_JOB), (50.0, NO_JOB), (100.0, NO_JOB)]
     assert lines(run, EventKind.PREEMPT) == [(100.0, 1)]
     assert lines(run, EventKind.COMPLETE) == [(40.0, 0), (120.0, 1)]
-    assert measurement_of(run.simulation).metrics["nodes_maintained"] == 2
+    assert measure_run(run.simulation).metrics["nodes_maintained"] == 2
 
 
 def test_jobs_that_fail_by_themselves():
@@ -414,7 +427,7 @@ def test_jobs_that_fail_by_themselves():
     run, _ = run_of(jobs, 2, Planned(share=0.5, seed=0), entries, rounds=10.0)
     assert lines(run, EventKind.FAIL) == [(30.0, 0), (80.0, 0)]
     assert lines(run, EventKind.COMPLETE) == [(100.0, 1), (180.0, 0)]
-    assert measurement_of(run.simulation).losses["job"].interruptions == 2
+    assert measure_run(run.simulation).losses["job"].interruptions == 2
     drawn = JobFailures(share=0.4, after_s=100.0, most=2, seed=3)
     delays = [drawn.delays_s(row) for row in range(3000)]
     assert np.mean([len(found) > 0 for found in delays]) == pytest.approx(0.4, abs=0.03)
@@ -450,7 +463,7 @@ def test_gpus_and_work_are_conserved(scenario, model, seed, name):
     policy = make_policy({"name": name})
     run = simulate(scenario, policy, Buddy(defragment_s=100.0), seed)
     # Raises if a job that finished has not done its work, or the log contradicts itself.
-    measured = measurement_of(run.simulation)
+    measured = measure_run(run.simulation)
     allocations = run.simulation.allocations
     down = sum(int(scenario.cluster.node_gpus[node]) for node in allocations.down)
     assert not [holder for holder in allocations.holders if holder >= 0]

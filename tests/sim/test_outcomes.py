@@ -12,7 +12,7 @@ from scenarios import Job, Script, small_scenario
 
 import clustergym
 from clustergym.results.bounds.bounds import lower_bounds
-from clustergym.results.measured_run import measurement_of
+from clustergym.results.measured_run import measure_run
 from clustergym.results.metrics.catalogue import OF_OUTCOMES
 from clustergym.scenario.disturbances.failures import Failures, NodeFailure
 from clustergym.scenario.policy import InformationClass
@@ -97,7 +97,7 @@ def test_the_trace_that_a_policy_checks_does_not_tell_it_either(
 def test_metrics_by_outcome_are_there_only_where_outcomes_are_kept() -> None:
     scenario = two_jobs()
     run = simulate(scenario, Script(scenario, SCRIPT), Buddy(defragment_s=None))
-    metrics = measurement_of(run.simulation).metrics
+    metrics = measure_run(run.simulation).metrics
     assert (metrics["jobs_completed"], metrics["jobs_killed"], metrics["jobs_failed"]) == (1, 1, 0)
     assert (metrics["jct_mean_completed"], metrics["jct_mean_killed"]) == (40.0, 80.0)
     assert metrics["jct_mean_failed"] is None
@@ -105,12 +105,11 @@ def test_metrics_by_outcome_are_there_only_where_outcomes_are_kept() -> None:
     assert metrics["gpu_hours_killed"] == pytest.approx(120 / 3600)
     assert metrics["gpu_hours_completed"] == pytest.approx(40 / 3600)
     plain = replace(scenario, trace=scenario.trace.as_ran())
-    found = measurement_of(
-        simulate(plain, Script(plain, SCRIPT), Buddy(defragment_s=None)).simulation
-    ).metrics
+    found = measure_run(simulate(plain, Script(plain, SCRIPT), Buddy(defragment_s=None)).simulation).metrics
     assert not found.keys() & {metric.name for metric in OF_OUTCOMES}
 
 
+@pytest.mark.slow
 def test_a_policy_that_counts_no_work_schedules_as_if_outcomes_were_ignored() -> None:
     kept = clustergym.load_scenario("testbed", ["trace.outcomes=philly"])
     plain = clustergym.load_scenario("testbed")
@@ -129,7 +128,7 @@ def test_lower_bounds_and_fairness_count_the_work_that_is_done() -> None:
     ran = replace(kept, trace=kept.trace.as_ran())
     assert lower_bounds(kept) == lower_bounds(ran)
     results = [
-        measurement_of(simulate(scenario, Script(scenario, SCRIPT), Buddy(defragment_s=None)).simulation)
+        measure_run(simulate(scenario, Script(scenario, SCRIPT), Buddy(defragment_s=None)).simulation)
         for scenario in (kept, ran)
     ]
     assert results[0].metrics["ftf_mean"] == results[1].metrics["ftf_mean"]

@@ -14,7 +14,7 @@ from pairs import PairScript, RandomPairs, with_pairs
 from scenarios import Job, Script, small_scenario
 from wild_scenarios import with_extras
 
-from clustergym.results.measured_run import measurement_of, result_of
+from clustergym.results.measured_run import make_result, measure_run
 from clustergym.scenario.disturbances.reservations import PlannedJobs, Reservation
 from clustergym.scenario.policy import Decision, InformationClass
 from clustergym.sim.decision_checks import DecisionError
@@ -35,7 +35,7 @@ def two_jobs(groups=None, checkpoint_s=0.0, iterations=(100, 100), rounds="event
 def ran(scenario, entries, horizon_s=None):
     scenario = replace(scenario, horizon_s=horizon_s)
     script = PairScript(scenario, entries)
-    return result_of(simulate(scenario, script, Buddy())), script
+    return make_result(simulate(scenario, script, Buddy())), script
 
 
 def kinds(result, *without):
@@ -211,7 +211,7 @@ def test_any_run_conserves_gpus_and_work_and_replays(rows, rounds, horizon_s, se
     scenario = with_pairs(with_extras(plain, extras, seed), {**KEPT, ("b", "b"): (1.1, 1.1)})
     run = simulate(scenario, RandomPairs(), Buddy(defragment_s=50.0), seed)
     # Raises if a finished job did not do exactly its work, or any job more than it.
-    measured = measurement_of(run.simulation)
+    measured = measure_run(run.simulation)
     held_gpu_s = gpus_from_the_log(scenario, run.simulation)
     assert measured.records.held_gpu_s.sum() == pytest.approx(held_gpu_s, rel=1e-9, abs=1e-6)
     integral = sum(measured.timeline.integral(column) for column in measured.timeline.held_gpus.T)

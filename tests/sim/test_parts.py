@@ -16,10 +16,9 @@ from clustergym.cluster.allocation import AllocationError
 from clustergym.cluster.part_allocations import PartAllocations
 from clustergym.cluster.parts import WHOLE, Place
 from clustergym.common.errors import InputError
-from clustergym.results.bounds.bounds import lower_bounds
-from clustergym.results.bounds.certificates import programme_of
+from clustergym.results.bounds.bounds import build_programme, lower_bounds
 from clustergym.results.folder_replay import replay_folder
-from clustergym.results.measured_run import measurement_of, result_of
+from clustergym.results.measured_run import make_result, measure_run
 from clustergym.results.placement_log import (
     PlacementError,
     placement_lines,
@@ -56,6 +55,7 @@ def base(*overrides):
     return compose(["scenario=sharing", *overrides])
 
 
+@pytest.mark.slow
 def test_placers_have_presets_of_these_names():
     for name, parameters in PLACERS.items():
         assert compose([f"placer={name}"])["placer"] == {**parameters, "defragment_s": None}
@@ -91,7 +91,7 @@ def generated():
 
 def starts(run):
     return {
-        run.simulation.trace.job_id[e.job]: (e.time_s, e.nodes[0][0], e.devices)
+        run.simulation.scenario.trace.job_id[e.job]: (e.time_s, e.nodes[0][0], e.devices)
         for e in run.simulation.log.events
         if e.kind == EventKind.START
     }
@@ -101,7 +101,7 @@ def test_parts_of_one_gpu_by_hand(tmp_path):
     # One GPU. a has 0.6 of it from 0 to 10 s, b 0.4 from 1 to 6 s. c asks for 0.5 at 2 s: 0.4 are free after
     # b, so it waits for a and runs from 10 to 20 s.
     jobs = ["a,0,recorded,1,10,1,600,0,0,", "b,1,recorded,1,5,1,400,0,0,", "c,2,recorded,1,10,1,500,0,0,"]
-    result = result_of(run_of(scenario_of(tmp_path, [("T4", 1, 8)], jobs)))
+    result = make_result(run_of(scenario_of(tmp_path, [("T4", 1, 8)], jobs)))
     assert result.jobs.jct_s.tolist() == [10, 5, 18]
     assert result.jobs.queue_s.tolist() == [0, 0, 8]
     assert result.jobs.held_gpu_s == pytest.approx([6, 2, 5], abs=1e-9)
@@ -122,24 +122,25 @@ def test_a_bound_counts_parts_as_such(tmp_path):
     jobs = ["a,0,recorded,1,10,1,500,0,0,", "b,0,recorded,1,10,1,500,0,0,", "c,0,recorded,1,10,0,0,1000,0,"]
     scenario = scenario_of(tmp_path, [("T4", 1, 8)], jobs)
     assert lower_bounds(scenario) == (10, 10)
-    assert result_of(run_of(scenario)).metrics["jct_mean"] == 10
+    assert make_result(run_of(scenario)).metrics["jct_mean"] == 10
     with pytest.raises(InputError, match="parts of GPUs, which the bound counts whole"):
-        programme_of(scenario, "jct_mean")
+        build_programme(scenario, "jct_mean")
 
 
 def test_fragmentation_by_hand(tmp_path):
     # a has 0.7 of the GPU from 0 s on, b asks for all of it at 10 s. Both are usual, each of half the jobs:
     # of the 0.3 idle neither can use anything. At b's submission the average ends.
     jobs = ["a,0,recorded,1,20,1,700,0,0,", "b,10,recorded,1,5,1,1000,0,0,"]
-    metrics = result_of(run_of(scenario_of(tmp_path, [("T4", 1, 8)], jobs))).metrics
+    metrics = make_result(run_of(scenario_of(tmp_path, [("T4", 1, 8)], jobs))).metrics
     assert metrics["fragmentation"] == pytest.approx(0.3, abs=1e-9)
     # With 0.2 more for c, which fits in the 0.3, two of three jobs cannot use them.
     jobs.append("c,40,recorded,1,5,1,200,0,0,")
-    metrics = result_of(run_of(scenario_of(tmp_path, [("T4", 1, 8)], jobs))).metrics
+    metrics = make_result(run_of(scenario_of(tmp_path, [("T4", 1, 8)], jobs))).metrics
     # 20 s at 2/3 of 0.3; then b has all for 5 s, then nothing is asked for until 40 s: nobody lacks anything.
     assert metrics["fragmentation"] == pytest.approx(20 * 0.2 / 40, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_cpu_memory_and_models_by_hand(tmp_path):
     # Node 0: 1 T4, 8 cores. Node 1: 1 P100, 4 cores. Both 1,000 MiB.
     jobs = [
@@ -152,7 +153,7 @@ def test_cpu_memory_and_models_by_hand(tmp_path):
     assert starts(run) == {"cores": (0, 0, 0), "p100": (0, 1, 1), "more": (10, 1, 1)}
     dropped = [e for e in run.simulation.log.events if e.kind == EventKind.DROP]
     assert [(e.time_s, e.reason) for e in dropped] == [(1.0, "fits nowhere")]
-    assert result_of(run).metrics["jobs_dropped"] == 1
+    assert make_result(run).metrics["jobs_dropped"] == 1
 
 
 def test_the_head_of_the_queue_blocks_unless_backfilled(tmp_path):
@@ -175,13 +176,14 @@ def test_a_shorter_job_takes_the_place_of_the_longest_on_one_node(tmp_path):
     ]
     run = run_of(scenario_of(tmp_path, [("T4", 1, 8), ("T4", 1, 8)], jobs), policy="srtf")
     kinds = (EventKind.PREEMPT, EventKind.RESUME)
-    names = run.simulation.trace.job_id
+    names = run.simulation.scenario.trace.job_id
     seen = [(e.kind, names[e.job], e.time_s) for e in run.simulation.log.events if e.kind in kinds]
     assert seen == [(EventKind.PREEMPT, "long", 5.0), (EventKind.RESUME, "long", 8.0)]
     # It had worked for 5 s: 95 are left from 8 s on.
-    assert result_of(run).jobs.end_s.tolist() == [90, 103, 8, 15]
+    assert make_result(run).jobs.end_s.tolist() == [90, 103, 8, 15]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("placer", PLACERS)
 def test_replays_are_equal(placer):
     scenario = generated()
@@ -241,6 +243,7 @@ def check_account(account, running):
     assert account.free.tolist() == [untouched.sum()]
 
 
+@pytest.mark.slow
 def test_nothing_is_booked_twice():
     """Random places are tried, possible or not; `SHARING_ACTIONS=100000` tries more of them."""
     scenario, rng = generated(), np.random.default_rng(0)
@@ -298,7 +301,7 @@ def test_what_jobs_hold_is_there_after_every_decision(seed, nodes, policy, place
         running = np.flatnonzero(phases.phase == Phase.RUNNING).tolist()
         assert sorted(account.holders) == running
         check_account(account, running)
-    measured = measurement_of(simulation).metrics
+    measured = measure_run(simulation).metrics
     # A job that fits no node is dropped; all others end.
     assert measured["jobs_dropped"] == int((~scenario.parts.fits).sum())
     assert measured["jobs_finished"] == int(scenario.parts.fits.sum())
@@ -317,7 +320,7 @@ def test_nodes_fail_under_parts():
     for event in run.simulation.log.events:
         if event.kind in LAUNCHES and 60 <= event.time_s < 600:
             assert event.nodes[0][0] != 0
-    assert result_of(run).metrics["jobs_finished"] == len(scenario.trace)
+    assert make_result(run).metrics["jobs_finished"] == len(scenario.trace)
 
 
 def test_jobs_have_what_they_ask_for(tmp_path):
@@ -362,7 +365,7 @@ def test_who_cannot_divide_says_so(overrides, message):
         (["scenario.contention=true"], r"scenario.contention"),
         (["scenario.queues=user"], r"scenario.queues: user is not valid \(queues hold whole GPUs"),
         (["trace.jobs=1"], r"trace.jobs: 1 is out of range"),
-        (["trace.load=0"], r"trace.load: 0 is out of range"),
+        (["trace.load=0"], r"trace.load: 0 is not valid"),
     ],
 )
 def test_conditions_that_do_not_go_with_parts(overrides, message):

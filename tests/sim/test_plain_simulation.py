@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from plain_simulation import Allotment, PlainSimulation, Rule, Seen
 from wild_scenarios import informed, wild_scenarios
 
-from clustergym.results.measured_run import measurement_of
+from clustergym.results.measured_run import measure_run
 from clustergym.scenario.policy import Decision, Infeasible, InformationClass, Placer, View
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.engine import Simulation, StalledError
@@ -138,7 +138,7 @@ def test_both_tell_the_same(scenario: Scenario, information: InformationClass, r
     plain.run()
     assert sorted(plain.log) == sorted(logged(simulation))
     if simulation.end_s:
-        jct_s = measurement_of(simulation).records.jct_s
+        jct_s = measure_run(simulation).records.jct_s
         finished = np.flatnonzero(np.isfinite(jct_s)).tolist()
         ended_s = jct_s + scenario.trace.submit_s
         assert plain.ended == {row: round(float(ended_s[row]) * 1e6) for row in finished}

@@ -8,7 +8,7 @@ import pytest
 from clustergym.policies.placers.buddy import Buddy
 from scenarios import Job, Script, price, small_scenario
 
-from clustergym.results.measured_run import measurement_of
+from clustergym.results.measured_run import measure_run
 from clustergym.scenario.costs import Costs
 from clustergym.scenario.disturbances.failures import Failures, NodeFailure
 from clustergym.scenario.policy import Decision, InformationClass
@@ -70,7 +70,7 @@ def test_each_class_pays_its_own_price(information, known_at, gpu_s):
     )
     run = run_of(scenario, {float(known_at): {"a": ("X", 1)}}, InformationClass(information))
     assert times_of(run, EventKind.START) == {0: known_at}
-    metrics = measurement_of(run.simulation).metrics
+    metrics = measure_run(run.simulation).metrics
     assert metrics["profiling_gpu_hours"] == pytest.approx(gpu_s / 3600)
     assert metrics["jct_mean"] == known_at + 40
 
@@ -81,7 +81,7 @@ def test_a_price_for_each_configuration_adds_up_over_the_counts_that_fit():
     scenario = scenario_of([Job("a", 0, 10)], {"X": (1, 4), "Y": (1, 2)}, profile=prices)
     run = run_of(scenario, {90.0: {"a": ("X", 1)}})
     assert profiles_of(run) == [("start", 0, 0, 0), ("start", 0, 0, 1), ("end", 60, 0, 1), ("end", 90, 0, 0)]
-    hours = measurement_of(run.simulation).metrics["profiling_gpu_hours"]
+    hours = measure_run(run.simulation).metrics["profiling_gpu_hours"]
     assert hours == pytest.approx(2 * (90 + 60) / 3600)
 
 
@@ -165,7 +165,7 @@ def test_a_profile_stops_when_its_job_completes():
     run = run_of(scenario, {50.0: {"z": ("X", 1), "a": ("X", 1)}})
     on_y = [one for one in profiles_of(run) if one[3] == 1]
     assert on_y == [("start", 0, 0, 1), ("end", 50, 0, 1), ("start", 50, 1, 1), ("end", 90, 1, 1)]
-    assert measurement_of(run.simulation).metrics["profiling_gpu_hours"] == pytest.approx(190 / 3600)
+    assert measure_run(run.simulation).metrics["profiling_gpu_hours"] == pytest.approx(190 / 3600)
 
 
 def test_a_profile_that_waits_is_not_made_when_its_job_has_left():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scenarios import Job, small_scenario
 from wild_scenarios import profiles, with_extras
 
-from clustergym.results.measured_run import measurement_of
+from clustergym.results.measured_run import measure_run
 from clustergym.scenario.costs import Costs
 from clustergym.scenario.disturbances.failures import NODE_FAIL
 from clustergym.scenario.policy import Decision, InformationClass, Policy
@@ -113,7 +113,7 @@ def test_any_run(rows, rounds, profiling, horizon_s, search, seed, extras):
     events = run.simulation.log.events
     assert_gpus_conserved(scenario, events)
     # Raises if a finished job did not do exactly its work, or any job more than it.
-    measured = measurement_of(run.simulation).metrics
+    measured = measure_run(run.simulation).metrics
     assert measured["jobs_submitted"] == sum(
         measured[name] for name in ("jobs_finished", "jobs_unfinished", "jobs_dropped")
     )

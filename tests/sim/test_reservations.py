@@ -14,7 +14,7 @@ from scenarios import Job, price, small_scenario, small_trace
 
 import clustergym
 from clustergym.common.errors import InputError
-from clustergym.results.measured_run import measurement_of
+from clustergym.results.measured_run import measure_run
 from clustergym.scenario.costs import Costs
 from clustergym.scenario.disturbances.failures import Failures, NodeFailure
 from clustergym.scenario.disturbances.reservations import PlannedJobs, Reservation
@@ -245,7 +245,7 @@ def test_every_policy_lives_with_planned_jobs(name, scenario, lead_s, seed, fail
     policy = make_policy({"name": name})
     run = simulate(scenario, policy, Buddy(defragment_s=100.0), seed)
     assert all_left(run, drops=True)
-    starts = measurement_of(run.simulation).records.first_start_s
+    starts = measure_run(run.simulation).records.first_start_s
     assert all(starts[entry.job] >= entry.start_s - 1e-6 for entry in planned)
     again = replay(
         scenario, Buddy(defragment_s=100.0), policy.information_class, policy.round_s, seed,
@@ -286,6 +286,7 @@ def test_configuration(tmp_path):
         planned_from({"lead_s": -1}, TRACE)
 
 
+@pytest.mark.slow
 def test_from_the_configuration_to_the_log(tmp_path):
     scenario = clustergym.load_scenario("testbed", ["horizon_s=20000"])
     job = scenario.trace.job_id[20]

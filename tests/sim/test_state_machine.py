@@ -85,7 +85,7 @@ class Cluster(RuleBasedStateMachine):
         self.books = Accountant(scenario, information)
         self.decisions: list[Decision] = []
         self.counted["runs"] += 1
-        self.go_on()
+        self.continue_run()
 
     @precondition(lambda self: self.view is None)
     @rule(scenario=wild_scenarios(), information=informed, placer=placers, seed=st.integers(0, 3))
@@ -206,9 +206,9 @@ class Cluster(RuleBasedStateMachine):
         self.simulation.apply(decision)
         self.books.follow(self.simulation.log.events)
         self.check_enacted(decision)
-        self.go_on()
+        self.continue_run()
 
-    def go_on(self) -> None:
+    def continue_run(self) -> None:
         try:
             self.view = self.simulation.advance()
         except StalledError:

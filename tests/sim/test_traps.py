@@ -10,7 +10,7 @@ from clustergym.policies.random import RandomLegal
 from scenarios import Job, Script, price, small_scenario
 
 from clustergym.common.errors import InputError
-from clustergym.results.measured_run import measurement_of
+from clustergym.results.measured_run import measure_run
 from clustergym.scenario.costs import Costs
 from clustergym.scenario.policy import Decision, InformationClass, InformationError, Policy
 from clustergym.sim.decision_checks import DecisionError
@@ -113,7 +113,7 @@ def test_a_job_that_fits_nowhere_is_dropped_by_name_and_blocks_no_one():
     assert drops == [(0, "fits nowhere")]
     assert times_of(run, EventKind.START) == {"next": 1.0}
     assert [Phase(phase).name for phase in run.simulation.jobs.phase] == ["DROPPED", "COMPLETED"]
-    metrics = measurement_of(run.simulation).metrics
+    metrics = measure_run(run.simulation).metrics
     assert (metrics["jobs_dropped"], metrics["jobs_finished"]) == (1, 1)
 
 
@@ -122,7 +122,7 @@ def test_unfinished_jobs_are_reported_and_kept_in_the_censored_mean():
     jobs = [Job("a", 0, 100, gpus=4), Job("b", 50, 50)]
     scenario = small_scenario(jobs, X, LINEAR, horizon_s=200.0)
     run = simulate(scenario, FirstComeFirstServed(round_s=None), Buddy())
-    metrics = measurement_of(run.simulation).metrics
+    metrics = measure_run(run.simulation).metrics
     assert (metrics["jobs_finished"], metrics["jobs_unfinished"]) == (1, 1)
     assert metrics["jct_mean"] == pytest.approx(100.0)
     assert metrics["jct_mean_censored"] == pytest.approx((100.0 + 150.0) / 2)
@@ -133,7 +133,7 @@ def test_first_launches_are_no_restarts_and_every_job_is_in_the_averages():
     jobs = [Job("one", 0, 100), Job("four", 0, 100, gpus=4), Job("two", 0, 10, gpus=2)]
     scenario = small_scenario(jobs, X, LINEAR)
     run = simulate(scenario, FirstComeFirstServed(round_s=None), Buddy())
-    metrics = measurement_of(run.simulation).metrics
+    metrics = measure_run(run.simulation).metrics
     assert metrics["restarts_mean"] == 0.0
     # one: 400 s. four waits for it: 400 + 100. two comes after: 500 + 20.
     assert metrics["jct_mean"] == pytest.approx((400 + 500 + 520) / 3)
@@ -216,7 +216,7 @@ def test_profiling_holds_gpus_and_time_and_comes_first():
     simulation.apply(Decision.of([(0, 0, 4)]))
     while (view := simulation.advance()) is not None:
         simulation.apply(Decision.keep(view))
-    metrics = measurement_of(simulation).metrics
+    metrics = measure_run(simulation).metrics
     assert metrics["profiling_gpu_hours"] == pytest.approx(60 / 3600)
     assert metrics["jct_mean"] == pytest.approx(40.0)
 
@@ -267,6 +267,7 @@ def test_bootstrap_scales_the_least_feasible_count_linearly():
     assert view.iteration_time_s()[0, 0].tolist() == [np.inf, 3.0, 1.5]
 
 
+@pytest.mark.slow
 def test_logs_grow_with_jobs_not_with_time():
     # The same two jobs, at rounds of 100 s and of 1 s: 100 times the decision points.
     jobs = [Job("a", 0, 1000), Job("b", 0, 2000, gpus=2)]

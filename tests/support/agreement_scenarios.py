@@ -9,7 +9,7 @@ from scenarios import Job, small_trace
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.oracle.base import OracleTables
 from clustergym.scenario.costs import Costs, ProfilePrice
-from clustergym.scenario.scenario import Scenario, allowed_counts, model_classes
+from clustergym.scenario.scenario import Scenario, list_allowed_counts, model_classes
 
 KINDS = ("A100", "A40", "V100")
 FAMILIES = ("a", "b", "c")
@@ -96,7 +96,7 @@ def agreement_scenarios(draw: st.DrawFn, cluster: ClusterSpec | None = None) -> 
     spec = draw(clusters()) if cluster is None else cluster
     rule = "power_of_two" if cluster is not None else draw(st.sampled_from(["power_of_two", "any"]))
     rule = rule if spec.capacity.max() <= 24 else "power_of_two"
-    counts, drawn = allowed_counts(spec, rule), draw(sizes.flatmap(_lists))
+    counts, drawn = list_allowed_counts(spec, rule), draw(sizes.flatmap(_lists))
     chosen, longer = [draw(models) for _ in FAMILIES], draw(st.sampled_from([1.0, 100.0]))
     submit, rows = 0.0, []
     for at, (gap, iterations, gpus, kind, family, allowed_s) in enumerate(drawn):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import product
 
-from clustergym.results.measured_run import measurement_of
+from clustergym.results.measured_run import measure_run
 from clustergym.scenario.policy import Decision, InformationClass, Policy, View
 from clustergym.scenario.registry import make_placer
 from clustergym.scenario.scenario import Scenario
@@ -17,7 +17,7 @@ from clustergym.sim.engine import StalledError
 def metric_of(scenario: Scenario, policy: Policy, metric: str) -> float:
     """Return a metric of a policy, with jobs never moved for room."""
     run = simulate(scenario, policy, make_placer({"name": "buddy", "defragment_s": None}))
-    return float(measurement_of(run.simulation).metrics[metric] or 0.0)
+    return float(measure_run(run.simulation).metrics[metric] or 0.0)
 
 
 class Chosen(Policy):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from clustergym.policies.placement.gpu_packing import solve as pack
+from clustergym.policies.placement.greedy import gpu_packing as pack
 from scip_models import Outcome, new_model, optimize, solution_of
 
 from clustergym.common.arrays import Bools, Ints
-from clustergym.envs.placement.instances import Assignment, Instance
-from clustergym.envs.placement.spread import score
+from clustergym.envs.placement.instances import Assignment, Instance, score
 
 
 def solve_literal(instance: Instance, node_limit: int) -> Assignment:

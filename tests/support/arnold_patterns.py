@@ -13,12 +13,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from clustergym.policies.placement.gpu_packing import solve as pack
+from clustergym.policies.placement.greedy import gpu_packing as pack
 from scip_models import Outcome, new_model, optimize, solution_of
 
 from clustergym.common.arrays import Ints
-from clustergym.envs.placement.instances import Assignment, Instance
-from clustergym.envs.placement.spread import score
+from clustergym.envs.placement.instances import Assignment, Instance, score
 
 MOST_PATTERNS = 400
 """With more the programme is not built, and packing answers, not proven."""

@@ -15,9 +15,9 @@ from clustergym.benchmark.leaderboard.board import Board, load_board
 from clustergym.benchmark.leaderboard.cell_replay import Flag, FlagKind
 
 
-def small_board(seeds: Sequence[int]) -> dict[str, Any]:
-    """Return a board.yaml: 24 jobs, at a load at which they queue, on 16 GPUs, with each seed."""
-    overrides = ["scenario=testbed", "cluster=arena-16", "trace=philly-like", "trace.jobs=24"]
+def small_board(seeds: Sequence[int], jobs: int = 24) -> dict[str, Any]:
+    """Return a board.yaml: some jobs, at a load at which they queue, on 16 GPUs, with each seed."""
+    overrides = ["scenario=testbed", "cluster=arena-16", "trace=philly-like", f"trace.jobs={jobs}"]
     return {
         "name": "small",
         "version": 1,

@@ -5,16 +5,16 @@ from __future__ import annotations
 from clustergym.sim.compiled import batch, clock
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
-from clustergym.sim.compiled.numba_cache import compiled
+from clustergym.sim.compiled.numba_cache import compile_entry
 
 
-@compiled
+@compile_entry
 def advance(episodes: Episode, cluster: ClusterArrays) -> int:
     """Move the first episode of a batch to its next decision point."""
-    return clock.advance(batch.row_of(episodes, 0), cluster)
+    return clock.advance(batch.select_episode(episodes, 0), cluster)
 
 
-@compiled
+@compile_entry
 def enact(episodes: Episode, cluster: ClusterArrays) -> int:
     """Give each job of the first episode its target."""
-    return clock.enact(batch.row_of(episodes, 0), cluster)
+    return clock.enact(batch.select_episode(episodes, 0), cluster)

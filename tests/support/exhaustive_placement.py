@@ -11,8 +11,7 @@ import numpy as np
 
 from clustergym.common.arrays import Ints
 from clustergym.common.errors import InputError
-from clustergym.envs.placement.instances import Assignment, Instance, Solution
-from clustergym.envs.placement.spread import score, spread
+from clustergym.envs.placement.instances import Assignment, Instance, Solution, score, spread
 
 MOST_CANDIDATES = 300_000
 

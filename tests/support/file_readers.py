@@ -8,9 +8,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 OPENERS = {
-    "clustergym.common.reading": {"opened", "read_regular", "read_json"},
+    "clustergym.common.reading": {"opened", "read_regular", "read_json", "read_json_lines"},
     "clustergym.common.text_files": {"read_bytes", "read_text", "first_lines", "read_csv"},
-    "clustergym.common.json_lines": {"read_json_lines"},
     "clustergym.common.yaml_file": {"read_mapping"},
 }
 """What opens a file, by module."""

@@ -6,13 +6,12 @@ import heapq
 
 import numpy as np
 
-from clustergym.results.metrics.fairness import capped_finish_s
-from clustergym.results.metrics.fluid import FluidSharing
+from clustergym.results.metrics.fairness import FluidSharing, simulate_fluid
 
 
 def fluid_finish_s(submit_s, work_gpu_s, gpus):
     """Return when each job finishes where each of N(t) jobs has gpus / N(t), shape (n,)."""
-    return capped_finish_s(submit_s, work_gpu_s, np.full(len(submit_s), float(gpus)), gpus)
+    return simulate_fluid(submit_s, work_gpu_s, np.full(len(submit_s), float(gpus)), gpus)
 
 
 def virtual_finish(submit_s, work_gpu_s, gpus):

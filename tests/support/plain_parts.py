@@ -85,7 +85,7 @@ class PlannedJobs:
         nodes = self.kept.pop(row)
         for holder in [one for one in self.holders if not one.nodes.keys().isdisjoint(nodes)]:
             if isinstance(holder, Profile):
-                self.put_off(holder)
+                self.postpone(holder)
             else:
                 self.preempt(self.jobs.index(holder))
         self.due.discard(row)
@@ -135,7 +135,7 @@ class Profiles:
         profile.left -= self.now - profile.since
         self.note("profile_end", profile.row, (profile.kind, self.price.gpus), profile.nodes)
 
-    def put_off(self, profile: Profile) -> None:
+    def postpone(self, profile: Profile) -> None:
         self.end_profile(profile)
         self.waiting[profile.kind].appendleft(profile)
 

@@ -64,7 +64,7 @@ class PlainSimulation(PlannedJobs, Profiles):
         self.due: set[int] = set()
         self.log: list[tuple[Any, ...]] = []
         self.ended: dict[int, int] = {}
-        self.now, self.decided, self.wanted = 0, -1, False
+        self.now, self.record_decision, self.wanted = 0, -1, False
         self.round = None if scenario.rounds == "event" else round(scenario.rounds * SECOND)
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._count = itertools.count()
@@ -97,12 +97,12 @@ class PlainSimulation(PlannedJobs, Profiles):
             self.serve_planned()
             due = self.wanted
             if self.round is not None:
-                due = self.now % self.round == 0 and self.now > self.decided
+                due = self.now % self.round == 0 and self.now > self.record_decision
             if not (due and any(self.jobs[row].phase == "queued" for row in self.view())):
                 self.start_profiles()
             if due and self.now < horizon:
                 self.wanted = False
-                if self.decided == self.now:
+                if self.record_decision == self.now:
                     self.at(self.now + 1, self.want)
                 elif self.view():
                     self.decide()
@@ -121,7 +121,7 @@ class PlainSimulation(PlannedJobs, Profiles):
         self.wanted = True
 
     def decide(self) -> None:
-        self.decided = self.now
+        self.record_decision = self.now
         out = [0] * len(self.waiting)
         for node in self.down:
             out[self.node_type[node]] += self.size[node]
@@ -281,7 +281,7 @@ class PlainSimulation(PlannedJobs, Profiles):
         self.kept = {row: [] if node in nodes else nodes for row, nodes in self.kept.items()}
         for holder in [one for one in self.holders if node in one.nodes]:
             if isinstance(holder, Profile):
-                self.put_off(holder)
+                self.postpone(holder)
                 holder.left = self.needed(holder.row, holder.kind)
             else:
                 self.fail(self.jobs.index(holder))

@@ -26,7 +26,7 @@ class PrintedJob:
     comment: str = "(null)"
     state: str = "RUNNING"
 
-    def printed(self, form: str) -> str:
+    def format_call(self, form: str) -> str:
         """Return the job in a format of squeue."""
         told = {
             **{"A": self.number, "i": self.number, "U": self.user, "T": self.state, "C": self.cpus},
@@ -79,7 +79,7 @@ class PrintedSlurm(Slurm):
             if option in words:
                 wanted = words[words.index(option) + 1]
                 found = [job for job in found if str(getattr(job, column)) == wanted]
-        return "".join(job.printed(form) for job in found), "", 0
+        return "".join(job.format_call(form) for job in found), "", 0
 
     def _sinfo(self, words):
         if "--version" in words:

@@ -8,11 +8,12 @@ import numpy as np
 from hypothesis import strategies as st
 from scenarios import Job, price, small_scenario
 
-from clustergym.results.measured_run import measurement_of
+from clustergym.results.measured_run import measure_run
 from clustergym.results.metrics.intervals import Outcome
 from clustergym.scenario.costs import Costs
+from clustergym.scenario.registry import find_class
 from clustergym.scenario.scenario import Scenario
-from clustergym.scenario.tenants.assigned import Tenants
+from clustergym.scenario.tenants.queue_tree import Tenants
 from clustergym.sim.drive import Run
 
 GROUPS = {"X": (3, 4), "Y": (2, 2)}
@@ -22,9 +23,6 @@ TIMES = {
     "big": {"X": {4: 2.3, 8: 1.3}, "Y": {}},
 }
 CHECKPOINT_S = {"m": 11.0, "big": 23.5, "slow": 3.0}
-
-OF_QUEUES = frozenset({"capacity", "kai", "kueue", "quotas", "slurm-multifactor"})
-"""Policies that divide GPUs among queues, and refuse a scenario without."""
 
 _rows = st.lists(
     st.tuples(
@@ -66,16 +64,16 @@ def random_scenarios(draw: st.DrawFn, data_parallel_fits: bool = True, together:
 
 def all_left(run: Run, drops: bool = False) -> bool:
     """Return whether every job completed, or (if the policy may) was dropped; checks the log on the way."""
-    outcome = measurement_of(run.simulation).records.outcome
+    outcome = measure_run(run.simulation).records.outcome
     gone = (outcome == Outcome.FINISHED) | (drops & (outcome == Outcome.DROPPED))
     return bool(gone.all())
 
 
 def with_queues_for(policy: str, scenario: Scenario) -> Scenario:
     """Return the scenario, with two queues of tenants that submit in turn if the policy needs queues."""
-    if policy not in OF_QUEUES:
+    if not find_class("policy", policy).needs_queues:
         return scenario
     tenants = tuple("ab"[row % 2] for row in range(len(scenario.trace)))
     trace = replace(scenario.trace, virtual_cluster=tenants)
-    queues = Tenants.of("virtual_cluster", trace, scenario.cluster.gpu_types)
+    queues = Tenants.from_queues("virtual_cluster", trace, scenario.cluster.gpu_types)
     return replace(scenario, trace=trace, tenants=queues)

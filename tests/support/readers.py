@@ -17,10 +17,15 @@ from clustergym.benchmark.leaderboard.cell_logs import read_logs
 from clustergym.benchmark.leaderboard.entry import read_entry, read_results
 from clustergym.benchmark.leaderboard.entry_curves import read_curves
 from clustergym.benchmark.papers.arena_scenarios import read_memory
-from clustergym.benchmark.papers.gavel_rates import read_rates
+from clustergym.benchmark.papers.gavel_packing import read_rates
 from clustergym.benchmark.study.study_file import read_study
+from clustergym.benchmark.twin.advice import read_shadow
+from clustergym.benchmark.twin.folder import TwinFolder
+from clustergym.benchmark.twin.present import read_queue
+from clustergym.benchmark.twin.rules import read_rules
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.divisible import read_divisible
+from clustergym.cluster.node_lists import cluster_keys, read_nodes
 from clustergym.envs.sharing import openb
 from clustergym.live import journal
 from clustergym.oracle.calibration.measured_memory import validate_memory
@@ -29,7 +34,7 @@ from clustergym.oracle.measured.iteration_times import read_measurements
 from clustergym.oracle.measured.sia_oracle import read_profile
 from clustergym.oracle.measured.sia_training import read_training
 from clustergym.oracle.models.catalog import load_catalog
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.stacks.catalog import load_accelerator, load_stack, load_transformer
 from clustergym.oracle.stacks.throughput import read_throughput
 from clustergym.oracle.table_cache import Store
@@ -41,23 +46,25 @@ from clustergym.results.placement_log import read_placements
 from clustergym.results.report.by_key import _setting
 from clustergym.results.report.event_curves import read_log
 from clustergym.results.report.payload import _cluster, _timeline
-from clustergym.results.report.result_csv import column, read_table
+from clustergym.results.report.series import column, read_table
 from clustergym.results.result_files import read_result
-from clustergym.results.result_writing import finished
+from clustergym.results.result_writing import find_finished_result
 from clustergym.scenario.configuration.overrides import check_words
 from clustergym.scenario.disturbances.failures import read_schedule
 from clustergym.scenario.disturbances.reservations import read_planned_jobs
-from clustergym.scenario.failure_files import read_switches
+from clustergym.scenario.failure_draws import read_switches
 from clustergym.scenario.scenario import Scenario
 from clustergym.scenario.scenario_config import build_scenario
 from clustergym.scenario.tenants.queue_tree import load_queues
+from clustergym.scenario.tenants.slurm_rules import read_accounts, read_config
+from clustergym.sim.program import read_program
 from clustergym.trace.formats import FORMATS, ReadOptions, load_trace
 from clustergym.trace.generators.sources import load_source
 from clustergym.trace.pair_tables import read_pair_table
 from clustergym.trace.readers.pai import JOB_TABLE, TASK_TABLE
 from clustergym.training import network_checkpoints, placer_checkpoints
 from clustergym.training.evolution import History
-from clustergym.training.training_log import _run_id
+from clustergym.training.training import _run_id
 from clustergym.training.training_state import read_state
 
 Reader = Callable[[bytes, Path], object]
@@ -133,7 +140,7 @@ def _override_folder(path: Path) -> object:
 
 
 def _journal(path: Path) -> object:
-    return journal.clock_of(path.parent)(0.0)
+    return journal.make_clock(path.parent)(0.0)
 
 
 def _bounds(path: Path) -> object:
@@ -142,7 +149,7 @@ def _bounds(path: Path) -> object:
 
 def _cell_log(path: Path) -> object:
     logs = read_logs(path.parent)
-    return [logs.packed(cell) for cell in load_board("fair").cells if str(cell) in logs.labels]
+    return [logs.read_packed(cell) for cell in load_board("fair").cells if str(cell) in logs.labels]
 
 
 def _table_cache(path: Path) -> object:
@@ -158,6 +165,10 @@ def _keyed(path: Path) -> object:
 
 def _own_history(path: Path) -> object:
     return History.read(path, {"population": 2, "generations": 2, "validate_every": 1})
+
+
+def _cluster_of_nodes(path: Path) -> object:
+    return cluster_keys(read_nodes(path)[0], "mine", {"gpu": "A100"}, path)
 
 
 def _board(content: bytes, folder: Path) -> object:
@@ -212,6 +223,14 @@ READERS: Mapping[str, Reader] = {
     "trace-provenance": _provenance,
     "generator": _written("source.yaml", lambda path: load_source(str(path))),
     "queues": _written("queues.yaml", load_queues),
+    "twin-policy": _written("policy.yaml", lambda path: TwinFolder(path.parent).policy_words(None)),
+    "program": _written("program.py", read_program),
+    "twin-queue": _written("squeue.txt", read_queue),
+    "twin-shadow": _written("shadow.jsonl", read_shadow),
+    "node-list": _written("nodes.txt", _cluster_of_nodes),
+    "slurm-config": _written("config.txt", read_config),
+    "slurm-accounts": _written("assoc.txt", read_accounts),
+    "kueue-rules": _written("queues.json", lambda path: read_rules([path], "account", False)),
     "study": _written("study.yaml", read_study),
     "pairs": _written("pairs.csv", read_pair_table),
     "pairs-gavel": _written("simulation_throughputs.json", read_pair_table),
@@ -247,7 +266,7 @@ READERS: Mapping[str, Reader] = {
     "events": _packed("events.jsonl.gz", lambda path: read_log(path, 2000.0)),
     "gzip": _written("decisions.jsonl.gz", lambda path: read_decisions(path, scenario())),
     "result": _written("result.json", read_result),
-    "result-key": _written("result.json", lambda path: finished(path.parent, "a")),
+    "result-key": _written("result.json", lambda path: find_finished_result(path.parent, "a")),
     "result-config": _written("config.yaml", _keyed),
     "result-cluster": _written("config.yaml", _cluster),
     "journal": _written(journal.FILE_NAME, _journal),
@@ -271,7 +290,7 @@ READERS: Mapping[str, Reader] = {
     "sharing-weights": _weights(placer_checkpoints.SHARES.load, "sharing"),
     "training-history": _written("history.json", _own_history),
     "training-log": _written("run.json", lambda path: _run_id(path, "a")),
-    "checkpoint-schema": _about(checkpoints.schema_of, "elastic"),
+    "checkpoint-schema": _about(checkpoints.read_schema, "elastic"),
     "training-state": _written("state.safetensors", lambda path: read_state(path, {"seed": 0})),
 }
 
@@ -292,6 +311,7 @@ SEEDS: Mapping[str, tuple[Path, ...]] = {
     "accelerators": (ROOT / "conf/hardware/accelerators.yaml",),
     "transformers": (ROOT / "conf/transformer/shapes.yaml",),
     "stack": (ROOT / "conf/stack/fsdp-2023.yaml",),
+    "twin-policy": (ROOT / "conf/policy/kueue.yaml",),
     "policy-parameters": (ROOT / "conf/policy/kueue.yaml",),
     "board": (ROOT / "leaderboards/fair/board.yaml", ROOT / "leaderboards/placement/board.yaml"),
     "entry": (ROOT / "leaderboards/fair/fcfs/entry.yaml",),

@@ -13,7 +13,7 @@ from clustergym.scenario.costs import Costs, ProfilePrice
 from clustergym.scenario.disturbances.failures import Failures
 from clustergym.scenario.disturbances.reservations import PlannedJobs, Reservation
 from clustergym.scenario.policy import Decision, InformationClass, Policy, View
-from clustergym.scenario.scenario import Scenario, allowed_counts, model_classes
+from clustergym.scenario.scenario import Scenario, list_allowed_counts, model_classes
 from clustergym.trace.trace import Trace
 
 Times = Mapping[str, Mapping[str, Mapping[int, float]]]
@@ -52,7 +52,7 @@ def price(
 
 
 def small_trace(jobs: Sequence[Job]) -> Trace:
-    return Trace.of(
+    return Trace.from_columns(
         "small",
         submit_s=np.array([job.submit_s for job in jobs], dtype=np.float64),
         iterations=np.array([job.iterations for job in jobs], dtype=np.int64),
@@ -93,7 +93,7 @@ def small_scenario(
     """Build a scenario whose times hold at every locality."""
     trace, cluster = small_trace(jobs), small_cluster(groups)
     classes = model_classes(trace)
-    counts = allowed_counts(cluster, counts_rule)
+    counts = list_allowed_counts(cluster, counts_rule)
     table = np.full((len(classes), len(groups), len(counts), 4), np.inf)
     for row, model in enumerate(classes):
         for kind, name in enumerate(cluster.gpu_types):

@@ -54,7 +54,7 @@ class SideBySide:
         self.cluster = cluster_arrays(scenario.cluster, scenario.tables.counts)
         self.batch = Batch(self.cluster, 1, logged=True)
         self.batch.load(0, scenario_arrays(scenario, information, None))
-        self._seen = 0
+        self._copy_observation = 0
         self.view: View | None = None
         self._advance()
 
@@ -76,7 +76,7 @@ class SideBySide:
         self.step += 1
         self._compare()
         if expected == c.STALLED:
-            self._end(self.simulation.now)
+            self._end(self.simulation.clock.now)
         else:
             self._advance()
 
@@ -93,7 +93,7 @@ class SideBySide:
         self._compare()
         if self.view is None:
             stalled = expected == c.STALLED
-            self._end(self.simulation.now if stalled else ticks(self.simulation.end_s))
+            self._end(self.simulation.clock.now if stalled else ticks(self.simulation.end_s))
 
     def _end(self, tick: int) -> None:
         self.view = None
@@ -112,23 +112,29 @@ class SideBySide:
         self._compare_events()
         simulation, episodes = self.simulation, self.batch.episodes
         if self.view is not None:
-            self._same("now", simulation.now, self._clock(c.NOW))
+            self._same("now", simulation.clock.now, self._clock(c.NOW))
             rows = episodes.in_view[0, : self._clock(c.IN_VIEW)].tolist()
-            in_view = sorted(simulation._in_view)
+            in_view = sorted(simulation.queue.in_view)
             self._same("jobs in view", in_view, rows)
         self._same("decision points", simulation.decision_points, self._clock(c.DECISION_POINTS))
-        self._same("idle rounds", simulation._idle_rounds, self._clock(c.IDLE_ROUNDS))
-        self._same("defragmented at", simulation._defragmented_at, self._clock(c.DEFRAGMENTED_AT))
+        self._same("idle rounds", simulation.stalls.idle_rounds, self._clock(c.IDLE_ROUNDS))
+        self._same("defragmented at", simulation.execution.defragmented_at, self._clock(c.DEFRAGMENTED_AT))
         for name, expected, got in self._columns():
             if not np.array_equal(expected, got):
                 row = int(np.flatnonzero((expected != got).reshape(len(got), -1).any(axis=1))[0])
                 self._same(name, expected[row].tolist(), got[row].tolist(), f", row {row}")
         self._same("profiles", *self._profiles())
         for row in range(len(self.scenario.trace)):
-            held = range(int(episodes.job[0, row, c.NODES]))
-            nodes = ((episodes.held_nodes[0, row, at], episodes.held_gpus[0, row, at]) for at in held)
-            expected = simulation.allocations.holding(row)
-            self._same("nodes", expected, tuple((int(a), int(b)) for a, b in nodes), f", row {row}")
+            expected, got = simulation.allocations.holding(row), tuple(self._nodes(row))
+            self._same("nodes", expected, got, f", row {row}")
+            self._same("number of nodes", len(expected), int(episodes.job[0, row, c.NODES]), f", row {row}")
+
+    def _nodes(self, row: int) -> Iterator[tuple[int, int]]:
+        """Yield the nodes that a job holds, and its GPUs on each."""
+        at, share = self.batch.episodes.job[0, row, c.FIRST_SHARE], self.batch.episodes.share[0]
+        while at != c.NONE:
+            yield int(share[at, c.NODE]), int(share[at, c.ON_NODE])
+            at = share[at, c.NEXT_SHARE]
 
     def _columns(self) -> Iterator[tuple[str, Any, Any]]:
         """Yield the name of each column of the jobs and nodes, and its values in both engines."""
@@ -155,7 +161,7 @@ class SideBySide:
 
     def _profiles(self) -> tuple[Any, Any]:
         """Return (unit, type, job, ticks left, tick of start) of the profiles that wait and run in both."""
-        book, profile = self.simulation._profiles, self.batch.episodes.profile[0]
+        profiler, profile = self.simulation.profiler, self.batch.episodes.profile[0]
         types = len(self.cluster.capacity)
         waiting = profile[: self._clock(c.WAITING_PROFILES), c.NTH_WAITING].tolist()
         running = profile[: self._clock(c.RUNNING_PROFILES), c.NTH_RUNNING].tolist()
@@ -169,13 +175,13 @@ class SideBySide:
             (at // types, at % types, *map(int, profile[at, [c.OWNER, c.LEFT_TICKS, c.SINCE]]))
             for at in running
         ]
-        waits = [one for queue in book.waiting for one in queue]
-        expected = [(one.unit, one.kind, one.row, one.left) for one in waits]
-        expected += [(one.unit, one.kind, one.row, one.left, one.since) for one in book.running]
+        waits = [one for queue in profiler.waiting for one in queue]
+        expected = [(one.unit, one.gpu_type, one.row, one.left) for one in waits]
+        expected += [(one.unit, one.gpu_type, one.row, one.left, one.since) for one in profiler.running]
         return expected, got
 
     def _compare_events(self) -> None:
-        episodes, first = self.batch.episodes, self._seen
+        episodes, first = self.batch.episodes, self._copy_observation
         last = self._clock(c.EVENTS)
         assert last <= len(episodes.event[0]), "written past the log's end"
         assert self._clock(c.EVENT_NODES) <= len(episodes.event_node[0]), "written past the log's end"
@@ -187,4 +193,4 @@ class SideBySide:
             if tuple(map(str, mine)) != tuple(map(str, other)):
                 raise AssertionError(f"step {self.step}, event {first + at}: SimPy {other}, compiled {mine}")
         self._same("events", len(expected), last - first)
-        self._seen = last
+        self._copy_observation = last

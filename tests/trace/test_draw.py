@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustergym.common.errors import InputError
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.trace.draw import (
     ARENA_BATCHES,
     ARENA_SIZES,
     ARES_CLASSES,
     RULES,
     Records,
+    choose_reference,
     draw,
-    reference_of,
     uniforms,
 )
 from clustergym.trace.options import ReadOptions
@@ -166,7 +166,7 @@ def test_an_unknown_rule_names_the_nearest() -> None:
 
 
 def test_the_default_reference_is_the_roofline_on_the_named_cluster() -> None:
-    reference = reference_of(ReadOptions())
+    reference = choose_reference(ReadOptions())
     model = ModelClass("gpt3", "1.3B", 256)
     eight, sixteen = (reference(model, "A100", gpus) for gpus in (8, 16))
     assert 0 < sixteen < eight < 600
@@ -174,7 +174,7 @@ def test_the_default_reference_is_the_roofline_on_the_named_cluster() -> None:
     assert reference(model, "H100", 8) < eight  # not on arena-sim
     assert reference(ModelClass("gpt3", "39B", 256), "A10", 1) == float("inf")
     with pytest.raises(InputError, match="unknown cluster 'nowhere'"):
-        reference_of(ReadOptions(reference_cluster="nowhere"))
+        choose_reference(ReadOptions(reference_cluster="nowhere"))
 
 
 def test_arena_draws_among_the_reference_clusters_types() -> None:

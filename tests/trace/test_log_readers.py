@@ -10,7 +10,7 @@ import pytest
 from log_samples import ACME, ALIBABA_2025, ALIBABA_2026, KALOS, SUPERCLOUD, SWF
 
 from clustergym.common.errors import InputError
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.trace.formats import FORMATS, ReadOptions, find_format, load_trace
 from clustergym.trace.readers import acme, alibaba_2025, alibaba_2026, supercloud, swf
 from clustergym.trace.trace import Trace

@@ -13,11 +13,11 @@ import pytest
 from clustergym.commands.trace import main
 from clustergym.common.errors import InputError
 from clustergym.common.paths import traces_dir
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.trace.drawn_outcomes import with_drawn_outcomes, with_outcomes
 from clustergym.trace.formats import ReadOptions, load_trace
 from clustergym.trace.native import read_trace, write_trace
-from clustergym.trace.outcomes import CHOICES, SHARES, draw_asked, shares_of
+from clustergym.trace.outcomes import CHOICES, SHARES, compute_shares, draw_asked
 from clustergym.trace.trace import Trace
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -122,7 +122,7 @@ def test_drawn_outcomes_have_the_published_shares(cluster: str) -> None:
     rng = np.random.default_rng(1)
     n = 8_000
     duration_s = np.exp(rng.normal(6.0, 2.0, n))
-    trace = Trace.of(
+    trace = Trace.from_columns(
         "many",
         np.arange(n, dtype=np.float64),
         np.maximum(1, np.rint(duration_s)).astype(np.int64),
@@ -131,7 +131,7 @@ def test_drawn_outcomes_have_the_published_shares(cluster: str) -> None:
     )
     drawn = with_drawn_outcomes(trace, cluster, duration_s, seed=0)
     assert drawn.outcome is not None
-    found = shares_of(drawn.outcome, duration_s * trace.gpus)
+    found = compute_shares(drawn.outcome, duration_s * trace.gpus)
     wanted = SHARES[cluster]
     for name, by_number, by_time in (
         ("failed", wanted.failed, wanted.failed_gpu_time),

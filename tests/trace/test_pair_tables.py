@@ -11,7 +11,7 @@ import pytest
 
 from clustergym.commands.trace import main
 from clustergym.common.errors import InputError
-from clustergym.scenario.pairs import estimated
+from clustergym.scenario.pairs import estimate_missing_pairs
 from clustergym.trace.pair_tables import PairKey, Workload, pair_statistics, read_pair_table
 
 GAVEL = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "gavel"
@@ -150,6 +150,6 @@ def test_an_estimate_multiplies_what_both_do_on_average():
     # On one type and count: a keeps 0.9 beside a and 0.6 beside b, b 0.6 beside a; b beside b is missing.
     kept = np.array([[0.9, 0.6], [0.6, np.nan]])[..., None, None]
     # All keep 0.7 on average, b 0.6, others beside b 0.6.
-    assert estimated(kept)[1, 1, 0, 0] == pytest.approx(0.6 * 0.6 / 0.7, abs=1e-12)
-    assert estimated(kept)[0, 1, 0, 0] == 0.6
-    assert np.isnan(estimated(np.full((1, 1, 1, 1), np.nan))).all()
+    assert estimate_missing_pairs(kept)[1, 1, 0, 0] == pytest.approx(0.6 * 0.6 / 0.7, abs=1e-12)
+    assert estimate_missing_pairs(kept)[0, 1, 0, 0] == 0.6
+    assert np.isnan(estimate_missing_pairs(np.full((1, 1, 1, 1), np.nan))).all()

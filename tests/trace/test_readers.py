@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from clustergym.common.errors import InputError
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.trace.formats import FORMATS, ReadOptions, find_format, load_trace
 from clustergym.trace.readers import helios, pai, philly, philly_json
 from clustergym.trace.trace import Trace

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.trace.formats import ReadOptions, load_trace
 from clustergym.trace.readers import philly
 from clustergym.trace.trace import Trace
@@ -63,6 +63,7 @@ def test_arenas_other_traces(name: str, jobs: int, types: set[str]) -> None:
     assert (trace.deadline_s > trace.submit_s).all()
 
 
+@pytest.mark.slow
 def test_philly_keeps_its_gpu_time() -> None:
     path = published("sia/philly.csv")
     log, trace = philly.read_log(path), load_trace(path, options=OPTIONS)

@@ -7,16 +7,16 @@ import pytest
 
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.oracle.base import OracleTables
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 from clustergym.trace.trace import Trace
 from clustergym.trace.trace_statistics import (
+    build_tables,
     correlations,
     count_statistics,
     hour_of_day_share,
     interarrival_statistics,
     offer,
-    tables_for,
     trace_statistics,
 )
 
@@ -52,7 +52,7 @@ def trace(*jobs, submit_s=None, **more):
     models, kinds, gpus, iterations = zip(*jobs, strict=True)
     families = tuple(model.family for model in models)
     own = {"model_family": families, "gpu_type": kinds, "global_batch": np.full(n, 32)}
-    return Trace.of("hand", submit, np.array(iterations), np.array(gpus), **own, **more)
+    return Trace.from_columns("hand", submit, np.array(iterations), np.array(gpus), **own, **more)
 
 
 def test_offered_load_by_hand():
@@ -187,6 +187,6 @@ def test_one_job():
 
 def test_tables_cover_the_counts_of_the_trace_and_all_doublings(monkeypatch):
     monkeypatch.setattr(RooflineOracle, "tables", lambda _, classes, cluster, counts: (classes, counts))
-    classes, counts = tables_for(trace((B, "X", 3, 1), (A, "", 2, 1)), CLUSTER)
+    classes, counts = build_tables(trace((B, "X", 3, 1), (A, "", 2, 1)), CLUSTER)
     assert classes == [A, B]
     assert counts == [1, 2, 3, 4, 8]

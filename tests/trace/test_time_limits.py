@@ -63,6 +63,7 @@ def test_logs_that_name_limits(tmp_path, name, text):
     assert trace.time_limit_s.tolist() == pytest.approx([np.nan, np.nan, 3600.0, np.nan], nan_ok=True)
 
 
+@pytest.mark.slow
 def test_drawn_limits_are_between_the_factors_and_change_nothing_else():
     plain = clustergym.load_scenario("testbed")
     drawn = clustergym.load_scenario("testbed", ["trace.time_limits=[1,5]"])

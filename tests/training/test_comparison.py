@@ -74,11 +74,11 @@ def test_seeds_that_differ_widen_the_interval():
 
 
 def test_checkpoints_are_seeds_and_other_lists_knobs():
-    entrant = Entrant.of({"name": "learned", "checkpoint": ["a", "b"], "round_s": [None, 60.0]})
+    entrant = Entrant.from_given({"name": "learned", "checkpoint": ["a", "b"], "round_s": [None, 60.0]})
     assert entrant.label == "learned checkpoint=[a, b]"
     assert [one["round_s"] for one in entrant.choices()] == [None, 60.0]
     assert [one["checkpoint"] for one in entrant.seeds(entrant.choices()[1])] == ["a", "b"]
-    plain = Entrant.of({"name": "ares", "alpha": 0.7})
+    plain = Entrant.from_given({"name": "ares", "alpha": 0.7})
     assert plain.seeds(plain.choices()[0]) == [{"name": "ares", "alpha": 0.7}]
 
 
@@ -88,7 +88,7 @@ def test_checkpoints_are_seeds_and_other_lists_knobs():
 )
 def test_bad_checkpoints_are_refused(given, words):
     with pytest.raises(InputError, match=words):
-        Entrant.of({"name": "learned", "checkpoint": given})
+        Entrant.from_given({"name": "learned", "checkpoint": given})
 
 
 def test_a_pooled_row(tmp_path, capsys):

@@ -21,8 +21,8 @@ from clustergym.scenario.registry import make_placer
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.drive import simulate
 from clustergym.training.auction_evolution import start
-from clustergym.training.compiled_episodes import AuctionEpisode
 from clustergym.training.distribution import Distribution, draw_scenario
+from clustergym.training.simulated_episodes import AuctionEpisode
 
 KNOWN = InformationClass.DATA_PARALLEL
 
@@ -46,7 +46,7 @@ def simulated(scenario: Scenario, policy: Learned) -> tuple[np.ndarray, list[int
 
 
 def agrees(scenario: Scenario, policy: Learned, weights: np.ndarray) -> None:
-    outcome = AuctionEpisode.of(scenario, policy.information_class, policy.round_s).run(weights)
+    outcome = AuctionEpisode.from_scenario(scenario, policy.information_class, policy.round_s).run(weights)
     finish, restarts = simulated(scenario, policy)
     submit = np.array([round(t * 1e6) for t in scenario.trace.submit_s.tolist()])
     assert np.rint(outcome.jct_s * 1e6).astype(np.int64).tolist() == (finish - submit).tolist()
@@ -122,14 +122,14 @@ def test_auction_by_hand():
     # (alone, its rank is -1, so no doubling scores above 0: it has 1 GPU and takes 100 s): 500 s.
     jobs = [Job("small", 0.0, 10), Job("large", 0.0, 100)]
     scenario = small_scenario(jobs, {"X": (1, 4)}, TIMES)
-    outcome = AuctionEpisode.of(scenario, KNOWN).run(weights_of(rank=1.0))
+    outcome = AuctionEpisode.from_scenario(scenario, KNOWN).run(weights_of(rank=1.0))
     assert outcome.jct_s.tolist() == [500.0, 400.0]
     # Against it: the smaller job takes all four GPUs for 40 s, then the larger, alone and of rank -1,
     # doubles as well: 40 + 400 s.
-    outcome = AuctionEpisode.of(scenario, KNOWN).run(weights_of(rank=-1.0))
+    outcome = AuctionEpisode.from_scenario(scenario, KNOWN).run(weights_of(rank=-1.0))
     assert outcome.jct_s.tolist() == [40.0, 440.0]
     # No doubling scores above 0: both start with one GPU, 10 x 10 s and 100 x 10 s.
-    outcome = AuctionEpisode.of(scenario, KNOWN).run(weights_of(double=-1.0))
+    outcome = AuctionEpisode.from_scenario(scenario, KNOWN).run(weights_of(double=-1.0))
     assert outcome.jct_s.tolist() == [100.0, 1000.0]
 
 
@@ -144,7 +144,7 @@ def test_what_is_measured_decides_by_hand(iterations, jct_s, unit):
     jobs = [Job("a", 0.0, iterations // unit), Job("b", 100.0, 5 // unit, family="m")]
     scenario = small_scenario(jobs, {"X": (1, 1)}, times)
     weights = np.concatenate([weights_of(rank=-1.0), beliefs.START])
-    outcome = AuctionEpisode.of(scenario, InformationClass.NONE).run(weights)
+    outcome = AuctionEpisode.from_scenario(scenario, InformationClass.NONE).run(weights)
     assert outcome.jct_s.tolist() == jct_s
 
 
@@ -161,7 +161,7 @@ def test_what_is_measured_corrects_a_profile_by_hand(believes, jct_s):
     told[scenario.class_of[0]] = 1.0
     scenario = replace(scenario, tables=replace(scenario.tables, data_parallel=told))
     weights = np.concatenate([weights_of(rank=-1.0), believes])
-    assert AuctionEpisode.of(scenario, KNOWN).run(weights).jct_s.tolist() == jct_s
+    assert AuctionEpisode.from_scenario(scenario, KNOWN).run(weights).jct_s.tolist() == jct_s
 
 
 @pytest.mark.parametrize(("checkpoint_s", "jct_s", "restarts"), [(299.0, 800.0, 1), (301.0, 900.0, 0)])
@@ -177,7 +177,7 @@ def test_an_enlargement_must_repay_its_restart(checkpoint_s, jct_s, restarts):
         checkpoint_s={"m": checkpoint_s},
         costs=Costs(search="proxy", profile={}),
     )
-    outcome = AuctionEpisode.of(scenario, KNOWN).run(weights_of(start=2.0, double=1.0))
+    outcome = AuctionEpisode.from_scenario(scenario, KNOWN).run(weights_of(start=2.0, double=1.0))
     expected = 899.0 if restarts else jct_s
     assert outcome.jct_s.tolist() == [300.0, expected]
     assert outcome.restarts.tolist() == [0, restarts]
@@ -204,7 +204,7 @@ def test_jobs_that_do_not_complete_count_until_the_end():
         Job("d", 200.0, 5, family="m"),
     ]
     scenario = replace(small_scenario(jobs, {"X": (1, 1)}, TIMES), horizon_s=100.0, oversize="drop")
-    outcome = AuctionEpisode.of(scenario, KNOWN).run(weights_of(rank=-1.0))
+    outcome = AuctionEpisode.from_scenario(scenario, KNOWN).run(weights_of(rank=-1.0))
     np.testing.assert_array_equal(outcome.jct_s, [90.0, 80.0, 70.0, np.nan])
 
 
@@ -218,17 +218,17 @@ def test_hidden_units_by_hand():
     one = [8.0, 1.0, *weights_of(size=2.0), -4.0, 7.0]
     two = [1.0, -1.0, *np.zeros(auction.INPUTS)]
     weights = np.array([*weights_of(start=3.0, size=1.0), *one, *two])
-    assert auction.hidden_units(weights) == 2
-    assert auction.score_of.py_func(weights, values, point) == pytest.approx(5.0 + 6.0 - 0.5)
+    assert auction.count_hidden_units(weights) == 2
+    assert auction.score_move.py_func(weights, values, point) == pytest.approx(5.0 + 6.0 - 0.5)
     with pytest.raises(ValueError, match="shape"):
-        auction.hidden_units(weights[1:])
+        auction.count_hidden_units(weights[1:])
 
 
 @pytest.mark.parametrize("count", [0, 3, features.COUNT - 1, features.COUNT + 1, 3 + beliefs.COUNT])
 def test_weights_that_no_auction_has_are_refused(count):
     scenario = small_scenario([Job("a", 0.0, 10)], {"X": (1, 1)}, {"m": {"X": {1: 10.0}}})
     with pytest.raises(InputError, match=rf"weights: .*shape \({count},\) \(give those of"):
-        AuctionEpisode.of(scenario, KNOWN).run(np.zeros(count))
+        AuctionEpisode.from_scenario(scenario, KNOWN).run(np.zeros(count))
 
 
 @given(seed=st.integers(0, 2**20))

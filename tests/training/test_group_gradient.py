@@ -12,7 +12,7 @@ from clustergym.commands import train as train_command
 from clustergym.scenario.policy import InformationClass
 from clustergym.training import group_gradient
 from clustergym.training.auction_evolution import start
-from clustergym.training.auction_imitation import logistic
+from clustergym.training.group_gradient import logistic
 
 SMALL = [
     "agent=group_pg", "processes=1", "progress=false", "env.jobs=10", "agent.traces=8", "agent.groups=2",

@@ -10,12 +10,11 @@ from error_lines import error_line
 from clustergym.cluster.part_allocations import PartAllocations
 from clustergym.cluster.parts import Place
 from clustergym.commands import run as run_command
-from clustergym.envs.sharing.desk import begun
-from clustergym.envs.sharing.learned import play
+from clustergym.envs.sharing.desk import play, start_episode
 from clustergym.envs.sharing.streams import Stream
 from clustergym.scenario.by_name import load_scenario
 from clustergym.scenario.policy import Infeasible
-from clustergym.sim.parts.fragmentation import usual_of
+from clustergym.sim.parts.fragmentation import find_usual_requests
 from clustergym.training.placer_checkpoints import SHARES
 
 ARRIVALS = 400
@@ -28,8 +27,8 @@ def test_it_decides_as_on_its_desk():
     # Every job leaves 60 to 359 arrivals after its own, so that nodes fill, change and empty.
     rng = np.random.default_rng(4)
     leaves_at = np.arange(ARRIVALS) + rng.integers(60, 360, ARRIVALS)
-    nodes, usual = cluster.empty_nodes(), usual_of(parts.rows, parts.accepted)
-    desk = begun(Stream(nodes, parts.requests, parts.kind, leaves_at, usual))
+    nodes, usual = cluster.empty_nodes(), find_usual_requests(parts.rows, parts.accepted)
+    desk = start_episode(Stream(nodes, parts.requests, parts.kind, leaves_at, usual))
     play(desk, SHARES.load("sharing").weights)
     placer, account = LearnedPlacer(checkpoint="sharing"), PartAllocations(cluster, parts)
     placer.reset(cluster, rng)

@@ -11,9 +11,9 @@ from clustergym.agents.auction_checkpoints import load
 from clustergym.common.errors import InputError
 from clustergym.scenario.costs import Costs
 from clustergym.scenario.policy import InformationClass
-from clustergym.training.compiled_episodes import AuctionEpisode
+from clustergym.training.comparison import compute_proved_bound, hindsight, lower_bound
 from clustergym.training.distribution import Distribution, draw_scenario
-from clustergym.training.limits import hindsight, lower_bound, proved_bound
+from clustergym.training.simulated_episodes import AuctionEpisode
 
 SMALL = Distribution(origin="synthetic", jobs=(15, 25), gpus=16, types=(1, 2))
 
@@ -26,7 +26,7 @@ def test_the_bound_by_hand():
     alone_s, mean_s = lower_bound(scenario, 0, {})
     assert (alone_s.tolist(), mean_s) == ([40.0, 400.0], pytest.approx(220.0))
     # On 2 GPUs each the small job ends at 50 s; the large one has 90 iterations left, and ends at 410.
-    assert 220.0 < proved_bound(scenario, 0, {})[1] <= (50 + 410) / 2
+    assert 220.0 < compute_proved_bound(scenario, 0, {})[1] <= (50 + 410) / 2
 
 
 @given(index=st.integers(0, 1000))
@@ -34,7 +34,7 @@ def test_the_bound_by_hand():
 def test_no_schedule_is_below_the_bound(index):
     scenario = draw_scenario(SMALL, "train", 9, index)
     trained = load("elastic-linear").weights
-    jct_s = AuctionEpisode.of(scenario, InformationClass.CLAIRVOYANT).run(trained).jct_s
+    jct_s = AuctionEpisode.from_scenario(scenario, InformationClass.CLAIRVOYANT).run(trained).jct_s
     alone, mean_s = lower_bound(scenario, 0, {})
     assert (jct_s >= alone * (1 - 1e-9) - 1e-5).all()
     assert jct_s.mean() >= mean_s * (1 - 1e-9) - 1e-5
@@ -43,7 +43,7 @@ def test_no_schedule_is_below_the_bound(index):
 def test_hindsight_is_no_worse_than_where_it_began():
     scenario = draw_scenario(SMALL, "train", 9, 1)
     start = load("elastic-linear")
-    before = AuctionEpisode.of(scenario, start.information_class).run(start.weights).jct_s.mean()
+    before = AuctionEpisode.from_scenario(scenario, start.information_class).run(start.weights).jct_s.mean()
     jct_s, mean_s = hindsight(scenario, 0, {"generations": 3})
     assert jct_s.mean() == mean_s <= before
     assert hindsight(scenario, 0, {"generations": 3})[1] == mean_s

@@ -9,13 +9,13 @@ from error_lines import error_line
 
 from clustergym.commands import train as train_command
 from clustergym.common.errors import InputError
-from clustergym.scenario.policy_text import policy_of
-from clustergym.scenario.registry import make_placer, make_policy
+from clustergym.scenario.registry import make_placer, make_policy, parse_policy
 from clustergym.sim.drive import simulate
 from clustergym.training import network_checkpoints
 from clustergym.training.agents import make_agent
-from clustergym.training.imitation import (
+from clustergym.training.imitating_agent import (
     Demonstrations,
+    MaskablePpo,
     acceptable_actions,
     as_expert,
     as_learner,
@@ -24,7 +24,6 @@ from clustergym.training.imitation import (
     set_loss,
     targets,
 )
-from clustergym.training.maskable_ppo import MaskablePpo
 from clustergym.training.network_agent import greedy_figures, play
 from clustergym.training.network_checkpoints import build_policy, load
 from clustergym.training.split_env import make_split_env
@@ -57,12 +56,12 @@ def test_set_loss_by_hand():
 @pytest.mark.parametrize("seed", [0, 1])
 def test_acceptable_edits_in_any_order_are_the_experts_schedule(expert, seed):
     # The episode of the edits in a random order is the expert's own episode in the simulator.
-    policy = policy_of(expert, "expert")
+    policy = parse_policy(expert, "expert")
     env = env_of(information=policy.information_class.value, round_s=policy.round_s)
     kept = Demonstrations(int(env.action_space.n))
     demonstrate(env, policy, seed, as_expert(np.random.default_rng(seed)), kept)
     scenario = env.unwrapped.scenario
-    run = simulate(scenario, policy_of(expert, "expert"), make_placer({"name": "buddy"}), 0)
+    run = simulate(scenario, parse_policy(expert, "expert"), make_placer({"name": "buddy"}), 0)
     assert env.unwrapped.log.digest == run.simulation.log.digest
     observations, legal, acceptable = kept.batch(np.arange(len(kept)))
     assert observations.shape == (len(kept), *env.observation_space.shape)
@@ -74,7 +73,7 @@ def test_acceptable_edits_in_any_order_are_the_experts_schedule(expert, seed):
 def test_after_a_wrong_edit_what_can_still_be_done_is_acceptable():
     env = env_of(rows=20)
     env.reset(options={"index": 0})
-    core, expert = env.unwrapped, policy_of(EXPERT, "expert")
+    core, expert = env.unwrapped, parse_policy(EXPERT, "expert")
     expert.reset(core.setting, np.random.default_rng(0))
     kind, gpus = targets(core.view, expert.schedule(core.view))
     [first] = np.flatnonzero(acceptable_actions(core.actions, kind, gpus))
@@ -131,13 +130,13 @@ def test_imitation_learns_the_experts_choices():
     policy, kept = build_policy("maskable_ppo", env, (32, 32)), Demonstrations(int(env.action_space.n))
     optimizer = torch.optim.Adam(policy.actor_parameters(), lr=3e-3)
     for index in range(3):
-        demonstrate(env, policy_of("fcfs", "expert"), index, as_expert(rng), kept)
+        demonstrate(env, parse_policy("fcfs", "expert"), index, as_expert(rng), kept)
     untrained, _ = fit(policy, kept, 1, 10_000, optimizer, rng)
     loss, agreement = fit(policy, kept, 12, 32, optimizer, rng)
     assert loss < untrained / 4
     assert agreement > 0.9
     before = len(kept)
-    demonstrate(env, policy_of("fcfs", "expert"), 0, as_learner(policy), kept)
+    demonstrate(env, parse_policy("fcfs", "expert"), 0, as_learner(policy), kept)
     assert len(kept) > before
 
 

@@ -17,11 +17,11 @@ torch.set_num_threads(1)
 
 from clustergym.training import group_updates  # noqa: E402
 from clustergym.training.group_rollouts import Rollouts, advantages, play  # noqa: E402
-from clustergym.training.group_updates import GroupUpdates, clipped_gain  # noqa: E402
+from clustergym.training.group_updates import GroupUpdates, compute_clipped_gain  # noqa: E402
 from clustergym.training.masked_group_gradient import MaskedGroupGradient  # noqa: E402
 from clustergym.training.network_agent import greedy_figures  # noqa: E402
 from clustergym.training.network_agent import play as play_greedily  # noqa: E402
-from clustergym.training.split_env import compiled_envs, make_split_env, trace_seed  # noqa: E402
+from clustergym.training.split_env import make_compiled_envs, make_split_env, trace_seed  # noqa: E402
 
 ENV = {"id": "ClusterGym/Elastic-16-v1", "information": "data_parallel", "jobs": 5, "rows": 8}
 SMALL = [
@@ -96,7 +96,7 @@ def test_the_gradient_by_hand():
     # credit -2: the gradient of the first logit is (1 x (1 - 1/2) + (-2) x (0 - 1/2)) / 2 = 0.75.
     logits = torch.zeros(2, requires_grad=True)
     logs = torch.log_softmax(logits, dim=0)
-    clipped_gain(logs - np.log(0.5), torch.tensor([1.0, -2.0]), 0.1).backward()
+    compute_clipped_gain(logs - np.log(0.5), torch.tensor([1.0, -2.0]), 0.1).backward()
     assert logits.grad.tolist() == pytest.approx([0.75, -0.75])
 
 
@@ -104,7 +104,7 @@ def test_a_ratio_beyond_the_range_gains_no_more():
     log_ratio = torch.tensor([1.2, 0.5, 1.2, 0.5]).log().requires_grad_()
     credits = torch.tensor([1.0, 1.0, -1.0, -1.0])
     # Above the range a good action, and below it a bad one, gain nothing more; the others still change.
-    gain = clipped_gain(log_ratio, credits, 0.1)
+    gain = compute_clipped_gain(log_ratio, credits, 0.1)
     assert gain.item() == pytest.approx((1.1 + 0.5 - 1.2 - 0.9) / 4)
     gain.backward()
     assert (log_ratio.grad != 0).tolist() == [False, True, True, False]
@@ -186,7 +186,7 @@ def test_it_goes_on_from_a_checkpoint(trained, tmp_path, capsys):
 def test_it_learns_which_of_two_actions_is_better():
     # A group of 64 one-step rollouts; what a rollout pays is how far its action is from the last one.
     agent = MaskedGroupGradient(env=ENV, groups=1, size=64, traces=1, expert=None, hidden=(8,))
-    envs = compiled_envs(ENV, 1)
+    envs = make_compiled_envs(ENV, 1)
     model = agent.model(envs, 0)
     seen, info = envs.reset(seed=0)
     legal = np.flatnonzero(info["action_mask"][0])

@@ -14,14 +14,14 @@ from scenarios import Job, small_scenario
 from clustergym.agents import auction_features as features
 from clustergym.agents.auction_checkpoints import save
 from clustergym.common.errors import InputError
-from clustergym.results.measured_run import measurement_of
+from clustergym.results.measured_run import measure_run
 from clustergym.scenario.costs import Costs
 from clustergym.scenario.policy import InformationClass
 from clustergym.scenario.registry import make_placer
 from clustergym.sim.drive import simulate
-from clustergym.training.compiled_episodes import AuctionEpisode
+from clustergym.training.auction_evolution import TERMS, Objective
 from clustergym.training.distribution import Distribution, draw_scenario
-from clustergym.training.objective import TERMS, Objective
+from clustergym.training.simulated_episodes import AuctionEpisode
 
 KNOWN = InformationClass.DATA_PARALLEL
 SMALL = Distribution(
@@ -49,8 +49,8 @@ def test_terms_are_the_metrics_of_the_engine(tmp_path_factory, seed):
     path = tmp_path_factory.mktemp("c") / "some.safetensors"
     save(path, weights, KNOWN, {})
     run = simulate(scenario, Learned(str(path)), make_placer({"name": "buddy", "defragment_s": None}))
-    expected = of(measurement_of(run.simulation).metrics)
-    jct_s = AuctionEpisode.of(scenario, KNOWN).run(weights).jct_s
+    expected = of(measure_run(run.simulation).metrics)
+    jct_s = AuctionEpisode.from_scenario(scenario, KNOWN).run(weights).jct_s
     assert set(expected) == set(TERMS)
     for name, value in expected.items():
         assert Objective({name: 1.0}).judge(scenario)(jct_s) == pytest.approx(value, abs=1e-6), name
@@ -140,11 +140,11 @@ def test_deadlines_decide_the_auction():
     scenario = small_scenario(jobs, {"X": (1, 1)}, times, costs=Costs(search="proxy", profile={}))
     weights = np.zeros(features.COUNT)
     weights[features.NAMES.index("urgency")] = 1.0
-    assert AuctionEpisode.of(scenario, KNOWN).run(weights).jct_s.tolist() == [200.0, 100.0]
+    assert AuctionEpisode.from_scenario(scenario, KNOWN).run(weights).jct_s.tolist() == [200.0, 100.0]
     # At 90 s b could not meet its own any more: late, of urgency 0, it waits if that counts against it.
     weights[features.NAMES.index("late")] = -1.0
     late = replace(scenario, trace=replace(scenario.trace, deadline_s=np.array([500.0, 90.0])))
-    assert AuctionEpisode.of(late, KNOWN).run(weights).jct_s.tolist() == [100.0, 200.0]
+    assert AuctionEpisode.from_scenario(late, KNOWN).run(weights).jct_s.tolist() == [100.0, 200.0]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from error_lines import error_line
 from clustergym.commands.offline import main
 from clustergym.envs.driver import drive
 from clustergym.envs.registration import make_env
-from clustergym.scenario.policy_text import policy_of
+from clustergym.scenario.registry import parse_policy
 from clustergym.training.offline import at_random, by_policy, episodes
 
 ELASTIC = {"id": "ClusterGym/Elastic-16-v1", "jobs": 6, "rows": 6, "observation": "flat"}
@@ -27,7 +27,7 @@ def needs_minari() -> None:
 
 
 def test_an_episode_is_what_the_policy_played():
-    env, policy = make_env(ELASTIC | KNOWS), policy_of("ares round_s=null", "")
+    env, policy = make_env(ELASTIC | KNOWS), parse_policy("ares round_s=null", "")
     (first, second) = episodes(env, by_policy(policy), 2)
     # The first traces of the train split.
     assert (first.seed, second.seed) == (0, 3)
@@ -38,7 +38,7 @@ def test_an_episode_is_what_the_policy_played():
     assert second.terminations == [False] * (played.steps - 1) + [True]
 
 
-@pytest.mark.parametrize("play", [at_random, by_policy(policy_of("learned", ""))])
+@pytest.mark.parametrize("play", [at_random, by_policy(parse_policy("learned", ""))])
 def test_recorded_actions_are_legal_and_lead_to_what_was_seen(play):
     (episode,) = episodes(make_env(ELASTIC | KNOWS), play, 1)
     assert all(mask[action] for mask, action in zip(episode.masks, episode.actions, strict=False))

@@ -13,10 +13,10 @@ from trainings import repeated
 from clustergym.commands import bench
 from clustergym.commands import train as train_command
 from clustergym.common.errors import InputError
+from clustergym.envs.sharing.desk import SHAPE, choose
 from clustergym.envs.sharing.environment import SharingEnv
-from clustergym.envs.sharing.learned import SHAPE, choose
 from clustergym.training.placer_checkpoints import SHARES
-from clustergym.training.sharing_evolution import objective, seeds_of
+from clustergym.training.sharing_evolution import list_seeds, objective
 
 SMALL = [
     "agent=sharing_es", "env=sharing-small", "progress=false", "agent.generations=3", "agent.population=4",
@@ -46,7 +46,7 @@ def test_the_objective_is_minus_the_return_of_the_environment():
 
 
 def test_splits_do_not_meet():
-    seeds = [set(seeds_of(split, 0, 10_000)) for split in ("train", "dev", "test")]
+    seeds = [set(list_seeds(split, 0, 10_000)) for split in ("train", "dev", "test")]
     assert len(set.union(*seeds)) == 30_000
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from quotas import with_quotas
+from queue_quotas import with_quotas
 
 from clustergym.agents import auction_features as features
 from clustergym.agents import beliefs
@@ -17,9 +17,9 @@ from clustergym.scenario.scenario import Scenario
 from clustergym.sim.compiled.scenario_arrays import UncoveredError
 from clustergym.training import simulated_episodes
 from clustergym.training.auction_evolution import start
-from clustergym.training.compiled_episodes import AuctionEpisode
 from clustergym.training.distribution import Distribution, draw_scenario
 from clustergym.training.hindsight import STARTS, search
+from clustergym.training.simulated_episodes import AuctionEpisode
 
 SMALL = Distribution(origin="synthetic", jobs=(20, 25), gpus=16, types=(2,), load=(2.0, 2.0))
 
@@ -45,7 +45,7 @@ def test_the_simulator_plays_what_compiled_episodes_do(monkeypatch, known):
     if known == InformationClass.NONE:
         weights = np.concatenate([weights, beliefs.START])
     compiled = simulated_episodes.auction_episodes(scenario, known)(weights)
-    monkeypatch.setattr(AuctionEpisode, "of", refuse)
+    monkeypatch.setattr(AuctionEpisode, "from_scenario", refuse)
     assert simulated_episodes.auction_episodes(scenario, known)(weights) == pytest.approx(compiled, abs=1e-6)
 
 
@@ -54,7 +54,7 @@ def test_plans_are_played_alike_up_to_a_horizon(monkeypatch):
     bias = np.random.default_rng(1).normal(size=(len(scenario.trace), 2, 2))
     compiled = simulated_episodes.plan_episodes(scenario)(Plan(start(), bias))
     assert np.isnan(compiled).any()
-    monkeypatch.setattr(AuctionEpisode, "of", refuse)
+    monkeypatch.setattr(AuctionEpisode, "from_scenario", refuse)
     found = simulated_episodes.plan_episodes(scenario)(Plan(start(), bias))
     assert found == pytest.approx(compiled, abs=1e-6, nan_ok=True)
 
@@ -64,7 +64,7 @@ def test_queues_bind_no_plan(monkeypatch):
     queued = with_quotas(scenario, {"a": 12, "b": 1}, ["ab"[row % 2] for row in range(len(scenario.trace))])
     plan = Plan(start(), np.random.default_rng(2).normal(size=(len(scenario.trace), 2, 2)))
     compiled = simulated_episodes.plan_episodes(queued)(plan)
-    monkeypatch.setattr(AuctionEpisode, "of", refuse)
+    monkeypatch.setattr(AuctionEpisode, "from_scenario", refuse)
     assert simulated_episodes.plan_episodes(queued)(plan) == pytest.approx(compiled, abs=1e-6)
 
 

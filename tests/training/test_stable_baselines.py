@@ -121,7 +121,7 @@ def test_what_can_be_learned_is_learned(agent, tmp_path, monkeypatch):
     # A guess at random is right in 10 of 20 steps.
     monkeypatch.setattr(network_agent, "make_split_env", lambda _, *more: SplitEnv(Guess(), *more))
     monkeypatch.setattr(vector_envs, "split_vec_env", lambda *_: None)
-    monkeypatch.setattr(network_checkpoints, "description_of", lambda env: {})
+    monkeypatch.setattr(network_checkpoints, "describe_env", lambda env: {})
     parameters = {
         "ppo": {"n_steps": 128, "batch_size": 64},
     }

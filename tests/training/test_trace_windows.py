@@ -11,9 +11,9 @@ from clustergym.commands import train
 from clustergym.common.errors import InputError
 from clustergym.common.paths import PACKAGE
 from clustergym.scenario.policy import InformationClass
-from clustergym.training.compiled_episodes import AuctionEpisode
 from clustergym.training.distribution import Distribution, draw_scenario
-from clustergym.training.trace_files import TraceFiles
+from clustergym.training.simulated_episodes import AuctionEpisode
+from clustergym.training.windows import TraceFiles
 
 FILE = PACKAGE.parent / "traces" / "philly-like-160.csv"
 FREE = "costs=ares-profiled-free"
@@ -28,7 +28,7 @@ def drawn(**given: object) -> Distribution:
 
 @pytest.mark.parametrize(("split", "first", "last"), [("train", 0, 96), ("dev", 96, 128), ("test", 128, 160)])
 def test_splits_are_parts_of_the_file_in_order(split: str, first: int, last: int) -> None:
-    whole = TraceFiles.of(TRACES, least=1).draw("train", 0, 0).trace
+    whole = TraceFiles.from_given(TRACES, least=1).draw("train", 0, 0).trace
     allowed = set(whole.job_id[first:last])
     for index in range(10):
         window = draw_scenario(drawn(), split, 0, index).trace
@@ -37,7 +37,7 @@ def test_splits_are_parts_of_the_file_in_order(split: str, first: int, last: int
 
 
 def test_a_window_has_the_files_times_and_costs() -> None:
-    whole = TraceFiles.of(TRACES, least=1).draw("train", 0, 0)
+    whole = TraceFiles.from_given(TRACES, least=1).draw("train", 0, 0)
     window = draw_scenario(drawn(), "train", 0, 1)
     rows = [whole.trace.job_id.index(name) for name in window.trace.job_id]
     known = InformationClass.DATA_PARALLEL
@@ -50,7 +50,7 @@ def test_a_window_has_the_files_times_and_costs() -> None:
     assert window.trace.iterations.tolist() == whole.trace.iterations[rows].tolist()
     weights = np.zeros(auction_features.COUNT)
     weights[auction_features.NAMES.index("start")] = 1.0
-    assert AuctionEpisode.of(window, known).run(weights).jct_s.min() > 0
+    assert AuctionEpisode.from_scenario(window, known).run(weights).jct_s.min() > 0
 
 
 @pytest.mark.parametrize("load", [0.5, 2.0])
@@ -75,7 +75,7 @@ def test_known_times_are_off_by_one_factor_a_job() -> None:
 
 def test_where_profiles_cost_jobs_share_them_as_in_the_file() -> None:
     traces = {**TRACES, "overrides": ["costs=default"]}
-    whole = TraceFiles.of(traces, least=1).draw("train", 0, 0)
+    whole = TraceFiles.from_given(traces, least=1).draw("train", 0, 0)
     plain = draw_scenario(drawn(traces=traces), "train", 0, 3)
     window = draw_scenario(drawn(traces=traces, size_error=(0.5, 0.5)), "train", 0, 3)
     assert window.costs == whole.costs
@@ -89,8 +89,10 @@ def test_where_profiles_cost_jobs_share_them_as_in_the_file() -> None:
         assert not len(factors) or np.ptp(factors) < 1e-6
     assert (window.execution == plain.execution).all()
     # The price is paid: with it the same auction takes longer.
-    free = AuctionEpisode.of(plain, InformationClass.CLAIRVOYANT).run(np.zeros(35)).jct_s.mean()
-    assert AuctionEpisode.of(plain, InformationClass.PROFILED).run(np.zeros(35)).jct_s.mean() > free
+    free = AuctionEpisode.from_scenario(plain, InformationClass.CLAIRVOYANT).run(np.zeros(35)).jct_s.mean()
+    assert (
+        AuctionEpisode.from_scenario(plain, InformationClass.PROFILED).run(np.zeros(35)).jct_s.mean() > free
+    )
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from wandb_log import artifacts, rows, run_of
 
 from clustergym.commands import train as train_command
 from clustergym.sim.compiled import numba_cache
-from clustergym.training import training_log
+from clustergym.training import training
 
 ROOT = Path(__file__).parents[2]
 ES = [
@@ -93,7 +93,7 @@ def runs(monkeypatch):
         begun.append(Recorder(config=config, name=name, group=group, id=run_id))
         return begun[-1]
 
-    monkeypatch.setattr(training_log, "start", start)
+    monkeypatch.setattr(training, "start", start)
     return begun
 
 
@@ -132,7 +132,7 @@ def test_a_training_that_fails_ends_its_run_as_failed(tmp_path, runs, capsys, mo
     monkeypatch.setattr("clustergym.training.auction_evolution.objectives", dies)
     assert train_command.main([*ES, "logger=wandb", f"output={tmp_path / 'a'}"]) == 130
     assert runs[0].ended == 1
-    (tmp_path / "a" / training_log.RUN_FILE).write_text('{"id": 5}')
+    (tmp_path / "a" / training.RUN_FILE).write_text('{"id": 5}')
     capsys.readouterr()
     assert train_command.main([*ES, "logger=wandb", f"output={tmp_path / 'a'}"]) == 2
     assert "wandb-run.json: is not a record of a wandb run (delete it" in capsys.readouterr().err

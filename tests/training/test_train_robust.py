@@ -19,7 +19,7 @@ from error_lines import error_line
 from clustergym.commands import train as train_command
 from clustergym.training import stable_baselines
 from clustergym.training.split_env import SplitEnv
-from clustergym.training.training_log import TrainingLog
+from clustergym.training.training import TrainingLog
 
 ES = [
     "agent=auction_es", "processes=1", "progress=false", "agent.population=4", "agent.episodes=6",

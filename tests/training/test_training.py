@@ -12,7 +12,7 @@ from error_lines import error_line
 
 from clustergym.agents import auction_features as features
 from clustergym.agents import beliefs
-from clustergym.agents.auction import hidden_units
+from clustergym.agents.auction import count_hidden_units
 from clustergym.agents.auction_checkpoints import load
 from clustergym.commands import evaluate as evaluate_command
 from clustergym.commands import train as train_command
@@ -20,10 +20,10 @@ from clustergym.common.errors import InputError
 from clustergym.scenario.policy import InformationClass
 from clustergym.training import auction_evolution
 from clustergym.training.agents import make_agent
+from clustergym.training.auction_evolution import Objective
 from clustergym.training.comparison import Entrant, ratio
-from clustergym.training.compiled_episodes import AuctionEpisode
 from clustergym.training.distribution import Distribution, draw_scenario
-from clustergym.training.objective import Objective
+from clustergym.training.simulated_episodes import AuctionEpisode
 from clustergym.training.windows import BOUNDS, draw_window, philly_file
 
 SMALL = [
@@ -80,7 +80,7 @@ def test_one_that_measures_jobs_learns_what_to_believe(tmp_path, known, begun, h
     found = load(str(tmp_path / "a" / "a.safetensors"))
     assert (found.information_class == InformationClass.NONE) == (len(begun) == beliefs.COUNT)
     scores, believed = beliefs.split(found.weights)
-    assert hidden_units(scores) == hidden
+    assert count_hidden_units(scores) == hidden
     assert (believed != begun).all()
     # What the windows say nothing of, deadlines, stays as it was.
     late = features.WITHOUT_DEADLINES
@@ -99,7 +99,7 @@ def test_features_of_deadlines_are_searched_where_there_are_some(tmp_path, hidde
     assert not without[only].any()
     assert among[only].all()
     assert without.shape == among.shape
-    assert hidden_units(without) == hidden
+    assert count_hidden_units(without) == hidden
 
 
 def test_a_killed_training_goes_on_where_it_was(tmp_path, monkeypatch):
@@ -156,10 +156,10 @@ def test_a_training_starts_from_a_checkpoint_and_adds_hidden_units(tmp_path, cap
     more = [first, "agent.hidden=2", "agent.sigma=1e-9", "agent.tail=0.5"]
     assert run_train(tmp_path / "b", *more) == 0
     before, after = load(str(tmp_path / "a" / "a.safetensors")), load(str(tmp_path / "b" / "b.safetensors"))
-    assert hidden_units(before.weights) == 0
-    assert hidden_units(after.weights) == 2
+    assert count_hidden_units(before.weights) == 0
+    assert count_hidden_units(after.weights) == 2
     # With a step of 1e-9 both order all moves alike.
-    episode = AuctionEpisode.of(
+    episode = AuctionEpisode.from_scenario(
         draw_scenario(Distribution(origin="synthetic", jobs=(20, 30), gpus=16), "dev", 3, 0),
         before.information_class,
     )
@@ -186,7 +186,7 @@ def test_the_tail_counts_in_the_objective():
     drawn = Distribution(origin="synthetic", jobs=(20, 30), gpus=16, types=(2,))
     weights = auction_evolution.start()
     known = InformationClass.DATA_PARALLEL
-    jct_s = AuctionEpisode.of(draw_scenario(drawn, "train", 3, 0), known).run(weights).jct_s
+    jct_s = AuctionEpisode.from_scenario(draw_scenario(drawn, "train", 3, 0), known).run(weights).jct_s
     plain, tailed = (
         auction_evolution.objectives(
             drawn, "train", 3, known, Objective({"jct_mean": 1.0, "jct_p99": tail}), weights[None], 0
@@ -273,10 +273,10 @@ def test_ratio_of_a_constant_factor():
 
 
 def test_knobs_are_lists():
-    entrant = Entrant.of({"name": "ares", "alpha": [0.5, 0.7], "work_conserving": True})
+    entrant = Entrant.from_given({"name": "ares", "alpha": [0.5, 0.7], "work_conserving": True})
     assert [one["alpha"] for one in entrant.choices()] == [0.5, 0.7]
     with pytest.raises(InputError):
-        Entrant.of(5)
+        Entrant.from_given(5)
 
 
 def test_evaluate_compares_and_writes(tmp_path, capsys):

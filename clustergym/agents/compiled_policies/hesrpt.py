@@ -13,22 +13,22 @@ from clustergym.common.arrays import Floats, Ints
 from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
-from clustergym.sim.compiled.numba_cache import compiled_part
-from clustergym.sim.compiled.seen import Seen, ascending, see, total
+from clustergym.sim.compiled.numba_cache import compile_part
+from clustergym.sim.compiled.seen import ViewArrays, ascending, see, total
 from clustergym.sim.compiled.sums import pairwise_sum
 from clustergym.sim.compiled.times import times_or_guess
 
 
-@compiled_part
+@compile_part
 def _fit(cluster: ClusterArrays, time_s: Floats) -> tuple[float, float]:
-    """Return the exponent and the seconds on one GPU of one job, as `fitted_speedup`."""
+    """Return the exponent and the seconds on one GPU of one job, as `fit_speedup`."""
     types, levels = time_s.shape
     x, y, points = np.zeros(levels), np.zeros(levels), 0
     known = np.zeros(levels, np.bool_)
     for level in range(levels):
         fastest = np.inf
-        for kind in range(types):
-            fastest = min(fastest, time_s[kind, level])
+        for gpu_type in range(types):
+            fastest = min(fastest, time_s[gpu_type, level])
         if fastest < np.inf:
             known[level] = True
             x[level], y[level] = math.log(cluster.counts[level]), -math.log(fastest)
@@ -47,7 +47,7 @@ def _fit(cluster: ClusterArrays, time_s: Floats) -> tuple[float, float]:
     return exponent, math.exp(exponent * x_mean - y_mean)
 
 
-@compiled_part
+@compile_part
 def _shares(size: Floats, exponent: Floats) -> Floats:
     """Return each job's heSRPT share, summing to 1; ties keep the array's order."""
     n = len(size)
@@ -64,8 +64,8 @@ def _shares(size: Floats, exponent: Floats) -> Floats:
     return share
 
 
-@compiled_part
-def _rounded_down(share: float, counts: Ints) -> int:
+@compile_part
+def _round_down(share: float, counts: Ints) -> int:
     """Return the largest count within a share; from 0.7 of the least count up that one, else 0."""
     if share < counts[0] * math.sqrt(0.5):
         return 0
@@ -75,20 +75,20 @@ def _rounded_down(share: float, counts: Ints) -> int:
     return counts[level]
 
 
-@compiled_part
-def _place_least(cluster: ClusterArrays, seen: Seen, target: targets.TargetArrays, order: Ints) -> None:
+@compile_part
+def _place_least(cluster: ClusterArrays, seen: ViewArrays, target: targets.TargetArrays, order: Ints) -> None:
     """Give jobs that have no GPUs the least count they run on, while there is room."""
     allowed = np.zeros(target.time_s.shape, np.bool_)
     for at in range(len(seen.row)):
-        for kind in range(len(cluster.capacity)):
+        for gpu_type in range(len(cluster.capacity)):
             for level in range(len(cluster.counts)):
-                if target.time_s[at, kind, level] < np.inf:
-                    allowed[at, kind, level] = True
+                if target.time_s[at, gpu_type, level] < np.inf:
+                    allowed[at, gpu_type, level] = True
                     break
     targets.place(cluster, seen, target, order, allowed)
 
 
-@compiled_part
+@compile_part
 def decide(
     episode: Episode, cluster: ClusterArrays, memory: Memory, leftover: bool, hysteresis: float
 ) -> None:
@@ -107,11 +107,11 @@ def decide(
     order, share = ascending(size, np.arange(n)), _shares(size, exponent)
     allowed, gpus = np.zeros(time_s.shape, np.bool_), float(total(seen.available))
     for at in range(n):
-        rounded = _rounded_down(share[at] * gpus, counts)
-        for kind in range(len(cluster.capacity)):
+        rounded = _round_down(share[at] * gpus, counts)
+        for gpu_type in range(len(cluster.capacity)):
             for level in range(len(counts)):
                 most = 2.0 * rounded if seen.held[at] == level else rounded
-                allowed[at, kind, level] = time_s[at, kind, level] < np.inf and counts[level] <= most
+                allowed[at, gpu_type, level] = time_s[at, gpu_type, level] < np.inf and counts[level] <= most
     targets.place(cluster, seen, target, order, allowed)
     if leftover:
         _place_least(cluster, seen, target, order)

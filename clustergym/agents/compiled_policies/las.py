@@ -9,11 +9,11 @@ from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled import jobs
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
-from clustergym.sim.compiled.numba_cache import compiled_part
+from clustergym.sim.compiled.numba_cache import compile_part
 from clustergym.sim.compiled.seen import ascending, preempt_all, see, stays
 
 
-@compiled_part
+@compile_part
 def decide(episode: Episode, cluster: ClusterArrays) -> None:
     """Fill the cluster in ascending order of attained service; of equal jobs, running ones go first."""
     seen, types, now = see(episode, cluster), len(cluster.capacity), episode.clock[c.NOW]
@@ -22,17 +22,17 @@ def decide(episode: Episode, cluster: ClusterArrays) -> None:
     order, count = np.empty(n, np.int64), 0
     for running in (True, False):
         for at in range(n):
-            if (seen.kind[at] != c.NONE) == running:
+            if (seen.gpu_type[at] != c.NONE) == running:
                 order[count] = at
                 count += 1
     for at in range(n):
         least = np.inf
-        for kind in range(types):
-            if stays(seen, at, kind):
-                preference[at, kind] = kind
-                least = min(least, seen.cost_s[at, kind, seen.requested[at]])
-        starts = seen.kind[at] == c.NONE and least < np.inf
+        for gpu_type in range(types):
+            if stays(seen, at, gpu_type):
+                preference[at, gpu_type] = gpu_type
+                least = min(least, seen.cost_s[at, gpu_type, seen.requested[at]])
+        starts = seen.gpu_type[at] == c.NONE and least < np.inf
         wasted = least * seen.gpus[at] if starts else 0.0
-        service[at] = jobs.attained_at(episode, cluster, seen.row[at], now) + wasted
+        service[at] = jobs.compute_attained(episode, cluster, seen.row[at], now) + wasted
     preempt_all(episode, seen)
     fill(episode, seen, ascending(service, order), preference, seen.available, NOTHING)

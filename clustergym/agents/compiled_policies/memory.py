@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from clustergym.common.arrays import Floats
-from clustergym.sim.compiled.numba_cache import inlined
+from clustergym.sim.compiled.numba_cache import compile_inline
 
 
 class Memory(NamedTuple):
@@ -19,7 +19,7 @@ class Memory(NamedTuple):
     figure : ndarray of float, shape (FIGURES,)
     of_job : ndarray of float, shape (n, JOB_FIGURES)
     exponent, one_gpu_s : ndarray of float, shape (C,)
-        The fit of each model class's speedup, as of `clustergym.agents.speedup.fitted_speedup`.
+        The fit of each model class's speedup, as of `clustergym.agents.speedup.fit_speedup`.
     """
 
     figure: Floats
@@ -31,8 +31,8 @@ class Memory(NamedTuple):
 FIGURES, JOB_FIGURES = 8, 4
 
 
-@inlined
-def memory_of(memories: Memory, at: int, policy: int) -> Memory:
+@compile_inline
+def select_memory(memories: Memory, at: int, policy: int) -> Memory:
     """Return the memory of a policy in one episode of a batch; its arrays share their memory."""
     return Memory(
         memories.figure[at, policy],

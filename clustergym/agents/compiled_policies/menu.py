@@ -9,16 +9,16 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.agents import auction_episode
-from clustergym.agents.compiled_policies import ares, fcfs, hesrpt, las, optimus, srtf
-from clustergym.agents.compiled_policies.memory import Memory, memory_of
+from clustergym.agents.compiled_policies import ares, hesrpt, las, optimus, queues, srtf
+from clustergym.agents.compiled_policies.memory import Memory, select_memory
 from clustergym.agents.compiled_policies.queues import CLUSTER, NOTHING, TYPES
 from clustergym.common.arrays import Floats, Ints
 from clustergym.scenario.policy import InformationClass, Policy
 from clustergym.sim.compiled import columns as c
-from clustergym.sim.compiled.batch import row_of
+from clustergym.sim.compiled.batch import select_episode
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
-from clustergym.sim.compiled.numba_cache import compiled_part, entry_in_place, inlined
+from clustergym.sim.compiled.numba_cache import compile_inline, compile_part, entry_in_place
 from clustergym.sim.compiled.scenario_arrays import UncoveredError
 
 FCFS, LAS, SRTF, SRTF_ELASTIC, ARES, ARES_CONSERVING, HESRPT, OPTIMUS, LEARNED = range(9)
@@ -91,7 +91,7 @@ def _number(value: object) -> float:
     return float(value)  # type: ignore[arg-type]
 
 
-def menu_of(policies: Sequence[Policy], information: InformationClass) -> Menu:
+def compile_menu(policies: Sequence[Policy], information: InformationClass) -> Menu:
     """Return policies as compiled ones.
 
     Raises
@@ -106,7 +106,7 @@ def menu_of(policies: Sequence[Policy], information: InformationClass) -> Menu:
     for at, policy in enumerate(policies):
         code, own = _entry(policy)
         if information is InformationClass.NONE and code not in WITHOUT_TIMES:
-            raise _uncovered(f"policy {policy.name} without iteration times")
+            raise _make_uncovered_error(f"policy {policy.name} without iteration times")
         codes.append(code)
         parameter[at, : len(own)], padded[at, : counts[at]] = own, weights[at]
     return Menu(np.array(codes, dtype=np.int64), parameter, padded, counts)
@@ -121,39 +121,39 @@ def _weights(policy: Policy) -> Floats:
 def _entry(policy: Policy) -> Entry:
     published = type(policy).__module__ == f"clustergym.policies.{policy.name}"
     if not published or policy.name not in COMPILED:
-        raise _uncovered(f"policy {policy.name}")
+        raise _make_uncovered_error(f"policy {policy.name}")
     own = {field.name: getattr(policy, field.name) for field in fields(policy)}  # type: ignore[arg-type]
     for (name, parameter), values in UNCOVERED.items():
         if name == policy.name and own[parameter] in values:
-            raise _uncovered(f"policy {policy.name} {parameter}={own[parameter]}")
+            raise _make_uncovered_error(f"policy {policy.name} {parameter}={own[parameter]}")
     if policy.name == "learned" and not len(_weights(policy)):
         what = f"checkpoint={own['checkpoint']} rollout={own['rollout']}"
-        raise _uncovered(f"policy learned {what}, which is more than an auction by known times,")
+        raise _make_uncovered_error(f"policy learned {what}, which is more than an auction by known times,")
     return COMPILED[policy.name](own)
 
 
-def _uncovered(what: str) -> UncoveredError:
+def _make_uncovered_error(what: str) -> UncoveredError:
     message, remedy = f"{what} is not compiled", "give engine='simpy'"
     return UncoveredError(message, field="env.policies", remedy=remedy)
 
 
-@compiled_part
+@compile_part
 def _make_fit(episode: Episode) -> None:
     """Let jobs wait that do not fit in memory where a policy has put them."""
     for at in range(episode.clock[c.IN_VIEW]):
         job = episode.job[episode.in_view[at]]
-        kind, level = job[c.TARGET_TYPE], job[c.TARGET_LEVEL]
-        if kind != c.NONE and not episode.feasible[job[c.CLASS], kind, level]:
+        gpu_type, level = job[c.TARGET_TYPE], job[c.TARGET_LEVEL]
+        if gpu_type != c.NONE and not episode.feasible[job[c.CLASS], gpu_type, level]:
             job[c.TARGET_TYPE] = job[c.TARGET_LEVEL] = c.NONE
 
 
-@inlined
+@compile_inline
 def _decide(
     episode: Episode, cluster: ClusterArrays, memory: Memory, code: int, parameter: Floats, weights: Floats
 ) -> None:
     """Let a policy decide in one episode."""
     if code == FCFS:
-        fcfs.decide(episode, cluster, int(parameter[0]))
+        queues.decide(episode, cluster, int(parameter[0]))
     elif code == LAS:
         las.decide(episode, cluster)
     elif code == SRTF:
@@ -195,7 +195,7 @@ def decide(
         nth = actions[at]
         if nth < 0:
             continue
-        episode, memory = row_of(episodes, at), memory_of(memories, at, nth)
+        episode, memory = select_episode(episodes, at), select_memory(memories, at, nth)
         weights = menu.weights[nth, : menu.weight_count[nth]]
         _decide(episode, cluster, memory, menu.code[nth], menu.parameter[nth], weights)
         _make_fit(episode)

@@ -1,4 +1,7 @@
-"""Queues of jobs with rigid requests, compiled: `clustergym.policies.shared.queues`."""
+"""Queues of jobs with rigid requests, compiled: `clustergym.policies.shared.queues`.
+
+FCFS, compiled: `clustergym.policies.fcfs`, with queues in order or `aggressive` backfill.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,19 @@ import numpy as np
 
 from clustergym.common.arrays import Floats, Ints
 from clustergym.sim.compiled import columns as c
+from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
-from clustergym.sim.compiled.numba_cache import compiled_part
-from clustergym.sim.compiled.seen import Seen, total
+from clustergym.sim.compiled.numba_cache import compile_part
+from clustergym.sim.compiled.seen import ViewArrays, keep_all, see, total
 
 NOTHING, TYPES, CLUSTER = range(3)
 """What later jobs may not use while a job waits."""
 
 
-@compiled_part
+@compile_part
 def fill(
     episode: Episode,
-    seen: Seen,
+    seen: ViewArrays,
     order: Ints,
     preference: Floats,
     free: Ints,
@@ -40,17 +44,34 @@ def fill(
     for at in order:
         gpus = seen.gpus[at]
         best, likes = c.NONE, np.inf
-        for kind in range(len(room)):
-            if preference[at, kind] < likes and room[kind] >= gpus and not closed[kind]:
-                best, likes = kind, preference[at, kind]
+        for gpu_type in range(len(room)):
+            if preference[at, gpu_type] < likes and room[gpu_type] >= gpus and not closed[gpu_type]:
+                best, likes = gpu_type, preference[at, gpu_type]
         if best != c.NONE:
             room[best] -= gpus
             row = seen.row[at]
             episode.job[row, c.TARGET_TYPE], episode.job[row, c.TARGET_LEVEL] = best, seen.requested[at]
         elif blocks != NOTHING:
-            for kind in range(len(room)):
-                closed[kind] |= preference[at, kind] < np.inf
+            for gpu_type in range(len(room)):
+                closed[gpu_type] |= preference[at, gpu_type] < np.inf
             if blocks == CLUSTER or total(closed) == len(closed):
                 return
         if total(room) == 0:
             return
+
+
+@compile_part
+def decide(episode: Episode, cluster: ClusterArrays, blocks: int) -> None:
+    """Start jobs from the head of each queue; `blocks` says what jobs that wait close to later ones."""
+    seen, types = see(episode, cluster), len(cluster.capacity)
+    keep_all(episode, seen)
+    waiting, waits = np.empty(len(seen.row), np.int64), 0
+    preference = np.full((len(seen.row), types), np.inf)
+    for at in range(len(seen.row)):
+        if seen.gpu_type[at] == c.NONE:
+            waiting[waits] = at
+            waits += 1
+            for gpu_type in range(types):
+                if seen.options[at, gpu_type]:
+                    preference[at, gpu_type] = gpu_type
+    fill(episode, seen, waiting[:waits], preference, episode.free, blocks)

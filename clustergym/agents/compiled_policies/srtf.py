@@ -9,28 +9,28 @@ from clustergym.agents.compiled_policies.queues import NOTHING, fill
 from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
-from clustergym.sim.compiled.numba_cache import compiled_part
+from clustergym.sim.compiled.numba_cache import compile_part
 from clustergym.sim.compiled.seen import ascending, preempt_all, see, stays
-from clustergym.sim.compiled.times import known_times, least, remaining_at_request_s, request_times
+from clustergym.sim.compiled.times import compute_known_times, least, remaining_at_request_s, request_times
 
 
-@compiled_part
+@compile_part
 def decide(episode: Episode, cluster: ClusterArrays) -> None:
     """Fill the cluster in ascending order of remaining time, jobs at their requests."""
     seen, types = see(episode, cluster), len(cluster.capacity)
     left_s = remaining_at_request_s(seen, request_times(episode, cluster, seen)[0])
     least_s = np.full(len(seen.row), np.inf)
     for at in range(len(seen.row)):
-        for kind in range(types):
-            if not stays(seen, at, kind):
-                left_s[at, kind] = np.inf
-            least_s[at] = min(least_s[at], left_s[at, kind])
+        for gpu_type in range(types):
+            if not stays(seen, at, gpu_type):
+                left_s[at, gpu_type] = np.inf
+            least_s[at] = min(least_s[at], left_s[at, gpu_type])
     order = ascending(least_s, np.arange(len(seen.row)))
     preempt_all(episode, seen)
     fill(episode, seen, order, left_s, seen.available, NOTHING)
 
 
-@compiled_part
+@compile_part
 def decide_elastic(episode: Episode, cluster: ClusterArrays, hysteresis: float) -> None:
     """Give jobs, in ascending order of remaining time, up to their requests, and what is left over."""
     seen, n = see(episode, cluster), episode.clock[c.IN_VIEW]
@@ -41,10 +41,10 @@ def decide_elastic(episode: Episode, cluster: ClusterArrays, hysteresis: float) 
         least_s[at], weight[at] = least(left_s[at]), 1.0 / seen.remaining[at]
         for level in range(len(cluster.counts)):
             within = cluster.counts[level] <= seen.gpus[at]
-            for kind in range(len(cluster.capacity)):
-                allowed[at, kind, level] = within
+            for gpu_type in range(len(cluster.capacity)):
+                allowed[at, gpu_type, level] = within
     order = ascending(least_s, np.arange(n))
-    target = targets.begin(episode, seen, known_times(episode, cluster, seen), hysteresis)
+    target = targets.begin(episode, seen, compute_known_times(episode, cluster, seen), hysteresis)
     targets.place(cluster, seen, target, order, allowed)
     targets.keep_running(cluster, seen, target, order)
     targets.grow(cluster, seen, target, weight)

@@ -1,4 +1,7 @@
-"""Write the files that are committed: an entry, and a board's frozen constants and trace hashes."""
+"""Write the files that are committed: an entry, and a board's frozen constants and trace hashes.
+
+Runs that are finished, as those of `clustergym live`: what an entry has of each, from its folder.
+"""
 
 from __future__ import annotations
 
@@ -17,25 +20,28 @@ import yaml
 
 from clustergym.benchmark.leaderboard import DECISION_LIMIT_S, cell_logs
 from clustergym.benchmark.leaderboard.board import NAME, Board, Cell
-from clustergym.benchmark.leaderboard.cell_logs import read_logs, write_logs
+from clustergym.benchmark.leaderboard.cell_logs import pack, read_logs, write_logs
 from clustergym.benchmark.leaderboard.entry import (
     FIXED,
     TIMES,
-    Chosen,
+    ComponentChoice,
     Entry,
     ResultRow,
     read_entry,
     read_results,
 )
 from clustergym.benchmark.leaderboard.entry_curves import write_curves
-from clustergym.benchmark.leaderboard.finished_runs import finished_runs
-from clustergym.benchmark.leaderboard.registered import trained_on
-from clustergym.benchmark.leaderboard.run_cells import CellRun, run_cell, run_cells
+from clustergym.benchmark.leaderboard.registered import list_training_data
+from clustergym.benchmark.leaderboard.run_cells import CellRun, make_result_row, run_cell, run_cells
 from clustergym.common.errors import InputError
 from clustergym.common.processes import in_order
 from clustergym.common.writing import write_text
+from clustergym.results.decision_log import DECISIONS_SCHEMA, open_log
+from clustergym.results.folder_replay import replay_folder
 from clustergym.results.metrics.catalogue import METRICS
+from clustergym.results.result_files import NamedPart, ResultFile, read_result
 from clustergym.scenario.policy import Placer, Policy
+from clustergym.scenario.registry import list_parameters
 
 HARDWARE, LICENCE = "one core of an x86-64 machine", "Apache-2.0"
 
@@ -81,7 +87,7 @@ def add(
     decision_limit_s : float, optional
         Wall seconds that a decision may take.
     finished : sequence of Path
-        Folders of runs in cells that are not run anew (`finished_runs`).
+        Folders of runs in cells that are not run anew (`load_finished_runs`).
 
     Raises
     ------
@@ -94,8 +100,8 @@ def add(
         raise InputError(f"{name!r} is not a name for an entry", field="name", remedy=remedy)
     folder = board.folder / name
     entry = _entry(board, name, parameters, title or name, authors, words or _words(board, parameters))
-    runs, begun = _resumed(folder, entry, board), folder.exists()
-    runs |= finished_runs(board, parameters, finished)
+    runs, begun = _load_unfinished(folder, entry, board), folder.exists()
+    runs |= load_finished_runs(board, parameters, finished)
     missing = [cell for cell in board.cells if cell not in runs]
     folder.mkdir(parents=True, exist_ok=True)
     write_runs(folder, board, runs)
@@ -125,14 +131,14 @@ def _entry(
     words: Sequence[str],
 ) -> Entry:
     from clustergym.common.version import __version__
-    from clustergym.scenario.registry import parameters_of
+    from clustergym.scenario.registry import list_parameters
 
     policy, placer = board.contestants(parameters)
     given = board.by_kind(parameters)
     made: dict[str, Policy | Placer] = {"policy": policy, "placer": placer}
     choices = {
-        kind: Chosen(name=keys["name"], parameters=_plain(parameters_of(made[kind])))
-        for kind, keys in given.items()
+        component: ComponentChoice(name=keys["name"], parameters=_plain(list_parameters(made[component])))
+        for component, keys in given.items()
     }
     algorithm = str(given["placer"].get("algorithm")) if "placer" in given else ""
     solver, limits = ALGORITHM_SOLVERS.get(algorithm, ("none", "none"))
@@ -150,7 +156,7 @@ def _entry(
         version=__version__,
         information_class=policy.information_class.value if "policy" in given else "none",
         deterministic=True,
-        trained_on=trained_on(choices.values()),
+        trained_on=list_training_data(choices.values()),
         search_budget="none",
         solver=solver,
         limits=limits,
@@ -163,9 +169,9 @@ def _entry(
 def _words(board: Board, parameters: Mapping[str, Any]) -> list[str]:
     """Return parameters as overrides of the command line; Hydra reads values in YAML's notation."""
     words = []
-    for kind, keys in board.by_kind(parameters).items():
-        rest = [f"{kind}.{key}={json.dumps(value)}" for key, value in keys.items() if key != "name"]
-        words += [f"{kind}={keys['name']}", *rest]
+    for component, keys in board.by_kind(parameters).items():
+        rest = [f"{component}.{key}={json.dumps(value)}" for key, value in keys.items() if key != "name"]
+        words += [f"{component}={keys['name']}", *rest]
     return words
 
 
@@ -175,7 +181,7 @@ def _plain(value: Any) -> Any:
     return [_plain(inner) for inner in value] if isinstance(value, tuple | list) else value
 
 
-def _resumed(folder: Path, entry: Entry, board: Board) -> dict[Cell, CellRun]:
+def _load_unfinished(folder: Path, entry: Entry, board: Board) -> dict[Cell, CellRun]:
     """Return the runs of an unfinished entry; none if it is of an earlier version of the board."""
     if not is_begun(folder):
         return {}
@@ -196,7 +202,9 @@ def is_begun(folder: Path) -> bool:
 def read_runs(folder: Path) -> dict[Cell, CellRun]:
     """Return the runs of an entry, finished or not, that have both a row of the results and a log."""
     logs, rows = read_logs(folder), read_results(folder)
-    return {row.cell: CellRun(row, logs.packed(row.cell)) for row in rows if str(row.cell) in logs.labels}
+    return {
+        row.cell: CellRun(row, logs.read_packed(row.cell)) for row in rows if str(row.cell) in logs.labels
+    }
 
 
 def write_runs(folder: Path, board: Board, runs: Mapping[Cell, CellRun]) -> None:
@@ -324,3 +332,61 @@ def _traces(board: Board, workers: int, label: str | None) -> dict[str, Any]:
 
 def _digest(board: Board, cell: Cell) -> str:
     return board.trace(cell).sha256
+
+
+def load_finished_runs(
+    board: Board, parameters: Mapping[str, Any], folders: Sequence[Path]
+) -> dict[Cell, CellRun]:
+    """Return the runs in folders by their cells.
+
+    Parameters
+    ----------
+    board : Board
+        Whose entries are policies.
+    parameters : mapping
+        Of the policy.
+    folders : sequence of Path
+        Of runs of that policy, in a cell each.
+
+    Raises
+    ------
+    InputError
+        If a folder has no finished run, or one of another policy, placer or cell; or if the simulator does
+        not replay it to the same metrics, as on a live run's scaled clock.
+    """
+    found: dict[Cell, CellRun] = {}
+    if folders and board.chooses != "policy":
+        remedy = "leave --run out"
+        raise InputError(f"entries of {board.name} have other logs", field="--run", remedy=remedy)
+    for folder in folders:
+        result = read_result(folder / "result.json")
+        cell = _find_cell(board, result)
+        if cell in found:
+            raise InputError(f"is a run of {cell}", file=folder, remedy="name one run of each cell")
+        policy, placer = board.contestants(parameters)
+        _check_part(result, "policy", result.policy, policy)
+        _check_part(result, "placer", result.placer, placer)
+        if not replay_folder(folder)["equal"]:
+            message = "the simulator does not replay it to the same digest and metrics"
+            raise InputError(message, file=folder, remedy="give a run in lock-step, or leave it out")
+        header, lines = open_log(folder / "decisions.jsonl.gz", "decision", DECISIONS_SCHEMA, None)
+        log = pack([header, *(line for _, line in lines)])
+        found[cell] = CellRun(make_result_row(cell, result.model_dump()), log)
+    return found
+
+
+def _check_part(result: ResultFile, component: str, ran: NamedPart, made: Policy | Placer) -> None:
+    wanted = NamedPart(name=made.name, parameters=list_parameters(made))
+    if ran.key != wanted.key:
+        raise InputError(
+            f"is {ran.key}, not {wanted.key}", file=result.path, field=component, remedy="leave it out"
+        )
+
+
+def _find_cell(board: Board, result: ResultFile) -> Cell:
+    for cell in board.cells:
+        if (cell.seed, board.constants(cell).sha256) == (result.seed, result.scenario.sha256):
+            return cell
+    message = f"is no cell of {board.name}: {result.scenario.name}, seed {result.seed}"
+    remedy = f"run it with the overrides and a seed of {board.folder / 'board.yaml'}"
+    raise InputError(message, file=result.path, field="scenario", remedy=remedy)

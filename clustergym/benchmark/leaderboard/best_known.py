@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clustergym.agents.plan import NAME, Planned
+from clustergym.agents.plan import NAME, PlanPolicy
 from clustergym.benchmark.leaderboard.add import (
     HARDWARE,
     LICENCE,
@@ -22,20 +22,26 @@ from clustergym.benchmark.leaderboard.add import (
     write_yaml,
 )
 from clustergym.benchmark.leaderboard.board import Board, Cell
-from clustergym.benchmark.leaderboard.entry import Chosen, Entry, entry_names, read_entry, read_results
+from clustergym.benchmark.leaderboard.entry import (
+    ComponentChoice,
+    Entry,
+    entry_names,
+    read_entry,
+    read_results,
+)
 from clustergym.benchmark.leaderboard.entry_curves import write_curves
-from clustergym.benchmark.leaderboard.run_cells import CellRun, played
+from clustergym.benchmark.leaderboard.run_cells import CellRun, play_cell
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.processes import in_order
 from clustergym.common.version import __version__
-from clustergym.sim.guard import Watch
+from clustergym.sim.guard import StepWatchdog
 from clustergym.training.hindsight import GOALS, OF_TYPES, search
 
 Budget = dict[str, Any]
 """What a schedule was found with: `evaluations`, `seed` and `types` of `best_known`."""
 
 
-class Searched(NamedTuple):
+class SearchOutcome(NamedTuple):
     """The outcome of a search in a cell.
 
     Attributes
@@ -64,7 +70,7 @@ def best_known(
     seed: int,
     types: float = OF_TYPES,
     workers: int = 1,
-    done: Callable[[Searched], None] = lambda searched: None,
+    done: Callable[[SearchOutcome], None] = lambda searched: None,
 ) -> Path:
     """Search for the best schedule of cells, and write those that beat what the entry has.
 
@@ -92,7 +98,7 @@ def best_known(
         message = f"the search plans schedules for {', '.join(GOALS)}"
         raise InputError(message, field=f"board {board.name}", remedy="choose another board")
     folder = board.folder / NAME
-    runs, budgets = _kept(board, folder)
+    runs, budgets = _load_earlier(board, folder)
     others = {name: _values(board, name) for name in entry_names(board) if name != NAME}
     board.compose()
     for run in in_order(partial(_search, board, evaluations, seed, types), cells, workers):
@@ -101,13 +107,13 @@ def best_known(
             runs[cell], budgets[str(cell)] = run, {"evaluations": evaluations, "seed": seed, "types": types}
             _write(board, folder, runs, budgets)
         entry, best = _best(board, {name: of[cell] for name, of in others.items() if cell in of})
-        done(Searched(cell, _value(board, run), _value(board, runs[cell]), entry, best))
+        done(SearchOutcome(cell, _value(board, run), _value(board, runs[cell]), entry, best))
     if all(cell in runs for cell in board.cells):
         write_curves(board, NAME)
     return folder
 
 
-def chosen_cells(board: Board, words: Sequence[str]) -> list[Cell]:
+def choose_cells(board: Board, words: Sequence[str]) -> list[Cell]:
     """Return the cells that words name, each a cell or a scenario; all cells without any words.
 
     Raises
@@ -128,10 +134,10 @@ def _search(board: Board, evaluations: int, seed: int, types: float, cell: Cell)
     scenario = board.scenario(cell)
     plan = search(scenario, board.metric, evaluations, seed, board.cells.index(cell), types)
     _, placer = board.contestants({"name": "fcfs"})
-    return played(board, scenario, Planned(plan), placer, cell, Watch())
+    return play_cell(board, scenario, PlanPolicy(plan), placer, cell, StepWatchdog())
 
 
-def _kept(board: Board, folder: Path) -> tuple[dict[Cell, CellRun], dict[str, Budget]]:
+def _load_earlier(board: Board, folder: Path) -> tuple[dict[Cell, CellRun], dict[str, Budget]]:
     """Return what an earlier search wrote for this version of the board: runs, and budgets by cell."""
     if not is_begun(folder):
         return {}, {}
@@ -152,7 +158,9 @@ def _write(board: Board, folder: Path, runs: dict[Cell, CellRun], budgets: dict[
         board_version=board.version,
         title="best known schedules",
         authors=["clustergym"],
-        policy=Chosen(name=NAME, parameters={str(c): budgets[str(c)] for c in board.cells if c in runs}),
+        policy=ComponentChoice(
+            name=NAME, parameters={str(c): budgets[str(c)] for c in board.cells if c in runs}
+        ),
         version=__version__,
         information_class="clairvoyant",
         deterministic=True,

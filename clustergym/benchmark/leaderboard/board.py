@@ -11,10 +11,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, PrivateAttr
 
-from clustergym.cluster.schema import Checked, Text, checked
-from clustergym.common.errors import InputError, nearest
+from clustergym.cluster.schema import StrictSchema, Text, validate_content
+from clustergym.common.errors import InputError, nearest, shorten_text
 from clustergym.common.paths import PACKAGE, conf_dir
-from clustergym.common.visible_text import shortened
 from clustergym.common.yaml_file import read_mapping
 from clustergym.results.metrics.catalogue import METRICS
 from clustergym.scenario.policy import Placer, Policy
@@ -39,7 +38,7 @@ class Cell(NamedTuple):
         return f"{self.scenario}-{self.seed}"
 
 
-class CellConstants(Checked):
+class CellConstants(StrictSchema):
     """The constants that define scores in a cell, frozen with the board's version.
 
     Attributes
@@ -58,7 +57,7 @@ class CellConstants(Checked):
     jct_bound: float
 
 
-class BoardScenario(Checked):
+class BoardScenario(StrictSchema):
     """A scenario of a board.
 
     Attributes
@@ -80,14 +79,14 @@ class BoardScenario(Checked):
     @property
     def family(self) -> str:
         """The family of its traces: the file of conf/trace, and that of the trace where it reads one."""
-        named = self.chosen("trace") or self.name
+        named = self.find_chosen_file("trace") or self.name
         return f"{named} {self._given['trace.path']}" if "trace.path" in self._given else named
 
     @property
     def _given(self) -> dict[str, str]:
         return {key: value for key, _, value in (words.partition("=") for words in self.overrides)}
 
-    def chosen(self, group: str) -> str | None:
+    def find_chosen_file(self, group: str) -> str | None:
         """Return the file of a group of conf, such as `trace`, that the overrides or conf/scenario choose."""
         path = conf_dir() / "scenario" / f"{self._given.get('scenario', '')}.yaml"
         if group in self._given or not path.is_file():
@@ -97,7 +96,7 @@ class BoardScenario(Checked):
         return next((str(entry[wanted]) for entry in defaults if wanted in entry), None)
 
 
-class Board(Checked):
+class Board(StrictSchema):
     """A board: leaderboards/<name>/board.yaml.
 
     Attributes
@@ -131,7 +130,7 @@ class Board(Checked):
         Overrides of the main job for the reference alone, where it stands for an ideal setting.
     shows : list of str, optional
         The columns of raw figures on the board's pages; those of
-        `clustergym.benchmark.leaderboard.figure_texts` if it is left out.
+        `clustergym.benchmark.leaderboard.score` if it is left out.
     scenarios : list of BoardScenario
     """
 
@@ -190,7 +189,7 @@ class Board(Checked):
         """Return what board.yaml has."""
         return self.model_dump(exclude_none=True)
 
-    def changed(self, **keys: Any) -> Board:
+    def with_keys(self, **keys: Any) -> Board:
         """Return the board with other values of keys of board.yaml, in the same folder."""
         made = Board.model_validate(self.content() | keys)
         made._folder = self._folder
@@ -240,7 +239,7 @@ class Board(Checked):
         from clustergym.scenario.scenario_config import Conditions
 
         config = self.configuration(cell)
-        return Conditions.of(config).trace(config["trace"], cell.seed)
+        return Conditions.from_config(config).trace(config["trace"], cell.seed)
 
     def contestants(self, chosen: Mapping[str, Any]) -> tuple[Policy, Placer]:
         """Return a new policy and a new placer: what the entry chose, and the board's own other, if any."""
@@ -288,7 +287,7 @@ def load_board(name: str, root: Path | None = None) -> Board:
     if not re.fullmatch(NAME, name) or not (folder / "board.yaml").is_file():
         raise InputError(f"unknown board {name!r}", field="board", remedy=nearest(name, board_names(root)))
     source = read_mapping(folder / "board.yaml")
-    board = checked(Board, source.content, file=source.path, source=source)
+    board = validate_content(Board, source.content, file=source.path, source=source)
     board._folder = folder
     problem = next(_problems(board), None)
     if problem is not None:
@@ -310,7 +309,7 @@ def _problems(board: Board) -> Iterator[tuple[str, str, str]]:
         if len(set(values)) < len(values):
             yield key, "names one twice", "name each once"
     yield from _interpolation_problems(board)
-    yield from _chosen_problems(board)
+    yield from _find_choice_problems(board)
     for metric in board.shows or ():
         if metric not in METRICS:
             yield "shows", f"unknown metric {metric!r}", nearest(metric, list(METRICS))
@@ -323,26 +322,30 @@ def _interpolation_problems(board: Board) -> Iterator[tuple[str, str, str]]:
     for key in ("reference_overrides", "scenarios", "policy", "placer", "baseline", "reference"):
         value = getattr(board, key)
         given = [one.overrides for one in value] if key == "scenarios" else value
-        word = next((text for text in texts_of(given) if "${" in text), None)
+        word = next((text for text in list_texts(given) if "${" in text), None)
         if word is not None:
-            yield key, f"{shortened(word, 60)!r} is an interpolation", remedy
+            yield key, f"{shorten_text(word, 60)!r} is an interpolation", remedy
 
 
-def texts_of(value: Any) -> Iterator[str]:
+def list_texts(value: Any) -> Iterator[str]:
     """Yield all texts in a plain value."""
     if isinstance(value, str):
         yield value
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from texts_of(inner)
+        yield from list_texts(inner)
 
 
-def _chosen_problems(board: Board) -> Iterator[tuple[str, str, str]]:
+def _find_choice_problems(board: Board) -> Iterator[tuple[str, str, str]]:
     """Yield what is wrong with what a board says of policies and placers."""
-    for kind, other in (("policy", "placer"), ("placer", "policy")):
-        if kind in board.kinds and getattr(board, kind) is not None:
-            yield kind, "is what entries choose", f"leave it out, or give chooses: {other}"
-        if kind not in board.kinds and getattr(board, kind) is None:
-            yield kind, f"is missing, and entries choose the {other}", f"name the {kind} of every entry"
+    for component, other in (("policy", "placer"), ("placer", "policy")):
+        if component in board.kinds and getattr(board, component) is not None:
+            yield component, "is what entries choose", f"leave it out, or give chooses: {other}"
+        if component not in board.kinds and getattr(board, component) is None:
+            yield (
+                component,
+                f"is missing, and entries choose the {other}",
+                f"name the {component} of every entry",
+            )
     if len(board.kinds) > 1:
         for key in ("baseline", "reference"):
             said = getattr(board, key)

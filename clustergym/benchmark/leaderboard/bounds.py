@@ -13,12 +13,12 @@ from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from clustergym.benchmark.leaderboard.board import Board, Cell, Sha256
-from clustergym.cluster.schema import Checked, Text, checked
+from clustergym.cluster.schema import StrictSchema, Text, validate_content
 from clustergym.common.errors import InputError
 from clustergym.common.processes import in_order
 from clustergym.common.reading import read_json
 from clustergym.common.writing import write_text
-from clustergym.results.bounds.certificates import BOUNDED, Certificate, programme_of, proven
+from clustergym.results.bounds.bounds import BOUNDED, Certificate, build_programme, proven
 from clustergym.results.bounds.price_search import search
 from clustergym.scenario.scenario import Scenario
 
@@ -28,7 +28,7 @@ METHOD = "Lagrangian dual of GPU-time prices"
 TOLERANCE = 1e-9
 
 
-class CellBound(Checked):
+class CellBound(StrictSchema):
     """The bound of a cell.
 
     Attributes
@@ -42,7 +42,7 @@ class CellBound(Checked):
     refinements : list of list of float
         Intervals and the bound reached with them, from coarse to fine.
     edges_s, price : list
-        The certificate (`clustergym.results.bounds.certificates.Certificate`).
+        The certificate (`clustergym.results.bounds.bounds.Certificate`).
     """
 
     metric: Text
@@ -67,7 +67,7 @@ class CellBound(Checked):
         return Certificate(np.array(self.edges_s), np.array(self.price))
 
 
-class BoardBounds(Checked):
+class BoardBounds(StrictSchema):
     """The content of bounds.json: bounds by cell."""
 
     cells: dict[Text, CellBound]
@@ -85,7 +85,7 @@ def read_bounds(board_folder: Path) -> dict[str, CellBound]:
     if not path.exists():
         return {}
     remedy = f"remove it, and write it anew with `leaderboard bound {board_folder.name}`"
-    return checked(BoardBounds, {"cells": read_json(path, LARGEST_BYTES, remedy)}, file=path).cells
+    return validate_content(BoardBounds, {"cells": read_json(path, LARGEST_BYTES, remedy)}, file=path).cells
 
 
 def add_bounds(board: Board, workers: int = 1, scenarios: list[str] | None = None) -> Path:
@@ -117,7 +117,7 @@ def add_bounds(board: Board, workers: int = 1, scenarios: list[str] | None = Non
 def bound_of_cell(board: Board, cell: Cell) -> CellBound:
     """Find the bound of a cell."""
     scenario = board.scenario(cell)
-    bound = search(programme_of(scenario, board.metric))
+    bound = search(build_programme(scenario, board.metric))
     return CellBound(
         metric=board.metric,
         bound=bound.value,
@@ -151,7 +151,7 @@ def problem(board: Board, cell: Cell, scenario: Scenario, found: CellBound) -> s
     if (found.metric, found.scenario) != (board.metric, scenario.sha256):
         return f"the bound of {cell} is of another metric or scenario"
     try:
-        value = proven(programme_of(scenario, found.metric), found.certificate)
+        value = proven(build_programme(scenario, found.metric), found.certificate)
     except InputError as error:
         return f"the bound of {cell} has no valid certificate: {error}"
     if not math.isclose(value, found.bound, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
@@ -159,6 +159,6 @@ def problem(board: Board, cell: Cell, scenario: Scenario, found: CellBound) -> s
     return ""
 
 
-def beaten(board: Board, claimed: float, bound: float) -> bool:
+def beats_bound(board: Board, claimed: float, bound: float) -> bool:
     """Whether a figure is better than a bound by more than rounding."""
     return board.sign * (claimed - bound) < -TOLERANCE * bound

@@ -13,9 +13,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from clustergym.benchmark.leaderboard.board import NAME, Cell
-from clustergym.cluster.schema import Checked, checked
+from clustergym.cluster.schema import StrictSchema, validate_content
 from clustergym.common.errors import InputError
-from clustergym.common.reading import opened
+from clustergym.common.reading import open_regular_file
 from clustergym.common.writing import write_files
 
 FILE, SCHEMA = "decisions.jsonl.gz", "clustergym.cells/1"
@@ -29,14 +29,14 @@ REMEDY = "make it anew with `leaderboard add`"
 Label = Annotated[str, Field(pattern=f"^{NAME}-[0-9]{{1,19}}$")]
 
 
-class LogPart(Checked):
+class LogPart(StrictSchema):
     """A cell and the number of packed bytes of its log."""
 
     cell: Label
     bytes: Annotated[int, Field(ge=1, lt=2**40)]
 
 
-class Contents(Checked):
+class Contents(StrictSchema):
     """The first line of the file: every cell, in the order of their logs."""
 
     schema_name: Annotated[Literal["clustergym.cells/1"], Field(alias="schema")]
@@ -61,7 +61,7 @@ class CellLogs:
     starts: tuple[int, ...]
     sizes: tuple[int, ...]
 
-    def packed(self, cell: Cell) -> bytes:
+    def read_packed(self, cell: Cell) -> bytes:
         """Return the packed log of a cell.
 
         Raises
@@ -76,7 +76,7 @@ class CellLogs:
             message = f"the log of {cell} is larger than {LARGEST_PACKED_BYTES:,} bytes"
             raise InputError(message, file=self.path, remedy=REMEDY)
         try:
-            with opened(self.path, REMEDY) as stream:
+            with open_regular_file(self.path, REMEDY) as stream:
                 stream.seek(self.starts[at])
                 return stream.read(self.sizes[at])
         except OSError as error:
@@ -107,7 +107,7 @@ def read_logs(folder: Path) -> CellLogs:
     """
     path = folder / FILE
     try:
-        with opened(path, REMEDY) as stream:
+        with open_regular_file(path, REMEDY) as stream:
             head = stream.read(LARGEST_CONTENTS_BYTES)
             size = stream.seek(0, 2)
         unpacker = zlib.decompressobj(wbits=GZIP)
@@ -115,7 +115,7 @@ def read_logs(folder: Path) -> CellLogs:
         if not unpacker.eof:
             message = f"its contents are cut short, or longer than {LARGEST_CONTENTS_BYTES:,} bytes"
             raise InputError(message, file=path, line=1, remedy=REMEDY)
-        contents = checked(Contents, json.loads(text), file=path)
+        contents = validate_content(Contents, json.loads(text), file=path)
     except (OSError, zlib.error) as error:
         raise _unreadable(path, error) from None
     except InputError:

@@ -1,18 +1,28 @@
-"""The replay of an entry's cell without its policy, and the flags for what can be wrong with an entry."""
+"""The replay of an entry's cell without its policy, and the flags for what can be wrong with an entry.
+
+The log of an entry in a cell: what its header must say, and how to replay its decisions.
+"""
 
 from __future__ import annotations
 
 import enum
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from clustergym.benchmark.leaderboard.board import Board, Cell
 from clustergym.benchmark.leaderboard.cell_logs import CellLogs
 from clustergym.benchmark.leaderboard.entry import Entry
-from clustergym.benchmark.leaderboard.entry_logs import LOGS
-from clustergym.common.errors import InputError
-from clustergym.common.visible_text import visible
+from clustergym.benchmark.leaderboard.registered import read_period
+from clustergym.common.errors import InputError, visible
+from clustergym.scenario.policy import InformationClass, Placer, Policy
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.engine import Simulation
+
+if TYPE_CHECKING:
+    from clustergym.results.placement_log import Answer
+    from clustergym.sim.engine import Change
 
 
 class FlagKind(enum.StrEnum):
@@ -74,7 +84,7 @@ class Flag:
         return visible(f"{self.kind.value}: {self.where}: {self.message}")
 
 
-def replayed(
+def replay_cell(
     board: Board, cell: Cell, scenario: Scenario, entry: Entry, logs: CellLogs
 ) -> tuple[Simulation, int] | Flag:
     """Replay a cell's log; return the simulation and the number of decisions, or a flag."""
@@ -105,3 +115,177 @@ def replayed(
     if log.idle(simulation):
         return Flag(FlagKind.DECISION_LOG, where, "tells of decisions that change nothing")
     return simulation, decided
+
+
+SHORTEST_PERIOD_S, LONGEST_PERIOD_S = 1.0, 1e6
+"""A log with shorter rounds would be replayed for ever."""
+
+
+class EntryLog(ABC):
+    """The log of an entry in a cell, of a policy's decisions, a placer's answers, or both.
+
+    Attributes
+    ----------
+    periods : dict of str to str
+        Keys of the header with the seconds of a round or between defragmentations; whose they are.
+    """
+
+    periods: ClassVar[dict[str, str]]
+
+    def __init__(self, entry: Entry, board: Board, cell: Cell) -> None:
+        self.entry, self.board, self.cell = entry, board, cell
+
+    @abstractmethod
+    def read(self, logs: CellLogs, scenario: Scenario) -> dict[str, Any]:
+        """Read the cell's log and return its header; raise an `InputError` for a malformed log."""
+
+    @abstractmethod
+    def describe_header(self) -> dict[str, Any]:
+        """Return the keys and values that the header must have."""
+
+    @abstractmethod
+    def replay(self, scenario: Scenario, header: Mapping[str, Any]) -> tuple[Simulation, int]:
+        """Replay the log; return the simulation and the number of decisions; raise at what does not fit."""
+
+    def idle(self, simulation: Simulation) -> bool:
+        """Return whether the log contains decisions that change nothing."""
+        return False
+
+    def wrong(self, header: Mapping[str, Any], scenario: Scenario) -> str:
+        """Return what is wrong with a header; an empty text if nothing is."""
+        for key, value in self.describe_header().items():
+            if header.get(key) != value or type(header.get(key)) is not type(value):
+                return key
+        for key, component in self.periods.items():
+            length_s, known = header.get(key, ""), read_period(self.entry, component, key)
+            if key == "round_s" and scenario.rounds != "policy":
+                known = (None if isinstance(scenario.rounds, str) else scenario.rounds,)
+            if known and length_s != known[0]:
+                return key
+            is_number = isinstance(length_s, int | float) and not isinstance(length_s, bool)
+            if length_s is not None and not (is_number and SHORTEST_PERIOD_S <= length_s <= LONGEST_PERIOD_S):
+                return key
+        return ""
+
+
+class DecisionLog(EntryLog):
+    """A log of a policy's decisions, which is replayed with the board's placer."""
+
+    periods: ClassVar = {"round_s": "policy"}
+
+    def read(self, logs: CellLogs, scenario: Scenario) -> dict[str, Any]:
+        """Read the log of decisions; return its header."""
+        from clustergym.results.decision_log import read_decisions
+
+        self._changes: list[Change]
+        header, self._changes = read_decisions(logs.path, scenario, logs.read_packed(self.cell))
+        return header
+
+    def describe_header(self) -> dict[str, Any]:
+        """Return the entry's policy and information class, and the board's placer."""
+        return {
+            "policy": self.entry.keys["name"],
+            "information_class": self.entry.information_class,
+            "placer": _parameters(self._placer()),
+            "seed": self.cell.seed,
+        }
+
+    def replay(self, scenario: Scenario, header: Mapping[str, Any]) -> tuple[Simulation, int]:
+        """Enact the logged decisions; return the simulation and the number of decisions."""
+        from clustergym.sim.drive import replay
+
+        information = InformationClass(self.entry.information_class)
+        seed, round_s = self.cell.seed, header["round_s"]
+        made = replay(scenario, self._placer(), information, round_s, seed, self._changes)
+        return made, made.decision_points
+
+    def idle(self, simulation: Simulation) -> bool:
+        """Return whether the log has decisions that changed nothing in the replay."""
+        return simulation.changes != self._changes
+
+    def _placer(self) -> Placer:
+        from clustergym.scenario.registry import make_placer
+
+        return make_placer(self.board.placer or {})
+
+
+class PlacementLog(EntryLog):
+    """A log of a placer's answers, with which the board's policy is run again."""
+
+    periods: ClassVar = {"defragment_s": "placer"}
+
+    def read(self, logs: CellLogs, scenario: Scenario) -> dict[str, Any]:
+        """Read the log of answers; return its header."""
+        from clustergym.results.placement_log import read_placements
+
+        self._answers: list[Answer]
+        header, self._answers = read_placements(logs.path, scenario, logs.read_packed(self.cell))
+        return header
+
+    def describe_header(self) -> dict[str, Any]:
+        """Return the entry's placer and the board's policy, which the header must name."""
+        return {"policy": _parameters(self._policy()), "placer": self.entry.keys, "seed": self.cell.seed}
+
+    def replay(self, scenario: Scenario, header: Mapping[str, Any]) -> tuple[Simulation, int]:
+        """Run the board's policy with the logged answers; return the simulation and their number."""
+        from clustergym.results.placement_log import replay_placements
+
+        seed, defragment_s = self.cell.seed, header["defragment_s"]
+        return replay_placements(scenario, self._policy(), self._answers, defragment_s, seed)
+
+    def _policy(self) -> Policy:
+        from clustergym.scenario.registry import make_policy
+
+        return make_policy(self.board.policy or {})
+
+
+class ScheduleLog(EntryLog):
+    """A log of both a policy's decisions and a placer's answers, which is replayed without either."""
+
+    periods: ClassVar = {"round_s": "policy", "defragment_s": "placer"}
+
+    def read(self, logs: CellLogs, scenario: Scenario) -> dict[str, Any]:
+        """Read the log of decisions and answers; return its header."""
+        from clustergym.results.schedule_log import read_schedule
+
+        self._changes: list[Change]
+        self._answers: list[Answer]
+        found = read_schedule(logs.path, scenario, logs.read_packed(self.cell))
+        header, self._changes, self._answers = found
+        return header
+
+    def describe_header(self) -> dict[str, Any]:
+        """Return the entry's policy, information class and placer."""
+        return {
+            "policy": self.entry.keys["policy"]["name"],
+            "information_class": self.entry.information_class,
+            "placer": self.entry.keys["placer"],
+            "seed": self.cell.seed,
+        }
+
+    def replay(self, scenario: Scenario, header: Mapping[str, Any]) -> tuple[Simulation, int]:
+        """Enact the logged decisions on the logged nodes; return the simulation and their number."""
+        from clustergym.results.schedule_log import replay_schedule
+
+        information, seed = InformationClass(self.entry.information_class), self.cell.seed
+        log, periods = (self._changes, self._answers), (header["round_s"], header["defragment_s"])
+        made = replay_schedule(scenario, information, *periods, seed, *log)
+        return made, made.decision_points
+
+    def idle(self, simulation: Simulation) -> bool:
+        """Return whether the log has decisions that changed nothing in the replay."""
+        return simulation.changes != self._changes
+
+
+LOGS: dict[str, type[EntryLog]] = {
+    "policy": DecisionLog,
+    "placer": PlacementLog,
+    "policy and placer": ScheduleLog,
+}
+"""By what a board's entries choose."""
+
+
+def _parameters(made: Policy | Placer) -> dict[str, Any]:
+    from clustergym.scenario.registry import list_parameters
+
+    return {"name": made.name, **list_parameters(made)}

@@ -1,19 +1,24 @@
-"""The check of entries: their files, every cell by replay, and with `strict` some cells by a new run."""
+"""The check of entries: their files, every cell by replay, and with `strict` some cells by a new run.
+
+The check of a cell: replay the entry's decisions without its policy and compare every metric.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from clustergym.benchmark.leaderboard import cell_logs
 from clustergym.benchmark.leaderboard.board import Board, Cell
-from clustergym.benchmark.leaderboard.cell_check import ClaimedCell, check_cell, same
+from clustergym.benchmark.leaderboard.bounds import CellBound, beats_bound, problem, read_bounds
 from clustergym.benchmark.leaderboard.cell_logs import CellLogs, read_logs
-from clustergym.benchmark.leaderboard.cell_replay import Flag, FlagKind
+from clustergym.benchmark.leaderboard.cell_replay import Flag, FlagKind, replay_cell
 from clustergym.benchmark.leaderboard.entry import (
     LARGEST_README_BYTES,
     Entry,
@@ -21,14 +26,21 @@ from clustergym.benchmark.leaderboard.entry import (
     entry_folder,
     entry_names,
     read_entry,
+    read_entry_text,
     read_results,
-    text_of,
 )
-from clustergym.benchmark.leaderboard.registered import can_be_run_again, problems, unchecked, unpublished
+from clustergym.benchmark.leaderboard.entry_curves import difference
+from clustergym.benchmark.leaderboard.registered import (
+    can_be_run_again,
+    explain_unchecked,
+    find_unpublished,
+    problems,
+)
 from clustergym.common import random_streams
-from clustergym.common.errors import InputError
+from clustergym.common.errors import InputError, alike, shorten_text, visible
 from clustergym.common.processes import in_order
-from clustergym.common.visible_text import alike, shortened, visible
+from clustergym.scenario.scenario import Scenario
+from clustergym.sim.engine import Simulation
 
 BATCH = 6
 """Entries that a process replays in a cell on one and the same scenario."""
@@ -62,7 +74,7 @@ def check_entries(
     flags: dict[str, list[Flag]] = {name: [] for name in names}
     claims: dict[str, dict[Cell, ClaimedCell]] = {}
     for name in flags:
-        claims[name] = _opened(board, name, flags[name])
+        claims[name] = _open_entry(board, name, flags[name])
     for name, flag in _titles(board, flags):
         flags[name].append(flag)
     tasks = []
@@ -91,7 +103,7 @@ def check_constants(board: Board, workers: int = 1, progress: bool = False) -> l
 
     board.compose()
     label = f"baseline and reference of {board.name}" if progress else None
-    found = in_order(partial(_measured_or_wrong, board, measured), board.cells, workers, label)
+    found = in_order(partial(_compare_constants, board, measured), board.cells, workers, label)
     return [
         Flag(FlagKind.CONSTANTS, str(cell), message)
         for cell, wrong in zip(board.cells, found, strict=True)
@@ -99,7 +111,7 @@ def check_constants(board: Board, workers: int = 1, progress: bool = False) -> l
     ]
 
 
-def _measured_or_wrong(
+def _compare_constants(
     board: Board, measured: Callable[[Board, Cell], Mapping[str, Any]], cell: Cell
 ) -> list[str]:
     """Return in words what of a cell's constants is not what is measured."""
@@ -116,7 +128,7 @@ def _measured_or_wrong(
     ]
 
 
-def _opened(board: Board, name: str, flags: list[Flag]) -> dict[Cell, ClaimedCell]:
+def _open_entry(board: Board, name: str, flags: list[Flag]) -> dict[Cell, ClaimedCell]:
     """Return an entry's claim for each cell; add what is wrong with its files to `flags`."""
     try:
         folder = entry_folder(board, name)
@@ -131,7 +143,7 @@ def _opened(board: Board, name: str, flags: list[Flag]) -> dict[Cell, ClaimedCel
     except InputError as error:
         flags.append(Flag(FlagKind.DECISION_LOG, cell_logs.FILE, str(error)))
         return {}
-    flags += _logged(logs, board)
+    flags += _check_logs(logs, board)
     once = {row.cell: row for row in rows}
     there = [cell for cell in board.cells if cell in once and logs.labels.count(str(cell)) == 1]
     return {cell: ClaimedCell(folder, entry, logs, once[cell]) for cell in there}
@@ -142,20 +154,20 @@ def _readme(folder: Path) -> Iterator[Flag]:
     if not path.is_file():
         return
     try:
-        lines = text_of(path, LARGEST_README_BYTES).replace("\t", " ").splitlines()
+        lines = read_entry_text(path, LARGEST_README_BYTES).replace("\t", " ").splitlines()
     except InputError as error:
         yield Flag(FlagKind.SCHEMA, "README.md", str(error))
         return
     for number, line in enumerate(lines, start=1):
         if visible(line) != line:
-            message = f"line {number} has characters that nobody sees: {shortened(visible(line), 60)}"
+            message = f"line {number} has characters that nobody sees: {shorten_text(visible(line), 60)}"
             yield Flag(FlagKind.SCHEMA, "README.md", message)
             return
 
 
-def word_of(board: Board, name: str) -> list[str]:
+def describe_unverified(board: Board, name: str) -> list[str]:
     """Return a line on what the check could not verify of a sound entry; empty if it verified all."""
-    line = unchecked(read_entry(entry_folder(board, name), board))
+    line = explain_unchecked(read_entry(entry_folder(board, name), board))
     return [line] if line else []
 
 
@@ -174,7 +186,7 @@ def _titles(board: Board, names: Iterable[str]) -> Iterator[tuple[str, Flag]]:
     for name in entry_names(board):
         try:
             by_title.setdefault(alike(read_entry(entry_folder(board, name), board).title), []).append(name)
-        except InputError:  # `_opened` reports it.
+        except InputError:  # `_open_entry` reports it.
             continue
     for shared in by_title.values():
         for name in [other for other in shared if len(shared) > 1 and other in names]:
@@ -195,7 +207,7 @@ def _cells(found: Sequence[str], board: Board, file: str, what: str) -> Iterator
             yield Flag(FlagKind.DUPLICATE_CELL, cell, f"has {times} {what}s in {file}")
 
 
-def _logged(logs: CellLogs, board: Board) -> Iterator[Flag]:
+def _check_logs(logs: CellLogs, board: Board) -> Iterator[Flag]:
     """Flag a log whose cells are not the board's cells in the board's order."""
     wanted = [str(cell) for cell in board.cells]
     wrong = list(_cells(logs.labels, board, cell_logs.FILE, "log"))
@@ -212,7 +224,7 @@ def _rerun(board: Board, task: tuple[Sequence[ClaimedCell], int, int]) -> list[F
     claims, strict, seed = task
     entry = claims[0].entry
     if not can_be_run_again(entry):
-        unknown = unpublished(entry)
+        unknown = find_unpublished(entry)
         if not strict or not unknown or entry.hindsight or entry.variant:
             return []
         message = f"{unknown!r} is not published here and cannot be run again"
@@ -230,11 +242,115 @@ def _again(board: Board, entry: Entry, row: ResultRow) -> Iterator[Flag]:
     try:
         digest = run_cell(board, entry.keys, row.cell).row.digest
     except InputError as error:
-        if not isinstance(error.__cause__, ImportError):  # `word_of` tells what is not installed.
-            yield Flag(FlagKind.RERUN, where, shortened(str(error), 200))
+        if not isinstance(error.__cause__, ImportError):  # `describe_unverified` tells what is not installed.
+            yield Flag(FlagKind.RERUN, where, shorten_text(str(error), 200))
         return
     except Exception as error:  # The entry's parameters may make the policy raise anything.
-        yield Flag(FlagKind.RERUN, where, f"{type(error).__name__}: {shortened(str(error), 60)}")
+        yield Flag(FlagKind.RERUN, where, f"{type(error).__name__}: {shorten_text(str(error), 60)}")
         return
     if digest != row.digest:
         yield Flag(FlagKind.RERUN, where, f"digest {digest[:16]}…, entered {row.digest[:16]}…")
+
+
+BOUNDED = ("jct_mean", "makespan")
+TOLERANCE = 1e-9
+LONGEST_DECISION_S = 3600.0
+
+
+@dataclass(frozen=True)
+class ClaimedCell:
+    """The results and logs that an entry claims for a cell.
+
+    Attributes
+    ----------
+    folder : Path
+        Folder of the entry.
+    entry : Entry
+    logs : CellLogs
+    row : ResultRow
+    """
+
+    folder: Path
+    entry: Entry
+    logs: CellLogs
+    row: ResultRow
+
+
+def check_cell(board: Board, task: tuple[Cell, Sequence[ClaimedCell]]) -> list[list[Flag]]:
+    """Check one cell of several entries on one scenario; return the flags of each entry."""
+    cell, claims = task
+    scenario, bound = board.scenario(cell), read_bounds(board.folder).get(str(cell))
+    wrong = "" if bound is None else problem(board, cell, scenario, bound)
+    if wrong:
+        return [[Flag(FlagKind.BOUND, str(cell), wrong)] for _ in claims]
+    return [_flags(board, cell, scenario, claim, bound) for claim in claims]
+
+
+def _flags(
+    board: Board, cell: Cell, scenario: Scenario, claim: ClaimedCell, bound: CellBound | None
+) -> list[Flag]:
+    """Replay a cell and compare; the first step with flags ends the check."""
+    made = replay_cell(board, cell, scenario, claim.entry, claim.logs)
+    if isinstance(made, Flag):
+        return [made]
+    simulation, decided = made
+    compared = _compare_run(simulation, board, cell, claim.row, bound)
+    flags = [*compared, *_times(str(cell), claim.row, decided)]
+    wrong = "" if flags else difference(board, claim.folder, cell, simulation)
+    return [*flags, *([Flag(FlagKind.CURVES, str(cell), wrong)] if wrong else [])]
+
+
+def _compare_run(
+    simulation: Simulation, board: Board, cell: Cell, row: ResultRow, proved: CellBound | None
+) -> Iterator[Flag]:
+    from clustergym.results.bounds.bounds import lower_bounds
+    from clustergym.results.measured_run import measure_run
+
+    where, scenario = str(cell), simulation.scenario
+    metrics = measure_run(simulation).metrics
+    if simulation.log.digest != row.digest:
+        yield Flag(
+            FlagKind.DIGEST, where, f"replayed {simulation.log.digest[:16]}…, entered {row.digest[:16]}…"
+        )
+    for name, value in metrics.items():
+        if name in row.metrics and not same(value, row.metrics[name]):
+            yield Flag(FlagKind.METRIC, where, f"{name} is {value}, entered {row.metrics[name]}")
+    left = int(metrics["jobs_unfinished"] or 0)
+    unfit = int((scenario.request_gpus == 0).sum())
+    dropped = 0 if board.drops else int(metrics["jobs_dropped"] or 0) - unfit
+    if left or dropped > 0:
+        yield Flag(FlagKind.UNFINISHED, where, f"{left} jobs unfinished, {max(dropped, 0)} dropped")
+    figure = row.metrics.get(board.metric)
+    if board.metric not in row.metrics:
+        yield Flag(FlagKind.METRIC, where, f"has no {board.metric}")
+    if (
+        proved is not None
+        and figure is not None
+        and not (left or dropped > 0)
+        and beats_bound(board, figure, proved.bound)
+    ):
+        yield Flag(FlagKind.BOUND, where, f"{board.metric} {figure:.6g} is better than {proved.bound:.6g}")
+    bounds = lower_bounds(scenario)
+    for name in BOUNDED if not (left or dropped > 0 or board.drops) else ():
+        bound, claimed = getattr(bounds, name), row.metrics[name]
+        if claimed is not None and claimed < bound * (1 - TOLERANCE):
+            yield Flag(FlagKind.BOUND, where, f"{name} {claimed:,.0f} is below {bound:,.0f}")
+
+
+def same(value: float | None, entered: float | None) -> bool:
+    """Return whether two figures are equal but for rounding, or both are missing."""
+    if value is None or entered is None:
+        return value is None and entered is None
+    return math.isclose(value, entered, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+
+
+def _times(where: str, row: ResultRow, points: int) -> Iterator[Flag]:
+    median, p99, wall = (row.times[name] for name in ("decision_s_p50", "decision_s_p99", "wall_s"))
+    if row.decisions != points:
+        message = f"{row.decisions} decisions were entered, the run has {points} decision points"
+        yield Flag(FlagKind.DECISION_TIMES, where, message)
+    elif not 0 < median <= p99 * 1.05 or not p99 <= LONGEST_DECISION_S:
+        yield Flag(FlagKind.DECISION_TIMES, where, f"median {median:g} s, 99th percentile {p99:g} s")
+    elif wall < 0.45 * row.decisions * median:
+        message = f"{row.decisions} decisions of {median:g} s in the median take longer than {wall:g} s"
+        yield Flag(FlagKind.DECISION_TIMES, where, message)

@@ -13,10 +13,9 @@ from pydantic import AfterValidator, Field
 
 from clustergym.benchmark.leaderboard import cell_logs
 from clustergym.benchmark.leaderboard.board import NAME, Board, Cell, Name, board_names
-from clustergym.cluster.schema import Checked, checked
-from clustergym.common.errors import InputError, nearest
+from clustergym.cluster.schema import StrictSchema, validate_content
+from clustergym.common.errors import InputError, nearest, shorten_text, visible
 from clustergym.common.reading import read_regular
-from clustergym.common.visible_text import shortened, visible
 from clustergym.common.yaml_file import read_mapping
 from clustergym.results.metrics.catalogue import METRICS
 
@@ -87,7 +86,7 @@ def _plain(value: dict[str, Any]) -> dict[str, Any]:
 Parameters = Annotated[dict[str, Any], AfterValidator(_plain)]
 
 
-class Chosen(Checked):
+class ComponentChoice(StrictSchema):
     """The policy or placer of an entry: a name in the registry, or any unpublished one, and parameters."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
@@ -99,7 +98,7 @@ class Chosen(Checked):
         return {"name": self.name, **self.parameters}
 
 
-class Entry(Checked):
+class Entry(StrictSchema):
     """The content of entry.yaml.
 
     Attributes
@@ -133,8 +132,8 @@ class Entry(Checked):
     board_version: Annotated[int, Field(ge=1)]
     title: Line
     authors: Annotated[list[Line], Field(min_length=1, max_length=100)]
-    policy: Chosen | None = None
-    placer: Chosen | None = None
+    policy: ComponentChoice | None = None
+    placer: ComponentChoice | None = None
     version: Line
     information_class: Literal["clairvoyant", "profiled", "data_parallel", "bootstrap", "none"]
     deterministic: bool
@@ -149,15 +148,15 @@ class Entry(Checked):
     variant: Literal[True] | None = None
 
     @property
-    def choices(self) -> dict[str, Chosen]:
+    def choices(self) -> dict[str, ComponentChoice]:
         """The entry's policy and placer, those that its board lets it choose; `read_entry` requires them."""
         both = {"policy": self.policy, "placer": self.placer}
-        return {kind: chosen for kind, chosen in both.items() if chosen is not None}
+        return {component: chosen for component, chosen in both.items() if chosen is not None}
 
     @property
     def keys(self) -> dict[str, Any]:
         """The name and parameters of what it chooses, as the board's `baseline` has them."""
-        keys = {kind: chosen.keys for kind, chosen in self.choices.items()}
+        keys = {component: chosen.keys for component, chosen in self.choices.items()}
         return keys if len(keys) > 1 else next(iter(keys.values()))
 
     def division(self, board: Board) -> str:
@@ -215,7 +214,7 @@ def read_entry(folder: Path, board: Board) -> Entry:
         If it is missing or malformed, or chooses something else than the board lets entries choose.
     """
     source = read_mapping(folder / "entry.yaml")
-    entry = checked(Entry, source.content, file=source.path, source=source)
+    entry = validate_content(Entry, source.content, file=source.path, source=source)
     problem = next(_problems(entry, board), None)
     if problem is not None:
         key, message, remedy = problem
@@ -225,12 +224,12 @@ def read_entry(folder: Path, board: Board) -> Entry:
 
 def _problems(entry: Entry, board: Board) -> Iterator[tuple[str, str, str]]:
     """Yield what is wrong with an entry's keys on its board."""
-    for kind in {*entry.choices} - {*board.kinds}:
-        yield kind, f"is the board's: entries of {board.name} choose a {board.chooses}", "leave it out"
-    for kind in board.kinds:
-        if kind not in entry.choices:
+    for component in {*entry.choices} - {*board.kinds}:
+        yield component, f"is the board's: entries of {board.name} choose a {board.chooses}", "leave it out"
+    for component in board.kinds:
+        if component not in entry.choices:
             message = f"is missing: entries of {board.name} choose a {board.chooses}"
-            yield kind, message, f"give {kind}: {{name: …, parameters: …}}"
+            yield component, message, f"give {component}: {{name: …, parameters: …}}"
     if board.chooses == "placer" and entry.information_class != "none":
         message = f"{entry.information_class!r} is not that of a placer, which is told no speeds"
         yield "information_class", message, "give none"
@@ -238,7 +237,7 @@ def _problems(entry: Entry, board: Board) -> Iterator[tuple[str, str, str]]:
     for source in entry.trained_on:
         if source not in known:
             message = (
-                f"{shortened(source, 60)!r} is not a split of {board.name}, nor a board, nor {ELSEWHERE!r}"
+                f"{shorten_text(source, 60)!r} is not a split of {board.name}, nor a board, nor {ELSEWHERE!r}"
             )
             yield "trained_on", message, nearest(source, known)
 
@@ -252,10 +251,10 @@ def read_results(folder: Path) -> list[ResultRow]:
         If it is missing, too large or malformed.
     """
     path = folder / "results.csv"
-    return list(_rows(path, text_of(path, LARGEST_RESULTS_BYTES)))
+    return list(_rows(path, read_entry_text(path, LARGEST_RESULTS_BYTES)))
 
 
-def text_of(path: Path, largest: int) -> str:
+def read_entry_text(path: Path, largest: int) -> str:
     """Return the text of an entry's file; raise an `InputError` if it is too large or not UTF-8."""
     try:
         return read_regular(path, largest, "write it anew").decode("utf-8")

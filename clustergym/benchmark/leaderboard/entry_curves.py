@@ -12,9 +12,9 @@ from pydantic import Field
 
 from clustergym.benchmark.leaderboard.board import Board, Cell, Name
 from clustergym.benchmark.leaderboard.cell_logs import read_logs
-from clustergym.benchmark.leaderboard.cell_replay import Flag, replayed
+from clustergym.benchmark.leaderboard.cell_replay import Flag, replay_cell
 from clustergym.benchmark.leaderboard.entry import entry_folder, read_entry
-from clustergym.cluster.schema import Checked, checked
+from clustergym.cluster.schema import StrictSchema, validate_content
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
 from clustergym.common.reading import read_json
@@ -34,7 +34,7 @@ Figure = Annotated[float, Field(ge=0, lt=1e15)]
 Means = Annotated[list[Figure], Field(min_length=STEPS, max_length=STEPS)]
 
 
-class Curves(Checked):
+class Curves(StrictSchema):
     """The curves of a run.
 
     Attributes
@@ -57,7 +57,7 @@ class Curves(Checked):
     jct_s: Annotated[list[Figure], Field(max_length=RANKS + 1)]
 
 
-class EntryCurves(Checked):
+class EntryCurves(StrictSchema):
     """The content of curves.json."""
 
     schema_name: Annotated[Literal["clustergym.curves/1"], Field(alias="schema")]
@@ -65,31 +65,31 @@ class EntryCurves(Checked):
     scenarios: dict[Name, Curves]
 
 
-def shown_cells(board: Board) -> list[Cell]:
+def select_shown_cells(board: Board) -> list[Cell]:
     """Return the cells whose curves are shown: the first seed of each scenario."""
     return [Cell(scenario.name, board.seeds[0]) for scenario in board.scenarios]
 
 
-def curves_of(simulation: Simulation) -> Curves:
+def compute_curves(simulation: Simulation) -> Curves:
     """Return the curves of a run."""
-    from clustergym.results.measured_run import measurement_of
+    from clustergym.results.measured_run import measure_run
 
-    measured = measurement_of(simulation)
+    measured = measure_run(simulation)
     timeline, end_s = measured.timeline, simulation.end_s
     held, queued = timeline.held_gpus.sum(axis=1, dtype=np.float64), timeline.queued_jobs.astype(np.float64)
     finished = measured.records.jct_s[np.isfinite(measured.records.jct_s)]
     ranks = np.linspace(0, 1, RANKS + 1)
     jct_s = np.quantile(finished, ranks, method="inverted_cdf") if len(finished) else finished
     return Curves(
-        end_s=_rounded([end_s])[0],
+        end_s=_round_figures([end_s])[0],
         gpus=int(simulation.scenario.cluster.capacity.sum()),
-        held_gpus=_rounded(means(timeline.time_s, held, end_s, STEPS)),
-        queued_jobs=_rounded(means(timeline.time_s, queued, end_s, STEPS)),
-        jct_s=_rounded(jct_s),
+        held_gpus=_round_figures(means(timeline.time_s, held, end_s, STEPS)),
+        queued_jobs=_round_figures(means(timeline.time_s, queued, end_s, STEPS)),
+        jct_s=_round_figures(jct_s),
     )
 
 
-def _rounded(values: Sequence[float] | Floats) -> list[float]:
+def _round_figures(values: Sequence[float] | Floats) -> list[float]:
     """Return figures rounded so that they are the same on every machine."""
     return [round(float(f"{value:.4g}"), 3) for value in values]
 
@@ -117,12 +117,12 @@ def write_curves(board: Board, name: str) -> Path:
     """
     folder = entry_folder(board, name)
     entry, logs, found = read_entry(folder, board), read_logs(folder), {}
-    for cell in shown_cells(board):
-        made = replayed(board, cell, board.scenario(cell), entry, logs)
+    for cell in select_shown_cells(board):
+        made = replay_cell(board, cell, board.scenario(cell), entry, logs)
         if isinstance(made, Flag):
             remedy = f"run `leaderboard check {board.name} {name}`"
             raise InputError(f"cannot be replayed: {made}", file=folder, remedy=remedy)
-        found[cell.scenario] = plain(curves_of(made[0]))
+        found[cell.scenario] = plain(compute_curves(made[0]))
     content = {"schema": SCHEMA, "seed": board.seeds[0], "scenarios": found}
     write_text(folder / FILE, json.dumps(content, separators=(",", ":")) + "\n")
     return folder / FILE
@@ -140,7 +140,7 @@ def read_curves(board: Board, folder: Path) -> dict[str, Curves]:
     remedy = f"write it with `leaderboard curves {board.name} {folder.name}`"
     if not path.exists():
         return {}
-    found = checked(EntryCurves, read_json(path, LARGEST_BYTES, remedy), file=path)
+    found = validate_content(EntryCurves, read_json(path, LARGEST_BYTES, remedy), file=path)
     if [*found.scenarios] != [scenario.name for scenario in board.scenarios] or found.seed != board.seeds[0]:
         message = f"is not of the board's scenarios in order, and of seed {board.seeds[0]}"
         raise InputError(message, file=path, field="scenarios", remedy=remedy)
@@ -149,7 +149,7 @@ def read_curves(board: Board, folder: Path) -> dict[str, Curves]:
 
 def difference(board: Board, folder: Path, cell: Cell, simulation: Simulation) -> str:
     """Return how an entry's curves differ from those of a replay; empty if they do not."""
-    if cell not in shown_cells(board):
+    if cell not in select_shown_cells(board):
         return ""
     try:
         found = read_curves(board, folder).get(cell.scenario)
@@ -157,7 +157,7 @@ def difference(board: Board, folder: Path, cell: Cell, simulation: Simulation) -
         return str(error)
     if found is None:
         return f"no {FILE}; `leaderboard curves {board.name} {folder.name}` writes it"
-    expected = curves_of(simulation)
+    expected = compute_curves(simulation)
     for name in Curves.model_fields:
         if not _close(np.atleast_1d(getattr(found, name)), np.atleast_1d(getattr(expected, name))):
             return f"{name} is not that of the decisions"

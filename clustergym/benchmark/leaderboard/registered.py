@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from clustergym.benchmark.leaderboard.board import texts_of
-from clustergym.benchmark.leaderboard.entry import ELSEWHERE, TUNING, Chosen, Entry
-from clustergym.common.errors import InputError
-from clustergym.common.visible_text import shortened
+from clustergym.benchmark.leaderboard.board import list_texts
+from clustergym.benchmark.leaderboard.entry import ELSEWHERE, TUNING, ComponentChoice, Entry
+from clustergym.common.errors import InputError, shorten_text
 from clustergym.scenario.policy import Placer, Policy
 
 WORD = re.compile(r"[A-Za-z0-9_-]{1,64}( [A-Za-z0-9_-]{1,64}=[A-Za-z0-9_-]{1,64}){0,16}")
@@ -21,7 +20,7 @@ TRAINED = {"sharing": [ELSEWHERE]}
 """What the project's own checkpoints were trained on, where that is not the splits to train on."""
 
 
-def trained_on(entries: Iterable[Chosen]) -> list[str]:
+def list_training_data(entries: Iterable[ComponentChoice]) -> list[str]:
     """Return what the project's own policies, those within them, and placers were trained on."""
     splits = [
         split
@@ -32,25 +31,25 @@ def trained_on(entries: Iterable[Chosen]) -> list[str]:
     return [*dict.fromkeys(splits)]
 
 
-def published(kind: str) -> frozenset[str]:
+def list_published(component: str) -> frozenset[str]:
     """Return the names of the policies, or placers, in this project's own package."""
     from clustergym.scenario.registry import entry_points
 
-    points = entry_points(kind)
+    points = entry_points(component)
     return frozenset(name for name, target in points.items() if target.startswith("clustergym.policies."))
 
 
-def unpublished(entry: Entry) -> str:
+def find_unpublished(entry: Entry) -> str:
     """Return the name of an entry's policy or placer that is not published here; empty without one."""
-    for kind, chosen in entry.choices.items():
-        if chosen.name not in published(kind):
+    for component, chosen in entry.choices.items():
+        if chosen.name not in list_published(component):
             return chosen.name
     return ""
 
 
 def can_be_run_again(entry: Entry) -> bool:
     """Return whether running what the entry names has to give its decisions."""
-    return not (entry.hindsight or entry.variant or unpublished(entry))
+    return not (entry.hindsight or entry.variant or find_unpublished(entry))
 
 
 def problems(entry: Entry) -> Iterator[str]:
@@ -62,26 +61,30 @@ def problems(entry: Entry) -> Iterator[str]:
     """
     if entry.variant:
         return
-    known = {kind: chosen for kind, chosen in entry.choices.items() if chosen.name in published(kind)}
+    known = {
+        component: chosen
+        for component, chosen in entry.choices.items()
+        if chosen.name in list_published(component)
+    }
     if not entry.deterministic and len(known) == len(entry.choices):
         yield f"every {' and '.join(known)} published here is deterministic, this entry says that it is not"
     for chosen in known.values():
-        for split in trained_on([chosen]):
+        for split in list_training_data([chosen]):
             if split not in entry.trained_on:
                 yield f"{chosen.name} was trained on {split!r}, which trained_on does not say"
-    for kind, chosen in known.items():
-        yield from _built_problems(entry, kind, chosen)
+    for component, chosen in known.items():
+        yield from _find_build_problems(entry, component, chosen)
 
 
-def _built_problems(entry: Entry, kind: str, chosen: Chosen) -> Iterator[str]:
+def _find_build_problems(entry: Entry, component: str, chosen: ComponentChoice) -> Iterator[str]:
     try:
-        made = _built(kind, chosen)
+        made = _build_choice(component, chosen)
     except InputError as error:
         if not isinstance(error.__cause__, ImportError):
             yield str(error)
         return
     except Exception as error:  # The entry's parameters may make the policy raise anything.
-        yield f"{type(error).__name__}: {shortened(str(error), 60)}"
+        yield f"{type(error).__name__}: {shorten_text(str(error), 60)}"
         return
     if isinstance(made, Placer) and len(entry.choices) > 1:  # Its class is the policy's.
         return
@@ -90,39 +93,39 @@ def _built_problems(entry: Entry, kind: str, chosen: Chosen) -> Iterator[str]:
         yield f"with these parameters it is of class {knows}, entered as {entry.information_class}"
 
 
-def unchecked(entry: Entry) -> str:
+def explain_unchecked(entry: Entry) -> str:
     """Return why an entry's class and parameters cannot be checked; empty if they can."""
     if entry.hindsight:
         return "found in hindsight: the schedules are replayed, not searched for again"
     if entry.variant:
         return "a variant: class, parameters and decisions are the entry's word, and not those published here"
-    unknown = unpublished(entry)
+    unknown = find_unpublished(entry)
     if unknown:
         return f"class and parameters are the entry's word: {unknown!r} is not published here"
     try:
-        for kind, chosen in entry.choices.items():
-            _built(kind, chosen)
+        for component, chosen in entry.choices.items():
+            _build_choice(component, chosen)
     except InputError as error:
         return f"class and parameters are not checked: {error}"
     return ""
 
 
-def period_of(entry: Entry, kind: str, key: str) -> tuple[float | None, ...]:
+def read_period(entry: Entry, component: str, key: str) -> tuple[float | None, ...]:
     """Return the value of `key`, a period in seconds, of a published policy or placer; else empty."""
-    chosen = entry.choices[kind]
-    if chosen.name not in published(kind):
+    chosen = entry.choices[component]
+    if chosen.name not in list_published(component):
         return ()
     try:
-        return (getattr(_built(kind, chosen), key),)
+        return (getattr(_build_choice(component, chosen), key),)
     except Exception:  # `problems` reports it.
         return ()
 
 
-def _built(kind: str, chosen: Chosen) -> Policy | Placer:
+def _build_choice(component: str, chosen: ComponentChoice) -> Policy | Placer:
     from clustergym.scenario.registry import make_placer, make_policy
 
-    word = next((text for text in texts_of(chosen.parameters) if not WORD.fullmatch(text)), None)
+    word = next((text for text in list_texts(chosen.parameters) if not WORD.fullmatch(text)), None)
     if word is not None:
-        message = f"{shortened(word, 60)!r} is not a plain word: a file that an entry names is not opened"
-        raise InputError(message, field=f"{kind}.parameters", remedy="name what the package has")
-    return make_policy(chosen.keys) if kind == "policy" else make_placer(chosen.keys)
+        message = f"{shorten_text(word, 60)!r} is not a plain word: a file that an entry names is not opened"
+        raise InputError(message, field=f"{component}.parameters", remedy="name what the package has")
+    return make_policy(chosen.keys) if component == "policy" else make_placer(chosen.keys)

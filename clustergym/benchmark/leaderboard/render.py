@@ -11,15 +11,23 @@ from typing import Any
 from clustergym.benchmark.leaderboard.board import Board
 from clustergym.benchmark.leaderboard.entry import entry_folder, entry_names, read_entry, read_results
 from clustergym.benchmark.leaderboard.entry_curves import plain, read_curves
-from clustergym.benchmark.leaderboard.figure_texts import division_words, figures_of, texts, titles
-from clustergym.benchmark.leaderboard.gaps import Optimum, optimum
-from clustergym.benchmark.leaderboard.score import Standing, scores_of, standings
+from clustergym.benchmark.leaderboard.score import (
+    Optimum,
+    RankedEntry,
+    compute_scores,
+    division_words,
+    list_raw_figures,
+    optimum,
+    standings,
+    texts,
+    titles,
+)
 from clustergym.common.errors import InputError
-from clustergym.common.markdown import table
 from clustergym.common.paths import PACKAGE
+from clustergym.common.tables import table
 from clustergym.common.writing import write_text
 from clustergym.results.metrics.catalogue import METRICS
-from clustergym.results.report.colours import Style, styles_of
+from clustergym.results.report.colours import Style, choose_styles
 
 TEMPLATE = PACKAGE / "benchmark" / "leaderboard" / "page.html"
 
@@ -79,13 +87,13 @@ def stale(board: Board) -> list[Path]:
     ]
 
 
-def markdown(board: Board, found: Sequence[Standing], best: Optimum) -> str:
+def markdown(board: Board, found: Sequence[RankedEntry], best: Optimum) -> str:
     """Return the board as Markdown, a table for each division."""
     price = [board.price, ""] if board.price else []
     lines = [f"# {board.title}", "", board.summary, "", *price, _rules(board)]
     cells = f"Version {board.version}: {len(board.cells)} cells, {len(board.scenarios)} scenarios of "
     cells += f"{len(board.seeds)} seeds. `index.html` sorts and filters, and has the curves of each entry."
-    lines += [cells, "", *_known(board, "[{0}]({1}/)")]
+    lines += [cells, "", *_render_best_known(board, "[{0}]({1}/)")]
     heads = titles(board)
     for division in dict.fromkeys(standing.division for standing in found):
         shown = [
@@ -106,11 +114,11 @@ def _rules(board: Board) -> str:
     baseline = "first come, first served" if fcfs else f"the baseline ({_words(board, board.baseline)})"
     text = RULES.format(baseline=baseline, reference=reference, metric=board.metric, better=board.better)
     if board.chooses == "placer":
-        text = PLACERS.format(policy=_said(board.policy or {})) + text
+        text = PLACERS.format(policy=_describe_keys(board.policy or {})) + text
     return (BOTH if len(board.kinds) > 1 else "") + text
 
 
-def _known(board: Board, link: str = "{0}") -> list[str]:
+def _render_best_known(board: Board, link: str = "{0}") -> list[str]:
     """Return a paragraph on the schedules that were found in hindsight; nothing if there are none."""
     lines = []
     for name in entry_names(board):
@@ -124,10 +132,12 @@ def _known(board: Board, link: str = "{0}") -> list[str]:
 
 
 def _words(board: Board, chosen: Mapping[str, Any], overrides: Sequence[str] = ()) -> str:
-    return " ".join([" on ".join(_said(keys) for keys in board.by_kind(chosen).values()), *overrides])
+    return " ".join(
+        [" on ".join(_describe_keys(keys) for keys in board.by_kind(chosen).values()), *overrides]
+    )
 
 
-def _said(keys: Mapping[str, Any]) -> str:
+def _describe_keys(keys: Mapping[str, Any]) -> str:
     words = [f"{key}={value}" for key, value in keys.items() if key != "name"]
     return " ".join([str(keys.get("name")), *words])
 
@@ -138,7 +148,7 @@ def _cell(text: str) -> str:
     )
 
 
-def page(board: Board, found: Sequence[Standing], best: Optimum) -> str:
+def page(board: Board, found: Sequence[RankedEntry], best: Optimum) -> str:
     """Return the board as one HTML page; an entry's data appear in it as text, never as markup."""
     try:
         template = TEMPLATE.read_text(encoding="utf-8")
@@ -150,7 +160,7 @@ def page(board: Board, found: Sequence[Standing], best: Optimum) -> str:
     return template.replace("__TITLE__", html.escape(board.title)).replace("__DATA__", data)
 
 
-def _data(board: Board, found: Sequence[Standing], best: Optimum) -> dict[str, Any]:
+def _data(board: Board, found: Sequence[RankedEntry], best: Optimum) -> dict[str, Any]:
     styles = _styles(found)
     return {
         "board": board.name,
@@ -159,10 +169,12 @@ def _data(board: Board, found: Sequence[Standing], best: Optimum) -> dict[str, A
         "summary": board.summary,
         "rules": _rules(board).replace("`", "").replace("*", ""),
         "price": (board.price or "").replace("`", ""),
-        "known": html.unescape("".join(_known(board))),
+        "known": html.unescape("".join(_render_best_known(board))),
         "columns": [{"key": key, "title": title} for key, title in titles(board).items()],
         "divisions": {standing.division: division_words(standing.division) for standing in found},
-        "better": {key: METRICS[key].better if key in METRICS else "lower" for key in figures_of(board)},
+        "better": {
+            key: METRICS[key].better if key in METRICS else "lower" for key in list_raw_figures(board)
+        },
         "scenarios": [scenario.name for scenario in board.scenarios],
         "seeds": board.seeds,
         "beside": next((standing.name for standing in found if _is_baseline(board, standing)), ""),
@@ -170,25 +182,31 @@ def _data(board: Board, found: Sequence[Standing], best: Optimum) -> dict[str, A
     }
 
 
-def _styles(found: Sequence[Standing]) -> dict[str, Style]:
+def _styles(found: Sequence[RankedEntry]) -> dict[str, Style]:
     """Return each entry's style; an entry named like its policy has the style of that policy."""
-    ordered = sorted(found, key=lambda standing: (standing.name != _drawn_as(standing), standing.name))
-    styles = styles_of([_drawn_as(standing) for standing in ordered])
+    ordered = sorted(
+        found, key=lambda standing: (standing.name != _choose_style_name(standing), standing.name)
+    )
+    styles = choose_styles([_choose_style_name(standing) for standing in ordered])
     return {standing.name: style for standing, style in zip(ordered, styles, strict=True)}
 
 
-def _drawn_as(standing: Standing) -> str:
+def _choose_style_name(standing: RankedEntry) -> str:
     """Return the policy, or the algorithm of the placer if that is all that the entry chooses."""
     chosen = next(iter(standing.entry.choices.values()))
     return str(chosen.parameters.get("algorithm", chosen.name))
 
 
-def _is_baseline(board: Board, standing: Standing) -> bool:
+def _is_baseline(board: Board, standing: RankedEntry) -> bool:
     entered, wanted = board.by_kind(standing.entry.keys), board.by_kind(board.baseline)
-    return all(entered[kind].get(key) == value for kind in wanted for key, value in wanted[kind].items())
+    return all(
+        entered[component].get(key) == value
+        for component in wanted
+        for key, value in wanted[component].items()
+    )
 
 
-def _entry(board: Board, standing: Standing, best: Optimum, style: Style) -> dict[str, Any]:
+def _entry(board: Board, standing: RankedEntry, best: Optimum, style: Style) -> dict[str, Any]:
     gap = best.gap(board, standing.rows)
     return {
         "name": standing.name,
@@ -199,14 +217,18 @@ def _entry(board: Board, standing: Standing, best: Optimum, style: Style) -> dic
         "score": list(standing.score),
         "over_next": None if standing.over_next is None else standing.over_next.value,
         "gap": list(gap),
-        "raw": {key: standing.raw[key] for key in figures_of(board)},
+        "raw": {key: standing.raw[key] for key in list_raw_figures(board)},
         "shown": texts(board, standing, gap),
-        "cells": [[round(float(score), 4) for score in scores] for scores in scores_of(board, standing.rows)],
+        "cells": [
+            [round(float(score), 4) for score in scores] for scores in compute_scores(board, standing.rows)
+        ],
         "curves": [plain(curves) for curves in read_curves(board, board.folder / standing.name).values()],
         "authors": list(standing.entry.authors),
         "command": standing.entry.command,
         "facts": {
-            **{kind: _said(chosen.keys) for kind, chosen in standing.entry.choices.items()},
+            **{
+                component: _describe_keys(chosen.keys) for component, chosen in standing.entry.choices.items()
+            },
             "version": standing.entry.version,
             "trained on": ", ".join(standing.entry.trained_on) or "nothing",
             "search budget": standing.entry.search_budget,

@@ -12,13 +12,13 @@ from clustergym.benchmark.leaderboard.board import Board
 from clustergym.benchmark.leaderboard.entry import Entry, entry_folder, read_entry, read_results
 from clustergym.benchmark.leaderboard.registered import LEARNED, WORD
 from clustergym.benchmark.leaderboard.run_cells import run_cells
-from clustergym.benchmark.leaderboard.score import scores_of
+from clustergym.benchmark.leaderboard.score import compute_scores
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
-from clustergym.results.metrics.aggregates import Aggregate, stratified
+from clustergym.results.metrics.statistics import Aggregate, aggregate_stratified
 
 
-class Retrained(NamedTuple):
+class RetrainingOutcome(NamedTuple):
     """The outcome of a new training.
 
     Attributes
@@ -49,7 +49,7 @@ class Retrained(NamedTuple):
 
 def retrain(
     board: Board, name: str, output: Path, seed: int | None = None, processes: int = 1, workers: int = 1
-) -> Retrained:
+) -> RetrainingOutcome:
     """Train an entry's agent anew, run it in every cell of the board, and compare the scores.
 
     Parameters
@@ -69,17 +69,17 @@ def retrain(
     InputError
         If the entry has no policy or placer `learned` of a checkpoint of the package, or as `train`.
     """
-    from clustergym.agents.checkpoints import read, schema_of
-    from clustergym.scenario.configuration.hydra_edge import composed
+    from clustergym.agents.checkpoints import read, read_schema
+    from clustergym.scenario.configuration.hydra_edge import compose_config
     from clustergym.training.training import train
 
     folder = entry_folder(board, name)
     entry = read_entry(folder, board)
-    kind, checkpoint = _learned(entry, folder)
-    schema = schema_of(checkpoint)
+    component, checkpoint = _find_learned_part(entry, folder)
+    schema = read_schema(checkpoint)
     about = read(checkpoint, schema).about
     chosen = int(about["seed"]) if seed is None else seed
-    config = composed("train", []) | {
+    config = compose_config("train", []) | {
         "agent": _agent(about, folder),
         "seed": chosen,
         "output": str(output),
@@ -88,19 +88,19 @@ def retrain(
     }
     path = train(config, [f"(retrained: {board.name} {name})", f"seed={chosen}"])
     changed = {name: chosen.keys for name, chosen in entry.choices.items()}
-    changed[kind]["checkpoint"] = str(path)
+    changed[component]["checkpoint"] = str(path)
     runs = run_cells(board, changed if len(changed) > 1 else changed[board.chooses], board.cells, workers)
-    return Retrained(
+    return RetrainingOutcome(
         path,
         chosen,
-        float(np.abs(_weights(kind, str(path)) - _weights(kind, checkpoint)).max()),
+        float(np.abs(_weights(component, str(path)) - _weights(component, checkpoint)).max()),
         read(str(path), schema).about.get("traces") == about.get("traces"),
-        stratified(scores_of(board, read_results(folder)), board.families),
-        stratified(scores_of(board, [run.row for run in runs]), board.families),
+        aggregate_stratified(compute_scores(board, read_results(folder)), board.families),
+        aggregate_stratified(compute_scores(board, [run.row for run in runs]), board.families),
     )
 
 
-def _learned(entry: Entry, folder: Path) -> tuple[str, str]:
+def _find_learned_part(entry: Entry, folder: Path) -> tuple[str, str]:
     """Return what of an entry is learned, and from which checkpoint of the package.
 
     No file that an entry names is opened.
@@ -108,27 +108,29 @@ def _learned(entry: Entry, folder: Path) -> tuple[str, str]:
     from clustergym.agents.checkpoints import is_network
     from clustergym.scenario.registry import default_parameters
 
-    found = [(kind, chosen) for kind, chosen in entry.choices.items() if chosen.name == LEARNED]
-    kind, chosen = found[0] if found else next(iter(entry.choices.items()))
-    name = {**default_parameters(kind, LEARNED), **chosen.parameters}["checkpoint"]
+    found = [(component, chosen) for component, chosen in entry.choices.items() if chosen.name == LEARNED]
+    component, chosen = found[0] if found else next(iter(entry.choices.items()))
+    name = {**default_parameters(component, LEARNED), **chosen.parameters}["checkpoint"]
     if not found or not isinstance(name, str) or not WORD.fullmatch(name):
         message = f"{chosen.name} is not learned from a checkpoint of the package"
-        raise InputError(message, file=folder / "entry.yaml", remedy=f"name an entry of the {kind} learned")
+        raise InputError(
+            message, file=folder / "entry.yaml", remedy=f"name an entry of the {component} learned"
+        )
     if is_network(name):
         message = f"{name} is a network, trained in an environment"
         remedy = "run the command in its YAML"
         raise InputError(message, file=folder / "entry.yaml", remedy=remedy)
-    return kind, name
+    return component, name
 
 
-def _weights(kind: str, checkpoint: str) -> Floats:
+def _weights(component: str, checkpoint: str) -> Floats:
     """Return the weights of a checkpoint, those of a policy in this version's layout."""
     from clustergym.agents.auction_checkpoints import load
-    from clustergym.agents.checkpoints import read, schema_of
+    from clustergym.agents.checkpoints import read, read_schema
 
-    if kind == "policy":
+    if component == "policy":
         return load(checkpoint).weights
-    return read(checkpoint, schema_of(checkpoint)).tensors["weights"]
+    return read(checkpoint, read_schema(checkpoint)).tensors["weights"]
 
 
 def _agent(about: Mapping[str, Any], folder: Path) -> dict[str, Any]:

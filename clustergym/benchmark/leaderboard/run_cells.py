@@ -20,7 +20,7 @@ from clustergym.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
     from clustergym.results.measured_run import Result
-    from clustergym.sim.guard import Watch
+    from clustergym.sim.guard import StepWatchdog
 
 
 class CellRun(NamedTuple):
@@ -56,15 +56,15 @@ def run_cell(
         For a policy or placer that is unknown, that the scenario lacks something for, that stalls, exits,
         or takes too long.
     """
-    from clustergym.sim.child import guarded
+    from clustergym.sim.child import run_supervised
     from clustergym.sim.engine import StalledError
     from clustergym.sim.guard import StoppedError
 
     scenario = board.scenario(cell, overrides)
     policy, placer = board.contestants(parameters)
-    task = partial(played, board, scenario, policy, placer, cell)
+    task = partial(play_cell, board, scenario, policy, placer, cell)
     try:
-        return guarded(task, policy, placer, decision_limit_s)
+        return run_supervised(task, policy, placer, decision_limit_s)
     except StalledError as error:
         label = f"{board.chooses} {_names(board, parameters)}, {cell}"
         raise InputError(str(error), field=label, remedy="no entry was written") from error
@@ -72,18 +72,18 @@ def run_cell(
         raise InputError(str(error), field=str(cell)) from error
 
 
-def played(
-    board: Board, scenario: Scenario, policy: Policy, placer: Placer, cell: Cell, watch: Watch
+def play_cell(
+    board: Board, scenario: Scenario, policy: Policy, placer: Placer, cell: Cell, watch: StepWatchdog
 ) -> CellRun:
     """Run a policy and a placer in a cell, whose scenario is given, and return what an entry has of it."""
-    from clustergym.results.result_writing import content_of
+    from clustergym.results.result_writing import make_content
 
     result, lines_of = _RUNS[board.chooses](scenario, policy, placer, cell.seed, watch)
-    content = content_of(result, policy, placer, cell.seed)
-    return CellRun(row_of(cell, content), pack(lines_of(content)))
+    content = make_content(result, policy, placer, cell.seed)
+    return CellRun(make_result_row(cell, content), pack(lines_of(content)))
 
 
-def row_of(cell: Cell, content: Mapping[str, Any]) -> ResultRow:
+def make_result_row(cell: Cell, content: Mapping[str, Any]) -> ResultRow:
     """Return the row of a run, of the content of its result.json."""
     times = content["decisions"]
     seconds = {
@@ -98,8 +98,8 @@ Lines = Callable[[Mapping[str, Any]], Iterable[object]]
 """Lines of the log, of the content of result.json."""
 
 
-def _decided(
-    scenario: Scenario, policy: Policy, placer: Placer, seed: int, watch: Watch
+def _run_policy(
+    scenario: Scenario, policy: Policy, placer: Placer, seed: int, watch: StepWatchdog
 ) -> tuple[Result, Lines]:
     from clustergym.results.measured_run import simulate
     from clustergym.results.result_writing import decision_lines
@@ -108,11 +108,11 @@ def _decided(
     return result, partial(decision_lines, result.run.simulation)
 
 
-def _placed(
-    scenario: Scenario, policy: Policy, placer: Placer, seed: int, watch: Watch
+def _run_placer(
+    scenario: Scenario, policy: Policy, placer: Placer, seed: int, watch: StepWatchdog
 ) -> tuple[Result, Lines]:
     """Run a policy under a placer; the decisions and their times are the placer's."""
-    from clustergym.results.measured_run import result_of
+    from clustergym.results.measured_run import make_result
     from clustergym.results.placement_log import placement_lines, simulate_recorded
 
     run, recorded = simulate_recorded(scenario, policy, placer, seed, watch)
@@ -123,24 +123,24 @@ def _placed(
         header = {**chosen, "defragment_s": placer.defragment_s, "seed": seed}
         return placement_lines(scenario, recorded.answers, header)
 
-    return result_of(replace(run, decision_times=recorded.times)), lines_of
+    return make_result(replace(run, decision_times=recorded.times)), lines_of
 
 
-def _scheduled(
-    scenario: Scenario, policy: Policy, placer: Placer, seed: int, watch: Watch
+def _run_schedule(
+    scenario: Scenario, policy: Policy, placer: Placer, seed: int, watch: StepWatchdog
 ) -> tuple[Result, Lines]:
     """Run a policy under a placer; the log has what both decided, the times are the policy's."""
-    from clustergym.results.measured_run import result_of
+    from clustergym.results.measured_run import make_result
     from clustergym.results.placement_log import simulate_recorded
     from clustergym.results.schedule_log import schedule_lines
 
     run, recorded = simulate_recorded(scenario, policy, placer, seed, watch)
-    return result_of(run), partial(
+    return make_result(run), partial(
         schedule_lines, run.simulation, recorded.answers, defragment_s=placer.defragment_s
     )
 
 
-_RUNS = {"policy": _decided, "placer": _placed, "policy and placer": _scheduled}
+_RUNS = {"policy": _run_policy, "placer": _run_placer, "policy and placer": _run_schedule}
 
 
 def _names(board: Board, parameters: Mapping[str, Any]) -> str:

@@ -1,13 +1,20 @@
-"""The scores of a board's entries and their ranks, in their division and over all divisions."""
+"""The scores of a board's entries and their ranks, in their division and over all divisions.
+
+Figures of a board as texts for people, with the same words and rounding on every page.
+
+How far entries are from the optimum, which lies between the best known schedule and the bound.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.benchmark.leaderboard.board import Board
+from clustergym.benchmark.leaderboard.board import Board, Cell
+from clustergym.benchmark.leaderboard.bounds import read_bounds
 from clustergym.benchmark.leaderboard.entry import (
     RAW,
     Entry,
@@ -19,19 +26,21 @@ from clustergym.benchmark.leaderboard.entry import (
 )
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
-from clustergym.results.metrics.aggregates import (
+from clustergym.results.metrics.catalogue import METRICS
+from clustergym.results.metrics.statistics import (
     Aggregate,
-    paired_difference,
+    aggregate_paired_difference,
+    aggregate_stratified,
     probability_of_improvement,
-    stratified,
 )
+from clustergym.scenario.policy import KNOWS
 
 DECIMALS = 4
 """Of scores and of P(better), wherever they are written."""
 
 
 @dataclass(frozen=True)
-class Standing:
+class RankedEntry:
     """An entry with its scores and ranks on a board.
 
     Attributes
@@ -68,7 +77,7 @@ class Standing:
     over_next: Aggregate | None = None
 
 
-def standings(board: Board) -> list[Standing]:
+def standings(board: Board) -> list[RankedEntry]:
     """Return the board's entries with scores and ranks, by division, the best first.
 
     Schedules that were found in hindsight are in no division, and left out.
@@ -81,10 +90,10 @@ def standings(board: Board) -> list[Standing]:
     entries = {name: read_entry(entry_folder(board, name), board) for name in entry_names(board)}
     found = [_standing(board, name, entry) for name, entry in entries.items() if not entry.hindsight]
     ordered = sorted(found, key=lambda standing: (-standing.score.value, standing.name))
-    cells = {standing.name: scores_of(board, standing.rows) for standing in ordered}
+    cells = {standing.name: compute_scores(board, standing.rows) for standing in ordered}
     families = board.families
     overall = dict(zip(cells, ranks(list(cells.values()), families), strict=True))
-    out: list[Standing] = []
+    out: list[RankedEntry] = []
     for division in sorted({standing.division for standing in found}):
         inside = [standing for standing in ordered if standing.division == division]
         places = ranks([cells[standing.name] for standing in inside], families)
@@ -92,7 +101,7 @@ def standings(board: Board) -> list[Standing]:
             below = cells[inside[at + 1].name] if at + 1 < len(inside) else None
             over = None
             if below is not None:
-                over = _rounded(probability_of_improvement(cells[standing.name], below, families))
+                over = _round_aggregate(probability_of_improvement(cells[standing.name], below, families))
             out.append(replace(standing, rank=rank, rank_all=overall[standing.name], over_next=over))
     return out
 
@@ -108,12 +117,12 @@ def ranks(ordered: Sequence[Sequence[Floats]], families: Sequence[str]) -> list[
     out: list[int] = []
     for place, scores in enumerate(ordered, start=1):
         head = ordered[out[-1] - 1] if out else None
-        shares = head is not None and paired_difference(head, scores, families).low <= 0.0
+        shares = head is not None and aggregate_paired_difference(head, scores, families).low <= 0.0
         out.append(out[-1] if shares else place)
     return out
 
 
-def scores_of(board: Board, rows: Sequence[ResultRow]) -> list[Floats]:
+def compute_scores(board: Board, rows: Sequence[ResultRow]) -> list[Floats]:
     """Return an entry's scores: for each scenario an array over seeds."""
     value = {row.cell: row.metrics[board.metric] for row in rows}
     out = []
@@ -123,7 +132,7 @@ def scores_of(board: Board, rows: Sequence[ResultRow]) -> list[Floats]:
     return out
 
 
-def _standing(board: Board, name: str, entry: Entry) -> Standing:
+def _standing(board: Board, name: str, entry: Entry) -> RankedEntry:
     folder = entry_folder(board, name)
     every = {row.cell: row for row in read_results(folder)}
     if entry.board_version != board.version:
@@ -134,27 +143,196 @@ def _standing(board: Board, name: str, entry: Entry) -> Standing:
             message = f"has no {board.metric} in {cell}"
             raise InputError(message, file=folder / "results.csv", remedy="run `leaderboard check`")
     rows = tuple(every[cell] for cell in board.cells)
-    scores = scores_of(board, rows)
+    scores = compute_scores(board, rows)
     names = [scenario.name for scenario in board.scenarios]
     shown = dict.fromkeys((*RAW, *(board.shows or ())))
     raw: dict[str, float | None] = {key: _mean([row.metrics.get(key) for row in rows]) for key in shown}
     for time in ("decision_s_p50", "decision_s_p99"):
         raw[time] = _mean([row.times[time] for row in rows])
-    return Standing(
+    return RankedEntry(
         name,
         entry,
         rows,
         entry.division(board),
-        _rounded(stratified(scores, board.families)),
+        _round_aggregate(aggregate_stratified(scores, board.families)),
         {label: round(float(by_seed.mean()), DECIMALS) for label, by_seed in zip(names, scores, strict=True)},
         raw,
     )
 
 
-def _rounded(found: Aggregate) -> Aggregate:
+def _round_aggregate(found: Aggregate) -> Aggregate:
     return Aggregate(*(round(value, DECIMALS) for value in found))
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if len(known) == len(values) else None
+
+
+SHOWN = {
+    "jct_mean": ("mean JCT, s", "s"),
+    "jct_p99": ("p99 JCT, s", "s"),
+    "makespan": ("makespan, s", "s"),
+    "ftf_mean": ("mean FTF", ""),
+    "unfair_fraction": ("unfair", "%"),
+    "deadline_satisfaction": ("deadlines met", "%"),
+    "throughput_mean": ("samples/s", ""),
+    "restarts_mean": ("restarts", ""),
+    "decision_s_p99": ("decision p99, ms", "ms"),
+}
+"""Columns of raw figures, of boards that name no others: title and unit."""
+TENANT_COLUMNS = {
+    "tenant_ftf_mean": ("FTF per tenant", ""),
+    "tenant_jct_mean": ("JCT per tenant, s", "s"),
+    "tenant_owed_time": ("time under quota", "%"),
+    "tenant_owed_longest": ("longest under quota, s", "s"),
+    "tenant_share_error": ("share error", "%"),
+    "tenant_borrowed_gpu_hours": ("borrowed, GPU h", ""),
+    "tenant_stopped": ("stopped for others", ""),
+    "tenant_shrunk": ("shrunk for others", ""),
+}
+"""Columns that are called otherwise than their metric."""
+
+DECISION_TIME = "decision_s_p99"
+"""Of raw figures that every board shows, the one that is no metric."""
+
+
+def list_raw_figures(board: Board) -> dict[str, tuple[str, str]]:
+    """Return the columns of raw figures of a board: title and unit."""
+    names = list(SHOWN) if board.shows is None else [*board.shows, DECISION_TIME]
+    titles = SHOWN | TENANT_COLUMNS
+    return {name: titles[name] if name in titles else _column(name) for name in names}
+
+
+def _column(name: str) -> tuple[str, str]:
+    unit = METRICS[name].unit
+    return name.replace("_", " ") + (f", {unit}" if unit == "s" else ""), "%" if unit == "share" else unit
+
+
+def titles(board: Board) -> dict[str, str]:
+    """Return the titles of the columns of a board, in order."""
+    return {
+        "rank": "rank",
+        "rank_all": "rank, all",
+        "title": "entry",
+        "score": "score",
+        "over_next": "P(better)",
+        "gap": "gap to optimum",
+        **{key: title for key, (title, _) in list_raw_figures(board).items()},
+    }
+
+
+def division_words(division: str) -> str:
+    """Return the name of a division in plain words."""
+    name, trained = division.split(", ")
+    return f"{name}: {KNOWS[name]}" + (", and trained on the board's own traces" if trained == "open" else "")
+
+
+def texts(board: Board, standing: RankedEntry, gap: Gap) -> dict[str, str]:
+    """Return an entry's text for each column of `titles` but the title."""
+    return {
+        "rank": str(standing.rank),
+        "rank_all": str(standing.rank_all),
+        "score": interval(standing.score),
+        "over_next": "" if standing.over_next is None else f"{standing.over_next.value:.2f}",
+        "gap": gap_text(gap),
+        **{key: format_figure(standing.raw[key], unit) for key, (_, unit) in list_raw_figures(board).items()},
+    }
+
+
+def gap_text(gap: Gap) -> str:
+    """Return a gap as text."""
+    if gap.most is None:
+        return f"{100 * gap.least:.1f} % or more"
+    return f"{100 * gap.least:.1f} to {100 * gap.most:.1f} %"
+
+
+def interval(found: Aggregate) -> str:
+    """Return a figure and its interval as text."""
+    return f"{found.value:z.2f} [{found.low:z.2f}, {found.high:z.2f}]"
+
+
+def format_figure(value: float | None, unit: str) -> str:
+    """Return a raw figure as text."""
+    if value is None:
+        return "-"
+    if unit == "%":
+        return f"{100 * value:.1f} %"
+    if unit == "ms":
+        return f"{1000 * value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+class Gap(NamedTuple):
+    """The distance from the optimum, as a share of it: how much more, or less where higher is better.
+
+    Attributes
+    ----------
+    least : float
+        From the mean over cells of the best known value.
+    most : float or None
+        From the mean of what no schedule can beat; None: not known in every cell.
+    """
+
+    least: float
+    most: float | None
+
+
+class Optimum(NamedTuple):
+    """The optimum lies between these means over the board's cells.
+
+    Attributes
+    ----------
+    known : float
+        The best that any entry reaches in each cell, those found in hindsight among them.
+    bound : float or None
+        What no schedule can beat.
+    """
+
+    known: float
+    bound: float | None
+
+    def gap(self, board: Board, rows: Sequence[ResultRow]) -> Gap:
+        """Return the gap of an entry, given by a row for each cell."""
+        value = sum(float(row.metrics[board.metric] or 0.0) for row in rows) / len(rows)
+        least, most = (board.sign * (value / limit - 1.0) if limit else None for limit in self)
+        return Gap(round(least or 0.0, 6), None if most is None else round(most, 6))
+
+
+def optimum(board: Board) -> Optimum:
+    """Return where the optimum of a board lies.
+
+    Raises
+    ------
+    InputError
+        If results or bounds are malformed.
+    """
+    best: dict[Cell, float] = {}
+    for name in entry_names(board):
+        for row in read_results(board.folder / name):
+            value = row.metrics.get(board.metric)
+            if value is not None:
+                best[row.cell] = min(best.get(row.cell, value), value, key=lambda one: board.sign * one)
+    bounds = cell_bounds(board)
+    inside = [bounds[cell] for cell in board.cells if cell in bounds]
+    return Optimum(
+        sum(best[cell] for cell in board.cells if cell in best) / len(board.cells),
+        sum(inside) / len(inside) if len(inside) == len(board.cells) else None,
+    )
+
+
+def cell_bounds(board: Board) -> dict[Cell, float]:
+    """Return what no schedule can beat in each cell, as far as that is known.
+
+    `bounds.json` of the board says it. In other cells it is the bound of the mean JCT that is frozen with the
+    board, if that is the metric and no job may be dropped.
+    """
+    found: dict[Cell, float] = {}
+    if board.metric == "jct_mean" and not board.drops:
+        found = {cell: board.constants(cell).jct_bound for cell in board.cells}
+    proved = read_bounds(board.folder)
+    return found | {
+        cell: proved[str(cell)].bound
+        for cell in board.cells
+        if str(cell) in proved and proved[str(cell)].metric == board.metric
+    }

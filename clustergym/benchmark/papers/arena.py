@@ -9,13 +9,21 @@ from typing import Any
 from clustergym.benchmark.papers import arena_claims, page
 from clustergym.benchmark.papers import arena_scenarios as scenarios
 from clustergym.benchmark.papers import arena_sections as parts
-from clustergym.benchmark.papers.arena_scenarios import ROUND_S, run_of
-from clustergym.benchmark.papers.arena_sections import REFERENCE, SETTINGS, ArenaFigures, length_of
+from clustergym.benchmark.papers.arena_scenarios import ROUND_S, make_run
+from clustergym.benchmark.papers.arena_sections import REFERENCE, SETTINGS, ArenaFigures, describe_length
 from clustergym.benchmark.papers.claims import FAIR, PUBLISHED
-from clustergym.benchmark.papers.details import change, column
 from clustergym.benchmark.papers.oracle_claims import oracle_claims
-from clustergym.benchmark.papers.study import Figures, Found, Options, RunSpec, choose, run_all
-from clustergym.common.markdown import table
+from clustergym.benchmark.papers.study import (
+    Figures,
+    Found,
+    Options,
+    RunSpec,
+    change,
+    choose,
+    column,
+    run_all,
+)
+from clustergym.common.tables import table
 
 SUMMARY = "1,280 GPUs of four types, the Philly and Helios Venus traces (EuroSys '26, section 5.3)"
 POLICIES = ("fcfs", "elasticflow-ls", "gavel", "sia", "arena")
@@ -45,9 +53,9 @@ def reproduce(options: Options) -> page.Report:
     sections += [
         parts.place(name, chosen) for name in (scenarios.OTHER_PLACES if whole else scenarios.TESTBEDS)
     ]
-    found = run_all(page.specs_of(sections), scenarios.scenario_of, options)
+    found = run_all(page.list_specs(sections), scenarios.build_run_scenario, options)
     introduction = page.passage("arena", "introduction", round_s=ROUND_S)
-    claims = [*arena_claims.claims_of(found, lengths[-1]), *oracle_claims(options.data, "arena")]
+    claims = [*arena_claims.make_claims(found, lengths[-1]), *oracle_claims(options.data, "arena")]
     return page.make_report(introduction + note, claims, sections, found, plain=_plain)
 
 
@@ -60,7 +68,7 @@ def _plain(spec: RunSpec, figures: Figures) -> dict[str, Any]:
 def _comparison(policies: Sequence[str], trace: str, rounds: int | None) -> page.Section:
     """Return the table of policies on a trace, and what it says of the published simulator."""
     reference = REFERENCE.get((trace, rounds), {})
-    runs = {(policy, s): run_of(trace, rounds, s, policy) for policy in policies for s in SETTINGS}
+    runs = {(policy, s): make_run(trace, rounds, s, policy) for policy in policies for s in SETTINGS}
 
     def text(found: Found) -> str:
         rows: dict[tuple[str, str], Figures] = {}
@@ -68,8 +76,11 @@ def _comparison(policies: Sequence[str], trace: str, rounds: int | None) -> page
             if policy in reference:
                 rows[policy, "*published*"] = reference[policy]._asdict()
             rows |= {(policy, setting): found[runs[policy, setting]] for setting in SETTINGS}
-        padded = [page.padded_in(found, runs, "arena", setting).get(policy) for policy, setting in rows]
-        restarts = [page.RESTARTS.shown(row) for row in rows.values()]
+        padded = [
+            page.compute_padded_by_label(found, runs, "arena", setting).get(policy)
+            for policy, setting in rows
+        ]
+        restarts = [page.RESTARTS.format_figure(row) for row in rows.values()]
         added = {"JCT padded, s": column(padded), page.RESTARTS.header: restarts}
         submitted = found[runs[policies[0], FAIR]]["jobs_submitted"]
         there = SUBMITTED.get((trace, rounds or 0))
@@ -81,7 +92,7 @@ def _comparison(policies: Sequence[str], trace: str, rounds: int | None) -> page
             if policy in reference
         ]
         against = "As published against published:\n\n" + "\n".join(gaps) if gaps else ""
-        opening = f"## {length_of(trace, rounds)}\n\n{submitted:,} jobs submitted{known}."
+        opening = f"## {describe_length(trace, rounds)}\n\n{submitted:,} jobs submitted{known}."
         orders = _orders(policies, reference, runs, found)
         return "\n\n".join(filter(None, [opening, shown, orders, against]))
 
@@ -130,10 +141,10 @@ def _policy_or_rules(policies: Sequence[str], horizons: Sequence[tuple[str, int 
         rows = []
         for where, baseline in product(horizons, (policy for policy in policies if policy != "arena")):
             shares = (
-                change(*(found[run_of(*where, s, policy)][metric] for policy in ("arena", baseline)))
+                change(*(found[make_run(*where, s, policy)][metric] for policy in ("arena", baseline)))
                 for metric, s in pairs
             )
-            rows.append([length_of(*where), baseline, *shares])
+            rows.append([describe_length(*where), baseline, *shares])
         return f"{page.passage('arena', 'policy or rules')}\n\n{table(headers, rows)}"
 
     return page.Section((), text)

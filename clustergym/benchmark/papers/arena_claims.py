@@ -7,11 +7,16 @@ from typing import NamedTuple
 
 from clustergym.benchmark.papers import arena_sections as parts
 from clustergym.benchmark.papers import claims as c
-from clustergym.benchmark.papers.arena_scenarios import BUDGET_FACTOR, RunOf, runs_at
-from clustergym.benchmark.papers.claims import Measure, PaperClaim, difference, measured, only_published
-from clustergym.benchmark.papers.details import padded_jct
+from clustergym.benchmark.papers.arena_scenarios import BUDGET_FACTOR, RunOf, make_run_factory
+from clustergym.benchmark.papers.claims import (
+    Measure,
+    PaperClaim,
+    difference,
+    make_measured_claim,
+    only_published,
+)
 from clustergym.benchmark.papers.page import Section
-from clustergym.benchmark.papers.study import Found
+from clustergym.benchmark.papers.study import Found, compute_padded_jct
 
 BASELINES = {"fcfs": 81.3, "elasticflow-ls": 80.5, "gavel": 76.6, "sia": 75.2}
 """The baselines, and by how many percent Arena's mean JCT is below theirs (section 5.3). That of FCFS is the
@@ -30,7 +35,7 @@ METRICS = {
 }
 
 
-class Compared(NamedTuple):
+class RunComparison(NamedTuple):
     """Runs of policies, or of variants of a policy, that are compared in each setting.
 
     `run` returns the run of a setting and a name. The first name is the paper's own policy.
@@ -57,42 +62,42 @@ class Compared(NamedTuple):
         def of(setting: str) -> float:
             own, *others = (self._figure(setting, name, metric) for name in self.names)
             ratios = [own / other for other in others]
-            return 100 * (min(ratios) - 1) if unit_of(metric) == c.PERCENT else max(ratios)
+            return 100 * (min(ratios) - 1) if choose_unit(metric) == c.PERCENT else max(ratios)
 
         return of
 
-    def against(self, metric: str, other: str) -> Measure:
+    def measure_gain(self, metric: str, other: str) -> Measure:
         """Return the first's gain over another: percent where less is better, else times."""
-        return Compared(self.found, self.run, (self.names[0], other)).best(metric)
+        return RunComparison(self.found, self.run, (self.names[0], other)).best(metric)
 
-    def padded_times(self, ours: str, theirs: str) -> Measure:
+    def measure_padded_ratio(self, ours: str, theirs: str) -> Measure:
         """Return the ratio of two padded mean JCTs; the first of `names` sets how far lists are padded."""
 
         def of(setting: str) -> float:
             runs = {name: self.found[self.run(setting, name)] for name in self.names}
-            means = padded_jct(runs, self.names[0])
+            means = compute_padded_jct(runs, self.names[0])
             return means[ours] / means[theirs]
 
         return of
 
-    def padded_change(self, ours: str, theirs: str) -> Measure:
+    def measure_padded_change(self, ours: str, theirs: str) -> Measure:
         """Return the difference of two padded mean JCTs, percent."""
-        times = self.padded_times(ours, theirs)
+        times = self.measure_padded_ratio(ours, theirs)
         return lambda setting: difference(times(setting) or 0.0, 1.0)
 
 
-def labelled(found: Found, section: Section, *names: str) -> Compared:
+def compare_labelled_runs(found: Found, section: Section, *names: str) -> RunComparison:
     """Compare runs of a table whose labels are a name and a setting; by default, all of them."""
     every = list(dict.fromkeys(name for name, _ in section.runs))
-    return Compared(found, lambda setting, name: section.runs[name, setting], names or every)
+    return RunComparison(found, lambda setting, name: section.runs[name, setting], names or every)
 
 
-def unit_of(metric: str) -> c.ClaimUnit:
+def choose_unit(metric: str) -> c.ClaimUnit:
     """Return how the gain in a metric is shown."""
     return c.PERCENT if metric in ("jct_mean", "queue_mean") else c.TIMES
 
 
-def claims_of(found: Found, rounds: int) -> list[PaperClaim]:
+def make_claims(found: Found, rounds: int) -> list[PaperClaim]:
     """Return all claims; those on the Philly trace are measured over the page's longest run."""
     return [
         *(*_simulator(found), *_week(found, rounds), *place_claims(found, ("arena", *BASELINES), PLACES)),
@@ -106,7 +111,7 @@ def _simulator(found: Found) -> Iterator[PaperClaim]:
     source = "the artifact's simulator"
     for (trace, rounds), policies in parts.REFERENCE.items():
         for policy in sorted(policies, key=lambda name: name != "arena"):
-            ours, why = Compared(found, runs_at(trace, rounds), [policy]), ""
+            ours, why = RunComparison(found, make_run_factory(trace, rounds), [policy]), ""
             if policy == "arena":
                 why = "see Departures from the paper's text, each switched alone"
             for metric, what, unit in (
@@ -118,43 +123,47 @@ def _simulator(found: Found) -> Iterator[PaperClaim]:
                 if figure is not None:
                     claim = f"{policy}'s {what}, {rounds:,} rounds of Philly"
                     shown = c.ClaimUnit(unit, None, 0)
-                    yield measured(claim, source, float(figure), ours.of(policy, metric), shown, why)
+                    yield make_measured_claim(
+                        claim, source, float(figure), ours.of(policy, metric), shown, why
+                    )
     late, many = parts.JITTER_RUNS, len(parts.JITTER_RUNS)
     claim = f"arena's JCT of finished jobs, mean of {many} draws of submissions up to a round late"
     jct = only_published(lambda: sum(float(found[spec]["jct_mean"]) for spec in late) / many)
-    yield measured(claim, source, 20322.0, jct, c.ClaimUnit("s", None, 0))
+    yield make_measured_claim(claim, source, 20322.0, jct, c.ClaimUnit("s", None, 0))
 
 
-def gain_claims(runs: Compared, metric: str, where: str, source: str) -> Iterator[PaperClaim]:
+def gain_claims(runs: RunComparison, metric: str, where: str, source: str) -> Iterator[PaperClaim]:
     """Yield the first policy's gain over each baseline, of which the text says that there is one."""
-    unit = unit_of(metric)
+    unit = choose_unit(metric)
     for other in runs.names[1:]:
         claim, direction = f"{METRICS[metric]} against {other}, {where}", -1 if unit == c.PERCENT else 1
-        yield measured(claim, source, None, runs.against(metric, other), unit, direction=direction)
+        yield make_measured_claim(
+            claim, source, None, runs.measure_gain(metric, other), unit, direction=direction
+        )
 
 
 def _week(found: Found, rounds: int) -> Iterator[PaperClaim]:
     """Yield the claims of section 5.3 (Figs 11 and 12)."""
-    runs = Compared(found, runs_at("philly", rounds), ("arena", *BASELINES))
+    runs = RunComparison(found, make_run_factory("philly", rounds), ("arena", *BASELINES))
     where, source = f"{rounds:,} rounds of Philly", "section 5.3, Fig. 12"
     for policy, percent in BASELINES.items():
         claim = f"mean JCT against {policy}, padded as in the paper, {where}"
-        jct, first = runs.padded_change("arena", policy), PREPRINT if policy == "fcfs" else ""
-        yield measured(claim, source, -percent, jct, first_stated_by=first)
+        jct, first = runs.measure_padded_change("arena", policy), PREPRINT if policy == "fcfs" else ""
+        yield make_measured_claim(claim, source, -percent, jct, first_stated_by=first)
     source = "section 5.3, Figs 11 and 12"
     for metric, figure in (("jobs_finished", 1.45), ("throughput_mean", 1.55), ("throughput_peak", 1.58)):
         claim = f"{METRICS[metric]} over a baseline, the greatest gain, {where}"
-        yield measured(claim, source, figure, runs.best(metric), c.TIMES)
+        yield make_measured_claim(claim, source, figure, runs.best(metric), c.TIMES)
         yield from gain_claims(runs, metric, where, source)
     claim, restarts = f"reschedulings a job of arena, {where}", runs.of("arena", "restarts_mean")
-    yield measured(claim, "section 5.3", 2.29, restarts, c.COUNT, first_stated_by=PREPRINT)
+    yield make_measured_claim(claim, "section 5.3", 2.29, restarts, c.COUNT, first_stated_by=PREPRINT)
     for metric, of, direction in (
-        ("jct_mean", runs.padded_change("gavel", "elasticflow-ls"), -1),
+        ("jct_mean", runs.measure_padded_change("gavel", "elasticflow-ls"), -1),
         ("throughput_mean", runs.change("throughput_mean", "gavel", "elasticflow-ls"), 1),
     ):
         padded = ", padded" if metric == "jct_mean" else ""
         claim = f"{METRICS[metric]} of gavel against elasticflow-ls{padded}, {where}"
-        yield measured(claim, source, None, of, direction=direction)
+        yield make_measured_claim(claim, source, None, of, direction=direction)
 
 
 class PlaceClaims(NamedTuple):
@@ -190,27 +199,27 @@ PLACES: Sequence[PlaceClaims] = (
 def place_claims(found: Found, names: Sequence[str], rows: Iterable[PlaceClaims]) -> Iterator[PaperClaim]:
     """Yield the first policy's greatest gain, and that over each of the others, place by place."""
     for place, title, source, greatest, why, figures_of in rows:
-        runs, where = Compared(found, runs_at(place), names), title
-        shown, first = taken_over(source, figures_of), PREPRINT if figures_of else ""
+        runs, where = RunComparison(found, make_run_factory(place), names), title
+        shown, first = cite_preprint(source, figures_of), PREPRINT if figures_of else ""
         for metric, figure in greatest.items():
             if figure is not None:
                 claim = f"{METRICS[metric]} over a baseline, the greatest gain, {where}"
-                unit, of = unit_of(metric), runs.best(metric)
-                yield measured(claim, shown, figure, of, unit, why, first_stated_by=first)
+                unit, of = choose_unit(metric), runs.best(metric)
+                yield make_measured_claim(claim, shown, figure, of, unit, why, first_stated_by=first)
             yield from gain_claims(runs, metric, where, source)
 
 
 CRIUS_DEADLINES = "section 8.5, Fig. 19"
 
 
-def taken_over(source: str, figures_of: str) -> str:
+def cite_preprint(source: str, figures_of: str) -> str:
     """Return a source whose figure is the preprint's, of this section of it."""
     return f"{source}; figure of Crius, {figures_of}" if figures_of else source
 
 
 def _testbeds(found: Found) -> Iterator[PaperClaim]:
     """Yield the claims of section 5.7 on one GPU type, and of section 5.2 on fidelity."""
-    runs = Compared(found, runs_at("h100"), ("arena", *BASELINES))
+    runs = RunComparison(found, make_run_factory("h100"), ("arena", *BASELINES))
     yield from gain_claims(runs, "throughput_mean", "128 H100", "section 5.7, homogeneous study")
 
     def error() -> float:
@@ -218,31 +227,35 @@ def _testbeds(found: Found) -> Iterator[PaperClaim]:
         ratios = [found[parts.TESTBED[policy]]["jct_mean"] / jct_s for policy, jct_s in stored.items()]
         return float(100 * sum(abs(ratio - 1) for ratio in ratios) / len(ratios))
 
-    source = taken_over("section 5.2, simulation fidelity", "section 8.3")
+    source = cite_preprint("section 5.2, simulation fidelity", "section 8.3")
     claim, why = "error of simulated JCT against the testbed", "the artifact's logs of two policies"
     why = f"against {why}, whose length is not known"
-    yield measured(claim, source, 7.31, only_published(error), c.SHARE, why, first_stated_by=PREPRINT)
+    yield make_measured_claim(
+        claim, source, 7.31, only_published(error), c.SHARE, why, first_stated_by=PREPRINT
+    )
     claim, why = "error of simulated throughput against the testbed", "the stored logs have no throughput"
     yield c.quantity(claim, source, 3.16, why=why, first_stated_by=PREPRINT)
 
 
 def deadline_claims(found: Found, preset: str) -> Iterator[PaperClaim]:
     """Yield the claims on deadlines: of the preprint, or of Arena, whose text at hand lost its figures."""
-    source = CRIUS_DEADLINES if preset == "crius" else taken_over("section 5.6", CRIUS_DEADLINES)
+    source = CRIUS_DEADLINES if preset == "crius" else cite_preprint("section 5.6", CRIUS_DEADLINES)
     first = "" if preset == "crius" else PREPRINT
-    runs = labelled(found, parts.deadlines(preset), preset, "elasticflow")
+    runs = compare_labelled_runs(found, parts.deadlines(preset), preset, "elasticflow")
     why = f"budgets x{BUDGET_FACTOR:g} as in the artifact's simulator; {parts.ROUNDS} rounds"
     figures = {"deadline_satisfaction": 1.69, "throughput_mean": 1.72, "throughput_peak": 1.96}
     for metric, figure in figures.items():
         claim = f"{METRICS[metric]} against elasticflow"
-        yield measured(claim, source, figure, runs.best(metric), c.TIMES, why, first_stated_by=first)
-    claim, jct = "mean JCT against elasticflow, padded", runs.padded_change(preset, "elasticflow")
-    yield measured(claim, source, -33.1, jct, why=why, first_stated_by=first)
+        yield make_measured_claim(
+            claim, source, figure, runs.best(metric), c.TIMES, why, first_stated_by=first
+        )
+    claim, jct = "mean JCT against elasticflow, padded", runs.measure_padded_change(preset, "elasticflow")
+    yield make_measured_claim(claim, source, -33.1, jct, why=why, first_stated_by=first)
 
 
 def _ablations(found: Found, rounds: int) -> Iterator[PaperClaim]:
     """Yield the claims of section 5.7 (Figs 17, 18 and 19)."""
-    source, runs = "section 5.7, Fig. 17", labelled(found, parts.ablations(rounds))
+    source, runs = "section 5.7, Fig. 17", compare_labelled_runs(found, parts.ablations(rounds))
     for label, what in (
         ("without profiler: profiling of whole plans", "without profiler"),
         ("without planner: data-parallel profiles", "without planner"),
@@ -250,21 +263,21 @@ def _ablations(found: Found, rounds: int) -> Iterator[PaperClaim]:
         ("no elastic scaling", "without elastic scheduling"),
         ("without pruning: full search", "without pruning"),
     ):
-        jct = runs.padded_times(label, "arena")
-        yield measured(f"mean JCT {what}, padded", source, None, jct, c.TIMES, LOST, direction=1)
+        jct = runs.measure_padded_ratio(label, "arena")
+        yield make_measured_claim(f"mean JCT {what}, padded", source, None, jct, c.TIMES, LOST, direction=1)
         throughput = runs.change("throughput_mean", label, "arena")
-        yield measured(f"mean throughput {what}", source, None, throughput, why=LOST, direction=-1)
+        yield make_measured_claim(f"mean throughput {what}", source, None, throughput, why=LOST, direction=-1)
     claim = "leaving out heterogeneity hurts the JCT more than leaving out elasticity"
-    jct = runs.padded_times("no heterogeneous scaling", "no elastic scaling")
+    jct = runs.measure_padded_ratio("no heterogeneous scaling", "no elastic scaling")
     why = f"the preprint's: {3.53 / 2.54:.2f}x, from its two"
-    yield measured(claim, source, None, jct, c.TIMES, why, direction=1)
+    yield make_measured_claim(claim, source, None, jct, c.TIMES, why, direction=1)
     for name, what, direction in (
         ("sia", "of sia a sample", 1),
         ("without pruning", "a sample without pruning", 0),
     ):
         spent = only_published(lambda name=name: parts.gpu_time(found, name)["all"])  # type: ignore[misc]
         claim, source = f"GPU time {what}, over arena's", "section 5.7, Fig. 18"
-        yield measured(claim, source, None, spent, c.TIMES, LOST, direction=direction)
+        yield make_measured_claim(claim, source, None, spent, c.TIMES, LOST, direction=direction)
     yield from _lifespans(found)
 
 
@@ -283,20 +296,20 @@ def _lifespans(found: Found) -> Iterator[PaperClaim]:
             claim = f"mean throughput of scheduling alone against {other}, iterations x{factor:g}"
             # The text calls the benefit of sparse jobs limited, and states no sign for them.
             direction = 0 if factor == few else 1
-            yield measured(claim, source, None, of, c.TIMES, LOST, direction=direction)
+            yield make_measured_claim(claim, source, None, of, c.TIMES, LOST, direction=direction)
         growth = only_published(lambda at=at: gain(many, at) / gain(few, at))  # type: ignore[misc]
         claim = f"the gain over {other} grows with the lifespan: iterations x{many:g} over x{few:g}"
-        yield measured(claim, source, None, growth, c.TIMES, LOST, direction=1)
+        yield make_measured_claim(claim, source, None, growth, c.TIMES, LOST, direction=1)
 
 
 def _sensitivity(found: Found, rounds: int) -> Iterator[PaperClaim]:
     """Yield the claims of sections 2.3 and 5.8."""
     source, why = "section 5.8", f"{LOST}; the preprint's are of denser submission: see its page"
-    runs = labelled(found, parts.depths(rounds))
+    runs = compare_labelled_runs(found, parts.depths(rounds))
     claim = "mean JCT of finished jobs, search depth 3 against 1"
-    yield measured(claim, source, None, runs.change("jct_mean", "3", "1"), why=why, direction=-1)
+    yield make_measured_claim(claim, source, None, runs.change("jct_mean", "3", "1"), why=why, direction=-1)
     claim, throughput = "mean throughput, search depth 3 against 1", runs.change("throughput_mean", "3", "1")
-    yield measured(claim, source, None, throughput, c.ClaimUnit(decimals=2), why, direction=1)
+    yield make_measured_claim(claim, source, None, throughput, c.ClaimUnit(decimals=2), why, direction=1)
 
     def urgent() -> float:
         jobs = found[parts.QUEUES.specs[-1]]["by_priority"]
@@ -309,7 +322,7 @@ def _sensitivity(found: Found, rounds: int) -> Iterator[PaperClaim]:
         ("JCT of the highest of 5 priorities against the lowest", source, urgent, 0),
         ("throughput of sia with precise data against its linear estimate", "section 2.3", precise, 1),
     ):
-        yield measured(claim, section, None, only_published(of), why=LOST, direction=direction)
+        yield make_measured_claim(claim, section, None, only_published(of), why=LOST, direction=direction)
 
 
 def _last_against_first(found: Found, section: Section, metric: str) -> Callable[[], float]:

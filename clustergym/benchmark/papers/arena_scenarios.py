@@ -14,7 +14,7 @@ from clustergym.benchmark.papers.claims import PUBLISHED
 from clustergym.benchmark.papers.study import Figures, RunSpec, check_published
 from clustergym.common import random_streams
 from clustergym.common.arrays import Bools, Floats
-from clustergym.oracle.bootstrap import linear
+from clustergym.oracle.base import linear
 from clustergym.scenario.costs import Costs, Search
 from clustergym.scenario.policy import InformationClass
 from clustergym.scenario.scenario import Scenario
@@ -67,7 +67,7 @@ def check_data(folder: Path) -> None:
     check_published(folder / "arena" / name for name in (MEASUREMENTS, MEMORY, *TRACES.values()))
 
 
-def run_of(trace: str, rounds: int | None, setting: str, policy: str, **parameters: Any) -> RunSpec:
+def make_run(trace: str, rounds: int | None, setting: str, policy: str, **parameters: Any) -> RunSpec:
     """Return a run that lasts a number of rounds."""
     horizon_s = None if rounds is None else rounds * ROUND_S
     return RunSpec(trace, horizon_s, setting, policy, tuple(parameters.items()))
@@ -83,9 +83,9 @@ RunOf = Callable[[str, str], RunSpec]
 """Returns the run of a policy in a setting."""
 
 
-def runs_at(trace: str, rounds: int | None = None) -> RunOf:
+def make_run_factory(trace: str, rounds: int | None = None) -> RunOf:
     """Return a function that gives the run of a policy in a setting, on this trace."""
-    return lambda setting, policy: run_of(trace, rounds, setting, policy)
+    return lambda setting, policy: make_run(trace, rounds, setting, policy)
 
 
 def variant(setting: str, change: str, value: float | None = None) -> str:
@@ -98,7 +98,7 @@ def is_measured(place: str) -> bool:
     return _MEASURED in PLACES[place]
 
 
-def scenario_of(data: Path, spec: RunSpec) -> Scenario:
+def build_run_scenario(data: Path, spec: RunSpec) -> Scenario:
     """Return the scenario of a run: a setting by name, with the changes that `variant` added."""
     setting, *changes = spec.setting.split("; ")
     scenario = _of_place(data, spec.trace)

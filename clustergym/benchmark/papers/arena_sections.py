@@ -12,14 +12,13 @@ from clustergym.benchmark.papers.arena_scenarios import (
     BUDGET_FACTOR,
     PROFILING_RATIO,
     is_measured,
-    run_of,
+    make_run,
     variant,
 )
 from clustergym.benchmark.papers.claims import FAIR, PUBLISHED
-from clustergym.benchmark.papers.details import change, column, number
-from clustergym.benchmark.papers.page import Labelled, RunColumn, Section, padded_in, passage
-from clustergym.benchmark.papers.study import Found, RunSpec
-from clustergym.common.markdown import table
+from clustergym.benchmark.papers.page import Labelled, RunColumn, Section, compute_padded_by_label, passage
+from clustergym.benchmark.papers.study import Found, RunSpec, change, column, number
+from clustergym.common.tables import table
 
 SETTINGS = (FAIR, PUBLISHED)
 ROUNDS = 664
@@ -59,10 +58,10 @@ REFERENCE: Mapping[tuple[str, int | None], Mapping[str, ArenaFigures]] = {
 
 def arena(setting: str, rounds: int | None = ROUNDS, **parameters: Any) -> RunSpec:
     """Return a run of Arena on the Philly trace."""
-    return run_of("philly", rounds, setting, "arena", **parameters)
+    return make_run("philly", rounds, setting, "arena", **parameters)
 
 
-def length_of(trace: str, rounds: int | None) -> str:
+def describe_length(trace: str, rounds: int | None) -> str:
     """Return the name of a trace and how long it is run."""
     lasts = "to completion" if rounds is None else f"{rounds:,} rounds ({rounds / 12:.1f} h)"
     return f"{trace}, {lasts}"
@@ -80,7 +79,7 @@ _DEPARTURES = {
     ("jobs beside a blocked head are suspended (Crius)",): arena(PUBLISHED, opportunistic=True),
     ("integer program",): arena(PUBLISHED, ilp=True),
     ("our price of profiling",): arena(variant(PUBLISHED, "profiling")),
-    ("our own parameters (arena-tuned)",): run_of("philly", ROUNDS, PUBLISHED, "arena-tuned"),
+    ("our own parameters (arena-tuned)",): make_run("philly", ROUNDS, PUBLISHED, "arena-tuned"),
 }
 DEPARTURES = page.runs_table(
     passage("arena", "departures", rounds=ROUNDS),
@@ -139,7 +138,7 @@ def ablations_table(
     """
 
     def added(found: Found, runs: Labelled) -> dict[str, list[str]]:
-        means = {setting: padded_in(found, runs, whole, setting) for setting in SETTINGS}
+        means = {setting: compute_padded_by_label(found, runs, whole, setting) for setting in SETTINGS}
         times = [means[s][label] / means[s][whole] if means[s] else None for label, s in runs]
         more = {"JCT padded, times": column(times, 2)}
         if published is not None:
@@ -166,14 +165,18 @@ def deadlines(preset: str = "arena") -> Section:
     """Return the table of deadlines met by ElasticFlow and a preset, in budgets as long as the artifact's."""
     budgets = {setting: variant(setting, "deadlines-x", BUDGET_FACTOR) for setting in SETTINGS}
     runs = {
-        (policy, setting): run_of("philly", ROUNDS, changed, policy, **parameters)
+        (policy, setting): make_run("philly", ROUNDS, changed, policy, **parameters)
         for setting, changed in budgets.items()
         for policy, parameters in (("elasticflow", {}), (preset, {"objective": "deadline"}))
     }
     text = passage("arena", "deadlines", rounds=ROUNDS, factor=BUDGET_FACTOR)
 
     def added(found: Found, runs: Labelled) -> dict[str, list[str]]:
-        return {"JCT padded, s": column([padded_in(found, runs, preset, s).get(name) for name, s in runs])}
+        return {
+            "JCT padded, s": column(
+                [compute_padded_by_label(found, runs, preset, s).get(name) for name, s in runs]
+            )
+        }
 
     met = RunColumn("deadlines met", "deadline_satisfaction", 1, "%")
     columns = (met, FINISHED, DROPPED, THROUGHPUT, PEAK, JCT)
@@ -201,7 +204,7 @@ QUEUES = page.runs_table(passage("arena", "queues", rounds=ROUNDS), ["queues"], 
 
 # Sia with precise data (section 2.3)
 
-_PRECISE = {(str(n),): run_of("philly", ROUNDS, variant(PUBLISHED, "precise", n), "sia") for n in (1, 3, 5)}
+_PRECISE = {(str(n),): make_run("philly", ROUNDS, variant(PUBLISHED, "precise", n), "sia") for n in (1, 3, 5)}
 PRECISE = page.runs_table(
     passage("arena", "precise", rounds=ROUNDS),
     ["precise counts"],
@@ -215,7 +218,7 @@ PRECISE = page.runs_table(
 CLASS_RUNS = {
     "arena": arena(PUBLISHED),
     "without pruning": arena(variant(PUBLISHED, "full-search")),
-    "sia": run_of("philly", ROUNDS, PUBLISHED, "sia"),
+    "sia": make_run("philly", ROUNDS, PUBLISHED, "sia"),
 }
 """The runs whose GPU time by model is compared."""
 
@@ -248,7 +251,7 @@ LIFESPAN_BASELINES = ("fcfs", "elasticflow-ls", "gavel")
 def lifespan_runs(factor: float) -> list[RunSpec]:
     """Return runs with iterations times a factor: Arena on data-parallel profiles, then the baselines."""
     setting = variant(PUBLISHED, "lifespan-x", factor)
-    baselines = [run_of("philly", ROUNDS, setting, policy) for policy in LIFESPAN_BASELINES]
+    baselines = [make_run("philly", ROUNDS, setting, policy) for policy in LIFESPAN_BASELINES]
     return [arena(setting, planner="dp"), *baselines]
 
 
@@ -268,7 +271,7 @@ LIFESPANS = Section([spec for factor in FACTORS for spec in lifespan_runs(factor
 
 STORED = {"crius": (145, 6145.0), "sia": (142, 4717.0)}
 """Jobs finished and their mean JCT, seconds, in the logs of the testbed that the artifact keeps."""
-TESTBED = {policy: run_of("testbed-a", 72, PUBLISHED, policy) for policy in STORED}
+TESTBED = {policy: make_run("testbed-a", 72, PUBLISHED, policy) for policy in STORED}
 """Runs of the six hours of testbed A."""
 
 
@@ -300,7 +303,7 @@ GAINS = {
 def place(name: str, policies: Sequence[str], reference: str = "arena") -> Section:
     """Return the table of a place, and what the reference gains over the other policies."""
     settings = SETTINGS if is_measured(name) else SETTINGS[:1]
-    runs = {(policy, s): run_of(name, None, s, policy) for s in settings for policy in policies}
+    runs = {(policy, s): make_run(name, None, s, policy) for s in settings for policy in policies}
     shown = page.runs_table(passage("arena", name), ["policy", "setting"], runs, PLACE_COLUMNS)
 
     def gain(found: Found, setting: str) -> str:

@@ -8,8 +8,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.benchmark.papers.ares_causes import BASE, BELOW, CHANGES, CHOOSES, FLAT, Causes
-from clustergym.benchmark.papers.ares_looks import DEEP_TRACE, growth, logarithmic, on_time
+from clustergym.benchmark.papers.ares_causes import (
+    BASE,
+    BELOW,
+    CHANGES,
+    CHOOSES,
+    DEEP_TRACE,
+    FLAT,
+    Causes,
+    growth,
+    logarithmic,
+    on_time,
+)
 from clustergym.benchmark.papers.ares_study import KINDS, OWN, TESTBED, AresStudy
 from clustergym.benchmark.papers.claims import PaperClaim, difference, following, not_simulated, quantity
 from clustergym.benchmark.papers.study import Figures, Found
@@ -43,9 +53,9 @@ class AresFigures(NamedTuple):
     alpha: float
 
 
-def claims_of(parts: AresFigures) -> list[PaperClaim]:
+def make_claims(parts: AresFigures) -> list[PaperClaim]:
     """Return a row for each figure and table of the evaluation."""
-    rows = (_testbed(parts), _simulated(parts), _looked(parts), _sensitivity(parts))
+    rows = (_testbed(parts), _claim_simulated(parts), _claim_looks(parts), _sensitivity(parts))
     return [claim for part in (*rows, not_simulated("ares")) for claim in part]
 
 
@@ -58,16 +68,19 @@ def _testbed(parts: AresFigures) -> Iterator[PaperClaim]:
             yield PaperClaim(claim, "section 5.2, Fig. 6", paper, -100 * gain.share, why=why)
 
 
-def _simulated(parts: AresFigures) -> Iterator[PaperClaim]:
+def _claim_simulated(parts: AresFigures) -> Iterator[PaperClaim]:
     gains = {
-        metric: {kind: parts.study.gains(parts.found, kind, metric)[0] for kind in KINDS}
+        metric: {trace_type: parts.study.gains(parts.found, trace_type, metric)[0] for trace_type in KINDS}
         for metric in ("jct_mean", "jct_p99", "unfair_fraction", "ftf_worst")
     }
     best, published = gains["jct_mean"], SECOND_BEST["jct_mean"]
     against = []
-    for kind, gain in best.items():
-        claim, why = f"{kind}, mean JCT against the best other", f"{gain.other} here. {_why(parts, kind)}"
-        row = PaperClaim(claim, "section 5.3, Fig. 7a", published[kind], -100 * gain.share, why=why)
+    for trace_type, gain in best.items():
+        claim, why = (
+            f"{trace_type}, mean JCT against the best other",
+            f"{gain.other} here. {_why(parts, trace_type)}",
+        )
+        row = PaperClaim(claim, "section 5.3, Fig. 7a", published[trace_type], -100 * gain.share, why=why)
         against.append(row)
     yield from against
     spread = 100 * (best["philly"].share - best["newtrace"].share)
@@ -80,10 +93,10 @@ def _simulated(parts: AresFigures) -> Iterator[PaperClaim]:
         ("unfair_fraction", "unfair fraction", "section 5.3, Fig. 7c"),
         ("ftf_worst", "worst FTF", "section 5.3, Fig. 7d"),
     ):
-        for kind, gain in gains[metric].items():
-            paper = SECOND_BEST.get(metric, {}).get(kind)
+        for trace_type, gain in gains[metric].items():
+            paper = SECOND_BEST.get(metric, {}).get(trace_type)
             why = f"{gain.other} here" + ("" if paper is not None else f"; {IN_TEXT}")
-            claim = f"{kind}, {label} against the best other"
+            claim = f"{trace_type}, {label} against the best other"
             # The text calls Ares's fairness the best of all, and gives figures for Philly alone.
             said = -1 if paper is None and metric != "jct_p99" else 0
             yield PaperClaim(claim, source, paper, -100 * gain.share, why=why, direction=said)
@@ -96,11 +109,11 @@ def _why_load(parts: AresFigures) -> str:
     return f"the map, efficiency as measured: pollux over Ares {ends}"
 
 
-def _why(parts: AresFigures, kind: str) -> str:
+def _why(parts: AresFigures, trace_type: str) -> str:
     """Say how single changes alter the comparison with Pollux, or that this is not known."""
-    trace, causes, found = f"{kind} sia 1", parts.causes, parts.found
+    trace, causes, found = f"{trace_type} sia 1", parts.causes, parts.found
     if trace not in causes.traces:
-        ares, own = (parts.study.averages(found, kind, name)["jct_mean"] for name in ("ares", OWN))
+        ares, own = (parts.study.averages(found, trace_type, name)["jct_mean"] for name in ("ares", OWN))
         return f"Not known; our work-conserving form is {difference(own, ares):+.0f} % against Ares"
     base, below, chooses, roofline = (
         causes.relative(found, causes.three(trace, CHANGES[label])) for label in (BASE, BELOW, CHOOSES, FLAT)
@@ -114,12 +127,12 @@ def _why(parts: AresFigures, kind: str) -> str:
     )
 
 
-def _looked(parts: AresFigures) -> Iterator[PaperClaim]:
+def _claim_looks(parts: AresFigures) -> Iterator[PaperClaim]:
     runs, source = parts.looked, "section 5.4, Fig. 9"
     makespan = runs["ares"]["makespan_s"] / runs["pollux"]["makespan_s"]
     claim = "makespan of Ares over Pollux's (comparable)"
     yield quantity(claim, "section 5.4, Fig. 8", 1.0, makespan, unit="x", decimals=2, why=DEEP_TRACE)
-    every = [parts.found[spec] for kind in KINDS for spec in parts.study.specs(kind, "ares")]
+    every = [parts.found[spec] for trace_type in KINDS for spec in parts.study.specs(trace_type, "ares")]
     shares = [1 - run["unfair_fraction"] for run in every]
     claim, ours = "jobs faster than under fair sharing", 100 * on_time(runs["ares"])
     why = f"{DEEP_TRACE}; over all traces {100 * float(np.mean(shares)):.0f} %"

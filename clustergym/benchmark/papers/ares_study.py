@@ -50,13 +50,15 @@ TESTBED, TESTBED_SEEDS = "testbed", (1, 2, 3)
 """The generated traces on 16 GPUs (section 5.2) have a name and seeds of their own."""
 
 
-def trace_names(kind: str, quick: bool) -> list[str]:
+def trace_names(trace_type: str, quick: bool) -> list[str]:
     """Return the traces of a kind: Sia's workloads, then as many generated; `quick`: the first alone."""
-    if kind == TESTBED:
+    if trace_type == TESTBED:
         names = [f"philly {TESTBED} {seed}" for seed in TESTBED_SEEDS]
     else:
         sources = ("sia", "generated")
-        names = [f"{kind} {source} {number}" for source in sources for number in KINDS[kind].workloads]
+        names = [
+            f"{trace_type} {source} {number}" for source in sources for number in KINDS[trace_type].workloads
+        ]
     return names[:1] if quick else names
 
 
@@ -67,11 +69,11 @@ def check_data(folder: Path, names: list[str]) -> None:
 
 
 def _workload(folder: Path, name: str) -> Path:
-    kind, _, number = name.split()
-    return folder / "sia" / "workloads" / KINDS[kind].sia / f"workload-{number}.csv"
+    trace_type, _, number = name.split()
+    return folder / "sia" / "workloads" / KINDS[trace_type].sia / f"workload-{number}.csv"
 
 
-def scenario_of(data: Path, spec: RunSpec) -> Scenario:
+def build_run_scenario(data: Path, spec: RunSpec) -> Scenario:
     """Return the scenario of a run."""
     length, _, variant = spec.setting.partition(" ")
     bend = variant.startswith("efficiency")
@@ -93,23 +95,25 @@ def bend(power: float, load: float) -> str:
 def _of_trace(data: Path, name: str, variant: str) -> Scenario:
     from clustergym.scenario.by_name import load_scenario
 
-    kind, source, number = name.split()
+    trace_type, source, number = name.split()
     folder = data.absolute() / "sia"
     profiles = folder / "profiles"
     if source == "sia":
         path = _workload(data.absolute(), name)
         trace = ["trace=file", f"trace.path='{path}'", f"trace.sia_profiles='{profiles}'"]
     elif source == TESTBED:
-        jobs = generated(KINDS["philly"], 40, 14400.0, int(number))
+        jobs = list_generated_overrides(KINDS["philly"], 40, 14400.0, int(number))
         trace = ["cluster=ares-16", *jobs, "++trace.requests=arena"]
     else:
-        trace = generated(KINDS[kind], KINDS[kind].jobs, KINDS[kind].span_s, int(number))
+        trace = list_generated_overrides(
+            KINDS[trace_type], KINDS[trace_type].jobs, KINDS[trace_type].span_s, int(number)
+        )
     oracle = [] if variant == ROOFLINE else ["oracle=sia", f"oracle.path='{profiles}'"]
     counts = ["scenario.counts=any"] if variant == UNROUNDED else []
     return load_scenario("ares", [COSTS, *trace, *oracle, *counts])
 
 
-def offered_load(scenario: Scenario) -> float:
+def compute_offered_load(scenario: Scenario) -> float:
     """Return GPU time at the requests over that of the cluster from the first submission to the last."""
     trace = scenario.trace
     work_gpu_s = trace.iterations * scenario.fair_iteration_time_s * scenario.request_gpus
@@ -142,27 +146,27 @@ def bent(scenario: Scenario, power: float, load: float) -> Scenario:
     changed = replace(scenario, tables=replace(tables, **bent_s))
     factor = scenario.fair_iteration_time_s / changed.fair_iteration_time_s
     iterations = np.maximum(np.rint(scenario.trace.iterations * factor), 1).astype(np.int64)
-    submit_s = scenario.trace.submit_s * (offered_load(scenario) / load)
+    submit_s = scenario.trace.submit_s * (compute_offered_load(scenario) / load)
     return replace(changed, trace=replace(scenario.trace, iterations=iterations, submit_s=submit_s))
 
 
-def generated(kind: TraceKind, jobs: int, span_s: float, seed: int) -> list[str]:
+def list_generated_overrides(trace_type: TraceKind, jobs: int, span_s: float, seed: int) -> list[str]:
     """Return the overrides of a trace generated as the committed ones are, with another seed."""
     parameters = (
         f"rule=ares any_type=true jobs={jobs} span_s={span_s} load=1.0 max_gpus=16 min_duration_s=60.0 "
-        f"max_duration_s={kind.most_s} start_hour={kind.start_hour} seed={seed}"
+        f"max_duration_s={trace_type.most_s} start_hour={trace_type.start_hour} seed={seed}"
     )
-    return [f"trace={kind.generator}", *(f"++trace.{parameter}" for parameter in parameters.split())]
+    return [f"trace={trace_type.generator}", *(f"++trace.{parameter}" for parameter in parameters.split())]
 
 
 @cache
-def timed_scenario(gpus: int) -> Scenario:
+def build_timed_scenario(gpus: int) -> Scenario:
     """Return Philly-like jobs for two hours on a cluster of that many GPUs, at full load."""
     from clustergym.scenario.by_name import load_scenario
 
     jobs = round(JOBS_PER_HOUR_A_GPU * gpus * TIMED_S / 3600)
     nodes = f"cluster.nodes=[{{gpu_type:RTX2080Ti,count:{gpus // 4},gpus_per_node:4}}]"
-    trace = generated(KINDS["philly"], jobs, TIMED_S, 1)
+    trace = list_generated_overrides(KINDS["philly"], jobs, TIMED_S, 1)
     return load_scenario("ares", [COSTS, nodes, *trace, f"horizon_s={TIMED_S}"])
 
 
@@ -197,13 +201,13 @@ class AresStudy(NamedTuple):
         """The setting of a whole trace, or of its start."""
         return START if self.quick else WHOLE
 
-    def specs(self, kind: str, policy: str, alpha: float | None = None) -> list[RunSpec]:
+    def specs(self, trace_type: str, policy: str, alpha: float | None = None) -> list[RunSpec]:
         """Return the runs of a policy, or of our own variant of Ares, on a kind of trace.
 
         With an alpha, on every second trace.
         """
         parameters: Parameters = () if alpha is None else (("alpha", alpha),)
-        names = trace_names(kind, self.quick)[: FEWER.get((kind, policy))]
+        names = trace_names(trace_type, self.quick)[: FEWER.get((trace_type, policy))]
         if policy == OWN:
             policy, parameters = "ares", (("work_conserving", True),)
         parameters += FIXED.get(policy, ())
@@ -224,21 +228,21 @@ class AresStudy(NamedTuple):
         """Return the name of a plot."""
         return f"ares-{what}.svg"
 
-    def averages(self, found: Found, kind: str, policy: str) -> Figures:
+    def averages(self, found: Found, trace_type: str, policy: str) -> Figures:
         """Return the mean of each metric over the runs of a policy."""
-        return _averages(found, self.specs(kind, policy))
+        return _averages(found, self.specs(trace_type, policy))
 
-    def beside(self, found: Found, kind: str, policy: str) -> Figures:
+    def beside(self, found: Found, trace_type: str, policy: str) -> Figures:
         """Return the mean of each metric over Ares's runs on the traces that a policy was run on."""
-        names = {spec.trace for spec in self.specs(kind, policy)}
-        return _averages(found, [spec for spec in self.specs(kind, "ares") if spec.trace in names])
+        names = {spec.trace for spec in self.specs(trace_type, policy)}
+        return _averages(found, [spec for spec in self.specs(trace_type, "ares") if spec.trace in names])
 
-    def gains(self, found: Found, kind: str, metric: str) -> list[Gain]:
+    def gains(self, found: Found, trace_type: str, metric: str) -> list[Gain]:
         """Return how far Ares is below each other policy, the closest first."""
         compared = []
         for policy in (name for name in self.policies if name != "ares"):
-            ours = self.beside(found, kind, policy)[metric]
-            theirs = self.averages(found, kind, policy)[metric]
+            ours = self.beside(found, trace_type, policy)[metric]
+            theirs = self.averages(found, trace_type, policy)[metric]
             compared.append(Gain(policy, 1 - ours / theirs if theirs else 0.0))
         return sorted(compared, key=lambda gain: gain.share)
 

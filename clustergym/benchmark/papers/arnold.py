@@ -16,13 +16,12 @@ from clustergym.benchmark.papers.arnold_ablation import (
 from clustergym.benchmark.papers.arnold_characterisation import DENSE as DENSE_MODEL
 from clustergym.benchmark.papers.arnold_characterisation import LAYERS, SCALES, fabric_tiers, two_minipods
 from clustergym.benchmark.papers.arnold_figures import STATES, placement_figures
-from clustergym.benchmark.papers.arnold_plot import draw
-from clustergym.benchmark.papers.arnold_report import report
+from clustergym.benchmark.papers.arnold_report import draw, report
 from clustergym.benchmark.papers.claims import PaperClaim, claims_table, not_simulated, quantity
 from clustergym.benchmark.papers.page import Report, passage
-from clustergym.benchmark.papers.study import Figures, Options, kept
+from clustergym.benchmark.papers.study import Figures, Options, load_or_make
 from clustergym.common.errors import InputError
-from clustergym.common.markdown import percent
+from clustergym.common.tables import percent
 
 TIED = ("best_fit_by_node", "gpu_packing", "topology_aware")
 """Baselines that, in the paper, equal Arnold in setting (i)."""
@@ -52,8 +51,8 @@ def _yes(claim: str, source: str, ours: bool, why: str, published: bool | None =
     return PaperClaim(f"{claim} (1: yes)", source, *figures, unit="", why=why, decimals=0)
 
 
-def _mean_gain(found: Figures, model: str, kind: str) -> float:
-    gains = [row["gain"][kind] for row in found["two_minipods"] if row["model"] == model]
+def _mean_gain(found: Figures, model: str, alignment: str) -> float:
+    gains = [row["gain"][alignment] for row in found["two_minipods"] if row["model"] == model]
     return float(100 * sum(gains) / len(gains))
 
 
@@ -81,19 +80,19 @@ def _at_even_core(ablation: Figures, model: str, rule: str = EVEN_CORE) -> Figur
 
 
 def _alignment(found: Figures, ablation: Figures) -> Iterator[PaperClaim]:
-    for model, kind, paper in ALIGNED:
-        half = 100 * found["core_factors"]["1.5"][model][kind]
-        routes = _at_even_core(ablation, model, "static routes, 1:1")[kind]
+    for model, alignment, paper in ALIGNED:
+        half = 100 * found["core_factors"]["1.5"][model][alignment]
+        routes = _at_even_core(ablation, model, "static routes, 1:1")[alignment]
         why = f"fair: core 2:1; core 1.5:1 {half:+.1f} % (48 layers); static routes {routes:+.1f} %"
-        claim = f"96 GPUs, {model}: {kind[:2].upper()}-aligned over packed, throughput"
-        pair = _mean_gain(found, model, kind), _at_even_core(ablation, model)[kind]
+        claim = f"96 GPUs, {model}: {alignment[:2].upper()}-aligned over packed, throughput"
+        pair = _mean_gain(found, model, alignment), _at_even_core(ablation, model)[alignment]
         neutral = 0.0 if paper else None
         yield PaperClaim(claim, "section 2, Fig. 4", paper, *pair, neutral=neutral, why=why)
 
 
 def _statements(found: Figures, ablation: Figures) -> Iterator[PaperClaim]:
     (moe_dp, moe_pp), (large_dp, large_pp) = (
-        [_mean_gain(found, model, kind) for kind in ("dp_aligned", "pp_aligned")]
+        [_mean_gain(found, model, alignment) for alignment in ("dp_aligned", "pp_aligned")]
         for model in (MOE, LARGE_MOE)
     )
     even = _at_even_core(ablation, MOE)
@@ -120,7 +119,9 @@ def _statements(found: Figures, ablation: Figures) -> Iterator[PaperClaim]:
     claim = "inside one minipod placement changes at most 0.3 %"
     why = f"{100 * inside:.2f} %, the most of three models over two leaves"
     yield _yes(claim, "section 2", inside <= 0.003, why)
-    why = "at 64 layers " + "; ".join(f"{kind[:2].upper()} for {model}" for model, kind in best.items())
+    why = "at 64 layers " + "; ".join(
+        f"{alignment[:2].upper()} for {model}" for model, alignment in best.items()
+    )
     claim = "the best alignment depends on the model"
     yield _yes(claim, "section 2", len(set(best.values())) > 1, why, len(even_best) > 1)
     claim, why = "the best alignment depends on the type of GPU", "the other cluster is not described"
@@ -181,14 +182,14 @@ def _production(ablation: Figures) -> Iterator[PaperClaim]:
         ) + ", ".join(f"{name} {at_spreads[name]}" for name in SHOWN_RULES)
         pair, where = (100 * shipped["gain"][0], 100 * text["gain"][0]), f"{gpus:,} GPUs, MoE: "
         yield PaperClaim(f"{where}throughput over the baseline", source, gain, *pair, why=why)
-        for kind, published in zip(("dp", "pp"), spreads, strict=True):
-            key = f"{kind}_spread_ratio"
+        for alignment, published in zip(("dp", "pp"), spreads, strict=True):
+            key = f"{alignment}_spread_ratio"
             why = (
                 f"{text['unit'].upper()} groups as units at alpha {text['alpha']:g} have the least predicted "
                 f"time, whatever the other spread; core 2:1 {mine[TEXT][key]:.2f}x, "
                 f"static routes {routes[key]:.2f}x"
             )
-            claim, pair = f"{where}{kind.upper()} spread lower by", (shipped[key], text[key])
+            claim, pair = f"{where}{alignment.upper()} spread lower by", (shipped[key], text[key])
             yield PaperClaim(claim, source, published, *pair, unit="x", neutral=1.0, why=why, decimals=2)
 
 
@@ -204,7 +205,7 @@ def reproduce(options: Options) -> Report:
         raise InputError(message, field="--policies", remedy=remedy)
     states = QUICK_STATES if options.quick else STATES
     what = f"{states} {options.quick}"
-    figures = dict(kept(options.work, what, lambda: placement_figures(options.quick, states, 0)))
+    figures = dict(load_or_make(options.work, what, lambda: placement_figures(options.quick, states, 0)))
     rows = claims(figures)
     name = "arnold.svg"
     details = report(figures).split("\n", 2)[2].replace("\n## ", "\n### ").replace("\n### #", "\n#### ")

@@ -16,16 +16,16 @@ from clustergym.benchmark.papers.arnold_characterisation import (
     Candidate,
     Scale,
     candidates,
-    chosen,
+    choose_placements,
     fabric_tiers,
     free_nodes,
-    packed,
+    pack_ranks,
     two_minipods,
 )
 from clustergym.common import random_streams
 from clustergym.common.arrays import Ints
 from clustergym.envs.placement.communication import PretrainingJob
-from clustergym.envs.placement.core import PORTS, Core, constant, rising, shared_uplinks, static_routes
+from clustergym.envs.placement.core import PORTS, Core, constant, rising, share_uplinks, static_routes
 from clustergym.envs.placement.step_time import PretrainingModel, predict
 
 FIG_4_DENSE = 0.023
@@ -54,7 +54,7 @@ Rule = Callable[[int], Core]
 
 def gpu_packing(free: Ints, job: PretrainingJob, rng: np.random.Generator) -> Ints:
     """Fill the roomiest minipods first; nodes take the ranks in order."""
-    return packed(free.tolist(), job)
+    return pack_ranks(free.tolist(), job)
 
 
 def best_fit(free: Ints, job: PretrainingJob, rng: np.random.Generator) -> Ints:
@@ -91,8 +91,8 @@ def rules(coefficient: float) -> dict[str, Rule]:
         f"rising as (k - 1)^{EXPONENT}": lambda uplinks: rising(coefficient, EXPONENT),
         "rising as k - 1": lambda uplinks: rising(coefficient),
         "rising as log2 k": lambda uplinks: rising(coefficient, growth="logarithm"),
-        "shared uplinks, 1:1": shared_uplinks,
-        "shared uplinks, 2:1": lambda uplinks: shared_uplinks(uplinks // 2),
+        "shared uplinks, 1:1": share_uplinks,
+        "shared uplinks, 2:1": lambda uplinks: share_uplinks(uplinks // 2),
         "static routes, 1:1": static_routes,
         "static routes, 1:1, 4 flows a port": lambda uplinks: static_routes(uplinks, flows=4),
     }
@@ -124,7 +124,7 @@ def variations(coefficient: float) -> Iterator[Variation]:
     yield Variation(f"{TEXT_AND_ROUTES}, larger models", static_routes, True, best_fit, True)
 
 
-def tied_coefficient() -> float:
+def compute_tied_coefficient() -> float:
     """Return the coefficient of `rising` that gives `FIG_4_DENSE`, where k = 2, so any exponent does."""
     return float(brentq(lambda c: _two_minipods(DENSE, rising(c))["pp_aligned"] - FIG_4_DENSE, 1e-3, 10.0))
 
@@ -132,12 +132,14 @@ def tied_coefficient() -> float:
 def _two_minipods(model: PretrainingModel, core: Core) -> dict[str, float]:
     """Return the gain, a mean over layers, of each alignment of 96 GPUs over two minipods."""
     rows = two_minipods([model], LAYERS, fabric_tiers(1.0), core)
-    return {kind: float(np.mean([row["gain"][kind] for row in rows])) for kind in rows[0]["gain"]}
+    return {
+        alignment: float(np.mean([row["gain"][alignment] for row in rows])) for alignment in rows[0]["gain"]
+    }
 
 
 def ablate(states: int, seed: int) -> dict[str, Any]:
     """Run the whole ablation; return its figures as plain values."""
-    coefficient = tied_coefficient()
+    coefficient = compute_tied_coefficient()
     named = {name: rule(PORTS * MINIPOD_NODES) for name, rule in rules(coefficient).items()}
     return {
         "coefficient": coefficient,
@@ -198,7 +200,7 @@ def _rows(
     streams = [random_streams.PLACEMENT_ABLATION.generator(seed, state) for state in range(len(drawn))]
     before = [variation.baseline(free, scale.job, rng) for free, rng in zip(drawn, streams, strict=True)]
     for model in (LARGE_DENSE, LARGE_MOE) if variation.large else (DENSE, MOE):
-        choice, found = chosen(model, scale.job, offered, before, tiers, core)
+        choice, found = choose_placements(model, scale.job, offered, before, tiers, core)
         times = [predict(matrix, scale.job, model, tiers, core=core) for matrix in before]
         yield {
             "variation": variation.name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clustergym.common.markdown import percent, table
+from clustergym.common.tables import percent, table
 
 HEAD = """## What decides the gain at scale
 
@@ -41,10 +41,16 @@ def _rules(found: dict[str, Any]) -> str:
         spreads = {(r["gpus"], _model(r)): r["gain"] for r in found["paper_spreads"] if r["rule"] == name}
         rows.append(
             [name]
-            + [percent(two[model][kind]) for model in MODELS for kind in ("pp_aligned", "dp_aligned")]
+            + [
+                percent(two[model][alignment])
+                for model in MODELS
+                for alignment in ("pp_aligned", "dp_aligned")
+            ]
             + [percent(spreads[gpus, model]) for gpus in (208, 9600) for model in MODELS]
         )
-    heads = [f"96 GPUs, {model}: {kind}" for model in MODELS for kind in ("PP-aligned", "DP-aligned")]
+    heads = [
+        f"96 GPUs, {model}: {alignment}" for model in MODELS for alignment in ("PP-aligned", "DP-aligned")
+    ]
     heads += [f"{gpus} GPUs, {model}" for gpus in ("208", "9,600") for model in MODELS]
     return (
         "### Each rule where the paper gives the spreads\n\n"

@@ -9,12 +9,18 @@ import numpy as np
 
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.common import random_streams
-from clustergym.envs.placement.algorithms import algorithm
 from clustergym.envs.placement.communication import UNITS
+from clustergym.envs.placement.drawing import SETTINGS, PlacementSetting
 from clustergym.envs.placement.free_nodes import draw_free_nodes, minipod_sizes
-from clustergym.envs.placement.instances import Assignment, Instance
-from clustergym.envs.placement.settings import SETTINGS, PlacementSetting
-from clustergym.envs.placement.spread import cell_spread, cells, score, weighted
+from clustergym.envs.placement.instances import (
+    Assignment,
+    Instance,
+    algorithm,
+    cell_spread,
+    cells,
+    score,
+    weigh_spread,
+)
 from clustergym.results.metrics.statistics import Estimate, estimate
 
 SCHEMA = "clustergym.bench.placement/1"
@@ -31,7 +37,7 @@ QUICK_ALPHAS = (0.1, 0.3, 0.5, 0.7, 0.9)
 Advance = Callable[[str], None]
 
 
-class Solved(NamedTuple):
+class SolverAnswer(NamedTuple):
     """An algorithm's answer: its score, the score of its matrix cell by cell, and the solver's report."""
 
     score: float
@@ -41,13 +47,13 @@ class Solved(NamedTuple):
     nodes: int
 
 
-def solve(name: str, instance: Instance, rng: np.random.Generator) -> Solved:
+def solve(name: str, instance: Instance, rng: np.random.Generator) -> SolverAnswer:
     """Place an instance by an algorithm and check the answer."""
     made = algorithm(name)(instance, rng)
     made.check(instance)
     said = made.solution
-    on_cells = weighted(cell_spread(cells(made, instance.job, instance.unit)), instance.alpha)
-    return Solved(
+    on_cells = weigh_spread(cell_spread(cells(made, instance.job, instance.unit)), instance.alpha)
+    return SolverAnswer(
         score(made, instance),
         on_cells,
         said is not None and said.proven,
@@ -62,7 +68,7 @@ def solve_either_unit(instance: Instance) -> float:
     for unit in UNITS:
         other = Instance(instance.job, instance.free_nodes, instance.alpha, unit)
         made: Assignment = algorithm("arnold")(other, random_streams.PLACER.generator(0))
-        scores.append(weighted(cell_spread(cells(made, other.job, unit)), instance.alpha))
+        scores.append(weigh_spread(cell_spread(cells(made, other.job, unit)), instance.alpha))
     return min(scores)
 
 
@@ -120,7 +126,7 @@ def run_setting(
     }
 
 
-def _column(rows: list[list[Solved]], field: str) -> list[list[float]]:
+def _column(rows: list[list[SolverAnswer]], field: str) -> list[list[float]]:
     return [[round(getattr(answer, field), 9) for answer in by_state] for by_state in rows]
 
 

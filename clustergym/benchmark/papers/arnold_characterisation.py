@@ -12,12 +12,10 @@ from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import ClusterSpec, Fabric
 from clustergym.common import random_streams
 from clustergym.common.arrays import Ints
-from clustergym.envs.placement.algorithms import algorithm
 from clustergym.envs.placement.communication import UNITS, PretrainingJob, Unit
 from clustergym.envs.placement.core import Core
 from clustergym.envs.placement.free_nodes import draw_free_nodes
-from clustergym.envs.placement.instances import Instance
-from clustergym.envs.placement.spread import cell_spread, cells
+from clustergym.envs.placement.instances import Instance, algorithm, cell_spread, cells
 from clustergym.envs.placement.step_time import PretrainingModel, Tiers, predict
 from clustergym.oracle.roofline.devices import PORT_SHARE
 from clustergym.results.metrics.statistics import estimate
@@ -57,10 +55,10 @@ def fabric_tiers(core_oversubscription: float, network_share: float = PORT_SHARE
     """Return the tiers of Arnold's H800 nodes under core switches of a given oversubscription."""
     cluster: ClusterSpec = load_cluster("arnold-i")
     fabric = replace(cluster.fabric, core_oversubscription=core_oversubscription)
-    return Tiers.of(ClusterSpec(cluster.name, cluster.groups, fabric), network_share)
+    return Tiers.from_cluster(ClusterSpec(cluster.name, cluster.groups, fabric), network_share)
 
 
-def packed(free: Sequence[int], job: PretrainingJob) -> Ints:
+def pack_ranks(free: Sequence[int], job: PretrainingJob) -> Ints:
     """Return the matrix of a scheduler that ignores groups: ranks fill minipod after minipod in order.
 
     Parameters
@@ -81,7 +79,7 @@ def packed(free: Sequence[int], job: PretrainingJob) -> Ints:
     return np.repeat(order, by_minipod[order]).reshape(job.columns, job.rows).T
 
 
-def aligned(free: Sequence[int], job: PretrainingJob, unit: Unit) -> Ints:
+def align_groups(free: Sequence[int], job: PretrainingJob, unit: Unit) -> Ints:
     """Return the matrix that splits as few groups of one kind as possible (Arnold with that unit alone)."""
     alpha = 0.0 if unit == "pp" else 1.0
     made = algorithm("arnold")(Instance(job, np.array(free), alpha, unit), random_streams.PLACER.generator(0))
@@ -91,9 +89,9 @@ def aligned(free: Sequence[int], job: PretrainingJob, unit: Unit) -> Ints:
 def placements(free: Sequence[int], job: PretrainingJob) -> dict[str, Ints]:
     """Return the matrices of the three placements that are compared, by name."""
     return {
-        "packed": packed(free, job),
-        "pp_aligned": aligned(free, job, "pp"),
-        "dp_aligned": aligned(free, job, "dp"),
+        "packed": pack_ranks(free, job),
+        "pp_aligned": align_groups(free, job, "pp"),
+        "dp_aligned": align_groups(free, job, "dp"),
     }
 
 
@@ -194,14 +192,14 @@ def at_scale(scale: Scale, states: int, seed: int, core: float) -> list[dict[str
     """
     job, minipods, nodes = scale
     drawn = free_nodes(scale, states, seed)
-    offered, before = candidates(job, drawn), [packed(free.tolist(), job) for free in drawn]
+    offered, before = candidates(job, drawn), [pack_ranks(free.tolist(), job) for free in drawn]
     unsplit = np.repeat(np.arange(job.rows)[:, None], job.columns, axis=1)
     rows = []
     for model in MODELS:
-        choice, found = chosen(model, job, offered, before, fabric_tiers(core))
-        ideal = compared(before, [unsplit] * states, job, model, fabric_tiers(core))
+        choice, found = choose_placements(model, job, offered, before, fabric_tiers(core))
+        ideal = compare_placements(before, [unsplit] * states, job, model, fabric_tiers(core))
         by_core = {
-            str(factor): chosen(model, job, offered, before, fabric_tiers(factor))[1]["gain"][0]
+            str(factor): choose_placements(model, job, offered, before, fabric_tiers(factor))[1]["gain"][0]
             for factor in SCALE_CORE_FACTORS
         }
         rows.append(
@@ -214,7 +212,7 @@ def at_scale(scale: Scale, states: int, seed: int, core: float) -> list[dict[str
     return rows
 
 
-def chosen(
+def choose_placements(
     model: PretrainingModel,
     job: PretrainingJob,
     offered: Sequence[Candidate],
@@ -224,10 +222,10 @@ def chosen(
 ) -> tuple[Candidate, dict[str, Any]]:
     """Return the best of Arnold's placements for a model, and its gains over the placements `before`."""
     choice = choose_alpha(model, job, offered, tiers, core)
-    return choice, compared(before, choice.matrices, job, model, tiers, core)
+    return choice, compare_placements(before, choice.matrices, job, model, tiers, core)
 
 
-def compared(
+def compare_placements(
     before: Sequence[Ints],
     after: Sequence[Ints],
     job: PretrainingJob,

@@ -14,7 +14,7 @@ def placement_figures(quick: bool, states: int, seed: int) -> dict[str, Any]:
     from clustergym.benchmark.papers.arnold_benchmark import QUICK_ALPHAS, run_benchmark
     from clustergym.benchmark.papers.arnold_characterisation import characterise
     from clustergym.benchmark.papers.arnold_fullness import by_fullness
-    from clustergym.envs.placement.settings import ALPHAS
+    from clustergym.envs.placement.drawing import ALPHAS
 
     figures = run_benchmark(QUICK_ALPHAS if quick else ALPHAS, states, seed, _say)
     figures["fullness"] = by_fullness(states, seed, quick)

@@ -13,9 +13,9 @@ from clustergym.cluster.cluster_files import load_cluster
 from clustergym.common import random_streams
 from clustergym.common.arrays import Ints
 from clustergym.common.errors import InputError
+from clustergym.envs.placement.drawing import SETTINGS, PlacementSetting
 from clustergym.envs.placement.free_nodes import draw_free_nodes, minipod_sizes
 from clustergym.envs.placement.instances import Instance
-from clustergym.envs.placement.settings import SETTINGS, PlacementSetting
 
 RANGES = ((0.0, 0.6), (0.0, 0.8), (0.0, 1.0), (0.25, 1.0), (0.5, 1.0), (0.75, 1.0), (1.0, 1.0))
 """Shares of a minipod's nodes between which the free ones are uniform; (0, 1) is the benchmark's, (1, 1) an
@@ -40,7 +40,7 @@ def by_fullness(states: int, seed: int, quick: bool) -> list[dict[str, Any]]:
                 random_streams.FULLNESS_STATES.generator(seed, position, number, state)
                 for state in range(states)
             ]
-            drawn = _drawn(low, high, setting.job.nodes, streams)
+            drawn = _draw_states(low, high, setting.job.nodes, streams)
             choices = partial(random_streams.FULLNESS_CHOICES.generator, seed, position, number)
             ratios = [_ratio(setting, drawn, alpha, choices) for alpha in alphas] if drawn else None
             rows.append(
@@ -51,7 +51,7 @@ def by_fullness(states: int, seed: int, quick: bool) -> list[dict[str, Any]]:
     return rows
 
 
-def _drawn(low: Ints, high: Ints, needed: int, streams: Sequence[np.random.Generator]) -> list[Ints]:
+def _draw_states(low: Ints, high: Ints, needed: int, streams: Sequence[np.random.Generator]) -> list[Ints]:
     """Draw the free nodes of each state; return none if the job hardly ever fits."""
     missing = max(0, needed - int(low.sum()))
     try:

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import yaml
 
-from clustergym.common.markdown import table
+from clustergym.common.tables import table
 
 TOLERANCE = 0.1
 """Ours reproduces a paper's effect, or quantity, if it is at most this share of it above or below."""
@@ -95,12 +95,12 @@ class PaperClaim:
         if self.direction and (self.paper is not None or self.neutral is None):
             raise ValueError(f"{self.claim}: a direction is for an effect of which the paper gives no figure")
 
-    def verdict_of(self, ours: float) -> str:
+    def judge_figure(self, ours: float) -> str:
         """Return the verdict on one figure of ours."""
         if self.paper is None:
             against = self.direction and self.direction * (ours - (self.neutral or 0.0)) <= 0
             return REVERSED if against else NO_FIGURE
-        least, most = self._accepted(self.paper)
+        least, most = self._compute_accepted_range(self.paper)
         if least - _ROUNDING <= ours <= most + _ROUNDING:
             return REPRODUCED
         if self.neutral is None:
@@ -108,7 +108,7 @@ class PaperClaim:
         share = (ours - self.neutral) / (self.paper - self.neutral)
         return REVERSED if share <= 0 else SMALLER if share < 1 else LARGER
 
-    def _accepted(self, paper: float) -> tuple[float, float]:
+    def _compute_accepted_range(self, paper: float) -> tuple[float, float]:
         """Return the least and the greatest figure that reproduces the paper's.
 
         A quantity of 0 leaves no share to differ by: ours should be 0 as rounded for print.
@@ -133,7 +133,7 @@ class PaperClaim:
         """The verdict as published, and the fair one where it differs; or that of the only figure."""
         if not self.ours:
             return NOT_SIMULATED if self.quick else NOT_RUN
-        first, second = self.verdict_of(self.ours[0]), self.verdict_of(self.ours[-1])
+        first, second = self.judge_figure(self.ours[0]), self.judge_figure(self.ours[-1])
         both = first if first == second else f"{first} (fair: {second})"
         return f"{both}, as {self.rests_on!r} is reversed" if self.rests_on else both
 
@@ -145,7 +145,7 @@ class PaperClaim:
     @property
     def cells(self) -> list[str]:
         """The row of a table, under `HEADERS`."""
-        figures = (self.shown(value) for value in (self.fair, self.as_published))
+        figures = (self.format_figure(value) for value in (self.fair, self.as_published))
         return [self.claim, self.source, self.shown_paper, *figures, self.verdict, self.why]
 
     def plain(self) -> dict[str, Any]:
@@ -153,7 +153,7 @@ class PaperClaim:
         return {**asdict(self), "verdict": self.verdict}
 
     @staticmethod
-    def of(row: Mapping[str, Any]) -> PaperClaim:
+    def from_row(row: Mapping[str, Any]) -> PaperClaim:
         """Return the claim of a row that `plain` gave."""
         return PaperClaim(**{entry.name: row[entry.name] for entry in fields(PaperClaim)})
 
@@ -161,13 +161,13 @@ class PaperClaim:
     def shown_paper(self) -> str:
         """The paper's figure, range, or direction, with its unit; `-` where it states none."""
         if self.direction:
-            return f"{'>' if self.direction > 0 else '<'} {self.shown(self.neutral)}"
+            return f"{'>' if self.direction > 0 else '<'} {self.format_figure(self.neutral)}"
         if self.paper_most is not None:
-            return f"{self.paper:,.{self.decimals}f} to {self.shown(self.paper_most)}"
+            return f"{self.paper:,.{self.decimals}f} to {self.format_figure(self.paper_most)}"
         side = "" if self.comparison == "equal" else f"{self.comparison} "
-        return side + self.shown(self.paper)
+        return side + self.format_figure(self.paper)
 
-    def shown(self, value: float | None) -> str:
+    def format_figure(self, value: float | None) -> str:
         """Return a figure with its unit; `-` where there is none."""
         if value is None:
             return "-"
@@ -209,7 +209,7 @@ Measure = Callable[[str], float | None]
 """Returns our figure in a setting."""
 
 
-def measured(
+def make_measured_claim(
     claim: str,
     source: str,
     paper: float | None,

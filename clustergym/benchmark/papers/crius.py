@@ -9,21 +9,32 @@ from clustergym.benchmark.papers import arena_claims as arena
 from clustergym.benchmark.papers import arena_sections as parts
 from clustergym.benchmark.papers import claims as c
 from clustergym.benchmark.papers import page
-from clustergym.benchmark.papers.arena_claims import METRICS, Compared, PlaceClaims, gain_claims, labelled
+from clustergym.benchmark.papers.arena_claims import (
+    METRICS,
+    PlaceClaims,
+    RunComparison,
+    compare_labelled_runs,
+    gain_claims,
+)
 from clustergym.benchmark.papers.arena_scenarios import (
+    build_run_scenario,
     check_data,
+    make_run,
+    make_run_factory,
     plain,
-    run_of,
-    runs_at,
-    scenario_of,
     variant,
 )
-from clustergym.benchmark.papers.arena_sections import DEPTHS, ROUNDS, SETTINGS, length_of
-from clustergym.benchmark.papers.claims import PUBLISHED, PaperClaim, measured, not_simulated, quantity
-from clustergym.benchmark.papers.details import change, column, number
+from clustergym.benchmark.papers.arena_sections import DEPTHS, ROUNDS, SETTINGS, describe_length
+from clustergym.benchmark.papers.claims import (
+    PUBLISHED,
+    PaperClaim,
+    make_measured_claim,
+    not_simulated,
+    quantity,
+)
 from clustergym.benchmark.papers.oracle_claims import oracle_claims
-from clustergym.benchmark.papers.plots import Panel, panel_plot
-from clustergym.benchmark.papers.study import Found, Options, choose, run_all
+from clustergym.benchmark.papers.page import Panel, panel_plot
+from clustergym.benchmark.papers.study import Found, Options, change, choose, column, number, run_all
 
 JCT_LOWER = {"fcfs": 81.3, "elasticflow-ls": 75.8, "gandiva": 80.1, "gavel": 66.4}
 """The baselines, and by how many percent the preprint's mean JCT is below theirs (section 8.4)."""
@@ -49,10 +60,10 @@ ABLATIONS = {
 DENSITIES = (1.0, 2.0, 4.0)
 
 
-def claims_of(found: Found, lengths: Sequence[int]) -> list[PaperClaim]:
+def make_claims(found: Found, lengths: Sequence[int]) -> list[PaperClaim]:
     """Return all claims; the JCT against baselines once for each number of rounds."""
     return [
-        *(claim for rounds in lengths for claim in _against(found, rounds)),
+        *(claim for rounds in lengths for claim in _claim_gains(found, rounds)),
         *(
             *_cluster(found, lengths[-1]),
             *arena.place_claims(found, ("crius", *JCT_LOWER), PLACES),
@@ -63,30 +74,35 @@ def claims_of(found: Found, lengths: Sequence[int]) -> list[PaperClaim]:
     ]
 
 
-def _against(found: Found, rounds: int) -> Iterator[PaperClaim]:
+def _claim_gains(found: Found, rounds: int) -> Iterator[PaperClaim]:
     """Yield the claims of Fig. 17a."""
-    runs = Compared(found, runs_at("philly", rounds), ("crius", *JCT_LOWER))
+    runs = RunComparison(found, make_run_factory("philly", rounds), ("crius", *JCT_LOWER))
     for policy, percent in JCT_LOWER.items():
         claim = f"mean JCT against {policy}, padded as in the preprint, {rounds:,} rounds"
-        yield measured(claim, "section 8.4, Fig. 17a", -percent, runs.padded_change("crius", policy))
+        yield make_measured_claim(
+            claim, "section 8.4, Fig. 17a", -percent, runs.measure_padded_change("crius", policy)
+        )
 
 
 def _cluster(found: Found, rounds: int) -> Iterator[PaperClaim]:
     """Yield the claims of Figs 16, 17b and 17c."""
-    runs, lasts = Compared(found, runs_at("philly", rounds), ("crius", *JCT_LOWER)), f"{rounds:,} rounds"
+    runs, lasts = (
+        RunComparison(found, make_run_factory("philly", rounds), ("crius", *JCT_LOWER)),
+        f"{rounds:,} rounds",
+    )
     for source, metric, figure in (
         ("section 8.4, Fig. 17b", "jobs_finished", 1.29),
         ("section 8.4, Figs 16 and 17c", "throughput_mean", 1.54),
         ("section 8.4, Figs 16 and 17c", "throughput_peak", 1.57),
     ):
         claim = f"{METRICS[metric]} over a baseline, the greatest gain, {lasts}"
-        yield measured(claim, source, figure, runs.best(metric), c.TIMES)
+        yield make_measured_claim(claim, source, figure, runs.best(metric), c.TIMES)
         yield from gain_claims(runs, metric, lasts, source)
     peak = runs.change("throughput_peak", "elasticflow-ls", "crius")
     claim = f"peak throughput of elasticflow-ls against crius, {lasts}"
-    yield measured(claim, "section 8.4, Fig. 17c", -10.7, peak)
+    yield make_measured_claim(claim, "section 8.4, Fig. 17c", -10.7, peak)
     restarts = runs.of("crius", "restarts_mean")
-    yield measured(f"restarts a job of crius, {lasts}", "section 8.4", 2.29, restarts, c.COUNT)
+    yield make_measured_claim(f"restarts a job of crius, {lasts}", "section 8.4", 2.29, restarts, c.COUNT)
     why = "an input: the sizes are those of the trace"
     yield PaperClaim("distribution of model sizes", "section 8.4, Fig. 15", None, why=why)
 
@@ -102,28 +118,32 @@ PLACES: Sequence[PlaceClaims] = (
 
 def _ablations(found: Found, rounds: int) -> Iterator[PaperClaim]:
     """Yield the claims of Fig. 20."""
-    source, runs = "section 8.6, Fig. 20", labelled(found, _ablations_table(rounds))
+    source, runs = "section 8.6, Fig. 20", compare_labelled_runs(found, _ablations_table(rounds))
     metrics = ("jobs_finished", "throughput_mean", "throughput_peak")
     for label, (_, jct, *figures) in ABLATIONS.items():
         if jct is None:
             continue
-        times = runs.padded_times(label, "crius")
-        yield measured(f"mean JCT with {label}, padded, {rounds:,} rounds", source, jct, times, c.TIMES)
+        times = runs.measure_padded_ratio(label, "crius")
+        yield make_measured_claim(
+            f"mean JCT with {label}, padded, {rounds:,} rounds", source, jct, times, c.TIMES
+        )
         for metric, figure in zip(metrics, figures, strict=True):
             claim, change = f"{METRICS[metric]} with {label}", runs.change(metric, label, "crius")
-            yield measured(f"{claim}, {rounds:,} rounds", source, figure, change)
+            yield make_measured_claim(f"{claim}, {rounds:,} rounds", source, figure, change)
 
 
 def _depths(found: Found) -> Iterator[PaperClaim]:
     """Yield the claims of Fig. 21."""
     low, *_, high = map(str, DEPTHS)
     runs, crowded = _depths_table().runs, f"{DENSITIES[-1]:g}"
-    compared = Compared(found, lambda _, depth: runs[depth, crowded], (high, *map(str, DEPTHS)))
-    jct = c.only_published(lambda: compared.padded_change(high, low)(PUBLISHED))
+    compared = RunComparison(found, lambda _, depth: runs[depth, crowded], (high, *map(str, DEPTHS)))
+    jct = c.only_published(lambda: compared.measure_padded_change(high, low)(PUBLISHED))
     throughput = c.only_published(lambda: compared.change("throughput_mean", high, low)(PUBLISHED))
     where, source = f"search depth {high} against {low}, submissions x{crowded}", "section 8.7, Fig. 21"
-    yield measured(f"mean JCT, padded, {where}", f"{source}b", -14.6, jct)
-    yield measured(f"mean throughput, {where}", f"{source}c", 1.03, throughput, c.ClaimUnit(decimals=2))
+    yield make_measured_claim(f"mean JCT, padded, {where}", f"{source}b", -14.6, jct)
+    yield make_measured_claim(
+        f"mean throughput, {where}", f"{source}c", 1.03, throughput, c.ClaimUnit(decimals=2)
+    )
     claim, why = "decision time a job at the greatest depth", "the speed of a program, not of a cluster"
     yield quantity(claim, f"{source}a", 5.98, unit="s", decimals=2, why=why)
 
@@ -146,24 +166,24 @@ def reproduce(options: Options) -> page.Report:
     sections += [_depths_table(), parts.deadlines("crius")] if "crius" in chosen else []
     places = ["testbed-a"] if options.quick else ["testbed-a", "venus-day", "pai-day"]
     sections += [parts.place(name, chosen, "crius") for name in places]
-    found = run_all(page.specs_of(sections), scenario_of, options)
-    claims = [*claims_of(found, lengths), *oracle_claims(options.data, "crius")]
+    found = run_all(page.list_specs(sections), build_run_scenario, options)
+    claims = [*make_claims(found, lengths), *oracle_claims(options.data, "crius")]
     introduction = page.passage("crius", "introduction") + note
     bars = {plot: panel_plot([_bars(chosen, lengths[0], setting, found) for setting in SETTINGS])}
     return page.make_report(introduction, claims, sections, found, bars, plain)
 
 
 def _bars(policies: Sequence[str], rounds: int, setting: str, found: Found) -> Panel:
-    runs = {policy: found[run_of("philly", rounds, setting, policy)] for policy in policies}
+    runs = {policy: found[make_run("philly", rounds, setting, policy)] for policy in policies}
     hours = {policy: [run["jct_mean_censored"] / 3600] for policy, run in runs.items()}
-    return Panel(f"{length_of('philly', rounds)}, {setting}", "", "censored mean JCT, h", (), hours)
+    return Panel(f"{describe_length('philly', rounds)}, {setting}", "", "censored mean JCT, h", (), hours)
 
 
 def _comparison(policies: Sequence[str], rounds: int | None) -> page.Section:
-    runs = {(policy, s): run_of("philly", rounds, s, policy) for policy in policies for s in SETTINGS}
+    runs = {(policy, s): make_run("philly", rounds, s, policy) for policy in policies for s in SETTINGS}
 
     def added(found: Found, runs: page.Labelled) -> dict[str, list[str]]:
-        means = {setting: _padded(runs, found, setting) for setting in SETTINGS}
+        means = {setting: _compute_padded_jct(runs, found, setting) for setting in SETTINGS}
         gains = [
             change(means[s]["crius"], means[s][policy]) if means[s] and policy != "crius" else "-"
             for policy, s in runs
@@ -172,17 +192,22 @@ def _comparison(policies: Sequence[str], rounds: int | None) -> page.Section:
         padded = column([means[s].get(policy) for policy, s in runs])
         return {"JCT padded, s": padded, "Crius's JCT, padded": gains, "preprint": claimed}
 
-    return page.runs_table(f"## {length_of('philly', rounds)}", ["policy", "setting"], runs, COLUMNS, added)
+    return page.runs_table(
+        f"## {describe_length('philly', rounds)}", ["policy", "setting"], runs, COLUMNS, added
+    )
 
 
-def _padded(runs: page.Labelled, found: Found, setting: str) -> dict[str, float]:
+def _compute_padded_jct(runs: page.Labelled, found: Found, setting: str) -> dict[str, float]:
     """Return the padded JCT of the preprint's policies, seconds; empty where Crius is not among them.
 
     Arena is not in the preprint, so it does not set how far lists are padded.
     """
     own = {labels: spec for labels, spec in runs.items() if labels[0] != "arena"}
     both = {labels: spec for labels, spec in runs.items() if labels[0] in ("crius", "arena")}
-    return {**page.padded_in(found, both, "crius", setting), **page.padded_in(found, own, "crius", setting)}
+    return {
+        **page.compute_padded_by_label(found, both, "crius", setting),
+        **page.compute_padded_by_label(found, own, "crius", setting),
+    }
 
 
 def _ablations_table(rounds: int | None) -> page.Section:
@@ -191,11 +216,11 @@ def _ablations_table(rounds: int | None) -> page.Section:
         for label, left in ABLATIONS.items()
     }
     runs = {
-        (label, setting): run_of("philly", rounds, setting, "crius", **ablation.parameters)
+        (label, setting): make_run("philly", rounds, setting, "crius", **ablation.parameters)
         for setting in SETTINGS
         for label, ablation in ABLATIONS.items()
     }
-    text = f"### Ablations, {length_of('philly', rounds)}"
+    text = f"### Ablations, {describe_length('philly', rounds)}"
     return parts.ablations_table(text, runs, "crius", published)
 
 
@@ -203,14 +228,16 @@ def _depths_table() -> page.Section:
     """Return the table by search depth and by how many times as dense submissions are."""
     settings = {f"{density:g}": variant(PUBLISHED, "density-x", density) for density in DENSITIES}
     runs = {
-        (str(depth), density): run_of("philly", ROUNDS, setting, "crius", search_depth=depth)
+        (str(depth), density): make_run("philly", ROUNDS, setting, "crius", search_depth=depth)
         for density, setting in settings.items()
         for depth in DEPTHS
     }
     text = page.passage("crius", "depths", rounds=ROUNDS)
 
     def added(found: Found, runs: page.Labelled) -> dict[str, list[str]]:
-        means = [page.padded_in(found, runs, str(DEPTHS[-1]), at).get(depth) for depth, at in runs]
+        means = [
+            page.compute_padded_by_label(found, runs, str(DEPTHS[-1]), at).get(depth) for depth, at in runs
+        ]
         return {"JCT padded, s": column(means)}
 
     return page.runs_table(text, ["search depth", "submissions, times"], runs, parts.COLUMNS, added)

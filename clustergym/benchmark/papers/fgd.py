@@ -1,4 +1,9 @@
-"""FGD's page (ATC '23): six placers of parts of GPUs fill Alibaba's openb cluster, as published."""
+"""FGD's page (ATC '23): six placers of parts of GPUs fill Alibaba's openb cluster, as published.
+
+Allocation and fragmentation over what has arrived, in whole per cents, as FGD's results have them.
+
+Orders of arrival of our own, by FGD's published procedure, where a folder has no order file.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +17,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clustergym.benchmark.papers.claims import PaperClaim, claims_table, quantity
-from clustergym.benchmark.papers.details import number
-from clustergym.benchmark.papers.fgd_filling_curve import LAST, at_arrived_pct
-from clustergym.benchmark.papers.fgd_tuned_arrivals import drawn_orders
 from clustergym.benchmark.papers.page import Report, passage
-from clustergym.benchmark.papers.study import Options
-from clustergym.common.arrays import Floats
+from clustergym.benchmark.papers.study import Options, number
+from clustergym.cluster.parts import Nodes, Requests
+from clustergym.common import random_streams
+from clustergym.common.arrays import Floats, Ints
 from clustergym.common.errors import InputError, nearest
-from clustergym.common.markdown import table
 from clustergym.common.processes import in_order
+from clustergym.common.tables import table
 from clustergym.envs.sharing import arrivals, openb
+from clustergym.envs.sharing.openb import Orders
 from clustergym.envs.sharing.streams import read_source
 from clustergym.sim.compiled.numba_cache import announce_compilation, has_numba
 from clustergym.sim.parts.placers import PLACERS
@@ -41,7 +46,7 @@ COLUMNS = (ALLOCATED, FRAGMENTED)
 Row = dict[str, Any]
 
 
-class Fill(NamedTuple):
+class FillCurves(NamedTuple):
     """What one run comes to: its curves, shape (LAST + 1,), in per cent, and how many were rejected."""
 
     curves: Mapping[str, Floats]
@@ -62,8 +67,8 @@ def reproduce(options: Options) -> Report:
     """Run the study and write its page."""
     if not has_numba():
         raise InputError("needs the package numba", field="fgd", remedy="pip install 'clustergym[learn]'")
-    folder = folder_of(options.data)
-    placers = tuple(_chosen("--policies", options.policies, PLACERS, PUBLISHED))
+    folder = find_folder(options.data)
+    placers = tuple(_choose_names("--policies", options.policies, PLACERS, PUBLISHED))
     runs = list(_runs(folder, options, placers))
     published = {
         name: openb.read_expected(folder / f"expected_{what}.csv", name)
@@ -81,13 +86,13 @@ def reproduce(options: Options) -> Report:
     return Report(text + "\n", rows, claims)
 
 
-def folder_of(data: Path) -> Path:
+def find_folder(data: Path) -> Path:
     """Return the folder laid out as openb: that given, or the one of that name in it."""
     inner = data / "openb"
-    return inner if inner.is_dir() and not openb.packed(data / openb.NODES).exists() else data
+    return inner if inner.is_dir() and not openb.find_packed_file(data / openb.NODES).exists() else data
 
 
-def _chosen(
+def _choose_names(
     field: str, asked: Sequence[str] | None, known: Sequence[str], other: Mapping[str, str] = {}
 ) -> list[str]:
     """Return names in the order asked; `other` has second names."""
@@ -107,7 +112,9 @@ def _runs(folder: Path, options: Options, placers: tuple[str, ...]) -> Iterator[
     """Yield the workloads and seeds: those that are asked for, else those that have an order file."""
     known = openb.workloads(folder)
     ordered = [name for name in known if (folder / "orders" / f"{name}.npz").exists()] or known
-    chosen = _chosen("--workloads", options.workloads, known) if options.workloads is not None else ordered
+    chosen = (
+        _choose_names("--workloads", options.workloads, known) if options.workloads is not None else ordered
+    )
     if options.quick and options.workloads is None:
         chosen = [QUICK_WORKLOAD] if QUICK_WORKLOAD in chosen else chosen[:1]
     for workload in chosen:
@@ -130,23 +137,25 @@ def _note_of_other_orders(runs: Iterable[Run], published: Mapping[str, openb.Exp
     return f"{words} ({names})." if names else ""
 
 
-def _fills(run: Run) -> dict[str, Fill]:
+def _fills(run: Run) -> dict[str, FillCurves]:
     """Fill the cluster once with each placer."""
     source = read_source(run.folder, run.workload)
-    order = source.orders.get(run.seed) or drawn_orders(source.nodes, source.rows, run.seed)
-    kinds, kind, installed = source.kinds, source.kind[order.arrivals], source.nodes.installed_milli
-    arrived = np.cumsum((kinds.gpus * kinds.gpu_milli)[kind])
+    order = source.orders.get(run.seed) or draw_orders(source.nodes, source.rows, run.seed)
+    kinds, request, installed = source.kinds, source.kind[order.arrivals], source.nodes.installed_milli
+    arrived = np.cumsum((kinds.gpus * kinds.gpu_milli)[request])
     curve = partial(at_arrived_pct, arrived, installed_milli=installed)
     found = {}
     for placer in run.placers:
-        nodes = source.nodes.ranked(order.node_rank)
-        filling = arrivals.fill(nodes, kinds, kind, source.usual, placer, run.seed)
+        nodes = source.nodes.with_ranks(order.node_rank)
+        filling = arrivals.fill(nodes, kinds, request, source.usual, placer, run.seed)
         curves = {ALLOCATED: curve(filling.used_milli), FRAGMENTED: curve(filling.fragments_milli)}
-        found[placer] = Fill(curves, int((filling.node < 0).sum()), len(kind))
+        found[placer] = FillCurves(curves, int((filling.node < 0).sum()), len(request))
     return found
 
 
-def _rows(run: Run, fills: Mapping[str, Fill], published: Mapping[str, openb.Expected]) -> Iterator[Row]:
+def _rows(
+    run: Run, fills: Mapping[str, FillCurves], published: Mapping[str, openb.Expected]
+) -> Iterator[Row]:
     """Yield a row for each placer and per cent, with the published figures where there are any."""
     for placer, fill in fills.items():
         key = run.workload, PUBLISHED[placer], run.seed
@@ -159,7 +168,9 @@ def _rows(run: Run, fills: Mapping[str, Fill], published: Mapping[str, openb.Exp
                 yield row | {"expected": expected if at in told else None}
 
 
-def _parts(runs: Sequence[Run], done: Sequence[Mapping[str, Fill]], rows: Sequence[Row]) -> Iterator[str]:
+def _parts(
+    runs: Sequence[Run], done: Sequence[Mapping[str, FillCurves]], rows: Sequence[Row]
+) -> Iterator[str]:
     yield _agreement(rows)
     yield passage("fgd", "means")
     yield _means(rows)
@@ -172,7 +183,7 @@ def _parts(runs: Sequence[Run], done: Sequence[Mapping[str, Fill]], rows: Sequen
     yield table(["workload", "seed", "arrivals", *runs[0].placers], lines)
 
 
-def _compared(rows: Iterable[Row], column: str) -> list[float]:
+def _compare_rows(rows: Iterable[Row], column: str) -> list[float]:
     """Return how far each row with a published figure is from it, points."""
     found = ((row[column], row["expected"] and row["expected"][column]) for row in rows)
     return [abs(ours - theirs) for ours, theirs in found if theirs is not None]
@@ -185,7 +196,7 @@ def _agreement(rows: Sequence[Row]) -> str:
         own = [row for row in rows if row["placer"] == placer]
         cells = [placer, PUBLISHED[placer]]
         for column in COLUMNS:
-            off = _compared(own, column)
+            off = _compare_rows(own, column)
             within = sum(value <= WITHIN for value in off)
             cells += [str(len(off)), str(within), number(max(off), 4) if off else "-"]
         lines.append(cells)
@@ -233,3 +244,71 @@ def _claims(rows: Sequence[Row]) -> Iterator[PaperClaim]:
             ours, theirs = _both(own)
             claim = f"GPUs allocated when 130 % have arrived, {PUBLISHED[placer]}"
             yield quantity(claim, SOURCE, theirs, as_published=ours, decimals=2)
+
+
+LAST = 130
+
+
+def at_arrived_pct(arrived_milli: Ints, value_milli: Ints | Floats, installed_milli: int) -> Floats:
+    """Return the mean of a value over the arrivals at each per cent of arrived GPUs.
+
+    Parameters
+    ----------
+    arrived_milli : ndarray of int, shape (A,)
+        Thousandths of GPUs that have been asked for, rejected ones too, after each arrival.
+    value_milli : ndarray, shape (A,)
+    installed_milli : int
+
+    Returns
+    -------
+    ndarray of float, shape (LAST + 1,)
+        Per cent of the installed GPUs; NaN where nothing has arrived so far, or near.
+    """
+    pct = np.rint(100.0 * arrived_milli / installed_milli).astype(np.int64)
+    value = np.round(100.0 * value_milli / installed_milli, 2)
+    inside = pct <= LAST
+    number = np.bincount(pct[inside], minlength=LAST + 1).astype(np.float64)
+    total = np.bincount(pct[inside], value[inside], minlength=LAST + 1)
+    # An empty per cent takes the mean of its neighbours.
+    near_number, near_total = (np.convolve(counts, np.ones(3), "same") for counts in (number, total))
+    empty = number == 0
+    with np.errstate(invalid="ignore"):
+        return np.where(empty, near_total, total) / np.where(empty, near_number, number)
+
+
+ARRIVED = 1.3
+"""GPUs that arrive over those installed."""
+
+
+def draw_orders(nodes: Nodes, requests: Requests, seed: int) -> Orders:
+    """Shuffle pods and nodes; draw more pods, or leave some out, until they ask for `ARRIVED` times the GPUs.
+
+    Where no pod asks for GPUs, all pods arrive once.
+    """
+    rng = random_streams.PARTS_ORDER.generator(seed)
+    asked = requests.gpus * requests.gpu_milli
+    order, most = rng.permutation(len(asked)), ARRIVED * nodes.installed_milli
+    total = int(asked.sum())
+    if total > most:
+        order = _fewer(order, asked, most, rng)
+    elif total > 0:
+        order = np.concatenate([order, _more(requests.gpu_milli, asked, most, rng)])
+    return Orders(order, rng.permutation(len(nodes.devices)))
+
+
+def _more(milli: Ints, asked: Ints, most: float, rng: np.random.Generator) -> Ints:
+    """Draw pods until the next would be too many; as published, that test counts one GPU of a pod."""
+    drawn, total = [], int(asked.sum())
+    while total + milli[row := int(rng.integers(len(asked)))] <= most:
+        drawn.append(row)
+        total += int(asked[row])
+    return np.array(drawn, dtype=np.int64)
+
+
+def _fewer(order: Ints, asked: Ints, most: float, rng: np.random.Generator) -> Ints:
+    leaves = rng.permutation(len(order))
+    left = asked[order].sum() - np.cumsum(asked[order[leaves]])
+    gone = leaves[: int(np.argmax(left <= most)) + 1]
+    stays = np.ones(len(order), dtype=np.bool_)
+    stays[gone] = False
+    return order[stays]

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clustergym.benchmark.papers.claims import PaperClaim, quantity
-from clustergym.benchmark.papers.details import column, number
 from clustergym.benchmark.papers.gavel_packing import (
     PACKING,
     PAIRS_OF_96,
@@ -18,10 +17,10 @@ from clustergym.benchmark.papers.gavel_packing import (
     packing_plots,
     packing_scenario,
     packing_sections,
+    read_rates,
     with_pairs,
 )
-from clustergym.benchmark.papers.gavel_rates import read_rates
-from clustergym.benchmark.papers.page import Report, Section, make_report, passage, specs_of, words
+from clustergym.benchmark.papers.page import Report, Section, list_specs, make_report, passage, words
 from clustergym.benchmark.papers.study import (
     Figures,
     Found,
@@ -30,20 +29,22 @@ from clustergym.benchmark.papers.study import (
     RunSpec,
     check_published,
     choose,
+    column,
+    number,
     run_all,
 )
 from clustergym.common.columns import integers, numbers
-from clustergym.common.markdown import table
+from clustergym.common.tables import table
 from clustergym.oracle.base import OracleTables
 from clustergym.scenario.costs import Costs
-from clustergym.scenario.scenario import Scenario, allowed_counts, model_classes
+from clustergym.scenario.scenario import Scenario, list_allowed_counts, model_classes
 from clustergym.trace.readers.gavel import read_table
 from clustergym.trace.trace import Trace
 
 TRACE, RATES = Path("traces_physical") / "max_min_fairness.trace", Path("simulation_throughputs.json")
 
 
-def scenario_of(data: Path, spec: RunSpec) -> Scenario:
+def build_run_scenario(data: Path, spec: RunSpec) -> Scenario:
     """Return the scenario of a run: a stream of jobs that may share GPUs, or the 96 jobs."""
     if spec.setting == PACKING:
         return packing_scenario(data, spec)
@@ -61,14 +62,14 @@ def _scenario(data: Path) -> Scenario:
 
     cluster, rates = load_cluster("gavel-48"), read_rates(data / "gavel" / RATES)
     trace = _trace(data / "gavel" / TRACE)
-    classes, counts = model_classes(trace), allowed_counts(cluster, "power_of_two")
+    classes, counts = model_classes(trace), list_allowed_counts(cluster, "power_of_two")
     times = np.full((len(classes), len(cluster.gpu_types), len(counts), 4), np.inf)
     for row, model in enumerate(classes):
         name, _, workers = model.family.rpartition(" x ")
-        for kind, gpu in enumerate(cluster.gpu_types):
+        for gpu_type, gpu in enumerate(cluster.gpu_types):
             rate = rates[gpu].get((name, int(workers)), 0.0)
             if rate > 0:
-                times[row, kind, counts.index(int(workers))] = 1.0 / rate
+                times[row, gpu_type, counts.index(int(workers))] = 1.0 / rate
     return Scenario(
         name="gavel-96",
         version=1,
@@ -84,9 +85,11 @@ def _trace(path: Path) -> Trace:
     table = read_table(path)
     submit_s, gpus = numbers(table, "arrival_time", low=0), integers(table, "scale_factor", low=1)
     kinds = zip(table.columns["job_type"], gpus.tolist(), strict=True)
-    family = tuple(f"{kind} x {workers}" for kind, workers in kinds)
+    family = tuple(f"{gpu_type} x {workers}" for gpu_type, workers in kinds)
     steps = integers(table, "total_steps", low=1)
-    return Trace.of(path.stem, submit_s, steps, gpus, model_family=family, line=np.array(table.line))
+    return Trace.from_columns(
+        path.stem, submit_s, steps, gpus, model_family=family, line=np.array(table.line)
+    )
 
 
 SUMMARY = "its 96 published jobs on 48 GPUs of three types, and jobs packed two to a GPU (OSDI '20)"
@@ -124,7 +127,7 @@ class GavelRow(NamedTuple):
         return "jct_mean", "mean JCT", self.jct_h
 
 
-def _solved(label: str, objective: str, **published: Any) -> GavelRow:
+def _make_solved_row(label: str, objective: str, **published: Any) -> GavelRow:
     return GavelRow(label, "gavel", (("objective", objective),), **published)
 
 
@@ -135,11 +138,11 @@ LAST = GavelRow("FIFO, the last type", "fcfs", (("queue", "gpu_type"), ("any_typ
 UNEXPLAINED = "not known: no rule of the table below explains the rest"
 ROWS = (
     *(RANDOM, LAST),
-    _solved("max-min fairness", "max_min_fairness", jct_h=4.06),
-    _solved("max-min fairness, water filling", "max_min_water_filling", jct_h=3.99),
-    _solved("finish-time fairness", "finish_time_fairness", jct_h=4.17),
-    _solved("minimum makespan", "min_makespan", makespan_h=17.09),
-    _solved("maximum total throughput", "max_total_throughput", jct_h=4.74, why=UNEXPLAINED),
+    _make_solved_row("max-min fairness", "max_min_fairness", jct_h=4.06),
+    _make_solved_row("max-min fairness, water filling", "max_min_water_filling", jct_h=3.99),
+    _make_solved_row("finish-time fairness", "finish_time_fairness", jct_h=4.17),
+    _make_solved_row("minimum makespan", "min_makespan", makespan_h=17.09),
+    _make_solved_row("maximum total throughput", "max_total_throughput", jct_h=4.74, why=UNEXPLAINED),
 )
 RULES: dict[str, Parameters] = {
     "as published": (),
@@ -160,7 +163,7 @@ def reproduce(options: Options) -> Report:
     if not options.quick and "gavel" in chosen:
         sections.append(_ablation([row for row in rows if row.policy == "gavel"]))
         sections += packing_sections()
-    found = run_all(specs_of(sections), scenario_of, options)
+    found = run_all(list_specs(sections), build_run_scenario, options)
     introduction = passage("gavel", "introduction") + note
     claims = [*_claims(rows, found), *packing_claims(found)]
     return make_report(introduction, claims, sections, found, packing_plots(found), plain=_plain)
@@ -190,7 +193,7 @@ def _claims(rows: list[GavelRow], found: Found) -> Iterator[PaperClaim]:
         yield quantity(claim, ARTIFACT, 7.56, fair, None, "h", 2, why)
 
 
-def _shown(hours: list[float]) -> str:
+def _format_hours(hours: list[float]) -> str:
     mean = number(float(np.mean(hours)), 2)
     return mean if len(hours) == 1 else f"{mean} ({min(hours):.2f} to {max(hours):.2f})"
 
@@ -202,9 +205,9 @@ def _comparison(rows: list[GavelRow]) -> Section:
         runs = [found[spec] for spec in row.specs()]
         return [
             row.label,
-            _shown(row.hours(found, "jct_mean")),
+            _format_hours(row.hours(found, "jct_mean")),
             number(row.jct_h, 2),
-            _shown(row.hours(found, "makespan")),
+            _format_hours(row.hours(found, "makespan")),
             number(row.makespan_h, 2),
             number(min(run["jobs_finished"] for run in runs)),
             number(float(np.mean([run["restarts_mean"] for run in runs])), 1),

@@ -1,4 +1,7 @@
-"""Gavel's published curves of mean JCT over load, with jobs packed two to a GPU and not (OSDI '20)."""
+"""Gavel's published curves of mean JCT over load, with jobs packed two to a GPU and not (OSDI '20).
+
+Gavel's throughput table: the speeds of jobs on their own.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +14,19 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.benchmark.papers.claims import REPRODUCED, PaperClaim
-from clustergym.benchmark.papers.details import change, number
-from clustergym.benchmark.papers.gavel_rates import NAMES, Rates, read_rates
-from clustergym.benchmark.papers.page import Section, passage
-from clustergym.benchmark.papers.plots import Draw, Panel, panel_plot
-from clustergym.benchmark.papers.study import Figures, Found, Parameters, RunSpec
+from clustergym.benchmark.papers.page import Draw, Panel, Section, panel_plot, passage
+from clustergym.benchmark.papers.study import Figures, Found, Parameters, RunSpec, change, number
 from clustergym.cluster.cluster_files import cluster_from_config
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common import random_streams
-from clustergym.common.markdown import table
+from clustergym.common.errors import InputError
+from clustergym.common.reading import read_json
+from clustergym.common.tables import table
 from clustergym.oracle.base import OracleTables
 from clustergym.scenario.costs import Costs
 from clustergym.scenario.pairs import PairSpeeds
 from clustergym.scenario.scenario import Scenario, model_classes
-from clustergym.trace.pair_tables import PairKey, PairTable, Workload, gavel_pairs
+from clustergym.trace.pair_tables import PairKey, PairTable, Workload, gavel_pairs, job_and_count
 from clustergym.trace.trace import Trace
 
 RATES = Path("gavel") / "simulation_throughputs.json"
@@ -100,7 +102,7 @@ def _table(path: Path) -> tuple[Rates, PairTable]:
     return read_rates(path), PairTable(path, kept, sha256)
 
 
-def trace_of(load: Load, rates: Rates, seed: int = 0) -> Trace:
+def draw_trace(load: Load, rates: Rates, seed: int = 0) -> Trace:
     """Draw a stream as the artifact's generator does (`utils.py`), with draws of our own.
 
     Job types are uniform, those of several GPUs among those that have such rates; a job runs 10^x minutes on
@@ -111,9 +113,9 @@ def trace_of(load: Load, rates: Rates, seed: int = 0) -> Trace:
     long = rng.random(n) < 0.2
     minutes = 10 ** np.where(long, rng.uniform(3, 4, n), rng.uniform(1.5, 3, n))
     gpus = rng.choice(SCALES, size=n, p=SCALE_SHARES) if load.several else np.ones(n, dtype=np.int64)
-    jobs = [_drawn(rng, rates["V100"], int(count)) for count in gpus]
+    jobs = [_draw_job(rng, rates["V100"], int(count)) for count in gpus]
     steps = np.maximum(np.rint(minutes * 60 * np.array([rate for _, rate in jobs])), 1)
-    return Trace.of(
+    return Trace.from_columns(
         load.name,
         np.round(submit_s - submit_s[0], 6),
         steps.astype(np.int64),
@@ -123,7 +125,9 @@ def trace_of(load: Load, rates: Rates, seed: int = 0) -> Trace:
     )
 
 
-def _drawn(rng: np.random.Generator, rates: Mapping[tuple[str, int], float], gpus: int) -> tuple[str, float]:
+def _draw_job(
+    rng: np.random.Generator, rates: Mapping[tuple[str, int], float], gpus: int
+) -> tuple[str, float]:
     names = sorted(name for (name, count), rate in rates.items() if count == gpus and rate > 0)
     name = names[int(rng.integers(len(names)))]
     return _family(name, gpus), rates[name, gpus]
@@ -132,7 +136,7 @@ def _drawn(rng: np.random.Generator, rates: Mapping[tuple[str, int], float], gpu
 def packing_scenario(data: Path, spec: RunSpec) -> Scenario:
     """Return a stream on 36 V100, 36 P100 and 36 K80 until its last job arrives; restarts cost nothing."""
     rates, _ = _table(data / RATES)
-    cluster, trace = _cluster(), trace_of(ALL[spec.trace], rates, spec.seed)
+    cluster, trace = _cluster(), draw_trace(ALL[spec.trace], rates, spec.seed)
     classes, counts = model_classes(trace), np.array(sorted(set(trace.gpus.tolist())))
     times = np.full((len(classes), len(cluster.gpu_types), len(counts), 4), np.inf)
     for row, model in enumerate(classes):
@@ -156,7 +160,9 @@ def packing_scenario(data: Path, spec: RunSpec) -> Scenario:
 def with_pairs(data: Path, scenario: Scenario) -> Scenario:
     """Return a scenario whose model classes are job types and counts, with the speeds of Gavel's pairs."""
     tables = scenario.tables
-    speeds = PairSpeeds.of(_table(data / RATES)[1], tables.classes, scenario.cluster, tables.counts, "refuse")
+    speeds = PairSpeeds.from_table(
+        _table(data / RATES)[1], tables.classes, scenario.cluster, tables.counts, "refuse"
+    )
     return replace(scenario, pairs=speeds)
 
 
@@ -182,7 +188,7 @@ def packing_sections() -> list[Section]:
     loads = [*LOADS, *SEVERAL]
     curve = [load.spec(parameters) for load in loads for parameters in (UNPACKED, PACKED)]
     objectives = [_of_96(name, which) for name in OBJECTIVES for which in (UNPACKED, PACKED)]
-    rules = [spec for row in _ablated() for spec in row]
+    rules = [spec for row in _list_ablations() for spec in row]
     return [Section(curve, _curve), Section(rules, _rules), Section(objectives, _objectives)]
 
 
@@ -217,13 +223,13 @@ SHORT = LOADS[5]
 """The load of the ablation."""
 
 
-def _ablated() -> list[tuple[RunSpec, RunSpec]]:
+def _list_ablations() -> list[tuple[RunSpec, RunSpec]]:
     return [(SHORT.spec((*UNPACKED, *rule)), SHORT.spec((*PACKED, *rule))) for rule in RULES.values()]
 
 
 def _rules(found: Found) -> str:
     lines = []
-    for name, specs in zip(RULES, _ablated(), strict=True):
+    for name, specs in zip(RULES, _list_ablations(), strict=True):
         alone, packed = (_jct_h(found[spec]) for spec in specs)
         lines.append([name, number(alone, 2), number(packed, 2), change(packed, alone)])
     text = passage("gavel", "packing-rules", jobs_per_h=SHORT.jobs_per_h)
@@ -283,3 +289,25 @@ def packing_plots(found: Found) -> dict[str, Draw]:
             [Panel("Max-min fairness, jobs of one GPU", "jobs an hour", "mean JCT, h", x, lines)]
         )
     }
+
+
+LARGEST_BYTES = 2**26
+NAMES = {"V100": "v100", "P100": "p100", "K80": "k80"}
+"""GPU types, and what the table calls them."""
+
+Rates = Mapping[str, Mapping[tuple[str, int], float]]
+"""GPU type -> (job type, workers) -> steps per second of a job on its own."""
+
+
+def read_rates(path: Path) -> Rates:
+    """Read the throughput table; raise an `InputError` if it is not the published layout."""
+    remedy = "give simulation_throughputs.json"
+    table = read_json(path, LARGEST_BYTES, remedy)
+    try:
+        return {
+            ours: {job_and_count(key): float(pairs["null"]) for key, pairs in table[theirs].items()}
+            for ours, theirs in NAMES.items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        message = f"is not Gavel's throughput table: {error}"
+        raise InputError(message, file=path, remedy=remedy) from None

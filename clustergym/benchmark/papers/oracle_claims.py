@@ -14,17 +14,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clustergym.benchmark.papers.arena_claims import PREPRINT, taken_over
+from clustergym.benchmark.papers.arena_claims import PREPRINT, cite_preprint
 from clustergym.benchmark.papers.arena_scenarios import MARGIN, USABLE, read_memory
 from clustergym.benchmark.papers.claims import PaperClaim, quantity
 from clustergym.benchmark.papers.study import check_published
 from clustergym.cluster.cluster_files import load_cluster
-from clustergym.oracle.calibration.accuracy import CLUSTERS, PAPER_COUNTS, PAPER_ERRORS, planned
-from clustergym.oracle.calibration.planning import PlanningOutcomes, by_gpus, joined, summary
+from clustergym.oracle.calibration.accuracy import CLUSTERS, PAPER_COUNTS, PAPER_ERRORS, plan_clusters
+from clustergym.oracle.calibration.planning import PlanningOutcomes, by_gpus, join_outcomes, summary
 from clustergym.oracle.grid.grid_oracle import GridOracle
 from clustergym.oracle.measured.iteration_times import KINDS, Measurements, read_measurements
 from clustergym.oracle.models.catalog import load_catalog
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 
 GPT, MOE = ModelClass("gpt3", "1.3B", 256), ModelClass("gshard_moe", "2.4B", 512)
 ILLEGIBLE = "the paper's figure is missing from the text that we have"
@@ -50,7 +50,7 @@ class _OracleFigures:
     """What one oracle gives on 1 to 16 GPUs of Arena's clusters."""
 
     def __init__(self, clusters: Mapping[str, PlanningOutcomes]) -> None:
-        self.rows = joined(list(clusters.values()))
+        self.rows = join_outcomes(list(clusters.values()))
         self.figures = summary(self.rows)
         self.error = {gpus: 100 * row["estimate_error_mean"] for gpus, row in by_gpus(self.rows).items()}
         every = [np.bincount(rows.job, rows.profiling_gpu_s) for rows in clusters.values()]
@@ -86,7 +86,7 @@ class _OracleFigures:
 @cache
 def _figures(**parameters: Any) -> _OracleFigures:
     """Return what an oracle with these parameters gives."""
-    return _OracleFigures(planned(GridOracle(**parameters), PAPER_COUNTS))
+    return _OracleFigures(plan_clusters(GridOracle(**parameters), PAPER_COUNTS))
 
 
 class _Oracles(NamedTuple):
@@ -105,16 +105,19 @@ def _arena(found: _Oracles, measured: Measurements) -> Iterator[PaperClaim]:
     claim = "proxy plan against the best of its grid: Wide-ResNet on 4, 8 and 16 GPUs"
     why = f"{ILLEGIBLE}; the next row has all models and grids"
     yield PaperClaim(claim, "section 5.4, Fig. 14", None, why=why)
-    lost, claim = _lost("proxy_share_of_optimum_mean"), "best proxy plan: loss against the searched optimum"
+    lost, claim = (
+        _measure_loss("proxy_share_of_optimum_mean"),
+        "best proxy plan: loss against the searched optimum",
+    )
     why = f"{WITHOUT} {lost(found.charged):.1f} %; in the texts at hand 93.4 % is Crius's, of estimates"
     yield quantity(claim, "section 5.4", 100 - 93.4, *found.both(lost), why=why, first_stated_by=PREPRINT)
-    pruned = _lost("pruned_share_of_optimum_mean")(found.ours)
-    by_rules = _lost("three_rules_share_of_optimum_mean")(found.letter)
+    pruned = _measure_loss("pruned_share_of_optimum_mean")(found.ours)
+    by_rules = _measure_loss("three_rules_share_of_optimum_mean")(found.letter)
     claim, why = "pruned search: loss against the searched optimum", f"{ILLEGIBLE}; fair: our `wide` rules"
     yield quantity(claim, "section 5.4, Fig. 15", None, pruned, by_rules, why=why)
     yield from _savings("section 5.4, Fig. 15", found, ("pruned", "three_rules"), "section 8.2, Fig. 13")
     for gpus, paper in PAPER_ERRORS.items():
-        stored, count = _stored_error(measured, "estimated_best", int(gpus))
+        stored, count = _compute_stored_error(measured, "estimated_best", int(gpus))
         why = (
             f"{WITHOUT} {found.charged.error[gpus]:.1f} %; its artifact's estimates "
             f"against its measured optima {stored:.1f} % ({count} rows)"
@@ -134,7 +137,7 @@ def _arena(found: _Oracles, measured: Measurements) -> Iterator[PaperClaim]:
     yield quantity(claim, source, 0.06, unit="", decimals=2, why="needs a training run")
 
 
-def _lost(share: str) -> Callable[[_OracleFigures], float]:
+def _measure_loss(share: str) -> Callable[[_OracleFigures], float]:
     """Return by how many percent a mean share of the optimum misses it."""
     return lambda figures: 100 - figures.percent(share)
 
@@ -152,7 +155,7 @@ def _motivation(ours: _OracleFigures, measured: Measurements, memory: Path) -> I
         yield quantity(claim, "section 2.2, Fig. 3a", paper, fair, stored, "GPUs", 0, why)
     found = np.isfinite(ours.rows.data_parallel_s)
     slower = 100 * (ours.rows.data_parallel_s[found] / ours.rows.best_s[found] - 1)
-    stored, _ = _stored_error(measured, "estimated_dp")
+    stored, _ = _compute_stored_error(measured, "estimated_dp")
     why = (
         f"the text has none; it does not fit on {100 * (1 - found.mean()):.0f} % of the allocations; "
         "as published: its artifact's table"
@@ -169,7 +172,7 @@ def _motivation(ours: _OracleFigures, measured: Measurements, memory: Path) -> I
 
 def _crius(found: _Oracles, measured: Measurements) -> Iterator[PaperClaim]:
     source = "section 8.2, Fig. 12"
-    stored, count = _stored_error(measured, "estimated_best")
+    stored, count = _compute_stored_error(measured, "estimated_best")
     error = "estimate_error_mean"
     why = (
         f"the text says accuracies, 93.4 % here; {WITHOUT} {found.charged.percent(error):.1f} %; Arena's "
@@ -208,7 +211,7 @@ def _savings(
         times = found.ours.figures[fair], found.letter.figures[letter]
         claim = f"pruned search: cost saved, {most}"
         why = f"{COSTS}; how many plans its full search tries is not known"
-        shown, first = taken_over(source, figures_of), PREPRINT if figures_of else ""
+        shown, first = cite_preprint(source, figures_of), PREPRINT if figures_of else ""
         yield quantity(claim, shown, paper, *times, "x", 2, why, first_stated_by=first)
 
 
@@ -218,16 +221,18 @@ def _profiling(source: str, found: _Oracles, figures_of: str = "") -> Iterator[P
         times = found.ours.figures[name], found.letter.figures[name]
         claim = f"GPU time of running a plan over profiling it, {least}"
         why = f"{COSTS}; elapsed time by GPUs occupied"
-        shown, first = taken_over(source, figures_of), PREPRINT if figures_of else ""
+        shown, first = cite_preprint(source, figures_of), PREPRINT if figures_of else ""
         yield quantity(claim, shown, paper, *times, "x", 2, why, first_stated_by=first)
 
 
-def _stored_error(measured: Measurements, kind: str, gpus: int | None = None) -> tuple[float, int]:
+def _compute_stored_error(
+    measured: Measurements, measurement: str, gpus: int | None = None
+) -> tuple[float, int]:
     """Return the mean error of the artifact's own estimates, and the number of them."""
     errors = [
         abs(seconds / measured.seconds[best] - 1)
         for key, seconds in measured.seconds.items()
-        if key.kind == kind and gpus in (None, key.nodes * key.per_node) and np.isfinite(seconds)
+        if key.kind == measurement and gpus in (None, key.nodes * key.per_node) and np.isfinite(seconds)
         if np.isfinite(measured.seconds.get(best := key._replace(kind=KINDS[0]), np.inf))
     ]
     return (100 * float(np.mean(errors)) if errors else float("nan")), len(errors)

@@ -1,20 +1,102 @@
-"""Renders a paper's page: claims, then sections; most sections are a table of runs."""
+"""Renders a paper's page: claims, then sections; most sections are a table of runs.
+
+Plots of a study: panels of lines or bars, and a grid that shows who is first where.
+
+Writes the page of all papers' claims, from the claims that each paper's run has left.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import cycle
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from clustergym.benchmark.papers.claims import PaperClaim, claims_table
-from clustergym.benchmark.papers.details import change, number, padded_jct
-from clustergym.benchmark.papers.plots import Draw
-from clustergym.benchmark.papers.study import Figures, Found, RunSpec
-from clustergym.common.markdown import table
+from clustergym.benchmark.papers import PAPERS
+from clustergym.benchmark.papers.claims import HEADERS, TOLERANCE, VERDICTS, PaperClaim, claims_table
+from clustergym.benchmark.papers.study import Figures, Found, RunSpec, change, compute_padded_jct, number
+from clustergym.common.errors import InputError
+from clustergym.common.figures import draw_figure
+from clustergym.common.tables import table
+from clustergym.results.report.colours import COLOURS, choose_style
+
+Draw = Callable[[Path], None]
+"""Writes a plot as SVG, the same bytes each time; raises an `InputError` if Matplotlib is not installed."""
+
+
+class Panel(NamedTuple):
+    """Lines by label over `x`, or where there is no `x` a bar for each policy; `band`: a range to shade."""
+
+    title: str
+    x_label: str
+    y_label: str
+    x: Sequence[float]
+    lines: Mapping[str, Sequence[float]]
+    band: tuple[float, float] | None = None
+    log_x: bool = False
+
+
+def panel_plot(panels: Sequence[Panel]) -> Draw:
+    """Return a function that draws panels side by side."""
+
+    def fill(figure: Any) -> None:
+        for at, panel in enumerate(panels, start=1):
+            axes = figure.add_subplot(1, len(panels), at)
+            if not panel.x:
+                colours = [choose_style(label).colour for label in panel.lines]
+                axes.bar(list(panel.lines), [values[0] for values in panel.lines.values()], color=colours)
+                axes.tick_params(axis="x", rotation=60)
+            else:
+                for (label, values), colour in zip(panel.lines.items(), cycle(COLOURS), strict=False):
+                    axes.plot(panel.x, values, marker=".", label=label, color=colour)
+                axes.legend(fontsize="small")
+            if panel.log_x:
+                axes.set_xscale("log", base=2)
+            if panel.band is not None:
+                axes.axvspan(*panel.band, alpha=0.15, color="grey", linewidth=0)
+            axes.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
+            axes.set_ylim(bottom=0)
+
+    return lambda path: draw_figure(path, (4.5 * len(panels), 3.6), fill, "--out")
+
+
+def grid_plot(
+    x: Sequence[str],
+    y: Sequence[str],
+    policies: Sequence[Sequence[str]],
+    texts: Sequence[Sequence[str]],
+    legend: Sequence[str],
+    **labels: str,
+) -> Draw:
+    """Return a function that draws a grid of fields, each with a policy's colour and a text.
+
+    `x` labels the columns, `y` the rows from the top; `labels` are the title and those of Matplotlib's axes.
+    """
+
+    def fill(figure: Any) -> None:
+        from matplotlib.patches import Patch, Rectangle
+
+        axes = figure.add_subplot()
+        for row, named in enumerate(policies):
+            for column, policy in enumerate(named):
+                corner, colour = (column - 0.5, row - 0.5), choose_style(policy).colour
+                axes.add_patch(Rectangle(corner, 1, 1, facecolor=colour, alpha=0.5, edgecolor="white"))
+                axes.text(column, row, texts[row][column], ha="center", va="center")
+        axes.set(xlim=(-0.5, len(x) - 0.5), ylim=(len(y) - 0.5, -0.5), **labels)
+        axes.set_xticks(range(len(x)), x)
+        axes.set_yticks(range(len(y)), y)
+        axes.title.set_fontsize("small")
+        handles = [Patch(facecolor=choose_style(name).colour, alpha=0.5, label=name) for name in legend]
+        figure.legend(handles=handles, loc="outside right upper", fontsize="small")
+
+    size = 1.3 * len(x) + 3.2, 0.8 * len(y) + 1.6
+    return lambda path: draw_figure(path, size, fill, "--out")
 
 
 @dataclass(frozen=True)
@@ -59,7 +141,7 @@ def words(text: str) -> Section:
     return Section((), lambda found: text)
 
 
-def specs_of(sections: Iterable[Section]) -> list[RunSpec]:
+def list_specs(sections: Iterable[Section]) -> list[RunSpec]:
     """Return the runs of all sections."""
     return [spec for section in sections for spec in section.specs]
 
@@ -87,7 +169,7 @@ class RunColumn(NamedTuple):
     decimals: int = 0
     unit: str = ""
 
-    def shown(self, figures: Figures) -> str:
+    def format_figure(self, figures: Figures) -> str:
         """Return the figure of a run; `-` where there is none."""
         value = figures.get(self.metric)
         if value is None:
@@ -112,7 +194,11 @@ def figures_table(
     more = added or {}
     headers = [*labels, *(column.header for column in columns), *(header.rstrip() for header in more)]
     lines = [
-        [*opening, *(column.shown(row) for column in columns), *(cells[at] for cells in more.values())]
+        [
+            *opening,
+            *(column.format_figure(row) for column in columns),
+            *(cells[at] for cells in more.values()),
+        ]
         for at, (opening, row) in enumerate(rows.items())
     ]
     return table(headers, lines)
@@ -142,7 +228,89 @@ def changes(found: Found, runs: Labelled, metric: str) -> list[str]:
     return [change(found[spec][metric], first[labels[1:]]) for labels, spec in runs.items()]
 
 
-def padded_in(found: Found, runs: Labelled, reference: str, *group: str) -> dict[str, float]:
+def compute_padded_by_label(found: Found, runs: Labelled, reference: str, *group: str) -> dict[str, float]:
     """Return the padded JCT by first label, seconds, of the runs whose later labels are `group`."""
     figures = {labels[0]: found[spec] for labels, spec in runs.items() if labels[1:] == group}
-    return padded_jct(figures, reference) if reference in figures else {}
+    return compute_padded_jct(figures, reference) if reference in figures else {}
+
+
+OF_PREPRINT, IF_FAIR = "counted with its preprint", "otherwise if fair"
+
+
+def claims_path(page: Path) -> Path:
+    """Return where the claims of a paper's page stand: beside it."""
+    return page.with_suffix(".claims.json")
+
+
+def claims_text(paper: str, quick: bool, claims: Sequence[PaperClaim]) -> str:
+    """Return the content of the file of a paper's claims."""
+    plain = {"paper": paper, "quick": quick, "claims": [claim.plain() for claim in claims]}
+    return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def read_claims(path: Path) -> list[PaperClaim]:
+    """Return the claims of a file that `reproduce` has written, of claims alone or by `--json`."""
+    try:
+        return [PaperClaim.from_row(row) for row in json.loads(path.read_text(encoding="utf-8"))["claims"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        message = f"is no file of claims: {type(error).__name__} {error}"
+        remedy = "write it again by `clustergym reproduce PAPER`"
+        raise InputError(message, file=path, remedy=remedy) from None
+
+
+def page_name(paper: str) -> str:
+    """Return the name of the file of a paper's page."""
+    return f"{paper}.md"
+
+
+def find_claims(folder: Path) -> dict[str, list[PaperClaim]]:
+    """Return the claims of the papers that have a file of them in a folder."""
+    paths = {paper: claims_path(folder / page_name(paper)) for paper in PAPERS}
+    return {paper: read_claims(path) for paper, path in paths.items() if path.is_file()}
+
+
+def joint_page(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
+    """Return the page in Markdown, of the claims by paper; it says which papers have none."""
+    head = passage("all", "head", papers=len(PAPERS), command="all" + " --quick" * quick)
+    reading = passage("all", "reading", tolerance=100 * TOLERANCE)
+    parts = [head, verdict_table(claims, quick), reading, "## Claims", _rows(claims)]
+    return "\n\n".join(parts) + "\n"
+
+
+def verdict_counts(claims: Sequence[PaperClaim]) -> dict[str, int]:
+    """Return how many claims have each verdict; a figure that the preprint stated first counts there."""
+    own = [claim for claim in claims if not claim.first_stated_by]
+    counts = Counter(claim.main_verdict for claim in own)
+    return {
+        "claims": len(claims),
+        **{name: counts[name] for name in VERDICTS},
+        OF_PREPRINT: len(claims) - len(own),
+        IF_FAIR: sum("(fair: " in claim.verdict for claim in own),
+    }
+
+
+def verdict_table(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
+    """Return the table of verdicts by paper; it says which papers have none."""
+    headers, rows = ["paper", "command", *verdict_counts([])], []
+    for paper, title in PAPERS.items():
+        name, told = title, ["no claims kept", *[""] * (len(headers) - 3)]
+        if paper in claims:
+            name, told = _link(paper), list(map(str, verdict_counts(claims[paper]).values()))
+        rows.append([name, _command(paper, quick), *told])
+    every = [claim for found in claims.values() for claim in found]
+    rows.append(["all", _command("all", quick), *map(str, verdict_counts(every).values())])
+    return table(headers, rows, words=(0, 1))
+
+
+def _command(paper: str, quick: bool) -> str:
+    return f"`clustergym reproduce {paper}{' --quick' * quick}`"
+
+
+def _rows(claims: dict[str, list[PaperClaim]]) -> str:
+    headers = ["paper's" if name == "paper" else name for name in HEADERS]
+    rows = ([_link(paper), *claim.cells] for paper in PAPERS for claim in claims.get(paper, ()))
+    return table(["paper", *headers], rows, words=(0, 1, 2, 6, 7))
+
+
+def _link(paper: str) -> str:
+    return f"[{PAPERS[paper]}]({page_name(paper)})"

@@ -12,9 +12,9 @@ import numpy as np
 
 from clustergym.benchmark.papers import page, study
 from clustergym.benchmark.papers.claims import PaperClaim, difference, quantity
-from clustergym.benchmark.papers.details import change, column, number
+from clustergym.benchmark.papers.study import change, column, number
 from clustergym.common import random_streams
-from clustergym.common.markdown import table
+from clustergym.common.tables import table
 from clustergym.scenario.scenario import Scenario
 
 SUMMARY = "64 GPUs of three types, its workloads and profiles (SOSP '23)"
@@ -83,11 +83,13 @@ PUBLISHED_ROWS = {label for _, label in REFERENCE}
 
 def reproduce(options: study.Options) -> page.Report:
     """Run the study and write its page."""
-    workloads = QUICK if options.quick else tuple((kind, at) for kind in KINDS for at in (1, 2, 3, 4))
+    workloads = (
+        QUICK if options.quick else tuple((trace_type, at) for trace_type in KINDS for at in (1, 2, 3, 4))
+    )
     folder = options.data / "sia" / "workloads"
-    study.check_published(folder / kind / f"workload-{at}.csv" for kind, at in workloads)
+    study.check_published(folder / trace_type / f"workload-{at}.csv" for trace_type, at in workloads)
     chosen, note = study.choose(POLICIES, options.policies)
-    traces = [f"{kind}-{at}" for kind, at in workloads]
+    traces = [f"{trace_type}-{at}" for trace_type, at in workloads]
     known = [(name, label) for name, label in REFERENCE if name in traces and ROWS[label][0] in chosen]
     sections = [page.words(page.passage("sia", "settings"))]
     for name in traces:
@@ -97,8 +99,8 @@ def reproduce(options: study.Options) -> page.Report:
         if not options.quick and any(trace == name for trace, _ in REFERENCE):
             sections.append(_ladder(name, [label for trace, label in known if trace == name]))
             sections += [_changes(name)] if "sia" in chosen else []
-    late = [] if options.quick else [spec for row in known for spec in _jittered(*row)]
-    found = study.run_all([*page.specs_of(sections), *late], scenario_of, options)
+    late = [] if options.quick else [spec for row in known for spec in _make_jittered_specs(*row)]
+    found = study.run_all([*page.list_specs(sections), *late], build_run_scenario, options)
     introduction = page.passage("sia", "introduction") + note
     return page.make_report(introduction, list(_claims(known, found)), sections, found, plain=_plain)
 
@@ -108,11 +110,11 @@ def _spec(trace: str, label: str, setting: str, more: study.Parameters = ()) -> 
     return study.RunSpec(trace, None, setting, policy, (*parameters, *more))
 
 
-def _jittered(trace: str, label: str) -> list[study.RunSpec]:
+def _make_jittered_specs(trace: str, label: str) -> list[study.RunSpec]:
     return [_spec(f"{trace} jitter {at}", label, PUBLISHED) for at in range(JITTERS)]
 
 
-def scenario_of(data: Path, spec: study.RunSpec) -> Scenario:
+def build_run_scenario(data: Path, spec: study.RunSpec) -> Scenario:
     """Return the scenario of a run: `TRACE`, or `TRACE jitter N` with each job up to `JITTER_S` later."""
     trace, _, jitter = spec.trace.partition(" jitter ")
     scenario = _scenario(data, trace, spec.setting)
@@ -128,11 +130,11 @@ def _scenario(data: Path, trace: str, setting: str) -> Scenario:
     from clustergym.scenario.by_name import load_scenario
 
     folder = data.absolute() / "sia"
-    kind, _, at = trace.rpartition("-")
+    trace_type, _, at = trace.rpartition("-")
     overrides = [
         *("cluster=sia-64", "trace=file", "oracle=sia"),
         f"oracle.path='{folder / 'profiles'}'",
-        f"trace.path='{folder / 'workloads' / kind / f'workload-{at}.csv'}'",
+        f"trace.path='{folder / 'workloads' / trace_type / f'workload-{at}.csv'}'",
         f"trace.sia_profiles='{folder / 'profiles'}'",
         *SETTINGS[setting],
     ]
@@ -142,7 +144,7 @@ def _scenario(data: Path, trace: str, setting: str) -> Scenario:
 def _claims(known: Sequence[tuple[str, str]], found: study.Found) -> Iterator[PaperClaim]:
     for trace, label in known:
         figure, (fair, ours) = REFERENCE[trace, label], _both(found, trace, label)
-        late = [found[spec] for spec in _jittered(trace, label) if spec in found]
+        late = [found[spec] for spec in _make_jittered_specs(trace, label) if spec in found]
         source = f"its simulator, {trace}"
         for metric, what, paper, decimals in (
             ("jct_mean", "mean JCT", figure.jct_h, 3),
@@ -195,7 +197,7 @@ def _workload(trace: str, labels: Sequence[str]) -> page.Section:
         lines = []
         for names, spec in rows.items():
             known = REFERENCE.get((trace, names[0]), NONE) if spec.setting == PUBLISHED else NONE
-            jct, p99, makespan, restarts = (figure.shown(found[spec]) for figure in COLUMNS)
+            jct, p99, makespan, restarts = (figure.format_figure(found[spec]) for figure in COLUMNS)
             pairs = (jct, number(known.jct_h, 3), p99, makespan, number(known.makespan_h, 1))
             lines.append([*names, *pairs, restarts, number(known.restarts, 1)])
         return f"## {trace}\n\n{table([*headers, 'restarts a job', 'published'], lines)}"
@@ -240,7 +242,11 @@ def _changes(trace: str) -> page.Section:
 
 def _plain(spec: study.RunSpec, figures: study.Figures) -> dict[str, Any]:
     own = set(spec.parameters)
-    rows = (name for name, (kind, given) in ROWS.items() if kind == spec.policy and own.issuperset(given))
+    rows = (
+        name
+        for name, (trace_type, given) in ROWS.items()
+        if trace_type == spec.policy and own.issuperset(given)
+    )
     label = next(rows)
     known = REFERENCE.get((spec.trace, label), NONE).jct_h if spec.setting == PUBLISHED else None
     named = {"policy": label, "setting": NAMES.get(spec.setting, spec.setting)}

@@ -1,4 +1,9 @@
-"""The page of a study: what was run, by which command and versions, and its tables and plots."""
+"""The page of a study: what was run, by which command and versions, and its tables and plots.
+
+Plots of a study: a dot with its interval for each policy, or for each scenario.
+
+Tables of a study, as Markdown and as LaTeX.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +13,21 @@ import io
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from clustergym.benchmark.study.plots import Plot
 from clustergym.benchmark.study.runs import StudyResults
-from clustergym.benchmark.study.study_file import Cell, Study
-from clustergym.benchmark.study.tables import TextTable, comparison, summary_table, units_of
+from clustergym.benchmark.study.study_file import Cell, Study, slug
+from clustergym.common import tables
+from clustergym.common.figures import draw_figure
 from clustergym.common.writing import write_files
+from clustergym.results.metrics.catalogue import Metric
+from clustergym.results.metrics.statistics import Aggregate, Estimate
 from clustergym.results.report.collection import as_json
+from clustergym.results.report.colours import COLOURS, choose_styles
+from clustergym.results.report.groups import Column, ResultGroup
+from clustergym.results.report.metric_tables import Unit, human_unit, human_value, ratio, warn_of_unequal_jobs
 from clustergym.results.result_files import ResultFile
+from clustergym.scenario.policy import KNOWS, InformationClass
 
 INTERVALS = (
     "In brackets: of a mean of two seeds both, of three or more its 95 % interval (Student's t on the "
@@ -24,9 +35,9 @@ INTERVALS = (
 )
 
 
-def tables_of(study: Study, results: StudyResults) -> list[TextTable]:
+def make_tables(study: Study, results: StudyResults) -> list[TextTable]:
     """Return the tables of a study: the summary, one of each scenario, and one of each policy compared."""
-    units = units_of(study, results)
+    units = choose_units(study, results)
     return [
         summary_table(study, results.by_scenario, units),
         *(comparison(study, "scenario", label, group, units) for label, group in results.by_scenario.items()),
@@ -146,3 +157,222 @@ def _runs_csv(study: Study, runs: Sequence[tuple[Cell, ResultFile]]) -> str:
         hashes = (run.scenario.sha256, run.run_key, run.digest)
         writer.writerow((cell.scenario, cell.policy, cell.seed, *hashes, cell.folder, *values))
     return text.getvalue()
+
+
+FORMATS = (".svg", ".pdf")
+
+
+class Plot(NamedTuple):
+    """A plot: its file's name, its title, its rows from the top, and a panel for each metric."""
+
+    name: str
+    title: str
+    group: ResultGroup
+    columns: Sequence[Column]
+    metrics: Sequence[str]
+
+
+def make_plots(study: Study, results: StudyResults) -> list[Plot]:
+    """Return the plots of a study: of each scenario in the summary, and of each policy over scenarios."""
+    found = []
+    for label, metrics in study.summary.items():
+        group = results.by_scenario[label]
+        found.append(
+            Plot(
+                f"scenario-{slug(label)}",
+                label,
+                group,
+                order_columns(group, study.about[metrics[0]]),
+                metrics,
+            )
+        )
+    first = next(iter(study.metrics))
+    for label, group in results.by_policy.items():
+        found.append(Plot(f"policy-{slug(label)}", label, group, group.columns, [first]))
+    return found
+
+
+def draw(study: Study, results: StudyResults, plot: Plot, folder: Path) -> list[Path]:
+    """Draw a plot in each of `FORMATS`; the same results give the same bytes."""
+    names = [column.any.policy.name for column in plot.columns]
+    several = len(set(names)) > 1
+    colours = [style.colour for style in choose_styles(names)] if several else [COLOURS[0]] * len(names)
+    units = choose_units(study, results)
+    figures = [plot.group.figures(column) for column in plot.columns]
+
+    def fill(figure: Any) -> None:
+        for at, metric in enumerate(plot.metrics, start=1):
+            axes, unit = figure.add_subplot(1, len(plot.metrics), at), units[metric]
+            for row, (of_row, colour) in enumerate(zip(figures, colours, strict=True)):
+                known = of_row.get(metric)
+                if known is None:
+                    continue
+                mean, low, high = (value * unit.factor for value in known[:3])
+                axes.plot([low, high], [row, row], color=colour, linewidth=1.5)
+                axes.plot([mean], [row], "o", color=colour, markersize=5)
+            labels = [column.label for column in plot.columns] if at == 1 else []
+            axes.set_yticks(range(len(plot.columns)), labels or [""] * len(plot.columns))
+            axes.set_ylim(len(plot.columns) - 0.5, -0.5)
+            axes.set_xlim(left=0)
+            axes.set_xlabel(heading(study, metric, unit))
+            axes.grid(axis="x", alpha=0.3)
+        figure.suptitle(plot.title, fontsize="medium")
+
+    size = 1.6 + 2.8 * len(plot.metrics), 1.0 + 0.26 * len(plot.columns)
+    paths = [folder / f"{plot.name}{suffix}" for suffix in FORMATS]
+    for path in paths:
+        draw_figure(path, size, fill)
+    return paths
+
+
+ARROWS = {"lower": " ↓", "higher": " ↑", "": ""}
+LATEX = {
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+    "\\": "\\textbackslash{}",
+    "~": "\\textasciitilde{}",
+    "^": "\\textasciicircum{}",
+    "↓": "$\\downarrow$",
+    "↑": "$\\uparrow$",
+    "[": "{[}",
+}
+
+
+class TextTable(NamedTuple):
+    """A table of texts.
+
+    Attributes
+    ----------
+    name : str
+        Of its file.
+    title : str
+    headers : sequence of str
+    rows : sequence of sequence of str
+    words : int
+        Number of leading columns that hold words.
+    notes : sequence of str
+    """
+
+    name: str
+    title: str
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    words: int
+    notes: Sequence[str] = ()
+
+    @property
+    def markdown(self) -> str:
+        """The table in Markdown, without its title."""
+        rows = [[cell.replace("|", "\\|") for cell in row] for row in self.rows]
+        return tables.table([cell.replace("|", "\\|") for cell in self.headers], rows, range(self.words))
+
+    @property
+    def latex(self) -> str:
+        """The table in LaTeX; it needs the package booktabs."""
+        lines = [" & ".join(map(escape_latex, line)) + " \\\\" for line in (self.headers, *self.rows)]
+        columns = "l" * self.words + "r" * (len(self.headers) - self.words)
+        body = [f"\\begin{{tabular}}{{{columns}}}", "\\toprule", lines[0], "\\midrule", *lines[1:]]
+        notes = [f"% {' '.join(note.split())}" for note in (self.title, *self.notes)]
+        return "\n".join([*notes, *body, "\\bottomrule", "\\end{tabular}", ""])
+
+
+def escape_latex(text: str) -> str:
+    """Return a text as LaTeX."""
+    return "".join(LATEX.get(character, character) for character in text)
+
+
+def order_columns(group: ResultGroup, metric: Metric) -> list[Column]:
+    """Return a group's columns by what they know, least first, and then by a metric, best first."""
+    known = {name.value: place for place, name in enumerate(reversed(InformationClass))}
+    sign = -1.0 if metric.better == "higher" else 1.0
+
+    def place(column: Column) -> tuple[int, float]:
+        figure = group.figures(column).get(metric.name)
+        value = float("inf") if figure is None else sign * figure.mean
+        return known.get(column.any.information_class, len(known)), value
+
+    return sorted(group.columns, key=place)
+
+
+def summary_table(study: Study, groups: Mapping[str, ResultGroup], units: Mapping[str, Unit]) -> TextTable:
+    """Return the table of chosen metrics of all scenarios, a row for each policy."""
+    first, (metric, *_) = next(iter(study.summary.items()))
+    order = order_columns(groups[first], study.about[metric])
+    headers = ["knows", "policy"]
+    rows = [[told, column.label] for told, column in zip(_classes(order), order, strict=True)]
+    for scenario, names in study.summary.items():
+        group = groups[scenario]
+        columns = {column.label: column for column in group.columns}
+        figures = [group.figures(columns[column.label]) for column in order]
+        for name in names:
+            unit = units[name]
+            headers.append(f"{scenario}: {heading(study, name, unit)}")
+            for row, of_policy in zip(rows, figures, strict=True):
+                row.append(format_figure(of_policy.get(name), unit))
+    return TextTable("summary", "summary", headers, rows, 2)
+
+
+def _classes(order: Sequence[Column]) -> list[str]:
+    """Return what each row's policy knows, where it differs from the row above."""
+    told = [KNOWS.get(column.any.information_class, column.any.information_class) for column in order]
+    return ["" if at and told[at - 1] == words else words for at, words in enumerate(told)]
+
+
+def comparison(study: Study, of: str, label: str, group: ResultGroup, units: Mapping[str, Unit]) -> TextTable:
+    """Return the table of all metrics of a group: a row for each policy `of` a scenario, or the reverse.
+
+    Beside each metric stands its ratio to the reference, if there is one, with its paired interval.
+    """
+    by_policy = of == "scenario"
+    what = "policy" if by_policy else "scenario"
+    columns = order_columns(group, study.about[next(iter(study.metrics))]) if by_policy else group.columns
+    figures = [group.figures(column) for column in columns]
+    headers = ["knows", what] if by_policy else [what]
+    rows = [
+        [*([told] if by_policy else []), column.label]
+        for told, column in zip(_classes(columns), columns, strict=True)
+    ]
+    base = None if group.reference is None else group.columns[group.reference]
+    for metric in study.metrics:
+        unit = units[metric]
+        headers.append(heading(study, metric, unit))
+        for row, of_column in zip(rows, figures, strict=True):
+            row.append(format_figure(of_column.get(metric), unit))
+        if base is not None and study.about[metric].better:
+            headers.append(f"to {base.label}")
+            of_base = group.figures(base).get(metric)
+            for row, column, of_column in zip(rows, columns, figures, strict=True):
+                pair = group.ratios(column).get(metric)
+                plain = None if column is base else ratio(of_column.get(metric), of_base)
+                row.append(format_ratio(plain, pair))
+    caution = warn_of_unequal_jobs([{"metrics": table} for table in figures])
+    notes = [*group.notes, *filter(None, [caution])]
+    return TextTable(f"{of}-{slug(label)}", f"{of} {label}", headers, rows, 2 if by_policy else 1, notes)
+
+
+def heading(study: Study, metric: str, unit: Unit) -> str:
+    """Return the heading of a metric's column."""
+    named = f" ({unit.name})" if unit.name else ""
+    return f"{study.metrics[metric]}{named}{ARROWS[study.about[metric].better]}"
+
+
+def choose_units(study: Study, results: StudyResults) -> dict[str, Unit]:
+    """Return the unit of each metric, the same in all tables and plots of a study."""
+    figures = [group.figures(column) for group in results.by_scenario.values() for column in group.columns]
+    found = {}
+    for metric in study.metrics:
+        means = [figure.mean for table in figures if (figure := table.get(metric)) is not None]
+        found[metric] = human_unit(study.about[metric], max(map(abs, means), default=0.0))
+    return found
+
+
+def format_figure(figure: Estimate | None, unit: Unit) -> str:
+    """Return a figure with its interval, without its unit."""
+    return "-" if figure is None else human_value(figure, Unit(unit.factor, ""))
+
+
+def format_ratio(plain: float | None, pair: Aggregate | None) -> str:
+    """Return a ratio with its interval, if it has one of some width."""
+    if plain is None:
+        return ""
+    interval = "" if pair is None or pair.low == pair.high else f" [{pair.low:.2f}, {pair.high:.2f}]"
+    return f"{plain:.2f}x{interval}"

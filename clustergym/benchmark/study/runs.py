@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from clustergym.benchmark.study.study_file import Cell, Study
 from clustergym.common.errors import InputError, nearest
-from clustergym.results.report.groups import Column, ResultGroup, labelled_group
+from clustergym.results.report.groups import Column, ResultGroup, make_labelled_group
 from clustergym.results.result_files import FILE_NAME, ResultFile, read_result
 from clustergym.results.run_job import run_job
 from clustergym.scenario.configuration.hydra_edge import run_hydra
@@ -41,21 +41,21 @@ def quiet_job(config: Mapping[str, Any], folder: Path) -> float | None:
 
 def run_cells(cells: Sequence[Cell], folder: Path, hydra_words: Sequence[str]) -> tuple[int, int]:
     """Run the cells that are not finished; return the exit status, and how many were finished before."""
-    before = _written(cells, folder)
-    words = ["-m", f"cell=range(0,{len(cells)})", f"hydra.sweep.dir={_quoted(folder)}", *hydra_words]
+    before = _read_write_times(cells, folder)
+    words = ["-m", f"cell=range(0,{len(cells)})", f"hydra.sweep.dir={_quote_folder(folder)}", *hydra_words]
     overrides = {cell.folder: cell.overrides for cell in cells}
     status = run_hydra(quiet_job, words, "clustergym.study", overrides)
-    after = _written(cells, folder)
+    after = _read_write_times(cells, folder)
     return status, sum(after.get(name) == at for name, at in before.items())
 
 
-def _written(cells: Sequence[Cell], folder: Path) -> dict[str, int]:
+def _read_write_times(cells: Sequence[Cell], folder: Path) -> dict[str, int]:
     """Return when each result was written, by folder."""
     paths = {cell.folder: folder / cell.folder / FILE_NAME for cell in cells}
     return {name: path.stat().st_mtime_ns for name, path in paths.items() if path.is_file()}
 
 
-def _quoted(folder: Path) -> str:
+def _quote_folder(folder: Path) -> str:
     text = str(folder.absolute()).replace("\\", "\\\\").replace("'", "\\'")
     return f"'{text}'"
 
@@ -104,4 +104,4 @@ def _group(
             label = cell.policy if scenario else cell.scenario
             columns.setdefault(label, Column(label)).by_seed[cell.seed] = result
     reference = study.reference_policy if scenario else study.reference_scenario
-    return labelled_group(list(columns.values()), reference)
+    return make_labelled_group(list(columns.values()), reference)

@@ -12,11 +12,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from clustergym.cluster.schema import Checked, Text, checked
+from clustergym.cluster.schema import StrictSchema, Text, validate_content
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.yaml_file import YamlMapping, field_name, read_mapping
 from clustergym.results.metrics.catalogue import METRICS, OF_ONE_QUEUE, Metric, metric_named
-from clustergym.scenario.configuration.hydra_edge import composed
+from clustergym.scenario.configuration.hydra_edge import compose_config
 from clustergym.scenario.configuration.overrides import check_composed, check_words
 from clustergym.scenario.registry import make_placer, make_policy
 
@@ -29,7 +29,7 @@ Several = Annotated[list[Text], Field(min_length=1)]
 Labelled = Annotated[dict[Text, Text], Field(min_length=1)]
 
 
-class StudyKeys(Checked):
+class StudyKeys(StrictSchema):
     """The keys of a study file."""
 
     title: Text | None = None
@@ -144,7 +144,7 @@ class _Reader:
 
     def __init__(self, source: YamlMapping) -> None:
         self.source = source
-        self.keys = checked(StudyKeys, source.content, file=source.path, source=source)
+        self.keys = validate_content(StudyKeys, source.content, file=source.path, source=source)
 
     def error(self, message: str, *keys: str | int, remedy: str | None = None) -> InputError:
         line, name = self.source.line(keys), field_name(keys)
@@ -252,7 +252,7 @@ class _Reader:
         scenarios = [(self.place("scenarios", at), its) for at, its in enumerate(study.scenarios.values())]
         policies = [(self.place("policies", at), its) for at, its in enumerate(study.policies.values())]
         settings = tuple(self.keys.settings)
-        of_settings = {key_of(word) for word in settings}
+        of_settings = {parse_key(word) for word in settings}
         for keys, overrides in (*scenarios, *policies):
             try:
                 check_run((*overrides, *settings))
@@ -269,7 +269,7 @@ class _Reader:
         return key, at if isinstance(given, list) else str(list(given)[at])
 
 
-def key_of(word: str) -> str:
+def parse_key(word: str) -> str:
     """Return the key of an override."""
     return word.partition("=")[0].lstrip("+~")
 
@@ -277,10 +277,10 @@ def key_of(word: str) -> str:
 def check_run(overrides: Sequence[str]) -> None:
     """Raise an `InputError` if a run cannot be composed of overrides."""
     for word in overrides:
-        if key_of(word) in ("seed", "compare") or word.startswith("hydra"):
-            raise InputError("is not for a run of a study", field=key_of(word), remedy="leave it out")
+        if parse_key(word) in ("seed", "compare") or word.startswith("hydra"):
+            raise InputError("is not for a run of a study", field=parse_key(word), remedy="leave it out")
     check_words(overrides)
-    config = composed("config", (*OF_EVERY_RUN, *overrides))
+    config = compose_config("config", (*OF_EVERY_RUN, *overrides))
     check_composed(config)
     make_policy(config["policy"])
     make_placer(config["placer"])

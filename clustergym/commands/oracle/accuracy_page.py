@@ -7,7 +7,7 @@ from typing import Any
 
 from clustergym.commands.oracle.common import percent
 from clustergym.commands.oracle.stack_page import stack_section
-from clustergym.common.markdown import table
+from clustergym.common.tables import table
 from clustergym.oracle.calibration.accuracy import PAPER_ERRORS
 
 Figures = Mapping[str, Any]
@@ -127,7 +127,7 @@ PARTS = (
 COLUMNS = ("leave_one_model_out", "half", "fitted", "roofline")
 
 
-def at(figures: Figures, path: Path) -> Any:
+def get_figure(figures: Figures, path: Path) -> Any:
     """Return the value at a path of keys in nested mappings; None if a key is missing."""
     found: Any = figures
     for key in path:
@@ -139,7 +139,8 @@ def accuracy_section(accuracy: Figures) -> str:
     """Return the section on measured iteration times."""
     columns = [accuracy[name] for name in COLUMNS]
     rows = [
-        (what, *(percent(at(column, path)) for column in columns), target) for what, path, target in ACCURACY
+        (what, *(percent(get_figure(column, path)) for column in columns), target)
+        for what, path, target in ACCURACY
     ]
     rows.append(("Spearman, mean per class", *(_plain(c.get("spearman")) for c in columns), "at least 0.930"))
     infeasible = (_plain(column.get("infeasible_measured")) for column in columns)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clustergym.commands.oracle import common
-from clustergym.commands.oracle.validation_tables import print_figures
+from clustergym.commands.oracle.common import print_figures
 from clustergym.common.writing import write_json, write_text
 from clustergym.oracle.base import check_choice
 
@@ -71,14 +71,14 @@ def figures(found: Fit) -> dict[str, Any]:
 
 
 def _print(shown: Mapping[str, Any], path: Path) -> None:
-    from clustergym.common.tables import print_table
+    from clustergym.common.tables import print_table, text_table
 
     rows = []
     for name, value in shown["constants"].items():
         by_type = value if isinstance(value, Mapping) else {"": value}
         rows.append((name, "  ".join(f"{gpu} {number:g}".strip() for gpu, number in by_type.items())))
     print(f"constants fitted to {shown['rows']} rows of {path}")
-    print_table(common.text_table("", ("constant", "value"), rows))
+    print_table(text_table("", ("constant", "value"), rows))
     print_figures("\nerror on the rows they were fitted to", shown["fitted"])
     for name in SCHEMES["all"]:
         if name in shown:

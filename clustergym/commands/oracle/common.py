@@ -1,4 +1,7 @@
-"""Arguments, output files and tables of the sub-commands."""
+"""Arguments, output files and tables of the sub-commands.
+
+Prints the figures of a validation as tables: single figures first, then one table per grouping.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,14 +20,14 @@ from clustergym.cluster.cluster_files import canonical_gpu_type, cluster_names
 from clustergym.cluster.spec import ClusterSpec, GpuType, Locality
 from clustergym.common import arguments
 from clustergym.common.errors import InputError, nearest
+from clustergym.common.tables import print_table, text_table
 from clustergym.oracle.models.catalog import Catalog
-from clustergym.oracle.models.model_class import ModelClass
-from clustergym.oracle.roofline.memory_fit import MICRO_BATCHES
+from clustergym.oracle.models.model_spec import ModelClass
+from clustergym.oracle.roofline.work import MICRO_BATCHES
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from clustergym.oracle.stacks.throughput import ThroughputRow
+
 
 MOST_SAMPLES = 10**9
 
@@ -108,7 +111,7 @@ def throughput_rows(options: argparse.Namespace) -> list[ThroughputRow]:
     return read_throughput(path, options.shapes, options.accelerators)
 
 
-def model_of(text: str, batch: int | None, catalog: Catalog) -> ModelClass:
+def parse_model(text: str, batch: int | None, catalog: Catalog) -> ModelClass:
     """Return the model class of a name such as gpt3-2.6B; the default batch is the smallest listed one.
 
     Raises
@@ -149,7 +152,7 @@ def check_divisible(model: ModelClass, catalog: Catalog) -> None:
     raise InputError(message, field="--batch", remedy=f"give for instance {below} or {below + MICRO_BATCHES}")
 
 
-def allocation_of(text: str, locality: str | None, cluster: ClusterSpec) -> Allocation:
+def parse_allocation(text: str, locality: str | None, cluster: ClusterSpec) -> Allocation:
     """Return the allocation of a text such as 8xA40 on a cluster.
 
     Parameters
@@ -174,10 +177,10 @@ def allocation_of(text: str, locality: str | None, cluster: ClusterSpec) -> Allo
     _check_count(gpus, cluster, row)
     best = cluster.compact_locality(row, gpus)
     tier = best if locality is None else _locality(locality, best, gpus)
-    return Allocation(_at(tier, row, cluster), int(cluster.gpus_per_node[row]), gpus, tier)
+    return Allocation(_find_gpu_type(tier, row, cluster), int(cluster.gpus_per_node[row]), gpus, tier)
 
 
-def _at(tier: Locality, row: int, cluster: ClusterSpec) -> GpuType:
+def _find_gpu_type(tier: Locality, row: int, cluster: ClusterSpec) -> GpuType:
     group = cluster.groups[row]
     if tier == Locality.NODE:
         return group.gpu_type
@@ -248,19 +251,6 @@ def check_target(path: Path | None, option: str) -> None:
         raise InputError(message, file=path, field=option, remedy="name another file")
 
 
-def text_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> Table:
-    """Return a table whose first column is left-aligned and the others right-aligned."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=Text(title), caption=Text(caption) if caption else None, title_justify="left")
-    for position, name in enumerate(columns):
-        table.add_column(Text(name), justify="right" if position else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table
-
-
 def percent(share: float | None, digits: int = 1) -> str:
     """Return a share in percent; `-` where there is none."""
     return "-" if share is None or not math.isfinite(share) else f"{100 * share:.{digits}f} %"
@@ -284,3 +274,40 @@ def telling() -> Iterator[Callable[[str], None]]:
 
     with Console(stderr=True).status("") as status:
         yield lambda message: status.update(escape(message))
+
+
+Figures = Mapping[str, Any]
+
+SHARES = {"mape", "ape", "p90", "regret", "agreement", "recall", "share"}
+"""Figures whose names have such a word are shares and shown in percent."""
+
+
+def human(name: str, value: float | None) -> str:
+    """Return a figure as text: shares in percent, other fractions with four digits."""
+    if value is None:
+        return "-"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return percent(value, 2) if SHARES & {*name.split("_")} else f"{value:.4g}"
+
+
+def print_figures(title: str, figures: Figures) -> None:
+    """Print single figures as one table, and each group of figures as another.
+
+    A mapping of plain figures (as of a group of its own) is a table of one row.
+    """
+    print(title)
+    single = {name: value for name, value in figures.items() if not isinstance(value, Mapping)}
+    if single:
+        print_table(text_table("", ("figure", "value"), [(n, human(n, v)) for n, v in single.items()]))
+    for name, group in figures.items():
+        if isinstance(group, Mapping) and group:
+            _print_group(name.replace("_", " "), group)
+
+
+def _print_group(title: str, group: Figures) -> None:
+    rows = {name: row for name, row in group.items() if isinstance(row, Mapping)} or {"": group}
+    columns = list(dict.fromkeys(column for row in rows.values() for column in row))
+    cells = [[name, *(human(c, row.get(c)) for c in columns)] for name, row in rows.items()]
+    print()
+    print_table(text_table(title, ("", *columns), cells))

@@ -57,10 +57,10 @@ def run(options: argparse.Namespace) -> int:
     common.check_target(options.plot, "--plot")
     check_figure(options.plot, "--plot")
     catalog = load_catalog(extra=options.models)
-    model = common.model_of(options.model, options.batch, catalog)
+    model = common.parse_model(options.model, options.batch, catalog)
     common.check_divisible(model, catalog)
     cluster = load_cluster(options.cluster)
-    where = common.allocation_of(options.gpus, options.locality, cluster)
+    where = common.parse_allocation(options.gpus, options.locality, cluster)
     oracle = GridOracle(catalog, options.calibration)
     found = explanation.explain(
         oracle, model, where.gpu_type, where.gpus, per_node=where.per_node, locality=where.locality

@@ -7,8 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clustergym.commands.oracle.common import percent, text_table
+from clustergym.commands.oracle.common import percent
 from clustergym.common.figures import draw_figure
+from clustergym.common.tables import text_table
 from clustergym.oracle.grid.plans import Explanation, Frontier, OutOfMemory, Plan, ProxyPlan, Stage
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F
 MARKERS, HATCHES = "osD^vPX*", ("", "//", "..", "xx")
 
 
-def plans_of(explanation: Explanation) -> dict[str, Plan]:
+def list_plans(explanation: Explanation) -> dict[str, Plan]:
     """Return the plans there are, by the keys of `PLANS`."""
     proxy = explanation.proxy
     plans = {
@@ -54,7 +55,7 @@ def plans_of(explanation: Explanation) -> dict[str, Plan]:
 
 def figures(explanation: Explanation) -> dict[str, Any]:
     """Return an explanation as plain JSON values, seconds and bytes."""
-    plans, chosen = plans_of(explanation), explanation.chosen
+    plans, chosen = list_plans(explanation), explanation.chosen
     return {
         "model": explanation.model.model,
         "global_batch": explanation.model.global_batch,
@@ -125,7 +126,7 @@ def tables(explanation: Explanation) -> list[Table]:
         shown.append(_stages_table(explanation, "proxy", explanation.proxy.plan))
     if explanation.chosen is not None:
         shown.append(_stages_table(explanation, "chosen", explanation.chosen))
-    if plans_of(explanation):
+    if list_plans(explanation):
         shown += [_times_table(explanation), _costs_table(explanation)]
     return shown
 
@@ -221,7 +222,7 @@ def _stage_row(number: int, stage: Stage, explanation: Explanation, limit: float
 
 def _times_table(explanation: Explanation) -> Table:
     rows, batch = [], explanation.model.global_batch
-    for name, plan in plans_of(explanation).items():
+    for name, plan in list_plans(explanation).items():
         parts = [getattr(plan, part) for part in PARTS]
         shares = [f"{part:.4g} ({percent(part / plan.iteration_s, 0)})" for part in parts]
         speed = [f"{plan.iteration_s:.4g}", f"{batch / plan.iteration_s:.4g}"]
@@ -283,7 +284,7 @@ def _draw_frontiers(axes: Axes, explanation: Explanation) -> None:
 
 
 def _draw_times(axes: Axes, explanation: Explanation) -> None:
-    plans = plans_of(explanation)
+    plans = list_plans(explanation)
     labels, base = [PLANS[name] for name in plans], [0.0] * len(plans)
     for number, (part, label) in enumerate(PARTS.items()):
         heights = [getattr(plan, part) for plan in plans.values()]

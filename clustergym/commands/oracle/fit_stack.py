@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _fit(rows: list[ThroughputRow], name: str, target: Path) -> dict[str, float]:
     """Fit, write and print one stack; return its fitted constants."""
-    from clustergym.common.tables import print_table
+    from clustergym.common.tables import print_table, text_table
     from clustergym.oracle.stacks.catalog import Stack, stack_yaml
     from clustergym.oracle.stacks.fit import FREE, fit_stack, usable_rows
 
@@ -69,7 +69,7 @@ def _fit(rows: list[ThroughputRow], name: str, target: Path) -> dict[str, float]
     write_text(target, stack_yaml(Stack(name, rounded, fitted_to), about), "--output")
     shown = {one: getattr(rounded, one) for one in free}
     print_table(
-        common.text_table(
+        text_table(
             f"{name}, fitted to {fitted_to}", ("constant", "value"), [(k, f"{v:g}") for k, v in shown.items()]
         )
     )

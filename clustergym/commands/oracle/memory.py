@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from clustergym.commands.oracle import common
-from clustergym.commands.oracle.validation_tables import print_figures
+from clustergym.commands.oracle.common import print_figures
 from clustergym.common.writing import write_json
 
 SUMMARY = "hold data-parallel memory against recorded values"

@@ -25,12 +25,12 @@ def run(options: argparse.Namespace) -> int:
     """Measure and write; return the exit status."""
     from clustergym.commands.oracle.accuracy_page import page
     from clustergym.commands.oracle.stack_page import PICTURE, draw_stacks, measure_stacks
-    from clustergym.oracle.calibration.accuracy import measured
+    from clustergym.oracle.calibration.accuracy import measure_figures
 
     common.check_target(options.json, "--json")
     common.check_target(options.output, "--output")
     with common.telling() as tell:
-        shown = dict(measured(options.data, tell))
+        shown = dict(measure_figures(options.data, tell))
         throughput = options.data / "modern" / "throughput.csv"
         if throughput.exists():
             shown["stacks"] = measure_stacks(throughput, tell)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.commands.oracle.common import percent
-from clustergym.common.markdown import table
+from clustergym.common.tables import table
 
 Figures = Mapping[str, Any]
 
@@ -164,8 +164,7 @@ def _scaling(curves: list[Figures]) -> str:
 def measure_stacks(table: Path, progress: Callable[[str], None]) -> Figures:
     """Return errors of software stacks against measured throughput, and curves that nothing holds."""
     from clustergym.oracle.stacks import validation
-    from clustergym.oracle.stacks.scaling import strong_scaling
-    from clustergym.oracle.stacks.throughput import read_throughput
+    from clustergym.oracle.stacks.throughput import read_throughput, strong_scaling
 
     rows = read_throughput(table)
     return {

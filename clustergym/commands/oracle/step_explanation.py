@@ -11,10 +11,8 @@ from clustergym.commands.oracle import common
 from clustergym.common.errors import InputError, require
 from clustergym.common.writing import write_json
 from clustergym.oracle.stacks.catalog import default_stack, load_accelerator, load_stack, load_transformer
-from clustergym.oracle.stacks.machine import Machine
-from clustergym.oracle.stacks.plan import ParallelPlan
 from clustergym.oracle.stacks.search import PlannedStep, search_plans
-from clustergym.oracle.stacks.shape import TransformerShape
+from clustergym.oracle.stacks.shape import Machine, ParallelPlan, TransformerShape
 
 SHOWN = 5
 """Next best plans, and plans that do not fit, that are shown."""
@@ -130,7 +128,7 @@ def _print(
     options: argparse.Namespace,
     stack: str,
 ) -> None:
-    from clustergym.common.tables import print_table
+    from clustergym.common.tables import print_table, text_table
 
     print(
         f"{shape.name}, {shape.parameters / 1e9:.1f} G parameters, {options.batch} sequences of"
@@ -155,12 +153,12 @@ def _print(
             for name, seconds in asdict(best.parts).items()
             if seconds
         ]
-        print_table(common.text_table("time by part", ("", "s", "share"), rows))
+        print_table(text_table("time by part", ("", "s", "share"), rows))
         rows = [
             (_plan(step), f"{step.seconds:.4g}", f"{tokens_per_s_per_gpu(step, gpus, options):,.0f}")
             for step in fitting[1 : 1 + SHOWN]
         ]
-        print_table(common.text_table("next best plans", ("", "step s", "tokens/s/GPU"), rows))
+        print_table(text_table("next best plans", ("", "step s", "tokens/s/GPU"), rows))
     else:
         print(_why_none(plans, gpus, options))
     if too_large:
@@ -169,7 +167,7 @@ def _print(
             (_plan(step), f"{step.needed_bytes / 1e9:.0f}", f"{machine.memory_gb:g}")
             for step in dict.fromkeys((least, *too_large[: SHOWN - 1]))
         ]
-        print_table(common.text_table(f"{len(too_large)} plans do not fit", ("", "needs GB", "has GB"), rows))
+        print_table(text_table(f"{len(too_large)} plans do not fit", ("", "needs GB", "has GB"), rows))
 
 
 def _why_none(plans: list[PlannedStep], gpus: int, options: argparse.Namespace) -> str:

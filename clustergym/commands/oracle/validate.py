@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.commands.oracle import common
-from clustergym.commands.oracle.validation_tables import print_figures
+from clustergym.commands.oracle.common import print_figures
 from clustergym.common.errors import InputError
 from clustergym.common.writing import write_json
 from clustergym.oracle.base import check_choice

@@ -79,6 +79,12 @@ def _parser(command: str) -> argparse.ArgumentParser:
         )
     for subparser in (imported, sliced):
         _write_arguments(subparser)
+    add = imported.add_argument
+    add("--timezone", metavar="NAME", help="of times that name none, in sacct's table (default: as they are)")
+    words = "replace users by a hash of them and TEXT, in sacct's table"
+    add("--hash-users", metavar="TEXT", help=words)
+    words = "what scontrol show node prints: GPU types of jobs that name none, by partition"
+    add("--nodes", type=Path, metavar="FILE", help=words)
     for name, (_, summary) in DELEGATED.items():
         delegated = commands.add_parser(name, help=summary)
         if name == command:

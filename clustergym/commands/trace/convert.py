@@ -11,22 +11,47 @@ from typing import Any
 import numpy as np
 
 from clustergym.cluster.cluster_files import canonical_gpu_type, load_cluster
+from clustergym.cluster.node_lists import read_nodes, types_of_partitions
 from clustergym.commands.trace.generate import refuse_overwrite
 from clustergym.common.errors import InputError
+from clustergym.common.text_files import check_path
 from clustergym.common.writing import write_json
 from clustergym.trace.describe import check_models, warn_of_unit
 from clustergym.trace.drawn_outcomes import with_outcomes
 from clustergym.trace.formats import ReadOptions, find_format, load_trace
+from clustergym.trace.log_files import OPERATORS, read_operators_log, report_of, write_log
 from clustergym.trace.native import provenance_path, write_trace
-from clustergym.trace.slices import sliced
-from clustergym.trace.trace import Trace
+from clustergym.trace.slurm_fields import CellRules, zone_of
+from clustergym.trace.trace import Trace, cut_trace
 
 
 def import_trace(args: argparse.Namespace) -> int:
     """Write a trace of any format in the native one; return the exit status."""
+    name = find_format(args.source).name if args.format == "auto" else args.format
+    if name in OPERATORS:
+        refuse_overwrite((args.output,), args.force)
+        return _import_log(name, args)
     refuse_overwrite((args.output, provenance_path(args.output)), args.force)
     trace, form = _load(args.source, args)
     return _save(trace, form, args)
+
+
+def _import_log(name: str, args: argparse.Namespace) -> int:
+    """Write a log of an operator's own table of jobs: when they were submitted, started and ended."""
+    rules = CellRules(zone_of(args.timezone), args.hash_users)
+    nodes = None if args.nodes is None else types_of_partitions(read_nodes(args.nodes)[0])
+    check_path(args.source)
+    log = read_operators_log(name, args.source, rules, nodes)
+    write_log(log, args.output)
+    report = report_of(log) | {"output": str(args.output)}
+    write_json(args.json, report)
+    print(f"wrote    {args.output}")
+    print(f"format   {name}")
+    print(f"read     {report['rows']:,} rows, {report['jobs']:,} jobs that ran on GPUs")
+    for what, counts in (("left out", report["left_out"]), ("guessed", report["guessed"])):
+        for reason, count in counts.items():
+            print(f"{what:<9}{count:,} {reason}")
+    return 0
 
 
 def validate_traces(args: argparse.Namespace) -> int:
@@ -40,7 +65,7 @@ def validate_traces(args: argparse.Namespace) -> int:
             print(f"error: {error}", file=sys.stderr)
             continue
         shown.append(_figures(trace, file=str(path), format=form))
-        left_out = f"; left out {_left_out(trace)}" if _left_out(trace) else ""
+        left_out = f"; left out {_describe_left_out(trace)}" if _describe_left_out(trace) else ""
         size = f"{len(trace):,} jobs over {trace.span_s / 3600:,.1f} h"
         print(f"OK {path}: {form}, {size}, sha256 {trace.sha256}{left_out}")
     write_json(args.json, {"valid": shown, "errors": problems})
@@ -52,7 +77,7 @@ def slice_trace(args: argparse.Namespace) -> int:
     refuse_overwrite((args.output, provenance_path(args.output)), args.force)
     trace, form = _load(args.source, args)
     bounds = {name: getattr(args, name) for name in ("start_s", "end_s", "skip", "first", "rebase")}
-    return _save(replace(sliced(trace, **bounds), name=args.output.stem), form, args)
+    return _save(replace(cut_trace(trace, **bounds), name=args.output.stem), form, args)
 
 
 def _load(path: Path, args: argparse.Namespace) -> tuple[Trace, str]:
@@ -102,7 +127,7 @@ def _figures(trace: Trace, **more: Any) -> dict[str, Any]:
     }
 
 
-def _left_out(trace: Trace) -> str:
+def _describe_left_out(trace: Trace) -> str:
     counts = trace.provenance.get("left_out", {})
     return ", ".join(f"{count} {reason}" for reason, count in counts.items())
 
@@ -117,8 +142,8 @@ def _save(trace: Trace, form: str, args: argparse.Namespace) -> int:
     print(f"         {provenance_path(args.output)}")
     print(f"format   {form}")
     print(f"jobs     {len(trace):,} over {trace.span_s / 3600:,.1f} h")
-    if _left_out(trace):
-        print(f"left out {_left_out(trace)}")
+    if _describe_left_out(trace):
+        print(f"left out {_describe_left_out(trace)}")
     if trace.time_limit_s is not None:
         print(f"limits   {np.isfinite(trace.time_limit_s).sum():,} of {len(trace):,} jobs have one")
     print(f"sha256   {trace.sha256}")

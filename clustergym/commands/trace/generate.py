@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clustergym.common.errors import InputError
 from clustergym.common.writing import write_json
 from clustergym.trace.describe import print_statistics
+from clustergym.trace.options import GeneratorOptions
 from clustergym.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -47,12 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="offered load on the cluster: scales the span, or with --span-s the jobs",
     )
     add("--seed", type=int, default=0)
-    add("--rule", default="arena", help="how models are drawn: arena (default) or ares")
+    add("--rule", help="how models are drawn: arena (default) or ares")
     add("--any-type", action="store_true", help="request no GPU type")
     add("--gpu-type", action="append", metavar="TYPE", help="request this type only (may be repeated)")
     add(
         "--requests",
-        default="source",
         help="GPU counts like the source's (default), like arena's traces, or of pretraining",
     )
     add(
@@ -67,7 +67,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--start-hour",
         type=int,
-        default=0,
         metavar="H",
         help="hour of the week of the first job; 0 is Monday 00:00",
     )
@@ -109,22 +108,16 @@ def refuse_overwrite(paths: tuple[Path, ...], force: bool) -> None:
 def _generate(args: argparse.Namespace, cluster: ClusterSpec) -> Trace:
     from clustergym.trace.generators import DeadlineOptions, generate
 
+    given, names = vars(args), [option.name for option in fields(GeneratorOptions)]
+    options = {name: given[name] for name in names if given.get(name) is not None}
     return generate(
         args.source,
-        jobs=args.jobs,
-        span_s=args.span_s,
         seed=args.seed,
-        rule=args.rule,
         cluster=cluster if args.cluster else None,
-        load=args.load,
         gpu_types=_gpu_types(args, cluster),
-        max_gpus=args.max_gpus,
         deadlines=DeadlineOptions() if args.deadlines else None,
-        requests=args.requests,
-        min_duration_s=args.min_duration_s,
-        max_duration_s=args.max_duration_s,
-        start_hour=args.start_hour,
         power_of_two=not args.keep_counts,
+        **options,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from clustergym.common.tables import print_table
+from clustergym.common.tables import print_table, text_table
 from clustergym.common.writing import write_json
 from clustergym.trace.pair_tables import pair_statistics, read_pair_table
 
@@ -37,16 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read a table and describe it; return the exit status."""
-    from rich.table import Table
-
     table = read_pair_table(args.file)
     rows = [statistics.plain() for statistics in pair_statistics(table)]
-    shown = Table(title=f"pairs of {table.path}")
-    shown.add_column("of both jobs of a pair")
-    for row in rows:
-        shown.add_column(row["gpu_type"], justify="right")
-    for name, form in SHOWN.items():
-        shown.add_row(name, *("-" if row[name] is None else form.format(row[name]) for row in rows))
-    print_table(shown)
+    cells = [
+        [name, *("-" if row[name] is None else form.format(row[name]) for row in rows)]
+        for name, form in SHOWN.items()
+    ]
+    columns = ("of both jobs of a pair", *(row["gpu_type"] for row in rows))
+    print_table(text_table(f"pairs of {table.path}", columns, cells))
     write_json(args.json, {"file": str(table.path), "sha256": table.sha256, "types": rows})
     return 0

@@ -11,7 +11,7 @@ import numpy as np
 
 from clustergym.common import random_streams
 from clustergym.common.arrays import Ints
-from clustergym.envs.placement.spread import cell_spread
+from clustergym.envs.placement.instances import cell_spread
 
 
 class Across(NamedTuple):
@@ -60,7 +60,7 @@ def rising(coefficient: float, exponent: float = 1.0, growth: Growth = "power") 
     return rule
 
 
-def shared_uplinks(uplinks: int) -> Core:
+def share_uplinks(uplinks: int) -> Core:
     """Return a rule in which the job's own flows share each minipod's uplinks, perfectly balanced.
 
     Each of the `PORTS` ports of a node that sends to another minipod is a flow at line rate. All uplinks of a
@@ -89,7 +89,7 @@ def static_routes(uplinks: int, flows: int = 1, draws: int = 20, seed: int = 0) 
     Parameters
     ----------
     uplinks : int
-        Links of a minipod to the core, as in `shared_uplinks`.
+        Links of a minipod to the core, as in `share_uplinks`.
     flows : int
         Flows per port, each with its own route and an equal part of the traffic.
     draws, seed : int

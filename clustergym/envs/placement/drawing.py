@@ -1,10 +1,17 @@
-"""The placement problem of an environment: a cluster, a job, and the free nodes of an episode."""
+"""The placement problem of an environment: a cluster, a job, and the free nodes of an episode.
+
+The clusters and jobs of the placement benchmark, which the environment of placement draws from too.
+
+The parameters of the Placement environment; the site's page is made from this file.
+
+The placement problem of an episode: the options of `reset` give it, or a seed draws it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -13,11 +20,31 @@ from clustergym.cluster.spec import ClusterSpec
 from clustergym.common import random_streams
 from clustergym.common.arrays import Ints
 from clustergym.common.errors import InputError, nearest
-from clustergym.common.parameter_types import AtLeastOne
-from clustergym.common.parameters import checked
+from clustergym.common.parameter_types import AtLeastOne, Fraction, NonNegativeFloat, PositiveInt
+from clustergym.common.parameters import Parameters, check_value
 from clustergym.envs.placement import free_nodes as states
-from clustergym.envs.placement.communication import PretrainingJob
-from clustergym.envs.placement.settings import SETTINGS
+from clustergym.envs.placement.communication import PretrainingJob, Unit
+from clustergym.envs.placement.instances import Instance
+
+
+class PlacementSetting(NamedTuple):
+    """A cluster and a job of the benchmark."""
+
+    name: str
+    cluster: str
+    job: PretrainingJob
+
+
+SETTINGS = (
+    PlacementSetting("i", "arnold-i", PretrainingJob(96, 12, 4, 2)),
+    PlacementSetting("ii", "arnold-ii", PretrainingJob(768, 24, 4, 8)),
+    PlacementSetting("iii", "arnold-iii", PretrainingJob(2944, 46, 8, 8)),
+)
+"""Arnold's, with PP groups as units."""
+
+ALPHAS = tuple(round(0.1 * step, 1) for step in range(11))
+"""Weights of the DP spread beside the PP spread that the benchmark compares algorithms at."""
+
 
 _SETTINGS = {setting.name: setting for setting in SETTINGS}
 _DEGREES = ("gpus", "tensor_parallel", "pipeline_parallel")
@@ -41,7 +68,7 @@ class Problem:
 
 
 def load_problem(setting: str, changes: Mapping[str, Any]) -> Problem:
-    """Return the problem of a setting of `clustergym.envs.placement.settings`, with some values changed.
+    """Return the problem of a setting of `clustergym.envs.placement.drawing`, with some values changed.
 
     Parameters
     ----------
@@ -60,7 +87,7 @@ def load_problem(setting: str, changes: Mapping[str, Any]) -> Problem:
     chosen = _SETTINGS[setting]
     cluster = _cluster(changes.get("cluster", chosen.cluster), changes.get("core_oversubscription"))
     degrees = {name: changes.get(name, getattr(chosen.job, name)) for name in _DEGREES}
-    job = PretrainingJob.of(**degrees, gpus_per_node=int(cluster.node_gpus[0]))
+    job = PretrainingJob.from_gpus(**degrees, gpus_per_node=int(cluster.node_gpus[0]))
     sizes = states.minipod_sizes(cluster)
     states.draw_free_nodes(sizes, job.nodes, random_streams.ROOM_CHECK.generator(0))
     return Problem(cluster, job, sizes)
@@ -73,7 +100,7 @@ def _cluster(name: str, core_oversubscription: float | None) -> ClusterSpec:
         raise InputError(f"{cluster.name} has nodes of several kinds", field="cluster", remedy=remedy)
     if core_oversubscription is None:
         return cluster
-    checked(core_oversubscription, AtLeastOne | None, "core_oversubscription")
+    check_value(core_oversubscription, AtLeastOne | None, "core_oversubscription")
     return replace(cluster, fabric=replace(cluster.fabric, core_oversubscription=core_oversubscription))
 
 
@@ -89,3 +116,122 @@ def draw_free_nodes(problem: Problem, fits: bool, rng: np.random.Generator) -> I
     free = states.draw_free_nodes(sizes, 0, rng)
     beyond = int(free.sum()) - needed + 1
     return free - rng.multivariate_hypergeometric(free, beyond) if beyond > 0 else free
+
+
+GPT3_15B: Mapping[str, int | None] = {"hidden": 5120, "layers": 48, "heads": 40}
+"""Of conf/model/gpt3.yaml."""
+
+
+@dataclass(frozen=True)
+class PlacementParameters(Parameters):
+    """What a Placement environment is made with; the text below each field describes it.
+
+    Raises
+    ------
+    InputError
+        If a value is out of its range.
+    """
+
+    config_key: ClassVar[str] = "env"
+    setting: str = "ii"
+    """Arnold's benchmark setting: i, ii or iii; the next five fields change it."""
+    cluster: str | None = None
+    """A name of conf/cluster, or a YAML file; its nodes are of one kind."""
+    gpus: int | None = None
+    """GPUs of the job."""
+    tensor_parallel: int | None = None
+    """TP of the job."""
+    pipeline_parallel: int | None = None
+    """PP of the job; DP is what TP and PP leave."""
+    core_oversubscription: float | None = None
+    """Factor by which a node's network is slower across minipods; null: the cluster's."""
+    unit: Unit = "pp"
+    """The communication groups that are placed one after the other."""
+    alpha: Fraction | None = 0.5
+    """Weight of the DP spread, 0 to 1; null: each episode draws one of 0, 0.1 … 1."""
+    step: Literal["node", "group"] = "node"
+    """What an action places: the next node of a group, or as many of its nodes as fit."""
+    reward: Mapping[str, float] = field(default_factory=lambda: {"spread": 1.0})
+    """Weights of the terms spread, dp_spread, pp_spread and step_time."""
+    model: Mapping[str, int | None] = field(default_factory=lambda: dict(GPT3_15B))
+    """Fields of `clustergym.envs.placement.step_time.PretrainingModel`, for the term step_time."""
+    on_illegal: Literal["penalty", "noop", "raise"] = "penalty"
+    """What follows when the agent chooses a full minipod."""
+    illegal_penalty: NonNegativeFloat = 1.0
+    """What `penalty` takes off the reward, from 0."""
+    observation: Literal["dict", "flat"] = "dict"
+    """The form of an observation: a dict of arrays, or one array."""
+    infeasible: Fraction = 0.0
+    """Share of the episodes whose job does not fit, 0 to 1."""
+    max_steps: PositiveInt | None = None
+    """Steps after which an episode is truncated; null: twice the nodes of the job."""
+
+    def problem(self) -> Problem:
+        """Return the job and the minipods; raises as `load_problem`."""
+        names = ("cluster", "gpus", "tensor_parallel", "pipeline_parallel", "core_oversubscription")
+        changes = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return load_problem(self.setting, changes)
+
+
+OPTIONS = ("instance", "free_nodes", "alpha")
+
+
+def episode_instance(
+    parameters: PlacementParameters,
+    problem: Problem,
+    options: Mapping[str, Any],
+    rng: np.random.Generator,
+) -> Instance:
+    """Return the instance to place; `rng` draws what the options leave open.
+
+    Raises
+    ------
+    InputError
+        For an unknown option, or an instance that is not one of the environment's job and cluster.
+    """
+    for name in options:
+        if name not in OPTIONS:
+            remedy = nearest(str(name), OPTIONS)
+            raise InputError(f"unknown option {name!r}", field=f"options.{name}", remedy=remedy)
+    if "instance" in options:
+        return _make_given_instance(parameters, problem, options)
+    alpha = check_value(options.get("alpha", parameters.alpha), float | None, "options.alpha")
+    if alpha is None:
+        alpha = ALPHAS[int(rng.integers(len(ALPHAS)))]
+    free = _free_nodes(options.get("free_nodes"))
+    if free is None:
+        fits = not (parameters.infeasible and rng.random() < parameters.infeasible)
+        free = draw_free_nodes(problem, fits, rng)
+    instance = Instance(problem.job, free, alpha, parameters.unit)
+    _check_cluster(instance, problem, "options.free_nodes")
+    return instance
+
+
+def _free_nodes(given: Any) -> Ints | None:
+    if given is None:
+        return None
+    plain = given.tolist() if isinstance(given, np.ndarray) else given
+    return np.array(check_value(plain, tuple[int, ...], "options.free_nodes"), dtype=np.int64)
+
+
+def _make_given_instance(
+    parameters: PlacementParameters, problem: Problem, options: Mapping[str, Any]
+) -> Instance:
+    instance, field = options["instance"], "options.instance"
+    if len(options) > 1:
+        raise InputError("goes with no other option", field=field, remedy="give an Instance alone")
+    if not isinstance(instance, Instance):
+        raise InputError(f"{instance!r} is not an Instance", field=field, remedy="give an Instance")
+    if (instance.job, instance.unit) != (problem.job, parameters.unit):
+        remedy = f"give unit {parameters.unit} of {problem.job}"
+        raise InputError("is of another job or unit than the environment", field=field, remedy=remedy)
+    _check_cluster(instance, problem, field)
+    return instance
+
+
+def _check_cluster(instance: Instance, problem: Problem, field: str) -> None:
+    sizes = problem.minipod_nodes
+    if len(instance.free_nodes) != len(sizes) or (instance.free_nodes > sizes).any():
+        free = instance.free_nodes.tolist()
+        remedy = f"its minipods have {sizes.tolist()} nodes"
+        raise InputError(f"free nodes {free} do not fit the cluster", field=field, remedy=remedy)

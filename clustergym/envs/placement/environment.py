@@ -1,21 +1,25 @@
-"""The environment `ClusterGym/Placement-v0`: an agent spreads a pre-training job over minipods."""
+"""The environment `ClusterGym/Placement-v0`: an agent spreads a pre-training job over minipods.
+
+The predicted step time of a partly placed job, as a cost that a reward can weigh.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from clustergym.common.arrays import Floats
-from clustergym.common.parameters import build_from_keywords
-from clustergym.envs.placement.instances import Assignment, Instance
-from clustergym.envs.placement.options import episode_instance
-from clustergym.envs.placement.parameters import PlacementParameters
-from clustergym.envs.placement.picture import as_pixels, as_text
-from clustergym.envs.placement.state import COSTS, PlacementState
-from clustergym.envs.placement.step_time_cost import StepTimeCost
+from clustergym.common.arrays import Floats, Ints
+from clustergym.common.parameters import build, build_from_keywords
+from clustergym.envs.placement.communication import PretrainingJob
+from clustergym.envs.placement.drawing import PlacementParameters, Problem, episode_instance
+from clustergym.envs.placement.instances import Assignment, Instance, cells
+from clustergym.envs.placement.state import COSTS, PlacementState, as_pixels, as_text
+from clustergym.envs.placement.step_time import PretrainingModel, Tiers, predict
 from clustergym.envs.placing import Observation, PlacingEnv, Step
 from clustergym.envs.rewards import Reward
 
@@ -33,7 +37,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
     nodes; the job always fits, unless `infeasible` says otherwise.
 
     The job is placed when its last node is. The score of the placement, `info["score"]`, is what
-    `clustergym.envs.placement.spread.score` gives for `env.unwrapped.assignment()`.
+    `clustergym.envs.placement.instances.score` gives for `env.unwrapped.assignment()`.
 
     | id | cluster | job |
     |---|---|---|
@@ -111,7 +115,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
     ----------
     render_mode : {"ansi", "rgb_array"}, optional
     **parameters
-        Fields of `clustergym.envs.placement.parameters.PlacementParameters`.
+        Fields of `clustergym.envs.placement.drawing.PlacementParameters`.
 
     Raises
     ------
@@ -123,7 +127,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
         super().__init__(render_mode)
         self.parameters: PlacementParameters = build_from_keywords(PlacementParameters, parameters, "env")
         self.problem = self.parameters.problem()
-        self._reward = self._weighted_costs()
+        self._reward = self._make_costs()
         self._layout = self._observation_layout()
         self._scale = np.concatenate(list(self._layout.values())).astype(np.float32)
         ends = np.cumsum([len(scale) for scale in self._layout.values()]).tolist()
@@ -131,7 +135,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
         self.action_space = spaces.Discrete(self.minipods)
         self.observation_space = self._observation_space()
 
-    def _weighted_costs(self) -> Reward[PlacementState]:
+    def _make_costs(self) -> Reward[PlacementState]:
         step_time = StepTimeCost(self.problem, self.parameters.model)
         reward: Reward[PlacementState] = Reward({**COSTS, "step_time": step_time}, self.parameters.reward)
         if "step_time" in self.parameters.reward:
@@ -163,7 +167,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
             return np.ones(self.minipods, dtype=np.int8)
         return (np.array(state.free) > 0).view(np.int8)
 
-    def actions_of(self, assignment: Assignment) -> list[int]:
+    def list_actions(self, assignment: Assignment) -> list[int]:
         """Return the actions that lead from the start of the episode to a placement.
 
         Raises
@@ -269,3 +273,68 @@ def _by_groups(counts: list[list[int]], free: list[int]) -> list[int]:
             free[minipod] -= row[minipod]
         actions += used
     return actions
+
+
+class StepTimeCost:
+    """The share by which a training step takes longer than with the whole job inside a minipod.
+
+    While groups are missing, they are taken to be placed like the last one that is whole, so that
+    the cost is 0 until the first group is split or the second is elsewhere, and never falls.
+
+    Parameters
+    ----------
+    problem : Problem
+    model : mapping of str to int
+        Fields of `clustergym.envs.placement.step_time.PretrainingModel`, but its name.
+
+    Raises
+    ------
+    InputError
+        By `check`, or when first asked: if the model is not possible, or does not divide into the job's
+        stages.
+    """
+
+    def __init__(self, problem: Problem, model: Mapping[str, Any]) -> None:
+        self._problem, self._fields = problem, dict(model)
+        self._known: tuple[PlacementState, int, float] | None = None
+
+    def __call__(self, state: PlacementState) -> float:
+        """Return the cost of what is placed so far."""
+        if state.group == 0:
+            return 0.0
+        if self._known is None or self._known[:2] != (state, state.group):
+            share = self.seconds(_matrix(state)) / self.inside_s - 1.0
+            self._known = (state, state.group, share)
+        return self._known[2]
+
+    def check(self) -> None:
+        """Raise an InputError if the model is not possible."""
+        self.inside_s  # noqa: B018  computed once
+
+    @cached_property
+    def inside_s(self) -> float:
+        """Seconds of a step with the whole job inside a minipod, even if no minipod is large enough."""
+        job = self._problem.job
+        return self.seconds(np.zeros((job.rows, job.columns), dtype=np.int64))
+
+    def seconds(self, matrix: Ints) -> float:
+        """Return the seconds of a step, given the minipod of each node, shape (rows, columns)."""
+        return predict(matrix, self._problem.job, self._model, self._tiers).total_s
+
+    @cached_property
+    def _model(self) -> PretrainingModel:
+        made: PretrainingModel = build(PretrainingModel, {"name": "model", **self._fields}, "env.model")
+        return made
+
+    @cached_property
+    def _tiers(self) -> Tiers:
+        return Tiers.from_cluster(self._problem.cluster)
+
+
+def _matrix(state: PlacementState) -> Ints:
+    """Return the minipod of each node; missing groups are placed like the last whole group."""
+    instance = state.instance
+    job: PretrainingJob = instance.job
+    rows = state.counts[: state.group]
+    counts = np.array(rows + [rows[-1]] * (instance.groups - len(rows)), dtype=np.int64)
+    return cells(Assignment(counts), job, instance.unit)

@@ -15,9 +15,8 @@ from clustergym.common.parameter_types import NonNegativeInt, PositiveInt
 from clustergym.envs.placement.communication import PretrainingJob
 from clustergym.envs.placement.core import Core
 from clustergym.oracle.models.model_spec import ELEMENT_BYTES, Costs, mixture_of_experts, transformer
-from clustergym.oracle.roofline.collectives import NETWORK_STEP_S, all_reduce_s
 from clustergym.oracle.roofline.devices import Devices, Layout, link_gbs, network_shares
-from clustergym.oracle.roofline.latency import GRADIENT_BYTES
+from clustergym.oracle.roofline.roofline_oracle import GRADIENT_BYTES, NETWORK_STEP_S, all_reduce_s
 
 SWITCH_S = 1e-6
 """Latency a switch adds to a message (assumed); it crosses 1 inside a leaf, 3 inside a minipod, 5 across."""
@@ -136,7 +135,7 @@ class Tiers(NamedTuple):
         return inside._replace(network_gbs=network, transfer_gbs=transfer)
 
     @staticmethod
-    def of(cluster: ClusterSpec, network_share: float | None = None) -> Tiers:
+    def from_cluster(cluster: ClusterSpec, network_share: float | None = None) -> Tiers:
         """Return a cluster's tiers for its first GPU type.
 
         Messages reach `network_share` of a port; by default as much as in the oracles
@@ -146,7 +145,7 @@ class Tiers(NamedTuple):
         shares = network_shares(group.gpu_type) if network_share is None else (network_share, network_share)
         layouts = [_layout(cluster, tier, shares) for tier in Locality]
         latency = np.array([NETWORK_STEP_S + SWITCH_S * SWITCHES[tier] for tier in Locality])
-        return Tiers(layouts, latency, float(Devices.of([group.gpu_type]).matmul_flops[0]))
+        return Tiers(layouts, latency, float(Devices.from_types([group.gpu_type]).matmul_flops[0]))
 
 
 def _layout(cluster: ClusterSpec, tier: Locality, shares: tuple[float, float]) -> Layout:

@@ -9,10 +9,20 @@ import numpy as np
 from clustergym.cluster.parts import Nodes, Requests
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats, Ints
-from clustergym.sim.compiled.numba_cache import compiled
-from clustergym.sim.parts.fragmentation import Usual, fragments
-from clustergym.sim.parts.known_scores import KnownScores, best, drawn, no_scores, refresh
-from clustergym.sim.parts.placers import PLACERS, RANDOM_FIT, UNFIT, drawn_device, take
+from clustergym.sim.compiled.numba_cache import compile_entry
+from clustergym.sim.parts.fragmentation import UsualRequests, fragments
+from clustergym.sim.parts.placers import (
+    PLACERS,
+    RANDOM_FIT,
+    UNFIT,
+    KnownScores,
+    best,
+    draw_device,
+    draw_node,
+    no_scores,
+    refresh,
+    take,
+)
 
 
 class Filling(NamedTuple):
@@ -36,7 +46,9 @@ class Filling(NamedTuple):
     fragments_milli: Floats
 
 
-def fill(nodes: Nodes, requests: Requests, arrivals: Ints, usual: Usual, placer: str, seed: int) -> Filling:
+def fill(
+    nodes: Nodes, requests: Requests, arrivals: Ints, usual: UsualRequests, placer: str, seed: int
+) -> Filling:
     """Place requests in their order of arrival.
 
     Parameters
@@ -63,12 +75,12 @@ def fill(nodes: Nodes, requests: Requests, arrivals: Ints, usual: Usual, placer:
     return found
 
 
-@compiled
+@compile_entry
 def _fill(
     nodes: Nodes,
     requests: Requests,
     arrivals: Ints,
-    usual: Usual,
+    usual: UsualRequests,
     placer: int,
     chances: Floats,
     scores: KnownScores,
@@ -79,19 +91,19 @@ def _fill(
         own[at] = fragments(nodes, at, usual)
     used = 0
     for arrival in range(len(arrivals)):
-        kind = arrivals[arrival]
-        refresh(nodes, requests, kind, placer, usual, scores, device)
+        request = arrivals[arrival]
+        refresh(nodes, requests, request, placer, usual, scores, device)
         if placer == RANDOM_FIT:
-            at = drawn(scores.value[kind], chances[arrival, 0])
+            at = draw_node(scores.value[request], chances[arrival, 0])
         else:
-            at = best(scores.value[kind], nodes.rank)
+            at = best(scores.value[request], nodes.rank)
         if at >= 0:
-            place = scores.device[kind, at]
+            place = scores.device[request, at]
             if placer == RANDOM_FIT and place >= 0:
-                place = drawn_device(nodes, at, requests.gpu_milli[kind], chances[arrival, 1])
+                place = draw_device(nodes, at, requests.gpu_milli[request], chances[arrival, 1])
             found.node[arrival] = at
-            found.devices[arrival] = take(nodes, at, requests, kind, place)
-            used += requests.gpus[kind] * requests.gpu_milli[kind]
+            found.devices[arrival] = take(nodes, at, requests, request, place)
+            used += requests.gpus[request] * requests.gpu_milli[request]
             own[at] = fragments(nodes, at, usual)
         found.used_milli[arrival] = used
         found.fragments_milli[arrival] = own.sum()

@@ -1,6 +1,8 @@
 """One episode of placement of shares, request by request: what is placed where, and what each node would be.
 
 The environment and the training of learned placers play the same desk.
+
+A learned placer of shares: scores linear in the features of nodes, with weights by class of request.
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ import numpy.typing as npt
 from clustergym.cluster.parts import WHOLE, Nodes, Requests
 from clustergym.common.arrays import Floats, Ints
 from clustergym.envs.sharing.streams import NEVER, Stream
-from clustergym.sim.compiled.numba_cache import Direct, compiled_in_place, entry_in_place
+from clustergym.sim.compiled.numba_cache import Direct, compile_in_place, entry_in_place
 from clustergym.sim.parts import placers
-from clustergym.sim.parts.fragmentation import Usual, fragments, idle_milli
+from clustergym.sim.parts.fragmentation import UsualRequests, fragments, idle_milli
 
 NAMES = (
     "alike",
@@ -45,7 +47,7 @@ UNPLACED, REFUSED = -2, -1
 """In place of a node: the request has not come, or fitted nowhere."""
 
 
-class Desk(NamedTuple):
+class SharingEpisode(NamedTuple):
     """An episode; K kinds, N nodes, A arrivals, F features.
 
     Attributes
@@ -74,7 +76,7 @@ class Desk(NamedTuple):
     kinds: Requests
     arrivals: Ints
     leaves_at: Ints
-    usual: Usual
+    usual: UsualRequests
     leaving: Ints
     installed: Floats
     cpu_per_gpu: Floats
@@ -88,16 +90,18 @@ class Desk(NamedTuple):
     version: Ints
 
 
-def begun(stream: Stream) -> Desk:
+def start_episode(stream: Stream) -> SharingEpisode:
     """Return the desk of a stream at its first request that fits somewhere."""
-    desk = laid_out(stream.nodes.copy(), stream.kinds, stream.arrivals, stream.usual)
+    desk = make_empty_episode(stream.nodes.copy(), stream.kinds, stream.arrivals, stream.usual)
     leaving = np.argsort(stream.leaves_at, kind="stable")
     desk = desk._replace(leaves_at=_whole(stream.leaves_at), leaving=leaving)
     _begin(desk)
     return desk
 
 
-def laid_out(nodes: Nodes, requests: Requests, arrivals: Ints, usual: Usual) -> Desk:
+def make_empty_episode(
+    nodes: Nodes, requests: Requests, arrivals: Ints, usual: UsualRequests
+) -> SharingEpisode:
     """Return a desk on which nothing is worked out yet, and which no request leaves.
 
     Parameters
@@ -112,10 +116,10 @@ def laid_out(nodes: Nodes, requests: Requests, arrivals: Ints, usual: Usual) -> 
     # The compiled step is called without a look at the types of its arguments.
     nodes, kinds = Nodes(*map(_whole, nodes)), Requests(*map(_whole, requests))
     cpu, gpus, milli, models = map(_whole, usual[:4])
-    usual = Usual(cpu, gpus, milli, models, np.ascontiguousarray(usual.share, np.float64))
+    usual = UsualRequests(cpu, gpus, milli, models, np.ascontiguousarray(usual.share, np.float64))
     number, shape = len(arrivals), (len(kinds.gpus), len(nodes.devices))
     gpu = (usual.share * usual.gpus * usual.gpu_milli).sum()
-    return Desk(
+    return SharingEpisode(
         nodes=nodes,
         kinds=kinds,
         arrivals=_whole(arrivals),
@@ -139,20 +143,20 @@ def _whole(column: Ints) -> Ints:
     return np.ascontiguousarray(column, dtype=np.int64)
 
 
-def put(desk: Desk, node: int, device: int) -> None:
+def put(desk: SharingEpisode, node: int, device: int) -> None:
     """Place the request in hand, on a device if it asks for a part, and go on to the next that fits."""
     _next(desk, node, device)
 
 
 @entry_in_place
-def _begin(desk: Desk) -> None:
+def _begin(desk: SharingEpisode) -> None:
     for at in range(len(desk.fragments)):
         desk.fragments[at] = fragments(desk.nodes, at, desk.usual)
     seek(desk)
 
 
 @entry_in_place
-def _put(desk: Desk, node: int, device: int) -> None:
+def _put(desk: SharingEpisode, node: int, device: int) -> None:
     accept(desk, node, device)
     seek(desk)
 
@@ -160,21 +164,21 @@ def _put(desk: Desk, node: int, device: int) -> None:
 _next = Direct(_put)
 
 
-@compiled_in_place
-def accept(desk: Desk, node: int, device: int) -> None:
+@compile_in_place
+def accept(desk: SharingEpisode, node: int, device: int) -> None:
     """Place the request in hand on a node on which it fits."""
     arrival = desk.counts[AT]
-    kind = desk.arrivals[arrival]
+    request = desk.arrivals[arrival]
     desk.node[arrival] = node
-    desk.devices[arrival] = placers.take(desk.nodes, node, desk.kinds, kind, device)
+    desk.devices[arrival] = placers.take(desk.nodes, node, desk.kinds, request, device)
     desk.fragments[node] = fragments(desk.nodes, node, desk.usual)
-    desk.counts[USED] += desk.kinds.gpus[kind] * desk.kinds.gpu_milli[kind]
+    desk.counts[USED] += desk.kinds.gpus[request] * desk.kinds.gpu_milli[request]
     desk.used_sum[0] += desk.counts[USED]
     desk.counts[AT] += 1
 
 
-@compiled_in_place
-def seek(desk: Desk) -> None:
+@compile_in_place
+def seek(desk: SharingEpisode) -> None:
     """Let requests leave, and reject arrivals, up to the next arrival that fits somewhere."""
     while desk.counts[AT] < len(desk.arrivals):
         arrival = desk.counts[AT]
@@ -187,77 +191,136 @@ def seek(desk: Desk) -> None:
         desk.counts[AT] += 1
 
 
-@compiled_in_place
-def _leave(desk: Desk, arrival: int) -> None:
+@compile_in_place
+def _leave(desk: SharingEpisode, arrival: int) -> None:
     while desk.counts[LEFT] < arrival:
         leaver = desk.leaving[desk.counts[LEFT]]
         if desk.leaves_at[leaver] > arrival:
             return
         desk.counts[LEFT] += 1
-        node, kind = desk.node[leaver], desk.arrivals[leaver]
+        node, request = desk.node[leaver], desk.arrivals[leaver]
         if node >= 0:
-            placers.give_back(desk.nodes, node, desk.kinds, kind, desk.devices[leaver])
+            placers.give_back(desk.nodes, node, desk.kinds, request, desk.devices[leaver])
             desk.fragments[node] = fragments(desk.nodes, node, desk.usual)
-            desk.counts[USED] -= desk.kinds.gpus[kind] * desk.kinds.gpu_milli[kind]
+            desk.counts[USED] -= desk.kinds.gpus[request] * desk.kinds.gpu_milli[request]
 
 
-@compiled_in_place
-def refresh(desk: Desk, kind: int) -> bool:
+@compile_in_place
+def refresh(desk: SharingEpisode, request: int) -> bool:
     """Compute the features of nodes that have changed since this kind last came; return whether it fits."""
     somewhere = False
     for at in range(len(desk.fragments)):
-        if desk.version[kind, at] != desk.nodes.version[at]:
-            _describe(desk, kind, at)
-            desk.version[kind, at] = desk.nodes.version[at]
-        somewhere |= desk.features[kind, FITS, at] > 0
+        if desk.version[request, at] != desk.nodes.version[at]:
+            _describe(desk, request, at)
+            desk.version[request, at] = desk.nodes.version[at]
+        somewhere |= desk.features[request, FITS, at] > 0
     return somewhere
 
 
-@compiled_in_place
-def _untouched(nodes: Nodes, at: int) -> int:
+@compile_in_place
+def _count_untouched(nodes: Nodes, at: int) -> int:
     found = 0
     for device in range(nodes.devices[at]):
         found += nodes.gpu_milli[at, device] == WHOLE
     return found
 
 
-@compiled_in_place
-def _describe(desk: Desk, kind: int, at: int) -> None:
+@compile_in_place
+def _describe(desk: SharingEpisode, request: int, at: int) -> None:
     """Write the features of a node for a kind of request, and the device that FGD would take for a part."""
-    nodes, kinds, row, installed = desk.nodes, desk.kinds, desk.features[kind], desk.installed
+    nodes, kinds, row, installed = desk.nodes, desk.kinds, desk.features[request], desk.installed
     devices = max(nodes.devices[at], 1)
     row[:, at] = 0.0
     row[CPU, at] = nodes.cpu_milli[at] / installed[0, at]
     row[MEMORY, at] = nodes.memory_mib[at] / installed[1, at]
     row[GPU, at] = idle_milli(nodes, at) / installed[2, at]
     row[DEVICES, at] = WHOLE * devices / nodes.most[1]
-    row[UNTOUCHED, at] = _untouched(nodes, at) / devices
+    row[UNTOUCHED, at] = _count_untouched(nodes, at) / devices
     row[FRAGMENTS, at] = desk.fragments[at] / installed[2, at]
     hosted = nodes.hosted[at].sum()
-    if hosted > 0 and kinds.gpus[kind] > 0:
-        row[ALIKE, at] = nodes.hosted[at, placers.class_of(kinds, kind)] / hosted
-    value = placers.score(nodes, at, kinds, kind, placers.FGD, desk.usual, desk.device[kind, at : at + 1])
+    if hosted > 0 and kinds.gpus[request] > 0:
+        row[ALIKE, at] = nodes.hosted[at, placers.classify_request(kinds, request)] / hosted
+    value = placers.score(
+        nodes, at, kinds, request, placers.FGD, desk.usual, desk.device[request, at : at + 1]
+    )
     if value >= 0:
         row[FITS, at] = 1.0
-        _describe_after(desk, kind, at)
+        _describe_placed_node(desk, request, at)
 
 
-@compiled_in_place
-def _describe_after(desk: Desk, kind: int, at: int) -> None:
+@compile_in_place
+def _describe_placed_node(desk: SharingEpisode, request: int, at: int) -> None:
     """Write what a node would be with the request on it."""
-    nodes, row, installed = desk.nodes, desk.features[kind], desk.installed
-    device, version = desk.device[kind, at], nodes.version[at]
-    taken = placers.occupy(nodes, at, desk.kinds, kind, device)
+    nodes, row, installed = desk.nodes, desk.features[request], desk.installed
+    device, version = desk.device[request, at], nodes.version[at]
+    taken = placers.occupy(nodes, at, desk.kinds, request, device)
     idle, left = idle_milli(nodes, at), fragments(nodes, at, desk.usual)
     row[CPU_AFTER, at] = nodes.cpu_milli[at] / installed[0, at]
     row[MEMORY_AFTER, at] = nodes.memory_mib[at] / installed[1, at]
     row[GPU_AFTER, at] = idle / installed[2, at]
-    row[UNTOUCHED_AFTER, at] = _untouched(nodes, at) / max(nodes.devices[at], 1)
+    row[UNTOUCHED_AFTER, at] = _count_untouched(nodes, at) / max(nodes.devices[at], 1)
     if device >= 0:
         row[DEVICE_AFTER, at] = nodes.gpu_milli[at, device] / WHOLE
     row[FRAGMENTS_AFTER, at] = left / installed[2, at]
     row[GROWTH, at] = (left - desk.fragments[at]) / nodes.most[1]
     usual = nodes.cpu_milli[at] / max(idle * desk.cpu_per_gpu[0], 1.0)
     row[BALANCE_AFTER, at] = usual / (1.0 + usual)
-    placers.give_back(nodes, at, desk.kinds, kind, taken)
+    placers.give_back(nodes, at, desk.kinds, request, taken)
     nodes.version[at] = version
+
+
+CLASSES = ("no GPU", "part", "one GPU", "several GPUs")
+SHAPE = (len(CLASSES), len(NAMES))
+"""Of the weights."""
+
+
+@compile_in_place
+def classify_request(kinds: Requests, request: int) -> int:
+    """Return the class of a kind of request, an index of CLASSES."""
+    if kinds.gpus[request] == 0:
+        return 0
+    if kinds.gpu_milli[request] < WHOLE:
+        return 1
+    return 2 if kinds.gpus[request] == 1 else 3
+
+
+@entry_in_place
+def choose(desk: SharingEpisode, weights: Floats) -> int:
+    """Return the node of the highest score for the request in hand, of equal ones that of the lowest rank."""
+    request = desk.arrivals[desk.counts[AT]]
+    own, rank, best, most = weights[classify_request(desk.kinds, request)], desk.nodes.rank, -1, 0.0
+    for at in range(len(rank)):
+        if desk.features[request, FITS, at] == 0.0:
+            continue
+        score = 0.0
+        for feature in range(len(own)):
+            score += own[feature] * desk.features[request, feature, at]
+        if best < 0 or score > most or (score == most and rank[at] < rank[best]):
+            best, most = at, score
+    return best
+
+
+@entry_in_place
+def play(desk: SharingEpisode, weights: Floats) -> None:
+    """Place all requests that are left; weights of shape SHAPE."""
+    while desk.counts[AT] < len(desk.arrivals):
+        node = choose(desk, weights)
+        accept(desk, node, desk.device[desk.arrivals[desk.counts[AT]], node])
+        seek(desk)
+
+
+@entry_in_place
+def answer(desk: SharingEpisode, weights: Floats, arrival: int, noted: Ints) -> int:
+    """Return the node for any of the arrivals, on nodes that others change; -1: it fits nowhere.
+
+    Parameters
+    ----------
+    noted : ndarray of int, shape (N,)
+        Versions of the nodes that `desk.fragments` is of; -1: of none. Brought up to date.
+    """
+    for at in range(len(noted)):
+        if noted[at] != desk.nodes.version[at]:
+            desk.fragments[at] = fragments(desk.nodes, at, desk.usual)
+            noted[at] = desk.nodes.version[at]
+    desk.counts[AT] = arrival
+    return choose(desk, weights) if refresh(desk, desk.arrivals[arrival]) else -1

@@ -14,12 +14,9 @@ from clustergym.common.parameters import build_from_keywords
 from clustergym.envs.placing import Observation, PlacingEnv, Step
 from clustergym.envs.rewards import Reward
 from clustergym.envs.sharing.desk import FITS
-from clustergym.envs.sharing.observation import layout, observe, space
-from clustergym.envs.sharing.options import episode_stream
-from clustergym.envs.sharing.parameters import SharingParameters
-from clustergym.envs.sharing.picture import as_pixels, as_text
-from clustergym.envs.sharing.state import COSTS, SharingState
-from clustergym.sim.parts.placement import scores_of
+from clustergym.envs.sharing.parameters import SharingParameters, episode_stream
+from clustergym.envs.sharing.state import COSTS, SharingState, as_pixels, as_text, layout, observe, space
+from clustergym.sim.parts.placement import score_nodes
 from clustergym.sim.parts.placers import UNFIT
 
 
@@ -151,18 +148,18 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
         state = self.state
         if state.over:
             return np.ones(self.actions, dtype=np.int8)
-        desk, kind = state.desk, state.kind
-        fits: Bools = desk.features[kind, FITS] > 0
+        desk, request = state.desk, state.kind
+        fits: Bools = desk.features[request, FITS] > 0
         if self.parameters.action == "node":
             return fits.view(np.int8)
         if state.part:
-            chosen = desk.nodes.gpu_milli >= desk.kinds.gpu_milli[kind]
+            chosen = desk.nodes.gpu_milli >= desk.kinds.gpu_milli[request]
         else:
             chosen = np.arange(self.devices)[None, :] == 0
         both: Bools = chosen & fits[:, None]
         return both.ravel().view(np.int8)
 
-    def action_of(self, placer: str) -> int:
+    def find_action(self, placer: str) -> int:
         """Return the action that a placer would take, one of `clustergym.sim.parts.placers.PLACERS`.
 
         `random-fit` is not random here: it takes the first node in the order of ranks.
@@ -179,7 +176,7 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
                 remedy='make the environment with action="device"',
             )
         desk = self.state.desk
-        value, device = scores_of(desk.nodes, desk.kinds, self.state.kind, placer, desk.usual)
+        value, device = score_nodes(desk.nodes, desk.kinds, self.state.kind, placer, desk.usual)
         node = int(np.lexsort((desk.nodes.rank, -value))[0])
         if self.parameters.action == "node":
             return node

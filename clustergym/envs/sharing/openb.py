@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from clustergym.cluster.parts import CLASSES, WHOLE, Nodes, Requests, empty_nodes, models_of
+from clustergym.cluster.parts import CLASSES, WHOLE, Nodes, Requests, empty_nodes, encode_models
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.columns import check_bounds, integers, numbers, texts
 from clustergym.common.errors import InputError, nearest
@@ -40,7 +40,7 @@ class Orders:
     node_rank: Ints
 
 
-def packed(path: Path) -> Path:
+def find_packed_file(path: Path) -> Path:
     """Return a file, or the same with `.gz` where that is what there is."""
     other = path.with_name(f"{path.name}.gz")
     return other if not path.exists() and other.exists() else path
@@ -94,7 +94,7 @@ def _models(table: TextTable, row: int, cell: str, known: tuple[str, ...]) -> in
             raise InputError(
                 message, file=table.path, line=line, field="gpu_spec", remedy=nearest(name, known)
             )
-    return models_of(names, known)
+    return encode_models(names, known)
 
 
 def workloads(folder: Path) -> list[str]:
@@ -127,11 +127,11 @@ def read_orders(folder: Path, workload: str, pods: int, nodes: int) -> dict[int,
     found = {}
     for name in arrays:
         if match := re.fullmatch(r"arrivals_(\d{1,9})", name):
-            arrivals = _checked(path, name, arrays[name], pods)
+            arrivals = _check_array(path, name, arrays[name], pods)
             rank_name = f"node_rank_{match[1]}"
             if rank_name not in arrays:
                 raise InputError("is missing", file=path, field=rank_name, remedy=f"add it to {name}")
-            rank = _checked(path, rank_name, arrays[rank_name], nodes)
+            rank = _check_array(path, rank_name, arrays[rank_name], nodes)
             if not np.array_equal(np.sort(rank), np.arange(nodes)):
                 message = f"is not an order of the {nodes:,} nodes"
                 raise InputError(message, file=path, field=rank_name, remedy="give each rank once")
@@ -139,7 +139,7 @@ def read_orders(folder: Path, workload: str, pods: int, nodes: int) -> dict[int,
     return dict(sorted(found.items()))
 
 
-def _checked(path: Path, name: str, array: Any, rows: int) -> Ints:
+def _check_array(path: Path, name: str, array: Any, rows: int) -> Ints:
     if array.ndim != 1 or array.dtype.kind not in "iu" or len(array) == 0:
         raise InputError("is not a row of whole numbers", file=path, field=name, remedy="see its README")
     if int(array.max()) >= rows or int(array.min()) < 0:

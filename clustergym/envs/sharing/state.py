@@ -1,15 +1,34 @@
-"""An episode of the Sharing environment, and what a reward can weigh of it."""
+"""An episode of the Sharing environment, and what a reward can weigh of it.
+
+Observations of the Sharing environment.
+
+Shows nodes whose GPUs are shared as text and as pixels.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium import spaces
 
 from clustergym.cluster.parts import WHOLE
-from clustergym.envs.sharing.desk import AT, REJECTED, USED, begun, put
+from clustergym.envs.rendering import (
+    EMPTY,
+    FAINT,
+    HEIGHT,
+    INK,
+    LIGHT,
+    WIDTH,
+    Picture,
+    Pixels,
+    choose_colour,
+    table,
+)
+from clustergym.envs.sharing.desk import AT, FITS, NAMES, REJECTED, USED, put, start_episode
 from clustergym.envs.sharing.streams import Stream
 
 
@@ -22,7 +41,7 @@ class SharingState:
 
     Attributes
     ----------
-    desk : clustergym.envs.sharing.desk.Desk
+    desk : clustergym.envs.sharing.desk.SharingEpisode
     number : int
         Requests of the stream.
     requests : ndarray of float32, shape (K, 4)
@@ -31,11 +50,11 @@ class SharingState:
 
     def __init__(self, stream: Stream) -> None:
         self.number, self._installed = len(stream.arrivals), stream.nodes.installed_milli
-        self.requests = _scaled(stream)
+        self.requests = _scale_stream(stream)
         usual = stream.usual
         asked = float((usual.share * usual.gpus * usual.gpu_milli).sum())
         self._filling = max(self._installed / asked, 1.0) if asked > 0.0 else 1.0
-        self.desk = begun(stream)
+        self.desk = start_episode(stream)
         self._first_fragments = self.fragments
 
     def put(self, node: int, device: int) -> None:
@@ -108,7 +127,7 @@ class SharingState:
         return self.rejected / self.number
 
 
-def _scaled(stream: Stream) -> npt.NDArray[np.float32]:
+def _scale_stream(stream: Stream) -> npt.NDArray[np.float32]:
     kinds, nodes = stream.kinds, stream.nodes
     columns = (kinds.cpu_milli, kinds.memory_mib, kinds.gpus, kinds.gpu_milli)
     most = (nodes.cpu_milli, nodes.memory_mib, nodes.devices)
@@ -120,3 +139,127 @@ COSTS: Mapping[str, Callable[[SharingState], float]] = {
     name: attrgetter(f"{name}_cost") for name in ("allocated", "mean_allocated", "fragments", "rejected")
 }
 """The costs that a reward can weigh; each is 0 before the first request."""
+
+
+SIGNED = "growth"
+"""The part whose numbers begin at -1."""
+
+
+def layout(nodes: int, devices: int, by_device: bool) -> dict[str, int]:
+    """Return how many numbers each part of an observation has, in order."""
+    sizes = dict.fromkeys(NAMES, nodes) | {"request": 4, "stream": 2}
+    if by_device:
+        sizes["device_free"] = nodes * devices
+    return dict(sorted(sizes.items()))
+
+
+def space(sizes: dict[str, int], form: str) -> spaces.Space[Any]:
+    """Return the space of observations of a layout, as a `dict` or `flat`."""
+    low = {name: -1.0 if name == SIGNED else 0.0 for name in sizes}
+    if form == "dict":
+        boxes: dict[str, spaces.Space[Any]] = {
+            name: spaces.Box(low[name], 1.0, (size,), np.float32) for name, size in sizes.items()
+        }
+        return spaces.Dict(boxes)
+    lowest = np.repeat(np.array(list(low.values()), np.float32), list(sizes.values()))
+    return spaces.Box(lowest, np.ones_like(lowest), dtype=np.float32)
+
+
+def observe(state: SharingState, sizes: dict[str, int]) -> dict[str, npt.NDArray[np.float32]]:
+    """Return the parts of an observation; where no request is left, those of requests are 0."""
+    desk = state.desk
+    shown = {"stream": np.array([state.come, state.allocated], np.float32)}
+    if state.over:
+        shown |= {name: np.zeros(size, np.float32) for name, size in sizes.items() if name != "stream"}
+    else:
+        request = state.kind
+        shown |= zip(NAMES, desk.features[request].copy(), strict=True)
+        shown["request"] = state.requests[request].copy()
+    if "device_free" in sizes:
+        shown["device_free"] = (desk.nodes.gpu_milli / WHOLE).astype(np.float32).ravel()
+    return {name: shown[name] for name in sizes}
+
+
+MARGIN, TOP, GAP = 12, 64, 4
+"""Pixels: at the edges, above the nodes, between nodes."""
+LARGEST, SMALLEST = 22, 4
+"""Pixels of the square of a device."""
+
+
+def as_text(state: SharingState) -> str:
+    """Return a table of the nodes with what is free, and the request in hand."""
+    desk = state.desk
+    rows = []
+    for node, devices in enumerate(desk.nodes.devices.tolist()):
+        free = " ".join(str(milli) for milli in desk.nodes.gpu_milli[node, :devices].tolist())
+        fits = "" if state.over else "yes" if desk.features[state.kind, FITS, node] > 0 else "no"
+        cores, gib = desk.nodes.cpu_milli[node] / 1000, desk.nodes.memory_mib[node] / 1024
+        rows.append((node, f"{cores:g}", f"{gib:g}", free, fits))
+    head = ("node", "free cores", "free GiB", "free thousandths of each GPU", "fits")
+    return "\n".join([_in_hand(state), table(head, rows), _so_far(state)])
+
+
+def _in_hand(state: SharingState) -> str:
+    if state.over:
+        return f"all {state.number} requests have come"
+    kinds, request = state.desk.kinds, state.kind
+    gpus, milli = int(kinds.gpus[request]), int(kinds.gpu_milli[request])
+    asked = f"{milli} thousandths of a GPU" if state.part else f"{gpus} GPU{'' if gpus == 1 else 's'}"
+    cores, gib = kinds.cpu_milli[request] / 1000, kinds.memory_mib[request] / 1024
+    return f"request {state.arrival} of {state.number}: {asked}, {cores:g} cores, {gib:g} GiB"
+
+
+def _so_far(state: SharingState) -> str:
+    allocated, fragments = 100 * state.allocated, 100 * state.fragments
+    return f"allocated {allocated:.2f} %, fragments {fragments:.2f} %, {state.rejected} rejected"
+
+
+def as_pixels(state: SharingState) -> Pixels:
+    """Return a picture: a row of squares for each node, one a device, filled as far as it is allocated.
+
+    Below a node's squares a bar has its CPU in use. Where the request in hand fits the squares are light. Its
+    size depends on the nodes alone.
+
+    Returns
+    -------
+    ndarray of uint8, shape (height, width, 3)
+        At least 540 high, 960 wide.
+    """
+    nodes = state.desk.nodes
+    side, columns, height = _grid(*nodes.gpu_milli.shape)
+    picture = Picture((height, WIDTH))
+    picture.text(MARGIN, 8, _in_hand(state).capitalize(), 18)
+    picture.text(WIDTH - MARGIN, 8, _so_far(state), 18, INK, "ra")
+    said = (
+        "Nodes: a square for each GPU, filled as allocated, light where the request fits; below, CPU in use"
+    )
+    picture.text(MARGIN, 40, said, 13, FAINT)
+    for node in range(len(nodes.devices)):
+        column, row = node % columns, node // columns
+        left = MARGIN + column * (side * nodes.gpu_milli.shape[1] + 2 * GAP)
+        _draw(picture, state, node, (left, TOP + row * (side + side // 3 + GAP), side))
+    return picture.pixels()
+
+
+def _grid(nodes: int, devices: int) -> tuple[int, int, int]:
+    """Return the side of a square, nodes in a line, and the height of the picture: the largest that fits."""
+    for side in range(LARGEST, SMALLEST - 1, -1):
+        columns = max(1, (WIDTH - 2 * MARGIN) // (side * devices + 2 * GAP))
+        needed = TOP + -(-nodes // columns) * (side + side // 3 + GAP) + MARGIN
+        if needed <= HEIGHT:
+            break
+    return side, columns, max(HEIGHT, needed)
+
+
+def _draw(picture: Picture, state: SharingState, node: int, place: tuple[int, int, int]) -> None:
+    desk, (left, top, side) = state.desk, place
+    nodes = desk.nodes
+    fits = not state.over and desk.features[state.kind, FITS, node] > 0
+    for device in range(int(nodes.devices[node])):
+        at, used = left + device * side, 1.0 - nodes.gpu_milli[node, device] / WHOLE
+        filled = round(used * (side - 1))
+        picture.box(at, top, side - 1, side - 1, LIGHT if fits else EMPTY)
+        picture.box(at, top + side - 1 - filled, side - 1, filled, choose_colour(int(nodes.model[node])))
+    cpu = 1.0 - nodes.cpu_milli[node] / desk.installed[0, node]
+    width = int(nodes.devices[node]) * side - 1
+    picture.bar(left, top + side, width, max(1, side // 3 - 1), [(cpu, FAINT)])

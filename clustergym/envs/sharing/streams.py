@@ -1,4 +1,11 @@
-"""Streams of requests on a cluster: those of a folder laid out as openb, or drawn."""
+"""Streams of requests on a cluster: those of a folder laid out as openb, or drawn.
+
+Nodes and requests as those of Alibaba's openb cluster, without its files.
+
+Shapes of nodes are those that the GPU cluster trace of 2023 lists (https://github.com/alibaba/clusterdata,
+cluster-trace-gpu-v2023; Weng et al., "Beware of Fragmentation", USENIX ATC 2023), and requests those of
+`clustergym.trace.generators.parts`.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.cluster.parts import Nodes, Requests, distinct
+from clustergym.cluster.parts import Nodes, Requests, distinct, empty_nodes
 from clustergym.common.arrays import Ints
 from clustergym.envs.sharing import openb
-from clustergym.envs.sharing.generated import generated_nodes, generated_requests
-from clustergym.sim.parts.fragmentation import Usual, usual_of
+from clustergym.sim.parts.fragmentation import UsualRequests, find_usual_requests
+from clustergym.trace.generators.parts import KINDS
 
 NEVER = np.iinfo(np.int64).max
 """In place of the arrival before which a request leaves: it stays."""
@@ -43,7 +50,7 @@ class Source(NamedTuple):
     rows: Requests
     kinds: Requests
     kind: Ints
-    usual: Usual
+    usual: UsualRequests
     orders: Mapping[int, openb.Orders]
 
 
@@ -66,35 +73,35 @@ class Stream(NamedTuple):
     kinds: Requests
     arrivals: Ints
     leaves_at: Ints
-    usual: Usual
+    usual: UsualRequests
 
 
 @lru_cache(maxsize=32)
 def read_source(folder: Path, workload: str) -> Source:
     """Read the nodes, a list of requests and its orders from a folder laid out as openb."""
-    nodes, models = openb.read_nodes(openb.packed(folder / openb.NODES))
-    path = openb.packed(folder / "pods" / f"{openb.PODS}{workload}.csv")
+    nodes, models = openb.read_nodes(openb.find_packed_file(folder / openb.NODES))
+    path = openb.find_packed_file(folder / "pods" / f"{openb.PODS}{workload}.csv")
     rows, accepted = openb.read_requests(path, models)
     orders = openb.read_orders(folder, workload, len(rows.gpus), len(nodes.devices))
-    return Source(nodes, rows, *distinct(rows), usual_of(rows, accepted), orders)
+    return Source(nodes, rows, *distinct(rows), find_usual_requests(rows, accepted), orders)
 
 
 @lru_cache(maxsize=32)
-def generated_source(nodes: int) -> Source:
-    """Return so many nodes, and requests, as openb's (`clustergym.envs.sharing.generated`)."""
-    rows = generated_requests()
-    usual = usual_of(rows, [""] * len(rows.gpus))
-    return Source(generated_nodes(nodes), rows, *distinct(rows), usual, {})
+def generate_source(nodes: int) -> Source:
+    """Return so many nodes, and requests, as openb's (`clustergym.envs.sharing.streams`)."""
+    rows = generate_requests()
+    usual = find_usual_requests(rows, [""] * len(rows.gpus))
+    return Source(generate_nodes(nodes), rows, *distinct(rows), usual, {})
 
 
-def published(source: Source, order: openb.Orders) -> Stream:
+def make_published_stream(source: Source, order: openb.Orders) -> Stream:
     """Return the stream of an order of arrivals; no request leaves."""
     arrivals = source.kind[order.arrivals]
-    nodes = source.nodes.ranked(order.node_rank)
+    nodes = source.nodes.with_ranks(order.node_rank)
     return Stream(nodes, source.kinds, arrivals, np.full(len(arrivals), NEVER), source.usual)
 
 
-def drawn(source: Source, load: float, departures: bool, rng: np.random.Generator) -> Stream:
+def draw_stream(source: Source, load: float, departures: bool, rng: np.random.Generator) -> Stream:
     """Draw requests one by one, and the ranks of nodes.
 
     Parameters
@@ -116,4 +123,50 @@ def drawn(source: Source, load: float, departures: bool, rng: np.random.Generato
     if departures:
         leaves_at = np.arange(number) + 1 + rng.exponential(most / mean, number).astype(np.int64)
     rank = rng.permutation(len(source.nodes.devices))
-    return Stream(source.nodes.ranked(rank), source.kinds, source.kind[rows], leaves_at, source.usual)
+    return Stream(source.nodes.with_ranks(rank), source.kinds, source.kind[rows], leaves_at, source.usual)
+
+
+MODELS = ("A10", "G2", "G3", "P100", "T4", "V100M16", "V100M32")
+"""GPU models; G2 and G3 are not disclosed."""
+
+SHAPES = (
+    ("G2", 8, 96, 384, 549),
+    ("T4", 2, 104, 512, 387),
+    ("P100", 2, 16, 120, 107),
+    ("G3", 8, 128, 768, 39),
+    ("V100M16", 4, 32, 128, 28),
+    ("P100", 2, 64, 256, 22),
+    ("V100M32", 8, 96, 768, 21),
+    ("V100M16", 1, 8, 32, 19),
+    ("T4", 4, 96, 384, 17),
+    ("V100M32", 4, 48, 368, 9),
+    ("V100M16", 8, 64, 256, 7),
+    ("P100", 1, 8, 60, 3),
+    ("P100", 2, 8, 60, 2),
+    ("A10", 1, 128, 1024, 2),
+    ("V100M16", 8, 82, 336, 1),
+)
+"""Model, GPUs, cores, GiB of memory, and the number of such nodes."""
+
+
+def generate_nodes(number: int) -> Nodes:
+    """Return empty nodes in the shapes of openb's, as many of each as its share of them comes to.
+
+    Shares are rounded by largest remainders: 1,213 nodes are those of openb.
+    """
+    weights = np.array([shape[-1] for shape in SHAPES], dtype=np.float64)
+    exact = number * weights / weights.sum()
+    counts = np.floor(exact).astype(np.int64)
+    last = np.argsort(counts - exact, kind="stable")[: number - int(counts.sum())]
+    counts[last] += 1
+    model = np.array([MODELS.index(shape[0]) for shape in SHAPES])
+    gpus, cores, gib = np.array([shape[1:4] for shape in SHAPES]).T
+    return empty_nodes(*(np.repeat(column, counts) for column in (1000 * cores, 1024 * gib, gpus, model)))
+
+
+def generate_requests() -> Requests:
+    """Return a list of requests, a row each, that any model will do for; each is as likely as another."""
+    cores, gib, gpus, milli, number = (np.array(column) for column in zip(*KINDS, strict=True))
+    any_model = np.full(len(gpus), (1 << len(MODELS)) - 1)
+    kinds = Requests(np.rint(1000 * cores).astype(np.int64), 1024 * gib, gpus, milli, any_model)
+    return Requests(*(np.repeat(column, number) for column in kinds))

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from clustergym.agents import auction
+from clustergym.agents import auction_features as features
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.envs.auction_actions import AuctionActions, checked_numbers
+from clustergym.envs.auction_actions import AuctionActions, check_numbers
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.vector import auction_step
 from clustergym.envs.vector import step as steps
-from clustergym.envs.vector.auction_step import AuctionRules
+from clustergym.envs.vector.auction_step import HELD, AuctionRules
 from clustergym.envs.vector.core import Core
 from clustergym.sim.compiled.numba_cache import Direct
 
@@ -27,13 +29,15 @@ class AuctionCore(Core):
         self._step = Direct(auction_step.step)
         actions, parts = single.actions, single.features.parts
         assert isinstance(actions, AuctionActions)
-        self._numbers, self._bound = np.zeros((size, actions.number)), actions.bound
-        usual = parts["scored_moves"].start if "scored_moves" in parts else single.features.size
-        self._own = AuctionRules(actions.by_weights, usual)
+        self._actions, self._numbers = actions, np.zeros((size, actions.numbers))
+        added = [name for name in ("scored_moves", "ranked") if name in parts]
+        usual = parts[added[0]].start if added else single.features.size
+        weights = auction.weights_of(features.OF_PRIORITIES)
+        self._own = AuctionRules(actions.decides_by, usual, added == ["ranked"], actions.hold, weights)
 
     def checked(self, actions: npt.ArrayLike) -> Ints | Floats:
         """Return an action for each episode; raise an InputError if one is not valid."""
-        return checked_numbers(actions, self._numbers.shape, self._bound)
+        return check_numbers(actions, (self.size, self._actions.number), self._actions.bound)
 
     def legal(self, taken: Any) -> Bools:
         """Return in which episodes an action is legal: in all."""
@@ -41,12 +45,14 @@ class AuctionCore(Core):
 
     def take(self, taken: Any, over: Bools, *copies: npt.NDArray[Any]) -> None:
         """Take an action in each episode that is not over; write observations and masks to any `copies`."""
-        self._numbers[:] = taken
+        self._numbers[:] = self._actions.deciding(taken)
         self.step(np.where(over, steps.LEAVE, 0), *copies)
+        while (held := ~over & (self.outcomes == HELD)).any():
+            self.step(np.where(held, 0, steps.LEAVE), *copies)
 
     def draw(self, states: npt.NDArray[np.uint64]) -> Ints | Floats:
         """Draw an action for each episode: numbers from -1 to 1."""
-        numbers = np.empty_like(self._numbers)
+        numbers = np.empty((self.size, self._actions.number))
         auction_step.draw_numbers(states, numbers)
         return numbers
 
@@ -66,7 +72,7 @@ class AuctionCore(Core):
         )
 
 
-def core_of(single: SchedulingEnv, size: int, logged: bool, threads: int = 1) -> Core:
+def make_core(single: SchedulingEnv, size: int, logged: bool, threads: int = 1) -> Core:
     """Return the core for a single environment's actions."""
     made = AuctionCore if isinstance(single.actions, AuctionActions) else Core
     return made(single, size, logged, threads)

@@ -11,37 +11,50 @@ from clustergym.agents import auction, auction_episode
 from clustergym.agents import auction_features as features
 from clustergym.agents.auction import Bids
 from clustergym.common.arrays import Floats, Ints
+from clustergym.envs.auction_actions import PRIORITIES, RANKED, SCORES, WEIGHTS, fill_bias
 from clustergym.envs.vector import desk as d
 from clustergym.envs.vector import edits, observation
 from clustergym.envs.vector import step as steps
-from clustergym.envs.vector.desk import Bytes, Desk, DeskRules
-from clustergym.envs.vector.step import BEGIN, DECIDED, LEAVE, STALLED, TERMINATED
+from clustergym.envs.vector.desk import Bytes, EpisodeRules, EpisodeState, Singles
+from clustergym.envs.vector.step import BEGIN, DECIDED, LEAVE, TERMINATED
 from clustergym.sim.compiled import batch, clock
 from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
-from clustergym.sim.compiled.numba_cache import compiled_in_place, compiled_part, entry_in_place
+from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part, entry_in_place
+
+HELD = -1
+"""What a step has come to where its action decides at the next point, too: nothing is shown yet."""
 
 
 class AuctionRules(NamedTuple):
-    """What all episodes have in common besides `DeskRules`.
+    """What all episodes have in common besides `EpisodeRules`.
 
     Attributes
     ----------
-    by_weights : bool
-        An action is weights of features, not scores of moves.
+    decides_by : int
+        SCORES, WEIGHTS or PRIORITIES.
     usual : int
-        Numbers of an observation before the features of moves.
+        Numbers of an observation before those of the auction.
+    ranked : bool
+        Those are facts of jobs, not features of moves.
+    hold : int
+        Decision points for which an action holds; 0: to the end of the episode.
+    of_priorities : ndarray of float, shape (features.COUNT,)
+        Weights of what priorities are added to.
     """
 
-    by_weights: bool
+    decides_by: int
     usual: int
+    ranked: bool
+    hold: int
+    of_priorities: Floats
 
 
-@compiled_part
-def _usual_part(desk: Desk, usual: int) -> Desk:
+@compile_part
+def _usual_part(desk: EpisodeState, usual: int) -> EpisodeState:
     """Return a desk whose observation has no moves."""
-    return Desk(
+    return EpisodeState(
         desk.state,
         desk.shown,
         desk.free,
@@ -58,24 +71,24 @@ def _usual_part(desk: Desk, usual: int) -> Desk:
     )
 
 
-@compiled_in_place
-def _mark_moves(episode: Episode, counts: Ints, desk: Desk, before: int, mask: Bytes) -> None:
+@compile_in_place
+def _mark_moves(episode: Episode, counts: Ints, desk: EpisodeState, before: int, mask: Bytes) -> None:
     """Write to the mask, shape (R, T K), where moves lead to; `before` rows had a job."""
     _, types, levels = episode.known_s.shape
     mask[: max(before, desk.state[d.SHOWN])] = 0
     for at in range(desk.state[d.SHOWN]):
         job = episode.job[desk.shown[at]]
         time_s = episode.known_s[job[c.CLASS]]
-        for kind in range(types):
-            if (job[c.HIDDEN] >> kind) & 1:
+        for gpu_type in range(types):
+            if (job[c.HIDDEN] >> gpu_type) & 1:
                 continue
-            level = auction.first_level(time_s[kind])
+            level = auction.first_level(time_s[gpu_type])
             while level != c.NONE:
-                mask[at, kind * levels + level] = 1
-                level = auction.next_level(counts, time_s[kind], level)
+                mask[at, gpu_type * levels + level] = 1
+                level = auction.next_level(counts, time_s[gpu_type], level)
 
 
-@compiled_in_place
+@compile_in_place
 def _places(rows: Ints, shown: Ints, places: Ints) -> None:
     """Write the place of each shown job among the rows; both are ascending."""
     at = 0
@@ -85,7 +98,15 @@ def _places(rows: Ints, shown: Ints, places: Ints) -> None:
             at += 1
 
 
-@compiled_in_place
+@compile_in_place
+def _show_ranked(facts: Floats, places: Ints, seen: Singles) -> None:
+    """Write the facts that rank the shown jobs."""
+    for at in range(len(places)):
+        for column in range(len(RANKED)):
+            seen[at, column] = facts[places[at], RANKED[column]]
+
+
+@compile_in_place
 def _release_shown(episode: Episode, counts: Ints, shown: Ints, available: Ints) -> None:
     """Let jobs in view keep what they have; make the GPUs of those shown available besides the free ones."""
     for at in range(episode.clock[c.IN_VIEW]):
@@ -94,9 +115,9 @@ def _release_shown(episode: Episode, counts: Ints, shown: Ints, available: Ints)
     auction_episode.add_held(episode, counts, shown, available)
 
 
-@compiled_part
+@compile_part
 def _begin_point(
-    episode: Episode, cluster: ClusterArrays, desk: Desk, rules: DeskRules, own: AuctionRules
+    episode: Episode, cluster: ClusterArrays, desk: EpisodeState, rules: EpisodeRules, own: AuctionRules
 ) -> None:
     """Begin a decision point."""
     state, rows = desk.state, episode.in_view[: episode.clock[c.IN_VIEW]]
@@ -106,40 +127,66 @@ def _begin_point(
     state[d.TURN] += 1
     observation.begin(episode, cluster, _usual_part(desk, own.usual), rules)
     types, levels = len(cluster.capacity), len(cluster.counts)
-    if not own.by_weights:
+    if own.decides_by == SCORES:
         _mark_moves(episode, cluster.counts, desk, before, desk.mask.reshape(rules.rows, types * levels))
+    elif own.decides_by == PRIORITIES:
+        desk.mask[: 2 * count], desk.mask[2 * count :] = 1, 0
     if len(desk.observation) == own.usual:
         return
-    seen = desk.observation[own.usual :].reshape(rules.rows, types, levels, features.COUNT)
+    seen = desk.observation[own.usual :].reshape(rules.rows, -1)
     seen[: max(before, count)] = 0.0
     bids = auction_episode.bids_of_rows(episode, cluster, rows)
-    available = auction_episode.available_to(episode, cluster, rows).sum()
-    facts, values = auction.facts_of(available, cluster.counts, bids), np.empty(features.COUNT)
+    available = auction_episode.count_available(episode, cluster, rows).sum()
+    facts, values = auction.compute_feature_inputs(available, cluster.counts, bids), np.empty(features.COUNT)
     places = np.empty(count, np.int64)
     _places(rows, desk.shown[:count], places)
-    auction.describe_rows(places, facts, cluster.counts, bids, values, seen)
+    if own.ranked:
+        _show_ranked(facts.job, places, seen)
+        return
+    moves = seen.reshape(rules.rows, types, levels, features.COUNT)
+    auction.describe_rows(places, facts, cluster.counts, bids, values, moves)
 
 
-@compiled_part
-def _decide(episode: Episode, cluster: ClusterArrays, desk: Desk, own: AuctionRules, numbers: Floats) -> None:
+@compile_part
+def _decide(
+    episode: Episode, cluster: ClusterArrays, desk: EpisodeState, own: AuctionRules, numbers: Floats
+) -> None:
     """Set the targets of the jobs in view by an action."""
-    if own.by_weights:
+    if own.decides_by == WEIGHTS:
         auction_episode.decide(episode, cluster, numbers)
         return
     shown, available = desk.shown[: desk.state[d.SHOWN]], episode.free.copy()
     _release_shown(episode, cluster.counts, shown, available)
     bids: Bids = auction_episode.bids_of_rows(episode, cluster, shown)
-    shape = (len(desk.shown), len(cluster.capacity), len(cluster.counts))
-    kind, level = auction.decide_by_scores(numbers.reshape(shape), available, cluster.counts, bids)
-    auction_episode.set_targets(episode, shown, kind, level)
+    types = len(cluster.capacity)
+    if own.decides_by == PRIORITIES:
+        bias = np.empty((len(shown), types, 2))
+        fill_bias(numbers, bias)
+        gpu_type, level = auction.decide_biased(own.of_priorities, bias, available, cluster.counts, bids)
+    else:
+        scores = numbers.reshape((len(desk.shown), types, len(cluster.counts)))
+        gpu_type, level = auction.decide_by_scores(scores, available, cluster.counts, bids)
+    auction_episode.set_targets(episode, shown, gpu_type, level)
+
+
+@compile_part
+def _act(
+    episode: Episode, cluster: ClusterArrays, desk: EpisodeState, own: AuctionRules, numbers: Floats
+) -> int:
+    """Decide once, and move the clock; return what it has come to."""
+    _decide(episode, cluster, desk, own, numbers)
+    desk.state[d.HELD] += 1
+    if clock.enact(episode, cluster) != c.DECISION:
+        return c.STALLED
+    return clock.advance(episode, cluster)
 
 
 @entry_in_place
 def step(
     episodes: Episode,
     cluster: ClusterArrays,
-    desks: Desk,
-    rules: DeskRules,
+    desks: EpisodeState,
+    rules: EpisodeRules,
     own: AuctionRules,
     actions: Ints,
     numbers: Floats,
@@ -151,6 +198,9 @@ def step(
 ) -> None:
     """Take an action in each of the episodes first..last, as `clustergym.envs.vector.step.step`.
 
+    An action that holds for several decision points is taken at one of them, as there may be no room for more
+    events; the outcome is HELD until it has been taken at all.
+
     Parameters
     ----------
     actions : ndarray of int, shape (E,)
@@ -161,23 +211,21 @@ def step(
         action = actions[at]
         if action == LEAVE:
             continue
-        episode, desk = batch.row_of(episodes, at), steps.desk_of(desks, at)
+        episode, desk = batch.select_episode(episodes, at), steps.select_state(desks, at)
         terms[at], rewards[at] = 0.0, 0.0
-        outcome = DECIDED
         if action == BEGIN:
             steps.begin_episode(desk)
-        else:
-            _decide(episode, cluster, desk, own, numbers[at])
-            if clock.enact(episode, cluster) != c.DECISION:
-                outcome = STALLED
-        if outcome == DECIDED:
             came_to = clock.advance(episode, cluster)
-            if came_to == c.DECISION:
-                _begin_point(episode, cluster, desk, rules, own)
-            else:
-                outcome = steps.ended(episode, came_to)
-        outcomes[at] = outcome
-        if own.by_weights or outcome >= TERMINATED:
+        else:
+            came_to = _act(episode, cluster, desk, own, numbers[at])
+        outcome = DECIDED if came_to == c.DECISION else steps.classify_end(episode, came_to)
+        if action != BEGIN and outcome == DECIDED and desk.state[d.HELD] != own.hold:
+            outcomes[at] = HELD
+            continue
+        outcomes[at], desk.state[d.HELD] = outcome, 0
+        if outcome == DECIDED:
+            _begin_point(episode, cluster, desk, rules, own)
+        if own.decides_by == WEIGHTS or outcome >= TERMINATED:
             desk.mask[:] = 1
         if action != BEGIN:
             rewards[at] = steps.charge(episode, desk, rules, outcome, terms[at])

@@ -15,10 +15,10 @@ from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import InputError
 from clustergym.envs.actions import MetaActions
 from clustergym.envs.scheduling import SchedulingEnv
-from clustergym.envs.scheduling_costs import Outcomes, Yardsticks
+from clustergym.envs.scheduling_costs import Outcomes, ReferenceCostTimes
 from clustergym.envs.vector import step as steps
-from clustergym.envs.vector.desk import Desk, DeskRules
-from clustergym.envs.vector.desks import Desks, PreparedScenario
+from clustergym.envs.vector.desk import SHOWN, EpisodeRules, EpisodeState
+from clustergym.envs.vector.desks import EpisodeStates, PreparedScenario
 from clustergym.envs.vector.menus import Memories
 from clustergym.results.metrics.metrics import measure_scenario
 from clustergym.scenario.scenario import Scenario
@@ -66,7 +66,7 @@ class Core:
         self._reward_names = list(reward)
         self._cluster = cluster_arrays(episodes.cluster, episodes.setting.counts)
         self._batch = Batch(self._cluster, size, logged)
-        self._desks = Desks(self._cluster, size, single.parameters, single.actions, single.features)
+        self._desks = EpisodeStates(self._cluster, size, single.parameters, single.actions, single.features)
         self.terms, self.rewards = np.zeros((size, len(reward))), np.zeros(size)
         self.outcomes = np.zeros(size, dtype=np.int8)
         self.scenarios: list[Scenario | None] = [None] * size
@@ -75,17 +75,17 @@ class Core:
         self._menu: menus.Menu | None = None
         self._memories: Memories | None = None
         if isinstance(single.actions, MetaActions):
-            self._menu = menus.menu_of(single.actions.policies, single.parameters.information_class)
+            self._menu = menus.compile_menu(single.actions.policies, single.parameters.information_class)
             self._memories = Memories(size, single.actions.number, self._cluster.counts)
         self._pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
 
     @property
-    def desks(self) -> Desk:
+    def desks(self) -> EpisodeState:
         """What the agents see and edit; `mask` and `observation` have a row for each episode."""
         return self._desks.arrays
 
     @property
-    def arrays(self) -> tuple[Episode, ClusterArrays, Desk, DeskRules]:
+    def arrays(self) -> tuple[Episode, ClusterArrays, EpisodeState, EpisodeRules]:
         """What the compiled steps take: the episodes, their cluster, the desks and their rules."""
         return self._batch.episodes, self._cluster, self._desks.arrays, self._desks.rules
 
@@ -98,6 +98,20 @@ class Core:
     def now_s(self) -> Any:
         """Simulated time of each episode, seconds, shape (size,)."""
         return self._batch.episodes.clock[:, c.NOW] / c.TICKS_PER_S
+
+    def row_jobs(self) -> Ints:
+        """Return the job of each row that is shown, by its place in the trace, shape (size, R); -1: none."""
+        desks = self._desks.arrays
+        filled = np.arange(desks.shown.shape[1]) < desks.state[:, SHOWN, None]
+        return np.where(filled, desks.shown, -1)
+
+    def time_in_system_s(self, jobs: Ints) -> Floats:
+        """Return the seconds that jobs, shape (size, m), have been in the system so far; NaN for -1."""
+        episodes, rows = self._batch.episodes, self._rows[:, None]
+        end = np.where(self.outcomes >= steps.TERMINATED, episodes.clock[:, c.END], episodes.clock[:, c.NOW])
+        left = np.minimum(episodes.job[rows, jobs, c.LEAVE], end[:, None]) / c.TICKS_PER_S
+        spent: Floats = left - episodes.figures[rows, jobs, c.SUBMIT_S]
+        return np.where(jobs < 0, np.nan, spent)
 
     def begin(self, rows: Sequence[int], scenarios: Sequence[tuple[Scenario, PreparedScenario]]) -> None:
         """Begin episodes of scenarios in some rows; `outcomes` is DECIDED where one has a decision point."""
@@ -212,7 +226,7 @@ class Core:
 
     def end(self, row: int) -> dict[str, Any]:
         """Return what the last info of an episode has besides: `stalled`; if logged, metrics and digest."""
-        stalled = {"stalled": self._stalled(row)}
+        stalled = {"stalled": self._is_stalled(row)}
         if not self.logged:
             return stalled
         log = self._batch.log(row)
@@ -226,10 +240,10 @@ class Core:
         """Return an episode's event log so far."""
         return self._batch.log(row)
 
-    def episode(self, row: int) -> tuple[Episode, Desk]:
+    def episode(self, row: int) -> tuple[Episode, EpisodeState]:
         """Return one episode, and what its agent sees and edits; their arrays share their memory."""
         episodes, desks = self._batch.episodes, self._desks.arrays
-        return Episode._make(part[row] for part in episodes), Desk._make(part[row] for part in desks)
+        return Episode._make(part[row] for part in episodes), EpisodeState._make(part[row] for part in desks)
 
     def metrics(self, row: int, log: EventLog | None = None) -> Any:
         """Return the metrics of an episode so far; its log is built if it is not given."""
@@ -237,16 +251,16 @@ class Core:
         assert scenario is not None
         end_s = float(self._batch.episodes.clock[row, c.END if over else c.NOW]) / c.TICKS_PER_S
         events = (log or self._batch.log(row)).events
-        return measure_scenario(scenario, events, end_s, self._stalled(row)).metrics
+        return measure_scenario(scenario, events, end_s, self._is_stalled(row)).metrics
 
-    def _stalled(self, row: int) -> bool:
+    def _is_stalled(self, row: int) -> bool:
         return bool(self.outcomes[row] == steps.STALLED)
 
-    def left(self, row: int) -> Outcomes:
+    def get_outcomes(self, row: int) -> Outcomes:
         """Return when each job of an episode left so far."""
         scenario, episodes = self.scenarios[row], self._batch.episodes
         assert scenario is not None
-        found = Outcomes(Yardsticks.of(scenario))
+        found = Outcomes(ReferenceCostTimes.from_scenario(scenario))
         job = episodes.job[row, : len(found.leave_s)]
         gone = job[:, c.LEAVE] != c.NEVER
         found.leave_s[gone] = job[gone, c.LEAVE] / c.TICKS_PER_S

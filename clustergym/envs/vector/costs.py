@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from clustergym.common.arrays import Floats
 from clustergym.envs.scheduling_costs import BOUND_S
-from clustergym.envs.vector.desk import Desk
+from clustergym.envs.vector.desk import EpisodeState
 from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled.episode import Episode
-from clustergym.sim.compiled.numba_cache import compiled_in_place, compiled_part
+from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part
 from clustergym.sim.compiled.sums import pairwise_sum
 
-NAMES = ("jobs_in_system", "slowdown", "unfairness", "deadlines_met", "broken_promises")
+NAMES = ("jobs_in_system", "slowdown", "unfairness", "deadlines_met", "broken_promises", "log_jct")
 """Costs in the order of their numbers."""
-JOBS_IN_SYSTEM, SLOWDOWN, UNFAIRNESS, DEADLINES_MET, BROKEN_PROMISES = range(len(NAMES))
+JOBS_IN_SYSTEM, SLOWDOWN, UNFAIRNESS, DEADLINES_MET, BROKEN_PROMISES, LOG_JCT = range(len(NAMES))
 LARGEST = float(np.finfo(np.float64).max)
 
 
-@compiled_in_place
-def _leave(episode: Episode, desk: Desk, row: int, now_s: float, baseline: bool) -> tuple[float, bool]:
+@compile_in_place
+def _leave(
+    episode: Episode, desk: EpisodeState, row: int, now_s: float, baseline: bool
+) -> tuple[float, bool]:
     """Return when a job left, in seconds, inf: not until `now_s`; and whether it had completed."""
     if baseline:
         tick, completed = desk.reference[row, 0], desk.reference[row, 1] == 1
@@ -29,8 +33,8 @@ def _leave(episode: Episode, desk: Desk, row: int, now_s: float, baseline: bool)
     return (leave_s, completed) if tick != c.NEVER and leave_s <= now_s else (np.inf, False)
 
 
-@compiled_in_place
-def end_of_reference_s(episode: Episode, desk: Desk) -> float:
+@compile_in_place
+def end_of_reference_s(episode: Episode, desk: EpisodeState) -> float:
     """Return when the last job leaves under the baseline, seconds."""
     end_s = 0.0
     for row in range(episode.clock[c.JOBS]):
@@ -39,8 +43,8 @@ def end_of_reference_s(episode: Episode, desk: Desk) -> float:
     return end_s
 
 
-@compiled_part
-def cost(episode: Episode, desk: Desk, now_s: float, which: int, baseline: bool) -> float:
+@compile_part
+def cost(episode: Episode, desk: EpisodeState, now_s: float, which: int, baseline: bool) -> float:
     """Return a cost of the episode, or of the baseline, up to a time."""
     if which in (DEADLINES_MET, BROKEN_PROMISES):
         return _promises(episode, desk, now_s, which, baseline)
@@ -48,11 +52,15 @@ def cost(episode: Episode, desk: Desk, now_s: float, which: int, baseline: bool)
     part = np.empty(n)
     _shares(episode, desk, now_s, which, baseline, part)
     total = pairwise_sum(part)
+    if which == LOG_JCT:
+        return math.log(max(total / n, 1.0))
     return total / (3600.0 * n) if which == JOBS_IN_SYSTEM else total / n
 
 
-@compiled_in_place
-def _shares(episode: Episode, desk: Desk, now_s: float, which: int, baseline: bool, part: Floats) -> None:
+@compile_in_place
+def _shares(
+    episode: Episode, desk: EpisodeState, now_s: float, which: int, baseline: bool, part: Floats
+) -> None:
     """Write what each job adds to a cost."""
     figures = episode.figures
     for row in range(len(part)):
@@ -66,8 +74,8 @@ def _shares(episode: Episode, desk: Desk, now_s: float, which: int, baseline: bo
             part[row] = min(late, LARGEST) - 1.0 if late > 1.0 else 0.0
 
 
-@compiled_in_place
-def _promises(episode: Episode, desk: Desk, now_s: float, which: int, baseline: bool) -> float:
+@compile_in_place
+def _promises(episode: Episode, desk: EpisodeState, now_s: float, which: int, baseline: bool) -> float:
     """Return minus the share of jobs that met their deadline, or the share that broke it and was admitted."""
     n, met, broken = episode.clock[c.JOBS], 0, 0
     for row in range(n):

@@ -18,11 +18,12 @@ Bytes = npt.NDArray[np.int8]
     TURN,  # decision points so far
     EDITS,  # edits at this decision point
     ILLEGAL,  # illegal actions in a row
+    HELD,  # decision points for which the present action has held
     STATE_COLUMNS,
-) = range(5)
+) = range(6)
 
 
-class Desk(NamedTuple):
+class EpisodeState(NamedTuple):
     """An agent's desk in an episode of n jobs, C model classes, T types, K counts, R rows and A actions.
 
     In a batch of episodes every array has one axis more, the first.
@@ -67,7 +68,7 @@ class Desk(NamedTuple):
     restart: Singles
 
 
-class DeskRules(NamedTuple):
+class EpisodeRules(NamedTuple):
     """What all episodes of a vector environment have in common.
 
     Attributes

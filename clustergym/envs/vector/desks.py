@@ -8,23 +8,23 @@ import numpy as np
 
 from clustergym.common.arrays import Floats, Ints
 from clustergym.envs.actions import EditActions, MetaActions
-from clustergym.envs.actions_by_name import AnyActions
+from clustergym.envs.auction_actions import AnyActions
 from clustergym.envs.observations import Summary, logarithm
-from clustergym.envs.scheduling_costs import Outcomes, Yardsticks
+from clustergym.envs.scheduling_costs import Outcomes, ReferenceCostTimes
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.vector.costs import NAMES
-from clustergym.envs.vector.desk import STATE_COLUMNS, Desk, DeskRules, Singles
+from clustergym.envs.vector.desk import STATE_COLUMNS, EpisodeRules, EpisodeState, Singles
 from clustergym.scenario.clock import ticks
 from clustergym.scenario.policy import InformationClass
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
-from clustergym.sim.compiled.fluid import capped_finish_s
+from clustergym.sim.compiled.fluid import simulate_fluid
 from clustergym.sim.compiled.scenario_arrays import ScenarioArrays, scenario_arrays
 
 
 class PreparedScenario(NamedTuple):
-    """A scenario with what a desk shows of its model classes; `Desk` describes the arrays.
+    """A scenario with what a desk shows of its model classes; `EpisodeState` describes the arrays.
 
     Attributes
     ----------
@@ -40,13 +40,13 @@ class PreparedScenario(NamedTuple):
     reference: Ints
 
 
-def prepared(
+def prepare_scenario(
     scenario: Scenario, parameters: SchedulingParameters, reference: Outcomes | None = None
 ) -> PreparedScenario:
     """Return what an environment needs of a scenario, and of what its baseline comes to on it."""
     information, counts = parameters.information_class, scenario.tables.counts
     arrays = scenario_arrays(scenario, information, parameters.round_s)
-    yardsticks = Yardsticks.of(scenario, capped_finish_s)
+    yardsticks = ReferenceCostTimes.from_scenario(scenario, simulate_fluid)
     arrays.figures[:, c.FAIR_S], arrays.figures[:, c.RUN_S] = yardsticks.fair_s, yardsticks.run_s
     known = information != InformationClass.NONE
     time_s = arrays.known_s if known else np.full_like(arrays.known_s, np.inf)
@@ -65,11 +65,11 @@ def prepared(
         _least(time_s),
         (either / highest).astype(np.float32),
         logarithm(cost_s).astype(np.float32),
-        _left(reference),
+        _find_leave_ticks(reference),
     )
 
 
-def _left(outcomes: Outcomes | None) -> Ints:
+def _find_leave_ticks(outcomes: Outcomes | None) -> Ints:
     """Return when each job left, in ticks, and whether it had completed, shape (n, 2)."""
     if outcomes is None:
         return np.zeros((0, 2), dtype=np.int64)
@@ -83,7 +83,7 @@ def _least(time_s: Floats) -> Floats:
     return np.where(np.isfinite(least), least, 0.0)
 
 
-class Desks:
+class EpisodeStates:
     """The desks of a batch of episodes, which grow with the number of model classes.
 
     Parameters
@@ -114,7 +114,7 @@ class Desks:
     ) -> None:
         types, levels = len(cluster.capacity), len(cluster.counts)
         rows = 0 if isinstance(actions, MetaActions) else parameters.rows
-        self.rules = DeskRules(
+        self.rules = EpisodeRules(
             rows,
             isinstance(actions, EditActions) and actions.rejects,
             parameters.actions == "admit",
@@ -126,7 +126,7 @@ class Desks:
             np.array([NAMES.index(name) for name in parameters.reward], dtype=np.int64),
             np.array([float(weight) for weight in parameters.reward.values()]),
         )
-        self.arrays = Desk(
+        self.arrays = EpisodeState(
             state=np.zeros((size, STATE_COLUMNS), np.int64),
             shown=np.zeros((size, rows), np.int64),
             free=np.zeros((size, types), np.int64),

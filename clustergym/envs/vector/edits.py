@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from clustergym.common.arrays import Ints
 from clustergym.envs.vector import desk as d
-from clustergym.envs.vector.desk import Desk, DeskRules
+from clustergym.envs.vector.desk import EpisodeRules, EpisodeState
 from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled.buddy import sort
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
-from clustergym.sim.compiled.numba_cache import compiled_in_place, compiled_part
+from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part
 
 
-@compiled_in_place
+@compile_in_place
 def _in_turn(ordered: Ints, count: int, number: int, turn: int, chosen: Ints) -> int:
     """Choose `number` of the first `count` members: half the first, a quarter the last, the rest in turn."""
     if number >= count:
@@ -30,11 +30,11 @@ def _in_turn(ordered: Ints, count: int, number: int, turn: int, chosen: Ints) ->
     return number
 
 
-@compiled_part
+@compile_part
 def choose_rows(episode: Episode, rows: int, turn: int, shown: Ints) -> int:
     """Write the jobs that have a row to `shown`, ascending; return their number.
 
-    `clustergym.envs.candidates.choose_rows` says which they are.
+    `clustergym.envs.actions.choose_rows` says which they are.
     """
     n, in_view = episode.clock[c.IN_VIEW], episode.in_view
     if n <= rows:
@@ -57,8 +57,8 @@ def choose_rows(episode: Episode, rows: int, turn: int, shown: Ints) -> int:
     return count
 
 
-@compiled_in_place
-def begin(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: DeskRules) -> None:
+@compile_in_place
+def begin(episode: Episode, cluster: ClusterArrays, desk: EpisodeState, rules: EpisodeRules) -> None:
     """Begin a decision point: no allotment is edited yet."""
     job, state, mask = episode.job, desk.state, desk.mask
     count = choose_rows(episode, rules.rows, state[d.TURN], desk.shown)
@@ -68,8 +68,8 @@ def begin(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: DeskRules
         row = episode.in_view[at]
         job[row, c.TARGET_TYPE], job[row, c.TARGET_LEVEL] = job[row, c.TYPE], job[row, c.LEVEL]
         job[row, c.ASSIGNED] = job[row, c.PREEMPTED] = job[row, c.REJECTED] = 0
-    for kind in range(len(desk.free)):
-        desk.free[kind] = episode.free[kind]
+    for gpu_type in range(len(desk.free)):
+        desk.free[gpu_type] = episode.free[gpu_type]
     levels = len(cluster.counts)
     options = len(cluster.capacity) * levels
     width = options + 1 + rules.rejects
@@ -86,20 +86,20 @@ def begin(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: DeskRules
     refresh(episode, cluster, desk, rules)
 
 
-@compiled_in_place
-def _all_feasible(episode: Episode, desk: Desk, row: int, at: int) -> None:
+@compile_in_place
+def _all_feasible(episode: Episode, desk: EpisodeState, row: int, at: int) -> None:
     """Let a row's job be assigned wherever it fits in memory and is profiled."""
     hidden = episode.job[row, c.HIDDEN]
     feasible = episode.feasible[episode.job[row, c.CLASS]]
     types, levels = feasible.shape
-    for kind in range(types):
+    for gpu_type in range(types):
         for level in range(levels):
-            shown = not (hidden >> kind) & 1
-            desk.assignable[at, kind * levels + level] = shown and feasible[kind, level]
+            shown = not (hidden >> gpu_type) & 1
+            desk.assignable[at, gpu_type * levels + level] = shown and feasible[gpu_type, level]
 
 
-@compiled_in_place
-def refresh(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: DeskRules) -> None:
+@compile_in_place
+def refresh(episode: Episode, cluster: ClusterArrays, desk: EpisodeState, rules: EpisodeRules) -> None:
     """Recompute which assignments are legal, from the GPUs that are free."""
     levels, types, mask = len(cluster.counts), len(cluster.capacity), desk.mask
     width = types * levels + 1 + rules.rejects
@@ -107,20 +107,22 @@ def refresh(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: DeskRul
     for at in range(desk.state[d.SHOWN]):
         job = episode.job[desk.shown[at]]
         target = job[c.TARGET_LEVEL]
-        for kind in range(types):
-            room = desk.free[kind]
-            if target != c.NONE and job[c.TARGET_TYPE] == kind:
+        for gpu_type in range(types):
+            room = desk.free[gpu_type]
+            if target != c.NONE and job[c.TARGET_TYPE] == gpu_type:
                 room += cluster.counts[target]
             for level in range(levels):
-                option = kind * levels + level
+                option = gpu_type * levels + level
                 legal = desk.assignable[at, option] and cluster.counts[level] <= room
                 mask[at * width + option] = legal
                 idle |= legal and target == c.NONE
     mask[-1] = not (rules.mask_stop and idle)
 
 
-@compiled_in_place
-def edit(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: DeskRules, action: int) -> int:
+@compile_in_place
+def edit(
+    episode: Episode, cluster: ClusterArrays, desk: EpisodeState, rules: EpisodeRules, action: int
+) -> int:
     """Edit the allotment of a job by a legal action that is not `stop`; return its row of the desk."""
     levels = len(cluster.counts)
     options = len(cluster.capacity) * levels
@@ -148,8 +150,8 @@ def edit(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: DeskRules,
     return at
 
 
-@compiled_in_place
-def decide(episode: Episode, desk: Desk, rules: DeskRules) -> None:
+@compile_in_place
+def decide(episode: Episode, desk: EpisodeState, rules: EpisodeRules) -> None:
     """End the decision point: jobs that were shown and not rejected are admitted."""
     if rules.binding:
         for at in range(desk.state[d.SHOWN]):

@@ -17,12 +17,12 @@ from gymnasium.vector.utils import batch_space
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.parameter_types import PositiveInt
-from clustergym.common.parameters import checked
+from clustergym.common.parameters import check_value
 from clustergym.common.processes import cores
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.vector import auction_step
 from clustergym.envs.vector import step as steps
-from clustergym.envs.vector.auction_core import core_of
+from clustergym.envs.vector.auction_core import make_core
 from clustergym.envs.vector.desk import Bytes, Singles
 from clustergym.envs.vector.scenarios import PreparedScenarios, UncoveredError, fall_back
 
@@ -95,7 +95,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._scenarios = PreparedScenarios(self.single)
         self._scenarios.check()
-        self.core = core_of(self.single, self.num_envs, summaries, self.threads)
+        self.core = make_core(self.single, self.num_envs, summaries, self.threads)
         self._rngs: list[np.random.Generator] = []
         self._seeds: list[int] = []
         self._draws = np.zeros(self.num_envs, dtype=np.uint64)
@@ -147,7 +147,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         rows = np.flatnonzero(chosen).tolist()
         self._seed(rows, _seeds(seed, self.num_envs))
         self._begin(rows, given)
-        observations, masks = self._shown()
+        observations, masks = self._get_observations()
         infos = self._infos(chosen, np.zeros_like(chosen), masks.copy())
         return self.single.as_observation(observations.copy() if self.copy else observations), infos
 
@@ -191,7 +191,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
             action = self.single.actions.describe(int(taken[row]))
             message = f"{taken[row]} ({action}) is illegal now in environment {row}"
             raise InputError(message, field="action", remedy="choose where action_masks() is 1")
-        shown = self._shown()
+        shown = self._get_observations()
         if self.copy:
             shown = np.empty_like(shown[0]), np.empty_like(shown[1])
         self.core.take(taken, over, *(shown if self.copy else ()))
@@ -203,7 +203,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         if begun:
             final = self._final(ended)
             self._begin(np.flatnonzero(ended).tolist(), {})
-            own = self._shown()
+            own = self._get_observations()
             shown[0][ended], shown[1][ended] = own[0][ended], own[1][ended]
         every = np.ones(self.num_envs, dtype=np.bool_)
         infos = self._infos(every, np.zeros_like(ended) if begun else ended, shown[1]) | final
@@ -212,6 +212,25 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
     def action_masks(self) -> Bytes:
         """Return 1 for each legal action, else 0, shape (num_envs, number of actions)."""
         return self.core.desks.mask.copy()
+
+    def row_jobs(self) -> Ints:
+        """Return each row's job by its place in the trace, shape (num_envs, R); -1: none."""
+        return self.core.row_jobs()
+
+    def time_in_system_s(self, jobs: Ints) -> Floats:
+        """Return the seconds that jobs have been in the system so far: what credit by job is made of.
+
+        Parameters
+        ----------
+        jobs : ndarray of int, shape (num_envs, m)
+            As `row_jobs` gives them; -1: none.
+
+        Returns
+        -------
+        ndarray of float, shape (num_envs, m)
+            NaN where there is no job. Where an episode is over: up to its end, until the next one begins.
+        """
+        return self.core.time_in_system_s(jobs)
 
     def sample_actions(self) -> Ints | Floats:
         """Return a legal action for each environment, drawn at random, as `step` takes them."""
@@ -243,7 +262,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         """Return the digest of the event log of an environment's episode so far; needs `summaries`."""
         return self.core.digest(row)
 
-    def _shown(self) -> tuple[Singles, Bytes]:
+    def _get_observations(self) -> tuple[Singles, Bytes]:
         """Return observations and masks, which the next step overwrites."""
         return self.core.desks.observation, self.core.desks.mask
 
@@ -364,7 +383,7 @@ def make_vector(
 
 
 def _whole(field: str, value: Any, most: int | None) -> int:
-    number = int(checked(value, PositiveInt, field))
+    number = int(check_value(value, PositiveInt, field))
     if most is not None and number > most:
         remedy = f"give a whole number from 1 to {most}, the number of cores"
         raise InputError(f"{number} is out of range", field=field, remedy=remedy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from clustergym.agents.compiled_policies.memory import FIGURES, JOB_FIGURES, Memory
-from clustergym.agents.speedup import fitted_speedup
+from clustergym.agents.speedup import fit_speedup
 from clustergym.common.arrays import Floats, Ints
 from clustergym.sim.compiled.scenario_arrays import ScenarioArrays
 
@@ -31,7 +31,7 @@ class Memories:
     def load(self, at: int, scenario: ScenarioArrays) -> None:
         """Forget what row `at` remembers, and fit the speedups of a scenario's model classes."""
         arrays, (n, classes) = self.arrays, (len(scenario.job), len(scenario.known_s))
-        exponent, one_gpu_s = fitted_speedup(self._counts, scenario.known_s)
+        exponent, one_gpu_s = fit_speedup(self._counts, scenario.known_s)
         self.arrays = arrays = Memory(
             arrays.figure,
             _longer(arrays.of_job, 2, n),

@@ -9,13 +9,13 @@ import numpy as np
 from clustergym.common.arrays import Floats
 from clustergym.envs.observations import JOB_FEATURES, LONGEST_S, OPTION_FEATURES, QUEUE_FEATURES
 from clustergym.envs.vector import desk as d
-from clustergym.envs.vector.desk import Desk, DeskRules, Singles
+from clustergym.envs.vector.desk import EpisodeRules, EpisodeState, Singles
 from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled import jobs
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
-from clustergym.sim.compiled.numba_cache import compiled_in_place, compiled_part
-from clustergym.sim.compiled.seen import level_of
+from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part
+from clustergym.sim.compiled.seen import find_level
 from clustergym.sim.compiled.sums import pairwise_sum
 
 PER_LOGARITHM = float(1.0 / np.log1p(LONGEST_S))
@@ -27,7 +27,7 @@ FEATURES, OPTION_WIDTH, QUEUE_WIDTH = len(JOB_FEATURES), len(OPTION_FEATURES), l
 EDITS_COLUMN = QUEUE_FEATURES.index("edits")
 
 
-@compiled_in_place
+@compile_in_place
 def logarithm(seconds: float) -> float:
     """Return log(1 + x) / log(1 + ten years), from 0 to 1; NaN becomes 0."""
     if seconds > 0.0:
@@ -35,19 +35,19 @@ def logarithm(seconds: float) -> float:
     return 0.0
 
 
-@compiled_in_place
+@compile_in_place
 def _share(value: float, half: float) -> float:
     return value / (value + half)
 
 
-@compiled_in_place
-def begin(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: DeskRules) -> None:
+@compile_in_place
+def begin(episode: Episode, cluster: ClusterArrays, desk: EpisodeState, rules: EpisodeRules) -> None:
     """Compute the observation at the start of a decision point, after `edits.begin`."""
     types, seen = len(cluster.capacity), desk.observation
-    for kind in range(types):
-        seen[kind] = episode.free[kind] / cluster.capacity[kind]
-        seen[types + kind] = 1.0
-        seen[2 * types + kind] = cluster.capacity[kind] / rules.total
+    for gpu_type in range(types):
+        seen[gpu_type] = episode.free[gpu_type] / cluster.capacity[gpu_type]
+        seen[types + gpu_type] = 1.0
+        seen[2 * types + gpu_type] = cluster.capacity[gpu_type] / rules.total
     if episode.clock[c.RUNNING_PROFILES] > 0:
         _fill_available(episode, cluster, seen[types : 2 * types])
     _fill_queue(episode, desk, rules, seen[len(seen) - QUEUE_WIDTH :])
@@ -61,15 +61,15 @@ def begin(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: DeskRules
     seen[first_option + count * options : len(seen) - QUEUE_WIDTH] = 0.0
 
 
-@compiled_in_place
-def _add_up(episode: Episode, desk: Desk, age: Floats, work: Floats) -> tuple[int, int]:
+@compile_in_place
+def _add_up(episode: Episode, desk: EpisodeState, age: Floats, work: Floats) -> tuple[int, int]:
     """Write age and GPU-seconds left of the jobs in view; return how many wait, and GPUs they ask for."""
     job, now = episode.job, episode.clock[c.NOW]
     now_s, waiting, demand = now / c.TICKS_PER_S, 0, 0
     for at in range(len(age)):
         row = episode.in_view[at]
         age[at] = now_s - episode.figures[row, c.SUBMIT_S]
-        left = jobs.remaining_at(episode, row, now)
+        left = jobs.compute_remaining(episode, row, now)
         work[at] = desk.least_gpu_s[job[row, c.CLASS], job[row, c.HIDDEN]] * left
         if job[row, c.LEVEL] == c.NONE:
             waiting += 1
@@ -77,19 +77,19 @@ def _add_up(episode: Episode, desk: Desk, age: Floats, work: Floats) -> tuple[in
     return waiting, demand
 
 
-@compiled_part
+@compile_part
 def _fill_available(episode: Episode, cluster: ClusterArrays, share: Singles) -> None:
     """Write the share of each type's GPUs that no profile holds."""
     available = cluster.capacity.copy()
     for at in range(episode.clock[c.RUNNING_PROFILES]):
-        kind = episode.profile[at, c.NTH_RUNNING] % len(available)
-        available[kind] -= episode.clock[c.PROFILE_GPUS]
-    for kind in range(len(available)):
-        share[kind] = available[kind] / cluster.capacity[kind]
+        gpu_type = episode.profile[at, c.NTH_RUNNING] % len(available)
+        available[gpu_type] -= episode.clock[c.PROFILE_GPUS]
+    for gpu_type in range(len(available)):
+        share[gpu_type] = available[gpu_type] / cluster.capacity[gpu_type]
 
 
-@compiled_part
-def _fill_queue(episode: Episode, desk: Desk, rules: DeskRules, queue: Singles) -> None:
+@compile_part
+def _fill_queue(episode: Episode, desk: EpisodeState, rules: EpisodeRules, queue: Singles) -> None:
     clock, n = episode.clock, episode.clock[c.IN_VIEW]
     age, work = np.empty(n), np.empty(n)
     waiting, demand = _add_up(episode, desk, age, work)
@@ -101,9 +101,9 @@ def _fill_queue(episode: Episode, desk: Desk, rules: DeskRules, queue: Singles) 
     queue[6], queue[7] = 0.0, clock[c.LEFT] / (clock[c.LEFT] + n)
 
 
-@compiled_in_place
+@compile_in_place
 def _fill_jobs(
-    episode: Episode, cluster: ClusterArrays, desk: Desk, rules: DeskRules, table: Singles
+    episode: Episode, cluster: ClusterArrays, desk: EpisodeState, rules: EpisodeRules, table: Singles
 ) -> None:
     """Fill the columns of all jobs that have a row: a call for each, with all these arrays, takes longer."""
     job, figures, now, types = episode.job, episode.figures, episode.clock[c.NOW], len(cluster.capacity)
@@ -112,14 +112,14 @@ def _fill_jobs(
         row, at = desk.shown[place], place * width
         runs, level = job[row, c.LEVEL] != c.NONE, job[row, c.LEVEL]
         known = job[row, c.CLASS], job[row, c.HIDDEN]
-        remaining, age = jobs.remaining_at(episode, row, now), now_s - figures[row, c.SUBMIT_S]
+        remaining, age = jobs.compute_remaining(episode, row, now), now_s - figures[row, c.SUBMIT_S]
         to_deadline = figures[row, c.DEADLINE_S] - now_s
         table[at + PRESENT], table[at + WAITING] = 1.0, not runs
         table[at + GPUS] = table[at + GPUS_HELD] = rules.size_log[level + 1]
         table[at + ASSIGNED] = table[at + PREEMPTED] = 0.0
         table[at + MAY_REJECT] = rules.rejects and not (rules.binding and job[row, c.DECIDED])
         table[at + AGE] = logarithm(age)
-        table[at + ATTAINED] = logarithm(jobs.attained_at(episode, cluster, row, now))
+        table[at + ATTAINED] = logarithm(jobs.compute_attained(episode, cluster, row, now))
         table[at + WORK_LEFT] = logarithm(desk.least_gpu_s[known] * remaining)
         table[at + TIME_LEFT] = logarithm(desk.least_s[known] * remaining)
         table[at + DONE] = 1.0 - remaining / figures[row, c.ITERATIONS]
@@ -127,7 +127,7 @@ def _fill_jobs(
         table[at + RESTARTS] = _share(job[row, c.RESTARTS], 4.0)
         standstill_s = max(job[row, c.READY] - now, 0) / c.TICKS_PER_S
         table[at + STANDSTILL] = logarithm(standstill_s) if runs else 0.0
-        requested = level_of(cluster.counts, job[row, c.REQUESTED_GPUS])
+        requested = find_level(cluster.counts, job[row, c.REQUESTED_GPUS])
         table[at + GPUS_REQUESTED] = rules.size_log[requested + 1]
         table[at + HAS_DEADLINE] = np.isfinite(to_deadline)
         table[at + SLACK], table[at + LATE] = logarithm(to_deadline), to_deadline < 0
@@ -139,8 +139,8 @@ def _fill_jobs(
             table[at + FEATURES + types + held] = job[row, c.REQUESTED_TYPE] == held
 
 
-@compiled_in_place
-def _fill_options(episode: Episode, cluster: ClusterArrays, desk: Desk, table: Singles) -> None:
+@compile_in_place
+def _fill_options(episode: Episode, cluster: ClusterArrays, desk: EpisodeState, table: Singles) -> None:
     job, types, levels = episode.job, len(cluster.capacity), len(cluster.counts)
     speed, restart, searched, at = desk.speed, desk.restart, episode.searched, 0
     costly = episode.clock[c.FIRST_LAUNCH_COSTS] != 0
@@ -148,22 +148,24 @@ def _fill_options(episode: Episode, cluster: ClusterArrays, desk: Desk, table: S
         row = desk.shown[place]
         model, hidden, first = job[row, c.CLASS], job[row, c.HIDDEN], at
         pays = 1 if costly or job[row, c.LAUNCHED] else 0
-        for kind in range(types):
+        for gpu_type in range(types):
             for level in range(levels):
-                table[at] = speed[model, hidden, kind, level, 0]
-                table[at + 1] = speed[model, hidden, kind, level, 1]
-                table[at + 2] = restart[model, pays, 1 if searched[row, kind, level] else 0, level]
+                table[at] = speed[model, hidden, gpu_type, level, 0]
+                table[at + 1] = speed[model, hidden, gpu_type, level, 1]
+                table[at + 2] = restart[model, pays, 1 if searched[row, gpu_type, level] else 0, level]
                 at += OPTION_WIDTH
         if job[row, c.LEVEL] != c.NONE:
             table[first + (job[row, c.TYPE] * levels + job[row, c.LEVEL]) * OPTION_WIDTH + 2] = 0.0
 
 
-@compiled_in_place
-def edited(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: DeskRules, at: int) -> None:
+@compile_in_place
+def update_edited_row(
+    episode: Episode, cluster: ClusterArrays, desk: EpisodeState, rules: EpisodeRules, at: int
+) -> None:
     """Update what an edit of row `at` of the desk has changed."""
     types, seen = len(cluster.capacity), desk.observation
-    for kind in range(types):
-        seen[kind] = desk.free[kind] / cluster.capacity[kind]
+    for gpu_type in range(types):
+        seen[gpu_type] = desk.free[gpu_type] / cluster.capacity[gpu_type]
     seen[len(seen) - QUEUE_WIDTH + EDITS_COLUMN] = _share(desk.state[d.EDITS], 10.0)
     if not rules.job_rows:
         return
@@ -173,5 +175,5 @@ def edited(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: DeskRule
     column[ASSIGNED], column[PREEMPTED] = job[c.ASSIGNED], job[c.PREEMPTED]
     undecided = rules.rejects and not (rules.binding and job[c.DECIDED])
     column[MAY_REJECT] = undecided and not job[c.ASSIGNED] and not job[c.REJECTED]
-    for kind in range(types):
-        column[FEATURES + kind] = job[c.TARGET_TYPE] == kind
+    for gpu_type in range(types):
+        column[FEATURES + gpu_type] = job[c.TARGET_TYPE] == gpu_type

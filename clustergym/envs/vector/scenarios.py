@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from clustergym.common import random_streams
+from clustergym.envs.auction_actions import NAMES as OF_AUCTIONS
 from clustergym.envs.episodes import KEPT
-from clustergym.envs.scheduling import SchedulingEnv, run_seed_of
+from clustergym.envs.scheduling import SchedulingEnv, read_run_seed
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.vector.costs import NAMES
-from clustergym.envs.vector.desks import PreparedScenario, prepared
+from clustergym.envs.vector.desks import PreparedScenario, prepare_scenario
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.compiled.numba_cache import has_numba
 from clustergym.sim.compiled.scenario_arrays import (
@@ -69,7 +70,7 @@ class PreparedScenarios:
         self, options: Mapping[str, Any], rng: np.random.Generator
     ) -> tuple[Scenario, PreparedScenario]:
         """Return the scenario of an episode; `SchedulingEnv.reset` describes the options."""
-        run_seed = run_seed_of(options)
+        run_seed = read_run_seed(options)
         return self.prepare(self._single.episodes.choose(options, rng), run_seed)
 
     def prepare(self, scenario: Scenario, run_seed: int) -> tuple[Scenario, PreparedScenario]:
@@ -85,7 +86,7 @@ class PreparedScenarios:
         if found is None:
             self._check(scenario)
             reference = self._single.reference_outcomes(scenario, run_seed)
-            found = scenario, prepared(scenario, self._single.parameters, reference)
+            found = scenario, prepare_scenario(scenario, self._single.parameters, reference)
         self._kept[key] = found
         if len(self._kept) > KEPT:
             self._kept.popitem(last=False)
@@ -99,7 +100,7 @@ class PreparedScenarios:
             raise UncoveredError(message, field="options.scenario", remedy="choose engine=simpy")
         self._cluster = scenario.cluster
         check_covered(scenario, chosen.information_class, self._single.placer)
-        if chosen.actions in ("scores", "weights"):
+        if chosen.actions in OF_AUCTIONS:
             check_known(scenario, chosen.information_class)
         elif chosen.actions == "meta":
             check_unprofiled(scenario, chosen.information_class)

@@ -9,16 +9,15 @@ import numpy.typing as npt
 
 from clustergym.common.errors import InputError
 from clustergym.envs.actions import EditActions
-from clustergym.envs.actions_by_name import AnyActions
-from clustergym.envs.auction_actions import AuctionActions
+from clustergym.envs.auction_actions import AnyActions, AuctionActions
 from clustergym.envs.scheduling import Observation, SchedulingEnv, Step, check_legal
 from clustergym.envs.scheduling_costs import Outcomes
 from clustergym.envs.vector import step as steps
-from clustergym.envs.vector.auction_core import core_of
+from clustergym.envs.vector.auction_core import make_core
 from clustergym.envs.vector.core import Core
 from clustergym.envs.vector.desk import TURN
 from clustergym.envs.vector.scenarios import PreparedScenarios, UncoveredError, fall_back
-from clustergym.envs.vector.views import EpisodeViews, edits_of
+from clustergym.envs.vector.views import EpisodeViews, collect_edits
 from clustergym.results.metrics.metrics import Metrics
 from clustergym.scenario.policy import View
 from clustergym.scenario.scenario import Scenario
@@ -49,7 +48,7 @@ class EngineEnv(SchedulingEnv):
         try:
             self._check_pictures()
             self._prepared = PreparedScenarios(self)
-            self._core = core_of(self, 1, logged=True)
+            self._core = make_core(self, 1, logged=True)
         except UncoveredError as refusal:
             fall_back(refusal, self.parameters.engine)
 
@@ -72,13 +71,13 @@ class EngineEnv(SchedulingEnv):
         except UncoveredError as refusal:
             fall_back(refusal, self.parameters.engine)
             return super()._start(scenario, run_seed)
-        self._begun, self._taken, self._on_core = (scenario, run_seed), [], True
+        self._begun, self._explain_taken, self._on_core = (scenario, run_seed), [], True
         self._simulation = self._view = None
         self._views = None
         self._core.begin([0], [prepared])
         if self._core.outcomes[0] != steps.DECIDED:
             raise InputError("no job comes to a decision", field="env", remedy="choose another trace")
-        return self._seen(), self._core.info(0, False)
+        return self._copy_observation(), self._core.info(0, False)
 
     def _checked(self, action: Any) -> Any:
         return self._own_actions.checked(action)
@@ -98,9 +97,9 @@ class EngineEnv(SchedulingEnv):
         if over:
             info |= core.end(0)
         truncated = outcome == steps.TRUNCATED
-        return self._seen(), float(core.rewards[0]), over and not truncated, truncated, info
+        return self._copy_observation(), float(core.rewards[0]), over and not truncated, truncated, info
 
-    def _seen(self) -> Observation:
+    def _copy_observation(self) -> Observation:
         """Return a copy of the observation."""
         assert self._core is not None
         return self.as_observation(self._core.desks.observation[0].copy())
@@ -132,21 +131,21 @@ class EngineEnv(SchedulingEnv):
         """
         view = self.view if self._on_core else None
         if view is not None:
-            self._bring_up_to(view)
+            self._catch_up(view)
         return self._own_actions
 
     @actions.setter
     def actions(self, made: AnyActions) -> None:
         self._own_actions = made
 
-    def _bring_up_to(self, view: View) -> None:
+    def _catch_up(self, view: View) -> None:
         """Bring the actions to the present step of the compiled episode."""
         assert self._core is not None
         own, (episode, desk) = self._own_actions, self._core.episode(0)
         if isinstance(own, EditActions):
-            own.take_over(view, edits_of(episode, desk, view, own))
+            own.adopt_allotments(view, collect_edits(episode, desk, view, own))
         elif isinstance(own, AuctionActions):
-            own.begin_at(view, int(desk.state[TURN]) - 1)
+            own.begin_decision(view, int(desk.state[TURN]) - 1)
         else:
             raise _not_compiled("what the policies of a menu remember")
 
@@ -182,7 +181,7 @@ class EngineEnv(SchedulingEnv):
     def outcomes(self) -> Outcomes:
         """When each job left, in the episode so far."""
         if self._core is not None and self._on_core:
-            return self._core.left(0)
+            return self._core.get_outcomes(0)
         return super().outcomes
 
 

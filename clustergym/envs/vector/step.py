@@ -9,12 +9,12 @@ from clustergym.common.arrays import Floats, Ints
 from clustergym.envs.scheduling import MOST_ILLEGAL
 from clustergym.envs.vector import costs, edits, observation
 from clustergym.envs.vector import desk as d
-from clustergym.envs.vector.desk import Bytes, Desk, DeskRules
+from clustergym.envs.vector.desk import Bytes, EpisodeRules, EpisodeState
 from clustergym.sim.compiled import batch, clock
 from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
-from clustergym.sim.compiled.numba_cache import compiled_in_place, entry_in_place, inlined
+from clustergym.sim.compiled.numba_cache import compile_in_place, compile_inline, entry_in_place
 
 EDITED, DECIDED, TERMINATED, TRUNCATED, STALLED = range(5)
 """What a step has come to: the clock stands, it moved to the next decision point, or the episode is over."""
@@ -24,10 +24,10 @@ BLOCK = 32
 """Actions whose masks are added up together."""
 
 
-@inlined
-def desk_of(desks: Desk, at: int) -> Desk:
+@compile_inline
+def select_state(desks: EpisodeState, at: int) -> EpisodeState:
     """Return the desk of one episode of a batch; its arrays share their memory."""
-    return Desk(
+    return EpisodeState(
         desks.state[at],
         desks.shown[at],
         desks.free[at],
@@ -44,8 +44,8 @@ def desk_of(desks: Desk, at: int) -> Desk:
     )
 
 
-@compiled_in_place
-def begin_episode(desk: Desk) -> None:
+@compile_in_place
+def begin_episode(desk: EpisodeState) -> None:
     """Begin an episode: nothing is shown yet."""
     desk.state[:] = 0
     desk.last_cost[:] = 0.0
@@ -54,8 +54,10 @@ def begin_episode(desk: Desk) -> None:
     desk.mask[:] = 0
 
 
-@inlined
-def _act(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: DeskRules, action: int) -> int:
+@compile_inline
+def _act(
+    episode: Episode, cluster: ClusterArrays, desk: EpisodeState, rules: EpisodeRules, action: int
+) -> int:
     """Take an action; return EDITED, DECIDED if the clock is to move now, or STALLED."""
     if not desk.mask[action]:
         desk.state[d.ILLEGAL] += 1
@@ -64,33 +66,33 @@ def _act(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: DeskRules,
     desk.state[d.ILLEGAL] = 0
     if action < len(desk.mask) - 1:
         at = edits.edit(episode, cluster, desk, rules, action)
-        observation.edited(episode, cluster, desk, rules, at)
+        observation.update_edited_row(episode, cluster, desk, rules, at)
         return EDITED
     edits.decide(episode, desk, rules)
     return DECIDED if clock.enact(episode, cluster) == c.DECISION else STALLED
 
 
-@compiled_in_place
-def ended(episode: Episode, came_to: int) -> int:
+@compile_in_place
+def classify_end(episode: Episode, came_to: int) -> int:
     """Return how an episode has ended."""
     if came_to == c.STALLED:
         return STALLED
     return TERMINATED if episode.clock[c.LEFT] == episode.clock[c.JOBS] else TRUNCATED
 
 
-@inlined
-def _move(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: DeskRules) -> int:
+@compile_inline
+def _move(episode: Episode, cluster: ClusterArrays, desk: EpisodeState, rules: EpisodeRules) -> int:
     """Move the clock; return DECIDED at the next decision point, or how the episode has ended."""
     came_to = clock.advance(episode, cluster)
     if came_to == c.DECISION:
         edits.begin(episode, cluster, desk, rules)
         observation.begin(episode, cluster, desk, rules)
         return DECIDED
-    return ended(episode, came_to)
+    return classify_end(episode, came_to)
 
 
-@compiled_in_place
-def charge(episode: Episode, desk: Desk, rules: DeskRules, outcome: int, terms: Floats) -> float:
+@compile_in_place
+def charge(episode: Episode, desk: EpisodeState, rules: EpisodeRules, outcome: int, terms: Floats) -> float:
     """Write the terms of the reward: by how much each cost has fallen, less that of the baseline's.
 
     Returns the reward: their weighted sum, less the penalty of a stall.
@@ -120,8 +122,8 @@ def charge(episode: Episode, desk: Desk, rules: DeskRules, outcome: int, terms: 
 def step(
     episodes: Episode,
     cluster: ClusterArrays,
-    desks: Desk,
-    rules: DeskRules,
+    desks: EpisodeState,
+    rules: EpisodeRules,
     actions: Ints,
     terms: Floats,
     rewards: Floats,
@@ -145,7 +147,7 @@ def step(
         action = actions[at]
         if action == LEAVE:
             continue
-        episode, desk = batch.row_of(episodes, at), desk_of(desks, at)
+        episode, desk = batch.select_episode(episodes, at), select_state(desks, at)
         terms[at], rewards[at] = 0.0, 0.0
         if action == BEGIN:
             begin_episode(desk)
@@ -161,7 +163,7 @@ def step(
             rewards[at] = charge(episode, desk, rules, outcome, terms[at])
 
 
-@compiled_in_place
+@compile_in_place
 def next_bits(states: npt.NDArray[np.uint64], at: int) -> np.uint64:
     """Return the next 53 random bits of a generator: SplitMix64 (Steele et al., 2014)."""
     states[at] += np.uint64(0x9E3779B97F4A7C15)
@@ -183,7 +185,7 @@ def draw_legal(masks: Bytes, states: npt.NDArray[np.uint64], actions: Ints, firs
         actions[at] = _nth_legal(mask, np.int64(next_bits(states, at) % np.uint64(_legal(mask))))
 
 
-@compiled_in_place
+@compile_in_place
 def _legal(mask: Bytes) -> int:
     legal = 0
     for action in range(len(mask)):
@@ -191,7 +193,7 @@ def _legal(mask: Bytes) -> int:
     return legal
 
 
-@compiled_in_place
+@compile_in_place
 def _nth_legal(mask: Bytes, nth: np.int64) -> int:
     """Return the legal action with `nth` others before it; it branches on no action, which would be slow."""
     begin, legal = 0, 0

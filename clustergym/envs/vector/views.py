@@ -9,12 +9,12 @@ import numpy as np
 from clustergym.common.arrays import Ints
 from clustergym.envs.actions import EditActions, Edits
 from clustergym.envs.vector import desk as d
-from clustergym.envs.vector.desk import Desk
+from clustergym.envs.vector.desk import EpisodeState
 from clustergym.scenario.policy import InformationClass, View
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled.episode import Episode
-from clustergym.sim.state import JobStates, ViewMaker, setting_of
+from clustergym.sim.state import JobStates, ViewMaker, make_setting
 
 
 class EpisodeViews:
@@ -29,7 +29,7 @@ class EpisodeViews:
     """
 
     def __init__(self, scenario: Scenario, information: InformationClass, round_s: float | None) -> None:
-        self.scenario, self.setting = scenario, setting_of(scenario, round_s)
+        self.scenario, self.setting = scenario, make_setting(scenario, round_s)
         self._maker = ViewMaker(scenario, JobStates(scenario), information, self.setting)
 
     def view(self, episode: Episode) -> View:
@@ -66,7 +66,7 @@ class EpisodeViews:
         return jobs
 
 
-def edits_of(episode: Episode, desk: Desk, view: View, actions: EditActions) -> Edits:
+def collect_edits(episode: Episode, desk: EpisodeState, view: View, actions: EditActions) -> Edits:
     """Return the allotments of a View as the agent has edited them.
 
     Parameters

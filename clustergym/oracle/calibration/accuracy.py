@@ -14,7 +14,7 @@ from clustergym.oracle.calibration.planning import (
     PlanningOutcomes,
     arena_classes,
     by_gpus,
-    joined,
+    join_outcomes,
     outcomes,
     summary,
 )
@@ -47,7 +47,7 @@ READINGS: dict[str, dict[str, Any]] = {
 """Ours and the papers' rules: parameters of the oracle by name."""
 
 
-def measured(data: Path, progress: Callable[[str], None] = lambda message: None) -> Figures:
+def measure_figures(data: Path, progress: Callable[[str], None] = lambda message: None) -> Figures:
     """Measure every figure of the page; shares as fractions.
 
     Parameters
@@ -94,8 +94,8 @@ def accuracy(profile: Path, oracle: GridOracle, progress: Callable[[str], None])
 
 def planning(oracle: GridOracle) -> Figures:
     """Return figures of estimates and searches on Arena's three clusters, in all and by cluster and count."""
-    found = planned(oracle, COUNTS)
-    every = joined(list(found.values()))
+    found = plan_clusters(oracle, COUNTS)
+    every = join_outcomes(list(found.values()))
     return {
         "all": summary(every),
         "as_measured": summary(every.where(every.gpus <= max(PAPER_COUNTS))),
@@ -105,7 +105,7 @@ def planning(oracle: GridOracle) -> Figures:
     }
 
 
-def planned(oracle: GridOracle, counts: Sequence[int]) -> dict[str, PlanningOutcomes]:
+def plan_clusters(oracle: GridOracle, counts: Sequence[int]) -> dict[str, PlanningOutcomes]:
     """Return the outcomes for the models of Arena's evaluation, by cluster."""
     classes = arena_classes(oracle.catalog)
     return {name: outcomes(oracle, classes, load_cluster(name), counts) for name in CLUSTERS}
@@ -113,7 +113,7 @@ def planned(oracle: GridOracle, counts: Sequence[int]) -> dict[str, PlanningOutc
 
 def evaluated(**parameters: Any) -> PlanningOutcomes:
     """Return the outcomes on 1 to 16 GPUs of all clusters, by an oracle with these parameters."""
-    return joined(list(planned(GridOracle(**parameters), PAPER_COUNTS).values()))
+    return join_outcomes(list(plan_clusters(GridOracle(**parameters), PAPER_COUNTS).values()))
 
 
 def variants() -> Figures:

@@ -15,7 +15,7 @@ from clustergym.common.errors import InputError
 from clustergym.oracle.base import check_choice
 from clustergym.oracle.calibration.validation import Figures, Rows, figures, read_rows, summary
 from clustergym.oracle.grid.constants import Constants
-from clustergym.oracle.grid.grid_oracle import graph_of
+from clustergym.oracle.grid.grid_oracle import build_graph
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
 from clustergym.oracle.grid.pipelines import Layouts, price
 from clustergym.oracle.grid.search import BestPlans, full_search
@@ -136,13 +136,13 @@ class _Group:
 
     def __init__(self, rows: Rows, chosen: Sequence[int], catalog: Catalog) -> None:
         self.index = np.array(chosen)
-        graphs = [graph_of(catalog.get(rows.models[row])) for row in chosen]
+        graphs = [build_graph(catalog.get(rows.models[row])) for row in chosen]
         layouts = [rows.layouts[row] for row in chosen]
         types = [rows.gpu_types[row] for row in chosen]
         ports = [
             layout.per_node if gpu.nic_per_gpu else 1 for gpu, layout in zip(types, layouts, strict=True)
         ]
-        self.rows = GraphAllocations.of(
+        self.rows = GraphAllocations.from_graphs(
             graphs,
             [rows.models[row].global_batch for row in chosen],
             types,
@@ -156,14 +156,14 @@ class _Group:
 
     def plan(self, constants: Constants) -> None:
         """Search for the best plans with these constants, and keep them."""
-        self.found = full_search(self.rows, Machine.of(self.rows, constants))
+        self.found = full_search(self.rows, Machine.from_rows(self.rows, constants))
         self.layouts = Layouts(self.rows, self.found.plans)
 
     def seconds(self, constants: Constants) -> Floats:
         """Return the times of the kept plans."""
         if self.found is None or self.layouts is None:
             raise AssertionError("plan first")
-        machine = Machine.of(self.rows, constants)
+        machine = Machine.from_rows(self.rows, constants)
         times = price(self.rows, machine, self.layouts, self.found.micro_batches).iteration_s
         return np.where(self.slow, times * constants.slow_machine, times)
 
@@ -182,7 +182,7 @@ class Calibrator:
         by_length: dict[int, list[int]] = {}
         for row, model in enumerate(rows.models):
             # Wide ResNets are searched apart, so that stages split in part are tried for them alone.
-            length = len(graph_of(catalog.get(model))) + 1000 * (model.family == "wide_resnet")
+            length = len(build_graph(catalog.get(model))) + 1000 * (model.family == "wide_resnet")
             by_length.setdefault(length, []).append(row)
         self.groups = [_Group(rows, chosen, catalog) for chosen in by_length.values()]
 
@@ -218,7 +218,7 @@ class Calibrator:
             found = least_squares(residuals, start, max_nfev=EVALUATIONS).x
             share = 0.5 if step >= DAMPED_AFTER else 1.0
             constants = with_vector(centre, np.exp(start + share * (found - start)))
-        return constants.rounded()
+        return constants.round_constants()
 
 
 def robust(errors: Floats) -> Floats:
@@ -260,7 +260,7 @@ def fit(
     progress(f"fitting {len(PRIORS)} constants to {len(rows.models)} rows")
     constants = calibrator.fit(np.ones(len(rows.models), dtype=bool))
     fitted = summary(np.abs(calibrator.predict(constants) / rows.seconds - 1))
-    crossed = {scheme: _crossed(rows, known, scheme, progress) for scheme in schemes}
+    crossed = {scheme: _cross_validate(rows, known, scheme, progress) for scheme in schemes}
     return Fit(constants, Path(path).name, rows.sha256, len(rows.models), fitted, crossed)
 
 
@@ -286,15 +286,15 @@ def cross_validate(
         As `validation.validate`; ranks, regret and feasibility are left out for `half`.
     """
     known = catalog or load_catalog()
-    return _crossed(_usable(path, known), known, scheme, progress)
+    return _cross_validate(_usable(path, known), known, scheme, progress)
 
 
-def _crossed(rows: Rows, catalog: Catalog, scheme: str, progress: Progress) -> Figures:
+def _cross_validate(rows: Rows, catalog: Catalog, scheme: str, progress: Progress) -> Figures:
     check_choice(scheme, SCHEMES, "scheme")
     calibrator = Calibrator(rows, catalog)
     if scheme == "leave_one_model_out":
         seconds = np.full(len(rows.models), np.inf)
-        for model, held in _left_out(rows):
+        for model, held in _list_left_out(rows):
             progress(f"{scheme}: without {model}")
             seconds[held] = calibrator.predict(calibrator.fit(~held))[held]
         return figures(rows, seconds)
@@ -311,7 +311,7 @@ def _crossed(rows: Rows, catalog: Catalog, scheme: str, progress: Progress) -> F
     return found
 
 
-def _left_out(rows: Rows) -> Iterator[tuple[str, Bools]]:
+def _list_left_out(rows: Rows) -> Iterator[tuple[str, Bools]]:
     for family, size in sorted({(model.family, model.size) for model in rows.models}):
         held = [model.family == family and model.size == size for model in rows.models]
         yield f"{family}-{size}", np.array(held, dtype=bool)

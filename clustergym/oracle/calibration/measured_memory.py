@@ -9,11 +9,10 @@ import numpy as np
 from clustergym.common.columns import integers, numbers
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import read_csv
-from clustergym.oracle.calibration.validation import Figures, grouped, summary
+from clustergym.oracle.calibration.validation import Figures, summarise_groups, summary
 from clustergym.oracle.models.catalog import ARENA_FAMILIES, load_catalog
-from clustergym.oracle.models.model_class import ModelClass
-from clustergym.oracle.roofline.memory_fit import MICRO_BATCHES, UniformPlan, sample_bytes, state_bytes
-from clustergym.oracle.roofline.work import Work
+from clustergym.oracle.models.model_spec import ModelClass
+from clustergym.oracle.roofline.work import MICRO_BATCHES, UniformPlan, Work, sample_bytes, state_bytes
 
 COLUMNS = ("model_family", "params", "batch_size", "dp_degree", "memory_gb")
 """Columns of measured memory; an optional column `recorded` is 0 for rows without a value."""
@@ -51,8 +50,8 @@ def validate_memory(path: str | Path) -> Figures:
         catalog.get(model, file=table.path, line=line, field="model_family")
         for model, line in zip(classes, table.line, strict=True)
     ]
-    work, plan = Work.of(specs, batches.tolist()), UniformPlan(1, 1, ranks)
+    work, plan = Work.from_specs(specs, batches.tolist()), UniformPlan(1, 1, ranks)
     samples = np.ceil(np.ceil(work.global_batch / ranks) / MICRO_BATCHES)
     predicted_bytes = state_bytes(work, plan) + samples * sample_bytes(work, plan)
     errors = np.abs(predicted_bytes / measured_bytes - 1)
-    return summary(errors) | {"by_family": grouped(errors, families)}
+    return summary(errors) | {"by_family": summarise_groups(errors, families)}

@@ -11,16 +11,16 @@ import numpy.typing as npt
 
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.oracle.grid.grid_oracle import GridOracle, allocations, batches, cells, graph_of
+from clustergym.oracle.grid.grid_oracle import GridOracle, allocations, batches, build_graph, cells
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
 from clustergym.oracle.grid.pipelines import Layouts, price
 from clustergym.oracle.grid.planner import Planner, frontiers
 from clustergym.oracle.grid.plans import Cost
 from clustergym.oracle.grid.profiler import Estimates, estimate
-from clustergym.oracle.grid.pruning import RULES, measuring_cost, profiling_cost, pruned_search, search_cost
+from clustergym.oracle.grid.pruning import RULES, measuring_cost, profiling_cost, search_cost, search_pruned
 from clustergym.oracle.grid.search import data_parallel_search, full_search
 from clustergym.oracle.models.catalog import ARENA_FAMILIES, Catalog
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 
 Figures = dict[str, Any]
 
@@ -97,16 +97,16 @@ def outcomes(
             for k, tier in stands_for
         )
     ]
-    graphs = [graph_of(oracle.catalog.get(model)) for model in classes]
+    graphs = [build_graph(oracle.catalog.get(model)) for model in classes]
     parts = []
     for some in batches(places, graphs):
         rows = allocations(some, graphs, classes, cluster)
         job = np.array([cell.model * len(cluster.groups) + cell.gpu_type for cell in some])
         parts.append(_outcomes(rows, oracle.machine(rows), oracle, job))
-    return joined(parts)
+    return join_outcomes(parts)
 
 
-def joined(parts: Sequence[PlanningOutcomes]) -> PlanningOutcomes:
+def join_outcomes(parts: Sequence[PlanningOutcomes]) -> PlanningOutcomes:
     """Return the rows of all parts."""
     columns = [entry.name for entry in fields(PlanningOutcomes)]
     return PlanningOutcomes(*(np.concatenate([getattr(part, name) for part in parts]) for name in columns))
@@ -118,7 +118,7 @@ def _outcomes(rows: GraphAllocations, machine: Machine, oracle: GridOracle, job:
     best_s = np.minimum(found.iteration_s, parallel_s)
     estimates = estimate(rows, machine, oracle.strategy, oracle.micro_batches)
     proxy = estimates.best
-    pruned = {rules: pruned_search(rows, machine, estimates, rules) for rules in RULES}
+    pruned = {rules: search_pruned(rows, machine, estimates, rules) for rules in RULES}
     pruned_gpu_s = {
         rules: _gpu_s(search_cost(rows, machine, proxy.micro_batches, kept))
         for rules, (_, kept) in pruned.items()

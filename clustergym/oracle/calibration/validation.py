@@ -16,7 +16,7 @@ from clustergym.common.errors import InputError
 from clustergym.oracle.base import Oracle
 from clustergym.oracle.measured.iteration_times import Key, Measurements, read_measurements
 from clustergym.oracle.models.catalog import Catalog
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 
 Figures = dict[str, Any]
 
@@ -124,7 +124,7 @@ def _gpu_type(key: Key, measured: Measurements) -> GpuType:
         ) from None
 
 
-def predicted(rows: Rows, oracle: Oracle) -> Floats:
+def predict_times(rows: Rows, oracle: Oracle) -> Floats:
     """Return the oracle's execution times of measured rows, shape (n,); inf where it says nothing fits."""
     seconds = np.full(len(rows.models), np.inf)
     for layout in sorted(set(rows.layouts)):
@@ -167,7 +167,7 @@ def validate(path: str | Path, oracle: Oracle | None = None) -> Figures:
 
     known = oracle or GridOracle()
     rows = read_rows(path, known.catalog)
-    seconds = predicted(rows, known)
+    seconds = predict_times(rows, known)
     if isinstance(known, GridOracle):
         seconds = np.where(rows.slow, seconds * known.constants.slow_machine, seconds)
     return figures(rows, seconds)
@@ -196,10 +196,12 @@ def figures(rows: Rows, seconds: Floats) -> Figures:
             | {"gpt3_mape": summary(ape[chosen & language])["mape"]}
             for name, chosen in _parts(rows).items()
         },
-        "by_family": grouped(ape, [model.family for model in rows.models]),
-        "by_gpu_type": grouped(ape, [layout.gpu_type for layout in rows.layouts]),
-        "by_gpus": grouped(ape, [layout.nodes * layout.per_node for layout in rows.layouts]),
-        "by_nodes": grouped(ape, ["single" if layout.nodes == 1 else "multi" for layout in rows.layouts]),
+        "by_family": summarise_groups(ape, [model.family for model in rows.models]),
+        "by_gpu_type": summarise_groups(ape, [layout.gpu_type for layout in rows.layouts]),
+        "by_gpus": summarise_groups(ape, [layout.nodes * layout.per_node for layout in rows.layouts]),
+        "by_nodes": summarise_groups(
+            ape, ["single" if layout.nodes == 1 else "multi" for layout in rows.layouts]
+        ),
     }
 
 
@@ -240,7 +242,7 @@ def summary(ape: Floats) -> Figures:
     }
 
 
-def grouped(ape: Floats, names: Sequence[str | int]) -> dict[str, Figures]:
+def summarise_groups(ape: Floats, names: Sequence[str | int]) -> dict[str, Figures]:
     """Return the `summary` of each group of errors, by the group's name; groups without any are left out."""
     found = {}
     for name in sorted(set(names)):

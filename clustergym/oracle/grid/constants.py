@@ -77,18 +77,18 @@ class Constants:
         shares = [known.get(gpu, other.get(gpu, UNFITTED[name])) for gpu in gpu_types]
         return np.array(shares, dtype=np.float64)
 
-    def rounded(self) -> Constants:
+    def round_constants(self) -> Constants:
         """Return the constants with four significant digits."""
         plain: dict[str, Any] = {
-            name: {gpu: _rounded(share) for gpu, share in value.items()}
+            name: {gpu: _round_value(share) for gpu, share in value.items()}
             if isinstance(value, Mapping)
-            else _rounded(value)
+            else _round_value(value)
             for name, value in asdict(self).items()
         }
         return Constants(**plain)
 
 
-def _rounded(value: float) -> float:
+def _round_value(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
 
 
@@ -113,7 +113,7 @@ def load_constants(path: str | Path | None = None) -> Constants:
     """
     from pydantic import Field, create_model
 
-    from clustergym.cluster.schema import Checked, Text, checked
+    from clustergym.cluster.schema import StrictSchema, Text, validate_content
     from clustergym.common.yaml_file import read_mapping
 
     number = Annotated[float, Field(gt=0, lt=1e9)]
@@ -121,8 +121,8 @@ def load_constants(path: str | Path | None = None) -> Constants:
         entry.name: (dict[Text, number] if entry.default is MISSING else number, ...)
         for entry in fields(Constants)
     }
-    constants = create_model("ConstantsKeys", __base__=Checked, **kinds)
-    keys = create_model("FileKeys", __base__=Checked, provenance=(Any, None), constants=(constants, ...))
+    constants = create_model("ConstantsKeys", __base__=StrictSchema, **kinds)
+    keys = create_model("FileKeys", __base__=StrictSchema, provenance=(Any, None), constants=(constants, ...))
     source = read_mapping(Path(path) if path is not None else default_path())
-    given: Any = checked(keys, source.content, file=source.path, source=source)
+    given: Any = validate_content(keys, source.content, file=source.path, source=source)
     return Constants(**given.constants.model_dump())

@@ -7,16 +7,16 @@ import numpy as np
 from clustergym.cluster.spec import GpuType, Locality
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
-from clustergym.oracle.grid.grid_oracle import GridOracle, graph_of, spread
+from clustergym.oracle.grid.grid_oracle import GridOracle, build_graph, spread
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
 from clustergym.oracle.grid.pipelines import Layouts, Prices, price
 from clustergym.oracle.grid.planner import NormalisedPartitions, Planner, frontier, proxies
 from clustergym.oracle.grid.plans import Explanation, Frontier, Grid, OutOfMemory, Plan, ProxyPlan, Stage
 from clustergym.oracle.grid.profiler import Estimates, check_rule, estimate
-from clustergym.oracle.grid.pruning import profiling_cost, pruned_search, search_cost
+from clustergym.oracle.grid.pruning import profiling_cost, search_cost, search_pruned
 from clustergym.oracle.grid.search import BestPlans, data_parallel_search, full_search, micro_batch_counts
 from clustergym.oracle.grid.stages import stage_bytes, stage_table
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 
 
 def explain(
@@ -47,17 +47,17 @@ def explain(
     InputError
         If the class is unknown, `gpus` no power of two, or the locality impossible.
     """
-    tier = _checked(gpus, per_node, locality)
+    tier = _check_allocation(gpus, per_node, locality)
     check_rule(oracle.micro_batches, [model.global_batch])
     nodes = spread(gpus, per_node, tier)
-    graph = graph_of(oracle.catalog.get(model))
+    graph = build_graph(oracle.catalog.get(model))
     ports = -(-gpus // nodes) if gpu_type.nic_per_gpu else 1
     rate = gpu_type.nic_gbps / 8 * ports
-    rows = GraphAllocations.of([graph], [model.global_batch], [gpu_type], [gpus], [nodes], [rate])
+    rows = GraphAllocations.from_graphs([graph], [model.global_batch], [gpu_type], [gpus], [nodes], [rate])
     return _Explainer(oracle, rows, oracle.machine(rows)).explanation(model, tier)
 
 
-def _checked(gpus: int, per_node: int, locality: Locality | None) -> Locality:
+def _check_allocation(gpus: int, per_node: int, locality: Locality | None) -> Locality:
     if gpus < 1 or gpus & (gpus - 1):
         message = f"{gpus} GPUs are not a power of two"
         raise InputError(message, field="gpus", remedy="plans use 1, 2, 4, 8 … GPUs")
@@ -86,7 +86,7 @@ class _Explainer:
         chosen = parallel if parallel.iteration_s[0] < found.iteration_s[0] else found
         strategy, rule = self.oracle.strategy, self.oracle.micro_batches
         estimates = estimate(self.rows, self.machine, strategy, rule)
-        pruned, allowed = pruned_search(self.rows, self.machine, estimates)
+        pruned, allowed = search_pruned(self.rows, self.machine, estimates)
         frontiers, failures = self.grids(estimates)
         best = int(estimates.best.plans.count[0])
         proxy = next((entry.proxy for entry in frontiers if entry.grid.stages == best), None)

@@ -21,8 +21,7 @@ from clustergym.oracle.grid.pipelines import Layouts, price
 from clustergym.oracle.grid.profiler import STRATEGIES, check_rule, estimate
 from clustergym.oracle.grid.search import CHUNK, BestPlans, data_parallel_search, full_search
 from clustergym.oracle.models.catalog import Catalog, load_catalog
-from clustergym.oracle.models.model_class import ModelClass
-from clustergym.oracle.models.model_spec import ModelSpec
+from clustergym.oracle.models.model_spec import ModelClass, ModelSpec
 
 VERSION = 3
 """Raised whenever the tables of equal input change."""
@@ -115,7 +114,7 @@ class GridOracle(Oracle):
     ) -> OracleTables:
         """Return the dense tables; raise an `InputError` for an unknown class or a count below 1."""
         check_counts(counts)
-        graphs = [graph_of(self.catalog.get(model)) for model in classes]
+        graphs = [build_graph(self.catalog.get(model)) for model in classes]
         check_rule(self.micro_batches, [model.global_batch for model in classes])
         places = cells(len(classes), cluster, counts)
         shape = (3, len(classes), len(cluster.groups), len(counts), len(Locality))
@@ -125,24 +124,24 @@ class GridOracle(Oracle):
             for cell, column in zip(some, np.stack(self.times(rows), axis=1), strict=True):
                 for count, tier in places[cell]:
                     values[:, cell.model, cell.gpu_type, count, tier] = column
-        return OracleTables.of(classes, cluster, counts, values)  # type: ignore[arg-type]
+        return OracleTables.from_oracle(classes, cluster, counts, values)  # type: ignore[arg-type]
 
     def times(self, rows: GraphAllocations) -> tuple[Floats, Floats, Floats]:
         """Return executed, estimated and data-parallel iteration times of rows with one GPU count."""
         machine = self.machine(rows)
         parallel = data_parallel_search(rows, machine)
         if not machine.planned.any():
-            return parallel.iteration_s, _estimate_of(parallel, rows, machine), parallel.iteration_s
+            return parallel.iteration_s, _estimate_plans(parallel, rows, machine), parallel.iteration_s
         found = full_search(rows, machine)
         estimated = estimate(rows, machine, self.strategy, self.micro_batches).best.iteration_s
         executed = np.minimum(found.iteration_s, parallel.iteration_s)
         # What can run has an estimate: where no grid has a proxy plan, that of the plan that runs.
-        estimated = np.where(np.isfinite(estimated), estimated, _estimate_of(found, rows, machine))
+        estimated = np.where(np.isfinite(estimated), estimated, _estimate_plans(found, rows, machine))
         return executed, np.where(np.isfinite(executed), estimated, np.inf), parallel.iteration_s
 
     def machine(self, rows: GraphAllocations) -> Machine:
         """Return the rates that kernels and links reach on the rows."""
-        return replace(Machine.of(rows, self.constants, self.schedule), overlaps=self.overlap)
+        return replace(Machine.from_rows(rows, self.constants, self.schedule), overlaps=self.overlap)
 
     def fingerprint(self) -> dict[str, object]:
         """Return version, parameters, constants and the digests of the catalogue's files."""
@@ -161,14 +160,14 @@ class GridOracle(Oracle):
         }
 
 
-def _estimate_of(found: BestPlans, rows: GraphAllocations, machine: Machine) -> Floats:
+def _estimate_plans(found: BestPlans, rows: GraphAllocations, machine: Machine) -> Floats:
     """Return the profiler's estimate of plans that the search found."""
     layouts = Layouts(rows, found.plans)
     return price(rows, machine.as_profiled(), layouts, found.micro_batches).iteration_s
 
 
 @lru_cache(maxsize=256)
-def graph_of(spec: ModelSpec) -> OperatorGraph:
+def build_graph(spec: ModelSpec) -> OperatorGraph:
     """Return the operators of a model; cached, since all batch sizes share them."""
     return operator_graph(spec)
 
@@ -208,7 +207,7 @@ def allocations(
     cluster: ClusterSpec,
 ) -> GraphAllocations:
     """Return the allocations of cells."""
-    return GraphAllocations.of(
+    return GraphAllocations.from_graphs(
         [graphs[cell.model] for cell in some],
         [classes[cell.model].global_batch for cell in some],
         [cluster.groups[cell.gpu_type].gpu_type for cell in some],

@@ -13,17 +13,21 @@ from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.oracle.grid.constants import Constants
 from clustergym.oracle.grid.operators import OperatorGraph
 from clustergym.oracle.models.model_spec import ELEMENT_BYTES
-from clustergym.oracle.roofline.collectives import all_reduce_s, all_to_all_s, groups
 from clustergym.oracle.roofline.devices import PORT_SHARE, Layout, link_gbs
-from clustergym.oracle.roofline.latency import GRADIENT_BYTES, WEIGHT_PASSES
-from clustergym.oracle.roofline.memory_fit import USABLE
-from clustergym.oracle.roofline.work import STATE_BYTES
+from clustergym.oracle.roofline.roofline_oracle import (
+    GRADIENT_BYTES,
+    WEIGHT_PASSES,
+    all_reduce_s,
+    all_to_all_s,
+    groups,
+)
+from clustergym.oracle.roofline.work import STATE_BYTES, USABLE
 
 RECOMPUTING_PASSES, KEEPING_PASSES = 4.0, 3.0
 """Forward, backward twice as long, and once more forward where activations are recomputed."""
 
 WAVE_CHANNELS = 900.0
-"""Output channels at which both losses of a convolution are equal; see `_lost_flops`."""
+"""Output channels at which both losses of a convolution are equal; see `_count_lost_flops`."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class GraphAllocations:
     layout: Layout
 
     @staticmethod
-    def of(
+    def from_graphs(
         graphs: Sequence[OperatorGraph],
         batches: Sequence[int],
         gpu_types: Sequence[GpuType],
@@ -91,11 +95,11 @@ class GraphAllocations:
             {name: column[rows] for name, column in self.columns.items()},
             self.batch[rows],
             tuple(self.gpu_types[row] for row in rows),
-            rows_of(self.layout, rows),
+            select_rows(self.layout, rows),
         )
 
 
-def rows_of(layout: Layout, rows: Ints | None = None) -> Layout:
+def select_rows(layout: Layout, rows: Ints | None = None) -> Layout:
     """Return some rows of a layout of shape (R,), or all of them in shape (R, 1, 1)."""
     parts: tuple[Any, ...] = tuple(layout)
     return Layout(*(part.reshape(-1, 1, 1) if rows is None else part[rows] for part in parts))
@@ -150,7 +154,7 @@ class Machine:
     overlaps: bool = False
 
     @staticmethod
-    def of(rows: GraphAllocations, constants: Constants, schedule: str = "1f1b") -> Machine:
+    def from_rows(rows: GraphAllocations, constants: Constants, schedule: str = "1f1b") -> Machine:
         """Apply the constants to the rows.
 
         Parameters
@@ -163,7 +167,7 @@ class Machine:
         kinds = [graph.spec.kind for graph in rows.graphs]
         names = [gpu.name for gpu in rows.gpu_types]
         half = _flags(graph.spec.dtype == "fp16" for graph in rows.graphs)
-        convolutional = _flags(kind == "wide_resnet" for kind in kinds)
+        convolutional = _flags(model_kind == "wide_resnet" for model_kind in kinds)
         peak = _column(gpu.fp16_tflops * 1e12 for gpu in rows.gpu_types)
         single = _column(gpu.fp32_tflops * 1e12 for gpu in rows.gpu_types)
         products = peak * _column(constants.shares("matmul", names))
@@ -176,15 +180,15 @@ class Machine:
             half_units=np.where(convolutional, constants.half_pixels, constants.half_tokens),
             traffic=np.where(convolutional, constants.block_traffic, constants.layer_traffic),
             element_bytes=_column(ELEMENT_BYTES[graph.spec.dtype] for graph in rows.graphs),
-            state_bytes=_column(STATE_BYTES[kind][0] for kind in kinds),
-            sharded_state_bytes=_column(STATE_BYTES[kind][1] for kind in kinds),
+            state_bytes=_column(STATE_BYTES[model_kind][0] for model_kind in kinds),
+            sharded_state_bytes=_column(STATE_BYTES[model_kind][1] for model_kind in kinds),
             tensor_limit=_column(graph.tensor_limit for graph in rows.graphs),
-            layout=_reached(rows.layout, constants, rows.gpu_types),
+            layout=_apply_reached_rates(rows.layout, constants, rows.gpu_types),
             constants=constants,
             convolutional=convolutional,
-            experts=_flags(kind == "moe" for kind in kinds),
-            planned=_flags(kind != "dense" for kind in kinds),
-            recomputes=_flags(kind in ("transformer", "moe") for kind in kinds),
+            experts=_flags(model_kind == "moe" for model_kind in kinds),
+            planned=_flags(model_kind != "dense" for model_kind in kinds),
+            recomputes=_flags(model_kind in ("transformer", "moe") for model_kind in kinds),
             holds_all=schedule == "gpipe",
         )
 
@@ -194,7 +198,7 @@ class Machine:
         kept: dict[str, Any] = {
             name: part[rows] if isinstance(part, np.ndarray) else part for name, part in parts.items()
         }
-        return Machine(**(kept | {"layout": rows_of(self.layout, rows)}))
+        return Machine(**(kept | {"layout": select_rows(self.layout, rows)}))
 
     def as_profiled(self) -> Machine:
         """Return the machine as a profiler measures it, one operator at a time.
@@ -213,7 +217,7 @@ def _flags(values: Iterable[bool]) -> Bools:
     return np.fromiter(values, dtype=np.bool_).reshape(-1, 1, 1)
 
 
-def _reached(layout: Layout, constants: Constants, gpu_types: Sequence[GpuType]) -> Layout:
+def _apply_reached_rates(layout: Layout, constants: Constants, gpu_types: Sequence[GpuType]) -> Layout:
     """Return the layout with the rates that are reached; none exceeds the sum of a node's GPU links."""
     most, names = layout.per_node * layout.link_gbs, [gpu.name for gpu in gpu_types]
     own_ports = np.array([gpu.nic_per_gpu for gpu in gpu_types], dtype=bool)
@@ -308,12 +312,14 @@ def _pass_s(columns: Mapping[str, Floats], machine: Machine, share: Floats, spli
     moved = (
         machine.traffic * columns["traffic_bytes"] + constants.gate_traffic * columns["gate_traffic_bytes"]
     )
-    flops = columns["flops"] * share + np.where(machine.planned, _lost_flops(columns, machine, split), 0.0)
+    flops = columns["flops"] * share + np.where(
+        machine.planned, _count_lost_flops(columns, machine, split), 0.0
+    )
     rest = einsums / machine.peak_flops + moved / machine.memory_bytes_per_s
     return flops / machine.rate_flops + share * rest
 
 
-def _lost_flops(columns: Mapping[str, Floats], machine: Machine, split: Split) -> Floats:
+def _count_lost_flops(columns: Mapping[str, Floats], machine: Machine, split: Split) -> Floats:
     """Return the FLOPs that unsaturated kernels lose.
 
     A kernel runs at half its rate at `half_units` units of work, which is the same as a fixed loss of FLOPs.
@@ -330,7 +336,7 @@ def _lost_flops(columns: Mapping[str, Floats], machine: Machine, split: Split) -
 
 def _ring(machine: Machine, size: Floats, stride: Floats, gpus: Floats) -> tuple[Floats, Floats, Layout]:
     """Return ranks per node, nodes, and the layout of a stage's groups."""
-    wide = rows_of(machine.layout)
+    wide = select_rows(machine.layout)
     per_node = np.minimum(wide.per_node, gpus)
     inside, across = groups(size, stride, per_node)
     return inside, across, wide._replace(per_node=inside if machine.disaggregated else per_node)

@@ -123,7 +123,7 @@ def operator_graph(spec: ModelSpec, clusters: int = CLUSTERS) -> OperatorGraph:
     """
     layers, names = LAYERS[spec.kind](spec)
     count = min(clusters, len(layers))
-    first = balanced_cuts([layer.total_flops for layer in layers], count)
+    first = balance_cuts([layer.total_flops for layer in layers], count)
     columns = {
         name: np.add.reduceat(np.array([getattr(layer, name) for layer in layers], dtype=np.float64), first)
         for name in SUMMED
@@ -136,7 +136,7 @@ def operator_graph(spec: ModelSpec, clusters: int = CLUSTERS) -> OperatorGraph:
     return OperatorGraph(spec, titles, int(spec.tensor_limit), columns)
 
 
-def balanced_cuts(weights: Sequence[float], parts: int) -> list[int]:
+def balance_cuts(weights: Sequence[float], parts: int) -> list[int]:
     """Return the starts of `parts` runs of consecutive items that minimise the heaviest run.
 
     Among cuts whose heaviest runs are equal, the least sum of squares decides, so that the other runs are

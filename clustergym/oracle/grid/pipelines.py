@@ -39,7 +39,7 @@ class Pipelines:
     tensor: Ints
     cut: Ints
 
-    def padded(self, stages: int) -> Pipelines:
+    def pad_stages(self, stages: int) -> Pipelines:
         """Return the same plans with room for so many stages."""
         columns = np.zeros((5, len(self.first), stages), dtype=np.int64)
         given = (self.first, self.last, self.gpus, self.tensor, self.cut)
@@ -51,7 +51,7 @@ class Pipelines:
         """Return some of the rows."""
         return Pipelines(*(getattr(self, entry.name)[rows] for entry in fields(self)))
 
-    def replaced(self, rows: Ints, other: Pipelines) -> Pipelines:
+    def replace_rows(self, rows: Ints, other: Pipelines) -> Pipelines:
         """Return the plans with those of some rows replaced."""
         changed = {entry.name: getattr(self, entry.name).copy() for entry in fields(self)}
         for name, column in changed.items():

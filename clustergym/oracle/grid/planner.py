@@ -169,7 +169,7 @@ class Planner:
         """Return the partitions into `stages` stages, each in its least biased normalisations."""
         first, last = partitions(self.rows.operators, stages)
         ideal = self.deserved[:, last + 1] - self.deserved[:, first]
-        sizes, bias = _normalised(ideal, compositions(self.gpus, stages))
+        sizes, bias = _normalise_partitions(ideal, compositions(self.gpus, stages))
         kept = sizes.shape[2]
         shape = (len(self.rows), len(first) * kept)
         starts, ends = np.repeat(first, kept, axis=0), np.repeat(last, kept, axis=0)
@@ -208,7 +208,7 @@ class Planner:
         return np.asarray(received + self.transfer[row, last + 1, sends, sending])
 
 
-def _normalised(ideal: Floats, every: Ints) -> tuple[Ints, Floats]:
+def _normalise_partitions(ideal: Floats, every: Ints) -> tuple[Ints, Floats]:
     """Return the nearest compositions of fractional GPUs, shape (R, P, N, S), and their distances (R, P, N).
 
     Parameters
@@ -224,7 +224,7 @@ def _normalised(ideal: Floats, every: Ints) -> tuple[Ints, Floats]:
     return every[nearest], np.take_along_axis(distance, nearest, axis=2)
 
 
-def reduced_bias(candidates: NormalisedPartitions, gpus: int) -> Floats:
+def reduce_bias(candidates: NormalisedPartitions, gpus: int) -> Floats:
     """Return by how many steps the bias exceeds the least feasible one, shape (R, P); inf if infeasible."""
     fits = np.isfinite(candidates.communication_s)
     bias = np.where(fits, candidates.bias, np.inf)
@@ -240,7 +240,7 @@ def frontiers(candidates: NormalisedPartitions, gpus: int) -> Bools:
     Of partitions with equal bias only the one of least communication load counts. It is on the frontier if no
     partition of less bias communicates as little.
     """
-    steps, load = reduced_bias(candidates, gpus), candidates.communication_s
+    steps, load = reduce_bias(candidates, gpus), candidates.communication_s
     order = np.lexsort((candidates.bias, load, steps), axis=1)
     ordered = np.take_along_axis(load, order, axis=1)
     before = np.minimum.accumulate(ordered, axis=1)[:, :-1]
@@ -258,7 +258,7 @@ def frontier(candidates: NormalisedPartitions, gpus: int, row: int) -> Ints:
 
 def proxies(candidates: NormalisedPartitions, gpus: int) -> tuple[Ints, Bools]:
     """Return the proxy plan of each row, least bias, then least communication, and whether there is one."""
-    steps = reduced_bias(candidates, gpus)
+    steps = reduce_bias(candidates, gpus)
     lowest = steps == steps.min(axis=1, keepdims=True)
     load = np.where(lowest, candidates.communication_s, np.inf)
     choice = np.argmin(load, axis=1)

@@ -25,7 +25,7 @@ from clustergym.oracle.base import check_choice
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
 from clustergym.oracle.grid.pipelines import Layouts, Pipelines, pipeline_s, price
 from clustergym.oracle.grid.planner import Planner, proxies, stage_counts
-from clustergym.oracle.grid.search import BestPlans, divided, every_variant, improved, nothing
+from clustergym.oracle.grid.search import BestPlans, divide_batches, every_variant, improve_plans, nothing
 from clustergym.oracle.grid.stages import every_split, run_index, splits
 
 RULES = ("fixed", "stages", "four_stages")
@@ -86,7 +86,7 @@ class Estimates:
             better = np.flatnonzero(other.iteration_s < best.iteration_s)
             counts, seconds = best.micro_batches.copy(), best.iteration_s.copy()
             counts[better], seconds[better] = other.micro_batches[better], other.iteration_s[better]
-            best = BestPlans(best.plans.replaced(better, other.plans.take(better)), counts, seconds)
+            best = BestPlans(best.plans.replace_rows(better, other.plans.take(better)), counts, seconds)
         return best
 
 
@@ -105,7 +105,7 @@ def estimate(
         if planner is None or rule != "fixed":
             some, counts = _variants(rows, machine, rule, count)
             planner = Planner(rows.take(some), view.take(some), counts, literal)
-        grids.append(_improved(nothing(rows), planner, some, count, strategy))
+        grids.append(_improve_plans(nothing(rows), planner, some, count, strategy))
     return Estimates(stages, tuple(grids), literal)
 
 
@@ -114,23 +114,23 @@ def _variants(rows: GraphAllocations, machine: Machine, rule: str | int, stages:
     if rule == "fixed":
         return every_variant(rows, machine)
     if isinstance(rule, int):
-        return np.arange(len(rows)), divided(rows, float(rule))
-    return np.arange(len(rows)), divided(rows, float(stages if rule == "stages" else 4 * stages))
+        return np.arange(len(rows)), divide_batches(rows, float(rule))
+    return np.arange(len(rows)), divide_batches(rows, float(stages if rule == "stages" else 4 * stages))
 
 
-def _improved(best: BestPlans, planner: Planner, some: Ints, stages: int, strategy: str) -> BestPlans:
+def _improve_plans(best: BestPlans, planner: Planner, some: Ints, stages: int, strategy: str) -> BestPlans:
     candidates = planner.candidates(stages)
     choice, fits = proxies(candidates, planner.gpus)
     plans = candidates.pipelines(choice)
     if strategy == "assembly":
-        plans, fits = _assembled(planner, plans)
+        plans, fits = _assemble_plans(planner, plans)
     rows, machine = planner.rows, planner.machine
     seconds = price(rows, machine, Layouts(rows, plans), planner.micro_batches).iteration_s
     seconds = np.where(fits, seconds, np.inf)
-    return improved(best, some, plans.padded(rows.operators), planner.micro_batches, seconds)
+    return improve_plans(best, some, plans.pad_stages(rows.operators), planner.micro_batches, seconds)
 
 
-def _assembled(planner: Planner, plans: Pipelines) -> tuple[Pipelines, Bools]:
+def _assemble_plans(planner: Planner, plans: Pipelines) -> tuple[Pipelines, Bools]:
     """Return the partition with the best of all 2^stages mixes of data- and tensor-parallel stages."""
     rows, stages = planner.rows, plans.first.shape[1]
     gpus, tensor = splits(planner.gpus)

@@ -19,7 +19,7 @@ from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.oracle.base import check_choice
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine, operator_costs
 from clustergym.oracle.grid.pipelines import Layouts, price
-from clustergym.oracle.grid.planner import NormalisedPartitions, Planner, frontiers, reduced_bias
+from clustergym.oracle.grid.planner import NormalisedPartitions, Planner, frontiers, reduce_bias
 from clustergym.oracle.grid.plans import Cost
 from clustergym.oracle.grid.profiler import Estimates
 from clustergym.oracle.grid.search import BestPlans, full_search
@@ -38,7 +38,7 @@ COMPILE_S, RUNS = 3.0, 5
 Assumed: for a plan of eight operators they come near the 30 s of profiling in Crius (section 8.2)."""
 
 
-def pruned_search(
+def search_pruned(
     rows: GraphAllocations, machine: Machine, estimates: Estimates, rules: str = "wide"
 ) -> tuple[BestPlans, Bools]:
     """Return the best plan among the stages that the rules keep, and the splits kept, shape (R, V, I).
@@ -52,11 +52,11 @@ def pruned_search(
     """
     check_choice(rules, RULES, "rules")
     best = estimates.best
-    allowed = kept_splits(rows, machine, estimates, rules)
+    allowed = select_splits(rows, machine, estimates, rules)
     return full_search(rows, machine, allowed, best.micro_batches), allowed
 
 
-def kept_splits(rows: GraphAllocations, machine: Machine, estimates: Estimates, rules: str) -> Bools:
+def select_splits(rows: GraphAllocations, machine: Machine, estimates: Estimates, rules: str) -> Bools:
     """Return the splits (see `stages.splits`) of runs of operators that the rules keep, shape (R, V, I)."""
     best = estimates.best
     gpus, _ = splits(int(rows.layout.gpus[0]))
@@ -81,7 +81,7 @@ def kept_splits(rows: GraphAllocations, machine: Machine, estimates: Estimates, 
 
 def _near(planner: Planner, candidates: NormalisedPartitions) -> Bools:
     """Keep the stages of the partitions of little bias, with splits next to those of least communication."""
-    return _stages(planner, candidates, reduced_bias(candidates, planner.gpus) <= NEAR_STEPS, 2)
+    return _stages(planner, candidates, reduce_bias(candidates, planner.gpus) <= NEAR_STEPS, 2)
 
 
 def _three_rules(planner: Planner, candidates: NormalisedPartitions) -> Bools:

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.common.columns import MAX_GPUS, integers, number, shown, texts
+from clustergym.common.columns import MAX_GPUS, integers, number, quote_cell, texts
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.text_files import TextTable, read_csv
 from clustergym.oracle.models.catalog import ARENA_FAMILIES, Catalog
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 
 COLUMNS = (
     "model_family",
@@ -136,7 +136,7 @@ def _kinds(table: TextTable) -> list[str]:
         return [KINDS[0]] * len(table)
     for kind, line in zip(table.columns["kind"], table.line, strict=True):
         if kind not in KINDS:
-            message = f"unknown kind {shown(kind)}"
+            message = f"unknown kind {quote_cell(kind)}"
             raise InputError(message, file=table.path, line=line, field="kind", remedy=nearest(kind, KINDS))
     return table.columns["kind"]
 
@@ -152,7 +152,7 @@ def _time(cell: str, line: int, path: Path) -> float:
         seconds = number(cell)
         if seconds > 0:
             return seconds
-        problem = f"{shown(cell)} is not positive"
+        problem = f"{quote_cell(cell)} is not positive"
     except ValueError as error:
         problem = str(error)
     remedy = "give seconds above 0, or a column `feasible` that is 0 where the model does not fit"

@@ -9,7 +9,7 @@ import numpy as np
 from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.oracle.base import Oracle, OracleTables, check_counts
 from clustergym.oracle.models.catalog import Catalog
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 
 
 class RecordedOracle(Oracle):
@@ -27,4 +27,4 @@ class RecordedOracle(Oracle):
         """Return the dense tables of the classes."""
         check_counts(counts)
         second = np.ones((len(classes), len(cluster.gpu_types), len(counts), len(Locality)))
-        return OracleTables.of(classes, cluster, counts, (second, second, second))
+        return OracleTables.from_oracle(classes, cluster, counts, (second, second, second))

@@ -11,13 +11,13 @@ import numpy as np
 
 from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.common.arrays import Floats
-from clustergym.common.columns import integers, numbers, shown
+from clustergym.common.columns import integers, numbers, quote_cell
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.text_files import TextTable, read_csv
 from clustergym.oracle.base import BatchTables, Oracle, OracleTables, check_choice, six_digits
 from clustergym.oracle.measured.sia_training import Training, check_folder, read_training
 from clustergym.oracle.models.catalog import Catalog, load_catalog
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 
 FOLDERS = {
     "bert": "bert",
@@ -113,7 +113,7 @@ def _placements(table: TextTable) -> list[tuple[int, ...]]:
     found = []
     for cell, line in zip(table.columns["placement"], table.line, strict=True):
         if not (cell.isascii() and cell.isdigit() and "0" not in cell):
-            message = f"{shown(cell)} is not a placement" if cell else "is empty"
+            message = f"{quote_cell(cell)} is not a placement" if cell else "is empty"
             remedy = "give a digit from 1 for each node, its GPUs"
             raise InputError(message, file=table.path, line=line, field="placement", remedy=remedy)
         found.append(tuple(sorted(int(digit) for digit in cell)))
@@ -233,7 +233,7 @@ class SiaProfileOracle(Oracle):
         """Return the dense tables; raise an `InputError` where a profile is missing or malformed."""
         times = np.stack([self._times(model, cluster, counts) for model in classes])
         batches = self._batches(classes, cluster, counts)
-        return OracleTables.of(classes, cluster, counts, [times] * 3, batches)
+        return OracleTables.from_oracle(classes, cluster, counts, [times] * 3, batches)
 
     def _times(self, model: ModelClass, cluster: ClusterSpec, counts: Sequence[int]) -> Floats:
         times = np.full((len(cluster.gpu_types), len(counts), len(Locality)), np.inf)
@@ -270,10 +270,10 @@ class SiaProfileOracle(Oracle):
 
     def _sizes(self, model: ModelClass) -> list[int]:
         """Return the batches that a model may train at, ascending, its own among them."""
-        folder, own = self._folder_of(model), model.global_batch
+        folder, own = self._find_folder(model), model.global_batch
         if self.batch == "best" or not any(folder.glob("validation-*.csv")):
             return [own]
-        training = self._training_of(model)
+        training = self._get_training(model)
         if not len(training.progress) or not training.batches[0] <= own <= training.batches[-1]:
             return [own]
         return sorted({own, *training.batches.astype(int).tolist()})
@@ -281,7 +281,7 @@ class SiaProfileOracle(Oracle):
     def _efficiency(self, model: ModelClass, sizes: Sequence[int]) -> Segments:
         if len(sizes) == 1:
             return Segments(np.ones(1), np.ones((1, 1)))
-        training = self._training_of(model)
+        training = self._get_training(model)
         parts = np.array_split(np.arange(len(training.progress)), min(SEGMENTS, len(training.progress)))
         epochs = [training.by_noise(batch) for batch in sizes]
         needed = np.array([[column[part].sum() for column in epochs] for part in parts])
@@ -290,12 +290,12 @@ class SiaProfileOracle(Oracle):
         ends[-1] = 1.0
         return Segments(ends, own[:, None] / needed * model.global_batch / np.array(sizes))
 
-    def _training_of(self, model: ModelClass) -> Training:
+    def _get_training(self, model: ModelClass) -> Training:
         if model.family not in self._training:
-            self._training[model.family] = read_training(self._folder_of(model))
+            self._training[model.family] = read_training(self._find_folder(model))
         return self._training[model.family]
 
-    def _folder_of(self, model: ModelClass) -> Path:
+    def _find_folder(self, model: ModelClass) -> Path:
         if model.family not in FOLDERS or model.size:
             message = f"model {model.model} has no profile of Sia"
             raise InputError(message, field="model_family", remedy=nearest(model.family, FOLDERS))
@@ -309,7 +309,7 @@ class SiaProfileOracle(Oracle):
             raise InputError(message, field="gpu_type", remedy=nearest(gpu, SUFFIXES))
         key = (model.family, gpu)
         if key not in self._profiles:
-            self._profiles[key] = read_profile(self._folder_of(model), SUFFIXES[gpu])
+            self._profiles[key] = read_profile(self._find_folder(model), SUFFIXES[gpu])
         return self._profiles[key]
 
     def _by_locality(self, model: ModelClass, profile: SiaProfile, count: int, room: int) -> list[float]:
@@ -329,7 +329,7 @@ class SiaProfileOracle(Oracle):
         gpus = sum(placement)
         if self.batch == "fixed":
             return iteration_time_s(curve, gpus, model.global_batch)
-        training = self._training_of(model)
+        training = self._get_training(model)
         choices = zip(training.batches.astype(int), training.iterations, strict=True)
         totals = [needed * iteration_time_s(curve, gpus, size) for size, needed in choices]
         return float(min(totals) / training.at(model.global_batch))

@@ -1,9 +1,13 @@
-"""Compute FLOPs, bytes and parameters of a model from its dimensions."""
+"""Compute FLOPs, bytes and parameters of a model from its dimensions.
+
+The class of a job: model family, size and global batch.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 ELEMENT_BYTES = {"fp16": 2, "fp32": 4}
 """Bytes of one weight or activation, by data type."""
@@ -251,3 +255,16 @@ def dense(size: Mapping[str, float]) -> Costs:
         "layers": size["layers"],
         "tensor_limit": 1,
     }
+
+
+class ModelClass(NamedTuple):
+    """Model family, size and global batch of a job: all that an oracle knows of it."""
+
+    family: str
+    size: str
+    global_batch: int
+
+    @property
+    def model(self) -> str:
+        """Name of the model: `family-size`, or the family alone if it has a single size."""
+        return f"{self.family}-{self.size}" if self.size else self.family

@@ -71,7 +71,7 @@ class Devices(NamedTuple):
     memory_bytes_per_s: Floats
 
     @staticmethod
-    def of(types: Sequence[GpuType]) -> Devices:
+    def from_types(types: Sequence[GpuType]) -> Devices:
         """Gather GPU types into arrays of shape (n,)."""
         return Devices(*np.array([_device(gpu) for gpu in types], dtype=np.float64).reshape(-1, 6).T)
 
@@ -147,7 +147,7 @@ class Layout(NamedTuple):
         network = np.array(rates)[:, None, :]
         share = np.array([network_shares(group.gpu_type) for group in cluster.groups])[:, :, None, None]
         possible = np.where(inside, gpus <= room, gpus >= 2)
-        return _capped(gpus, nodes, links, network * share[:, 0], network * share[:, 1], possible)
+        return _cap_rates(gpus, nodes, links, network * share[:, 0], network * share[:, 1], possible)
 
     @staticmethod
     def of_nodes(types: Sequence[GpuType], nodes: Sequence[int], per_node: Sequence[int]) -> Layout:
@@ -156,7 +156,7 @@ class Layout(NamedTuple):
         ports = [per if gpu.nic_per_gpu else 1 for gpu, per in zip(types, per_node, strict=True)]
         network = np.array([gpu.nic_gbps / 8 * n for gpu, n in zip(types, ports, strict=True)])
         gpus = np.array(nodes, dtype=np.float64) * np.array(per_node, dtype=np.float64)
-        return _capped(
+        return _cap_rates(
             gpus,
             np.array(nodes, dtype=np.float64),
             np.array([link_gbs(gpu) for gpu in types]),
@@ -166,7 +166,7 @@ class Layout(NamedTuple):
         )
 
 
-def _capped(
+def _cap_rates(
     gpus: Floats,
     nodes: Floats,
     links: Floats,

@@ -9,8 +9,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.paths import conf_dir
-from clustergym.oracle.stacks.machine import Machine
-from clustergym.oracle.stacks.shape import LatentAttention, Mamba, TransformerShape
+from clustergym.oracle.stacks.shape import LatentAttention, Machine, Mamba, TransformerShape
 from clustergym.oracle.stacks.step_time import StackConstants
 
 T = TypeVar("T")
@@ -31,7 +30,7 @@ def _schema(made: Any) -> Any:
     """Return the schema of a dataclass: its fields but the name, with `aliases` and `source`."""
     from pydantic import Field, create_model
 
-    from clustergym.cluster.schema import Checked, Text
+    from clustergym.cluster.schema import StrictSchema, Text
 
     # Counts are bounded so that no product of them overflows a float.
     of_type: dict[Any, Any] = {
@@ -54,7 +53,7 @@ def _schema(made: Any) -> Any:
     named = keys.pop("name", None)
     if named is not None:
         keys |= {"aliases": (list[Text], []), "source": (str, ""), "uncertain": (list[Text], [])}
-    return create_model(made.__name__ + "Keys", __base__=Checked, **keys)
+    return create_model(made.__name__ + "Keys", __base__=StrictSchema, **keys)
 
 
 def _build(made: Any, keys: Mapping[str, Any], **more: Any) -> Any:
@@ -73,14 +72,14 @@ def _read(path: Path, section: str, made: type[T]) -> dict[str, T]:
     """Return the entries of a file by each of their names, in lower case."""
     from pydantic import create_model
 
-    from clustergym.cluster.schema import Checked, Text, checked
+    from clustergym.cluster.schema import StrictSchema, Text, validate_content
     from clustergym.common.yaml_file import read_mapping
 
     by_name: Any = dict.__class_getitem__((Text, _schema(made)))
     keys_of_file: dict[str, Any] = {section: (by_name, ...)}
-    file_keys: Any = create_model("FileKeys", __base__=Checked, **keys_of_file)
+    file_keys: Any = create_model("FileKeys", __base__=StrictSchema, **keys_of_file)
     source = read_mapping(path)
-    given = checked(file_keys, source.content, file=path, source=source)
+    given = validate_content(file_keys, source.content, file=path, source=source)
     found: dict[str, T] = {}
     for name, keys in getattr(given, section).items():
         one = _build(made, keys.model_dump(), name=name)
@@ -196,7 +195,7 @@ def read_hugging_face(path: Path) -> TransformerShape:
     InputError
         If the file cannot be read, or lacks a needed key or has one that is not a number.
     """
-    from clustergym.cluster.schema import checked
+    from clustergym.cluster.schema import validate_content
     from clustergym.common.reading import read_json
 
     content = read_json(path, LARGEST_CONFIG_BYTES, "give a config.json of a Hugging Face model")
@@ -241,7 +240,7 @@ def read_hugging_face(path: Path) -> TransformerShape:
         windows = sum(one == "sliding_attention" for one in window_layers)
         if windows:
             keys |= {"window": content["sliding_window"], "window_every": round(len(window_layers) / windows)}
-    given: Any = checked(
+    given: Any = validate_content(
         _schema(TransformerShape), {k: v for k, v in keys.items() if v is not None}, file=path
     )
     shape: TransformerShape = _build(TransformerShape, given.model_dump(), name=path.parent.name or "config")
@@ -269,7 +268,7 @@ def load_stack(name: str) -> Stack:
     """
     from pydantic import create_model
 
-    from clustergym.cluster.schema import Checked, checked
+    from clustergym.cluster.schema import StrictSchema, validate_content
     from clustergym.common.yaml_file import read_mapping
 
     known = stack_names()
@@ -277,10 +276,10 @@ def load_stack(name: str) -> Stack:
         raise InputError(f"unknown stack {name!r}", field="--stack", remedy=nearest(name, known))
     path = Path(name) if name.endswith((".yaml", ".yml")) else conf_dir() / "stack" / f"{name}.yaml"
     file_keys: Any = create_model(
-        "StackKeys", __base__=Checked, fitted_to=(str, ""), constants=(_schema(StackConstants), ...)
+        "StackKeys", __base__=StrictSchema, fitted_to=(str, ""), constants=(_schema(StackConstants), ...)
     )
     source = read_mapping(path)
-    given = checked(file_keys, source.content, file=path, source=source)
+    given = validate_content(file_keys, source.content, file=path, source=source)
     return Stack(path.stem, StackConstants(**given.constants.model_dump()), given.fitted_to)
 
 

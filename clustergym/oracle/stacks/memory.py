@@ -6,9 +6,7 @@ stores; state by Rajbhandari et al. (ZeRO, SC '20), section 3.
 
 from __future__ import annotations
 
-from clustergym.oracle.stacks.machine import Machine
-from clustergym.oracle.stacks.plan import ParallelPlan
-from clustergym.oracle.stacks.shape import TransformerShape
+from clustergym.oracle.stacks.shape import Machine, ParallelPlan, TransformerShape
 
 LAYER_BYTES = 34.0
 """Bytes of a token and layer over the hidden width, in 16 bit."""
@@ -72,7 +70,7 @@ def _activation_width(shape: TransformerShape) -> float:
     return (18 + 2 * (matrices - 1) * 2 * inner / shape.hidden) / 34
 
 
-def needed_bytes(
+def compute_needed_bytes(
     shape: TransformerShape, plan: ParallelPlan, recompute: float, global_batch: int, sequence_length: int
 ) -> float:
     """Return the bytes that a GPU needs."""
@@ -84,7 +82,7 @@ def fits(
 ) -> bool:
     """Whether a plan fits, with as much recomputation as it takes or as the plan states."""
     recompute = 1.0 if plan.recompute is None else plan.recompute
-    needed = needed_bytes(shape, plan, recompute, global_batch, sequence_length)
+    needed = compute_needed_bytes(shape, plan, recompute, global_batch, sequence_length)
     return needed <= USABLE * machine.memory_gb * 1e9
 
 
@@ -93,7 +91,7 @@ def choose_recompute(
 ) -> float:
     """Return the least share of layers, in eighths, that must be computed again; 1 if none suffices."""
     for eighths in range(8):
-        needed = needed_bytes(shape, plan, eighths / 8, global_batch, sequence_length)
+        needed = compute_needed_bytes(shape, plan, eighths / 8, global_batch, sequence_length)
         if needed <= USABLE * machine.memory_gb * 1e9:
             return eighths / 8
     return 1.0

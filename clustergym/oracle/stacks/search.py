@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from clustergym.oracle.stacks.machine import Machine
-from clustergym.oracle.stacks.memory import USABLE, choose_recompute, needed_bytes
-from clustergym.oracle.stacks.plan import ParallelPlan, Precision
-from clustergym.oracle.stacks.shape import TransformerShape
+from clustergym.oracle.stacks.memory import USABLE, choose_recompute, compute_needed_bytes
+from clustergym.oracle.stacks.shape import Machine, ParallelPlan, Precision, TransformerShape
 from clustergym.oracle.stacks.step_time import StackConstants, StepParts, step_parts
 
 LARGEST_TENSOR = 16
@@ -54,7 +52,7 @@ def assess_plan(
     recompute = plan.recompute
     if recompute is None:
         recompute = choose_recompute(shape, machine, plan, global_batch, sequence_length)
-    needed = needed_bytes(shape, plan, recompute, global_batch, sequence_length)
+    needed = compute_needed_bytes(shape, plan, recompute, global_batch, sequence_length)
     parts = step_parts(
         shape,
         machine,

@@ -1,9 +1,15 @@
-"""The shape of a transformer, and what follows from it: parameters and floating-point operations a token."""
+"""The shape of a transformer, and what follows from it: parameters and floating-point operations a token.
+
+A plan of parallelism: how a model, its tokens and its state are divided among GPUs.
+
+A machine that trains: the GPU, its links, and how many GPUs they join.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -249,3 +255,113 @@ class TransformerShape:
         width x context a layer for attention.
         """
         return 6.0 * self.active_parameters + 3.0 * self.score_flops(sequence_length)
+
+
+Precision = Literal["bf16", "fp8", "mxfp8", "fp4"]
+"""fp8 is scaled by tensor, mxfp8 and fp4 by blocks of numbers."""
+Sharding = Literal["optimizer", "gradients", "full"]
+"""What each GPU of a data-parallel group holds a part of: ZeRO-1, SHARD_GRAD_OP, fully sharded."""
+
+
+@dataclass(frozen=True)
+class ParallelPlan:
+    """Degrees of parallelism and what goes with them.
+
+    Attributes
+    ----------
+    data, tensor, pipeline, context, expert : int
+        Degrees; data x tensor x pipeline x context GPUs. Experts are divided among ranks of the data,
+        context and tensor groups.
+    virtual_stages : int
+        Parts of the model that each pipeline rank holds (interleaved 1F1B; Narayanan et al., SC '21).
+    micro_batch : int
+        Sequences of a micro-batch.
+    sharding : str
+    recompute : float or None
+        Share of layers whose activations are computed again in the backward pass; None: the least that fits.
+    precision : str
+        Of the linear layers; attention and output layer compute in bf16.
+    asynchronous_tensor : bool
+        Whether tensor-parallel communication is pipelined with the matrix products.
+    compiled : bool
+        Whether a compiler fuses elementwise operators.
+    adapters : bool
+        Whether only adapters are trained (LoRA): the model's weights have no gradients and no optimizer.
+    """
+
+    data: int = 1
+    tensor: int = 1
+    pipeline: int = 1
+    context: int = 1
+    expert: int = 1
+    virtual_stages: int = 1
+    micro_batch: int = 1
+    sharding: Sharding = "optimizer"
+    recompute: float | None = None
+    precision: Precision = "bf16"
+    asynchronous_tensor: bool = False
+    compiled: bool = True
+    adapters: bool = False
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the plan."""
+        return self.data * self.tensor * self.pipeline * self.context
+
+    def micro_batches(self, global_batch: int) -> int:
+        """Return the micro-batches of a pipeline in a step, the last one full or not."""
+        return max(1, -(-global_batch // (self.data * self.micro_batch)))
+
+    def __str__(self) -> str:
+        """Return the degrees above 1, as in `DP 8, TP 4`."""
+        degrees = {
+            "DP": self.data, "TP": self.tensor, "PP": self.pipeline, "CP": self.context,
+            "EP": self.expert, "VP": self.virtual_stages,
+        }  # fmt: skip
+        shown = ", ".join(f"{name} {degree}" for name, degree in degrees.items() if degree > 1)
+        shown = shown or "one GPU"
+        return f"{shown}, micro-batch {self.micro_batch}, {self.precision}, sharded: {self.sharding}"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A GPU with the links of the machine that it is built into. Rates are dense and of data sheets.
+
+    Attributes
+    ----------
+    name : str
+    bf16_tflops, fp8_tflops, fp4_tflops : float or None
+        TFLOP/s; None: no such arithmetic.
+    memory_gb, memory_gbs : float
+        GB and GB/s.
+    link_gbs : float
+        GB/s of a GPU in one direction to the others of its NVLink domain.
+    domain : int
+        GPUs of an NVLink domain.
+    nic_gbps : float
+        Gbit/s of network for each GPU.
+    power_w : float
+        Limit of a GPU's power.
+    source : str
+    uncertain : tuple of str
+        Fields in which sources disagree, or of which only a secondary one is known.
+    """
+
+    name: str
+    bf16_tflops: float
+    memory_gb: float
+    memory_gbs: float
+    link_gbs: float
+    nic_gbps: float
+    power_w: float
+    fp8_tflops: float | None = None
+    fp4_tflops: float | None = None
+    domain: int = 8
+    source: str = ""
+    uncertain: tuple[str, ...] = ()
+
+    def peak_tflops(self, precision: str) -> float | None:
+        """Return the dense rate of a precision: `bf16`, `fp8`, `mxfp8` (as fp8) or `fp4`."""
+        fp8 = self.fp8_tflops
+        rates = {"bf16": self.bf16_tflops, "fp8": fp8, "mxfp8": fp8, "fp4": self.fp4_tflops}
+        return rates[precision]

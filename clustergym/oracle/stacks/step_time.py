@@ -10,10 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 
-from clustergym.oracle.stacks.machine import Machine
 from clustergym.oracle.stacks.memory import choose_recompute
-from clustergym.oracle.stacks.plan import ParallelPlan
-from clustergym.oracle.stacks.shape import TransformerShape
+from clustergym.oracle.stacks.shape import Machine, ParallelPlan, TransformerShape
 
 REFERENCE_TFLOPS = 312.0
 REFERENCE_TFLOPS_PER_W = 312.0 / 400.0
@@ -145,13 +143,15 @@ def step_parts(
     passes = (2.0 if plan.adapters else 3.0) + recompute
     one = _micro_batch(shape, machine, plan, constants, tokens, passes, sequence_length, recompute)
     busy = sum(one.values())
-    exposed = _sharded_exchange(shape, machine, plan, busy)
+    exposed = _time_sharded_exchange(shape, machine, plan, busy)
     per_round = busy + exposed
     bubble = _idle_rounds(plan, rounds) * per_round
     once = _gradient_exchange(shape, machine, plan, busy)
     if plan.adapters:
         once = 0.0
-    optimizer = (0 if plan.adapters else OPTIMIZER_BYTES) * _updated(shape, plan) / (machine.memory_gbs * 1e9)
+    optimizer = (
+        (0 if plan.adapters else OPTIMIZER_BYTES) * _count_updated(shape, plan) / (machine.memory_gbs * 1e9)
+    )
     subtotal = rounds * per_round + bubble + once + optimizer
     straggling = subtotal * constants.straggling * math.log2(max(1.0, plan.gpus / 8))
     return StepParts(
@@ -188,9 +188,9 @@ def _micro_batch(
     """Return seconds of a micro-batch on a stage, by part of `StepParts`; `tokens` are those of one GPU."""
     stages = plan.pipeline
     peak = machine.peak_tflops(plan.precision) or math.nan
-    plain_rate = constants.linear_rate * _sustained(machine, constants, machine.bf16_tflops)
+    plain_rate = constants.linear_rate * _compute_sustained(machine, constants, machine.bf16_tflops)
     share = getattr(constants, RATES[plan.precision])
-    rate = share * _sustained(machine, constants, peak)
+    rate = share * _compute_sustained(machine, constants, peak)
     newer = machine.bf16_tflops / REFERENCE_TFLOPS
     attention_rate = constants.attention_rate * newer**-constants.attention_decline
     experts = float(shape.expert_layers * shape.experts_per_token * shape.expert_parameters)
@@ -200,7 +200,9 @@ def _micro_batch(
         experts *= (1 + constants.expert_half_tokens / each) / constants.expert_rate
         if plan.precision == "fp4":
             # Grouped matrix products gain nothing over fp8: Nemotron 3 Super runs at 1.00 to 1.04 x.
-            fp8 = constants.mxfp8_rate * _sustained(machine, constants, machine.fp8_tflops or math.nan)
+            fp8 = constants.mxfp8_rate * _compute_sustained(
+                machine, constants, machine.fp8_tflops or math.nan
+            )
             experts *= max(1.0, rate / fp8)
     linear = 2 * passes * tokens / stages * (shape.shared_parameters + experts)
     score = tokens / stages * shape.score_flops(sequence_length)
@@ -223,7 +225,7 @@ def _micro_batch(
         "linear_s": linear / rate,
         "attention_s": score
         * (1 + ATTENTION_BACKWARD + again)
-        / (attention_rate * _sustained(machine, constants, machine.bf16_tflops)),
+        / (attention_rate * _compute_sustained(machine, constants, machine.bf16_tflops)),
         "output_s": output / plain_rate,
         "elementwise_s": traffic / (machine.memory_gbs * 1e9),
         "fixed_s": fixed_us * passes / 3 * 1e-6,
@@ -234,7 +236,7 @@ def _micro_batch(
     }
 
 
-def _sustained(machine: Machine, constants: StackConstants, peak_tflops: float) -> float:
+def _compute_sustained(machine: Machine, constants: StackConstants, peak_tflops: float) -> float:
     """Return the FLOP/s that a GPU's power sustains of a peak."""
     load = peak_tflops / machine.power_w / REFERENCE_TFLOPS_PER_W
     return float(peak_tflops * 1e12 * load**-constants.power_decline)
@@ -280,7 +282,7 @@ def _local_parameters(
     return (plain, ranks), (experts, max(1, ranks * plan.tensor // plan.expert))
 
 
-def _updated(shape: TransformerShape, plan: ParallelPlan) -> float:
+def _count_updated(shape: TransformerShape, plan: ParallelPlan) -> float:
     """Return the parameters that a GPU's optimizer updates."""
     return sum(parameters / ranks for parameters, ranks in _local_parameters(shape, plan))
 
@@ -300,7 +302,9 @@ def _ring_s(shape: TransformerShape, machine: Machine, plan: ParallelPlan) -> fl
     return seconds
 
 
-def _sharded_exchange(shape: TransformerShape, machine: Machine, plan: ParallelPlan, busy: float) -> float:
+def _time_sharded_exchange(
+    shape: TransformerShape, machine: Machine, plan: ParallelPlan, busy: float
+) -> float:
     """Return the exposed seconds a micro-batch of all-gathers and reduce-scatter of sharded weights."""
     if plan.sharding == "optimizer":
         return 0.0

@@ -1,4 +1,7 @@
-"""Reads tables of measured throughput: model, machine, plan, and tokens/s of a GPU."""
+"""Reads tables of measured throughput: model, machine, plan, and tokens/s of a GPU.
+
+Speed of a job of fixed batch on more and more GPUs, as the search plans it: no measurement holds it.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import read_csv
-from clustergym.oracle.stacks.catalog import load_accelerator, load_transformer
-from clustergym.oracle.stacks.machine import Machine
-from clustergym.oracle.stacks.plan import ParallelPlan, Precision, Sharding
-from clustergym.oracle.stacks.shape import TransformerShape
+from clustergym.oracle.stacks.catalog import default_stack, load_accelerator, load_stack, load_transformer
+from clustergym.oracle.stacks.search import PlannedStep, best_steps
+from clustergym.oracle.stacks.shape import Machine, ParallelPlan, Precision, Sharding, TransformerShape
 
 REQUIRED = ("id", "model", "gpu_type", "gpus", "tokens_per_s_per_gpu")
 OPTIONAL = (
@@ -160,7 +163,7 @@ def _whole(cells: Mapping[str, str], name: str, *, lenient: bool = False) -> int
     raise InputError(f"{cells[name]!r} is not a whole number above 0", field=name)
 
 
-def _needed(cells: Mapping[str, str], name: str) -> int:
+def _read_needed(cells: Mapping[str, str], name: str) -> int:
     value = _whole(cells, name)
     if value is None:
         raise InputError("is not given", field=name)
@@ -178,7 +181,7 @@ def _setting(cells: Mapping[str, str], shapes: Path | None, accelerators: Path |
     if length is None:
         length = USUAL_SEQUENCE_LENGTH
         assumed.append(f"sequence length taken as {length}")
-    batch, gpus = _needed(cells, "global_batch_sequences"), _needed(cells, "gpus")
+    batch, gpus = _read_needed(cells, "global_batch_sequences"), _read_needed(cells, "gpus")
     tensor, pipeline, context, expert, virtual = (
         _whole(cells, n) or 1 for n in ("tp", "pp", "cp", "ep", "vpp")
     )
@@ -230,3 +233,62 @@ def _sharding(cell: str) -> Sharding:
 def _recompute(cells: Mapping[str, str]) -> float | None:
     """Return the share of layers recomputed; None where a table does not say, or recomputes selectively."""
     return {"full": 1.0, "none": 0.0}.get(cells["activation_checkpointing"].lower())
+
+
+MODELS = ("mpt-7B", "llama3-8B", "llama3-70B", "mixtral-8x7B", "gpt-oss-120B")
+MACHINES = ("A100-80", "H100-80", "B200", "GB300")
+COUNTS = (8, 16, 32, 64, 128, 256, 512)
+BATCH, LENGTH = 256, 8192
+COMMUNICATION = (
+    "tensor_exposed_s",
+    "context_exposed_s",
+    "expert_exchange_s",
+    "data_exposed_s",
+    "straggling_s",
+)
+
+
+def strong_scaling(
+    models: Sequence[str] = MODELS, machines: Sequence[str] = MACHINES, counts: Sequence[int] = COUNTS
+) -> list[dict[str, Any]]:
+    """Return a curve of each model on each machine, at `BATCH` sequences of `LENGTH` tokens in bf16.
+
+    Returns
+    -------
+    list of dict
+        `model`, `machine`, `stack`, and `curve`: for each number of GPUs `gpus`, `plan`,
+        `tokens_per_s_per_gpu`, `relative` (to the first number that the model fits on), and the shares of the
+        step `compute`, `communication` (exposed, with straggling) and `bubble`. Numbers without a plan are
+        left out.
+    """
+    found = []
+    for model in models:
+        for name in machines:
+            machine = load_accelerator(name)
+            stack = default_stack(machine)
+            steps = best_steps(
+                load_transformer(model),
+                machine,
+                load_stack(stack).constants,
+                counts=counts,
+                global_batch=BATCH,
+                sequence_length=LENGTH,
+            )
+            curve = [_point(gpus, step) for gpus, step in steps.items() if step is not None]
+            for point in curve:
+                point["relative"] = point["tokens_per_s_per_gpu"] / curve[0]["tokens_per_s_per_gpu"]
+            found.append({"model": model, "machine": machine.name, "stack": stack, "curve": curve})
+    return found
+
+
+def _point(gpus: int, step: PlannedStep) -> dict[str, Any]:
+    communication = sum(getattr(step.parts, name) for name in COMMUNICATION) / step.seconds
+    bubble = step.parts.bubble_s / step.seconds
+    return {
+        "gpus": gpus,
+        "plan": str(step.plan),
+        "tokens_per_s_per_gpu": BATCH * LENGTH / step.seconds / gpus,
+        "compute": 1 - communication - bubble,
+        "communication": communication,
+        "bubble": bubble,
+    }

@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 
 from clustergym.common.errors import InputError
-from clustergym.oracle.calibration.validation import grouped, summary
+from clustergym.oracle.calibration.validation import summarise_groups, summary
 from clustergym.oracle.stacks.catalog import load_stack
 from clustergym.oracle.stacks.fit import FREE, OPTIONAL, fit_stack, leave_out_groups, tokens_per_s_per_gpu
-from clustergym.oracle.stacks.machine import Machine
-from clustergym.oracle.stacks.plan import Precision
 from clustergym.oracle.stacks.search import assess_plan, best_steps
-from clustergym.oracle.stacks.shape import TransformerShape
+from clustergym.oracle.stacks.shape import Machine, Precision, TransformerShape
 from clustergym.oracle.stacks.step_time import StackConstants, StepParts
 from clustergym.oracle.stacks.throughput import Setting, ThroughputRow, newest
 
@@ -114,7 +112,7 @@ def figures(rows: Sequence[ThroughputRow], predictions: Sequence[Mapping[str, An
 
     def by(name: Callable[[ThroughputRow], Any], chosen: Any = None) -> dict[str, Any]:
         mask = np.where(chosen, errors, np.nan) if chosen is not None else errors
-        return grouped(mask, [name(row) for row in scored])
+        return summarise_groups(mask, [name(row) for row in scored])
 
     return {
         "measured_rows": len(pairs),

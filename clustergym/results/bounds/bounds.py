@@ -1,4 +1,7 @@
-"""Analytic lower bounds on mean JCT and makespan, which no scheduler can beat."""
+"""Analytic lower bounds on mean JCT and makespan, which no scheduler can beat.
+
+Bounds that no schedule of a scenario can beat, with the prices that prove them (docs/lower-bound.md).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.common.arrays import Floats
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.common.errors import InputError, nearest
+from clustergym.results.bounds.priced_jobs import PricedJobs, PriceList, least_costs, least_payments
+from clustergym.results.metrics.fairness import simulate_fluid
+from clustergym.results.metrics.tenants import list_quotas, whole_tree
+from clustergym.scenario.clock import TICKS_PER_S
 from clustergym.scenario.scenario import Scenario
 
 
@@ -90,3 +98,276 @@ def shortest_remaining_first(submit_s: Floats, work_s: Floats) -> float:
         if row < len(submit_s):
             heapq.heappush(left, float(work_s[row]))
     return total
+
+
+MEANS = ("jct_mean", "ftf_mean", "tenant_ftf_mean")
+"""Metrics that are weighted sums of JCTs, which have a lower bound."""
+BOUNDED = (*MEANS, "deadline_satisfaction")
+"""Metrics that have a bound; that of the last is an upper one."""
+TICK_S = 1 / TICKS_PER_S
+ROUNDING = 1e-9
+"""Relative margin for the rounding of iteration times and of the sums that make a bound."""
+
+
+class Programme(NamedTuple):
+    """A scenario as far as a bound is concerned.
+
+    Attributes
+    ----------
+    metric : str
+        Of `BOUNDED`.
+    jobs : PricedJobs
+        Those of weight above 0 count; the weights add up to 1.
+    capacity : ndarray of float, shape (T,)
+    before : float
+        Weighted time from submission until jobs can hold GPUs, which the metric counts too.
+    """
+
+    metric: str
+    jobs: PricedJobs
+    capacity: Floats
+    before: float
+
+
+class Certificate(NamedTuple):
+    """The prices that prove a bound; any prices prove some bound, good ones a good one.
+
+    Attributes
+    ----------
+    edges_s : ndarray of float, shape (I + 1,)
+        Ascending, the first no later than the first job.
+    price : ndarray of float, shape (T, I)
+        Per GPU-second of each type in each interval, at least 0. After the last edge GPUs are free.
+    """
+
+    edges_s: Floats
+    price: Floats
+
+
+def build_programme(scenario: Scenario, metric: str) -> Programme:
+    """Return what the bound of a metric depends on.
+
+    Raises
+    ------
+    InputError
+        As `check_has_bound`; or if the metric is one of tenants and there are none.
+    """
+    check_has_bound(scenario, metric)
+    jobs, capacity = _jobs(scenario, metric), scenario.cluster.capacity.astype(np.float64)
+    return Programme(metric, jobs, capacity, float(jobs.weight @ (jobs.arrival_s - scenario.trace.submit_s)))
+
+
+def check_has_bound(scenario: Scenario, metric: str) -> None:
+    """Raise an `InputError` if a run of the scenario may be better than what the certificate can prove.
+
+    A bound counts whole GPUs, one job on each, and its means are over all jobs that fit somewhere. So there
+    is none where GPUs are divided or shared, or where jobs leave before their work is done. Failures, slow
+    nodes, maintenance, planned jobs, queues and contention only forbid schedules or lengthen them. What jobs
+    do by their outcomes is their work, and choices of a global batch are part of the least times.
+    """
+    if metric not in BOUNDED:
+        raise InputError(f"{metric!r} has no bound", field="metric", remedy=nearest(metric, BOUNDED))
+    ending = "".join([f"scenario.{found.key}" for found in scenario.disturbances if found.ends_jobs][:1])
+    of_jobs_that_end = metric in MEANS
+    cases = (
+        (
+            scenario.horizon_s is not None,
+            "horizon_s",
+            "a run that stops at its horizon leaves jobs out of its means, so that they have no bound",
+            "give horizon_s=null",
+        ),
+        (
+            scenario.parts is not None,
+            "cluster",
+            "jobs may ask for parts of GPUs, which the bound counts whole",
+            "name a cluster whose nodes cannot be divided",
+        ),
+        (
+            scenario.pairs is not None,
+            "scenario.pairs",
+            "two jobs may share GPUs, which the bound gives to one job at a time",
+            "give scenario.pairs=null",
+        ),
+        (
+            of_jobs_that_end and ending != "",
+            ending,
+            "jobs may be ended before their work is done, and means leave them out: these have no bound",
+            f"leave {ending} out, or bound deadline_satisfaction",
+        ),
+        (
+            of_jobs_that_end and bool(np.isfinite(scenario.trace.deadline_s).any()),
+            "trace",
+            "policies may drop jobs that have deadlines, and means leave them out: these have no bound",
+            "give trace.deadlines=false or a trace without deadlines, or bound deadline_satisfaction",
+        ),
+    )
+    for there, field, message, remedy in cases:
+        if there:
+            raise InputError(message, field=field, remedy=remedy)
+
+
+def evaluate_certificate(programme: Programme, certificate: Certificate) -> tuple[float, Floats]:
+    """Return the value that prices prove, less a margin for rounding, and its slope in the prices, (T, I).
+
+    The value is that of the metric; of `deadline_satisfaction`, the share with its sign changed, so that
+    more is tighter. The slope is the GPU-seconds that jobs take at their cheapest less those there are.
+    """
+    jobs, edges_s, price = programme.jobs, certificate.edges_s, certificate.price
+    value, use = np.zeros(len(jobs.weight)), np.zeros(price.shape)
+    prices = PriceList(edges_s, np.append(price, np.zeros((len(price), 1)), axis=1))
+    there = programme.capacity[:, None] * np.diff(edges_s)
+    paid = float((price * there).sum())
+    if programme.metric == "deadline_satisfaction":
+        least_payments(jobs, prices, value, use)
+        met = float((jobs.weight > 0) @ np.maximum(1.0 - value, 0.0))
+        return -(met + paid) * (1 + ROUNDING) * _unit(programme), (use - there) * _unit(programme)
+    least_costs(jobs, prices, value, use)
+    waits = float(value.sum())
+    return programme.before + waits - paid - ROUNDING * (waits + paid), use - there
+
+
+def _unit(programme: Programme) -> float:
+    """Return what one job counts."""
+    return float(programme.jobs.weight.max(initial=0.0))
+
+
+def proven(programme: Programme, certificate: Certificate) -> float:
+    """Return the bound that a certificate proves: whatever prices it has, no schedule beats it.
+
+    Raises
+    ------
+    InputError
+        If the certificate is malformed.
+    """
+    _check(programme, certificate)
+    value = evaluate_certificate(programme, certificate)[0]
+    if programme.metric != "deadline_satisfaction":
+        return max(value, 0.0)
+    unit = _unit(programme)
+    return min(unit * float(np.floor(-value / unit)), 1.0) if unit else 1.0
+
+
+def _check(programme: Programme, certificate: Certificate) -> None:
+    edges_s, price = certificate.edges_s, certificate.price
+    arrivals = programme.jobs.arrival_s[programme.jobs.weight > 0]
+    wrong = (
+        ("edges_s", edges_s.ndim != 1 or len(edges_s) < 1 or not (np.diff(edges_s) > 0).all(), "ascend"),
+        ("edges_s", not np.isfinite(edges_s).all(), "be finite"),
+        ("edges_s", (edges_s[:1] > arrivals.min(initial=np.inf)).any(), "begin before the first job"),
+        ("price", price.shape != (len(programme.capacity), len(edges_s) - 1), "be one a type and interval"),
+        ("price", not (np.isfinite(price) & (price >= 0)).all(), "be finite and not below 0"),
+    )
+    for key, is_wrong, must in wrong:
+        if is_wrong:
+            remedy = "search for it anew with `clustergym bound`"
+            raise InputError(f"must {must}", field=f"certificate.{key}", remedy=remedy)
+
+
+def _jobs(scenario: Scenario, metric: str) -> PricedJobs:
+    trace, n = scenario.trace, len(scenario.trace)
+    weight, deadline_s = np.zeros(n), np.full(n, np.inf)
+    if metric == "deadline_satisfaction":
+        decided = np.isfinite(trace.deadline_s)
+        weight[decided] = 1.0 / max(int(decided.sum()), 1)
+        met = decided & (scenario.request_gpus > 0)
+        deadline_s = np.where(met, trace.deadline_s + 2 * TICK_S, -np.inf)
+    else:
+        weight = compute_weights(scenario, metric)
+    return PricedJobs(_arrivals(scenario), weight, deadline_s, *_allotments(scenario))
+
+
+def compute_weights(scenario: Scenario, metric: str) -> Floats:
+    """Return what a second of each job's JCT adds to a metric of `MEANS`, shape (n,).
+
+    0 for jobs that do not count, as they fit nowhere; every other job is to complete.
+
+    Raises
+    ------
+    InputError
+        If the metric is one of tenants, and the scenario has no queues.
+    """
+    runs = scenario.request_gpus > 0
+    if metric == "jct_mean":
+        return runs / max(int(runs.sum()), 1)
+    if metric == "ftf_mean":
+        return _fair_weights(scenario, runs, float(scenario.cluster.capacity.sum()))
+    if scenario.tenants is None:
+        message, remedy = (
+            "there are no tenants, whose mean it is",
+            "name their queues, as scenario.queues=user",
+        )
+        raise InputError(message, field=f"metric {metric}", remedy=remedy)
+    leaf, quotas = scenario.tenants.leaf, list_quotas(whole_tree(scenario.tenants.tree, scenario.cluster))
+    of_leaves = [
+        _fair_weights(scenario, runs & (leaf == at), quota)
+        for at, quota in enumerate(quotas.tolist())
+        if quota > 0 and (runs & (leaf == at)).any()
+    ]
+    return np.sum(of_leaves, axis=0) / len(of_leaves) if of_leaves else np.zeros(len(leaf))
+
+
+def _fair_weights(scenario: Scenario, known: Bools, gpus: float) -> Floats:
+    """Return the share of their mean finish-time fairness that a second of each JCT makes, shape (n,).
+
+    `known` jobs have so many GPUs to themselves in the reference.
+    """
+    weight = np.zeros(len(known))
+    if known.any():
+        submit_s, asked = scenario.trace.submit_s[known], scenario.request_gpus[known]
+        work = (scenario.trace.work_iterations * scenario.fair_iteration_time_s)[known] * asked
+        weight[known] = 1.0 / ((simulate_fluid(submit_s, work, asked, gpus) - submit_s) * known.sum())
+    return weight
+
+
+def _arrivals(scenario: Scenario) -> Floats:
+    """Return when each job can hold GPUs at the earliest, less two ticks, shape (n,).
+
+    In rounds of a fixed length that is a round; reservations alone start jobs between rounds.
+    """
+    submit_s = scenario.trace.submit_s - TICK_S
+    if isinstance(scenario.rounds, str) or scenario.disturbances:
+        return submit_s - TICK_S
+    rounds: Floats = np.ceil(submit_s / scenario.rounds) * scenario.rounds - TICK_S
+    return rounds
+
+
+def least_iteration_s(scenario: Scenario) -> Floats:
+    """Return the least seconds per iteration at the requested batch of each job, (n, T, K); inf: unfit.
+
+    The least over placements that the cluster has room for, and over global batches and stages of training.
+    """
+    locality = np.arange(scenario.execution.shape[-1])
+    there = locality >= scenario.compact[..., None]
+    fits = scenario.feasible[scenario.class_of]
+    least: Floats = np.where(there, scenario.execution, np.inf).min(axis=-1)[scenario.class_of]
+    batches = scenario.tables.batches
+    if batches is not None:
+        at = np.where(there[..., None], scenario.batch_execution, np.inf).min(axis=3)[scenario.class_of]
+        scale = batches.sizes[scenario.class_of] / scenario.trace.global_batch[:, None]
+        worth = (scale * batches.efficiency.max(axis=1)[scenario.class_of])[:, None, None, :]
+        least = np.minimum(
+            least, np.where(worth > 0, at / np.where(worth > 0, worth, 1), np.inf).min(axis=-1)
+        )
+    return np.where(fits, least, np.inf)
+
+
+def _allotments(scenario: Scenario) -> tuple[Floats, Ints, Ints, Floats, Floats]:
+    """Return `relaunch_s`, `first`, `gpu_type`, `gpus` and `rate` of `PricedJobs`.
+
+    A job that works on an allotment has stood still on it before: for the search of a plan where it is the
+    first launch of all, else at least for a checkpoint. A launch whose standstill is cut short leaves a
+    plan that the next one need not search for, so that a checkpoint can take the place of any search.
+    """
+    counts, costs = scenario.tables.counts, scenario.costs
+    checkpoint_s = scenario.checkpoint_s[scenario.class_of]
+    first_s = costs.search_s(counts) + (checkpoint_s[:, None] if costs.first_launch else 0.0)
+    still_s = np.minimum(first_s, checkpoint_s[:, None])
+    iterations = scenario.trace.work_iterations.astype(np.float64)[:, None, None]
+    total_s = least_iteration_s(scenario) * iterations * (1 - ROUNDING) + still_s[:, None, :] - 2 * TICK_S
+    rate = 1.0 / np.maximum(total_s, ROUNDING)
+    # An allotment with more GPUs and no higher rate than another of its type is never better.
+    before = np.maximum.accumulate(np.pad(rate, ((0, 0), (0, 0), (1, 0)))[..., :-1], axis=-1)
+    job, gpu_type, at = np.nonzero(rate > before)
+    first = np.searchsorted(job, np.arange(len(rate) + 1))
+    relaunch_s = np.maximum(checkpoint_s - still_s.max(axis=1, initial=0.0) - 2 * TICK_S, 0.0)
+    return relaunch_s, first, gpu_type, counts[at].astype(np.float64), rate[job, gpu_type, at]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.common.arrays import Floats
-from clustergym.results.bounds.certificates import Certificate, Programme, evaluated, proven
+from clustergym.results.bounds.bounds import Certificate, Programme, evaluate_certificate, proven
 from clustergym.results.bounds.priced_jobs import PricedJobs
 
 INTERVALS = 48
@@ -58,27 +58,27 @@ def search(programme: Programme, report: Report | None = None) -> Bound:
             report(*found[-1])
 
     if len(programme.jobs.weight) > MANY_JOBS and programme.metric != "deadline_satisfaction":
-        part, share = part_of(programme, -(-len(programme.jobs.weight) // SOME_JOBS))
+        part, share = sample_programme(programme, -(-len(programme.jobs.weight) // SOME_JOBS))
         edges_s, price = search(part).certificate
-        certificate = rounded(Certificate(edges_s, share * price))
+        certificate = round_certificate(Certificate(edges_s, share * price))
         reached(certificate)
         return Bound(found[-1][1], certificate, tuple(found))
     edges_s = first_edges(programme)
     certificate = Certificate(edges_s, np.zeros((len(programme.capacity), len(edges_s) - 1)))
     ahead = 0.1
     for level in range(LEVELS):
-        certificate = ascended(programme, certificate, ahead)
+        certificate = ascend_prices(programme, certificate, ahead)
         reached(certificate)
         if level and abs(found[-1][1] - found[-2][1]) <= CLOSE * abs(found[-1][1]):
             break
         ahead = 0.02
         if level + 1 < LEVELS:
             certificate = split(programme, certificate)
-    certificate = rounded(certificate)
+    certificate = round_certificate(certificate)
     return Bound(proven(programme, certificate), certificate, tuple(found))
 
 
-def part_of(programme: Programme, every: int) -> tuple[Programme, float]:
+def sample_programme(programme: Programme, every: int) -> tuple[Programme, float]:
     """Return a programme of each `every`-th job on so much smaller a cluster, and their share of the weight.
 
     Its prices times that share are good ones for the whole, where jobs are many.
@@ -101,7 +101,7 @@ def part_of(programme: Programme, every: int) -> tuple[Programme, float]:
     return Programme(programme.metric, part, programme.capacity / every, programme.before), share
 
 
-def rounded(certificate: Certificate) -> Certificate:
+def round_certificate(certificate: Certificate) -> Certificate:
     """Return a certificate with prices of a few digits, to store; its bound is proven anew."""
     price = [[float(f"{value:.{DIGITS}g}") for value in row] for row in certificate.price.tolist()]
     return Certificate(certificate.edges_s, np.array(price).reshape(certificate.price.shape))
@@ -152,7 +152,7 @@ def split(programme: Programme, certificate: Certificate) -> Certificate:
     return Certificate(finer, price[:, parent])
 
 
-def ascended(programme: Programme, certificate: Certificate, ahead: float) -> Certificate:
+def ascend_prices(programme: Programme, certificate: Certificate, ahead: float) -> Certificate:
     """Improve prices by Polyak's supergradient steps towards a value that is `ahead` by a share.
 
     The share grows as long as steps reach part of it, and shrinks after `PATIENCE` steps that do not. The
@@ -162,7 +162,7 @@ def ascended(programme: Programme, certificate: Certificate, ahead: float) -> Ce
     there = programme.capacity[:, None] * np.diff(edges_s)
     best, best_price, reached, idle = -np.inf, price, -np.inf, 0
     for _ in range(STEPS):
-        value, slope = evaluated(programme, Certificate(edges_s, price))
+        value, slope = evaluate_certificate(programme, Certificate(edges_s, price))
         if value > best:
             best, best_price = value, price
         if best > reached + 0.25 * ahead * abs(best):

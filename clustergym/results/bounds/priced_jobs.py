@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.common.arrays import Floats, Ints
-from clustergym.sim.compiled.numba_cache import compiled, compiled_in_place, compiled_part
+from clustergym.sim.compiled.numba_cache import compile_entry, compile_in_place, compile_part
 
 SCANNED = 24
 """Values of alpha that are tried for every end before the best ends are looked at closely."""
@@ -93,7 +93,7 @@ class Scratch(NamedTuple):
     reached: Floats
 
 
-@compiled
+@compile_entry
 def least_costs(jobs: PricedJobs, prices: PriceList, value: Floats, use: Floats) -> None:
     """Enter for each job a lower bound of weight x (end - arrival) + payment; add the GPU-seconds it takes.
 
@@ -112,7 +112,7 @@ def least_costs(jobs: PricedJobs, prices: PriceList, value: Floats, use: Floats)
             value[job] = _least_cost(jobs, job, prices, scratch, use)
 
 
-@compiled
+@compile_entry
 def least_payments(jobs: PricedJobs, prices: PriceList, value: Floats, use: Floats) -> None:
     """Enter for each job a lower bound of the payment that ends it by its deadline; inf if nothing does.
 
@@ -127,14 +127,14 @@ def least_payments(jobs: PricedJobs, prices: PriceList, value: Floats, use: Floa
             value[job] = _close_look(jobs, job, prices, scratch, (start, last), 0.0, 1.0, use, 1.0)
 
 
-@compiled_part
+@compile_part
 def _scratch(jobs: PricedJobs, prices: PriceList) -> Scratch:
     rows, columns = np.max(np.diff(jobs.first)), len(prices.edges_s)
     came, top = np.zeros((columns, rows), np.int64), np.zeros(columns, np.int64)
     return Scratch(np.zeros(rows), np.zeros(rows), came, top, np.zeros(columns))
 
 
-@compiled_in_place
+@compile_in_place
 def _fastest(jobs: PricedJobs, job: int) -> float:
     fastest = 0.0
     for row in range(jobs.first[job], jobs.first[job + 1]):
@@ -142,7 +142,7 @@ def _fastest(jobs: PricedJobs, job: int) -> float:
     return fastest
 
 
-@compiled_in_place
+@compile_in_place
 def _interval(edges_s: Floats, time_s: float) -> int:
     """Return the interval in which a time lies; that after the last edge is the last one."""
     low, high = 0, len(edges_s)
@@ -155,7 +155,7 @@ def _interval(edges_s: Floats, time_s: float) -> int:
     return max(low - 1, 0)
 
 
-@compiled_in_place
+@compile_in_place
 def _length(jobs: PricedJobs, job: int, edges_s: Floats, at: int) -> float:
     """Return the seconds of an interval in which a job may hold GPUs.
 
@@ -170,13 +170,13 @@ def _length(jobs: PricedJobs, job: int, edges_s: Floats, at: int) -> float:
     return max(min(end, jobs.deadline_s[job]) - start, 0.0)
 
 
-@compiled_in_place
+@compile_in_place
 def _clear(jobs: PricedJobs, job: int, scratch: Scratch) -> None:
     for at in range(jobs.first[job + 1] - jobs.first[job]):
         scratch.gain[at], scratch.work[at] = -np.inf, 0.0
 
 
-@compiled_in_place
+@compile_in_place
 def _advance(
     jobs: PricedJobs,
     job: int,
@@ -211,7 +211,7 @@ def _advance(
     return best, best_work
 
 
-@compiled_in_place
+@compile_in_place
 def _dual(
     jobs: PricedJobs,
     job: int,
@@ -241,7 +241,7 @@ def _dual(
     return value, 0.0, False
 
 
-@compiled_in_place
+@compile_in_place
 def _take(
     jobs: PricedJobs,
     job: int,
@@ -274,7 +274,7 @@ def _take(
         at -= 1
 
 
-@compiled_in_place
+@compile_in_place
 def _close_look(
     jobs: PricedJobs,
     job: int,
@@ -326,7 +326,7 @@ def _close_look(
     return best
 
 
-@compiled_in_place
+@compile_in_place
 def _latest(jobs: PricedJobs, job: int, prices: PriceList, start: int, within_s: float) -> tuple[int, float]:
     """Return the last interval that begins within some seconds, and an alpha that buys the job by then.
 
@@ -345,7 +345,7 @@ def _latest(jobs: PricedJobs, job: int, prices: PriceList, start: int, within_s:
     return last, most
 
 
-@compiled_in_place
+@compile_in_place
 def _at_once(jobs: PricedJobs, job: int, prices: PriceList, start: int) -> float:
     """Return the cost of the best schedule that starts on arrival and keeps one allotment."""
     best = np.inf
@@ -361,7 +361,7 @@ def _at_once(jobs: PricedJobs, job: int, prices: PriceList, start: int) -> float
     return best
 
 
-@compiled_in_place
+@compile_in_place
 def _least_cost(jobs: PricedJobs, job: int, prices: PriceList, scratch: Scratch, use: Floats) -> float:
     """Return a lower bound of a job's cost over all ends, and add the GPU-seconds of the cheapest schedule.
 
@@ -397,7 +397,7 @@ def _least_cost(jobs: PricedJobs, job: int, prices: PriceList, scratch: Scratch,
     return min(reached[at], enough)
 
 
-@compiled_in_place
+@compile_in_place
 def _lowest(values: Floats, start: int, last: int) -> int:
     lowest = start
     for at in range(start, last + 1):

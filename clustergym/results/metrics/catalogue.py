@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from clustergym.scenario.disturbances import KINDS
 from clustergym.trace.trace import COMPLETED, FAILED, KILLED, OUTCOMES
@@ -36,7 +36,13 @@ class Metric(NamedTuple):
     definition: str
 
 
-OF_DISTURBANCES = tuple(metric for kind in KINDS.values() for metric in kind.metrics)
+def _metrics(table: str) -> tuple[Metric, ...]:
+    """Return the metrics of a table, a row each; a definition may go on in indented lines."""
+    rows: list[list[Any]] = [row.split("|") for row in table.replace("\n    ", " ").strip().splitlines()]
+    return tuple(Metric(*(cell.strip() for cell in row)) for row in rows)
+
+
+OF_DISTURBANCES = tuple(metric for disturbance in KINDS.values() for metric in disturbance.metrics)
 """Metrics that the kinds of disturbances contribute."""
 
 OF_OUTCOMES = tuple(
@@ -54,204 +60,101 @@ OF_OUTCOMES = tuple(
     )
 )
 """Metrics of a trace that keeps the outcomes of its jobs; results of other traces do not have them."""
-OF_PARTS = (
-    Metric(
-        "gpu_allocation",
-        "share",
-        "higher",
-        "on divisible nodes: GPUs allocated, parts as such, over all GPUs; time average from the first to "
-        "the last submission",
-    ),
-    Metric(
-        "fragmentation",
-        "share",
-        "lower",
-        "the same of idle GPUs that a usual request of the trace could not use, weighted by how usual it is "
-        "(FGD, USENIX ATC '23, section 4)",
-    ),
-    Metric(
-        "partly_used_nodes",
-        "share",
-        "lower",
-        "the same of nodes of which some GPU is allocated and some is idle (Kant's fragmentation, GFR)",
-    ),
-    Metric("queue_mean_cpu_only", "s", "lower", "queue_mean of jobs without GPUs"),
-    Metric("queue_mean_part", "s", "lower", "queue_mean of jobs that ask for a part of one GPU"),
-    Metric("queue_mean_one_gpu", "s", "lower", "queue_mean of jobs that ask for one whole GPU"),
-    Metric("queue_mean_several_gpus", "s", "lower", "queue_mean of jobs that ask for more GPUs"),
-)
+OF_PARTS = _metrics("""
+gpu_allocation | share | higher | on divisible nodes: GPUs allocated, parts as such, over all GPUs; time
+    average from the first to the last submission
+fragmentation | share | lower | the same of idle GPUs that a usual request of the trace could not use,
+    weighted by how usual it is (FGD, USENIX ATC '23, section 4)
+partly_used_nodes | share | lower | the same of nodes of which some GPU is allocated and some is idle (Kant's
+    fragmentation, GFR)
+queue_mean_cpu_only | s | lower | queue_mean of jobs without GPUs
+queue_mean_part | s | lower | queue_mean of jobs that ask for a part of one GPU
+queue_mean_one_gpu | s | lower | queue_mean of jobs that ask for one whole GPU
+queue_mean_several_gpus | s | lower | queue_mean of jobs that ask for more GPUs
+""")
 """Metrics of runs on divisible nodes alone."""
 
-OF_TENANTS = (
-    Metric(
-        "tenant_ftf_mean",
-        "",
-        "lower",
-        "mean over tenants with a quota of the mean over their finished jobs of JCT / JCT if the tenant "
-        "had its quota to itself, shared fluidly among its jobs: above 1 it would be better off alone",
-    ),
-    Metric("tenant_ftf_worst", "", "lower", "greatest such mean of a tenant"),
-    Metric("tenant_jct_mean", "s", "lower", "mean over tenants of the mean JCT of their finished jobs"),
-    Metric(
-        "tenant_share_error",
-        "share",
-        "lower",
-        "mean over tenants of the difference, up or down, between the GPUs held and the fair share of all "
-        "that is wanted then, over the GPUs of the cluster; time average while the tenant has jobs",
-    ),
-    Metric(
-        "tenant_owed_time",
-        "share",
-        "lower",
-        "mean over tenants with a quota of the time in which they held less than it and than their jobs "
-        "asked for, over the time in which they had jobs",
-    ),
-    Metric("tenant_owed_gpu_hours", "GPU h", "lower", "GPU time that tenants lacked of their quotas then"),
-    Metric("tenant_reclaim_mean", "s", "lower", "time until a tenant that lacks of its quota has it, mean"),
-    Metric("tenant_owed_longest", "s", "lower", "longest such time"),
-    Metric("tenant_starved_longest", "s", "lower", "longest time in which a tenant had jobs but no GPU"),
-    Metric("tenant_borrowed_gpu_hours", "GPU h", "higher", "GPU time that tenants held beyond their quotas"),
-    Metric("tenant_stopped", "jobs", "lower", "jobs stopped for other tenants, each time counted"),
-    Metric(
-        "tenant_shrunk", "jobs", "lower", "jobs left with fewer GPUs for other tenants, each time counted"
-    ),
-    Metric("tenant_jain_index", "", "higher", "Jain's index of GPU time over weight among tenants with jobs"),
-)
+OF_TENANTS = _metrics("""
+tenant_ftf_mean |  | lower | mean over tenants with a quota of the mean over their finished jobs of JCT / JCT
+    if the tenant had its quota to itself, shared fluidly among its jobs: above 1 it would be better off alone
+tenant_ftf_worst |  | lower | greatest such mean of a tenant
+tenant_jct_mean | s | lower | mean over tenants of the mean JCT of their finished jobs
+tenant_share_error | share | lower | mean over tenants of the difference, up or down, between the GPUs held
+    and the fair share of all that is wanted then, over the GPUs of the cluster; time average while the tenant
+    has jobs
+tenant_owed_time | share | lower | mean over tenants with a quota of the time in which they held less than it
+    and than their jobs asked for, over the time in which they had jobs
+tenant_owed_gpu_hours | GPU h | lower | GPU time that tenants lacked of their quotas then
+tenant_reclaim_mean | s | lower | time until a tenant that lacks of its quota has it, mean
+tenant_owed_longest | s | lower | longest such time
+tenant_starved_longest | s | lower | longest time in which a tenant had jobs but no GPU
+tenant_borrowed_gpu_hours | GPU h | higher | GPU time that tenants held beyond their quotas
+tenant_stopped | jobs | lower | jobs stopped for other tenants, each time counted
+tenant_shrunk | jobs | lower | jobs left with fewer GPUs for other tenants, each time counted
+tenant_jain_index |  | higher | Jain's index of GPU time over weight among tenants with jobs
+""")
 """Metrics of runs with queues of tenants alone."""
 
 _TABLE: tuple[Metric, ...] = (
-    Metric("jobs_total", "jobs", "", "rows of the trace"),
-    Metric("jobs_submitted", "jobs", "", "jobs submitted up to the end of the run"),
-    Metric("jobs_finished", "jobs", "higher", "submitted jobs that completed"),
-    Metric("jobs_unfinished", "jobs", "lower", "submitted jobs still in the system at the end"),
-    Metric("jobs_dropped", "jobs", "lower", "submitted jobs dropped for good"),
-    Metric("jct_mean", "s", "lower", "mean of completion less submission, finished jobs only"),
-    Metric("jct_p50", "s", "lower", "median of the same"),
-    Metric("jct_p99", "s", "lower", "99th percentile of the same, interpolated linearly"),
-    Metric(
-        "jct_mean_censored",
-        "s",
-        "lower",
-        "mean over all submitted jobs of the time from submission to completion, or to the end of the run "
-        "for an unfinished job, or to the horizon (the end of the run if there is none) for a dropped one: "
-        "without drops the integral of the number of jobs in the system, divided by the jobs submitted; "
-        "where jobs are unfinished, a lower bound of their mean JCT. "
-        "Compares policies on one job set and horizon",
-    ),
-    Metric(
-        "jct_restricted_mean",
-        "s",
-        "lower",
-        "Kaplan-Meier mean of the JCT, restricted to the time from the first submission to the horizon (the "
-        "end of the run if there is none); unfinished and dropped jobs are censored at the times of "
-        "jct_mean_censored",
-    ),
-    Metric(
-        "queue_mean",
-        "s",
-        "lower",
-        "mean over all submitted jobs of the time in the system without any GPU, up to the end of the run; "
-        "includes waiting after a preemption, excludes profiling",
-    ),
-    Metric(
-        "profile_mean",
-        "s",
-        "lower",
-        "mean over all submitted jobs of the time that held GPUs for profiling only",
-    ),
-    Metric(
-        "makespan",
-        "s",
-        "lower",
-        "first submission to last completion; null unless every job finished or was dropped",
-    ),
-    Metric(
-        "throughput_mean",
-        "samples/s",
-        "higher",
-        "samples processed, also by unfinished jobs, less those that failures of nodes undid, over the time "
-        "from the first submission to the end",
-    ),
-    Metric("throughput_peak", "samples/s", "higher", "greatest throughput; a job standing still counts 0"),
-    Metric(
-        "normalized_throughput_mean",
-        "",
-        "higher",
-        "time average, over the time of throughput_mean, of the sum over jobs of speed / speed at the "
-        "request; jobs_without_reference are left out",
-    ),
-    Metric("jobs_without_reference", "jobs", "", "submitted jobs whose request has no iteration time"),
-    Metric(
-        "gpu_utilization",
-        "share",
-        "higher",
-        "GPU time in which jobs work (standstill and profiling excluded) over all GPU time of the cluster "
-        "from the first submission to the end",
-    ),
-    Metric("overhead_gpu_hours", "GPU h", "lower", "GPU time held by jobs standing still after a launch"),
-    Metric("profiling_gpu_hours", "GPU h", "lower", "GPU time held for profiling"),
-    Metric(
-        "restarts_mean",
-        "",
-        "lower",
-        "resumptions, rescalings and migrations per job ever launched; the first launch is not counted",
-    ),
-    Metric("preemptions_mean", "", "lower", "preemptions per job that was ever launched"),
-    Metric(
-        "migrations", "", "lower", "moves to other nodes at the same GPU type and count, all jobs together"
-    ),
+    *_metrics("""
+jobs_total | jobs |  | rows of the trace
+jobs_submitted | jobs |  | jobs submitted up to the end of the run
+jobs_finished | jobs | higher | submitted jobs that completed
+jobs_unfinished | jobs | lower | submitted jobs still in the system at the end
+jobs_dropped | jobs | lower | submitted jobs dropped for good
+jct_mean | s | lower | mean of completion less submission, finished jobs only
+jct_p50 | s | lower | median of the same
+jct_p99 | s | lower | 99th percentile of the same, interpolated linearly
+jct_mean_censored | s | lower | mean over all submitted jobs of the time from submission to completion, or to
+    the end of the run for an unfinished job, or to the horizon (the end of the run if there is none) for a
+    dropped one: without drops the integral of the number of jobs in the system, divided by the jobs
+    submitted; where jobs are unfinished, a lower bound of their mean JCT. Compares policies on one job set
+    and horizon
+jct_restricted_mean | s | lower | Kaplan-Meier mean of the JCT, restricted to the time from the first
+    submission to the horizon (the end of the run if there is none); unfinished and dropped jobs are censored
+    at the times of jct_mean_censored
+queue_mean | s | lower | mean over all submitted jobs of the time in the system without any GPU, up to the end
+    of the run; includes waiting after a preemption, excludes profiling
+profile_mean | s | lower | mean over all submitted jobs of the time that held GPUs for profiling only
+makespan | s | lower | first submission to last completion; null unless every job finished or was dropped
+throughput_mean | samples/s | higher | samples processed, also by unfinished jobs, less those that failures of
+    nodes undid, over the time from the first submission to the end
+throughput_peak | samples/s | higher | greatest throughput; a job standing still counts 0
+normalized_throughput_mean |  | higher | time average, over the time of throughput_mean, of the sum over jobs
+    of speed / speed at the request; jobs_without_reference are left out
+jobs_without_reference | jobs |  | submitted jobs whose request has no iteration time
+gpu_utilization | share | higher | GPU time in which jobs work (standstill and profiling excluded) over all
+    GPU time of the cluster from the first submission to the end
+overhead_gpu_hours | GPU h | lower | GPU time held by jobs standing still after a launch
+profiling_gpu_hours | GPU h | lower | GPU time held for profiling
+restarts_mean |  | lower | resumptions, rescalings and migrations per job ever launched; the first launch is
+    not counted
+preemptions_mean |  | lower | preemptions per job that was ever launched
+migrations |  | lower | moves to other nodes at the same GPU type and count, all jobs together
+"""),
     *(Metric(*metric[:4]) for metric in OF_DISTURBANCES),
-    Metric("failures_mean", "", "lower", "failures of a job's nodes while it ran, per job ever launched"),
-    Metric("lost_gpu_hours", "GPU h", "lower", "GPU time of work that failures of nodes undid"),
-    Metric(
-        "ettr_mean",
-        "share",
-        "higher",
-        "effective training time ratio: mean over jobs ever launched of the time of work that lasted, "
-        "without standing still and writing checkpoints, over all time from the first launch to the end",
-    ),
-    Metric(
-        "interruptions_per_hour",
-        "",
-        "lower",
-        "times that a job lost its GPUs to a failure, or was restarted on them, over the hours from the "
-        "first submission to the end",
-    ),
-    Metric(
-        "failure_gpu_hours",
-        "GPU h",
-        "lower",
-        "GPU time that failures cost: work undone, standing still until they were noticed, and restarting; "
-        "`losses` of result.json has it by cause",
-    ),
-    Metric("checkpoint_gpu_hours", "GPU h", "lower", "GPU time in which writing checkpoints blocked jobs"),
-    Metric(
-        "launches_unplaced",
-        "",
-        "lower",
-        "launches that were decided and for which the placer found no nodes, all jobs together",
-    ),
-    Metric(
-        "deadline_satisfaction",
-        "share",
-        "higher",
-        "submitted jobs that finished by their deadline, of those whose deadline lies before the horizon",
-    ),
-    Metric(
-        "ftf_mean",
-        "",
-        "lower",
-        "mean over finished jobs of JCT / JCT under fluid fair sharing of all GPUs in which no job has more "
-        "than it asked for (metrics/fairness.py)",
-    ),
-    Metric("ftf_worst", "", "lower", "greatest of the same"),
-    Metric("unfair_fraction", "share", "lower", "finished jobs for which the same exceeds 1"),
-    Metric(
-        "unfair_unfinished",
-        "jobs",
-        "lower",
-        "unfinished jobs that had been in the system longer than their whole JCT under that sharing",
-    ),
+    *_metrics("""
+failures_mean |  | lower | failures of a job's nodes while it ran, per job ever launched
+lost_gpu_hours | GPU h | lower | GPU time of work that failures of nodes undid
+ettr_mean | share | higher | effective training time ratio: mean over jobs ever launched of the time of work
+    that lasted, without standing still and writing checkpoints, over all time from the first launch to the
+    end
+interruptions_per_hour |  | lower | times that a job lost its GPUs to a failure, or was restarted on them,
+    over the hours from the first submission to the end
+failure_gpu_hours | GPU h | lower | GPU time that failures cost: work undone, standing still until they were
+    noticed, and restarting; `losses` of result.json has it by cause
+checkpoint_gpu_hours | GPU h | lower | GPU time in which writing checkpoints blocked jobs
+launches_unplaced |  | lower | launches that were decided and for which the placer found no nodes, all jobs
+    together
+deadline_satisfaction | share | higher | submitted jobs that finished by their deadline, of those whose
+    deadline lies before the horizon
+ftf_mean |  | lower | mean over finished jobs of JCT / JCT under fluid fair sharing of all GPUs in which no
+    job has more than it asked for (metrics/fairness.py)
+ftf_worst |  | lower | greatest of the same
+unfair_fraction | share | lower | finished jobs for which the same exceeds 1
+unfair_unfinished | jobs | lower | unfinished jobs that had been in the system longer than their whole JCT
+    under that sharing
+"""),
     *OF_OUTCOMES,
     *OF_PARTS,
     *OF_TENANTS,
@@ -262,17 +165,17 @@ METRICS: dict[str, Metric] = {metric.name: metric for metric in _TABLE}
 
 OF_ONE_QUEUE: dict[str, Metric] = {
     metric.name: metric
-    for metric in (
-        Metric("jct_mean_s", "s", "lower", "mean JCT of the queue's finished jobs"),
-        Metric("jct_p99_s", "s", "lower", "99th percentile of the same"),
-        Metric("ftf_mean", "", "lower", "mean of JCT / JCT if the queue had its quota to itself"),
-        Metric("gpu_hours", "GPU h", "", "GPU time held by the queue's jobs"),
-        Metric("borrowed_gpu_hours", "GPU h", "", "GPU time held beyond the quota"),
-        Metric("owed_gpu_hours", "GPU h", "lower", "GPU time that it lacked of its quota while it wanted it"),
-        Metric("owed_s", "s", "lower", "time in which it lacked of its quota while it wanted it"),
-        Metric("longest_owed_s", "s", "lower", "longest such time without a break"),
-        Metric("longest_starved_s", "s", "lower", "longest time with jobs but without a GPU"),
-    )
+    for metric in _metrics("""
+jct_mean_s | s | lower | mean JCT of the queue's finished jobs
+jct_p99_s | s | lower | 99th percentile of the same
+ftf_mean |  | lower | mean of JCT / JCT if the queue had its quota to itself
+gpu_hours | GPU h |  | GPU time held by the queue's jobs
+borrowed_gpu_hours | GPU h |  | GPU time held beyond the quota
+owed_gpu_hours | GPU h | lower | GPU time that it lacked of its quota while it wanted it
+owed_s | s | lower | time in which it lacked of its quota while it wanted it
+longest_owed_s | s | lower | longest such time without a break
+longest_starved_s | s | lower | longest time with jobs but without a GPU
+""")
 }
 """Figures of one queue in `tenants.queues` of result.json, by key."""
 

@@ -20,8 +20,8 @@ CLOCK_S = 1e-6
 KINDS = tuple(EventKind)
 """Event kinds in the order of the second axis of `Intervals.counts`."""
 
-_CODE: dict[str, int] = {kind: code for code, kind in enumerate(KINDS)}
-_PACE = np.array([_CODE[kind] for kind in PACES])
+_CODE: dict[str, int] = {event_type: code for code, event_type in enumerate(KINDS)}
+_PACE = np.array([_CODE[event_type] for event_type in PACES])
 _PROFILING = np.array([_CODE[EventKind.PROFILE_START], _CODE[EventKind.PROFILE_END]])
 _BESIDE_CHAIN = np.append(_PROFILING, _CODE[EventKind.UNPLACED])
 _NOTHING = len(KINDS)
@@ -147,7 +147,9 @@ class Intervals:
 
     def count(self, *kinds: EventKind) -> Ints:
         """Return the number of events of these kinds for each job, shape (n,)."""
-        return np.asarray(self.counts[:, [_CODE[kind] for kind in kinds]].sum(axis=1), dtype=np.int64)
+        return np.asarray(
+            self.counts[:, [_CODE[event_type] for event_type in kinds]].sum(axis=1), dtype=np.int64
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +227,7 @@ def _columns(events: Sequence[Event]) -> _Columns:
     column = dict(zip(Event._fields, raw, strict=True))
     return _Columns(
         time_s=np.array(column["time_s"], dtype=np.float64),
-        kind=np.array([_CODE[kind] for kind in column["kind"]], dtype=np.int64),
+        kind=np.array([_CODE[event_type] for event_type in column["kind"]], dtype=np.int64),
         job=np.array(column["job"], dtype=np.int64),
         gpu_type=np.array(column["gpu_type"], dtype=np.int64),
         gpus=np.array(column["gpus"], dtype=np.int64),
@@ -245,8 +247,8 @@ def _refuse(wrong: Bools, columns: _Columns, trace: Trace, what: str) -> None:
     index = int(np.argmax(wrong))
     row = int(columns.job[index])
     name = trace.job_id[row] if 0 <= row < len(trace) else f"row {row}"
-    kind = KINDS[columns.kind[index]]
-    raise LogError(f"job {name}: event {index} ({kind} at {float(columns.time_s[index])!r} s): {what}")
+    event_type = KINDS[columns.kind[index]]
+    raise LogError(f"job {name}: event {index} ({event_type} at {float(columns.time_s[index])!r} s): {what}")
 
 
 def _check_rows(columns: _Columns, trace: Trace, end_s: float) -> None:
@@ -283,12 +285,14 @@ def _check_chain(columns: _Columns, chain: Ints, trace: Trace) -> None:
     """Check that each job's events, apart from profiling, come in a possible order."""
     allowed = np.zeros((_NOTHING + 1, len(KINDS)), dtype=np.bool_)
     for before, after in _NEXT.items():
-        allowed[_NOTHING if before is None else _CODE[before], [_CODE[kind] for kind in after]] = True
-    kind, job = columns.kind[chain], columns.job[chain]
+        allowed[
+            _NOTHING if before is None else _CODE[before], [_CODE[event_type] for event_type in after]
+        ] = True
+    event_type, job = columns.kind[chain], columns.job[chain]
     first = np.diff(job, prepend=-1) != 0
-    before_kind = np.where(first, _NOTHING, np.roll(kind, 1))
+    before_kind = np.where(first, _NOTHING, np.roll(event_type, 1))
     wrong = np.zeros(len(columns.kind), dtype=np.bool_)
-    wrong[chain] = ~allowed[before_kind, kind]
+    wrong[chain] = ~allowed[before_kind, event_type]
     _refuse(wrong, columns, trace, "does not follow from the job's event before it")
 
 
@@ -331,8 +335,8 @@ def _launches(columns: _Columns, chain: Ints) -> Holdings:
 
 def _profiles(columns: _Columns, by_job: Ints, trace: Trace) -> Holdings:
     """Return the profiling intervals, matching each end with the job's earliest open start on that type."""
-    start, start_key = _numbered(columns, by_job, EventKind.PROFILE_START)
-    stop, stop_key = _numbered(columns, by_job, EventKind.PROFILE_END)
+    start, start_key = _number_events(columns, by_job, EventKind.PROFILE_START)
+    stop, stop_key = _number_events(columns, by_job, EventKind.PROFILE_END)
     # One more key, greater than all, stands for "no such start".
     keys = np.append(start_key, np.iinfo(np.int64).max)
     place = np.searchsorted(start_key, stop_key)
@@ -355,12 +359,12 @@ def _profiles(columns: _Columns, by_job: Ints, trace: Trace) -> Holdings:
     )
 
 
-def _numbered(columns: _Columns, by_job: Ints, kind: EventKind) -> tuple[Ints, Ints]:
+def _number_events(columns: _Columns, by_job: Ints, event_type: EventKind) -> tuple[Ints, Ints]:
     """Return the events of a kind in order of (job, type, time), with ascending keys.
 
     A key encodes job, GPU type, and the event's number among those of the same job and type.
     """
-    index = by_job[columns.kind[by_job] == _CODE[kind]]
+    index = by_job[columns.kind[by_job] == _CODE[event_type]]
     index = index[np.lexsort((columns.gpu_type[index], columns.job[index]))]
     group = columns.job[index] * (int(columns.gpu_type.max(initial=0)) + 2) + columns.gpu_type[index] + 1
     position = np.arange(len(index))

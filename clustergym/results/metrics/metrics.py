@@ -14,19 +14,25 @@ from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.results.metrics.catalogue import METRICS, OF_DISTURBANCES
 from clustergym.results.metrics.fairness import UNFAIR_ABOVE, Fairness, finish_time_fairness
 from clustergym.results.metrics.intervals import Intervals, Outcome, read_intervals
-from clustergym.results.metrics.jobs import JobRecords, check_work_conserved, records_of
-from clustergym.results.metrics.losses import Loss, ettr, losses_by_cause, write_gpu_hours
-from clustergym.results.metrics.parts import part_course, part_metrics
-from clustergym.results.metrics.standing import OF_QUEUE, standing_of
-from clustergym.results.metrics.statistics import restricted_mean
+from clustergym.results.metrics.jobs import (
+    JobRecords,
+    Loss,
+    check_work_conserved,
+    ettr,
+    losses_by_cause,
+    make_records,
+    write_gpu_hours,
+)
+from clustergym.results.metrics.statistics import compute_restricted_mean
+from clustergym.results.metrics.takings import OF_QUEUE, compute_queue_usage
 from clustergym.results.metrics.tenants import measure_tenants, tenant_metrics
-from clustergym.results.metrics.timeline import Timeline, has_reference, timeline_of
+from clustergym.results.metrics.timeline import Timeline, compute_timeline, has_reference
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.log import Event
 from clustergym.trace.trace import OUTCOMES, Trace
 
 if TYPE_CHECKING:
-    from clustergym.scenario.tenants.assigned import Tenants
+    from clustergym.scenario.tenants.queue_tree import Tenants
 
 MetricValue = float | int | None
 Metrics = dict[str, MetricValue]
@@ -109,6 +115,9 @@ def measure_scenario(
     )
     if scenario.parts is None or not isinstance(scenario.cluster, DivisibleCluster):
         return measured
+    # It loads Numba, which runs of whole GPUs do without.
+    from clustergym.results.metrics.parts import part_course, part_metrics
+
     course, records = part_course(events, scenario.cluster, scenario.parts), measured.records
     seen = np.not_equal(records.outcome, Outcome.NOT_SUBMITTED)
     own = part_metrics(course, scenario.cluster, scenario.parts, records.submit_s, records.queue_s, seen)
@@ -162,9 +171,9 @@ def measure(
         If the log contradicts itself or the trace, or a finished job did not do its work.
     """
     intervals = read_intervals(events, trace, end_s)
-    records = records_of(intervals)
+    records = make_records(intervals)
     check_work_conserved(intervals, records)
-    record = timeline_of(intervals, cluster.gpu_types, reference_iteration_time_s)
+    record = compute_timeline(intervals, cluster.gpu_types, reference_iteration_time_s)
     run = _Run(
         trace=trace,
         records=records,
@@ -177,7 +186,7 @@ def measure(
         complete=horizon_s is None or bool(np.isinf(horizon_s)),
         disturbances=intervals.disturbances,
     )
-    fairness = _fairness_of(run)
+    fairness = _measure_fairness(run)
     losses = losses_by_cause(events, end_s) if intervals.disturbances else {}
     groups = (
         _counts(run),
@@ -195,9 +204,9 @@ def measure(
     if tenants is not None:
         # Queues go with whole GPUs alone.
         asked = run.requested_gpus.astype(np.int64)
-        standing = standing_of(intervals, tenants, asked)
+        standing = compute_queue_usage(intervals, tenants, asked)
         of_tenants = measure_tenants(events, intervals, tenants, cluster, standing, asked, _work_gpu_s(run))
-        held = standing.held_at(record.time_s)
+        held = standing.get_held_gpus(record.time_s)
         names = [f"{OF_QUEUE}{name}" for name in tenants.tree.leaves]
         record = replace(record, further=dict(zip(names, held.T, strict=True)))
         values |= tenant_metrics(of_tenants, run.gpus)
@@ -256,7 +265,9 @@ def _completion(run: _Run) -> Metrics:
         "jct_p50": float(np.percentile(jct, 50)) if len(jct) else None,
         "jct_p99": float(np.percentile(jct, 99)) if len(jct) else None,
         "jct_mean_censored": _mean(waited),
-        "jct_restricted_mean": restricted_mean(waited, finished[submitted], run.until_s - run.first_s),
+        "jct_restricted_mean": compute_restricted_mean(
+            waited, finished[submitted], run.until_s - run.first_s
+        ),
         "queue_mean": _mean(records.queue_s[submitted]),
         "profile_mean": _mean(records.profile_s[submitted]),
         "makespan": float(records.end_s[finished].max()) - run.first_s if every_job_left else None,
@@ -280,7 +291,7 @@ def _of_stalled(run: _Run, values: Metrics) -> Metrics:
         jct_s=np.where(left, run.end_s - records.submit_s, records.jct_s),
     )
     as_ended = run._replace(records=ended)
-    counted = _completion(as_ended) | _fairness(as_ended, _fairness_of(as_ended))
+    counted = _completion(as_ended) | _fairness(as_ended, _measure_fairness(as_ended))
     names = ("jct_mean", "jct_p50", "jct_p99", "ftf_mean", "ftf_worst", "unfair_fraction")
     found = {name: counted[name] for name in names} | {"makespan": run.span_s}
     undefined = {name: 0.0 for name, value in (values | found).items() if value is None}
@@ -356,7 +367,7 @@ def _work_gpu_s(run: _Run) -> Floats:
     return np.where(known, run.trace.work_iterations * run.fair_s * run.requested_gpus, np.nan)
 
 
-def _fairness_of(run: _Run) -> Fairness:
+def _measure_fairness(run: _Run) -> Fairness:
     records = run.records
     return finish_time_fairness(
         records.submit_s, records.jct_s, _work_gpu_s(run), run.requested_gpus, run.submitted, run.gpus

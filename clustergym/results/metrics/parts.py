@@ -1,4 +1,7 @@
-"""Metrics of runs on divisible nodes: allocation, fragmentation, and waiting by size of request."""
+"""Metrics of runs on divisible nodes: allocation, fragmentation, and waiting by size of request.
+
+How full and how fragmented divisible nodes are over time, from what comes to them and leaves them.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,17 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.cluster.divisible import DivisibleCluster
-from clustergym.cluster.parts import WHOLE, Parts
-from clustergym.common.arrays import Bools, Floats
-from clustergym.sim.log import LAUNCHES, NO_JOB, Event, EventKind
-
-ENDS = (EventKind.PREEMPT, EventKind.COMPLETE, EventKind.FAIL, EventKind.DROP)
-"""Events after which a job holds nothing."""
+from clustergym.cluster.parts import WHOLE, Nodes, Parts, Requests
+from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.sim.compiled.numba_cache import compile_entry
+from clustergym.sim.log import ENDS, LAUNCHES, NO_JOB, Event
+from clustergym.sim.parts.fragmentation import UsualRequests, fragments, idle_milli
+from clustergym.sim.parts.placers import classify_request, give_back
 
 SIZES = ("cpu_only", "part", "one_gpu", "several_gpus")
 
 
-class PartCourse(NamedTuple):
+class PartUsage(NamedTuple):
     """The state of divisible nodes from each time to the next, columns of one length.
 
     Attributes
@@ -47,10 +50,9 @@ class PartCourse(NamedTuple):
         return float(np.dot(getattr(self, name), np.diff(edges))) / (until_s - since_s)
 
 
-def part_course(events: Sequence[Event], cluster: DivisibleCluster, parts: Parts) -> PartCourse:
+def part_course(events: Sequence[Event], cluster: DivisibleCluster, parts: Parts) -> PartUsage:
     """Return the course of a run, from its event log. Nodes that have failed count as idle."""
-    from clustergym.results.metrics.part_course import Change, course_of
-    from clustergym.sim.parts.fragmentation import usual_of
+    from clustergym.sim.parts.fragmentation import find_usual_requests
 
     held: dict[int, Event] = {}
     times, changes = [], []
@@ -67,13 +69,13 @@ def part_course(events: Sequence[Event], cluster: DivisibleCluster, parts: Parts
             times.append(event.time_s)
             changes.append((event.job, event.nodes[0][0], event.devices, True))
     job, node, devices, comes = np.array(changes, dtype=np.int64).reshape(-1, 4).T.copy()
-    course = course_of(
+    course = replay_changes(
         cluster.empty_nodes(),
         parts.requests,
-        usual_of(parts.rows, parts.accepted),
+        find_usual_requests(parts.rows, parts.accepted),
         Change(parts.kind[job], node, devices, comes.astype(np.bool_)),
     )
-    return PartCourse(
+    return PartUsage(
         np.append(-np.inf, np.array(times, dtype=np.float64)),
         course.allocated_milli / WHOLE,
         course.fragments_milli / WHOLE,
@@ -82,7 +84,7 @@ def part_course(events: Sequence[Event], cluster: DivisibleCluster, parts: Parts
 
 
 def part_metrics(
-    course: PartCourse,
+    course: PartUsage,
     cluster: DivisibleCluster,
     parts: Parts,
     submit_s: Floats,
@@ -121,3 +123,85 @@ def part_metrics(
         "partly_used_nodes": share("partly_used_nodes", nodes),
         **waits,
     }
+
+
+class Change(NamedTuple):
+    """C requests that come or leave, in order.
+
+    Attributes
+    ----------
+    kind, node, devices : ndarray of int, shape (C,)
+        Kind of request, its node, and its devices there as bits.
+    comes : ndarray of bool, shape (C,)
+    """
+
+    kind: Ints
+    node: Ints
+    devices: Ints
+    comes: Bools
+
+
+class PartUsageHistory(NamedTuple):
+    """The state of the cluster before the first change and after each, shape (C + 1,).
+
+    Attributes
+    ----------
+    allocated_milli : ndarray of int
+        Thousandths of GPUs.
+    fragments_milli : ndarray of float
+        Expected thousandths of idle GPU that a usual request cannot use (FGD, section 4).
+    partly_used : ndarray of int
+        Nodes of which some GPU is allocated and some is idle.
+    """
+
+    allocated_milli: Ints
+    fragments_milli: Floats
+    partly_used: Ints
+
+
+def replay_changes(
+    nodes: Nodes, requests: Requests, usual: UsualRequests, changes: Change
+) -> PartUsageHistory:
+    """Return the course of empty nodes, which are left as they are at the end."""
+    states = len(changes.kind) + 1
+    course = PartUsageHistory(np.zeros(states, np.int64), np.zeros(states), np.zeros(states, np.int64))
+    _follow(nodes, requests, usual, changes, course)
+    return course
+
+
+@compile_entry
+def _follow(
+    nodes: Nodes, requests: Requests, usual: UsualRequests, changes: Change, course: PartUsageHistory
+) -> None:
+    number = len(nodes.devices)
+    own, partly = np.empty(number), np.zeros(number, np.int64)
+    for at in range(number):
+        own[at] = fragments(nodes, at, usual)
+    course.fragments_milli[0] = own.sum()
+    for change in range(len(changes.kind)):
+        at, request = changes.node[change], changes.kind[change]
+        asked = requests.gpus[request] * requests.gpu_milli[request]
+        if changes.comes[change]:
+            _put(nodes, at, requests, request, changes.devices[change])
+        else:
+            give_back(nodes, at, requests, request, changes.devices[change])
+            asked = -asked
+        own[at] = fragments(nodes, at, usual)
+        idle = idle_milli(nodes, at)
+        partly[at] = 0 < idle < WHOLE * nodes.devices[at]
+        course.allocated_milli[change + 1] = course.allocated_milli[change] + asked
+        course.fragments_milli[change + 1] = own.sum()
+        course.partly_used[change + 1] = partly.sum()
+
+
+@compile_entry
+def _put(nodes: Nodes, at: int, requests: Requests, request: int, devices: int) -> None:
+    """Take what a request asks for from known devices."""
+    nodes.version[at] += 1
+    nodes.cpu_milli[at] -= requests.cpu_milli[request]
+    nodes.memory_mib[at] -= requests.memory_mib[request]
+    if requests.gpus[request]:
+        nodes.hosted[at, classify_request(requests, request)] += 1
+    for place in range(nodes.devices[at]):
+        if (devices >> place) & 1:
+            nodes.gpu_milli[at, place] -= requests.gpu_milli[request]

@@ -1,4 +1,7 @@
-"""Statistics of runs: means that account for unfinished jobs, and intervals over seeds."""
+"""Statistics of runs: means that account for unfinished jobs, and intervals over seeds.
+
+Aggregate scores over scenarios and seeds, with intervals (Agarwal et al., NeurIPS '21).
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from clustergym.common import random_streams
 from clustergym.common.arrays import Bools, Floats
 
 
-def restricted_mean(duration: Floats, observed: Bools, limit: float) -> float:
+def compute_restricted_mean(duration: Floats, observed: Bools, limit: float) -> float:
     """Return the restricted mean duration up to a limit, by the Kaplan-Meier estimate of survival.
 
     Parameters
@@ -77,7 +81,7 @@ def estimate(values: Sequence[float]) -> Estimate:
     return Estimate(mean, mean - half, mean + half, least, greatest, count)
 
 
-def estimate_within(values: Sequence[float], most: float | None = None) -> Estimate:
+def estimate_nonnegative(values: Sequence[float], most: float | None = None) -> Estimate:
     """Return the mean of independent values with an interval, for a quantity that is never below 0.
 
     The interval is Student's on the logarithm of the mean, or on its log-odds where the quantity is never
@@ -98,3 +102,116 @@ def estimate_within(values: Sequence[float], most: float | None = None) -> Estim
     times = float(np.exp(half / (mean * room)))
     low, high = (mean * factor / (room + (1.0 - room) * factor) for factor in (1.0 / times, times))
     return plain._replace(low=low, high=high)
+
+
+RESAMPLES = 2000
+
+
+class Aggregate(NamedTuple):
+    """A value with its 95 % bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def interquartile_mean(scores: Floats) -> Floats:
+    """Return the mean of the middle half along the last axis; values at its edges count in part."""
+    ordered = np.sort(np.asarray(scores, dtype=np.float64), axis=-1)
+    n = ordered.shape[-1]
+    # The share of each observation's interval [i/n, (i+1)/n] inside [1/4, 3/4].
+    edges = np.arange(n + 1) / n
+    weight = np.clip(np.minimum(edges[1:], 0.75) - np.maximum(edges[:-1], 0.25), 0.0, None)
+    return np.asarray((ordered * weight).sum(axis=-1) / weight.sum())
+
+
+def aggregate_stratified(scores: Sequence[Floats], families: Sequence[str]) -> Aggregate:
+    """Return the mean over families of the interquartile mean of each family's scores.
+
+    An interquartile mean over unlike traces leaves out most of a kind whose scores are extreme, so each
+    family weighs the same, however its scores lie. The interval resamples runs within each scenario.
+
+    Parameters
+    ----------
+    scores : sequence of ndarray of float
+        One array per scenario, with a value per seed.
+    families : sequence of str
+        The family of traces of each scenario.
+    """
+    return _aggregate(_whole(scores, families), _resample_scores(scores, families))
+
+
+def aggregate_paired_difference(
+    mine: Sequence[Floats], other: Sequence[Floats], families: Sequence[str]
+) -> Aggregate:
+    """Return `aggregate_stratified` of `mine` minus that of `other`, with the same cells resampled in both.
+
+    A cell is a scenario and a seed. Both have the same cells, so the interval leaves out variation that
+    they share.
+    """
+    whole = _whole(mine, families) - _whole(other, families)
+    return _aggregate(whole, _resample_scores(mine, families) - _resample_scores(other, families))
+
+
+def aggregate_paired_ratio(mine: Floats, other: Floats) -> Aggregate | None:
+    """Return the mean of `mine` over the mean of `other`, with the same seeds resampled in both.
+
+    With up to three seeds, the interval is the range of the ratios of single seeds, because more than
+    2.5 % of the resamples consist of one seed alone.
+
+    Parameters
+    ----------
+    mine, other : ndarray of float, shape (seeds,)
+        Not negative, in one order of seeds.
+
+    Returns
+    -------
+    Aggregate or None
+        None if `other` is 0 for some seed, as a resample may then have no ratio.
+    """
+    if not other.all():
+        return None
+    rng = random_streams.RATIO_BOOTSTRAP.generator(0)
+    drawn = rng.integers(len(mine), size=(RESAMPLES, len(mine)))
+    ratios = mine[drawn].mean(axis=1) / other[drawn].mean(axis=1)
+    return _aggregate(float(mine.mean() / other.mean()), ratios)
+
+
+def _whole(scores: Sequence[Floats], families: Sequence[str]) -> float:
+    return float(_mean_over_families(scores, families))
+
+
+def _mean_over_families(scores: Sequence[Floats], families: Sequence[str]) -> Floats:
+    """Return the mean over families of interquartile means along the last axis of their scenarios' scores."""
+    members: dict[str, list[Floats]] = {}
+    for family, runs in zip(families, scores, strict=True):
+        members.setdefault(family, []).append(runs)
+    means = [interquartile_mean(np.concatenate(found, axis=-1)) for found in members.values()]
+    return np.asarray(np.mean(means, axis=0))
+
+
+def _resample_scores(scores: Sequence[Floats], families: Sequence[str]) -> Floats:
+    """Return `_mean_over_families` of resampled runs, shape (RESAMPLES,), drawn within each scenario."""
+    rng = random_streams.SCORE_BOOTSTRAP.generator(0)
+    drawn = [runs[rng.integers(len(runs), size=(RESAMPLES, len(runs)))] for runs in scores]
+    return _mean_over_families(drawn, families)
+
+
+def _aggregate(value: float, resampled: Floats) -> Aggregate:
+    low, high = np.percentile(resampled, [2.5, 97.5])
+    return Aggregate(value, float(low), float(high))
+
+
+def probability_of_improvement(
+    mine: Sequence[Floats], other: Sequence[Floats], families: Sequence[str]
+) -> Aggregate:
+    """Return how likely a score of one is above that of the other in the same cell; a tie counts half.
+
+    A cell is a scenario and a seed. Both have the same cells, which are resampled within each scenario.
+    Scenarios of a family, and then families, weigh the same.
+    """
+    share = np.array([1.0 / families.count(family) for family in families]) / len(set(families))
+    rng = random_streams.IMPROVEMENT_BOOTSTRAP.generator(0)
+    wins = [(a > b) + 0.5 * (a == b) for a, b in zip(mine, other, strict=True)]
+    drawn = [won[rng.integers(len(won), size=(RESAMPLES, len(won)))].mean(axis=1) for won in wins]
+    return _aggregate(float(share @ [won.mean() for won in wins]), share @ np.array(drawn))

@@ -1,16 +1,19 @@
-"""Who took GPUs from whom: jobs that were stopped or shrunk, and the queue that had their GPUs then."""
+"""Who took GPUs from whom: jobs that were stopped or shrunk, and the queue that had their GPUs then.
+
+What tenants hold and want over time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.results.metrics.intervals import Holdings, Intervals
-from clustergym.results.metrics.standing import Standing
+from clustergym.scenario.tenants.queue_tree import Tenants
 from clustergym.sim.log import EventKind
 
 OWN, RECLAIM, FAIR_SHARE, SURPLUS, NOBODY = range(5)
@@ -20,7 +23,7 @@ both; or no queue had more GPUs of the type then."""
 
 
 @dataclass(frozen=True, eq=False)
-class Takings:
+class Preemptions:
     """Jobs that lost GPUs to a decision, as columns.
 
     Attributes
@@ -51,7 +54,7 @@ class Takings:
             for name, rows in (("stopped_for", self.stopped), ("shrunk_for", ~self.stopped))
         }
 
-    def between(self, leaves: Sequence[str]) -> list[dict[str, Any]]:
+    def list_losses(self, leaves: Sequence[str]) -> list[dict[str, Any]]:
         """Return what each leaf lost to each other."""
         other = (self.taker >= 0) & (self.taker != self.queue)
         found = []
@@ -71,7 +74,9 @@ class Takings:
         return found
 
 
-def takings_of(intervals: Intervals, leaf: Ints, standing: Standing, quota: Floats, fair: Floats) -> Takings:
+def find_preemptions(
+    intervals: Intervals, leaf: Ints, standing: QueueUsage, quota: Floats, fair: Floats
+) -> Preemptions:
     """Return who took GPUs from whom.
 
     A job is stopped or shrunk for its own queue if that has no fewer GPUs of the type after the same moment
@@ -87,7 +92,7 @@ def takings_of(intervals: Intervals, leaf: Ints, standing: Standing, quota: Floa
     fair : ndarray of float, shape (B, L)
     """
     runs = intervals.launches
-    left = _left_by_themselves(intervals)
+    left = _find_own_ends(intervals)
     goes_on = np.append((runs.job[1:] == runs.job[:-1]) & (runs.start_s[1:] == runs.stop_s[:-1]), False)[
         : len(left)
     ]
@@ -95,12 +100,13 @@ def takings_of(intervals: Intervals, leaf: Ints, standing: Standing, quota: Floa
     lost = np.flatnonzero((after < runs.gpus) & ~left & (runs.stop_s <= intervals.end_s))
     times, at = np.unique(runs.stop_s[lost], return_inverse=True)
     net = _net(times, intervals, leaf, len(quota), left)
-    kind, queue = runs.gpu_type[lost], leaf[runs.job[lost]]
-    most = net.argmax(axis=1)[at, kind]
-    taker = np.where(net[at, queue, kind] >= 0, queue, np.where(net[at, most, kind] > 0, most, -1))
+    gpu_type, queue = runs.gpu_type[lost], leaf[runs.job[lost]]
+    most = net.argmax(axis=1)[at, gpu_type]
+    taker = np.where(net[at, queue, gpu_type] >= 0, queue, np.where(net[at, most, gpu_type] > 0, most, -1))
     row = np.searchsorted(standing.time_s, times)[at]
     stays = (
-        standing.held[np.maximum(row - 1, 0), taker] - _ended(times, runs, leaf, len(quota), left)[at, taker]
+        standing.held[np.maximum(row - 1, 0), taker]
+        - _count_ended_gpus(times, runs, leaf, len(quota), left)[at, taker]
     )
     below_quota = stays < np.minimum(quota[taker], standing.wanted[row, taker])
     cause = np.select(
@@ -108,10 +114,10 @@ def takings_of(intervals: Intervals, leaf: Ints, standing: Standing, quota: Floa
         [OWN, NOBODY, RECLAIM, FAIR_SHARE],
         default=SURPLUS,
     )
-    return Takings(queue, taker, cause, after[lost] == 0, (runs.gpus - after)[lost])
+    return Preemptions(queue, taker, cause, after[lost] == 0, (runs.gpus - after)[lost])
 
 
-def _left_by_themselves(intervals: Intervals) -> Bools:
+def _find_own_ends(intervals: Intervals) -> Bools:
     """Return for each interval whether its job ended, was dropped or failed then."""
     runs = intervals.launches
     failed = {(event.job, event.time_s) for event in intervals.disturbances if event.kind == EventKind.FAIL}
@@ -141,9 +147,67 @@ def _net(times: Floats, intervals: Intervals, leaf: Ints, leaves: int, left: Boo
     return found
 
 
-def _ended(times: Floats, runs: Holdings, leaf: Ints, leaves: int, left: Bools) -> Ints:
+def _count_ended_gpus(times: Floats, runs: Holdings, leaf: Ints, leaves: int, left: Bools) -> Ints:
     """Return the GPUs of jobs that ended by themselves at each time, shape (times, L)."""
     found = np.zeros((len(times), leaves), dtype=np.int64)
     rows = np.flatnonzero(left & np.isin(runs.stop_s, times))
     np.add.at(found, (np.searchsorted(times, runs.stop_s[rows]), leaf[runs.job[rows]]), runs.gpus[rows])
     return found
+
+
+OF_QUEUE = "queue_gpus_"
+"""What columns of timeline.csv begin with that have the GPUs held by a queue."""
+
+
+class QueueUsage(NamedTuple):
+    """GPUs of all types by leaf, from each of B breakpoints to the next, shape (B, L).
+
+    Attributes
+    ----------
+    time_s : ndarray of float, shape (B,)
+    held : ndarray of float
+        GPUs that its jobs hold, those for profiling too; of GPUs that two jobs share each has half.
+    wanted : ndarray of float
+        GPUs that its jobs in the system ask for, or hold if that is more.
+    """
+
+    time_s: Floats
+    held: Floats
+    wanted: Floats
+
+    def get_held_gpus(self, time_s: Floats) -> Floats:
+        """Return the GPUs held at some times, shape (times, L); none before the first breakpoint."""
+        return np.vstack([np.zeros_like(self.held[:1]), self.held])[
+            np.searchsorted(self.time_s, time_s, "right")
+        ]
+
+
+def compute_queue_usage(intervals: Intervals, tenants: Tenants, requested_gpus: Ints) -> QueueUsage:
+    """Return what each leaf holds and wants over time."""
+    runs, profiles, leaf = intervals.launches, intervals.profiles, tenants.leaf
+    times = np.unique(
+        np.concatenate(
+            [
+                *(one for held in (runs, profiles) for one in (held.start_s, held.stop_s)),
+                intervals.submit_s,
+                intervals.leave_s,
+                [intervals.end_s],
+            ]
+        )
+    )
+    times = times[times <= intervals.end_s]
+
+    def level(start_s: Floats, stop_s: Floats, at: Ints, amounts: Ints | Floats) -> Floats:
+        """Return the sum of amounts by leaf at each breakpoint."""
+        found = np.zeros((len(times) + 1, len(tenants.tree.leaves)))
+        np.add.at(found, (np.searchsorted(times, start_s), at), amounts)
+        np.subtract.at(found, (np.searchsorted(times, stop_s), at), amounts)
+        return np.cumsum(found, axis=0)[:-1]
+
+    held = level(runs.start_s, runs.stop_s, leaf[runs.job], runs.charged_gpus)
+    held = held + level(profiles.start_s, profiles.stop_s, leaf[profiles.job], profiles.gpus)
+    # A job that holds more GPUs than it asked for wants those too.
+    more = np.maximum(runs.gpus - requested_gpus[runs.job], 0)
+    wanted = level(intervals.submit_s, intervals.leave_s, leaf, requested_gpus)
+    wanted = wanted + level(runs.start_s, runs.stop_s, leaf[runs.job], more)
+    return QueueUsage(times, held, wanted)

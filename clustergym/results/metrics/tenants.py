@@ -1,4 +1,7 @@
-"""What each tenant had of a run: share, quota kept or not, borrowed GPUs, starvation."""
+"""What each tenant had of a run: share, quota kept or not, borrowed GPUs, starvation.
+
+How fully the nodes of a cluster are used.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,10 @@ from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.results.metrics.fairness import finish_time_fairness
 from clustergym.results.metrics.intervals import Intervals, Outcome
-from clustergym.results.metrics.node_use import partly_used_nodes
-from clustergym.results.metrics.standing import Standing
-from clustergym.results.metrics.takings import takings_of
-from clustergym.scenario.tenants.assigned import Tenants
-from clustergym.scenario.tenants.division import divided
-from clustergym.scenario.tenants.queue_tree import Amount, Queue, QueueTree, of_type
-from clustergym.sim.log import Event, EventKind
+from clustergym.results.metrics.takings import QueueUsage, find_preemptions
+from clustergym.scenario.tenants.division import divide_among_queues
+from clustergym.scenario.tenants.queue_tree import Amount, Queue, QueueTree, Tenants, of_type
+from clustergym.sim.log import ENDS, LAUNCHES, NO_JOB, Event, EventKind
 
 Figures = dict[str, float | int | None]
 
@@ -28,7 +28,7 @@ def whole_tree(tree: QueueTree, cluster: ClusterSpec) -> QueueTree:
 
     def whole(amount: Amount, missing: float = 0.0) -> float:
         kinds = zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True)
-        return sum(min(of_type(amount, kind, missing), float(most)) for kind, most in kinds)
+        return sum(min(of_type(amount, gpu_type, missing), float(most)) for gpu_type, most in kinds)
 
     def changed(queue: Queue) -> Queue:
         most = None if queue.limit is None else whole(queue.limit, np.inf)
@@ -38,12 +38,12 @@ def whole_tree(tree: QueueTree, cluster: ClusterSpec) -> QueueTree:
     return QueueTree({name: changed(queue) for name, queue in tree.queues.items()}, settings)
 
 
-def quotas_of(tree: QueueTree) -> Floats:
+def list_quotas(tree: QueueTree) -> Floats:
     """Return the quota of each leaf of a tree by `whole_tree`, GPUs, shape (L,)."""
     return np.array([of_type(tree.queues[name].quota, "") for name in tree.leaves])
 
 
-def fair_shares_of(tree: QueueTree, wanted: Ints | Floats, total: float) -> Floats:
+def compute_fair_shares(tree: QueueTree, wanted: Ints | Floats, total: float) -> Floats:
     """Return each leaf's fair share at each breakpoint, shape (B, L): by quota, priority and weight.
 
     Past use is left out of account. Shares are of all that is wanted then, so that a policy that gives out
@@ -52,7 +52,9 @@ def fair_shares_of(tree: QueueTree, wanted: Ints | Floats, total: float) -> Floa
     rows, place = np.unique(wanted, axis=0, return_inverse=True)
     found = np.zeros(rows.shape)
     for at, row in enumerate(rows.tolist()):
-        shares = divided(tree, "fair_share", "", total, dict(zip(tree.leaves, row, strict=True)), {})
+        shares = divide_among_queues(
+            tree, "fair_share", "", total, dict(zip(tree.leaves, row, strict=True)), {}
+        )
         found[at] = [shares[name] for name in tree.leaves]
     shares_at: Floats = found[place.reshape(-1)]
     return shares_at
@@ -63,7 +65,7 @@ def measure_tenants(
     intervals: Intervals,
     tenants: Tenants,
     cluster: ClusterSpec,
-    standing: Standing,
+    standing: QueueUsage,
     requested_gpus: Ints,
     work_gpu_s: Floats,
 ) -> dict[str, Any]:
@@ -77,7 +79,7 @@ def measure_tenants(
     tenants : Tenants
     cluster : ClusterSpec
     standing : Standing
-        What `standing_of` returns of the intervals and requests.
+        What `compute_queue_usage` returns of the intervals and requests.
     requested_gpus : ndarray of int, shape (n,)
     work_gpu_s : ndarray of float, shape (n,)
         GPU-seconds of each job at its request; NaN: not known.
@@ -91,9 +93,9 @@ def measure_tenants(
         `partly_used_nodes`, the share of nodes of which some GPU is held and some is idle, time average.
     """
     tree, total = whole_tree(tenants.tree, cluster), float(cluster.capacity.sum())
-    fair = fair_shares_of(tree, standing.wanted, total)
-    quota = quotas_of(tree)
-    taken = takings_of(intervals, tenants.leaf, standing, quota, fair)
+    fair = compute_fair_shares(tree, standing.wanted, total)
+    quota = list_quotas(tree)
+    taken = find_preemptions(intervals, tenants.leaf, standing, quota, fair)
     rows = {
         name: _queue_figures(at, intervals, tenants, standing, quota, fair)
         | taken.of_queue(at)
@@ -106,7 +108,7 @@ def measure_tenants(
     span_s = float(standing.time_s[-1] - standing.time_s[0])
     return {
         "queues": rows,
-        "taken": taken.between(tree.leaves),
+        "taken": taken.list_losses(tree.leaves),
         "jain_index": jain_index(gpu_hours[counted] / weights[counted]),
         "allocated_share": float(gpu_hours.sum()) / (total * span_s / 3600.0) if span_s else None,
         "partly_used_nodes": partly_used_nodes(events, cluster, float(standing.time_s[0]), intervals.end_s),
@@ -114,7 +116,7 @@ def measure_tenants(
 
 
 def _queue_figures(
-    at: int, intervals: Intervals, tenants: Tenants, standing: Standing, quota: Floats, fair: Floats
+    at: int, intervals: Intervals, tenants: Tenants, standing: QueueUsage, quota: Floats, fair: Floats
 ) -> dict[str, Any]:
     """Return what a queue asked for and had.
 
@@ -205,3 +207,39 @@ def _spells(holds: Bools, lasting: Floats) -> list[float]:
     begins = np.append(0.0, np.cumsum(lasting))
     starts, stops = begins[np.flatnonzero(edges == 1)], begins[np.flatnonzero(edges == -1)]
     return [float(one) for one in stops - starts]
+
+
+def partly_used_nodes(
+    events: Sequence[Event], cluster: ClusterSpec, since_s: float, until_s: float
+) -> float | None:
+    """Return the share of nodes of which some GPUs are held and some are not, averaged over time.
+
+    Nodes that have failed count as idle.
+    """
+    if not until_s > since_s:
+        return None
+    size, used = cluster.node_gpus.tolist(), np.zeros(len(cluster.node_gpus), dtype=np.int64).tolist()
+    held: dict[tuple[int, int], tuple[tuple[int, int], ...]] = {}
+    partly, node_s, now_s = 0, 0.0, since_s
+
+    def change(nodes: tuple[tuple[int, int], ...], sign: int) -> int:
+        more = 0
+        for node, gpus in nodes:
+            before = 0 < used[node] < size[node]
+            used[node] += sign * gpus
+            more += (0 < used[node] < size[node]) - before
+        return more
+
+    for event in events:
+        profiles = event.kind in (EventKind.PROFILE_START, EventKind.PROFILE_END)
+        if event.job == NO_JOB or not (profiles or event.kind in LAUNCHES or event.kind in ENDS):
+            continue
+        node_s += partly * (event.time_s - now_s)
+        now_s = event.time_s
+        key = (event.job, event.gpu_type if profiles else -1)
+        partly += change(held.pop(key, ()), -1)
+        if event.kind in LAUNCHES or event.kind == EventKind.PROFILE_START:
+            held[key] = event.nodes
+            partly += change(event.nodes, 1)
+    node_s += partly * (until_s - now_s)
+    return node_s / (len(size) * (until_s - since_s))

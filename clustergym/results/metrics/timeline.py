@@ -14,7 +14,7 @@ import numpy.typing as npt
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.writing import atomic_path
 from clustergym.results.metrics.intervals import Intervals, Outcome
-from clustergym.results.metrics.states import State, state_changes
+from clustergym.results.metrics.jobs import State, state_changes
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class Timeline:
     left_out : int
         Submitted jobs without a speed at their request, which `normalized_throughput` leaves out.
     further : mapping of str to ndarray, shape (B,)
-        Further columns of a run on divisible nodes (`clustergym.results.metrics.parts.PartCourse`), or with
+        Further columns of a run on divisible nodes (`clustergym.results.metrics.parts.PartUsage`), or with
         queues the GPUs that each holds, for profiling too.
     """
 
@@ -66,7 +66,7 @@ class Timeline:
         return float(np.max(values[:-1], initial=0))
 
 
-def timeline_of(
+def compute_timeline(
     intervals: Intervals, gpu_types: Sequence[str], reference_iteration_time_s: Floats
 ) -> Timeline:
     """Compute the cluster's state over time from the event log.

@@ -28,7 +28,7 @@ class ConfiguredResult:
     result: ResultFile
     values: Mapping[str, Any]
 
-    def without(self, keys: Sequence[str]) -> dict[str, Any]:
+    def drop_keys(self, keys: Sequence[str]) -> dict[str, Any]:
         """Return the values that neither `keys` nor `BESIDE` cover."""
         left_out = (*BESIDE, *keys)
         return {key: value for key, value in self.values.items() if not _covers(left_out, key)}
@@ -49,7 +49,7 @@ class ConfiguredResult:
         )
 
 
-def settings_of(results: Iterable[ResultFile], keys: Sequence[str]) -> list[ConfiguredResult]:
+def read_settings(results: Iterable[ResultFile], keys: Sequence[str]) -> list[ConfiguredResult]:
     """Read the configuration beside each result.
 
     Raises
@@ -95,24 +95,24 @@ def _covers(keys: Iterable[str], key: str) -> bool:
     return any(key == group or key.startswith(f"{group}.") for group in keys)
 
 
-def tables_by(settings: Iterable[ConfiguredResult], keys: Sequence[str]) -> list[list[ConfiguredResult]]:
+def divide_by_keys(settings: Iterable[ConfiguredResult], keys: Sequence[str]) -> list[list[ConfiguredResult]]:
     """Divide settings into tables; those of a table differ only in the keys and what `without` leaves out."""
     found: dict[str, list[ConfiguredResult]] = {}
     for setting in settings:
-        found.setdefault(json.dumps(setting.without(keys), sort_keys=True), []).append(setting)
+        found.setdefault(json.dumps(setting.drop_keys(keys), sort_keys=True), []).append(setting)
     return [found[key] for key in sorted(found)]
 
 
-def told_apart(tables: Sequence[Sequence[ConfiguredResult]], keys: Sequence[str]) -> list[str]:
+def describe_differences(tables: Sequence[Sequence[ConfiguredResult]], keys: Sequence[str]) -> list[str]:
     """Return, for each table, a note on how it differs from the others; empty for a single table."""
-    every = [table[0].without(keys) for table in tables]
+    every = [table[0].drop_keys(keys) for table in tables]
     names = sorted({key for values in every for key in values if not _covers(("policy", "placer"), key)})
     unset = object()
     apart = [key for key in names if len({repr(values.get(key, unset)) for values in every}) > 1]
-    return [_told(values, apart) for values in every]
+    return [_describe_table(values, apart) for values in every]
 
 
-def _told(values: Mapping[str, Any], apart: Sequence[str]) -> str:
+def _describe_table(values: Mapping[str, Any], apart: Sequence[str]) -> str:
     if not apart:
         return ""
     shown = [f"{key}={json.dumps(values[key]) if key in values else 'unset'}" for key in apart[:SHOWN]]

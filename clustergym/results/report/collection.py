@@ -9,17 +9,16 @@ from typing import Any, TextIO
 
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.tables import print_table
-from clustergym.results.metrics.aggregates import Aggregate
 from clustergym.results.metrics.catalogue import METRICS
 from clustergym.results.metrics.metrics import MetricValue
-from clustergym.results.metrics.statistics import Estimate
-from clustergym.results.report.by_key import settings_of
-from clustergym.results.report.groups import Column, ResultGroup, listed
+from clustergym.results.metrics.statistics import Aggregate, Estimate
+from clustergym.results.report.by_key import read_settings
+from clustergym.results.report.groups import Column, ResultGroup, format_seeds
 from clustergym.results.report.metric_tables import comparison_table, ratio
 from clustergym.results.result_files import ResultFile
 
 
-def metrics_of(results: Iterable[ResultFile], asked: Iterable[str] | None = None) -> list[str]:
+def choose_metrics(results: Iterable[ResultFile], asked: Iterable[str] | None = None) -> list[str]:
     """Return the metrics asked for, each word one or several with commas between; else all that are there.
 
     Raises an `InputError` if a metric is unknown.
@@ -82,7 +81,7 @@ def write_csv(
     results: Sequence[ResultFile], metrics: Sequence[str], file: TextIO, keys: Sequence[str] = ()
 ) -> None:
     """Write one line per result: what it is a result of, `keys`, its metrics; empty where there is none."""
-    settings = settings_of(results, keys) if keys else ()
+    settings = read_settings(results, keys) if keys else ()
     writer = csv.writer(file, lineterminator="\n")
     head = ("scenario", "version", "sha256", "horizon_s", "policy", "policy_parameters", "placer")
     tail = ("placer_parameters", "information_class", "seed", "run_key")
@@ -108,7 +107,7 @@ def print_tables(groups: Iterable[ResultGroup], metrics: Sequence[str] | None) -
                 "policy": column.label,
                 "information_class": column.any.information_class,
                 "metrics": {
-                    name: _as_written(group.counted(column)[0], name, e)
+                    name: _as_written(group.list_counted_runs(column)[0], name, e)
                     for name, e in group.figures(column).items()
                 },
                 "ratios": group.ratios(column),
@@ -116,7 +115,7 @@ def print_tables(groups: Iterable[ResultGroup], metrics: Sequence[str] | None) -
             for column in group.columns
         ]
         print_table(comparison_table(rows, metrics, group.reference, group.title))
-        seeds = "each column's own" if group.seeds is None else listed(group.seeds)
+        seeds = "each column's own" if group.seeds is None else format_seeds(group.seeds)
         for note in (f"seeds: {seeds}", *group.notes):
             print(f"note: {note}")
 

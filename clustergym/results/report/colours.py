@@ -39,7 +39,7 @@ _ORDERS = (
 """Schedulers, and placers, which are never in one picture."""
 
 
-def style_of(name: str) -> Style:
+def choose_style(name: str) -> Style:
     """Return the style of a policy or placement algorithm; unknown names get a style by their hash.
 
     An algorithm that places node by node has the style of the one that places whole groups.
@@ -51,13 +51,13 @@ def style_of(name: str) -> Style:
     return Style(COLOURS[place % len(COLOURS)], DASHES[place // len(COLOURS) % len(DASHES)])
 
 
-def styles_of(names: Sequence[str]) -> list[Style]:
+def choose_styles(names: Sequence[str]) -> list[Style]:
     """Return a different style for each line of a picture, by the policy of the line.
 
     The first line of a policy has that policy's style; lines of its variants have the same colour and a
     dash that is free.
     """
-    own = [style_of(name) for name in names]
+    own = [choose_style(name) for name in names]
     taken = set(own)
     styles = []
     for place, (name, style) in enumerate(zip(names, own, strict=True)):

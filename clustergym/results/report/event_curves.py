@@ -9,16 +9,17 @@ from typing import Any, NamedTuple
 
 from clustergym.cluster.parts import WHOLE
 from clustergym.common.errors import InputError
-from clustergym.common.json_lines import read_json_lines
-from clustergym.results.report.result_csv import REMEDY
+from clustergym.common.reading import read_json_lines
+from clustergym.results.report.series import REMEDY
 from clustergym.scenario.disturbances import KINDS
 
 LARGEST_FILE_BYTES, LONGEST_LINE_BYTES, MOST_EVENTS = 2**30, 4_000_000, 3_000_000
 MOST_GPUS, LONGEST_S = 1_000_000, 1e15
 LAUNCHES = ("start", "resume", "rescale", "migrate")
 LEAVES = ("preempt", "fail", "complete", "drop")
-BEGINS = {end: begin for kind in KINDS.values() for begin, end in kind.outages}
+BEGINS = {end: begin for event_type in KINDS.values() for begin, end in event_type.outages}
 """For each event that gives a node back, the event that took it out of use."""
+OF_NODES, OF_GPUS, OF_PACE = (*BEGINS, *BEGINS.values()), (*LAUNCHES, *LEAVES), (*LAUNCHES, *LEAVES, "rate")
 SLOWED = 1e-6
 """Least relative increase of an iteration's time that counts: times are rounded to six digits."""
 
@@ -128,15 +129,15 @@ def read_log(path: Path, end_s: float) -> RunLog:
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             message = f"is not an event of a run: {error!r}"
             raise InputError(message, file=path, line=number, remedy=REMEDY) from None
-    return reader.ended(end_s)
+    return reader.finish_log(end_s)
 
 
-def log_of(events: Iterable[dict[str, Any]], end_s: float) -> RunLog:
+def collect_log(events: Iterable[dict[str, Any]], end_s: float) -> RunLog:
     """Return the log of events that are known to be of a run, as `clustergym.results` writes them."""
     reader = _Reader(end_s)
     for event in events:
         reader.follow(event)
-    return reader.ended(end_s)
+    return reader.finish_log(end_s)
 
 
 class _Reader:
@@ -148,34 +149,34 @@ class _Reader:
         self._open: dict[tuple[str, str], Holding] = {}
         self._down: dict[tuple[str, int], float] = {}
         self._alone_s: dict[str, float] = {}
-        self._slowed: set[str] = set()
+        self._apply_slowdown: set[str] = set()
 
     def follow(self, event: dict[str, Any]) -> None:
-        kind, time_s = event["kind"], _number(event, "time_s", self._end_s)
+        event_type, time_s = event["kind"], _number(event, "time_s", self._end_s)
         if time_s < self._now_s:
             raise ValueError(f"time_s goes back from {self._now_s} to {time_s}")
         self._now_s = time_s
         if not isinstance(event.get("job_id", ""), str):
             raise TypeError("job_id is not text")
-        if kind in (*BEGINS, *BEGINS.values()):
-            self._node(kind, [node for node, _ in _nodes(event)], time_s)
-        elif kind in (*LAUNCHES, *LEAVES):
-            self._hold((event["job_id"], ""), event, kind in LAUNCHES)
-        elif kind in ("profile_start", "profile_end"):
-            self._hold((event["job_id"], event["gpu_type"]), event, kind == "profile_start")
-        elif kind == "rate":
+        if event_type in OF_NODES:
+            self._node(event_type, [node for node, _ in _nodes(event)], time_s)
+        elif event_type in OF_GPUS:
+            self._hold((event["job_id"], ""), event, event_type in LAUNCHES)
+        elif event_type in ("profile_start", "profile_end"):
+            self._hold((event["job_id"], event["gpu_type"]), event, event_type == "profile_start")
+        elif event_type == "rate":
             self._partner(event["job_id"], str(event.get("beside", "")), time_s)
-        if kind in (*LAUNCHES, *LEAVES, "rate"):
+        if event_type in OF_PACE:
             self._pace(event["job_id"], event)
 
     def _hold(self, key: tuple[str, str], event: dict[str, Any], holds: bool) -> None:
-        kind, time_s = event["kind"], float(event["time_s"])
+        event_type, time_s = event["kind"], float(event["time_s"])
         if key in self._open:
-            self._log.held.append(_until(self._open.pop(key), time_s))
+            self._log.held.append(_cut_holding(self._open.pop(key), time_s))
         if holds:
             self._open[key] = Holding(
                 str(key[0]),
-                "profile" if kind == "profile_start" else kind,
+                "profile" if event_type == "profile_start" else event_type,
                 str(event["gpu_type"]),
                 int(_number(event, "gpus", MOST_GPUS)),
                 time_s,
@@ -194,17 +195,17 @@ class _Reader:
             return
         following = held._replace(beside=beside)
         if time_s > held.start_s:
-            ended = _until(held, time_s)
+            ended = _cut_holding(held, time_s)
             self._log.held.append(ended)
             left_s = held.overhead_s - ended.overhead_s
             following = following._replace(start_s=time_s, overhead_s=left_s, goes_on=True)
         self._open[job, ""] = following
 
-    def _node(self, kind: str, nodes: Sequence[int], time_s: float) -> None:
+    def _node(self, event_type: str, nodes: Sequence[int], time_s: float) -> None:
         for node in nodes:
-            if kind not in BEGINS:
-                self._down.setdefault((kind, node), time_s)
-            elif (start_s := self._down.pop((BEGINS[kind], node), None)) is not None:
+            if event_type not in BEGINS:
+                self._down.setdefault((event_type, node), time_s)
+            elif (start_s := self._down.pop((BEGINS[event_type], node), None)) is not None:
                 self._log.outages.append(Outage(node, start_s, time_s))
 
     def _pace(self, job: str, event: dict[str, Any]) -> None:
@@ -215,17 +216,17 @@ class _Reader:
             self._alone_s[job] = _number(event, "iteration_time_s", LONGEST_S, 0.0)
         now_s = _number(event, "iteration_time_s", LONGEST_S, 0.0)
         slow = job in self._alone_s and now_s > self._alone_s[job] * (1 + SLOWED)
-        (self._slowed.add if slow else self._slowed.discard)(job)
-        pace = Pace(float(event["time_s"]), len(self._alone_s), len(self._slowed))
+        (self._apply_slowdown.add if slow else self._apply_slowdown.discard)(job)
+        pace = Pace(float(event["time_s"]), len(self._alone_s), len(self._apply_slowdown))
         paces = self._log.paces
         if paces and paces[-1].time_s == pace.time_s:
             paces[-1] = pace
         elif not paces or paces[-1][1:] != pace[1:]:
             paces.append(pace)
 
-    def ended(self, end_s: float) -> RunLog:
+    def finish_log(self, end_s: float) -> RunLog:
         log = self._log
-        log.held += [_until(held, end_s) for held in self._open.values()]
+        log.held += [_cut_holding(held, end_s) for held in self._open.values()]
         log.held.sort(key=lambda held: (held.start_s, held.job, held.gpu_type))
         log.outages += [Outage(node, start_s, end_s) for (_, node), start_s in self._down.items()]
         log.outages.sort()
@@ -256,7 +257,7 @@ def _devices(event: dict[str, Any]) -> tuple[int, ...] | None:
     return devices
 
 
-def _until(held: Holding, end_s: float) -> Holding:
+def _cut_holding(held: Holding, end_s: float) -> Holding:
     if end_s < held.start_s:
         raise ValueError(f"time goes back to {end_s}")
     return held._replace(end_s=end_s, overhead_s=min(held.overhead_s, end_s - held.start_s))

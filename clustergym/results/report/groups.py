@@ -10,10 +10,15 @@ from typing import Any
 import numpy as np
 
 from clustergym.common.errors import InputError, nearest
-from clustergym.results.metrics.aggregates import Aggregate, paired_ratio
 from clustergym.results.metrics.catalogue import METRICS
-from clustergym.results.metrics.statistics import Estimate, estimate, estimate_within
-from clustergym.results.report.by_key import settings_of, tables_by, told_apart
+from clustergym.results.metrics.statistics import (
+    Aggregate,
+    Estimate,
+    aggregate_paired_ratio,
+    estimate,
+    estimate_nonnegative,
+)
+from clustergym.results.report.by_key import describe_differences, divide_by_keys, read_settings
 from clustergym.results.result_files import NamedPart, ResultFile
 
 REFERENCE = {"policy": "fcfs", "placer": "buddy"}
@@ -91,13 +96,13 @@ class ResultGroup:
         """Hashes of the scenarios, by seed; a seed has several only if columns have different scenarios."""
         return _hashes(self.results)
 
-    def counted(self, column: Column) -> list[ResultFile]:
+    def list_counted_runs(self, column: Column) -> list[ResultFile]:
         """Return the runs that a column's figures are computed over: the group's seeds, equal runs once."""
         return different(column, sorted(column.by_seed) if self.seeds is None else self.seeds)
 
     def figures(self, column: Column) -> dict[str, Estimate | None]:
         """Return the estimate of each metric over `counted`; None where a run has no value."""
-        tables = [result.metrics for result in self.counted(column)]
+        tables = [result.metrics for result in self.list_counted_runs(column)]
         names = dict.fromkeys(name for table in tables for name in table)
         return {name: _figure(name, [table.get(name) for table in tables]) for name in names}
 
@@ -130,7 +135,7 @@ def _figure(name: str, values: Sequence[float | int | None]) -> Estimate | None:
     if min(present) < 0:
         return estimate(present)
     share = name in METRICS and METRICS[name].unit == "share" and max(present) <= 1
-    return estimate_within(present, 1.0 if share else None)
+    return estimate_nonnegative(present, 1.0 if share else None)
 
 
 def _ratio(name: str, pairs: Sequence[tuple[ResultFile, ResultFile]]) -> Aggregate | None:
@@ -138,7 +143,7 @@ def _ratio(name: str, pairs: Sequence[tuple[ResultFile, ResultFile]]) -> Aggrega
     if any(value is None or value < 0 for side in sides for value in side):
         return None
     mine, base = (np.array(side, dtype=np.float64) for side in sides)
-    return paired_ratio(mine, base)
+    return aggregate_paired_ratio(mine, base)
 
 
 def group_results(
@@ -160,7 +165,7 @@ def group_results(
     ------
     InputError
         If two results of one column, scenario and seed disagree, or no group has the reference; with keys,
-        as `settings_of`.
+        as `read_settings`.
     """
     groups = _by_part(results, by[0]) if len(by) == 1 and by[0] in REFERENCE else _by_keys(results, by)
     for group in groups:
@@ -175,7 +180,7 @@ def group_results(
     return groups
 
 
-def labelled_group(columns: Sequence[Column], reference: str | None) -> ResultGroup:
+def make_labelled_group(columns: Sequence[Column], reference: str | None) -> ResultGroup:
     """Return the group of columns that a caller has made; the reference, if there is one, goes first."""
     results = [result for column in columns for result in column.by_seed.values()]
     group = ResultGroup(results, columns=list(columns))
@@ -205,8 +210,8 @@ def _by_part(results: Iterable[ResultFile], by: str) -> list[ResultGroup]:
 
 def _by_keys(results: Sequence[ResultFile], keys: Sequence[str]) -> list[ResultGroup]:
     groups = []
-    tables = tables_by(settings_of(results, keys), keys)
-    for table, note in zip(tables, told_apart(tables, keys), strict=True):
+    tables = divide_by_keys(read_settings(results, keys), keys)
+    for table, note in zip(tables, describe_differences(tables, keys), strict=True):
         group = ResultGroup([setting.result for setting in table], notes=[note] if note else [])
         values = {id(setting.result): {key: setting.part(key) for key in keys} for setting in table}
         of_values = [tuple(part.key for part in values[id(result)].values()) for result in group.results]
@@ -292,12 +297,12 @@ def _part_label(part: NamedPart, others: Iterable[NamedPart]) -> str:
     """Return a part's name, with the parameters in which parts of that name differ."""
     namesakes = [other.parameters for other in others if other.name == part.name]
     names = sorted({name for parameters in namesakes for name in parameters})
-    differing = [name for name in names if len({_shown(p, name) for p in namesakes}) > 1]
-    shown = ", ".join(f"{name}={_shown(part.parameters, name)}" for name in differing)
+    differing = [name for name in names if len({_format_parameters(p, name) for p in namesakes}) > 1]
+    shown = ", ".join(f"{name}={_format_parameters(part.parameters, name)}" for name in differing)
     return f"{part.name}({shown})" if shown else part.name
 
 
-def _shown(parameters: dict[str, Any], name: str) -> str:
+def _format_parameters(parameters: dict[str, Any], name: str) -> str:
     return json.dumps(parameters[name], sort_keys=True) if name in parameters else "unset"
 
 
@@ -318,9 +323,9 @@ def _choose_seeds(group: ResultGroup) -> None:
         group.reference = None
     if all(of_column == common for of_column in seeds):
         return
-    have = "; ".join(f"{c.label}: {listed(c.by_seed)}" for c in group.columns)
+    have = "; ".join(f"{c.label}: {format_seeds(c.by_seed)}" for c in group.columns)
     used = (
-        f"the figures are over the common {listed(common)}"
+        f"the figures are over the common {format_seeds(common)}"
         if common
         else "none is common to all, so each column is over its own and there are no ratios"
     )
@@ -334,7 +339,9 @@ def _note_equal_runs(group: ResultGroup) -> None:
         of_digest: dict[str, list[int]] = {}
         for seed, result in sorted(column.by_seed.items()):
             of_digest.setdefault(result.digest, []).append(seed)
-        repeated += [f"{column.label}: {listed(seeds)}" for seeds in of_digest.values() if len(seeds) > 1]
+        repeated += [
+            f"{column.label}: {format_seeds(seeds)}" for seeds in of_digest.values() if len(seeds) > 1
+        ]
     if repeated:
         group.notes.append(
             f"these seeds gave one and the same run (equal digests), counted once ({'; '.join(repeated)}); "
@@ -342,7 +349,7 @@ def _note_equal_runs(group: ResultGroup) -> None:
         )
 
 
-def listed(seeds: Iterable[int]) -> str:
+def format_seeds(seeds: Iterable[int]) -> str:
     """Return the seeds in ascending order as text."""
     return ", ".join(str(seed) for seed in sorted(seeds))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from clustergym.common.tables import text_table
 from clustergym.results.metrics.catalogue import METRICS, Metric
 from clustergym.results.metrics.statistics import Estimate
 from clustergym.scenario.policy import KNOWS
@@ -97,32 +98,23 @@ def comparison_table(
         Position of the row that ratios are to; None: no ratios.
     title : str
     """
-    from rich.table import Table
-    from rich.text import Text
-
     base = None if reference is None else rows[reference]
-    caution = finished_jobs_differ(rows)
-    table = Table(title=Text(title) if title else None, caption=Text(caution) if caution else None)
-    table.add_column("metric", overflow="fold")
-    for row in rows:
-        lines = [_label(row), *filter(None, [KNOWS.get(row.get("information_class", ""))])]
-        table.add_column(Text("\n".join(lines)), justify="right", overflow="fold")
+    caution = warn_of_unequal_jobs(rows)
+    labels = [
+        "\n".join([_label(row), *filter(None, [KNOWS.get(row.get("information_class", ""))])]) for row in rows
+    ]
     shown = metrics or [name for name in METRICS if any(r["metrics"].get(name) is not None for r in rows)]
-    for name in shown:
-        arrow = _ARROWS[METRICS[name].better] if name in METRICS else ""
-        table.add_row(Text(name + arrow), *_cells(name, rows, base))
-    return table
+    arrows = {name: _ARROWS[METRICS[name].better] if name in METRICS else "" for name in shown}
+    cells: list[list[str | Text]] = [
+        [name + arrow, *_cells(name, rows, base)] for name, arrow in arrows.items()
+    ]
+    return text_table(title, ("metric", *labels), cells, caution)
 
 
 def tenants_table(tenants: Mapping[str, Any]) -> Table:
     """Return a table for Rich of what each tenant had (`results.metrics.tenants`), a line per queue."""
-    from rich.table import Table
-    from rich.text import Text
-
     jain = human_value(tenants["jain_index"], Unit(1.0, ""))
     held = human_value(tenants["allocated_share"], Unit(100.0, "%"))
-    table = Table(caption=Text(f"Jain's index {jain}; {held} of GPUs held"))
-    table.add_column("queue", overflow="fold")
     columns = {
         "jobs": ("jobs", Unit(1.0, "")),
         "quota_gpus": ("quota, GPUs", Unit(1.0, "")),
@@ -134,11 +126,12 @@ def tenants_table(tenants: Mapping[str, Any]) -> Table:
         "preemptions": ("preemptions", Unit(1.0, "")),
         "jct_mean_s": ("mean JCT", Unit(1 / 60, "min")),
     }
-    for title, _ in columns.values():
-        table.add_column(title, justify="right", overflow="fold")
-    for name, row in tenants["queues"].items():
-        table.add_row(Text(name), *(Text(human_value(row[key], unit)) for key, (_, unit) in columns.items()))
-    return table
+    rows = [
+        [name, *(human_value(row[key], unit) for key, (_, unit) in columns.items())]
+        for name, row in tenants["queues"].items()
+    ]
+    headers = ("queue", *(title for title, _ in columns.values()))
+    return text_table("", headers, rows, f"Jain's index {jain}; {held} of GPUs held")
 
 
 def _cells(name: str, rows: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | None) -> list[Text]:
@@ -195,7 +188,7 @@ def verdict(rows: Sequence[Mapping[str, Any]], horizon: bool) -> str:
     )
 
 
-def finished_jobs_differ(rows: Sequence[Mapping[str, Any]]) -> str:
+def warn_of_unequal_jobs(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return a warning if policies finished different numbers of jobs; else an empty text."""
     if len({_mean(row["metrics"].get("jobs_finished")) for row in rows}) < 2:
         return ""

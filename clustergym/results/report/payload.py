@@ -1,23 +1,33 @@
-"""The data of a report's page, as plain JSON values."""
+"""The data of a report's page, as plain JSON values.
+
+On which part of which GPU each holding is drawn, in runs whose jobs share GPUs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from clustergym.cluster.parts import WHOLE
 from clustergym.common.errors import InputError
 from clustergym.results.metrics.catalogue import METRICS, OF_TENANTS
-from clustergym.results.metrics.standing import OF_QUEUE
-from clustergym.results.report.colours import Style, styles_of
+from clustergym.results.metrics.takings import OF_QUEUE
+from clustergym.results.report.colours import Style, choose_styles
 from clustergym.results.report.event_curves import Holding, Pace, overhead_gpu_h, read_log
 from clustergym.results.report.groups import ResultGroup, different, group_results
-from clustergym.results.report.lanes import boxes_of, shares
-from clustergym.results.report.result_csv import REMEDY, column, read_table
-from clustergym.results.report.seeds import line_of
-from clustergym.results.report.series import cdf, means, resampled, rounded
+from clustergym.results.report.seeds import make_line
+from clustergym.results.report.series import (
+    REMEDY,
+    cdf,
+    column,
+    means,
+    read_table,
+    resample_steps,
+    round_series,
+)
 from clustergym.results.result_files import ResultFile
 from clustergym.scenario.policy import KNOWS
 
@@ -64,7 +74,7 @@ def payload(results: Sequence[ResultFile]) -> dict[str, Any]:
 
 def _group(group: ResultGroup, share: int) -> dict[str, Any]:
     """Return a group's different runs and its lines: for each column its run's number, or its runs' mean."""
-    styles = styles_of([column.any.policy.name for column in group.columns])
+    styles = choose_styles([column.any.policy.name for column in group.columns])
     runs: list[dict[str, Any]] = []
     lines: list[int | dict[str, Any]] = []
     for compared, style in zip(group.columns, styles, strict=True):
@@ -73,12 +83,12 @@ def _group(group: ResultGroup, share: int) -> dict[str, Any]:
         for result in every:
             label = compared.label if len(every) == 1 else f"{compared.label}, seed {result.seed}"
             runs.append(_run(result, label, style, share))
-        counted = [places[result.digest] for result in group.counted(compared)]
+        counted = [places[result.digest] for result in group.list_counted_runs(compared)]
         mine = [runs[place] for place in counted]
         if len(mine) == 1:
             lines.append(counted[0])
         else:
-            line = line_of(compared.label, mine, group.figures(compared), STEPS, POINTS)
+            line = make_line(compared.label, mine, group.figures(compared), STEPS, POINTS)
             lines.append({**line, "runs": counted})
     return {
         "title": group.title,
@@ -113,7 +123,7 @@ def _run(result: ResultFile, label: str, style: Style, share: int) -> dict[str, 
         "lost_gpu_h": {cause: loss.lost_gpu_hours for cause, loss in result.losses.items()},
         "jobs": _jobs(rows, share),
         "nodes": nodes,
-        "slowed": _slowed(log.paces, end_s),
+        "slowed": _compute_slowed_share(log.paces, end_s),
         **_quotas(result),
         "outages": [list(outage) for outage in log.outages[:share]],
         "bars": _bars(log.held, [gpus for _, gpus, *_ in nodes], share),
@@ -160,14 +170,15 @@ def _timeline(path: Path, end_s: float) -> dict[str, Any]:
     names += tuple(queues)
     times, values = table["time_s"], np.stack([table[name] for name in (*names, *types)], axis=1)
     if len(times):
-        times, values = resampled(times, values, end_s, STEPS)
-    shown = {name: rounded(values[:, place]) for place, name in enumerate(names)}
+        times, values = resample_steps(times, values, end_s, STEPS)
+    shown = {name: round_series(values[:, place]) for place, name in enumerate(names)}
     held = {
-        name.removeprefix("held_gpus_"): rounded(values[:, len(names) + t]) for t, name in enumerate(types)
+        name.removeprefix("held_gpus_"): round_series(values[:, len(names) + t])
+        for t, name in enumerate(types)
     }
     by_queue = {name.removeprefix(OF_QUEUE): shown.pop(name) for name in queues}
     return {
-        "time_s": rounded(times),
+        "time_s": round_series(times),
         **shown,
         "held_gpus": held,
         **({"queue_gpus": by_queue} if queues else {}),
@@ -181,15 +192,15 @@ def _quotas(result: ResultFile) -> dict[str, Any]:
     return {"quota_gpus": {name: one.quota_gpus for name, one in result.tenants.queues.items()}}
 
 
-def _slowed(paces: Sequence[Pace], end_s: float) -> dict[str, list[float]] | None:
+def _compute_slowed_share(paces: Sequence[Pace], end_s: float) -> dict[str, list[float]] | None:
     """Return, over time, the share of running jobs that others slow down; None if no job ever is."""
     if not any(pace.slowed for pace in paces) or end_s <= 0:
         return None
     times, running, slowed = (np.array(part, dtype=np.float64) for part in zip(*paces, strict=True))
     share = slowed / np.maximum(running, 1)
     return {
-        "time_s": rounded(np.linspace(0, end_s, STEPS, endpoint=False)),
-        "share": rounded(means(times, share, end_s, STEPS)),
+        "time_s": round_series(np.linspace(0, end_s, STEPS, endpoint=False)),
+        "share": round_series(means(times, share, end_s, STEPS)),
     }
 
 
@@ -207,7 +218,7 @@ def _nodes(path: Path, held: list[Holding]) -> list[list[Any]]:
     """Return [GPU type, GPUs, leaf, minipod] of each node; -1: the switch is not known."""
     cluster = _cluster(path)
     if cluster is not None:
-        types = [cluster.gpu_types[kind] for kind in cluster.node_type.tolist()]
+        types = [cluster.gpu_types[gpu_type] for gpu_type in cluster.node_type.tolist()]
         switches = (cluster.node_leaf.tolist(), cluster.node_minipod.tolist())
         return [list(row) for row in zip(types, cluster.node_gpus.tolist(), *switches, strict=True)]
     seen: dict[int, tuple[str, int]] = {}
@@ -234,7 +245,7 @@ def _bars(held: list[Holding], node_gpus: list[int], share: int) -> dict[str, An
 
     Where jobs share GPUs, a bar has three more: the partner, the share of each GPU, and its boxes.
     """
-    boxes = boxes_of(held, node_gpus) if shares(held) else None
+    boxes = place_boxes(held, node_gpus) if shares(held) else None
     pieces = [
         (holding, node, gpus, () if boxes is None else (holding.beside, holding.share, boxes[at][place]))
         for at, holding in enumerate(held)
@@ -249,3 +260,109 @@ def _bars(held: list[Holding], node_gpus: list[int], share: int) -> dict[str, An
         for one, node, gpus, shared in pieces
     ]
     return {"rows": rows, "total": total}
+
+
+class Box(NamedTuple):
+    """A part of one GPU of a node, in thousandths of it from the top."""
+
+    gpu: int
+    top: int
+    height: int
+
+
+class _Taken(NamedTuple):
+    box: Box
+    until_s: float
+
+
+def shares(held: Iterable[Holding]) -> bool:
+    """Whether some job has a part of a GPU, or shares GPUs with another."""
+    return any(holding.beside or holding.devices is not None for holding in held)
+
+
+def place_boxes(held: Sequence[Holding], node_gpus: Sequence[int]) -> list[list[list[Box]]]:
+    """Return the boxes of each holding on each of its nodes.
+
+    A part of a GPU takes what is free of its device from the top, in several boxes if need be. Of a pair
+    each job has half of every GPU while it has a partner. Other jobs have the first free GPUs of a node.
+
+    Parameters
+    ----------
+    held : sequence of Holding
+        Sorted by start.
+    node_gpus : sequence of int
+        GPUs of each node; jobs that find no room on a node have no boxes there.
+    """
+    lanes = _Lanes(node_gpus)
+    order = sorted(range(len(held)), key=lambda at: (held[at].start_s, not held[at].goes_on))
+    found: list[list[list[Box]]] = [[] for _ in held]
+    for at in order:
+        found[at] = [lanes.place(held[at], node, gpus) for node, gpus in held[at].nodes]
+    return found
+
+
+class _Lanes:
+    """The GPUs of all nodes, of each of which boxes are taken until some time."""
+
+    def __init__(self, node_gpus: Sequence[int]) -> None:
+        self._node_gpus = node_gpus
+        self._explain_taken: dict[tuple[int, int], list[_Taken]] = {}
+        self._last: dict[tuple[int, str], tuple[list[Box], float]] = {}
+
+    def place(self, holding: Holding, node: int, gpus: int) -> list[Box]:
+        if holding.devices is not None:
+            boxes = [box for gpu in holding.devices for box in self._part(node, gpu, holding)]
+        else:
+            boxes = self._whole_or_half(holding, node, gpus)
+        boxes = [box for box in boxes if box.gpu < self._gpus(node)]
+        for box in boxes:
+            self._find_taken(node, box.gpu, holding.start_s).append(_Taken(box, holding.end_s))
+        self._last[node, holding.job] = boxes, holding.end_s
+        return boxes
+
+    def _part(self, node: int, gpu: int, holding: Holding) -> list[Box]:
+        """Return the first free box that a share of a device fits into, or several that add up to it."""
+        left = holding.gpu_milli
+        gaps = self._gaps(node, gpu, holding.start_s)
+        whole = next((gap for gap in gaps if gap.height >= left), None)
+        found = []
+        for gap in gaps if whole is None else [whole]:
+            height = min(gap.height, left)
+            if height > 0:
+                found.append(gap._replace(height=height))
+                left -= height
+        return found
+
+    def _gaps(self, node: int, gpu: int, start_s: float) -> list[Box]:
+        """Return what is free of a GPU from a time on, from the top."""
+        found, top = [], 0
+        for box in sorted(taken.box for taken in self._find_taken(node, gpu, start_s)):
+            if box.top > top:
+                found.append(Box(gpu, top, box.top - top))
+            top = max(top, box.top + box.height)
+        return [*found, Box(gpu, top, WHOLE - top)] if top < WHOLE else found
+
+    def _whole_or_half(self, holding: Holding, node: int, gpus: int) -> list[Box]:
+        own = self._last[node, holding.job][0] if holding.goes_on else []
+        theirs, until_s = self._last.get((node, holding.beside), ([], -1.0))
+        if own:
+            places, top = [box.gpu for box in own], own[0].top
+        elif holding.beside and until_s > holding.start_s:
+            places, top = [box.gpu for box in theirs], 0 if theirs and theirs[0].top else WHOLE // 2
+        else:
+            free = (
+                gpu for gpu in range(self._gpus(node)) if not self._find_taken(node, gpu, holding.start_s)
+            )
+            places, top = [gpu for gpu, _ in zip(free, range(gpus), strict=False)], 0
+        if holding.beside:
+            return [Box(gpu, top, WHOLE // 2) for gpu in places]
+        return [Box(gpu, 0, WHOLE) for gpu in places]
+
+    def _gpus(self, node: int) -> int:
+        return self._node_gpus[node] if node < len(self._node_gpus) else 0
+
+    def _find_taken(self, node: int, gpu: int, start_s: float) -> list[_Taken]:
+        """Return what is taken of a GPU from a time on; later calls are of no earlier times."""
+        held = [taken for taken in self._explain_taken.get((node, gpu), ()) if taken.until_s > start_s]
+        self._explain_taken[node, gpu] = held
+        return held

@@ -70,7 +70,7 @@ def print_results(results: list[dict[str, Any]], scenario: Scenario, folder: Pat
         stopped = scenario.horizon_s is not None
         jct_s = results[0]["metrics"]["jct_mean_censored" if stopped else "jct_mean"]
         counted = ", unfinished jobs counted to the horizon" * stopped
-        counted += _dropped(results[0]["metrics"])
+        counted += _describe_dropped(results[0]["metrics"])
         print(f"mean JCT {'-' if jct_s is None else f'{jct_s:,.0f} s'}{counted}; wrote {where}/")
         return
     metrics = [name for name in results[0]["metrics"] if any(result["metrics"][name] for result in results)]
@@ -85,7 +85,7 @@ def print_results(results: list[dict[str, Any]], scenario: Scenario, folder: Pat
     print(f"try next: {_program()} report {shlex.quote(where)} --serve    plays it in the browser")
 
 
-def _dropped(metrics: Mapping[str, Any]) -> str:
+def _describe_dropped(metrics: Mapping[str, Any]) -> str:
     """Return a clause on the jobs that a mean leaves out because they were dropped, empty if none was."""
     dropped, jobs = metrics["jobs_dropped"], metrics["jobs_total"]
     return f" without {dropped:,} of {jobs:,} jobs, which were dropped" if dropped else ""

@@ -9,7 +9,7 @@ import numpy as np
 
 from clustergym.common.arrays import Floats
 from clustergym.results.metrics.statistics import Estimate
-from clustergym.results.report.series import means, rounded
+from clustergym.results.report.series import means, round_series
 
 OVER_TIME = ("throughput", "queued_jobs")
 """Series of a run's timeline that are drawn for several runs together."""
@@ -71,7 +71,7 @@ def _mean_and_range(table: Floats) -> Floats:
     return np.stack([table.mean(axis=0), table.min(axis=0), table.max(axis=0)])
 
 
-def line_of(
+def make_line(
     label: str,
     runs: Sequence[Mapping[str, Any]],
     figures: Mapping[str, Estimate | None],
@@ -102,7 +102,9 @@ def line_of(
         },
         "wall_s": _mean([run["wall_s"] for run in runs]),
         "decisions": {"seconds_p99": _mean([(run["decisions"] or {}).get("seconds_p99") for run in runs])},
-        "overhead_gpu_h": {kind: _mean([run["overhead_gpu_h"][kind] for run in runs]) for kind in kinds},
+        "overhead_gpu_h": {
+            launch_type: _mean([run["overhead_gpu_h"][launch_type] for run in runs]) for launch_type in kinds
+        },
         "lost_gpu_h": {
             cause: _mean([run["lost_gpu_h"].get(cause, 0.0) for run in runs])
             for cause in sorted({cause for run in runs for cause in run["lost_gpu_h"]})
@@ -126,17 +128,17 @@ def _curves(runs: Sequence[Mapping[str, Any]], steps: int, points: int) -> dict[
     if end_s > 0:
         for name, table in tables.items():
             times, (mean[name], *band) = band_over_time(table, end_s, steps)
-            bands[name] = [rounded(edge) for edge in band]
+            bands[name] = [round_series(edge) for edge in band]
     distributions: dict[str, Any] = {}
     for name in ("jct", "fairness"):
         values, (share, *band) = band_of_distributions([run[name] or ([], []) for run in runs], points)
         distributions[name] = [values.tolist(), share.tolist()]
         bands[name] = [edge.tolist() for edge in band]
-    time_s = rounded(times)
+    time_s = round_series(times)
     return {
         "end_s": end_s,
-        "timeline": {"time_s": time_s, **{name: rounded(mean[name]) for name in OVER_TIME}},
-        "slowed": {"time_s": time_s, "share": rounded(mean["slowed"])} if "slowed" in tables else None,
+        "timeline": {"time_s": time_s, **{name: round_series(mean[name]) for name in OVER_TIME}},
+        "slowed": {"time_s": time_s, "share": round_series(mean["slowed"])} if "slowed" in tables else None,
         **distributions,
         "bands": bands,
     }

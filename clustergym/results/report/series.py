@@ -1,13 +1,22 @@
-"""Step functions and distributions, reduced to as many points as a page needs."""
+"""Step functions and distributions, reduced to as many points as a page needs.
+
+Readers of a result's CSV files, whose errors name the line.
+"""
 
 from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
 
 import numpy as np
 
 from clustergym.common.arrays import Floats
+from clustergym.common.errors import InputError
+from clustergym.common.reading import read_regular
 
 
-def resampled(time_s: Floats, values: Floats, end_s: float, most: int) -> tuple[Floats, Floats]:
+def resample_steps(time_s: Floats, values: Floats, end_s: float, most: int) -> tuple[Floats, Floats]:
     """Return a step function reduced to at most `most` steps, with the same integral.
 
     Parameters
@@ -70,6 +79,65 @@ def cdf(values: Floats, most: int) -> tuple[list[float], list[float]]:
     return present.tolist(), share.tolist()
 
 
-def rounded(values: Floats) -> list[float]:
+def round_series(values: Floats) -> list[float]:
     """Return numbers rounded to six significant digits, enough for a picture."""
     return [float(f"{value:.6g}") for value in values.tolist()]
+
+
+REMEDY = "run it again, or leave it out"
+LARGEST_BYTES, LARGEST_NUMBER = 2**27, 1e15
+
+
+def read_table(path: Path, needed: tuple[str, ...]) -> list[dict[str, str]]:
+    """Return the rows of a CSV file of a result.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, lacks a column, or has a row of another length.
+    """
+    try:
+        text = read_regular(path, LARGEST_BYTES, REMEDY).decode("utf-8")
+        reader = csv.DictReader(io.StringIO(text, newline=""), restkey="", restval=None, strict=True)
+        missing = [name for name in needed if name not in (reader.fieldnames or ())]
+        if missing:
+            raise InputError("column is missing", file=path, line=1, field=missing[0], remedy=REMEDY)
+        rows = []
+        for row in reader:
+            if "" in row or None in row.values():
+                message = "has another number of fields than the header"
+                raise InputError(message, file=path, line=reader.line_num, remedy=REMEDY)
+            rows.append(row)
+        return rows
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"is not CSV text: {error}", file=path, remedy=REMEDY) from None
+
+
+def column(path: Path, rows: list[dict[str, str]], name: str) -> Floats:
+    """Return a column as numbers, NaN where a field is empty.
+
+    Raises
+    ------
+    InputError
+        If a field is not a finite number or is below 0; the error names the first such field.
+    """
+    texts = [row[name] for row in rows]
+    try:
+        values = np.array([float(text) if text else np.nan for text in texts], dtype=np.float64)
+    except ValueError:
+        values = np.array([_number(text) for text in texts])
+    wrong = ~((values >= 0) & (values < LARGEST_NUMBER))
+    for place in np.flatnonzero(wrong).tolist():
+        if texts[place]:
+            what = "below 0" if values[place] < 0 else "not a finite number"
+            message = f"{texts[place][:40]!r} is {what}"
+            raise InputError(message, file=path, line=place + 2, field=name, remedy=REMEDY)
+    return values
+
+
+def _number(text: str) -> float:
+    """Return a text as a number; NaN where it is empty, inf where it is none."""
+    try:
+        return float(text) if text else np.nan
+    except ValueError:
+        return np.inf

@@ -42,7 +42,7 @@ class LoggerChoice(Parameters):
     dir: str | None = None
 
 
-def logger_of(config: Mapping[str, Any]) -> LoggerChoice:
+def read_logger_choice(config: Mapping[str, Any]) -> LoggerChoice:
     """Check and return the `logger` group of a configuration, before anything is run.
 
     Raises
@@ -134,9 +134,9 @@ def log_result(
             run.finish()
 
 
-def log_files(run: Any, name: str, kind: str, paths: Sequence[Path]) -> None:
+def log_files(run: Any, name: str, artifact_type: str, paths: Sequence[Path]) -> None:
     """Log files as one artifact."""
-    artifact = _wandb().Artifact(name, type=kind)
+    artifact = _wandb().Artifact(name, type=artifact_type)
     for path in paths:
         artifact.add_file(str(path))
     run.log_artifact(artifact)
@@ -171,8 +171,7 @@ def _plots(wandb: Any, folder: Path, end_s: float) -> dict[str, Any]:
     """Return charts of the JCT distribution, and of jobs, throughput and GPUs in use over time."""
     import numpy as np
 
-    from clustergym.results.report.result_csv import column, read_table
-    from clustergym.results.report.series import cdf, resampled
+    from clustergym.results.report.series import cdf, column, read_table, resample_steps
 
     jobs = folder / "jobs.csv"
     jct_s, share = cdf(column(jobs, read_table(jobs, ("jct_s",)), "jct_s"), MOST_POINTS)
@@ -190,7 +189,7 @@ def _plots(wandb: Any, folder: Path, end_s: float) -> dict[str, Any]:
         if not rows or not names:
             continue
         values = np.stack([column(path, rows, name) for name in names], axis=1)
-        time_s, values = resampled(column(path, rows, "time_s"), values, end_s, MOST_POINTS)
+        time_s, values = resample_steps(column(path, rows, "time_s"), values, end_s, MOST_POINTS)
         hours, lines = (time_s / 3600).tolist(), values.T.tolist()
         plots[key] = wandb.plot.line_series(hours, lines, keys=names, title=title, xname="time (h)")
     return plots

@@ -8,8 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from clustergym.common.errors import InputError
-from clustergym.common.visible_text import visible_all
+from clustergym.common.errors import InputError, visible_all
 from clustergym.common.writing import atomic_path, write_files
 from clustergym.results.report.payload import payload
 from clustergym.results.result_files import FILE_NAME, ResultFile, read_results

@@ -74,10 +74,10 @@ def run_hydra(
                 plain: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
             else:
                 overrides = list(runs[config.cell][1])
-                plain = composed("config", overrides)
+                plain = compose_config("config", overrides)
             check_composed(plain)
             check_used(plain, overrides)
-            return job(_named(_absolute(plain), overrides), folder)
+            return job(_name_overridden(_absolute(plain), overrides), folder)
         except (InputError, OmegaConfBaseException, SystemExit, MemoryError, OSError) as error:
             failure = _one_line(error, overrides)
             if not sweep:
@@ -108,11 +108,14 @@ def _call_hydra(task: Callable[[Any], float | None], name: str, program: str, wo
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
+    from clustergym.scenario.configuration.composing import composing_once
+
     wrapped = hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=name)(task)
     before = sys.argv
-    sys.argv = [program, *_opened(words)]
+    sys.argv = [program, *_open_overrides(words)]
     try:
-        wrapped()
+        with composing_once():
+            wrapped()
     except SystemExit as stopped:
         return int(stopped.code or 0)
     except (OmegaConfBaseException, HydraException, OSError) as error:
@@ -122,7 +125,7 @@ def _call_hydra(task: Callable[[Any], float | None], name: str, program: str, wo
     return 0
 
 
-def composed(name: str, overrides: Sequence[str]) -> dict[str, Any]:
+def compose_config(name: str, overrides: Sequence[str]) -> dict[str, Any]:
     """Compose `conf/NAME.yaml` with overrides into plain values; write and run nothing.
 
     Raises
@@ -142,7 +145,7 @@ def composed(name: str, overrides: Sequence[str]) -> dict[str, Any]:
     try:
         with _hydra():
             plain: Any = OmegaConf.to_container(
-                hydra.compose(name, overrides=_opened(overrides)), resolve=True, throw_on_missing=True
+                hydra.compose(name, overrides=_open_overrides(overrides)), resolve=True, throw_on_missing=True
             )
     except (OmegaConfBaseException, HydraException) as error:
         raise _one_line(error, list(overrides)) from error
@@ -193,7 +196,7 @@ _OPEN = re.compile(r"costs\.(measured_s|search_s_per_gpu|search_s_max)[.=]")
 """Mappings that accept keys which are not in `conf/`."""
 
 
-def _opened(words: Sequence[str]) -> list[str]:
+def _open_overrides(words: Sequence[str]) -> list[str]:
     """Prefix overrides of open mappings with `++`, without which Hydra refuses new keys."""
     return [f"++{word}" if _OPEN.match(word) else word for word in words]
 
@@ -247,10 +250,10 @@ def _absolute(plain: Any) -> dict[str, Any]:
         if config[group].get(key) is not None:
             config[group] = {**config[group], key: str(Path(str(config[group][key])).absolute())}
     config["scenario"] = dict(config["scenario"])
-    from clustergym.scenario.tenants.assigned import BY_COLUMN, named_queues
+    from clustergym.scenario.tenants.queue_tree import BY_COLUMN, list_queue_files
 
     queues = config["scenario"].get("queues")
-    if queues is not None and queues not in (*BY_COLUMN, *named_queues()):
+    if queues is not None and queues not in (*BY_COLUMN, *list_queue_files()):
         config["scenario"]["queues"] = str(Path(str(queues)).absolute())
     for name, given in config["scenario"].items():
         for key in ("path", "switch_path"):
@@ -260,7 +263,7 @@ def _absolute(plain: Any) -> dict[str, Any]:
     return config
 
 
-def _named(plain: dict[str, Any], overrides: list[str]) -> dict[str, Any]:
+def _name_overridden(plain: dict[str, Any], overrides: list[str]) -> dict[str, Any]:
     """Add the overridden parts to the scenario's name, so that different scenarios differ in name."""
     config = dict(plain)
     keys = {override.lstrip("+~").partition("=")[0] for override in overrides}

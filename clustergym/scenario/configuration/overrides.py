@@ -45,7 +45,7 @@ MOST_FILES = 500
 
 OPTIONS: Mapping[str, Any] = {
     "seed": Seed,
-    "run": Mapping[str, float | None],
+    "run": Mapping[str, float | str | None],
     "horizon_s": Duration | None,
     "compare": str | None,
     "objective": str | None,
@@ -99,7 +99,7 @@ def _check_word(word: str) -> None:
     if key.startswith("~") and plain in GROUPS:
         raise InputError(f"a run needs a {plain}", field=word, remedy=f"give {plain}=NAME")
     if not equals and not key.startswith("~"):
-        raise InputError(f"{word!r} is not key=value", remedy=_group_with(word))
+        raise InputError(f"{word!r} is not key=value", remedy=_find_group(word))
     if key.endswith("_target_"):
         chosen = "hydra/sweeper=NAME or hydra/launcher=NAME"
         raise InputError("names code to be run", field=plain, remedy=f"choose with {chosen}")
@@ -137,14 +137,14 @@ def _with_file(group: str, file: str) -> str:
     )
 
 
-def _group_with(word: str) -> str:
+def _find_group(word: str) -> str:
     found = [group for group in GROUPS if (conf_dir() / group / f"{word}.yaml").is_file()]
     return f"did you mean {found[0]}={word}?" if found else "give key=value"
 
 
 def check_composed(config: Mapping[str, Any]) -> None:
     """Raise an `InputError` if a composed configuration has unknown or missing keys or wrong types."""
-    from clustergym.common.parameters import checked
+    from clustergym.common.parameters import check_value
 
     groups = (*GROUPS, *OPTIONAL_GROUPS)
     for group in GROUPS:
@@ -153,7 +153,7 @@ def check_composed(config: Mapping[str, Any]) -> None:
     for key in [key for key in config if key not in groups]:
         if key not in options:
             raise InputError(f"unknown key {key!r}", field=key, remedy=nearest(key, [*groups, *OPTIONS]))
-        checked(config[key], options[key], key)
+        check_value(config[key], options[key], key)
     name = config["scenario"].get("name")
     require(isinstance(name, str) and name != "", "scenario.name", name, "give a name")
 

@@ -14,10 +14,16 @@ from clustergym.common.parameter_types import Seed
 from clustergym.common.parameters import build
 from clustergym.scenario.clock import ticks
 from clustergym.scenario.disturbance import Disturbance, DisturbanceMetric, DisturbedRun
-from clustergym.scenario.failure_draws import IN_PLACE, LEAF, NEW_NODE, NODE, Draw, Fault, Repairs
-from clustergym.scenario.failure_files import (
+from clustergym.scenario.failure_draws import (
     COLUMNS,
+    IN_PLACE,
+    LEAF,
+    NEW_NODE,
+    NODE,
+    Draw,
+    Fault,
     NodeFailure,
+    Repairs,
     SwitchFailure,
     read_schedule,
     read_switches,
@@ -157,7 +163,9 @@ class Failures(Disturbance):
                 self._fail_switch(run, fault)
             elif fault.number not in run.allocations.down and repairs.happens(fault):
                 if fault.step == NEW_NODE:
-                    self._take_out(run, fault, fault.number, repairs.outage_s(fault), f"node {fault.number}")
+                    self._remove_node(
+                        run, fault, fault.number, repairs.outage_s(fault), f"node {fault.number}"
+                    )
                 else:
                     self._restart(run, fault)
 
@@ -166,11 +174,11 @@ class Failures(Disturbance):
         leaf = fault.tier == LEAF
         below = np.flatnonzero((cluster.node_leaf if leaf else cluster.node_minipod) == fault.number)
         for node in below.tolist():
-            self._take_out(
+            self._remove_node(
                 run, fault, node, fault.repair_s, f"{'leaf' if leaf else 'minipod'} {fault.number}"
             )
 
-    def _take_out(self, run: DisturbedRun, fault: Fault, node: int, outage_s: float, what: str) -> None:
+    def _remove_node(self, run: DisturbedRun, fault: Fault, node: int, outage_s: float, what: str) -> None:
         run.take_out(
             node,
             max(ticks(outage_s), 1),

@@ -11,7 +11,7 @@ from clustergym.common import random_streams
 from clustergym.common.parameter_types import Duration, FractionBelowOne, PositiveInt, Seed
 from clustergym.common.parameters import Parameters, build
 from clustergym.scenario.clock import ticks
-from clustergym.scenario.disturbance import Course, Disturbance, DisturbedRun
+from clustergym.scenario.disturbance import ActiveDisturbance, Disturbance, DisturbedRun
 from clustergym.trace.trace import Trace
 
 CAUSE = "job"
@@ -52,9 +52,9 @@ class JobFailures(Parameters, Disturbance):
         chosen: Self = build(cls, given, cls.config_key)
         return replace(chosen, seed=seed if chosen.seed is None else chosen.seed) if chosen.share else None
 
-    def start(self, run: DisturbedRun) -> Course:
+    def start(self, run: DisturbedRun) -> ActiveDisturbance:
         """Start to watch for launches."""
-        return Tries(self, run)
+        return PendingJobFailures(self, run)
 
     def delays_s(self, row: int) -> list[float]:
         """Return the seconds to each failure of a job, from its first launch or the failure before."""
@@ -64,7 +64,7 @@ class JobFailures(Parameters, Disturbance):
         return [delay_s for _, delay_s in draws[:fails]]
 
 
-class Tries(Course):
+class PendingJobFailures(ActiveDisturbance):
     """The failures of the jobs of a run that are still to come."""
 
     def __init__(self, plan: JobFailures, run: DisturbedRun) -> None:

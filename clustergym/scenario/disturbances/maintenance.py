@@ -11,7 +11,7 @@ from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import Delay, Duration
 from clustergym.common.parameters import Parameters, build
 from clustergym.scenario.clock import ticks
-from clustergym.scenario.disturbance import Course, Disturbance, DisturbanceMetric, DisturbedRun
+from clustergym.scenario.disturbance import ActiveDisturbance, Disturbance, DisturbanceMetric, DisturbedRun
 from clustergym.trace.trace import Trace
 
 EVENTS = ("drained", "undrained")
@@ -72,12 +72,12 @@ class Maintenance(Parameters, Disturbance):
             raise InputError(message, field=f"{cls.config_key}.every_s", remedy=remedy)
         return chosen
 
-    def start(self, run: DisturbedRun) -> Course:
+    def start(self, run: DisturbedRun) -> ActiveDisturbance:
         """Start to watch for the times of maintenance of a run."""
-        return Rota(self, run)
+        return ActiveMaintenance(self, run)
 
 
-class Rota(Course):
+class ActiveMaintenance(ActiveDisturbance):
     """The maintenance of a run: which nodes are being drained."""
 
     def __init__(self, plan: Maintenance, run: DisturbedRun) -> None:

@@ -15,7 +15,7 @@ from clustergym.cluster.spec import ClusterSpec, Nodes
 from clustergym.common.errors import InputError, nearest, require
 from clustergym.common.parameters import build
 from clustergym.scenario.clock import ticks
-from clustergym.scenario.disturbance import Course, Disturbance, DisturbedRun
+from clustergym.scenario.disturbance import ActiveDisturbance, Disturbance, DisturbedRun
 from clustergym.scenario.policy import Infeasible, Placer
 from clustergym.trace.trace import Trace
 
@@ -79,9 +79,9 @@ class PlannedJobs(Disturbance):
         planned = () if choice.path is None else read_planned_jobs(choice.path, choice.lead_s, trace)
         return cls(planned) if planned else None
 
-    def start(self, run: DisturbedRun) -> Course:
+    def start(self, run: DisturbedRun) -> ActiveDisturbance:
         """Start to watch for the planned starts of a run."""
-        return Book(self.planned, run)
+        return ActiveReservations(self.planned, run)
 
     def fingerprint(self) -> object:
         """Return the reservations alone."""
@@ -113,7 +113,7 @@ def read_planned_jobs(path: str, lead_s: float, trace: Trace) -> tuple[Reservati
     return tuple(sorted(found.values(), key=lambda planned: (planned.start_s, planned.job)))
 
 
-class Book(Course):
+class ActiveReservations(ActiveDisturbance):
     """The reservations of a run: which nodes are kept for which planned job.
 
     Attributes
@@ -149,9 +149,9 @@ class Book(Course):
     @property
     def active(self) -> bool:
         """Whether any planned job drains nodes or runs."""
-        return bool(self.nodes or self._used())
+        return bool(self.nodes or self._list_used())
 
-    def _used(self) -> set[int]:
+    def _list_used(self) -> set[int]:
         """Return the nodes on which planned jobs run."""
         return {node for job in self.jobs for node, _ in self._run.allocations.holding(job)}
 
@@ -180,11 +180,11 @@ class Book(Course):
             if not down.isdisjoint(self.nodes[row]):
                 self.nodes[row] = ()
             if not self.nodes[row]:
-                closed = {*down, *self.withheld(math.inf), *self._used()}
+                closed = {*down, *self.withheld(math.inf), *self._list_used()}
                 busy = run.busy_at(self.start[row])
                 self.nodes[row] = choose_nodes(cluster, run.placer, kind, gpus, closed, busy)
             if row in self.due and self.nodes[row] and run.waits(row):
-                nodes = filled(self.nodes.pop(row), gpus, int(cluster.gpus_per_node[kind]))
+                nodes = fill_nodes(self.nodes.pop(row), gpus, int(cluster.gpus_per_node[kind]))
                 self.due.discard(row)
                 run.start_on(row, kind, gpus, nodes)
 
@@ -221,7 +221,7 @@ def choose_nodes(
     return ()
 
 
-def filled(nodes: tuple[int, ...], gpus: int, per_node: int) -> Nodes:
+def fill_nodes(nodes: tuple[int, ...], gpus: int, per_node: int) -> Nodes:
     """Return an allocation of `gpus` GPUs that fills nodes in order; the last may keep free GPUs."""
     shares = np.minimum(gpus - per_node * np.arange(len(nodes)), per_node).tolist()
     return tuple(zip(nodes, shares, strict=True))

@@ -73,11 +73,11 @@ class SlowNodes(Parameters, Disturbance):
 
     def _slow(self, run: DisturbedRun) -> Iterator[int]:
         nodes = range(len(run.allocations.spec.node_type))
-        for start_s, node, duration_s in heapq.merge(*(self._drawn(node) for node in nodes)):
+        for start_s, node, duration_s in heapq.merge(*(self._draw_slow_times(node) for node in nodes)):
             yield ticks(start_s)
             run.slow(node, self.factor, max(ticks(duration_s), 1), EVENTS, "slow node")
 
-    def _drawn(self, node: int) -> Iterator[tuple[float, int, float]]:
+    def _draw_slow_times(self, node: int) -> Iterator[tuple[float, int, float]]:
         """Yield (start, node, duration) of the times in which a node is slow."""
         rng = random_streams.SLOW_NODES.generator(self.seed or 0, node)
         normal_s = self.duration_s * (1.0 - self.share) / self.share

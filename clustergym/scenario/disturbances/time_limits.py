@@ -14,7 +14,7 @@ from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
 from clustergym.common.parameters import Parameters, build
 from clustergym.scenario.clock import ticks
-from clustergym.scenario.disturbance import Course, Disturbance, DisturbedRun
+from clustergym.scenario.disturbance import ActiveDisturbance, Disturbance, DisturbedRun
 from clustergym.trace.trace import Trace
 
 
@@ -48,13 +48,13 @@ class TimeLimits(Parameters, Disturbance):
             raise InputError("the trace has no time limits", field=f"{cls.config_key}.kill", remedy=remedy)
         return chosen if chosen.kill else None
 
-    def start(self, run: DisturbedRun) -> Course:
+    def start(self, run: DisturbedRun) -> ActiveDisturbance:
         """Start to watch for launches."""
         limits = run.trace.time_limit_s
-        return _Watch(run, np.full(len(run.trace), np.nan) if limits is None else limits)
+        return _ActiveTimeLimits(run, np.full(len(run.trace), np.nan) if limits is None else limits)
 
 
-class _Watch(Course):
+class _ActiveTimeLimits(ActiveDisturbance):
     def __init__(self, run: DisturbedRun, limit_s: Floats) -> None:
         self._run, self._limit_s = run, limit_s
         self._watched: dict[int, int] = {}

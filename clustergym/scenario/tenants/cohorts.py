@@ -103,7 +103,7 @@ class QuotaNode:
         lent_by_parent = self.quota[at] - kept - max(0.0, used - kept) + self._most_borrowed[at]
         return max(0.0, kept - used) + min(lent_by_parent, self.parent.available(at))
 
-    def kept_free(self, at: int) -> float:
+    def count_reserved_gpus(self, at: int) -> float:
         """Return the unused GPUs of a type that nobody else may use."""
         return max(0.0, self.kept[at] - self.used[at])
 

@@ -1,14 +1,20 @@
-"""GPUs of a cluster divided down a tree of queues."""
+"""GPUs of a cluster divided down a tree of queues.
+
+Queues with a guarantee, a deserved share and a hard cap (Volcano's capacity plugin; YARN's scheduler).
+
+Sources: Volcano, docs/design/capacity-scheduling; Apache Hadoop, capacity scheduler.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from clustergym.scenario.tenants.capacity import Entitlement, entitled_shares
-from clustergym.scenario.tenants.fair_share import shares_of_wanted
-from clustergym.scenario.tenants.queue_tree import QueueTree, kept_of, most_of, of_type
+from clustergym.scenario.tenants.fair_share import EPSILON, shares_of_wanted
+from clustergym.scenario.tenants.queue_tree import QueueTree, get_most_gpus, get_reserved_gpus, of_type
 from clustergym.scenario.tenants.rounding import Bounds, Offers
 
 DivisionRule = Literal["fair_share", "capacity"]
@@ -68,7 +74,11 @@ class Division:
             found = []
             for name in tree.children[parent]:
                 queue = tree.queues[name]
-                amounts = of_type(queue.quota, gpu_type), most_of(queue, gpu_type), kept_of(queue, gpu_type)
+                amounts = (
+                    of_type(queue.quota, gpu_type),
+                    get_most_gpus(queue, gpu_type),
+                    get_reserved_gpus(queue, gpu_type),
+                )
                 found.append(_Row(name, place[name], *amounts, queue.weight, queue.priority, rows(name)))
             return found
 
@@ -115,7 +125,7 @@ class Division:
     ) -> None:
         if self.rule == "capacity":
             deserved = [Entitlement(min(own, gpus)) for own in claims.quota]
-            found = entitled_shares(gpus, deserved, claims.wanted)
+            found = compute_entitled_shares(gpus, deserved, claims.wanted)
         else:
             given = claims.wanted, claims.quota, claims.weight, claims.priority
             offers = None if bounds is None or self.history_weight <= 0 else Offers(claims.at)
@@ -151,7 +161,7 @@ def _claims(rows: Sequence[_Row], requests: Mapping[str, float]) -> Claims:
 _division = lru_cache(maxsize=64)(Division)
 
 
-def divided(
+def divide_among_queues(
     tree: QueueTree,
     rule: DivisionRule,
     gpu_type: str,
@@ -175,3 +185,61 @@ def divided(
     division = _division(tree, rule, gpu_type)
     used = [usage.get(name, 0.0) for name in tree.queues]
     return dict(zip(tree.queues, division.divided(total, division.claims(requests), used), strict=True))
+
+
+@dataclass(frozen=True)
+class Entitlement:
+    """What a queue is entitled to of one GPU type.
+
+    Attributes
+    ----------
+    deserved : float
+        GPUs that it has back on demand; others use them while it does not.
+    guarantee : float
+        GPUs of those that are never lent.
+    capability : float
+        GPUs that it never exceeds.
+    """
+
+    deserved: float
+    guarantee: float = 0.0
+    capability: float = math.inf
+
+
+def compute_entitled_shares(
+    total: float, queues: Sequence[Entitlement], requests: Sequence[float]
+) -> list[float]:
+    """Return the GPUs that each queue comes to have if all take turns, the least served first.
+
+    Each has what it deserves, as far as it asks for it. What is left, but for guarantees that are not used,
+    goes one GPU at a time to the queue that then has least of what it deserves, up to its cap.
+
+    Parameters
+    ----------
+    total : float
+        GPUs of the parent.
+    queues : sequence of Entitlement
+    requests : sequence of float
+        GPUs that the jobs of each hold or wait for.
+    """
+    most = [min(request, queue.capability) for request, queue in zip(requests, queues, strict=True)]
+    shares = [min(queue.deserved, wanted) for queue, wanted in zip(queues, most, strict=True)]
+    kept = sum(max(0.0, queue.guarantee - share) for queue, share in zip(queues, shares, strict=True))
+    left = total - kept - sum(shares)
+    while left > EPSILON:
+        wanting = [at for at, share in enumerate(shares) if most[at] - share > EPSILON]
+        if not wanting:
+            break
+        # Without anything deserved a queue comes last, the emptiest of such first.
+        at = min(
+            wanting,
+            key=lambda at: (
+                shares[at] / queues[at].deserved if queues[at].deserved else math.inf,
+                shares[at],
+                at,
+            ),
+        )
+        given = min(1.0, left, most[at] - shares[at])
+        shares[at] += given
+        left -= given
+    return shares

@@ -1,4 +1,7 @@
-"""The tree of queues that jobs belong to, and its YAML file."""
+"""The tree of queues that jobs belong to, and its YAML file.
+
+The queues of a scenario, and whose each job is.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,15 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
+import numpy as np
+
+from clustergym.common.arrays import Ints
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.parameter_types import NonNegativeFloat, Period
-from clustergym.common.parameters import build, checked
+from clustergym.common.parameters import build, check_value
+from clustergym.common.paths import conf_dir
 from clustergym.common.yaml_file import YamlMapping, field_name, read_mapping
+from clustergym.trace.trace import Trace
 
 Amount = NonNegativeFloat | Mapping[str, NonNegativeFloat | None] | None
 """GPUs: of every type alike, by type, or without limit."""
@@ -133,16 +141,16 @@ class QueueTree:
 
     def most(self, name: str, gpu_type: str) -> float:
         """Return the GPUs of a type that a queue may have at most, by its limits and those above it."""
-        return min(most_of(self.queues[one], gpu_type) for one in self.path(name))
+        return min(get_most_gpus(self.queues[one], gpu_type) for one in self.path(name))
 
     def check_capacity(self, gpu_types: Sequence[str], capacity: Sequence[float]) -> None:
         """Raise an `InputError` if quotas of top queues exceed the cluster's GPUs where they may not."""
         top = self.children[None]
-        for kind, gpus in zip(gpu_types, capacity, strict=True):
-            finite = [own for name in top if (own := of_type(self.queues[name].quota, kind)) < math.inf]
+        for gpu, gpus in zip(gpu_types, capacity, strict=True):
+            finite = [own for name in top if (own := of_type(self.queues[name].quota, gpu)) < math.inf]
             if sum(finite) > gpus and not self.settings.oversubscribe:
                 message = (
-                    f"{kind}: {sum(finite):g} GPUs of {', '.join(top)} are more than the cluster's {gpus:g}"
+                    f"{gpu}: {sum(finite):g} GPUs of {', '.join(top)} are more than the cluster's {gpus:g}"
                 )
                 remedy = "lower the quotas, or give oversubscribe: true"
                 self.refuse(message, ("queues", top[-1], "quota"), remedy)
@@ -231,8 +239,8 @@ class QueueTree:
 
     def _check_amounts(self) -> None:
         for name, queue in self.queues.items():
-            for kind in _types(queue.quota, queue.limit, queue.guarantee):
-                quota, most = of_type(queue.quota, kind), of_type(queue.limit, kind, math.inf)
+            for gpu in _types(queue.quota, queue.limit, queue.guarantee):
+                quota, most = of_type(queue.quota, gpu), of_type(queue.limit, gpu, math.inf)
                 if queue.quota is not None and most < quota:
                     self._refuse(
                         f"{most:g} GPUs are less than the quota of {quota:g}",
@@ -240,7 +248,7 @@ class QueueTree:
                         "limit",
                         "raise the limit",
                     )
-                if of_type(queue.guarantee, kind) > quota:
+                if of_type(queue.guarantee, gpu) > quota:
                     self._refuse(f"is more than the quota of {quota:g}", name, "guarantee", "raise the quota")
         for parent, names in self.children.items():
             siblings = [self.queues[name] for name in names]
@@ -253,9 +261,9 @@ class QueueTree:
 
     def _check_sum(self, parent: str, names: Sequence[str]) -> None:
         own, quotas = self.queues[parent].quota, [self.queues[name].quota for name in names]
-        for kind, total in _sums(quotas, _types(own)).items():
-            if total > of_type(own, kind):
-                message = f"{of_type(own, kind):g} GPUs are less than the {total:g} of {', '.join(names)}"
+        for gpu, total in _sums(quotas, _types(own)).items():
+            if total > of_type(own, gpu):
+                message = f"{of_type(own, gpu):g} GPUs are less than the {total:g} of {', '.join(names)}"
                 self._refuse(message, parent, "quota", "raise it, or give oversubscribe: true")
 
 
@@ -265,14 +273,14 @@ def _sums(amounts: Sequence[Amount], types: Sequence[str]) -> dict[str, float]:
     In time linear in what the amounts name: every one may name types of its own.
     """
     of_all = math.fsum(of_type(amount, "") for amount in amounts if not isinstance(amount, Mapping))
-    named: dict[str, list[float]] = {kind: [of_all] for kind in types}
+    named: dict[str, list[float]] = {gpu: [of_all] for gpu in types}
     for amount in amounts:
-        for kind in amount if isinstance(amount, Mapping) else ():
-            named.setdefault(kind, [of_all]).append(of_type(amount, kind))
-    return {kind: math.fsum(named[kind]) for kind in sorted(named)}
+        for gpu in amount if isinstance(amount, Mapping) else ():
+            named.setdefault(gpu, [of_all]).append(of_type(amount, gpu))
+    return {gpu: math.fsum(named[gpu]) for gpu in sorted(named)}
 
 
-def amounts_of(queue: Queue) -> list[str]:
+def list_gpu_types(queue: Queue) -> list[str]:
     """Return the GPU types that a queue's amounts name."""
     amounts = (queue.quota, queue.limit, queue.guarantee, queue.lending_limit, queue.borrowing_limit)
     return _types(*amounts)[1:]
@@ -284,7 +292,7 @@ def of_type(amount: Amount, gpu_type: str, missing: float = 0.0) -> float:
     return math.inf if given is None else float(given)
 
 
-def most_of(queue: Queue, gpu_type: str) -> float:
+def get_most_gpus(queue: Queue, gpu_type: str) -> float:
     """Return the GPUs of a type that a queue may have: its limit, or its quota and what it may borrow."""
     limit = of_type(queue.limit, gpu_type, math.inf)
     if queue.borrowing_limit is None:
@@ -293,7 +301,7 @@ def most_of(queue: Queue, gpu_type: str) -> float:
     return min(limit, of_type(queue.quota, gpu_type) + borrowed)
 
 
-def kept_of(queue: Queue, gpu_type: str) -> float:
+def get_reserved_gpus(queue: Queue, gpu_type: str) -> float:
     """Return the GPUs of a type that nobody else uses: the guarantee, or what of the quota is not lent."""
     guarantee = of_type(queue.guarantee, gpu_type)
     if queue.lending_limit is None:
@@ -304,7 +312,7 @@ def kept_of(queue: Queue, gpu_type: str) -> float:
 
 def _types(*amounts: Amount) -> list[str]:
     """Return the GPU types that amounts tell apart, and one for all others."""
-    return sorted({"", *(kind for amount in amounts if isinstance(amount, Mapping) for kind in amount)})
+    return sorted({"", *(gpu for amount in amounts if isinstance(amount, Mapping) for gpu in amount)})
 
 
 def load_queues(path: Path) -> QueueTree:
@@ -318,7 +326,7 @@ def load_queues(path: Path) -> QueueTree:
     source = read_mapping(path)
     given = dict(source.content)
     try:
-        rows = checked(given.pop("queues", {}), Mapping[str, object], "queues")
+        rows = check_value(given.pop("queues", {}), Mapping[str, object], "queues")
         if not rows:
             raise InputError(
                 "is missing", field="queues", remedy="list queues by name, as {team: {quota: 8}}"
@@ -335,3 +343,67 @@ def load_queues(path: Path) -> QueueTree:
 def queues_by_member(members: Sequence[str]) -> QueueTree:
     """Return a tree of one queue for each member, without quota and of equal weight: plain fair sharing."""
     return QueueTree({name: Queue() for name in sorted(set(members))}, Settings())
+
+
+BY_COLUMN = ("virtual_cluster", "user")
+"""Columns of a trace of which each value may be a queue."""
+
+
+def list_queue_files() -> dict[str, Path]:
+    """Return the files of conf/queues by name."""
+    return {path.stem: path for path in sorted((conf_dir() / "queues").glob("*.yaml"))}
+
+
+@dataclass(frozen=True, eq=False)
+class Tenants:
+    """A tree of queues, and the queue of each of n jobs.
+
+    Attributes
+    ----------
+    tree : QueueTree
+    leaf : ndarray of int, shape (n,)
+        Index into `tree.leaves`.
+    """
+
+    tree: QueueTree
+    leaf: Ints
+
+    @classmethod
+    def from_queues(cls, queues: str, trace: Trace, gpu_types: Sequence[str]) -> Tenants:
+        """Return the queues that a configuration names.
+
+        Parameters
+        ----------
+        queues : str
+            A YAML file of queues, a name of conf/queues, or a column of `BY_COLUMN`: then each of its values
+            is a queue, without quota and of equal weight.
+        trace : Trace
+        gpu_types : sequence of str
+            The cluster's.
+
+        Raises
+        ------
+        InputError
+            If the file is wrong or names a GPU type that the cluster lacks, or a job has no queue.
+        """
+        if queues in BY_COLUMN:
+            tree, by = queues_by_member(getattr(trace, queues)), queues
+        else:
+            tree = load_queues(list_queue_files().get(queues, Path(queues)))
+            by = tree.settings.assign_by
+        if not all(getattr(trace, by)) and tree.settings.unknown is None:
+            row = getattr(trace, by).index("")
+            remedy = "name a column that all jobs have, or in a file of queues unknown: QUEUE"
+            raise InputError(f"job {trace.job_id[row]} has no {by}", field="scenario.queues", remedy=remedy)
+        for name, queue in tree.queues.items():
+            for unknown in set(list_gpu_types(queue)) - set(gpu_types):
+                where, remedy = f"queues.{name}", nearest(unknown, gpu_types)
+                raise InputError(f"the cluster has no {unknown}", file=queues, field=where, remedy=remedy)
+        at = {name: place for place, name in enumerate(tree.leaves)}
+        members = zip(getattr(trace, by), trace.job_id, strict=True)
+        leaf = np.array([at[tree.leaf(member, job)] for member, job in members], dtype=np.int64)
+        return cls(tree, leaf)
+
+    def fingerprint(self) -> Any:
+        """Return all that may change a run, as plain values."""
+        return [self.tree.plain(), self.leaf.tolist()]

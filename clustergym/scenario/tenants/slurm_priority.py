@@ -84,7 +84,7 @@ def fair_tree(accounts: Sequence[Account]) -> dict[str, float]:
 
 
 def _visit(siblings: Sequence[Account], ranked: list[list[str]]) -> None:
-    for tied in _tied(siblings):
+    for tied in _group_tied(siblings):
         users = [one.name for one in tied if not one.members]
         if users:
             ranked.append(users)
@@ -93,7 +93,7 @@ def _visit(siblings: Sequence[Account], ranked: list[list[str]]) -> None:
             _visit(merged, ranked)
 
 
-def _tied(siblings: Sequence[Account]) -> Iterator[list[Account]]:
+def _group_tied(siblings: Sequence[Account]) -> Iterator[list[Account]]:
     """Yield the siblings of each level, shares over use, the highest first; as parts they order alike."""
     rounded: dict[float, list[Account]] = {}
     for one in siblings:

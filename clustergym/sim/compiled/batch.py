@@ -9,7 +9,7 @@ from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.event_log import event_log
-from clustergym.sim.compiled.numba_cache import inlined
+from clustergym.sim.compiled.numba_cache import compile_inline
 from clustergym.sim.compiled.scenario_arrays import ScenarioArrays
 from clustergym.sim.log import EventLog
 
@@ -32,6 +32,8 @@ class Batch:
     ----------
     episodes : Episode
         With one more axis, the first; the arrays are replaced when they grow.
+    full_at : tuple of (int, int)
+        Numbers of events, and of their nodes, beyond which an episode needs more room.
     """
 
     def __init__(self, cluster: ClusterArrays, size: int, logged: bool) -> None:
@@ -47,8 +49,9 @@ class Batch:
             rounds=np.zeros((size, ROUNDS, 2), whole),
             free=np.zeros((size, types), whole),
             free_on_node=np.zeros((size, nodes), whole),
-            held_nodes=np.zeros((size, 0, widest), whole),
-            held_gpus=np.zeros((size, 0, widest), whole),
+            running=np.zeros((size, 0), whole),
+            share=np.zeros((size, int(cluster.capacity.sum()), c.SHARE_COLUMNS), whole),
+            placed=np.zeros((size, 2, widest), whole),
             event=np.zeros((size, 0, c.EVENT_COLUMNS), whole),
             event_iteration_s=np.zeros((size, 0), figure),
             event_node=np.zeros((size, 0, 2), whole),
@@ -61,20 +64,22 @@ class Batch:
         )
         self._node_gpus = np.repeat(cluster.per_node, cluster.nodes)
         self._gpus = int(self._node_gpus.sum())
+        self.full_at = -1, -1
+        self._next_share = np.append(np.arange(1, self._gpus), c.NONE)
 
     def load(self, at: int, scenario: ScenarioArrays) -> None:
         """Begin an episode of a scenario in row `at`, before its first decision point."""
         n, classes, profiles = len(scenario.job), len(scenario.checkpoint_s), len(scenario.profile)
-        self._grow(1, n, "job", "figures", "searched", "in_view")
-        self._grow(1, n + profiles, "held_nodes", "held_gpus")
-        self._grow(1, profiles, "profile")
-        self._grow(1, classes, "execution_s", "known_s", "feasible", "checkpoint_s")
+        self._grow(n, "job", "figures", "searched", "in_view", "running")
+        self._grow(profiles, "profile")
+        self._grow(classes, "execution_s", "known_s", "feasible", "checkpoint_s")
         episodes = self.episodes
         episodes.clock[at] = scenario.clock
         episodes.job[at, :n], episodes.figures[at, :n] = scenario.job, scenario.figures
         episodes.searched[at] = False
         episodes.rounds[at] = c.NEVER
         episodes.free[at], episodes.free_on_node[at] = self.cluster.capacity, self._node_gpus
+        episodes.share[at, :, c.NEXT_SHARE] = self._next_share
         episodes.execution_s[at, :classes] = scenario.execution_s
         episodes.known_s[at, :classes] = scenario.known_s
         episodes.feasible[at, :classes] = scenario.feasible
@@ -96,8 +101,10 @@ class Batch:
             # A job may ask for a profile on each type and leave; each profile passed on ends and starts.
             more = 8 * most[c.JOBS] * len(self.cluster.capacity)
             events, nodes = events + more, nodes + more * min(gpus, self._gpus)
-        self._grow(1, events, "event", "event_iteration_s")
-        self._grow(1, nodes, "event_node")
+        self._grow(events, "event", "event_iteration_s", used=most[c.EVENTS])
+        self._grow(nodes, "event_node", used=most[c.EVENT_NODES])
+        room = self.episodes.event.shape[1], self.episodes.event_node.shape[1]
+        self.full_at = room[0] - (events - most[c.EVENTS]), room[1] - (nodes - most[c.EVENT_NODES])
 
     def log(self, at: int) -> EventLog:
         """Return the event log of row `at` so far."""
@@ -109,22 +116,25 @@ class Batch:
             episodes.event_node[at, :nodes],
         )
 
-    def _grow(self, axis: int, least: int, *names: str) -> None:
-        """Replace arrays by longer ones, at least half as long again, where they are too short."""
+    def _grow(self, least: int, *names: str, used: int | None = None) -> None:
+        """Replace arrays by longer ones, at least half as long again, where they are too short.
+
+        No more than the rows that are `used` is copied: memory that was never written takes no room.
+        """
         longer = {}
         for name in names:
             array = getattr(self.episodes, name)
-            if array.shape[axis] < least:
-                shape = list(array.shape)
-                shape[axis] = max(least, shape[axis] * 3 // 2)
-                longer[name] = np.zeros(shape, array.dtype)
-                longer[name][:, : array.shape[axis]] = array
+            size, length, *rest = array.shape
+            if length < least:
+                longer[name] = np.zeros((size, max(least, length * 3 // 2), *rest), array.dtype)
+                kept = length if used is None else used
+                longer[name][:, :kept] = array[:, :kept]
         if longer:
             self.episodes = self.episodes._replace(**longer)
 
 
-@inlined
-def row_of(episodes: Episode, at: int) -> Episode:
+@compile_inline
+def select_episode(episodes: Episode, at: int) -> Episode:
     """Return one episode of a batch; its arrays share their memory."""
     return Episode(
         episodes.clock[at],
@@ -135,8 +145,9 @@ def row_of(episodes: Episode, at: int) -> Episode:
         episodes.rounds[at],
         episodes.free[at],
         episodes.free_on_node[at],
-        episodes.held_nodes[at],
-        episodes.held_gpus[at],
+        episodes.running[at],
+        episodes.share[at],
+        episodes.placed[at],
         episodes.event[at],
         episodes.event_iteration_s[at],
         episodes.event_node[at],
@@ -149,6 +160,6 @@ def row_of(episodes: Episode, at: int) -> Episode:
     )
 
 
-def targets_of(episodes: Episode, at: int) -> Ints:
+def select_targets(episodes: Episode, at: int) -> Ints:
     """Return a view of the columns of row `at` that hold each job's target type and level."""
     return episodes.job[at][:, c.TARGET_TYPE : c.TARGET_LEVEL + 1]

@@ -13,11 +13,11 @@ from clustergym.sim.compiled import jobs, profiles
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.defragment import defragment
 from clustergym.sim.compiled.episode import Episode
-from clustergym.sim.compiled.numba_cache import compiled_in_place, compiled_part
+from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part
 from clustergym.sim.engine import IDLE_ROUNDS
 
 
-@compiled_in_place
+@compile_in_place
 def _next_tick(episode: Episode) -> np.int64:
     """Return when something happens next; NEVER."""
     clock, job = episode.clock, episode.job
@@ -26,14 +26,14 @@ def _next_tick(episode: Episode) -> np.int64:
         tick = min(tick, max(job[clock[c.AHEAD], c.SUBMIT], clock[c.NOW]))
     for at in range(len(episode.rounds)):
         tick = min(tick, episode.rounds[at, 0])
-    for at in range(clock[c.IN_VIEW]):
-        tick = min(tick, job[episode.in_view[at], c.DUE])
+    if clock[c.RUNNING_JOBS] > 0:
+        tick = min(tick, job[episode.running[0], c.DUE])
     for at in range(clock[c.RUNNING_PROFILES]):
         tick = min(tick, episode.profile[episode.profile[at, c.NTH_RUNNING], c.PROFILE_DUE])
     return tick
 
 
-@compiled_in_place
+@compile_in_place
 def _arrive(episode: Episode) -> None:
     """Let the jobs of this tick enter the system, in order of rows."""
     clock = episode.clock
@@ -46,7 +46,7 @@ def _arrive(episode: Episode) -> None:
         jobs.submit(episode, row)
 
 
-@compiled_in_place
+@compile_in_place
 def _happen(episode: Episode, cluster: ClusterArrays) -> bool:
     """Let the first event of this tick happen; return False if there is none."""
     clock, job, rounds = episode.clock, episode.job, episode.rounds
@@ -54,11 +54,11 @@ def _happen(episode: Episode, cluster: ClusterArrays) -> bool:
     for at in range(len(rounds)):
         if rounds[at, 0] == now and rounds[at, 1] < first:
             first, planned = rounds[at, 1], at
-    for at in range(clock[c.IN_VIEW]):
-        row = episode.in_view[at]
+    if clock[c.RUNNING_JOBS] > 0:
+        row = episode.running[0]
         if job[row, c.DUE] == now and job[row, c.DUE_ID] < first:
             first, ending = job[row, c.DUE_ID], row
-    measured = profiles.due_before(episode, first)
+    measured = profiles.find_due_profile(episode, first)
     if measured != c.NONE:
         first = episode.profile[measured, c.PROFILE_ID]
     if (
@@ -68,7 +68,7 @@ def _happen(episode: Episode, cluster: ClusterArrays) -> bool:
     ):
         _arrive(episode)
     elif measured != c.NONE:
-        jobs.profiled(episode, measured)
+        jobs.end_profile(episode, measured)
     elif ending != c.NONE:
         jobs.complete(episode, cluster, ending)
     elif planned != c.NONE:
@@ -79,7 +79,7 @@ def _happen(episode: Episode, cluster: ClusterArrays) -> bool:
     return True
 
 
-@compiled_in_place
+@compile_in_place
 def _end_early(episode: Episode, at_horizon: bool) -> int:
     """End an episode at the horizon, or stalled where its jobs wait for nothing.
 
@@ -92,7 +92,7 @@ def _end_early(episode: Episode, at_horizon: bool) -> int:
     return c.OVER if at_horizon else c.STALLED
 
 
-@compiled_in_place
+@compile_in_place
 def _any_queued(episode: Episode) -> bool:
     """Whether a decision, where one is due, is made before profiles start: a job in view waits."""
     for at in range(episode.clock[c.IN_VIEW]):
@@ -101,7 +101,7 @@ def _any_queued(episode: Episode) -> bool:
     return False
 
 
-@compiled_in_place
+@compile_in_place
 def advance(episode: Episode, cluster: ClusterArrays) -> int:
     """Move the clock to the next decision point; return DECISION, OVER or STALLED."""
     clock = episode.clock
@@ -128,25 +128,25 @@ def advance(episode: Episode, cluster: ClusterArrays) -> int:
     return c.OVER
 
 
-@compiled_in_place
-def _changed(episode: Episode, row: int) -> bool:
+@compile_in_place
+def _has_changed(episode: Episode, row: int) -> bool:
     job = episode.job[row]
     return job[c.TARGET_TYPE] != job[c.TYPE] or job[c.TARGET_LEVEL] != job[c.LEVEL]
 
 
-@compiled_in_place
+@compile_in_place
 def _launches(episode: Episode, cluster: ClusterArrays, rows: Ints, launches: Ints) -> int:
     """Write the jobs whose target is another allotment than they hold, the largest first; return how many."""
     count = 0
     for level in range(len(cluster.counts) - 1, -1, -1):
         for row in rows:
-            if episode.job[row, c.TARGET_LEVEL] == level and _changed(episode, row):
+            if episode.job[row, c.TARGET_LEVEL] == level and _has_changed(episode, row):
                 launches[count] = row
                 count += 1
     return count
 
 
-@compiled_in_place
+@compile_in_place
 def _take_away(episode: Episode, cluster: ClusterArrays, rows: Ints) -> None:
     """Drop the rejected jobs, then preempt those that shall hold nothing."""
     job = episode.job
@@ -158,8 +158,8 @@ def _take_away(episode: Episode, cluster: ClusterArrays, rows: Ints) -> None:
             jobs.preempt(episode, cluster, row)
 
 
-@compiled_in_place
-def _launch(episode: Episode, cluster: ClusterArrays, launches: Ints, was_running: Bools) -> None:
+@compile_in_place
+def launch(episode: Episode, cluster: ClusterArrays, launches: Ints, was_running: Bools) -> None:
     """Launch jobs after all of them have released what they hold; `was_running` receives which did."""
     job = episode.job
     for at in range(len(launches)):
@@ -171,7 +171,7 @@ def _launch(episode: Episode, cluster: ClusterArrays, launches: Ints, was_runnin
         jobs.launch(episode, cluster, launches[at], kind, level, was_running[at])
 
 
-@compiled_part
+@compile_part
 def enact(episode: Episode, cluster: ClusterArrays) -> int:
     """Give each job in view its target, and drop the rejected ones; return DECISION or STALLED.
 
@@ -182,7 +182,14 @@ def enact(episode: Episode, cluster: ClusterArrays) -> int:
     _take_away(episode, cluster, rows)
     launches = np.empty(len(rows), np.int64)
     count = _launches(episode, cluster, rows, launches)
-    _launch(episode, cluster, launches[:count], np.zeros(count, np.bool_))
+    launch(episode, cluster, launches[:count], np.zeros(count, np.bool_))
+    return end_decision(episode, cluster)
+
+
+@compile_in_place
+def end_decision(episode: Episode, cluster: ClusterArrays) -> int:
+    """Go on after a decision that has been carried out; return DECISION or STALLED."""
+    clock = episode.clock
     clock[c.DECISION_DUE] = 0
     if profiles.active(episode):
         profiles.start_waiting(episode, cluster)
@@ -194,13 +201,10 @@ def enact(episode: Episode, cluster: ClusterArrays) -> int:
     return c.DECISION
 
 
-@compiled_in_place
+@compile_in_place
 def _hopeless(episode: Episode) -> bool:
     """Whether jobs wait, none runs, none is still to be submitted, and nothing is profiled."""
     clock = episode.clock
     if clock[c.IN_VIEW] == 0 or clock[c.AHEAD] < clock[c.JOBS] or profiles.active(episode):
         return False
-    running = 0
-    for at in range(clock[c.IN_VIEW]):
-        running += episode.job[episode.in_view[at], c.PHASE] == c.RUNNING
-    return running == 0
+    return clock[c.RUNNING_JOBS] == 0

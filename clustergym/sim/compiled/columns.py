@@ -25,6 +25,7 @@ NONE = -1
     ARRIVAL_ID,
     IDLE_ROUNDS,
     DEFRAGMENTED_AT,
+    DEFRAGMENT_EVERY,  # ticks between moves of jobs to closer nodes; 0: none
     ROUND,  # ticks between decision points; 0: one at every event
     HORIZON,  # NEVER: none
     VOID_UNTIL,  # latest planned completion, up to the horizon, that a change of the allotment made void
@@ -40,8 +41,11 @@ NONE = -1
     REQUESTED_ONLY,  # whether only the requested type is profiled, where one is requested
     WAITING_PROFILES,
     RUNNING_PROFILES,
+    DECISIONS,  # of a policy, those included that were not legal
+    RUNNING_JOBS,
+    FREE_SHARE,  # first row of `share` that nobody holds; each names the next
     CLOCK_COLUMNS,
-) = range(27)
+) = range(31)
 
 # Columns of `job`, one row a job.
 (
@@ -49,9 +53,11 @@ NONE = -1
     CLASS,
     REQUESTED_TYPE,
     REQUESTED_GPUS,
+    REQUESTED_BATCH,  # samples
     PHASE,
     TYPE,  # held; NONE
     LEVEL,  # index of the count held; NONE
+    GPUS,  # held; 0
     READY,  # tick from which a running job works
     WORKED_UNTIL,
     HELD_SINCE,
@@ -61,6 +67,8 @@ NONE = -1
     DUE,  # tick of the completion; NEVER
     DUE_ID,
     NODES,  # number of nodes held
+    FIRST_SHARE,  # first row of `share` of what is held; NONE
+    PLACE,  # of a running job in `running`
     LEAVE,  # tick; NEVER
     TARGET_TYPE,  # allotment as edited
     TARGET_LEVEL,
@@ -69,8 +77,9 @@ NONE = -1
     REJECTED,
     DECIDED,  # a decision has ended that showed the job: it is admitted
     HIDDEN,  # bit t: the job is not profiled yet on type t
+    NAMED_BY,  # number of the last decision of a policy that names the job
     JOB_COLUMNS,
-) = range(25)
+) = range(30)
 
 # Columns of `figures`, one row a job.
 (
@@ -94,16 +103,20 @@ NONE = -1
     PROFILE_DUE,
     PROFILE_ID,
     PROFILE_NODES,  # number of nodes held
+    PROFILE_SHARE,  # first row of `share` of what is held
     NTH_WAITING,  # row of the profile that waits in this place
     NTH_RUNNING,  # row of the profile that was the n-th to start of those that run
     PROFILE_COLUMNS,
-) = range(10)
+) = range(11)
 
 IDLE, WAITING, MEASURING = range(3)
 """Values of STATE."""
 
 FUTURE, PROFILING, QUEUED, RUNNING, COMPLETED, DROPPED = map(int, Phase)
 """Values of PHASE."""
+
+# Columns of `share`, one row for what a job or a profile holds of a node.
+NODE, ON_NODE, NEXT_SHARE, SHARE_COLUMNS = range(4)
 
 # Columns of `event`, one row an event.
 (

@@ -1,4 +1,4 @@
-"""The hourly move of jobs to closer nodes, compiled: `Buddy.defragment` and the engine's check of it."""
+"""The move of jobs to closer nodes, compiled: `Buddy.defragment` and the engine's check of it."""
 
 from __future__ import annotations
 
@@ -9,71 +9,88 @@ from clustergym.sim.compiled import buddy, jobs
 from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
-from clustergym.sim.compiled.numba_cache import compiled_in_place, compiled_part
-
-EVERY_S = 3600
-"""Seconds between calls: the default of `Buddy.defragment_s`."""
+from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part
+from clustergym.sim.compiled.placement import show
 
 
-@compiled_part
+@compile_part
 def _better_nodes(episode: Episode, cluster: ClusterArrays, row: int, nodes: Ints, gpus_on: Ints) -> int:
     """Write closer nodes for a job, or fewer, were it placed now; return their number, 0: there are none."""
-    job = episode.job[row]
-    kind, held, gpus = job[c.TYPE], job[c.NODES], cluster.counts[job[c.LEVEL]]
-    locality = jobs.locality_of(cluster, episode.held_nodes[row, :held])
+    job, on, held_on = episode.job[row], episode.placed[0], episode.placed[1]
+    kind, held, gpus = job[c.TYPE], show(episode, job[c.FIRST_SHARE]), job[c.GPUS]
+    locality = jobs.find_locality(cluster, on[:held])
     per_node, first = cluster.per_node[kind], cluster.first_node[kind]
     if locality == cluster.compact[kind, job[c.LEVEL]] and held == -(-gpus // per_node):
         return 0
     free = episode.free_on_node[first : first + cluster.nodes[kind]].copy()
     for place in range(held):
-        free[episode.held_nodes[row, place] - first] += episode.held_gpus[row, place]
+        free[on[place] - first] += held_on[place]
     count = buddy.place(
         free, per_node, cluster.starts[kind], cluster.ends[kind], cluster.switches[kind], gpus, nodes, gpus_on
     )
     for place in range(count):
         nodes[place] += first
-    proposed = jobs.locality_of(cluster, nodes[:count])
+    proposed = jobs.find_locality(cluster, nodes[:count])
     return count if proposed < locality or (proposed == locality and count < held) else 0
 
 
-@compiled_in_place
+@compile_in_place
 def _worth_moving(episode: Episode, cluster: ClusterArrays, row: int, nodes: Ints, gpus_on: Ints) -> bool:
     """Whether a move is still possible and lets the job end earlier despite its restart."""
     job, now = episode.job[row], episode.clock[c.NOW]
+    held = show(episode, job[c.FIRST_SHARE])
     for place in range(len(nodes)):
         room = episode.free_on_node[nodes[place]]
-        for at in range(job[c.NODES]):
-            if episode.held_nodes[row, at] == nodes[place]:
-                room += episode.held_gpus[row, at]
+        for at in range(held):
+            if episode.placed[0, at] == nodes[place]:
+                room += episode.placed[1, at]
         if room < gpus_on[place]:
             return False
-    remaining = jobs.remaining_at(episode, row, now)
-    faster = episode.execution_s[job[c.CLASS], job[c.TYPE], job[c.LEVEL], jobs.locality_of(cluster, nodes)]
+    remaining = jobs.compute_remaining(episode, row, now)
+    faster = episode.execution_s[job[c.CLASS], job[c.TYPE], job[c.LEVEL], jobs.find_locality(cluster, nodes)]
     standstill = max((job[c.READY] - now) / c.TICKS_PER_S, 0.0)
     stay = standstill + remaining * episode.figures[row, c.ITERATION_S]
     return jobs.overhead_s(episode, row, job[c.TYPE], job[c.LEVEL]) + remaining * faster < stay
 
 
-@compiled_part
+@compile_part
+def _on_several_nodes(episode: Episode) -> Ints:
+    """Return the rows of the jobs that hold GPUs on several nodes, ascending."""
+    rows, count = np.empty(episode.clock[c.RUNNING_JOBS], np.int64), 0
+    for row in episode.running[: len(rows)]:
+        if episode.job[row, c.NODES] > 1:
+            rows[count] = row
+            count += 1
+    buddy.sort_many(rows[:count])
+    return rows[:count]
+
+
+@compile_part
 def defragment(episode: Episode, cluster: ClusterArrays) -> None:
-    """Move jobs to closer nodes where that pays, once an hour; all proposals are made before any move."""
+    """Move jobs to closer nodes where that pays, each DEFRAGMENT_EVERY; no move comes before any proposal."""
     clock = episode.clock
-    if clock[c.NOW] - clock[c.DEFRAGMENTED_AT] < EVERY_S * c.TICKS_PER_S:
+    every = clock[c.DEFRAGMENT_EVERY]
+    if every == 0 or clock[c.NOW] - clock[c.DEFRAGMENTED_AT] < every:
         return
     clock[c.DEFRAGMENTED_AT] = clock[c.NOW]
-    in_view, width = clock[c.IN_VIEW], episode.held_nodes.shape[1]
-    found, nodes = np.zeros(in_view, np.int64), np.empty((in_view, width), np.int64)
-    gpus_on = np.empty((in_view, width), np.int64)
-    for at in range(in_view):
-        if episode.job[episode.in_view[at], c.NODES] > 1:
-            found[at] = _better_nodes(episode, cluster, episode.in_view[at], nodes[at], gpus_on[at])
-    for at in range(in_view):
-        row, count = episode.in_view[at], found[at]
-        if count > 0 and _worth_moving(episode, cluster, row, nodes[at, :count], gpus_on[at, :count]):
+    rows = _on_several_nodes(episode)
+    # One after the other, the proposals have no more nodes than their jobs have GPUs; a search may need more.
+    room = len(episode.share) + episode.placed.shape[1]
+    end, nodes, gpus_on = (
+        np.zeros(len(rows) + 1, np.int64),
+        np.empty(room, np.int64),
+        np.empty(room, np.int64),
+    )
+    for at in range(len(rows)):
+        first = end[at]
+        end[at + 1] = first + _better_nodes(episode, cluster, rows[at], nodes[first:], gpus_on[first:])
+    for at in range(len(rows)):
+        first, last, row = end[at], end[at + 1], rows[at]
+        if first < last and _worth_moving(episode, cluster, row, nodes[first:last], gpus_on[first:last]):
             kind, level = episode.job[row, c.TYPE], episode.job[row, c.LEVEL]
             jobs.vacate(episode, cluster, row)
-            for place in range(count):
-                episode.held_nodes[row, place] = nodes[at, place]
-                episode.held_gpus[row, place] = gpus_on[at, place]
-            episode.job[row, c.NODES] = count
+            for place in range(last - first):
+                episode.placed[0, place] = nodes[first + place]
+                episode.placed[1, place] = gpus_on[first + place]
+            episode.job[row, c.NODES] = last - first
             jobs.hold(episode, cluster, row, kind, level, c.MIGRATE)

@@ -26,8 +26,12 @@ class Episode(NamedTuple):
         Tick and number of planned rounds; NEVER: none.
     free : ndarray of int, shape (T,)
     free_on_node : ndarray of int, shape (N,)
-    held_nodes, held_gpus : ndarray of int, shape (n + P, W)
-        The nodes that each job and each profile holds, and its GPUs on each.
+    running : ndarray of int, shape (n,)
+        Rows of the jobs that run, a heap by their completions.
+    share : ndarray of int, shape (G, SHARE_COLUMNS)
+        What jobs and profiles hold of nodes; G is the number of GPUs.
+    placed : ndarray of int, shape (2, W)
+        Nodes, and the GPUs on each, that were just found or given back; W is the most nodes of a type.
     event : ndarray of int, shape (…, EVENT_COLUMNS)
     event_iteration_s : ndarray of float, shape (…,)
     event_node : ndarray of int, shape (…, 2)
@@ -51,8 +55,9 @@ class Episode(NamedTuple):
     rounds: Ints
     free: Ints
     free_on_node: Ints
-    held_nodes: Ints
-    held_gpus: Ints
+    running: Ints
+    share: Ints
+    placed: Ints
     event: Ints
     event_iteration_s: Floats
     event_node: Ints

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cached_property
+
 from clustergym.common.arrays import Floats, Ints
 from clustergym.sim.compiled import columns as c
-from clustergym.sim.log import Event, EventKind, EventLog
+from clustergym.sim.log import Event, EventKind, EventLog, digest_of
 
 KINDS = {
     c.SUBMITTED: (EventKind.SUBMIT, ""),
@@ -21,6 +24,8 @@ KINDS = {
 }
 """KIND of a compiled event -> the engine's kind and reason."""
 
+TOGETHER = 65536
+"""Events that are made at a time."""
 ROW_BYTES = 16
 """Of a node and its GPUs."""
 
@@ -40,27 +45,60 @@ class _Nodes:
         return self._made[key]
 
 
-def event_log(event: Ints, iteration_s: Floats, event_node: Ints) -> EventLog:
-    """Return the log of events in the arrays of an `Episode`."""
-    times_s = (event[:, [c.TIME, c.OVERHEAD]] / c.TICKS_PER_S).tolist()
+def _events(event: Ints, iteration_s: Floats, event_node: Ints) -> Iterator[list[Event]]:
+    """Yield the events in the arrays of an `Episode`, some thousands at a time."""
     nodes = _Nodes(event_node)
-    log, events = EventLog(), []
-    for row, (now_s, overhead_s), time_s in zip(event.tolist(), times_s, iteration_s.tolist(), strict=True):
-        kind, reason = KINDS[row[c.KIND]]
-        first = row[c.FIRST_NODE]
-        events.append(
+    for begin in range(0, len(event), TOGETHER):
+        some = slice(begin, begin + TOGETHER)
+        times_s = (event[some, c.TIME] / c.TICKS_PER_S).tolist()
+        overheads_s = (event[some, c.OVERHEAD] / c.TICKS_PER_S).tolist()
+        yield [
             Event(
                 now_s,
-                kind,
+                KINDS[row[c.KIND]][0],
                 row[c.JOB],
                 row[c.EVENT_TYPE],
                 row[c.EVENT_GPUS],
-                nodes[first, first + row[c.NODE_COUNT]],
+                nodes[row[c.FIRST_NODE], row[c.FIRST_NODE] + row[c.NODE_COUNT]],
                 row[c.LOCALITY],
                 overhead_s,
                 time_s,
-                reason,
+                KINDS[row[c.KIND]][1],
             )
-        )
-    log.extend(events)
+            for row, now_s, overhead_s, time_s in zip(
+                event[some].tolist(), times_s, overheads_s, iteration_s[some].tolist(), strict=True
+            )
+        ]
+
+
+def event_log(event: Ints, iteration_s: Floats, event_node: Ints) -> EventLog:
+    """Return the log of events in the arrays of an `Episode`."""
+    log = EventLog()
+    for some in _events(event, iteration_s, event_node):
+        log.extend(some)
     return log
+
+
+class LazyLog(EventLog):
+    """The log of the events so far in the arrays of an `Episode`; its events are made when they are read.
+
+    Parameters
+    ----------
+    event, iteration_s, event_node : ndarray
+        As of `Episode`.
+    """
+
+    def __init__(self, event: Ints, iteration_s: Floats, event_node: Ints) -> None:
+        self._arrays = event, iteration_s, event_node
+
+    @cached_property
+    def events(self) -> list[Event]:  # type: ignore[override]
+        """All events."""
+        return [event for some in _events(*self._arrays) for event in some]
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 digest of all events, hexadecimal; they are not kept for it."""
+        if "events" in self.__dict__:
+            return digest_of([self.events])
+        return digest_of(_events(*self._arrays))

@@ -1,4 +1,4 @@
-"""Fluid fair sharing, compiled: the same arithmetic in the same order as `results.metrics.fluid`."""
+"""Fluid fair sharing, compiled: the same arithmetic in the same order as `results.metrics.fairness`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.common.arrays import Floats, Ints
-from clustergym.sim.compiled.numba_cache import compiled, compiled_part
+from clustergym.sim.compiled.numba_cache import compile_entry, compile_part
 
 SLACK = 1e-12
-"""As `clustergym.results.metrics.fluid.SLACK`, which cannot import Numba."""
+"""As `clustergym.results.metrics.fairness.SLACK`, which cannot import Numba."""
 
 
 class Sharing(NamedTuple):
@@ -38,8 +38,8 @@ class Sharing(NamedTuple):
     behind: Ints
 
 
-def capped_finish_s(submit_s: Floats, work_gpu_s: Floats, cap_gpus: Floats | Ints, gpus: float) -> Floats:
-    """Return when each job finishes, as `results.metrics.fairness.capped_finish_s`, of checked arguments.
+def simulate_fluid(submit_s: Floats, work_gpu_s: Floats, cap_gpus: Floats | Ints, gpus: float) -> Floats:
+    """Return when each job finishes, as `results.metrics.fairness.simulate_fluid`, of checked arguments.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def capped_finish_s(submit_s: Floats, work_gpu_s: Floats, cap_gpus: Floats | Int
     return finish_s
 
 
-@compiled
+@compile_entry
 def _serve(
     sharing: Sharing, submit_s: Floats, work_gpu_s: Floats, row: Ints, gpus: float, finish_s: Floats
 ) -> None:
@@ -87,7 +87,7 @@ def _serve(
             _arrive(sharing, row[job], work_gpu_s[job], job)
 
 
-@compiled_part
+@compile_part
 def _level(sharing: Sharing, gpus: float) -> float:
     """Return the water level, GPUs per job; inf if every job has its cap."""
     left, jobs = gpus, (sharing.behind - sharing.first).sum()
@@ -100,7 +100,7 @@ def _level(sharing: Sharing, gpus: float) -> float:
     return np.inf
 
 
-@compiled_part
+@compile_part
 def _next_finish(sharing: Sharing, level: float) -> tuple[float, int]:
     """Return the seconds until a job ends, and the row of its cap; -1 if there is no job."""
     least_s, least = np.inf, -1
@@ -113,14 +113,14 @@ def _next_finish(sharing: Sharing, level: float) -> tuple[float, int]:
     return least_s, least
 
 
-@compiled_part
+@compile_part
 def _pass(sharing: Sharing, step_s: float, level: float) -> None:
     for row in range(len(sharing.caps)):
         if sharing.first[row] < sharing.behind[row]:
             sharing.clock[row] += step_s * min(sharing.caps[row], level)
 
 
-@compiled_part
+@compile_part
 def _end(sharing: Sharing, now: float, finish_s: Floats) -> None:
     for row in range(len(sharing.caps)):
         reached = sharing.clock[row] * (1 + SLACK)
@@ -129,7 +129,7 @@ def _end(sharing: Sharing, now: float, finish_s: Floats) -> None:
             sharing.first[row] += 1
 
 
-@compiled_part
+@compile_part
 def _arrive(sharing: Sharing, row: int, work_gpu_s: float, job: int) -> None:
     """Queue a job, of a higher number than all others, by the reading of the clock at its end."""
     end, at = sharing.clock[row] + work_gpu_s, sharing.behind[row]

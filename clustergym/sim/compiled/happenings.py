@@ -6,13 +6,13 @@ import numpy as np
 
 from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled.episode import Episode
-from clustergym.sim.compiled.numba_cache import compiled_in_place
+from clustergym.sim.compiled.numba_cache import compile_in_place
 
 
-@compiled_in_place
+@compile_in_place
 def record(
     episode: Episode,
-    kind: int,
+    event_type: int,
     row: int,
     gpu_type: int,
     gpus: int,
@@ -26,7 +26,7 @@ def record(
     if capacity == 0:
         return
     event = episode.event[at]
-    event[c.TIME], event[c.KIND], event[c.JOB] = clock[c.NOW], kind, row
+    event[c.TIME], event[c.KIND], event[c.JOB] = clock[c.NOW], event_type, row
     event[c.EVENT_TYPE], event[c.EVENT_GPUS] = gpu_type, gpus
     event[c.LOCALITY], event[c.OVERHEAD] = locality, overhead
     event[c.FIRST_NODE], event[c.NODE_COUNT] = clock[c.EVENT_NODES], 0
@@ -34,26 +34,26 @@ def record(
     clock[c.EVENTS] = at + 1
 
 
-@compiled_in_place
-def record_nodes(episode: Episode, holder: int, count: int) -> None:
-    """Add the nodes in a row of `held_nodes` to the last event."""
+@compile_in_place
+def record_nodes(episode: Episode, count: int) -> None:
+    """Add the nodes in `placed` to the last event."""
     clock = episode.clock
     if len(episode.event) == 0:
         return
     episode.event[clock[c.EVENTS] - 1, c.NODE_COUNT] = count
     for place in range(count):
-        episode.event_node[clock[c.EVENT_NODES] + place, 0] = episode.held_nodes[holder, place]
-        episode.event_node[clock[c.EVENT_NODES] + place, 1] = episode.held_gpus[holder, place]
+        episode.event_node[clock[c.EVENT_NODES] + place, 0] = episode.placed[0, place]
+        episode.event_node[clock[c.EVENT_NODES] + place, 1] = episode.placed[1, place]
     clock[c.EVENT_NODES] += count
 
 
-@compiled_in_place
-def record_plain(episode: Episode, kind: int, row: int) -> None:
+@compile_in_place
+def record_plain(episode: Episode, event_type: int, row: int) -> None:
     """Log an event that has no allotment."""
-    record(episode, kind, row, c.NONE, 0, c.NONE, 0, 0.0)
+    record(episode, event_type, row, c.NONE, 0, c.NONE, 0, 0.0)
 
 
-@compiled_in_place
+@compile_in_place
 def make_void(episode: Episode, due: np.int64) -> None:
     """Note that nothing will happen at a tick for which an end was planned."""
     clock = episode.clock

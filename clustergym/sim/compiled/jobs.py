@@ -9,22 +9,22 @@ import numpy as np
 
 from clustergym.common.arrays import Ints
 from clustergym.sim.compiled import columns as c
-from clustergym.sim.compiled import profiles
+from clustergym.sim.compiled import completions, profiles
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.happenings import make_void, record, record_nodes, record_plain
-from clustergym.sim.compiled.numba_cache import compiled_in_place
+from clustergym.sim.compiled.numba_cache import compile_in_place
 from clustergym.sim.compiled.placement import give_back, place, take
 
 
-@compiled_in_place
+@compile_in_place
 def ticks(seconds: float) -> np.int64:
     """Return seconds as whole ticks; halves go to the even tick."""
     return np.int64(np.rint(seconds * c.TICKS_PER_S))
 
 
-@compiled_in_place
-def remaining_at(episode: Episode, row: int, now: np.int64) -> float:
+@compile_in_place
+def compute_remaining(episode: Episode, row: int, now: np.int64) -> float:
     """Return the iterations that a job has left."""
     job, remaining = episode.job[row], episode.figures[row, c.REMAINING]
     if job[c.PHASE] != c.RUNNING:
@@ -33,24 +33,22 @@ def remaining_at(episode: Episode, row: int, now: np.int64) -> float:
     return max(remaining - worked / (episode.figures[row, c.ITERATION_S] * c.TICKS_PER_S), 0.0)
 
 
-@compiled_in_place
-def attained_at(episode: Episode, cluster: ClusterArrays, row: int, now: np.int64) -> float:
+@compile_in_place
+def compute_attained(episode: Episode, cluster: ClusterArrays, row: int, now: np.int64) -> float:
     """Return the GPU-seconds that a job has held."""
-    level = episode.job[row, c.LEVEL]
-    gpus = cluster.counts[level] if level != c.NONE else 0
-    held = gpus * (now - episode.job[row, c.HELD_SINCE]) / c.TICKS_PER_S
+    held = episode.job[row, c.GPUS] * (now - episode.job[row, c.HELD_SINCE]) / c.TICKS_PER_S
     return episode.figures[row, c.ATTAINED_GPU_S] + held
 
 
-@compiled_in_place
+@compile_in_place
 def settle(episode: Episode, cluster: ClusterArrays, row: int, now: np.int64) -> None:
     """Record a job's progress before its allotment changes."""
-    remaining, attained = remaining_at(episode, row, now), attained_at(episode, cluster, row, now)
+    remaining, attained = compute_remaining(episode, row, now), compute_attained(episode, cluster, row, now)
     episode.figures[row, c.REMAINING], episode.figures[row, c.ATTAINED_GPU_S] = remaining, attained
     episode.job[row, c.WORKED_UNTIL] = episode.job[row, c.HELD_SINCE] = now
 
 
-@compiled_in_place
+@compile_in_place
 def plan_round(episode: Episode) -> None:
     """Plan the next round, if rounds are used and jobs are in the system."""
     clock = episode.clock
@@ -63,7 +61,7 @@ def plan_round(episode: Episode) -> None:
     add_round(episode, -(-earliest // round_ticks) * round_ticks)
 
 
-@compiled_in_place
+@compile_in_place
 def add_round(episode: Episode, tick: np.int64) -> None:
     """Plan a round at a tick."""
     clock, rounds = episode.clock, episode.rounds
@@ -75,7 +73,7 @@ def add_round(episode: Episode, tick: np.int64) -> None:
     raise RuntimeError("more rounds are planned than a compiled episode has room for")
 
 
-@compiled_in_place
+@compile_in_place
 def request_decision(episode: Episode) -> None:
     """Ask for a decision at the next possible time."""
     if episode.clock[c.ROUND] == 0:
@@ -84,7 +82,7 @@ def request_decision(episode: Episode) -> None:
         plan_round(episode)
 
 
-@compiled_in_place
+@compile_in_place
 def enqueue(episode: Episode, row: int) -> None:
     """Let a job wait; a job that comes into view goes to its place among the rows."""
     clock, rows = episode.clock, episode.in_view
@@ -100,25 +98,26 @@ def enqueue(episode: Episode, row: int) -> None:
     request_decision(episode)
 
 
-@compiled_in_place
+@compile_in_place
 def vacate(episode: Episode, cluster: ClusterArrays, row: int) -> None:
     """Record a job's progress and release its GPUs; `TYPE` and `LEVEL` become NONE."""
     job, clock = episode.job[row], episode.clock
     settle(episode, cluster, row, clock[c.NOW])
-    give_back(episode, row, job[c.NODES], job[c.TYPE])
+    give_back(episode, job[c.FIRST_SHARE], job[c.TYPE])
+    completions.leave(episode, row)
     make_void(episode, job[c.DUE])
     job[c.TYPE] = job[c.LEVEL] = c.NONE
-    job[c.NODES], job[c.DUE] = 0, c.NEVER
+    job[c.GPUS], job[c.NODES], job[c.FIRST_SHARE], job[c.DUE] = 0, 0, c.NONE, c.NEVER
 
 
-@compiled_in_place
+@compile_in_place
 def leave(episode: Episode, row: int, phase: int) -> None:
     """Take a job out of the system."""
     clock, rows = episode.clock, episode.in_view
     episode.job[row, c.PHASE], episode.job[row, c.LEAVE] = phase, clock[c.NOW]
     clock[c.LEFT] += 1
     if profiles.active(episode):
-        profiles.pass_on(episode, row)
+        profiles.hand_over_profiles(episode, row)
     kept = 0
     for at in range(clock[c.IN_VIEW]):
         if rows[at] != row:
@@ -127,7 +126,7 @@ def leave(episode: Episode, row: int, phase: int) -> None:
     clock[c.IN_VIEW] = kept
 
 
-@compiled_in_place
+@compile_in_place
 def submit(episode: Episode, row: int) -> None:
     """Let a job enter the system, unless it fits nowhere."""
     record_plain(episode, c.SUBMITTED, row)
@@ -143,20 +142,21 @@ def submit(episode: Episode, row: int) -> None:
         enqueue(episode, row)
 
 
-@compiled_in_place
-def profiled(episode: Episode, at: int) -> None:
+@compile_in_place
+def end_profile(episode: Episode, at: int) -> None:
     """Let a profile end: all jobs that share it are profiled on its type from now on."""
     unit, kind = at // len(episode.free), at % len(episode.free)
     profiles.stop(episode, at)
-    for row in range(episode.clock[c.JOBS]):
-        if profiles.unit_of(episode, row) == unit:
+    shared = episode.clock[c.SHARED_PROFILES]
+    for row in range(0 if shared else unit, episode.clock[c.JOBS] if shared else unit + 1):
+        if profiles.find_unit(episode, row) == unit:
             episode.job[row, c.HIDDEN] &= ~(1 << kind)
             if episode.job[row, c.PHASE] == c.PROFILING:
                 enqueue(episode, row)
     request_decision(episode)
 
 
-@compiled_in_place
+@compile_in_place
 def complete(episode: Episode, cluster: ClusterArrays, row: int) -> None:
     """Let a job end."""
     vacate(episode, cluster, row)
@@ -166,7 +166,7 @@ def complete(episode: Episode, cluster: ClusterArrays, row: int) -> None:
     request_decision(episode)
 
 
-@compiled_in_place
+@compile_in_place
 def preempt(episode: Episode, cluster: ClusterArrays, row: int) -> None:
     """Take a running job's GPUs away; it waits."""
     vacate(episode, cluster, row)
@@ -174,7 +174,7 @@ def preempt(episode: Episode, cluster: ClusterArrays, row: int) -> None:
     enqueue(episode, row)
 
 
-@compiled_in_place
+@compile_in_place
 def drop(episode: Episode, cluster: ClusterArrays, row: int) -> None:
     """Let a job leave for good without completing."""
     if episode.job[row, c.LEVEL] != c.NONE:
@@ -183,7 +183,7 @@ def drop(episode: Episode, cluster: ClusterArrays, row: int) -> None:
     leave(episode, row, c.DROPPED)
 
 
-@compiled_in_place
+@compile_in_place
 def overhead_s(episode: Episode, row: int, kind: int, level: int) -> float:
     """Return the seconds of standstill that a launch costs."""
     job = episode.job[row]
@@ -192,8 +192,8 @@ def overhead_s(episode: Episode, row: int, kind: int, level: int) -> float:
     return search + (episode.checkpoint_s[job[c.CLASS]] if pays else 0.0)
 
 
-@compiled_in_place
-def locality_of(cluster: ClusterArrays, nodes: Ints) -> int:
+@compile_in_place
+def find_locality(cluster: ClusterArrays, nodes: Ints) -> int:
     """Return the lowest network tier that connects nodes, as `ClusterSpec.locality`."""
     if len(nodes) == 1:
         return 0
@@ -206,16 +206,16 @@ def locality_of(cluster: ClusterArrays, nodes: Ints) -> int:
     return tier
 
 
-@compiled_in_place
+@compile_in_place
 def hold(episode: Episode, cluster: ClusterArrays, row: int, kind: int, level: int, what: int) -> None:
-    """Launch a job on the nodes in its row of `held_nodes`, and plan its completion."""
+    """Launch a job on the nodes in `placed`, and plan its completion."""
     clock, job, figures = episode.clock, episode.job[row], episode.figures[row]
     now, overhead = clock[c.NOW], ticks(overhead_s(episode, row, kind, level))
     gpus = cluster.counts[level]
-    take(episode, row, job[c.NODES], kind, gpus)
-    locality = locality_of(cluster, episode.held_nodes[row, : job[c.NODES]])
+    job[c.FIRST_SHARE] = take(episode, job[c.NODES], kind, gpus)
+    locality = find_locality(cluster, episode.placed[0, : job[c.NODES]])
     iteration_s = episode.execution_s[job[c.CLASS], kind, level, locality]
-    job[c.PHASE], job[c.TYPE], job[c.LEVEL] = c.RUNNING, kind, level
+    job[c.PHASE], job[c.TYPE], job[c.LEVEL], job[c.GPUS] = c.RUNNING, kind, level, gpus
     figures[c.ITERATION_S], job[c.READY] = iteration_s, now + overhead
     job[c.WORKED_UNTIL] = job[c.HELD_SINCE] = now
     job[c.RESTARTS] += what != c.START
@@ -224,13 +224,14 @@ def hold(episode: Episode, cluster: ClusterArrays, row: int, kind: int, level: i
     job[c.DUE] = now + overhead + ticks(figures[c.REMAINING] * iteration_s)
     job[c.DUE_ID] = clock[c.NEXT_ID]
     clock[c.NEXT_ID] += 1
+    completions.enter(episode, row)
     record(episode, what, row, kind, gpus, locality, overhead, iteration_s)
-    record_nodes(episode, row, job[c.NODES])
+    record_nodes(episode, job[c.NODES])
 
 
-@compiled_in_place
+@compile_in_place
 def launch(episode: Episode, cluster: ClusterArrays, row: int, kind: int, level: int, rescale: bool) -> None:
     """Start, resume or rescale a job that holds no GPUs."""
     what = c.RESCALE if rescale else c.RESUME if episode.job[row, c.LAUNCHED] else c.START
-    episode.job[row, c.NODES] = place(episode, cluster, row, kind, cluster.counts[level])
+    episode.job[row, c.NODES] = place(episode, cluster, kind, cluster.counts[level])
     hold(episode, cluster, row, kind, level, what)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -15,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 FOLDERS = (
     "agents",
     "agents/compiled_policies",
-    "benchmark/speed",
+    "envs",
     "envs/sharing",
     "envs/vector",
     "results/bounds",
@@ -25,15 +26,21 @@ FOLDERS = (
 )
 """Folders of compiled functions; they call each other, so a change in one outdates the code of all."""
 
+DECORATED = re.compile(rb"^@(?:compiled|entry|inlined)", re.MULTILINE)
+IMPORT = re.compile(rb"^from (clustergym[\w.]*) import (\([^)]*\)|[^(\n]*)", re.MULTILINE)
+WORD = re.compile(rb"\w+")
+
 PART = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 _numba: Any
+_caching: Any
 try:
     import numba
+    from numba.core import caching
 
-    _numba = numba
+    _numba, _caching = numba, caching
 except ImportError:  # pragma: no cover - the checks run with numba
-    _numba = None
+    _numba = _caching = None
 
 
 def has_numba() -> bool:
@@ -41,7 +48,7 @@ def has_numba() -> bool:
     return _numba is not None
 
 
-def compiled(function: F) -> F:
+def compile_entry(function: F) -> F:
     """Compile a function of scalars and arrays on its first call; machine code is kept on disk.
 
     The compiled function does not hold Python's global lock. It must not call itself: Numba's cache does not
@@ -50,12 +57,12 @@ def compiled(function: F) -> F:
     return _compile(function, {"_nrt": True})
 
 
-def compiled_part(function: F) -> F:
+def compile_part(function: F) -> F:
     """Compile a function that only compiled functions call, which takes less time to compile."""
     return _compile(function, {**PART, "_nrt": True})
 
 
-def compiled_in_place(function: F) -> F:
+def compile_in_place(function: F) -> F:
     """Compile a part that makes and returns no arrays: it then counts no references to them.
 
     Counting them, one atomic instruction for each view of an array, took half of the time of a step.
@@ -64,14 +71,14 @@ def compiled_in_place(function: F) -> F:
 
 
 def entry_in_place(function: F) -> F:
-    """Compile a function as `compiled` does, which makes and returns no arrays and counts no references.
+    """Compile a function as `compile_entry` does, which makes and returns no arrays and counts no references.
 
     A call from Python then takes less time too.
     """
     return _compile(function, {"_nrt": False})
 
 
-def inlined(function: F) -> F:
+def compile_inline(function: F) -> F:
     """Compile a part as text of the functions that call it, which may return arrays to any of them."""
     return _compile(function, {"inline": "always"})
 
@@ -95,7 +102,7 @@ class Direct:
         if self._code is not None:
             return self._code(*arguments)
         found = self._function(*arguments)
-        if _numba is not None:
+        if hasattr(self._function, "overloads"):
             types = tuple(map(_numba.typeof, arguments))
             self._code = self._function.overloads[types].entry_point
         return found
@@ -107,12 +114,29 @@ def _compile(function: F, options: dict[str, Any]) -> F:
     folder = _cache_dir()
     if folder is None:
         return cast(F, _numba.njit(nogil=True, error_model="numpy", **options)(function))
-    before = _numba.config.CACHE_DIR
-    _numba.config.CACHE_DIR = str(folder)
+    before, caches = _numba.config.CACHE_DIR, _caching.FunctionCache._impl_class
+    _numba.config.CACHE_DIR, caches._locator_classes = str(folder), [_locator()]
     try:
         return cast(F, _numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function))
     finally:
         _numba.config.CACHE_DIR = before
+        del caches._locator_classes
+
+
+@cache
+def _locator() -> Any:
+    """Return what says where Numba keeps machine code: in one place for all checkouts of these sources."""
+
+    class ByContent(_caching.FunctionCache._impl_class._locator_classes[0]):  # type: ignore[misc]
+        @classmethod
+        def get_suitable_cache_subpath(cls, py_file: str) -> str:
+            return "-".join(Path(py_file).resolve().parts[-3:-1])
+
+        def get_source_stamp(self) -> str:
+            # Files outside of `FOLDERS`, as a policy's, have functions of their own.
+            return hashlib.sha256(Path(self._py_file).read_bytes()).hexdigest()
+
+    return ByContent
 
 
 @cache
@@ -125,15 +149,10 @@ def announce_compilation(function: Callable[..., Any]) -> None:
 
 @cache
 def _cache_dir() -> Path | None:
-    """Return the folder of the machine code of these sources; None if there cannot be one.
-
-    Numba looks only at a function's own file to see whether its code is outdated.
-    """
-    digest, house = hashlib.sha256(), Path(__file__).parents[2]
-    for path in sorted(path for name in FOLDERS for path in (house / name).glob("*.py")):
-        source = path.read_bytes()
-        if b"numba_cache" in source:
-            digest.update(source)
+    """Return the folder of the machine code of these sources; None if there cannot be one."""
+    digest = hashlib.sha256()
+    for name, source in sorted(_sources().items()):
+        digest.update(name.encode() + source)
     base = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(base) / "clustergym" / f"compiled-{digest.hexdigest()[:16]}"
     try:
@@ -141,3 +160,21 @@ def _cache_dir() -> Path | None:
     except OSError:
         return None
     return folder if os.access(folder, os.W_OK) else None
+
+
+def _sources() -> dict[str, bytes]:
+    """Return the files with compiled functions, and those beside them that these import, by their modules."""
+    house = Path(__file__).parents[2]
+    found = {
+        ".".join(("clustergym", *path.relative_to(house).with_suffix("").parts)): path.read_bytes()
+        for name in FOLDERS
+        for path in (house / name).glob("*.py")
+    }
+    own = {name for name, source in found.items() if DECORATED.search(source)}
+    imported = {
+        module
+        for name in own
+        for package, names in IMPORT.findall(found[name])
+        for module in (package, *(package + b"." + one for one in WORD.findall(names)))
+    }
+    return {name: source for name, source in found.items() if name in own or name.encode() in imported}

@@ -1,20 +1,22 @@
-"""The nodes of jobs and profiles, compiled: row `holder` of `held_nodes` and `held_gpus`.
+"""The nodes of jobs and profiles, compiled.
 
-A job's row is its own, and a profile's row is its row of `profile` after the rows of all jobs.
+What was found for a job or profile, or what it gives back, lies in the first columns of `placed`. What each
+holds are shares of nodes: rows of `share`, of which each names the next, NONE: none.
 """
 
 from __future__ import annotations
 
 from clustergym.sim.compiled import buddy
+from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
-from clustergym.sim.compiled.numba_cache import compiled_in_place
+from clustergym.sim.compiled.numba_cache import compile_in_place
 
 
-@compiled_in_place
-def place(episode: Episode, cluster: ClusterArrays, holder: int, kind: int, gpus: int) -> int:
-    """Find nodes for GPUs of a type, write them to a holder's row, and return their number."""
-    first, nodes = cluster.first_node[kind], episode.held_nodes[holder]
+@compile_in_place
+def place(episode: Episode, cluster: ClusterArrays, kind: int, gpus: int) -> int:
+    """Find nodes for GPUs of a type, write them to `placed`, and return their number."""
+    first, nodes = cluster.first_node[kind], episode.placed[0]
     count = buddy.place(
         episode.free_on_node[first : first + cluster.nodes[kind]],
         cluster.per_node[kind],
@@ -23,25 +25,49 @@ def place(episode: Episode, cluster: ClusterArrays, holder: int, kind: int, gpus
         cluster.switches[kind],
         gpus,
         nodes,
-        episode.held_gpus[holder],
+        episode.placed[1],
     )
     for at in range(count):
         nodes[at] += first
     return count
 
 
-@compiled_in_place
-def take(episode: Episode, holder: int, count: int, kind: int, gpus: int) -> None:
-    """Take the GPUs in a holder's row."""
-    for place in range(count):
-        episode.free_on_node[episode.held_nodes[holder, place]] -= episode.held_gpus[holder, place]
+@compile_in_place
+def take(episode: Episode, count: int, kind: int, gpus: int) -> int:
+    """Take the GPUs in `placed`; return the first of the shares that keep them."""
+    clock, share, first = episode.clock, episode.share, c.NONE
+    for at in range(count - 1, -1, -1):
+        new = clock[c.FREE_SHARE]
+        clock[c.FREE_SHARE] = share[new, c.NEXT_SHARE]
+        share[new, c.NODE], share[new, c.ON_NODE] = episode.placed[0, at], episode.placed[1, at]
+        share[new, c.NEXT_SHARE] = first
+        episode.free_on_node[share[new, c.NODE]] -= share[new, c.ON_NODE]
+        first = new
     episode.free[kind] -= gpus
+    return first
 
 
-@compiled_in_place
-def give_back(episode: Episode, holder: int, count: int, kind: int) -> None:
-    """Give back the GPUs in a holder's row."""
-    for place in range(count):
-        node, gpus = episode.held_nodes[holder, place], episode.held_gpus[holder, place]
-        episode.free_on_node[node] += gpus
-        episode.free[kind] += gpus
+@compile_in_place
+def show(episode: Episode, first: int) -> int:
+    """Write the nodes of the shares from a first one on to `placed`; return their number."""
+    at, count = first, 0
+    while at != c.NONE:
+        episode.placed[0, count], episode.placed[1, count] = (
+            episode.share[at, c.NODE],
+            episode.share[at, c.ON_NODE],
+        )
+        at, count = episode.share[at, c.NEXT_SHARE], count + 1
+    return count
+
+
+@compile_in_place
+def give_back(episode: Episode, first: int, kind: int) -> None:
+    """Give back the GPUs of the shares from a first one on, and write them to `placed`."""
+    clock, share, at = episode.clock, episode.share, first
+    show(episode, first)
+    while at != c.NONE:
+        following = share[at, c.NEXT_SHARE]
+        episode.free_on_node[share[at, c.NODE]] += share[at, c.ON_NODE]
+        episode.free[kind] += share[at, c.ON_NODE]
+        share[at, c.NEXT_SHARE], clock[c.FREE_SHARE] = clock[c.FREE_SHARE], at
+        at = following

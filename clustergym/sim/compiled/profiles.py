@@ -11,24 +11,24 @@ from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.happenings import make_void, record, record_nodes
-from clustergym.sim.compiled.numba_cache import compiled_in_place, compiled_part
+from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part
 from clustergym.sim.compiled.placement import give_back, place, take
 
 
-@compiled_in_place
-def unit_of(episode: Episode, row: int) -> int:
+@compile_in_place
+def find_unit(episode: Episode, row: int) -> int:
     """Return what is profiled for a job: its class, or the job."""
     return episode.job[row, c.CLASS] if episode.clock[c.SHARED_PROFILES] else row
 
 
-@compiled_in_place
+@compile_in_place
 def active(episode: Episode) -> bool:
     """Whether any profile waits or runs."""
     return episode.clock[c.WAITING_PROFILES] + episode.clock[c.RUNNING_PROFILES] > 0
 
 
-@compiled_in_place
-def due_before(episode: Episode, number: np.int64) -> int:
+@compile_in_place
+def find_due_profile(episode: Episode, number: np.int64) -> int:
     """Return the first profile to end now before the event with a number; NONE."""
     found, first = c.NONE, number
     for nth in range(episode.clock[c.RUNNING_PROFILES]):
@@ -39,14 +39,14 @@ def due_before(episode: Episode, number: np.int64) -> int:
     return found
 
 
-@compiled_in_place
+@compile_in_place
 def _append(episode: Episode, list_column: int, count_column: int, at: int) -> None:
     clock = episode.clock
     episode.profile[clock[count_column], list_column] = at
     clock[count_column] += 1
 
 
-@compiled_in_place
+@compile_in_place
 def _remove(episode: Episode, list_column: int, count_column: int, at: int) -> None:
     clock, kept = episode.clock, 0
     for nth in range(clock[count_column]):
@@ -57,7 +57,7 @@ def _remove(episode: Episode, list_column: int, count_column: int, at: int) -> N
     clock[count_column] = kept
 
 
-@compiled_in_place
+@compile_in_place
 def ask(episode: Episode, row: int) -> None:
     """Queue the profiles that a job needs, except those that are known, wait or run already."""
     job, types = episode.job[row], len(episode.free)
@@ -68,18 +68,18 @@ def ask(episode: Episode, row: int) -> None:
             fits |= episode.feasible[job[c.CLASS], kind, level]
         if not fits or not (job[c.HIDDEN] >> kind) & 1 or (other and episode.clock[c.REQUESTED_ONLY]):
             continue
-        at = unit_of(episode, row) * types + kind
+        at = find_unit(episode, row) * types + kind
         if episode.profile[at, c.STATE] == c.IDLE:
             episode.profile[at, c.STATE], episode.profile[at, c.OWNER] = c.WAITING, row
             _append(episode, c.NTH_WAITING, c.WAITING_PROFILES, at)
 
 
-@compiled_in_place
+@compile_in_place
 def _start(episode: Episode, at: int) -> None:
-    """Start a profile on the nodes in its row of `held_nodes`."""
+    """Start a profile on the nodes in `placed`."""
     profile, clock = episode.profile[at], episode.clock
-    kind, holder = at % len(episode.free), clock[c.JOBS] + at
-    take(episode, holder, profile[c.PROFILE_NODES], kind, clock[c.PROFILE_GPUS])
+    kind = at % len(episode.free)
+    profile[c.PROFILE_SHARE] = take(episode, profile[c.PROFILE_NODES], kind, clock[c.PROFILE_GPUS])
     # The engine lets a profile that starts twice at a tick end when the first start says.
     if profile[c.SINCE] != clock[c.NOW]:
         profile[c.PROFILE_ID] = clock[c.NEXT_ID]
@@ -88,24 +88,24 @@ def _start(episode: Episode, at: int) -> None:
     profile[c.PROFILE_DUE] = clock[c.NOW] + profile[c.LEFT_TICKS]
     _append(episode, c.NTH_RUNNING, c.RUNNING_PROFILES, at)
     record(episode, c.PROFILE_START, profile[c.OWNER], kind, clock[c.PROFILE_GPUS], c.NONE, 0, 0.0)
-    record_nodes(episode, holder, profile[c.PROFILE_NODES])
+    record_nodes(episode, profile[c.PROFILE_NODES])
 
 
-@compiled_in_place
+@compile_in_place
 def stop(episode: Episode, at: int) -> None:
     """Stop a profile; keep what it has measured."""
     profile, clock = episode.profile[at], episode.clock
-    kind, holder = at % len(episode.free), clock[c.JOBS] + at
-    give_back(episode, holder, profile[c.PROFILE_NODES], kind)
+    kind = at % len(episode.free)
+    give_back(episode, profile[c.PROFILE_SHARE], kind)
     profile[c.LEFT_TICKS] -= clock[c.NOW] - profile[c.SINCE]
     profile[c.STATE] = c.IDLE
     make_void(episode, profile[c.PROFILE_DUE])
     _remove(episode, c.NTH_RUNNING, c.RUNNING_PROFILES, at)
     record(episode, c.PROFILE_END, profile[c.OWNER], kind, clock[c.PROFILE_GPUS], c.NONE, 0, 0.0)
-    record_nodes(episode, holder, profile[c.PROFILE_NODES])
+    record_nodes(episode, profile[c.PROFILE_NODES])
 
 
-@compiled_in_place
+@compile_in_place
 def start_waiting(episode: Episode, cluster: ClusterArrays) -> None:
     """Start waiting profiles on free GPUs, of each type in the order in which they wait."""
     clock, types, gpus = episode.clock, len(episode.free), episode.clock[c.PROFILE_GPUS]
@@ -117,23 +117,25 @@ def start_waiting(episode: Episode, cluster: ClusterArrays) -> None:
                 nth += 1
                 continue
             _remove(episode, c.NTH_WAITING, c.WAITING_PROFILES, at)
-            episode.profile[at, c.PROFILE_NODES] = place(episode, cluster, clock[c.JOBS] + at, kind, gpus)
+            episode.profile[at, c.PROFILE_NODES] = place(episode, cluster, kind, gpus)
             _start(episode, at)
 
 
-@compiled_in_place
+@compile_in_place
 def _heir(episode: Episode, row: int) -> int:
     """Return the first other job in the system that shares a job's profiles; NONE."""
+    if not episode.clock[c.SHARED_PROFILES]:
+        return c.NONE
     for other in range(episode.clock[c.AHEAD]):
         phase = episode.job[other, c.PHASE]
         there = c.FUTURE < phase < c.COMPLETED
-        if there and other != row and unit_of(episode, other) == unit_of(episode, row):
+        if there and other != row and find_unit(episode, other) == find_unit(episode, row):
             return other
     return c.NONE
 
 
-@compiled_part
-def pass_on(episode: Episode, row: int) -> None:
+@compile_part
+def hand_over_profiles(episode: Episode, row: int) -> None:
     """Hand the profiles of a leaving job to another job that shares them, or stop them."""
     clock, types = episode.clock, len(episode.free)
     mine, count = np.empty(types, np.int64), 0
@@ -143,7 +145,7 @@ def pass_on(episode: Episode, row: int) -> None:
             mine[count] = at
             count += 1
     for kind in range(types):
-        at = unit_of(episode, row) * types + kind
+        at = find_unit(episode, row) * types + kind
         if episode.profile[at, c.STATE] == c.WAITING and episode.profile[at, c.OWNER] == row:
             mine[count] = at
             count += 1

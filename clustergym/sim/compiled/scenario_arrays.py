@@ -7,12 +7,20 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.common.errors import InputError
 from clustergym.scenario.clock import TICKS_PER_S, ticks
-from clustergym.scenario.policy import InformationClass, Placer
+from clustergym.scenario.policy import InformationClass
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.compiled import columns as c
-from clustergym.sim.compiled.defragment import EVERY_S
+from clustergym.sim.compiled.coverage import DEFRAGMENT_S, UncoveredError, check_covered
+
+__all__ = [
+    "ScenarioArrays",
+    "UncoveredError",
+    "check_covered",
+    "check_known",
+    "check_unprofiled",
+    "scenario_arrays",
+]
 
 
 class ScenarioArrays(NamedTuple):
@@ -40,21 +48,29 @@ class ScenarioArrays(NamedTuple):
 
 
 def scenario_arrays(
-    scenario: Scenario, information: InformationClass, round_s: float | None
+    scenario: Scenario,
+    information: InformationClass,
+    round_s: float | None,
+    defragment_s: float | None = DEFRAGMENT_S,
 ) -> ScenarioArrays:
-    """Return the arrays of a scenario for a policy of an information class, which decides every `round_s`."""
+    """Return the arrays of a scenario for a policy of an information class, which decides every `round_s`.
+
+    Jobs are moved to closer nodes every `defragment_s`; None: never.
+    """
     trace, n = scenario.trace, len(scenario.trace)
     chosen = scenario.round_s(round_s)
     clock = np.zeros(c.CLOCK_COLUMNS, dtype=np.int64)
     clock[c.JOBS], clock[c.DECIDED_AT] = n, -1
     clock[c.ROUND] = 0 if chosen is None else ticks(chosen)
     clock[c.HORIZON] = c.NEVER if scenario.horizon_s is None else ticks(scenario.horizon_s)
+    clock[c.DEFRAGMENT_EVERY] = 0 if defragment_s is None else ticks(defragment_s)
     clock[c.FIRST_LAUNCH_COSTS] = scenario.costs.first_launch
     job = np.zeros((n, c.JOB_COLUMNS), dtype=np.int64)
     job[:, c.SUBMIT] = np.rint(trace.submit_s * TICKS_PER_S)
     job[:, c.CLASS] = scenario.class_of
     job[:, c.REQUESTED_TYPE], job[:, c.REQUESTED_GPUS] = scenario.request_type, scenario.request_gpus
-    job[:, (c.TYPE, c.LEVEL, c.TARGET_TYPE, c.TARGET_LEVEL)] = c.NONE
+    job[:, c.REQUESTED_BATCH] = trace.global_batch
+    job[:, (c.TYPE, c.LEVEL, c.FIRST_SHARE, c.TARGET_TYPE, c.TARGET_LEVEL)] = c.NONE
     job[:, (c.DUE, c.LEAVE)] = c.NEVER
     figures = np.full((n, c.FIGURE_COLUMNS), np.nan)
     figures[:, c.SUBMIT_S], figures[:, c.DEADLINE_S] = trace.submit_s, trace.deadline_s
@@ -90,40 +106,6 @@ def _profiles(scenario: Scenario, information: InformationClass, clock: Ints, jo
     profile[:, c.LEFT_TICKS] = [ticks(price.seconds * number) for number in of_units]
     profile[:, c.SINCE] = -1
     return profile
-
-
-PROFILED_TYPES = 6
-"""Most GPU types of a cluster on which jobs are profiled: what is known is tabled by each set of types."""
-
-
-class UncoveredError(InputError):
-    """Compiled episodes do not cover what was asked for."""
-
-
-def check_covered(scenario: Scenario, information: InformationClass, placer: Placer) -> None:
-    """Raise an UncoveredError if compiled episodes do not cover a scenario."""
-    reasons = (
-        (placer.name != "buddy" or placer.defragment_s != EVERY_S, "is placed by another placer", "placer"),
-        (
-            information.value in scenario.costs.profile and len(scenario.cluster.gpu_types) > PROFILED_TYPES,
-            f"profiles jobs on more than {PROFILED_TYPES} GPU types",
-            "costs.profile",
-        ),
-        (scenario.trace.outcome is not None, "keeps the outcomes of jobs", "trace.outcomes"),
-        (bool(scenario.disturbances), "has disturbances", "scenario"),
-        (scenario.parts is not None, "divides GPUs", "cluster"),
-        (scenario.communication_s is not None, "shares network links", "scenario.contention"),
-        (scenario.pairs is not None, "lets jobs share GPUs in pairs", "scenario.pairs"),
-        (scenario.tenants is not None, "has queues of tenants", "scenario.queues"),
-        (scenario.batch_choices is not None, "has jobs that choose their batch", "scenario.batch"),
-    )
-    for applies, reason, field in reasons:
-        if applies:
-            raise UncoveredError(
-                f"scenario {scenario.name} {reason}, which compiled episodes do not cover",
-                field=field,
-                remedy="choose engine=simpy",
-            )
 
 
 def check_unprofiled(scenario: Scenario, information: InformationClass) -> None:

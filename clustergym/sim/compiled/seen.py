@@ -11,10 +11,10 @@ from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled import jobs
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
-from clustergym.sim.compiled.numba_cache import compiled_part
+from clustergym.sim.compiled.numba_cache import compile_part
 
 
-class Seen(NamedTuple):
+class ViewArrays(NamedTuple):
     """The n jobs that a View shows, in its order.
 
     Attributes
@@ -37,7 +37,7 @@ class Seen(NamedTuple):
     """
 
     row: Ints
-    kind: Ints
+    gpu_type: Ints
     held: Ints
     requested: Ints
     gpus: Ints
@@ -48,12 +48,12 @@ class Seen(NamedTuple):
     available: Ints
 
 
-@compiled_part
-def see(episode: Episode, cluster: ClusterArrays) -> Seen:
+@compile_part
+def see(episode: Episode, cluster: ClusterArrays) -> ViewArrays:
     """Return what a policy sees now."""
     clock, job = episode.clock, episode.job
     n, now = clock[c.IN_VIEW], clock[c.NOW]
-    seen = Seen(
+    seen = ViewArrays(
         episode.in_view[:n],
         np.empty(n, np.int64),
         np.empty(n, np.int64),
@@ -67,10 +67,10 @@ def see(episode: Episode, cluster: ClusterArrays) -> Seen:
     )
     for at in range(n):
         row = seen.row[at]
-        seen.kind[at], seen.held[at] = job[row, c.TYPE], job[row, c.LEVEL]
+        seen.gpu_type[at], seen.held[at] = job[row, c.TYPE], job[row, c.LEVEL]
         seen.gpus[at] = job[row, c.REQUESTED_GPUS]
-        seen.requested[at] = level_of(cluster.counts, seen.gpus[at])
-        seen.remaining[at] = jobs.remaining_at(episode, row, now)
+        seen.requested[at] = find_level(cluster.counts, seen.gpus[at])
+        seen.remaining[at] = jobs.compute_remaining(episode, row, now)
         pays = job[row, c.LAUNCHED] or clock[c.FIRST_LAUNCH_COSTS]
         checkpoint_s = episode.checkpoint_s[job[row, c.CLASS]] if pays else 0.0
         own, asked = job[row, c.CLASS], job[row, c.REQUESTED_TYPE]
@@ -80,15 +80,15 @@ def see(episode: Episode, cluster: ClusterArrays) -> Seen:
             for level in range(seen.cost_s.shape[2]):
                 search_s = 0.0 if episode.searched[row, kind, level] else episode.search_s[level]
                 seen.cost_s[at, kind, level] = search_s + checkpoint_s
-        if seen.kind[at] != c.NONE:
-            seen.cost_s[at, seen.kind[at], seen.held[at]] = 0.0
+        if seen.gpu_type[at] != c.NONE:
+            seen.cost_s[at, seen.gpu_type[at], seen.held[at]] = 0.0
             seen.rest_s[at] = max(job[row, c.READY] - now, 0) / c.TICKS_PER_S
-            seen.available[seen.kind[at]] += cluster.counts[seen.held[at]]
+            seen.available[seen.gpu_type[at]] += cluster.counts[seen.held[at]]
     return seen
 
 
-@compiled_part
-def level_of(counts: Ints, gpus: int) -> int:
+@compile_part
+def find_level(counts: Ints, gpus: int) -> int:
     """Return the index of the least count that is not below `gpus`."""
     level = 0
     while level < len(counts) and counts[level] < gpus:
@@ -96,7 +96,7 @@ def level_of(counts: Ints, gpus: int) -> int:
     return level
 
 
-@compiled_part
+@compile_part
 def total(gpus: Ints) -> int:
     """Return the sum of some GPUs."""
     found = 0
@@ -105,7 +105,7 @@ def total(gpus: Ints) -> int:
     return found
 
 
-@compiled_part
+@compile_part
 def ascending(key: Floats, order: Ints) -> Ints:
     """Return positions in ascending order of their keys; equal ones stay in the order given."""
     n, width, merged = len(order), 1, np.empty(len(order), np.int64)
@@ -126,30 +126,30 @@ def ascending(key: Floats, order: Ints) -> Ints:
     return order
 
 
-@compiled_part
-def stays(seen: Seen, at: int, kind: int) -> bool:
+@compile_part
+def stays(seen: ViewArrays, at: int, kind: int) -> bool:
     """Whether a job's request may run on a type, if running jobs keep theirs."""
-    return seen.kind[at] == kind if seen.kind[at] != c.NONE else seen.options[at, kind]
+    return seen.gpu_type[at] == kind if seen.gpu_type[at] != c.NONE else seen.options[at, kind]
 
 
-@compiled_part
-def standstill_s(seen: Seen, at: int, kind: int, level: int) -> float:
+@compile_part
+def standstill_s(seen: ViewArrays, at: int, kind: int, level: int) -> float:
     """Return the seconds until a job works again, if it holds an allotment from now on."""
-    if seen.kind[at] == kind and seen.held[at] == level:
+    if seen.gpu_type[at] == kind and seen.held[at] == level:
         return seen.rest_s[at]
     return seen.cost_s[at, kind, level]
 
 
-@compiled_part
-def keep_all(episode: Episode, seen: Seen) -> None:
+@compile_part
+def keep_all(episode: Episode, seen: ViewArrays) -> None:
     """Decide that every job keeps what it holds."""
     for at in range(len(seen.row)):
         row = seen.row[at]
-        episode.job[row, c.TARGET_TYPE], episode.job[row, c.TARGET_LEVEL] = seen.kind[at], seen.held[at]
+        episode.job[row, c.TARGET_TYPE], episode.job[row, c.TARGET_LEVEL] = seen.gpu_type[at], seen.held[at]
 
 
-@compiled_part
-def preempt_all(episode: Episode, seen: Seen) -> None:
+@compile_part
+def preempt_all(episode: Episode, seen: ViewArrays) -> None:
     """Decide that no job holds GPUs."""
     for row in seen.row:
         episode.job[row, c.TARGET_TYPE] = episode.job[row, c.TARGET_LEVEL] = c.NONE

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from clustergym.common.arrays import Floats
-from clustergym.sim.compiled.numba_cache import compiled, compiled_part
+from clustergym.sim.compiled.numba_cache import compile_entry, compile_part
 
 
-@compiled_part
+@compile_part
 def _sum_of_block(values: Floats, first: int, count: int) -> float:
     """Return the sum of up to 128 values: of eight lanes, and of what is left over."""
     total, whole = 0.0, 0
@@ -23,7 +23,7 @@ def _sum_of_block(values: Floats, first: int, count: int) -> float:
     return total
 
 
-@compiled
+@compile_entry
 def pairwise_sum(values: Floats) -> float:
     """Return the sum in NumPy's order of additions: halves are added up, down to blocks of 128.
 

@@ -13,20 +13,20 @@ from clustergym.sim.compiled import jobs
 from clustergym.sim.compiled.buddy import sort
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
-from clustergym.sim.compiled.numba_cache import compiled_in_place, compiled_part
-from clustergym.sim.compiled.seen import Seen, standstill_s
+from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part
+from clustergym.sim.compiled.seen import ViewArrays, standstill_s
 
 UNKNOWN_JOB_S = 3600.0
 """Run time taken for a job of unknown speed where no job's speed is known."""
 
 
-@compiled_in_place
-def shown_on(episode: Episode, row: int, kind: int) -> bool:
+@compile_in_place
+def is_profiled(episode: Episode, row: int, kind: int) -> bool:
     """Whether a job needs no profile on a type, or has it."""
     return not (episode.job[row, c.HIDDEN] >> kind) & 1
 
 
-@compiled_part
+@compile_part
 def least(values: Floats) -> float:
     """Return the least of some values; inf if there is none."""
     found = np.inf
@@ -35,14 +35,14 @@ def least(values: Floats) -> float:
     return found
 
 
-@compiled_part
+@compile_part
 def _median(values: Floats) -> float:
     half = len(values) // 2
     sort(values)
     return values[half] if len(values) % 2 else (values[half - 1] + values[half]) / 2
 
 
-@compiled_part
+@compile_part
 def _slower(time_s: Floats, known: Bools) -> Floats:
     """Return the median over known jobs of each type's time by the job's fastest, shape (T,)."""
     types = time_s.shape[1]
@@ -58,8 +58,8 @@ def _slower(time_s: Floats, known: Bools) -> Floats:
     return slower
 
 
-@compiled_part
-def _guess(episode: Episode, cluster: ClusterArrays, seen: Seen, time_s: Floats, known: Bools) -> Bools:
+@compile_part
+def _guess(episode: Episode, cluster: ClusterArrays, seen: ViewArrays, time_s: Floats, known: Bools) -> Bools:
     """Guess the times of jobs that are not known; return for which jobs there is a guess."""
     n, types = time_s.shape
     slower, guessed = _slower(time_s, known), np.zeros(n, np.bool_)
@@ -75,27 +75,27 @@ def _guess(episode: Episode, cluster: ClusterArrays, seen: Seen, time_s: Floats,
         row = seen.row[at]
         job, iterations = episode.job[row], episode.figures[row, c.ITERATIONS]
         done = iterations - seen.remaining[at]
-        attained = jobs.attained_at(episode, cluster, row, episode.clock[c.NOW])
+        attained = jobs.compute_attained(episode, cluster, row, episode.clock[c.NOW])
         ran_s = max(attained / max(seen.gpus[at], 1), 1e-9)
-        ran_on = slower[seen.kind[at]] if seen.kind[at] != c.NONE else 1.0
+        ran_on = slower[seen.gpu_type[at]] if seen.gpu_type[at] != c.NONE else 1.0
         base_s = ran_s / max(done, 1e-9) / ran_on if done > 0 else typical_s / iterations
         for kind in range(types):
-            if shown_on(episode, row, kind) and episode.feasible[job[c.CLASS], kind, seen.requested[at]]:
+            if is_profiled(episode, row, kind) and episode.feasible[job[c.CLASS], kind, seen.requested[at]]:
                 guessed[at], time_s[at, kind] = True, base_s * slower[kind]
             else:
                 time_s[at, kind] = np.inf
     return guessed
 
 
-@compiled_part
-def request_times(episode: Episode, cluster: ClusterArrays, seen: Seen) -> tuple[Floats, Bools]:
+@compile_part
+def request_times(episode: Episode, cluster: ClusterArrays, seen: ViewArrays) -> tuple[Floats, Bools]:
     """Return seconds per iteration at the request on each type, shape (n, T), and which jobs' are guessed."""
     n, types = len(seen.row), len(cluster.capacity)
     time_s, known, unknown = np.empty((n, types)), np.empty(n, np.bool_), 0
     for at in range(n):
         own = episode.job[seen.row[at], c.CLASS]
         for kind in range(types):
-            shown = shown_on(episode, seen.row[at], kind)
+            shown = is_profiled(episode, seen.row[at], kind)
             time_s[at, kind] = episode.known_s[own, kind, seen.requested[at]] if shown else np.inf
         known[at] = least(time_s[at]) < np.inf
         unknown += not known[at]
@@ -104,8 +104,8 @@ def request_times(episode: Episode, cluster: ClusterArrays, seen: Seen) -> tuple
     return time_s, _guess(episode, cluster, seen, time_s, known)
 
 
-@compiled_part
-def remaining_at_request_s(seen: Seen, request_s: Floats) -> Floats:
+@compile_part
+def remaining_at_request_s(seen: ViewArrays, request_s: Floats) -> Floats:
     """Return the seconds until each job ends at its request on each type, shape (n, T)."""
     left_s = np.empty(request_s.shape)
     for at in range(len(seen.row)):
@@ -115,28 +115,28 @@ def remaining_at_request_s(seen: Seen, request_s: Floats) -> Floats:
     return left_s
 
 
-@compiled_part
-def known_times(episode: Episode, cluster: ClusterArrays, seen: Seen) -> Floats:
+@compile_part
+def compute_known_times(episode: Episode, cluster: ClusterArrays, seen: ViewArrays) -> Floats:
     """Return the seconds per iteration that the policy knows, shape (n, T, K)."""
     n, types, levels = len(seen.row), len(cluster.capacity), len(cluster.counts)
     time_s = np.empty((n, types, levels))
     for at in range(n):
         own = episode.job[seen.row[at], c.CLASS]
         for kind in range(types):
-            shown = shown_on(episode, seen.row[at], kind)
+            shown = is_profiled(episode, seen.row[at], kind)
             for level in range(levels):
                 time_s[at, kind, level] = episode.known_s[own, kind, level] if shown else np.inf
     return time_s
 
 
-@compiled_part
-def times_or_guess(episode: Episode, cluster: ClusterArrays, seen: Seen) -> tuple[Floats, Bools]:
+@compile_part
+def times_or_guess(episode: Episode, cluster: ClusterArrays, seen: ViewArrays) -> tuple[Floats, Bools]:
     """Return the seconds per iteration that the policy knows or guesses, shape (n, T, K).
 
     Jobs of which no time is known at their requested count or above have the guess of `request_times` there;
     also returns which jobs these are.
     """
-    time_s, n = known_times(episode, cluster, seen), len(seen.row)
+    time_s, n = compute_known_times(episode, cluster, seen), len(seen.row)
     unknown, none = np.zeros(n, np.bool_), True
     for at in range(n):
         unknown[at] = True

@@ -14,13 +14,13 @@ import numpy as np
 
 from clustergym.cluster.parts import Nodes, Requests
 from clustergym.common.arrays import Floats, Ints
-from clustergym.sim.compiled.numba_cache import compiled_in_place
+from clustergym.sim.compiled.numba_cache import compile_in_place
 
 COVERED = 0.95
 """Share of the requests that the usual kinds cover."""
 
 
-class Usual(NamedTuple):
+class UsualRequests(NamedTuple):
     """The kinds of requests that a cluster usually gets, M of them, the commonest first.
 
     Attributes
@@ -38,7 +38,7 @@ class Usual(NamedTuple):
     share: Floats
 
 
-def usual_of(rows: Requests, accepted: Sequence[str]) -> Usual:
+def find_usual_requests(rows: Requests, accepted: Sequence[str]) -> UsualRequests:
     """Return the commonest kinds among requests that cover `COVERED` of them; host memory does not count.
 
     Parameters
@@ -52,21 +52,21 @@ def usual_of(rows: Requests, accepted: Sequence[str]) -> Usual:
     columns = (rows.cpu_milli, rows.gpu_milli, rows.gpus)
     keys = list(zip(*(column.tolist() for column in columns), accepted, strict=True))
     number, models = Counter(keys), dict(zip(keys, rows.models.tolist(), strict=True))
-    order = sorted(number, key=lambda kind: (number[kind], kind), reverse=True)
+    order = sorted(number, key=lambda request: (number[request], request), reverse=True)
     counts = np.array([number[key] for key in order])
     chosen = int(np.searchsorted(np.cumsum(counts), COVERED * len(keys))) + 1
     # Two divisions, as FGD's simulator does them: the last digit decides between equal scores.
     share = (counts[:chosen] / len(keys)) / (counts[:chosen].sum() / len(keys))
     kinds = [(cpu, gpus, milli, models[cpu, milli, gpus, text]) for cpu, milli, gpus, text in order[:chosen]]
     cpu_milli, gpus, gpu_milli, accepts = np.array(kinds, dtype=np.int64).T.copy()
-    return Usual(cpu_milli, gpus, gpu_milli, accepts, share)
+    return UsualRequests(cpu_milli, gpus, gpu_milli, accepts, share)
 
 
 LACKS_BOTH, LACKS_GPU, LACKS_CPU, NO_GPU, NO_GPU_LACKS_CPU, OTHER_MODEL = range(6)
 """Why a usual request cannot use what is idle, in the order in which the parts are summed."""
 
 
-@compiled_in_place
+@compile_in_place
 def idle_milli(nodes: Nodes, at: int) -> np.int64:
     """Return the free thousandths of a node's devices."""
     idle = np.int64(0)
@@ -75,29 +75,31 @@ def idle_milli(nodes: Nodes, at: int) -> np.int64:
     return idle
 
 
-@compiled_in_place
-def _unusable(nodes: Nodes, at: int, usual: Usual, kind: int, idle: np.int64) -> tuple[int, np.int64]:
+@compile_in_place
+def _unusable(
+    nodes: Nodes, at: int, usual: UsualRequests, request: int, idle: np.int64
+) -> tuple[int, np.int64]:
     """Return why a usual request cannot use idle GPU on a node, and how much it cannot."""
-    enough_cpu = nodes.cpu_milli[at] >= usual.cpu_milli[kind]
-    if usual.gpus[kind] == 0:
+    enough_cpu = nodes.cpu_milli[at] >= usual.cpu_milli[request]
+    if usual.gpus[request] == 0:
         return (NO_GPU if enough_cpu else NO_GPU_LACKS_CPU), idle
-    if not (usual.models[kind] >> nodes.model[at]) & 1:
+    if not (usual.models[request] >> nodes.model[at]) & 1:
         return OTHER_MODEL, idle
     fitting, small = 0, np.int64(0)
     for device in range(nodes.devices[at]):
         free = nodes.gpu_milli[at, device]
-        if free >= usual.gpu_milli[kind]:
+        if free >= usual.gpu_milli[request]:
             fitting += 1
         else:
             small += free
-    if fitting < usual.gpus[kind]:
+    if fitting < usual.gpus[request]:
         return (LACKS_GPU if enough_cpu else LACKS_BOTH), idle
     # A request that fits still leaves devices that are too small for it.
     return (LACKS_GPU, small) if enough_cpu else (LACKS_CPU, idle)
 
 
-@compiled_in_place
-def fragments(nodes: Nodes, at: int, usual: Usual) -> float:
+@compile_in_place
+def fragments(nodes: Nodes, at: int, usual: UsualRequests) -> float:
     """Return the expected thousandths of idle GPU on a node that a usual request cannot use.
 
     The parts are summed in an order of their own: another one changes last digits, and with them which of
@@ -105,9 +107,9 @@ def fragments(nodes: Nodes, at: int, usual: Usual) -> float:
     """
     idle = idle_milli(nodes, at)
     lacks_both = lacks_gpu = lacks_cpu = no_gpu = no_gpu_lacks_cpu = other_model = 0.0
-    for kind in range(len(usual.share)):
-        why, unusable = _unusable(nodes, at, usual, kind, idle)
-        expected = usual.share[kind] * unusable
+    for request in range(len(usual.share)):
+        why, unusable = _unusable(nodes, at, usual, request, idle)
+        expected = usual.share[request] * unusable
         if why == LACKS_BOTH:
             lacks_both += expected
         elif why == LACKS_GPU:

@@ -9,20 +9,20 @@ import numpy as np
 from clustergym.cluster.parts import Nodes, Requests
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import InputError, nearest
-from clustergym.sim.compiled.numba_cache import compiled
+from clustergym.sim.compiled.numba_cache import compile_entry
 from clustergym.sim.parts import placers
-from clustergym.sim.parts.fragmentation import Usual, fragments
+from clustergym.sim.parts.fragmentation import UsualRequests, fragments
 
 
-class Placed(NamedTuple):
+class PlacedRequest(NamedTuple):
     """Where a request is: its node, and its devices as bits."""
 
     node: int
     devices: int
 
 
-@compiled
-def fragments_of(nodes: Nodes, usual: Usual) -> Floats:
+@compile_entry
+def compute_fragments(nodes: Nodes, usual: UsualRequests) -> Floats:
     """Return the thousandths of idle GPU on each node that a usual request cannot use, shape (N,)."""
     found = np.empty(len(nodes.devices))
     for at in range(len(found)):
@@ -30,19 +30,21 @@ def fragments_of(nodes: Nodes, usual: Usual) -> Floats:
     return found
 
 
-@compiled
+@compile_entry
 def fitting_kinds(nodes: Nodes, requests: Requests) -> Bools:
     """Return whether some node has room for each request, shape (K,)."""
     found = np.zeros(len(requests.gpus), np.bool_)
-    for kind in range(len(found)):
+    for request in range(len(found)):
         for at in range(len(nodes.devices)):
-            if placers.fits(nodes, at, requests, kind):
-                found[kind] = True
+            if placers.fits(nodes, at, requests, request):
+                found[request] = True
                 break
     return found
 
 
-def scores_of(nodes: Nodes, requests: Requests, kind: int, placer: str, usual: Usual) -> tuple[Ints, Ints]:
+def score_nodes(
+    nodes: Nodes, requests: Requests, request: int, placer: str, usual: UsualRequests
+) -> tuple[Ints, Ints]:
     """Return each node's score for a request, and the device that it would take there.
 
     Returns
@@ -59,40 +61,48 @@ def scores_of(nodes: Nodes, requests: Requests, kind: int, placer: str, usual: U
         message, remedy = f"unknown placer {placer!r}", nearest(placer, placers.PLACERS)
         raise InputError(message, field="placer", remedy=remedy)
     value, device = np.empty((2, len(nodes.devices)), dtype=np.int64)
-    _score_all(nodes, requests, kind, placers.PLACERS.index(placer), usual, value, device)
+    _score_all(nodes, requests, request, placers.PLACERS.index(placer), usual, value, device)
     return value, device
 
 
-@compiled
+@compile_entry
 def _score_all(
-    nodes: Nodes, requests: Requests, kind: int, placer: int, usual: Usual, value: Ints, device: Ints
+    nodes: Nodes,
+    requests: Requests,
+    request: int,
+    placer: int,
+    usual: UsualRequests,
+    value: Ints,
+    device: Ints,
 ) -> None:
     for at in range(len(value)):
-        value[at] = placers.score(nodes, at, requests, kind, placer, usual, device[at : at + 1])
+        value[at] = placers.score(nodes, at, requests, request, placer, usual, device[at : at + 1])
 
 
-def place(nodes: Nodes, requests: Requests, kind: int, placer: str, usual: Usual) -> Placed | None:
+def place(
+    nodes: Nodes, requests: Requests, request: int, placer: str, usual: UsualRequests
+) -> PlacedRequest | None:
     """Allocate a request on the node of the highest score, of equal ones that of the lowest rank.
 
     `random-fit` gives all nodes the same score here. None: the request fits nowhere.
     """
-    value, device = scores_of(nodes, requests, kind, placer, usual)
+    value, device = score_nodes(nodes, requests, request, placer, usual)
     at = int(np.lexsort((nodes.rank, -value))[0])
     if value[at] < 0:
         return None
-    return Placed(at, int(_take(nodes, at, requests, kind, int(device[at]))))
+    return PlacedRequest(at, int(_take(nodes, at, requests, request, int(device[at]))))
 
 
-@compiled
-def _take(nodes: Nodes, at: int, requests: Requests, kind: int, device: int) -> np.int64:
-    return placers.take(nodes, at, requests, kind, device)
+@compile_entry
+def _take(nodes: Nodes, at: int, requests: Requests, request: int, device: int) -> np.int64:
+    return placers.take(nodes, at, requests, request, device)
 
 
-def release(nodes: Nodes, requests: Requests, kind: int, placed: Placed) -> None:
+def release(nodes: Nodes, requests: Requests, request: int, placed: PlacedRequest) -> None:
     """Give back what a request has."""
-    _give_back(nodes, placed.node, requests, kind, placed.devices)
+    _give_back(nodes, placed.node, requests, request, placed.devices)
 
 
-@compiled
-def _give_back(nodes: Nodes, at: int, requests: Requests, kind: int, devices: int) -> None:
-    placers.give_back(nodes, at, requests, kind, devices)
+@compile_entry
+def _give_back(nodes: Nodes, at: int, requests: Requests, request: int, devices: int) -> None:
+    placers.give_back(nodes, at, requests, request, devices)

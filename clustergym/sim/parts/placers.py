@@ -2,18 +2,21 @@
 
 A score is a whole number from 0 to 100; the node of the highest one is taken, among equal ones that of the
 lowest rank. FGD's paper (section 6, and its simulator) has all six.
+
+The scores of nodes for kinds of requests, which are worked out again only for nodes that have changed.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from clustergym.cluster.parts import WHOLE, Nodes, Requests
-from clustergym.common.arrays import Ints
-from clustergym.sim.compiled.numba_cache import compiled_in_place
-from clustergym.sim.parts.fragmentation import Usual, fragments, idle_milli
+from clustergym.common.arrays import Floats, Ints
+from clustergym.sim.compiled.numba_cache import compile_entry, compile_in_place
+from clustergym.sim.parts.fragmentation import UsualRequests, fragments, idle_milli
 
 PLACERS = ("random-fit", "dot-product", "gpu-clustering", "gpu-packing", "best-fit", "fgd")
 RANDOM_FIT, DOT_PRODUCT, GPU_CLUSTERING, GPU_PACKING, BEST_FIT, FGD = range(6)
@@ -22,41 +25,44 @@ UNFIT = -1
 """In place of a score: the request does not fit. In place of a device: it takes whole devices, or none."""
 
 
-@compiled_in_place
-def fits(nodes: Nodes, at: int, requests: Requests, kind: int) -> bool:
+@compile_in_place
+def fits(nodes: Nodes, at: int, requests: Requests, request: int) -> bool:
     """Whether a request fits on a node."""
-    if nodes.cpu_milli[at] < requests.cpu_milli[kind] or nodes.memory_mib[at] < requests.memory_mib[kind]:
+    if (
+        nodes.cpu_milli[at] < requests.cpu_milli[request]
+        or nodes.memory_mib[at] < requests.memory_mib[request]
+    ):
         return False
-    if requests.gpus[kind] == 0:
+    if requests.gpus[request] == 0:
         return True
-    if not (requests.models[kind] >> nodes.model[at]) & 1:
+    if not (requests.models[request] >> nodes.model[at]) & 1:
         return False
     fitting = 0
     for device in range(nodes.devices[at]):
-        fitting += nodes.gpu_milli[at, device] >= requests.gpu_milli[kind]
-    return bool(fitting >= requests.gpus[kind])
+        fitting += nodes.gpu_milli[at, device] >= requests.gpu_milli[request]
+    return bool(fitting >= requests.gpus[request])
 
 
-@compiled_in_place
-def class_of(requests: Requests, kind: int) -> np.int64:
+@compile_in_place
+def classify_request(requests: Requests, request: int) -> np.int64:
     """Return a request's class: 0 for a part of a device, else its number of devices."""
-    return np.int64(0) if requests.gpu_milli[kind] < WHOLE else requests.gpus[kind]
+    return np.int64(0) if requests.gpu_milli[request] < WHOLE else requests.gpus[request]
 
 
-@compiled_in_place
-def occupy(nodes: Nodes, at: int, requests: Requests, kind: int, device: int) -> np.int64:
+@compile_in_place
+def occupy(nodes: Nodes, at: int, requests: Requests, request: int, device: int) -> np.int64:
     """Take a request's amounts from a node; return the devices taken, as bits.
 
     A part is taken from `device`, whole devices from the lowest free ones.
     """
-    nodes.cpu_milli[at] -= requests.cpu_milli[kind]
-    nodes.memory_mib[at] -= requests.memory_mib[kind]
-    left, taken = requests.gpus[kind], np.int64(0)
+    nodes.cpu_milli[at] -= requests.cpu_milli[request]
+    nodes.memory_mib[at] -= requests.memory_mib[request]
+    left, taken = requests.gpus[request], np.int64(0)
     if left == 0:
         return taken
-    nodes.hosted[at, class_of(requests, kind)] += 1
+    nodes.hosted[at, classify_request(requests, request)] += 1
     if device >= 0:
-        nodes.gpu_milli[at, device] -= requests.gpu_milli[kind]
+        nodes.gpu_milli[at, device] -= requests.gpu_milli[request]
         return np.int64(1) << device
     for place in range(nodes.devices[at]):
         if left and nodes.gpu_milli[at, place] == WHOLE:
@@ -66,27 +72,27 @@ def occupy(nodes: Nodes, at: int, requests: Requests, kind: int, device: int) ->
     return taken
 
 
-@compiled_in_place
-def take(nodes: Nodes, at: int, requests: Requests, kind: int, device: int) -> np.int64:
+@compile_in_place
+def take(nodes: Nodes, at: int, requests: Requests, request: int, device: int) -> np.int64:
     """Allocate a request that fits on a node; return the devices taken, as bits."""
     nodes.version[at] += 1
-    return occupy(nodes, at, requests, kind, device)
+    return occupy(nodes, at, requests, request, device)
 
 
-@compiled_in_place
-def give_back(nodes: Nodes, at: int, requests: Requests, kind: int, taken: int | np.int64) -> None:
+@compile_in_place
+def give_back(nodes: Nodes, at: int, requests: Requests, request: int, taken: int | np.int64) -> None:
     """Free what a request has on a node; `taken` has the bits of its devices."""
     nodes.version[at] += 1
-    nodes.cpu_milli[at] += requests.cpu_milli[kind]
-    nodes.memory_mib[at] += requests.memory_mib[kind]
-    if requests.gpus[kind]:
-        nodes.hosted[at, class_of(requests, kind)] -= 1
+    nodes.cpu_milli[at] += requests.cpu_milli[request]
+    nodes.memory_mib[at] += requests.memory_mib[request]
+    if requests.gpus[request]:
+        nodes.hosted[at, classify_request(requests, request)] -= 1
     for place in range(nodes.devices[at]):
         if (taken >> place) & 1:
-            nodes.gpu_milli[at, place] += requests.gpu_milli[kind]
+            nodes.gpu_milli[at, place] += requests.gpu_milli[request]
 
 
-@compiled_in_place
+@compile_in_place
 def tightest_device(nodes: Nodes, at: int, milli: int) -> int:
     """Return the device with the least that is free and suffices; the lowest of equal ones."""
     best = -1
@@ -97,8 +103,8 @@ def tightest_device(nodes: Nodes, at: int, milli: int) -> int:
     return best
 
 
-@compiled_in_place
-def drawn_device(nodes: Nodes, at: int, milli: int, chance: float) -> int:
+@compile_in_place
+def draw_device(nodes: Nodes, at: int, milli: int, chance: float) -> int:
     """Return one of the devices that suffice, all with the same probability."""
     fitting = 0
     for device in range(nodes.devices[at]):
@@ -112,30 +118,32 @@ def drawn_device(nodes: Nodes, at: int, milli: int, chance: float) -> int:
     return -1
 
 
-@compiled_in_place
-def _dot_product(nodes: Nodes, at: int, requests: Requests, kind: int) -> np.int64:
+@compile_in_place
+def _dot_product(nodes: Nodes, at: int, requests: Requests, request: int) -> np.int64:
     """Prefer nodes of which the request uses what they have least of."""
     cpu, gpu = float(nodes.most[0]), float(nodes.most[1])
-    product = nodes.cpu_milli[at] / cpu * (requests.cpu_milli[kind] / cpu)
-    product += idle_milli(nodes, at) / gpu * (requests.gpus[kind] * requests.gpu_milli[kind] / gpu)
+    product = nodes.cpu_milli[at] / cpu * (requests.cpu_milli[request] / cpu)
+    product += idle_milli(nodes, at) / gpu * (requests.gpus[request] * requests.gpu_milli[request] / gpu)
     return np.int64(100.0 * (1.0 - product / 2.0))
 
 
-@compiled_in_place
-def _best_fit(nodes: Nodes, at: int, requests: Requests, kind: int) -> np.int64:
+@compile_in_place
+def _best_fit(nodes: Nodes, at: int, requests: Requests, request: int) -> np.int64:
     """Prefer nodes on which least is left."""
-    cpu = (nodes.cpu_milli[at] - requests.cpu_milli[kind]) / float(nodes.most[0])
-    gpu = (idle_milli(nodes, at) - requests.gpus[kind] * requests.gpu_milli[kind]) / float(nodes.most[1])
+    cpu = (nodes.cpu_milli[at] - requests.cpu_milli[request]) / float(nodes.most[0])
+    gpu = (idle_milli(nodes, at) - requests.gpus[request] * requests.gpu_milli[request]) / float(
+        nodes.most[1]
+    )
     return np.int64(100.0 * (1.0 - (0.5 * cpu + 0.5 * gpu)))
 
 
-@compiled_in_place
-def _gpu_clustering(nodes: Nodes, at: int, requests: Requests, kind: int) -> np.int64:
+@compile_in_place
+def _gpu_clustering(nodes: Nodes, at: int, requests: Requests, request: int) -> np.int64:
     """Prefer nodes with requests of the same class alone, then among others, then empty ones."""
-    if requests.gpus[kind] == 0:
+    if requests.gpus[request] == 0:
         return np.int64(0)
     most = nodes.most[1]
-    used, own = 25 * (most - idle_milli(nodes, at)) // most, class_of(requests, kind)
+    used, own = 25 * (most - idle_milli(nodes, at)) // most, classify_request(requests, request)
     hosted = nodes.hosted[at].sum()
     if hosted == 0:
         return np.int64(25 + used)
@@ -144,54 +152,56 @@ def _gpu_clustering(nodes: Nodes, at: int, requests: Requests, kind: int) -> np.
     return np.int64((75 if nodes.hosted[at, own] == hosted else 50) + used)
 
 
-@compiled_in_place
-def _gpu_packing(nodes: Nodes, at: int, requests: Requests, kind: int) -> np.int64:
+@compile_in_place
+def _gpu_packing(nodes: Nodes, at: int, requests: Requests, request: int) -> np.int64:
     """Prefer devices in use, then free devices of nodes in use, then empty nodes of few devices."""
-    if requests.gpus[kind] == 0:
+    if requests.gpus[request] == 0:
         return np.int64(0)
     untouched = np.int64(0)
     for device in range(nodes.devices[at]):
         untouched += nodes.gpu_milli[at, device] == WHOLE
     if untouched == nodes.devices[at]:
         return np.int64(max(33 - untouched, untouched))
-    if requests.gpu_milli[kind] == WHOLE:
-        return np.int64(max(50 - requests.gpus[kind], 33))
-    device = tightest_device(nodes, at, requests.gpu_milli[kind])
+    if requests.gpu_milli[request] == WHOLE:
+        return np.int64(max(50 - requests.gpus[request], 33))
+    device = tightest_device(nodes, at, requests.gpu_milli[request])
     free = nodes.gpu_milli[at, device]
     if free == WHOLE:
         return np.int64(49)
     return np.int64(max(100 - free * 100 // WHOLE // 10, 50))
 
 
-@compiled_in_place
-def _gradient(nodes: Nodes, at: int, requests: Requests, kind: int, device: int, usual: Usual) -> np.int64:
+@compile_in_place
+def _gradient(
+    nodes: Nodes, at: int, requests: Requests, request: int, device: int, usual: UsualRequests
+) -> np.int64:
     """Return FGD's score: the less the fragments grow, the higher."""
     before = fragments(nodes, at, usual)
-    taken = occupy(nodes, at, requests, kind, device)
+    taken = occupy(nodes, at, requests, request, device)
     grown = fragments(nodes, at, usual) - before
     version = nodes.version[at]
-    give_back(nodes, at, requests, kind, taken)
+    give_back(nodes, at, requests, request, taken)
     nodes.version[at] = version
     return np.int64(100.0 * (1.0 / (1.0 + math.exp(grown / WHOLE))))
 
 
-@compiled_in_place
+@compile_in_place
 def _best_gradient(
-    nodes: Nodes, at: int, requests: Requests, kind: int, usual: Usual, device: Ints
+    nodes: Nodes, at: int, requests: Requests, request: int, usual: UsualRequests, device: Ints
 ) -> np.int64:
     """Return FGD's score of the best device for a part of one, the lowest of equal ones, and write it."""
     best = np.int64(UNFIT)
     for place in range(nodes.devices[at]):
-        if nodes.gpu_milli[at, place] >= requests.gpu_milli[kind]:
-            found = _gradient(nodes, at, requests, kind, place, usual)
+        if nodes.gpu_milli[at, place] >= requests.gpu_milli[request]:
+            found = _gradient(nodes, at, requests, request, place, usual)
             if found > best:
                 best, device[0] = found, place
     return best
 
 
-@compiled_in_place
+@compile_in_place
 def score(
-    nodes: Nodes, at: int, requests: Requests, kind: int, placer: int, usual: Usual, device: Ints
+    nodes: Nodes, at: int, requests: Requests, request: int, placer: int, usual: UsualRequests, device: Ints
 ) -> np.int64:
     """Return the score of a node for a request, and write the device for a part of one.
 
@@ -203,21 +213,109 @@ def score(
         Receives the device, or UNFIT.
     """
     device[0] = UNFIT
-    if not fits(nodes, at, requests, kind):
+    if not fits(nodes, at, requests, request):
         return np.int64(UNFIT)
-    part = requests.gpus[kind] > 0 and requests.gpu_milli[kind] < WHOLE
+    part = requests.gpus[request] > 0 and requests.gpu_milli[request] < WHOLE
     if placer == FGD and part:
-        return _best_gradient(nodes, at, requests, kind, usual, device)
+        return _best_gradient(nodes, at, requests, request, usual, device)
     if placer == FGD:
-        return _gradient(nodes, at, requests, kind, UNFIT, usual)
+        return _gradient(nodes, at, requests, request, UNFIT, usual)
     if part:
-        device[0] = tightest_device(nodes, at, requests.gpu_milli[kind])
+        device[0] = tightest_device(nodes, at, requests.gpu_milli[request])
     if placer == DOT_PRODUCT:
-        return _dot_product(nodes, at, requests, kind)
+        return _dot_product(nodes, at, requests, request)
     if placer == GPU_CLUSTERING:
-        return _gpu_clustering(nodes, at, requests, kind)
+        return _gpu_clustering(nodes, at, requests, request)
     if placer == GPU_PACKING:
-        return _gpu_packing(nodes, at, requests, kind)
+        return _gpu_packing(nodes, at, requests, request)
     if placer == BEST_FIT:
-        return _best_fit(nodes, at, requests, kind)
+        return _best_fit(nodes, at, requests, request)
     return np.int64(0)
+
+
+class KnownScores(NamedTuple):
+    """Scores that are known, by kind and node, with the version of the node that they are of."""
+
+    value: Ints
+    device: Ints
+    version: Ints
+
+
+def no_scores(requests: Requests, nodes: Nodes) -> KnownScores:
+    """Return scores of which none is known."""
+    return KnownScores(*(np.full((len(requests.gpus), len(nodes.devices)), UNFIT) for _ in range(3)))
+
+
+@compile_in_place
+def refresh(
+    nodes: Nodes,
+    requests: Requests,
+    request: int,
+    placer: int,
+    usual: UsualRequests,
+    scores: KnownScores,
+    device: Ints,
+) -> None:
+    """Score the nodes that have changed since this kind of request last came."""
+    for at in range(len(nodes.devices)):
+        if scores.version[request, at] != nodes.version[at]:
+            scores.value[request, at] = score(nodes, at, requests, request, placer, usual, device)
+            scores.device[request, at] = device[0]
+            scores.version[request, at] = nodes.version[at]
+
+
+@compile_in_place
+def best(values: Ints, rank: Ints) -> int:
+    """Return the node of the highest score, of equal ones that of the lowest rank; -1: none fits."""
+    best = -1
+    for at in range(len(values)):
+        if values[at] < 0:
+            continue
+        if best < 0 or values[at] > values[best] or (values[at] == values[best] and rank[at] < rank[best]):
+            best = at
+    return best
+
+
+@compile_in_place
+def draw_node(values: Ints, chance: float) -> int:
+    """Return one of the nodes on which a request fits, all with the same probability; -1: none."""
+    fitting = 0
+    for at in range(len(values)):
+        fitting += values[at] >= 0
+    left = int(chance * fitting)
+    for at in range(len(values)):
+        if values[at] >= 0:
+            if left == 0:
+                return at
+            left -= 1
+    return -1
+
+
+@compile_entry
+def best_place(
+    nodes: Nodes,
+    requests: Requests,
+    request: int,
+    placer: int,
+    usual: UsualRequests,
+    scores: KnownScores,
+    chances: Floats,
+) -> tuple[int, int]:
+    """Return the node that a placer chooses for a request, -1: none, and the device of a part of one.
+
+    Parameters
+    ----------
+    placer : int
+        Position in `clustergym.sim.parts.placers.PLACERS`.
+    chances : ndarray of float, shape (2,)
+        Between 0 and 1: what `random-fit` draws the node and the device by.
+    """
+    device = np.empty(1, np.int64)
+    refresh(nodes, requests, request, placer, usual, scores, device)
+    if placer != RANDOM_FIT:
+        at = best(scores.value[request], nodes.rank)
+        return at, (scores.device[request, at] if at >= 0 else -1)
+    at = draw_node(scores.value[request], chances[0])
+    if at < 0 or scores.device[request, at] < 0:
+        return at, -1
+    return at, draw_device(nodes, at, requests.gpu_milli[request], chances[1])

@@ -41,7 +41,7 @@ def draw_durations(
         message = f"no duration is at least {low:.6g} s and at most {high:.6g} s"
         raise InputError(message, field="max_duration_s", remedy="widen the limits")
     counts, group = np.unique(gpus, return_inverse=True)
-    mixtures = _Mixtures.of(durations, counts)
+    mixtures = _Mixtures.from_durations(durations, counts)
     drawn = np.zeros(len(gpus))
     left = np.arange(len(gpus))
     for attempt in range(MOST_ROUNDS):
@@ -73,7 +73,7 @@ class _Mixtures(NamedTuple):
     ln_sigma: Floats
 
     @classmethod
-    def of(cls, durations: Durations, counts: Ints) -> _Mixtures:
+    def from_durations(cls, durations: Durations, counts: Ints) -> _Mixtures:
         mixtures = [_mixture(durations, count) for count in counts.tolist()]
         last = np.array([len(mixture.components) - 1 for mixture in mixtures])
         until, mean, sigma = np.full((3, len(mixtures), int(last.max(initial=0)) + 1), np.inf)

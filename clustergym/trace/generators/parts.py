@@ -123,18 +123,18 @@ def generate_parts(workload: PartWorkload) -> Trace:
     """Generate a trace of jobs that ask for parts of GPUs; equal arguments give equal bytes."""
     rng = random_streams.JOBS_OF_PARTS.generator(workload.seed)
     cores, gib, gpus, milli, weight = (np.array(column) for column in zip(*KINDS, strict=True))
-    kind = rng.choice(len(weight), workload.jobs, p=weight / weight.sum())
+    request = rng.choice(len(weight), workload.jobs, p=weight / weight.sum())
     of_class = np.where(gpus == 0, 0, np.where(milli < 1000, 1, np.where(gpus == 1, 2, 3)))
-    duration_s = _durations(of_class[kind], workload, rng)
-    held = duration_s * (gpus * milli)[kind] / 1000
+    duration_s = _durations(of_class[request], workload, rng)
+    held = duration_s * (gpus * milli)[request] / 1000
     span_s = float(held.sum()) / (workload.gpus * workload.load)
     gaps = rng.exponential(1.0, workload.jobs - 1)
     submit_s = np.concatenate([[0.0], np.round(span_s * gaps.cumsum() / gaps.sum(), 3)])
     columns = PartColumns(
-        gpus[kind],
-        milli[kind],
-        np.rint(1000 * cores).astype(np.int64)[kind],
-        (1024 * gib)[kind],
+        gpus[request],
+        milli[request],
+        np.rint(1000 * cores).astype(np.int64)[request],
+        (1024 * gib)[request],
         [""] * workload.jobs,
     )
     digits, name = len(str(workload.jobs - 1)), f"{PARTS_SOURCE}-like-{workload.jobs}"

@@ -18,29 +18,38 @@ import numpy as np
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats, Ints
-from clustergym.common.columns import rounded_up
+from clustergym.common.columns import round_up_counts
 from clustergym.common.errors import InputError, nearest
-from clustergym.trace.draw import RULES, Drawn, Records, ReferenceTimes, draw, reference_key, times_on
+from clustergym.common.parameter_types import Seed
+from clustergym.common.parameters import build_from_keywords, check_value
+from clustergym.trace.draw import (
+    RULES,
+    DrawnJobs,
+    Records,
+    ReferenceTimes,
+    draw,
+    get_reference_times,
+    reference_key,
+)
 from clustergym.trace.generators.arrivals import arrival_times, in_bursts, whole_milliseconds
 from clustergym.trace.generators.duration_mixtures import draw_durations
-from clustergym.trace.generators.gpu_types import draw_gpu_types
 from clustergym.trace.generators.sizes import (
     ARENA_SHARES,
     PRETRAINING_SHARES,
+    draw_gpu_types,
     draw_gpus,
     draw_tenants,
     draw_virtual_clusters,
 )
 from clustergym.trace.generators.sources import Source, load_source
-from clustergym.trace.options import ReadOptions
+from clustergym.trace.options import GeneratorOptions, ReadOptions
 from clustergym.trace.trace import Trace
 from clustergym.trace.trace_checks import build_trace
-from clustergym.trace.trace_statistics import RequestCosts, counts_for
+from clustergym.trace.trace_statistics import RequestCosts, list_counts
 
 VERSION = 1
 """Version of the generator; increase it whenever equal arguments give a different trace."""
 
-MOST_JOBS = 2_000_000
 LOAD_TOLERANCE = 0.01
 REQUESTS: Mapping[str, Mapping[int, float] | None] = {
     "source": None,
@@ -62,50 +71,29 @@ class DeadlineOptions:
     slack_high: float = 1.5
 
 
-@dataclass(frozen=True)
-class _Request:
+@dataclass(frozen=True, kw_only=True)
+class _Request(GeneratorOptions):
     """Checked arguments of `generate`."""
 
     source_name: str
     source: Source
-    jobs: int
-    span_s: float | None
     seed: int
-    rule: str
     cluster: ClusterSpec
     cluster_name: str | None
-    load: float | None
     gpu_types: tuple[str, ...]
-    max_gpus: int | None
     deadlines: DeadlineOptions | None
-    requests: str
-    min_duration_s: float | None
-    max_duration_s: float | None
-    start_hour: int
     power_of_two: bool
-    tenants: Mapping[str, float] | None
-    bursty: float
 
 
 def generate(
     source: str,
     *,
-    jobs: int,
-    span_s: float | None = None,
     seed: int = 0,
-    rule: str = "arena",
     cluster: ClusterSpec | str | None = None,
-    load: float | None = None,
     gpu_types: tuple[str, ...] = (),
-    max_gpus: int | None = None,
     deadlines: DeadlineOptions | None = None,
-    requests: str = "source",
-    min_duration_s: float | None = None,
-    max_duration_s: float | None = None,
-    start_hour: int = 0,
     power_of_two: bool = True,
-    tenants: Mapping[str, float] | None = None,
-    bursty: float = 0.0,
+    **options: Any,
 ) -> Trace:
     """Generate a synthetic trace like a published one; equal arguments give equal bytes on any machine.
 
@@ -113,77 +101,48 @@ def generate(
     ----------
     source : str
         One of `source_names()`, or a YAML file with the keys of conf/generator/philly.yaml.
-    jobs, seed : int
-    span_s : float, optional
-        Seconds from the first to the last submission. By default what the source's own rate gives,
-        or with `load` what that asks for.
-    rule : str
-        How models are drawn, `arena` or `ares` (see `clustergym.trace.draw`).
+    seed : int
     cluster : ClusterSpec or str, optional
         Its GPU types are requested and its iteration times turn durations into iterations; by
         default the readers' reference cluster, `arena-sim`, without a limit on counts.
-    load : float, optional
-        Offered load on the whole cluster (see `offer`). Alone it scales the span and keeps the
-        durations; with `span_s` it scales the iterations of all jobs by one factor.
     gpu_types : tuple of str
         Types of the cluster to request, drawn in proportion to capacity among those a job fits;
         empty: no request, and durations are those on the cluster's most numerous type.
-    max_gpus : int, optional
-        GPU counts are drawn given that they are at most this: by default what the largest of the
-        cluster's types has. Nothing is clipped.
     deadlines : DeadlineOptions, optional
-    requests : str
-        `source`: GPU counts by the source's shares; `arena`: by those of Arena's published Philly
-        trace; `pretraining`: 64 to 1,024 GPUs, as many in all for each power of two. Durations stay
-        those of the source's counts.
-    min_duration_s, max_duration_s : float, optional
-        Durations are drawn given that they lie within; nothing is clipped.
-    start_hour : int
-        Hour of the week at which the trace starts; 0 is Monday 00:00.
     power_of_two : bool
         Round GPU counts up to powers of two, keeping each job's GPU time, as the readers do.
-    tenants : mapping of str to float, optional
-        Virtual clusters with their shares of the jobs (relative), in place of the source's own.
-    bursty : float
-        Share of the virtual clusters whose jobs come in bursts (`arrivals.in_bursts`).
+    **options
+        Fields of `clustergym.trace.options.GeneratorOptions`.
 
     Raises
     ------
     InputError
         If an argument is out of range, a name is unknown, or a job fits nowhere.
     """
+    chosen: GeneratorOptions = build_from_keywords(GeneratorOptions, options, "trace")
+    _check(chosen, cluster, deadlines)
     request = _Request(
+        **vars(chosen),
         source_name=Path(source).stem if source.endswith((".yaml", ".yml")) else source,
         source=load_source(source),
-        jobs=_whole("jobs", jobs, 1, MOST_JOBS),
-        span_s=_from_to("span_s", _positive("span_s", span_s), 1e-3, math.inf),
-        seed=_whole("seed", seed, 0, 2**63 - 1),
-        rule=_named("rule", rule, RULES),
+        seed=check_value(seed, Seed, "seed"),
         cluster=_cluster(cluster),
         cluster_name=cluster.name if isinstance(cluster, ClusterSpec) else cluster,
-        load=_load(load, cluster, jobs),
         gpu_types=gpu_types,
-        max_gpus=None if max_gpus is None else _whole("max_gpus", max_gpus, 1, 1_000_000),
-        deadlines=_slack(deadlines),
-        requests=_named("requests", requests, REQUESTS),
-        min_duration_s=_positive("min_duration_s", min_duration_s),
-        max_duration_s=_positive("max_duration_s", max_duration_s),
-        start_hour=_whole("start_hour", start_hour, 0, 167),
+        deadlines=deadlines,
         power_of_two=power_of_two,
-        tenants=_tenants(tenants),
-        bursty=_from_to("bursty", float(bursty), 0.0, 1.0) or 0.0,
     )
     return _synthesise(request)
 
 
 def _synthesise(request: _Request) -> Trace:
-    for kind in request.gpu_types:
-        _named("gpu_types", kind, request.cluster.gpu_types)
+    for gpu_type in request.gpu_types:
+        _check_name("gpu_types", gpu_type, request.cluster.gpu_types)
     if request.max_gpus is None and request.cluster_name is not None:
         request = replace(request, max_gpus=_most_gpus(request))
     gpus, duration_s = _requests_and_durations(request)
     reference = request.cluster.gpu_types[int(np.argmax(request.cluster.capacity))]
-    times = times_on(request.cluster)
+    times = get_reference_times(request.cluster)
     drawn = _models(request, gpus, duration_s, times, reference)
     draft = _trace(request, drawn, np.zeros(request.jobs), gpus)
     span_s, iterations = _fit_load(request, draft, times)
@@ -212,8 +171,8 @@ def _requests_and_durations(request: _Request) -> tuple[Ints, Floats]:
 
 def _models(
     request: _Request, gpus: Ints, duration_s: Floats, times: ReferenceTimes, reference: str
-) -> Drawn:
-    counts = rounded_up(gpus) if request.power_of_two else gpus
+) -> DrawnJobs:
+    counts = round_up_counts(gpus) if request.power_of_two else gpus
     gpu_type = [""] * request.jobs
     if request.gpu_types:
         gpu_type = draw_gpu_types(
@@ -239,7 +198,7 @@ def _models(
     return draw(records, options)
 
 
-def _trace(request: _Request, drawn: Drawn, submit_s: Floats, gpus: Ints) -> Trace:
+def _trace(request: _Request, drawn: DrawnJobs, submit_s: Floats, gpus: Ints) -> Trace:
     built = build_trace(
         path=Path(request.source_name),
         name=f"{request.source_name}-like-{request.jobs}",
@@ -271,7 +230,7 @@ def _fit_load(request: _Request, draft: Trace, times: ReferenceTimes) -> tuple[f
         own = request.source.span_s * request.jobs / request.source.jobs
         span_s = own if request.span_s is None else request.span_s
         return _span(span_s if request.jobs > 1 else 0.0), draft.iterations
-    costs = _request_costs(times, request.cluster, tuple(counts_for(draft.gpus, request.cluster)))
+    costs = _request_costs(times, request.cluster, tuple(list_counts(draft.gpus, request.cluster)))
     if missing := sorted(set(draft.model_classes) - costs.times.keys()):
         costs.learn(times.oracle.tables(missing, request.cluster, costs.counts))
     gpu_s = costs.gpu_s(costs.of_jobs(draft))
@@ -280,7 +239,7 @@ def _fit_load(request: _Request, draft: Trace, times: ReferenceTimes) -> tuple[f
     if request.span_s is None:
         return _span(float(demand.sum()) / room), draft.iterations
     span_s = _span(request.span_s)
-    return span_s, _scaled(draft.iterations, demand / draft.iterations, room * span_s, request.load)
+    return span_s, _scale_iterations(draft.iterations, demand / draft.iterations, room * span_s, request.load)
 
 
 @lru_cache(maxsize=16)
@@ -289,7 +248,7 @@ def _request_costs(times: ReferenceTimes, cluster: ClusterSpec, counts: tuple[in
     return RequestCosts(cluster, counts)
 
 
-def _scaled(iterations: Ints, gpu_s: Floats, wanted_gpu_s: float, load: float) -> Ints:
+def _scale_iterations(iterations: Ints, gpu_s: Floats, wanted_gpu_s: float, load: float) -> Ints:
     """Scale all iterations by the factor that brings the demand nearest to the wanted one.
 
     Parameters
@@ -330,7 +289,7 @@ def _deadlines(options: DeadlineOptions, trace: Trace, seconds: Floats, seed: in
     return whole_milliseconds(trace.submit_s + ahead)
 
 
-def _provenance(request: _Request, drawn: Drawn, span_s: float) -> dict[str, Any]:
+def _provenance(request: _Request, drawn: DrawnJobs, span_s: float) -> dict[str, Any]:
     arguments = dict(vars(request))
     arguments |= {"source": arguments.pop("source_name"), "cluster": arguments.pop("cluster_name")}
     arguments["deadlines"] = None if request.deadlines is None else asdict(request.deadlines)
@@ -376,7 +335,7 @@ def _oracle_fingerprint(cluster: ClusterSpec, rule: str) -> str:
 
 def _most_gpus(request: _Request) -> int:
     kinds = request.gpu_types or request.cluster.gpu_types
-    return max(int(request.cluster.capacity[request.cluster.gpu_types.index(kind)]) for kind in kinds)
+    return max(int(request.cluster.capacity[request.cluster.gpu_types.index(gpu_type)]) for gpu_type in kinds)
 
 
 def _cluster(cluster: ClusterSpec | str | None) -> ClusterSpec:
@@ -387,58 +346,27 @@ def _cluster(cluster: ClusterSpec | str | None) -> ClusterSpec:
     return load_cluster(ReadOptions().reference_cluster if cluster is None else cluster)
 
 
-def _whole(field: str, value: int, low: int, high: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise InputError(f"{value!r} is not a whole number", field=field, remedy=f"give {low} to {high}")
-    if not low <= value <= high:
-        raise InputError(f"{value} is not from {low} to {high}", field=field, remedy=f"give {low} to {high}")
-    return int(value)
-
-
-def _positive(field: str, value: float | None) -> float | None:
-    if value is None:
-        return None
-    if not math.isfinite(value) or value <= 0:
-        raise InputError(f"{value} is not a number above 0", field=field, remedy="give a number above 0")
-    return float(value)
-
-
-def _from_to(field: str, value: float | None, low: float, high: float) -> float | None:
-    if value is not None and not low <= value <= high:
-        remedy = f"give {low:g} to {high:g}"
-        raise InputError(f"{value} is not from {low:g} to {high:g}", field=field, remedy=remedy)
-    return value
-
-
-def _named(field: str, name: str, valid: Any) -> str:
+def _check_name(field: str, name: str, valid: Any) -> str:
     if name not in valid:
         raise InputError(f"unknown name {name!r}", field=field, remedy=nearest(str(name), valid))
     return name
 
 
-def _load(load: float | None, cluster: ClusterSpec | str | None, jobs: int) -> float | None:
-    checked = _from_to("load", _positive("load", load), 0.0, 1e3)
-    if checked is None:
-        return None
-    if cluster is None:
+def _check(
+    options: GeneratorOptions, cluster: ClusterSpec | str | None, deadlines: DeadlineOptions | None
+) -> None:
+    """Raise an InputError unless options go together."""
+    if options.load is not None and cluster is None:
         raise InputError("load is that of a cluster", field="load", remedy="name the cluster")
-    if jobs < 2:
+    if options.load is not None and options.jobs < 2:
         raise InputError(
             "one job alone has no span to offer a load in", field="jobs", remedy="give 2 or more"
         )
-    return checked
-
-
-def _tenants(shares: Mapping[str, float] | None) -> Mapping[str, float] | None:
-    if shares is not None and (not all(share >= 0 for share in shares.values()) or not any(shares.values())):
+    shares = None if options.tenants is None else options.tenants.values()
+    if shares is not None and (not all(share >= 0 for share in shares) or not any(shares)):
         raise InputError(
             "has no share above 0, or one below", field="tenants", remedy="give {TEAM: 2, OTHER: 1}"
         )
-    return None if shares is None else dict(shares)
-
-
-def _slack(deadlines: DeadlineOptions | None) -> DeadlineOptions | None:
     if deadlines is not None and not 0 < deadlines.slack_low <= deadlines.slack_high < math.inf:
         message = f"slack {deadlines.slack_low} to {deadlines.slack_high} is not a range above 0"
         raise InputError(message, field="deadlines", remedy="give 0 < low <= high")
-    return deadlines

@@ -11,7 +11,7 @@ from clustergym.common.columns import MAX_GPUS, dates, durations, integers
 from clustergym.common.text_files import header, read_csv
 from clustergym.trace.outcomes import SLURM_STATES, read_outcomes
 from clustergym.trace.readers.helios import NEVER
-from clustergym.trace.records import RecordedJobs, recorded_jobs
+from clustergym.trace.records import RecordedJobs, make_recorded_jobs
 
 NAME = "acme"
 REQUIRED = ("job_id", "user", "gpu_num", "type", "state", "submit_time", "start_time", "end_time")
@@ -37,7 +37,7 @@ def read_log(path: Path) -> RecordedJobs:
     start_s, end_s = (dates(table, column, NEVER) for column in ("start_time", "end_time"))
     duration_s = durations(table, start_s, end_s, "start_time", "end_time")
     durations(table, submit_s, start_s, "submit_time", "start_time")
-    return recorded_jobs(
+    return make_recorded_jobs(
         table,
         NAME,
         _NAMES,

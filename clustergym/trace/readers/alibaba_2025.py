@@ -9,7 +9,7 @@ import numpy as np
 
 from clustergym.common.columns import DAY_S, MAX_GPUS, durations, integers, numbers
 from clustergym.common.text_files import header, read_csv
-from clustergym.trace.records import RecordedJobs, recorded_jobs
+from clustergym.trace.records import RecordedJobs, make_recorded_jobs
 
 NAME = "alibaba-2025"
 REQUIRED = ("instance_sn", "role", "app_name", "gpu_request", "creation_time", "deletion_time")
@@ -46,7 +46,7 @@ def read_log(path: Path) -> RecordedJobs:
     end_s = np.where(np.isnan(deleted_s), last_s, deleted_s)
     duration_s = durations(table, submit_s, end_s, "creation_time", "deletion_time")
     on_gpus = gpus > 0
-    return recorded_jobs(
+    return make_recorded_jobs(
         table,
         NAME,
         _NAMES,

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from clustergym.common.columns import MAX_GPUS, check_bounds, integers, numbers, shown
+from clustergym.common.columns import MAX_GPUS, check_bounds, integers, numbers, quote_cell
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import TextTable, header, read_csv
-from clustergym.trace.records import RecordedJobs, recorded_jobs
+from clustergym.trace.records import RecordedJobs, make_recorded_jobs
 
 NAME = "alibaba-2026"
 REQUIRED = (
@@ -50,7 +50,7 @@ def read_log(path: Path) -> RecordedJobs:
     check_bounds(gpus, table.path, table.line, "worker_num", high=MAX_GPUS)
     priority = [_priority(table, row) for row in range(len(table))]
     models = [GPU_TYPES.get(name, "") for name in table.columns["gpu_model"]]
-    return recorded_jobs(
+    return make_recorded_jobs(
         TextTable(table.path, {**table.columns, "gpu_model": models}, table.line, table.sha256),
         NAME,
         _NAMES,
@@ -66,6 +66,6 @@ def read_log(path: Path) -> RecordedJobs:
 def _priority(table: TextTable, row: int) -> int:
     cell = table.columns["job_type"][row]
     if cell not in PRIORITIES:
-        message, remedy = f"{shown(cell)} is no type of job", f"give {' or '.join(PRIORITIES)}"
+        message, remedy = f"{quote_cell(cell)} is no type of job", f"give {' or '.join(PRIORITIES)}"
         raise InputError(message, file=table.path, line=table.line[row], field="job_type", remedy=remedy)
     return PRIORITIES[cell]

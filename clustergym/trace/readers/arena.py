@@ -8,10 +8,18 @@ from pathlib import Path
 import numpy as np
 
 from clustergym.common.arrays import Ints
-from clustergym.common.columns import MAX_GPUS, integers, numbers, relative_origin, rounded_up, shown, texts
+from clustergym.common.columns import (
+    MAX_GPUS,
+    integers,
+    numbers,
+    quote_cell,
+    relative_origin,
+    round_up_counts,
+    texts,
+)
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import TextTable, header, read_csv
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.trace.names import families
 from clustergym.trace.options import ReadOptions
 from clustergym.trace.records import provenance
@@ -65,7 +73,7 @@ def read_divided(path: Path, options: ReadOptions, name: str, divisor: int) -> T
         global_batch=batch,
         iterations=np.maximum(1, integers(table, "num_iteration", low=1) // divisor),
         gpu_type=texts(table, "gpu_type"),
-        gpus=rounded_up(gpus) if options.power_of_two else gpus,
+        gpus=round_up_counts(gpus) if options.power_of_two else gpus,
         asked_gpus=gpus,
         deadline_s=np.round(deadline_s - origin, 6),
         source_names=_NAMES,
@@ -84,7 +92,7 @@ def _models(table: TextTable, batch: Ints) -> tuple[list[str], list[str]]:
         if not separator:
             remedy = "give family__size, as in bert__1.3B"
             raise InputError(
-                f"{shown(cell)} names no size", file=table.path, line=line, field=field, remedy=remedy
+                f"{quote_cell(cell)} names no size", file=table.path, line=line, field=field, remedy=remedy
             )
         parts.append((family, size))
     own = {family: family for family in ARENA_FAMILIES.values()}

@@ -10,12 +10,22 @@ from clustergym.common.columns import MAX_GPUS, dates, integers, number, numbers
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import TextTable, header, read_csv
 from clustergym.trace.outcomes import read_outcomes
-from clustergym.trace.records import RecordedJobs, recorded_jobs
+from clustergym.trace.records import RecordedJobs, make_recorded_jobs
 from clustergym.trace.trace import OUTCOMES
 
 NAME = "durations"
 SUBMIT, DURATION, GPUS = ("submit_time", "submit_s"), ("duration", "duration_s"), ("gpus", "num_gpus")
-OPTIONAL = ("job_id", "gpu_type", "user", "virtual_cluster", "outcome", "time_limit_s")
+OPTIONAL = (
+    "job_id",
+    "gpu_type",
+    "user",
+    "virtual_cluster",
+    "partition",
+    "outcome",
+    "time_limit_s",
+    "priority",
+)
+START = ("start_time", "start_s")
 COLUMNS = f"{' or '.join(SUBMIT)}, {' or '.join(DURATION)}, {' or '.join(GPUS)}"
 
 
@@ -35,7 +45,7 @@ def read_log(path: Path) -> RecordedJobs:
     submit_s, dated = _submissions(table, submit)
     duration_s = numbers(table, duration, low=0)
     gpus = integers(table, gpus_name, low=0, high=MAX_GPUS)
-    return recorded_jobs(
+    return make_recorded_jobs(
         table,
         NAME,
         {"submit_s": submit, "gpus": gpus_name} | {name: name for name in OPTIONAL},
@@ -44,6 +54,8 @@ def read_log(path: Path) -> RecordedJobs:
         gpus=gpus,
         outcome=read_outcomes(table, "outcome", {name.upper(): name for name in OUTCOMES}),
         time_limit_s=numbers(table, "time_limit_s", default=float("nan")),
+        priority=integers(table, "priority", default=0) if "priority" in table.columns else None,
+        start_s=_starts(table),
         left_out={"CPU job": gpus == 0, "ran 0 s": duration_s == 0},
         dated=dated,
     )
@@ -55,6 +67,14 @@ def _column(table: TextTable, names: Sequence[str]) -> str:
         if name in table.columns:
             return name
     raise InputError(f"has no column {' or '.join(names)}", file=table.path, line=1, remedy=f"give {COLUMNS}")
+
+
+def _starts(table: TextTable) -> Floats | None:
+    """Return when jobs started, NaN where that is not known; None if the table has no column of `START`."""
+    dated, seconds = START
+    if dated in table.columns:
+        return dates(table, dated, missing=("",))
+    return numbers(table, seconds, default=float("nan")) if seconds in table.columns else None
 
 
 def _submissions(table: TextTable, column: str) -> tuple[Floats, bool]:

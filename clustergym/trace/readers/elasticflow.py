@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from clustergym.common.columns import MAX_GPUS, integers, numbers, relative_origin, rounded_up, texts
+from clustergym.common.columns import MAX_GPUS, integers, numbers, relative_origin, round_up_counts, texts
 from clustergym.common.text_files import header, read_csv
 from clustergym.trace.names import FAMILIES, families
 from clustergym.trace.options import ReadOptions
@@ -58,7 +58,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
         model_family=families(texts(table, "model_name"), FAMILIES, path, table.line, "model_name"),
         global_batch=integers(table, "batch_size", low=1),
         iterations=integers(table, "iteration", low=1),
-        gpus=rounded_up(gpus) if options.power_of_two else gpus,
+        gpus=round_up_counts(gpus) if options.power_of_two else gpus,
         asked_gpus=gpus,
         deadline_s=np.round(deadline_s - origin, 6),
         source_names=_NAMES,

@@ -17,11 +17,18 @@ from pathlib import Path
 import numpy as np
 
 from clustergym.common.arrays import Floats, Ints
-from clustergym.common.columns import MAX_GPUS, integers, numbers, relative_origin, rounded_up, shown
+from clustergym.common.columns import (
+    MAX_GPUS,
+    integers,
+    numbers,
+    quote_cell,
+    relative_origin,
+    round_up_counts,
+)
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.text_files import TextTable, decode, read_bytes
-from clustergym.oracle.models.model_class import ModelClass
-from clustergym.trace.draw import reference_of
+from clustergym.oracle.models.model_spec import ModelClass
+from clustergym.trace.draw import choose_reference
 from clustergym.trace.names import FAMILIES, families
 from clustergym.trace.options import ReadOptions
 from clustergym.trace.records import provenance
@@ -88,7 +95,7 @@ def read_table(path: Path) -> TextTable:
     return TextTable(path, columns, [number for number, _ in rows], hashlib.sha256(content).hexdigest())
 
 
-def models_of(job_types: Sequence[str], path: Path, line: Sequence[int] = ()) -> list[tuple[str, int]]:
+def parse_models(job_types: Sequence[str], path: Path, line: Sequence[int] = ()) -> list[tuple[str, int]]:
     """Return the family and the batch per worker of each of Gavel's job types, which stand on these lines."""
     lines: Sequence[int | None] = line or [None] * len(job_types)
     matches = [_JOB_TYPE.fullmatch(cell) for cell in job_types]
@@ -100,7 +107,7 @@ def models_of(job_types: Sequence[str], path: Path, line: Sequence[int] = ()) ->
         if batch < 1:
             remedy = "give it as in ResNet-18 (batch size 64)"
             raise InputError(
-                f"{shown(cell)} names no batch", file=path, line=at, field="job_type", remedy=remedy
+                f"{quote_cell(cell)} names no batch", file=path, line=at, field="job_type", remedy=remedy
             )
         batches.append(batch)
     return list(zip(family, batches, strict=True))
@@ -118,7 +125,7 @@ def _deadlines(
     slo = numbers(table, "SLO", default=-1.0)
     deadline_s = np.full(len(table), np.nan)
     for row in np.flatnonzero(slo > 0).tolist():
-        time_s = reference_of(options)(classes[row], options.reference_gpu, int(gpus[row]))
+        time_s = choose_reference(options)(classes[row], options.reference_gpu, int(gpus[row]))
         if not np.isfinite(time_s):
             where = options.reference_gpu or f"GPUs of {options.reference_cluster}"
             message = f"{classes[row].model} does not fit on {gpus[row]} {where}"
@@ -153,8 +160,8 @@ def read(path: Path, options: ReadOptions) -> Trace:
     origin = relative_origin(arrival_s)
     submit_s = np.round(arrival_s - origin, 6)
     workers = integers(table, "scale_factor", low=1, high=MAX_GPUS)
-    gpus = rounded_up(workers) if options.power_of_two else workers
-    models = models_of(table.columns["job_type"], path, table.line)
+    gpus = round_up_counts(workers) if options.power_of_two else workers
+    models = parse_models(table.columns["job_type"], path, table.line)
     family, batch = [name for name, _ in models], np.array([size for _, size in models], dtype=np.int64)
     steps = integers(table, "total_steps", low=1)
     factor = _factor(options, gpus)

@@ -10,7 +10,7 @@ import numpy as np
 from clustergym.common.columns import MAX_GPUS, dates, integers, numbers
 from clustergym.common.text_files import header, read_csv
 from clustergym.trace.outcomes import SLURM_STATES, read_outcomes
-from clustergym.trace.records import RecordedJobs, recorded_jobs
+from clustergym.trace.records import RecordedJobs, make_recorded_jobs
 
 NAME = "helios"
 REQUIRED = ("job_id", "user", "vc", "gpu_num", "submit_time", "start_time", "duration")
@@ -43,7 +43,7 @@ def read_log(path: Path) -> RecordedJobs:
     submit_s = dates(table, "submit_time")
     duration_s = numbers(table, "duration", low=0, default=0.0)
     never = np.array([cell.lower() in NEVER for cell in table.columns["start_time"]])
-    return recorded_jobs(
+    return make_recorded_jobs(
         table,
         NAME,
         _NAMES,

@@ -18,7 +18,7 @@ from clustergym.common.text_files import TextTable, read_csv
 from clustergym.trace.options import ReadOptions
 from clustergym.trace.outcomes import UNKNOWN, read_outcomes
 from clustergym.trace.part_columns import RECORDED, WHOLE, PartColumns
-from clustergym.trace.records import RecordedJobs, provenance, trace_of
+from clustergym.trace.records import RecordedJobs, build_recorded_trace, provenance
 from clustergym.trace.trace import COMPLETED, FAILED, Trace
 from clustergym.trace.trace_checks import build_trace
 
@@ -105,7 +105,7 @@ def _extreme(choose: Callable[[Iterable[float]], float], values: list[float], ro
     return choose(there) if there else math.nan
 
 
-def _kept(jobs: TextTable, submit_s: Floats, need: dict[str, Need]) -> tuple[list[int], Counter[str]]:
+def _select_jobs(jobs: TextTable, submit_s: Floats, need: dict[str, Need]) -> tuple[list[int], Counter[str]]:
     kept, left_out = [], Counter[str]()
     for row, job in enumerate(jobs.columns["job_name"]):
         mine = need.get(job)
@@ -123,7 +123,7 @@ def _kept(jobs: TextTable, submit_s: Floats, need: dict[str, Need]) -> tuple[lis
 def read(path: Path, options: ReadOptions) -> Trace:
     """Read PAI's jobs: with models drawn, or with `keep_shares` as recorded jobs for parts of GPUs."""
     if not options.keep_shares:
-        return trace_of(read_log(path), options)
+        return build_recorded_trace(read_log(path), options)
     return _shares(*_log(path), options)
 
 
@@ -176,7 +176,7 @@ def _log(path: Path) -> tuple[RecordedJobs, list[Need]]:
     need = needs(tasks)
     outcome = read_outcomes(jobs, "status", STATUSES) or []
     submit_s = numbers(jobs, "start_time", low=0, default=math.nan)
-    kept, left_out = _kept(jobs, submit_s, need)
+    kept, left_out = _select_jobs(jobs, submit_s, need)
     mine = [need[jobs.columns["job_name"][row]] for row in kept]
     log = RecordedJobs(
         path=job_path,

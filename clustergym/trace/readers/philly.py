@@ -7,7 +7,7 @@ from pathlib import Path
 
 from clustergym.common.columns import MAX_GPUS, dates, integers, numbers
 from clustergym.common.text_files import header, read_csv
-from clustergym.trace.records import RecordedJobs, recorded_jobs
+from clustergym.trace.records import RecordedJobs, make_recorded_jobs
 
 NAME = "philly"
 REQUIRED = ("timestamp", "duration", "num_gpus")
@@ -28,7 +28,7 @@ def read_log(path: Path) -> RecordedJobs:
     submit_s = dates(table, "timestamp")
     duration_s = numbers(table, "duration", low=0)
     gpus = integers(table, "num_gpus", low=1, high=MAX_GPUS)
-    return recorded_jobs(
+    return make_recorded_jobs(
         table,
         NAME,
         {"submit_s": "timestamp", "gpus": "num_gpus", "virtual_cluster": "cluster"},

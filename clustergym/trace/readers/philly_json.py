@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clustergym.common.columns import seconds_of, shown
+from clustergym.common.columns import parse_seconds, quote_cell
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import read_text
 from clustergym.trace.outcomes import UNKNOWN
@@ -104,9 +104,9 @@ class _Entry:
             message, file=self.path, line=self.line, field=field, remedy="see Philly's cluster_job_log"
         )
 
-    def of_type(self, value: Any, kind: type, field: str) -> Any:
-        if not isinstance(value, kind):
-            raise self.error(field, f"is not a JSON {_JSON_TYPES[kind.__name__]}")
+    def of_type(self, value: Any, expected_type: type, field: str) -> Any:
+        if not isinstance(value, expected_type):
+            raise self.error(field, f"is not a JSON {_JSON_TYPES[expected_type.__name__]}")
         return value
 
     def text(self, field: str) -> str:
@@ -118,7 +118,7 @@ class _Entry:
         if value is None or value in ("None", ""):
             return None
         try:
-            return seconds_of(self.of_type(value, str, field))
+            return parse_seconds(self.of_type(value, str, field))
         except ValueError as problem:
             raise self.error(field, str(problem)) from problem
 
@@ -147,7 +147,7 @@ def _job(entry: _Entry, row: int) -> Job:
 def _outcome(entry: _Entry) -> str:
     status = entry.text("status")
     if status and status.upper() not in STATUSES:
-        raise entry.error("status", f"{shown(status)} is none of {', '.join(STATUSES).title()}")
+        raise entry.error("status", f"{quote_cell(status)} is none of {', '.join(STATUSES).title()}")
     return STATUSES[status.upper()] if status else UNKNOWN
 
 

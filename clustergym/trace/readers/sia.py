@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from clustergym.common.arrays import Ints
-from clustergym.common.columns import MAX_GPUS, integers, numbers, relative_origin, rounded_up
+from clustergym.common.columns import MAX_GPUS, integers, numbers, relative_origin, round_up_counts
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.text_files import TextTable, header, read_csv
-from clustergym.oracle.models.model_class import ModelClass
-from clustergym.trace.draw import reference_of
+from clustergym.oracle.models.model_spec import ModelClass
+from clustergym.trace.draw import choose_reference
 from clustergym.trace.names import FAMILIES, families
 from clustergym.trace.options import ReadOptions
 from clustergym.trace.records import provenance
@@ -55,7 +55,7 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
     return bool({"num_replicas", "application"} & header(lines))
 
 
-def _validated(table: TextTable, folder: Path, lengths: str) -> Ints:
+def _read_validated(table: TextTable, folder: Path, lengths: str) -> Ints:
     """Return the iterations that Sia's validation files show for each job's application and batch."""
     from clustergym.oracle.measured.sia_oracle import FOLDERS
     from clustergym.oracle.measured.sia_training import Training, read_training
@@ -85,7 +85,7 @@ def _validated(table: TextTable, folder: Path, lengths: str) -> Ints:
 def _iterations(table: TextTable, classes: list[ModelClass], options: ReadOptions) -> Ints:
     """Return the iterations of each job: from Sia's profiles if given, else from isolated run times."""
     if options.sia_profiles is not None:
-        return _validated(table, Path(options.sia_profiles), options.sia_lengths)
+        return _read_validated(table, Path(options.sia_profiles), options.sia_lengths)
     options = replace(options, reference_gpu=_reference_gpu(options))
     known: dict[tuple[str, ModelClass], int] = {}
     for row, key in enumerate(zip(map(str.lower, table.columns["application"]), classes, strict=True)):
@@ -119,7 +119,7 @@ def _of_class(application: str, model: ModelClass, table: TextTable, row: int, o
         message = f"unknown application {application!r}"
         raise InputError(message, file=path, line=line, field=field, remedy=remedy)
     for gpus, seconds in zip(ISOLATED_GPUS, isolated_s, strict=True):
-        time_s = reference_of(options)(model, options.reference_gpu, gpus)
+        time_s = choose_reference(options)(model, options.reference_gpu, gpus)
         if np.isfinite(time_s):
             return max(1, round(seconds / time_s))
     most = f"{ISOLATED_GPUS[-1]} {options.reference_gpu}"
@@ -155,7 +155,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
         model_family=family,
         global_batch=batch,
         iterations=_iterations(table, classes, options),
-        gpus=rounded_up(replicas) if options.power_of_two else replicas,
+        gpus=round_up_counts(replicas) if options.power_of_two else replicas,
         asked_gpus=replicas,
         source_names={
             "job_id": "name",

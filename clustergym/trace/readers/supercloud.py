@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from clustergym.common.arrays import Floats, Ints
-from clustergym.common.columns import MAX_GPUS, check_bounds, durations, integers, numbers, shown
+from clustergym.common.columns import MAX_GPUS, check_bounds, durations, integers, numbers, quote_cell
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import TextTable, header, read_csv
 from clustergym.trace.outcomes import SLURM_STATES, read_outcomes
-from clustergym.trace.records import RecordedJobs, recorded_jobs
+from clustergym.trace.records import RecordedJobs, make_recorded_jobs
 
 NAME = "supercloud"
 REQUIRED = ("id_job", "id_user", "state", "time_submit", "time_start", "time_end", "tres_alloc")
@@ -62,7 +62,7 @@ def read_log(path: Path) -> RecordedJobs:
     minutes = numbers(table, "timelimit", low=0, default=0.0)
     used = table.columns.get("gres_used", [""] * len(table))
     uncounted = (gpus == 0) & np.array(["gpu" in cell for cell in used])
-    return recorded_jobs(
+    return make_recorded_jobs(
         table,
         NAME,
         _NAMES,
@@ -90,7 +90,7 @@ def _gpus(table: TextTable) -> Ints:
     found = []
     for cell, line in zip(table.columns["tres_alloc"], table.line, strict=True):
         if not _RESOURCES.fullmatch(cell):
-            message, remedy = f"{shown(cell)} is not id=count,id=count", "give Slurm's tres_alloc"
+            message, remedy = f"{quote_cell(cell)} is not id=count,id=count", "give Slurm's tres_alloc"
             raise InputError(message, file=table.path, line=line, field="tres_alloc", remedy=remedy)
         parts = (part.split("=") for part in cell.split(",") if part)
         found.append(sum(min(int(count), 2 * MAX_GPUS) for name, count in parts if int(name) in GPU_IDS))

@@ -12,7 +12,7 @@ from clustergym.common.columns import MAX_GPUS, integers, numbers
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import TextTable, read_text
 from clustergym.trace.outcomes import UNKNOWN, read_outcomes
-from clustergym.trace.records import RecordedJobs, recorded_jobs
+from clustergym.trace.records import RecordedJobs, make_recorded_jobs
 from clustergym.trace.trace import COMPLETED, FAILED, KILLED
 
 NAME = "swf"
@@ -58,16 +58,16 @@ def read_log(path: Path) -> RecordedJobs:
     """
     table, header = _table(path)
     submit_s = numbers(table, "submit time", low=0)
-    run_s = _known(table, "run time")
-    asked, allocated = _known(table, "requested processors"), _known(table, "allocated processors")
+    run_s = _read_known(table, "run time")
+    asked, allocated = _read_known(table, "requested processors"), _read_known(table, "allocated processors")
     processors = np.where(np.nan_to_num(asked) > 0, asked, allocated)
     gpus = np.nan_to_num(processors).astype(np.int64)
-    limit_s = _known(table, "requested time")
+    limit_s = _read_known(table, "requested time")
     outcome = read_outcomes(table, "status", STATUSES)
     part = np.array([status in PARTS for status in table.columns["status"]])
     for column in ("user", "queue"):
         table.columns[column] = ["" if cell == "-1" else cell for cell in table.columns[column]]
-    return recorded_jobs(
+    return make_recorded_jobs(
         table,
         NAME,
         _NAMES,
@@ -87,7 +87,7 @@ def read_log(path: Path) -> RecordedJobs:
     )
 
 
-def _known(table: TextTable, column: str) -> Floats:
+def _read_known(table: TextTable, column: str) -> Floats:
     """Return a field of numbers, shape (n,); NaN where it is -1."""
     whole = column.endswith("processors")
     values = integers(table, column, low=-1, high=MAX_GPUS) if whole else numbers(table, column, low=-1)

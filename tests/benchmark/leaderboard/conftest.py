@@ -80,3 +80,9 @@ def root(made, tmp_path) -> Path:
     """A copy of the board that a test may change."""
     shutil.copytree(made, tmp_path / "boards")
     return tmp_path / "boards"
+
+
+@pytest.fixture(autouse=True)
+def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have commands without `--workers` work in this process: to start others takes longer than the cells."""
+    monkeypatch.setattr("clustergym.common.processes.cores", lambda: 1)

@@ -9,13 +9,13 @@ from boards import flags, kinds
 from error_lines import error_line
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from quotas import with_quotas
+from queue_quotas import with_quotas
 from random_scenarios import random_scenarios
 from scenarios import Job, small_scenario
 
 from clustergym.agents import auction_features as features
 from clustergym.agents.auction_checkpoints import load
-from clustergym.agents.plan import NAME, Plan, Planned
+from clustergym.agents.plan import NAME, Plan, PlanPolicy
 from clustergym.benchmark.leaderboard.board import load_board
 from clustergym.benchmark.leaderboard.cell_replay import FlagKind
 from clustergym.benchmark.leaderboard.entry import read_entry, read_results
@@ -27,10 +27,9 @@ from clustergym.scenario.registry import make_placer
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.drive import simulate
 from clustergym.training.auction_evolution import start
-from clustergym.training.compiled_episodes import AuctionEpisode
 from clustergym.training.distribution import Distribution, draw_scenario
 from clustergym.training.hindsight import GOALS, STARTS, _deadlines_missed, _near, search
-from clustergym.training.simulated_episodes import plan_episodes
+from clustergym.training.simulated_episodes import AuctionEpisode, plan_episodes
 
 MOVES = Costs(search="proxy", profile={})
 
@@ -45,7 +44,7 @@ def values(root, name=NAME) -> list[float]:
 
 def jct_s(scenario: Scenario, plan: Plan) -> np.ndarray:
     """Return the JCTs of a plan in the engine."""
-    simulation = simulate(scenario, Planned(plan), make_placer({"name": "buddy"})).simulation
+    simulation = simulate(scenario, PlanPolicy(plan), make_placer({"name": "buddy"})).simulation
     found = np.full(len(scenario.trace), np.nan)
     for event in simulation.log.events:
         if event.kind.value == "complete":
@@ -58,14 +57,14 @@ def test_a_bias_moves_starts_and_doublings_by_hand():
     # 100 s and b, of one iteration, ends 10 s later. With a bias for b it starts first.
     scenario = small_scenario([Job("a", 0.0, 10), Job("b", 0.0, 1)], {"X": (1, 1)}, {"m": {"X": {1: 10.0}}})
     none, bias = np.zeros(features.COUNT), np.zeros((2, 1, 2))
-    episode = AuctionEpisode.of(scenario, InformationClass.CLAIRVOYANT)
+    episode = AuctionEpisode.from_scenario(scenario, InformationClass.CLAIRVOYANT)
     assert episode.run_biased(none, bias).jct_s.tolist() == [100.0, 110.0]
     bias[1, 0, 0] = 1.0
     assert episode.run_biased(none, bias).jct_s.tolist() == [110.0, 10.0]
     assert jct_s(scenario, Plan(none, bias)).tolist() == [110.0, 10.0]
     # Two GPUs, twice as fast on both: a doubling must score above 0.
     scenario = small_scenario([Job("a", 0.0, 10)], {"X": (1, 2)}, {"m": {"X": {1: 10.0, 2: 5.0}}})
-    episode, bias = AuctionEpisode.of(scenario, InformationClass.CLAIRVOYANT), np.zeros((1, 1, 2))
+    episode, bias = AuctionEpisode.from_scenario(scenario, InformationClass.CLAIRVOYANT), np.zeros((1, 1, 2))
     assert episode.run_biased(none, bias).jct_s.tolist() == [100.0]
     bias[0, 0, 1] = 1.0
     assert episode.run_biased(none, bias).jct_s.tolist() == [50.0]
@@ -80,7 +79,7 @@ def test_a_job_that_is_kept_off_a_type_waits_for_another():
         jobs, {"X": (1, 1), "Y": (1, 1)}, times, checkpoint_s={"m": 1000.0}, costs=MOVES
     )
     none, bias = np.zeros(features.COUNT), np.zeros((2, 2, 2))
-    episode = AuctionEpisode.of(scenario, InformationClass.CLAIRVOYANT)
+    episode = AuctionEpisode.from_scenario(scenario, InformationClass.CLAIRVOYANT)
     assert episode.run_biased(none, bias).jct_s.tolist() == [20.0, 100.0]
     bias[1, 0, 0] = -np.inf
     assert episode.run_biased(none, bias).jct_s.tolist() == [20.0, 30.0]
@@ -105,7 +104,7 @@ def test_a_plan_is_carried_out_in_the_engine_as_in_the_search(scenario, seed):
     rng = np.random.default_rng(seed)
     bias = rng.normal(size=(len(scenario.trace), len(scenario.cluster.gpu_types), 2))
     plan = Plan(start() + rng.normal(size=features.COUNT) / 3, bias)
-    played = AuctionEpisode.of(scenario, InformationClass.CLAIRVOYANT).run_biased(*plan)
+    played = AuctionEpisode.from_scenario(scenario, InformationClass.CLAIRVOYANT).run_biased(*plan)
     assert played.jct_s.tolist() == pytest.approx(jct_s(scenario, plan).tolist(), abs=1e-6)
 
 
@@ -129,11 +128,11 @@ def test_a_search_is_never_worse_than_its_starts_and_repeats_itself(metric):
 
 
 def test_deadlines_count_before_lateness():
-    from clustergym.envs.scheduling_costs import Yardsticks
+    from clustergym.envs.scheduling_costs import ReferenceCostTimes
 
     # Due after 100 s: one job of three is late by 600 s, which counts 1 + 0.5 / 3 of three; two that are
     # late by next to nothing are worse, and on time is 0.
-    yardsticks = Yardsticks(np.zeros(3), np.full(3, 100.0), np.zeros(3), np.zeros(3))
+    yardsticks = ReferenceCostTimes(np.zeros(3), np.full(3, 100.0), np.zeros(3), np.zeros(3))
     value = _deadlines_missed
     assert value(np.array([100.0, 50.0, 700.0]), yardsticks) == pytest.approx((1 + 0.5 / 3) / 3)
     assert value(np.array([101.0, 101.0, 100.0]), yardsticks) > 2 / 3

@@ -17,7 +17,7 @@ from clustergym.benchmark.leaderboard.board import BoardScenario, Cell, board_na
 from clustergym.benchmark.leaderboard.cell_logs import read_logs
 from clustergym.benchmark.leaderboard.entry import entry_folder, entry_names, read_entry, read_results
 from clustergym.benchmark.leaderboard.render import pages, stale
-from clustergym.benchmark.leaderboard.score import scores_of, standings
+from clustergym.benchmark.leaderboard.score import compute_scores, standings
 from clustergym.commands.leaderboard import main
 from clustergym.scenario.by_name import compose
 
@@ -27,7 +27,7 @@ def test_fcfs_scores_0_and_the_reference_1(root):
     assert board.cells == (Cell("philly", 5), Cell("philly", 6))
     # srtf is the reference of this board.
     for name, expected in (("first", 0.0), ("short", 1.0)):
-        (scores,) = scores_of(board, read_results(root / "small" / name))
+        (scores,) = compute_scores(board, read_results(root / "small" / name))
         assert scores.tolist() == pytest.approx([expected, expected])
     constants = board.constants(board.cells[0])
     assert board.score(board.cells[0], 2 * constants.reference - constants.baseline) == pytest.approx(2.0)
@@ -302,7 +302,7 @@ def test_committed_logs_are_of_the_frozen_scenarios(name):
         logs, version = read_logs(folder), read_entry(folder, board).board_version
         assert (version, list(logs.labels)) == (board.version, [str(cell) for cell in board.cells])
         for cell in board.cells:
-            with gzip.open(io.BytesIO(logs.packed(cell))) as lines:
+            with gzip.open(io.BytesIO(logs.read_packed(cell))) as lines:
                 header = json.loads(lines.readline())
             expected = (board.constants(cell).sha256, cell.seed)
             assert (header["scenario_sha256"], header["seed"]) == expected, (entry, cell)

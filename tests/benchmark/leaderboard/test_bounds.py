@@ -6,19 +6,21 @@ import json
 import shutil
 
 import pytest
-from boards import found
+from boards import found, frozen, small_board
 
+from clustergym.benchmark.leaderboard.add import add
 from clustergym.benchmark.leaderboard.board import load_board
 from clustergym.benchmark.leaderboard.bounds import FILE, read_bounds
 from clustergym.benchmark.leaderboard.entry import entry_names, read_results
-from clustergym.benchmark.leaderboard.gaps import cell_bounds
+from clustergym.benchmark.leaderboard.score import cell_bounds
 from clustergym.commands.leaderboard import main
 from clustergym.common.errors import InputError
 
 
 @pytest.fixture(scope="module")
-def bounded_once(made, tmp_path_factory):
-    root = shutil.copytree(made, tmp_path_factory.mktemp("bounds") / "boards")
+def bounded_once(tmp_path_factory):
+    root = tmp_path_factory.mktemp("bounds")
+    add(frozen(root, small_board((5, 6))), "first", {"name": "fcfs"})
     assert main(["--root", str(root), "bound", "small", "--workers", "1"]) == 0
     return root
 

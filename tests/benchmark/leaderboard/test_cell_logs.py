@@ -26,7 +26,7 @@ def test_what_is_written_is_read(tmp_path):
     # In the order of the cells, not in that of the mapping.
     assert logs.labels == ("b-2", "b-1", "a-1-7")
     for cell in CELLS:
-        found = [json.loads(line) for line in gzip.decompress(logs.packed(cell)).splitlines()]
+        found = [json.loads(line) for line in gzip.decompress(logs.read_packed(cell)).splitlines()]
         assert found == lines[cell]
     # Any tool that reads gzip reads all of it, line by line.
     assert len(gzip.decompress((tmp_path / FILE).read_bytes()).splitlines()) == 1 + 2 * len(CELLS)
@@ -48,7 +48,7 @@ def test_cells_that_are_missing_are_left_out(tmp_path):
     logs = read_logs(tmp_path)
     assert logs.labels == ("b-2", "a-1-7")
     with pytest.raises(InputError, match=r"decisions\.jsonl\.gz: has no log of b-1"):
-        logs.packed(CELLS[1])
+        logs.read_packed(CELLS[1])
     write_logs(tmp_path, {}, CELLS)
     assert read_logs(tmp_path).labels == ()
 
@@ -118,11 +118,11 @@ def test_what_is_wrong_is_one_line_with_file_and_cell(name, root):
 def test_what_is_said_does_not_hang_on_the_number_of_workers(root, capsys, tmp_path):
     replace_packed(root / "small" / "first", SECOND, b"junk")
     said = []
-    for workers in ("1", "2", "5"):
+    for workers in ("1", "5"):
         words = ["check", "small", "--workers", workers, "--json", str(tmp_path / "flags.json")]
         assert main(["--root", str(root), *words]) == 2
         said.append((capsys.readouterr().out, (tmp_path / "flags.json").read_text()))
-    assert said[0] == said[1] == said[2]
+    assert said[0] == said[1]
     assert said[0][0].splitlines()[:2] == [
         "small: baseline and reference run again in 2 cells, equal",
         "small/first: 1 FLAGS",

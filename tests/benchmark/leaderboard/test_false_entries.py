@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 from boards import claims_throughout, flags, kinds
 from entry_logs import change_headers
-from python_process import ROOT, run_python
+from error_lines import error_line
 
 from clustergym.benchmark.leaderboard.board import load_board
 from clustergym.benchmark.leaderboard.cell_replay import FlagKind
-from clustergym.benchmark.leaderboard.gaps import optimum
 from clustergym.benchmark.leaderboard.render import markdown, page
-from clustergym.benchmark.leaderboard.score import standings
+from clustergym.benchmark.leaderboard.score import optimum, standings
 from clustergym.commands.leaderboard import main
 from clustergym.common.errors import InputError
 
@@ -165,15 +164,18 @@ def test_a_folder_named_with_escapes(root: Path, capsys: pytest.CaptureFixture[s
     assert not {"\x1b", "\u202e"} & {*shown.out, *shown.err}
 
 
-def test_nothing_that_an_entry_names_is_imported(root: Path, tmp_path: Path) -> None:
+def test_nothing_that_an_entry_names_is_imported(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "evil.py").write_text("open('was-here', 'w')\nclass Evil: pass\n")
     change_headers(root / "small" / "short", policy="evil")
     claims_throughout(
         root / "small" / "short", policy={"name": "evil", "parameters": {"_target_": "evil:Evil"}}
     )
     for words in (["check", "small", "--strict", "2"], ["score", "small"], ["render", "small"]):
-        command = ("-m", "clustergym.leaderboard", "--root", root, *words)
-        run_python(*command, cwd=tmp_path, PYTHONPATH=f"{ROOT}:{tmp_path}")
+        main(["--root", str(root), *words])
     assert not (tmp_path / "was-here").exists()
 
 
@@ -181,12 +183,14 @@ def test_nothing_that_an_entry_names_is_imported(root: Path, tmp_path: Path) -> 
     "changes",
     [srtf(sizes=[1] * 90_000), srtf(note="x" * 3_000_000), srtf(sizes=nested(30)), srtf(seed=10**95)],
 )
-def test_parameters_do_not_hang_render(changes: dict[str, Any], root: Path) -> None:
+def test_parameters_do_not_hang_render(
+    changes: dict[str, Any], root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     claims_throughout(root / "small" / "short", **changes)
-    done = run_python("-m", "clustergym.leaderboard", "--root", root, "render", "small")
-    assert done.returncode == 2
-    assert "policy.parameters" in done.stderr
-    assert len(done.stderr) < 2100
+    assert main(["--root", str(root), "render", "small"]) == 2
+    said = error_line(capsys)
+    assert "policy.parameters" in said
+    assert len(said) < 2100
 
 
 def test_a_log_may_not_be_sold_as_another_round(root: Path) -> None:

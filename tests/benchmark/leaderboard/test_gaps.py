@@ -9,10 +9,8 @@ from error_lines import error_line
 
 from clustergym.benchmark.leaderboard.board import load_board
 from clustergym.benchmark.leaderboard.entry import read_results
-from clustergym.benchmark.leaderboard.figure_texts import gap_text
-from clustergym.benchmark.leaderboard.gaps import Gap, Optimum, cell_bounds, optimum
 from clustergym.benchmark.leaderboard.render import pages
-from clustergym.benchmark.leaderboard.score import standings
+from clustergym.benchmark.leaderboard.score import Gap, Optimum, cell_bounds, gap_text, optimum, standings
 from clustergym.commands.leaderboard import main
 
 
@@ -34,7 +32,7 @@ def test_a_gap_is_a_share_of_the_optimum(root):
     assert gap_text(Gap(0.2, 0.5)) == "20.0 to 50.0 %"
     assert gap_text(Gap(0.2, None)) == "20.0 % or more"
     # Of deadlines more is better: 60 % are met, 80 % are known to be possible, and more than 90 % are not.
-    shares = board.changed(metric="deadline_satisfaction", better="higher")
+    shares = board.with_keys(metric="deadline_satisfaction", better="higher")
     rows = with_means(shares, "first", [0.5, 0.7])
     assert Optimum(0.8, 0.9).gap(shares, rows) == pytest.approx((0.25, 1 / 3), abs=1e-6)
 
@@ -60,9 +58,9 @@ def test_bounds_are_those_of_the_file_or_frozen_with_the_board(root):
     path.write_text(json.dumps({"philly-5": mine, "philly-6": mine | {"metric": "ftf_mean"}}))
     assert cell_bounds(board) == {five: 300.0, six: frozen[six]}
     # Of other metrics, or where jobs may be dropped, the bound of the mean JCT says nothing.
-    assert cell_bounds(board.changed(drops=True)) == {five: 300.0}
-    assert cell_bounds(board.changed(metric="ftf_mean")) == {six: 300.0}
-    assert optimum(board.changed(metric="ftf_mean")).bound is None
+    assert cell_bounds(board.with_keys(drops=True)) == {five: 300.0}
+    assert cell_bounds(board.with_keys(metric="ftf_mean")) == {six: 300.0}
+    assert optimum(board.with_keys(metric="ftf_mean")).bound is None
     readme = pages(board)[board.folder / "README.md"]
     assert "| gap to optimum |" in readme
     assert "| 0.0 to " in readme

@@ -32,7 +32,7 @@ def test_a_killed_add_is_refused_and_then_goes_on(cells, root, capsys):
     folder = root / "small" / f"killed-{cells}"
     command = [sys.executable, "-m", "clustergym.leaderboard", "--root", str(root)]
     process = subprocess.Popen(
-        [*command, "add", "small", folder.name, "policy=las"], stderr=subprocess.DEVNULL
+        [*command, "add", "small", folder.name, "policy=las", "--workers", "1"], stderr=subprocess.DEVNULL
     )
     # entry.yaml is the last of the files it begins with.
     rows, last = folder / "results.csv", folder / "entry.yaml"

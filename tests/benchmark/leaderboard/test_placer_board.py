@@ -29,11 +29,11 @@ from clustergym.benchmark.leaderboard.render import pages
 from clustergym.benchmark.leaderboard.score import standings
 from clustergym.commands.leaderboard import main
 from clustergym.results.placement_log import (
-    nodes_of,
+    expand_runs,
+    group_nodes,
     placement_lines,
     read_placements,
     replay_placements,
-    runs_of,
     simulate_recorded,
 )
 from clustergym.scenario.policy import Infeasible
@@ -297,10 +297,10 @@ def test_other_nodes_are_another_run(placers):
     simulate_recorded(board.scenario(cell), policy, watching, cell.seed)
     folder = placers / "placers" / "random-fit"
     lines = read_log(folder, CELL)
-    *others, last = nodes_of(lines[-1]["nodes"])
+    *others, last = expand_runs(lines[-1]["nodes"])
     free = set(np.flatnonzero(watching.free == 8).tolist()) - {node for node, _ in (*others, last)}
     nodes = tuple(sorted([*others, (max(free), 8)]))
-    change_log(folder, CELL, _at(len(lines) - 1, nodes=runs_of(nodes)))
+    change_log(folder, CELL, _at(len(lines) - 1, nodes=group_nodes(nodes)))
     assert FlagKind.DIGEST in kinds(placers, "random-fit") <= {FlagKind.DIGEST, FlagKind.METRIC}
 
 
@@ -364,14 +364,14 @@ def test_jobs_that_wait_are_logged_and_replayed(placers, tmp_path):
 @given(st.dictionaries(st.integers(0, 60), st.integers(1, 8), min_size=1))
 def test_runs_hold_nodes(shares: dict[int, int]) -> None:
     nodes = tuple(sorted(shares.items()))
-    runs = runs_of(nodes)
-    assert nodes_of(runs) == nodes
+    runs = group_nodes(nodes)
+    assert expand_runs(runs) == nodes
     # No two of them could be one.
     assert all((a[0] + a[1], a[2]) != (b[0], b[2]) for a, b in pairwise(runs))
 
 
 def test_neighbours_with_as_many_gpus_are_one_run():
-    assert runs_of(((3, 8), (4, 8), (5, 4), (7, 4), (8, 4))) == ((3, 2, 8), (5, 1, 4), (7, 2, 4))
+    assert group_nodes(((3, 8), (4, 8), (5, 4), (7, 4), (8, 4))) == ((3, 2, 8), (5, 1, 4), (7, 2, 4))
 
 
 def test_the_pages_name_baseline_reference_and_policy(placers):

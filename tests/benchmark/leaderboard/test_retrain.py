@@ -11,10 +11,10 @@ from error_lines import error_line
 from clustergym.benchmark.leaderboard.add import add
 from clustergym.benchmark.leaderboard.board import load_board
 from clustergym.benchmark.leaderboard.entry import read_entry
-from clustergym.benchmark.leaderboard.retrain import _learned
+from clustergym.benchmark.leaderboard.retrain import _find_learned_part
 from clustergym.commands.leaderboard import main
 from clustergym.commands.train import main as train
-from clustergym.scenario.registry import class_of
+from clustergym.scenario.registry import find_class
 
 TRAINING = (
     *("agent.generations=1", "agent.population=4", "agent.episodes=1", "agent.validation=1", "processes=1"),
@@ -97,6 +97,6 @@ def test_an_entry_that_names_no_checkpoint_has_the_policy_s_default(learned, mon
     )
     entry = read_entry(folder, load_board("small", learned))
     assert "checkpoint" not in entry.policy.parameters
-    field = class_of("policy", "learned").__dataclass_fields__["checkpoint"]
+    field = find_class("policy", "learned").__dataclass_fields__["checkpoint"]
     monkeypatch.setattr(field, "default", "elastic-384")
-    assert _learned(entry, folder) == ("policy", "elastic-384")
+    assert _find_learned_part(entry, folder) == ("policy", "elastic-384")

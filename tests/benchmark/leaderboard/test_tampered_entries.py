@@ -18,7 +18,7 @@ from python_process import run_python
 from clustergym.benchmark.leaderboard.board import load_board
 from clustergym.benchmark.leaderboard.cell_logs import FILE
 from clustergym.benchmark.leaderboard.cell_replay import FlagKind
-from clustergym.benchmark.leaderboard.check import check_entries, word_of
+from clustergym.benchmark.leaderboard.check import check_entries, describe_unverified
 from clustergym.commands.leaderboard import main
 from clustergym.common.errors import InputError
 
@@ -285,7 +285,7 @@ def test_a_variant_of_a_published_policy_says_so_in_its_title_and_is_not_run_aga
     assert kinds(root, "short") == {FlagKind.TITLE}
     claims(folder, title="SJF, a variant that preempts")
     assert kinds(root, "short", strict=2) == set()
-    (word,) = word_of(load_board("small", root), "short")
+    (word,) = describe_unverified(load_board("small", root), "short")
     assert word.startswith("a variant: class, parameters and decisions are the entry's word")
 
 

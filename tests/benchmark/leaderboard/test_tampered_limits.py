@@ -18,9 +18,8 @@ from python_process import run_python
 
 from clustergym.benchmark.leaderboard.board import load_board
 from clustergym.benchmark.leaderboard.cell_replay import FlagKind
-from clustergym.benchmark.leaderboard.gaps import optimum
 from clustergym.benchmark.leaderboard.render import markdown
-from clustergym.benchmark.leaderboard.score import standings
+from clustergym.benchmark.leaderboard.score import optimum, standings
 
 ROOT = Path(__file__).parents[3]
 CELL = "philly-5"

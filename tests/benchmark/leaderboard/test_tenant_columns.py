@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from clustergym.benchmark.leaderboard.board import load_board
-from clustergym.benchmark.leaderboard.entry import Chosen
-from clustergym.benchmark.leaderboard.figure_texts import TENANT_COLUMNS, titles
-from clustergym.benchmark.leaderboard.registered import WORD, trained_on
+from clustergym.benchmark.leaderboard.entry import ComponentChoice
+from clustergym.benchmark.leaderboard.registered import WORD, list_training_data
+from clustergym.benchmark.leaderboard.score import TENANT_COLUMNS, titles
 
 
 def test_only_a_board_of_tenants_has_their_columns():
@@ -33,8 +33,10 @@ def test_a_policy_within_has_plain_words_as_parameters(text, plain):
 
 def test_what_a_policy_within_was_trained_on_counts():
     names = ("learned checkpoint=fair", "ares")
-    assert [trained_on([Chosen(name="quotas", parameters={"within": name})]) for name in names] == [
+    assert [
+        list_training_data([ComponentChoice(name="quotas", parameters={"within": name})]) for name in names
+    ] == [
         ["train"],
         [],
     ]
-    assert trained_on([Chosen(name="learned")]) == ["train"]
+    assert list_training_data([ComponentChoice(name="learned")]) == ["train"]

@@ -28,13 +28,13 @@ from clustergym.cluster.spec import Locality
 from clustergym.commands import bench
 from clustergym.common.errors import InputError
 from clustergym.envs.placement.free_nodes import draw_free_nodes
-from clustergym.envs.placement.spread import Spread, cell_spread
+from clustergym.envs.placement.instances import Spread, cell_spread
 from clustergym.envs.placement.step_time import Tiers, predict
 from clustergym.oracle.grid.constants import Constants
-from clustergym.oracle.grid.grid_oracle import graph_of
+from clustergym.oracle.grid.grid_oracle import build_graph
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
 from clustergym.oracle.models.catalog import load_catalog
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.roofline.devices import Layout
 
 QUICK = ["placement", "--quick"]
@@ -204,10 +204,10 @@ def test_step_time_by_hand():
 def test_step_times_and_the_oracles_have_one_share_of_a_port_of_each_gpu():
     # Eight ports of 50 GB/s reach 0.72 of 400 GB/s: 288 GB/s, for collectives and between stages.
     cluster, leaf = load_cluster("arnold-i"), int(Locality.LEAF)
-    graph = graph_of(load_catalog().get(ModelClass("gpt3", "1.3B", 128)))
-    rows = GraphAllocations.of([graph], [128], [cluster.groups[0].gpu_type], [16], [2], [400.0])
-    roofline, grid = Layout.of_cluster(cluster, [16]), Machine.of(rows, Constants()).layout
-    step = Tiers.of(cluster).layouts[leaf]
+    graph = build_graph(load_catalog().get(ModelClass("gpt3", "1.3B", 128)))
+    rows = GraphAllocations.from_graphs([graph], [128], [cluster.groups[0].gpu_type], [16], [2], [400.0])
+    roofline, grid = Layout.of_cluster(cluster, [16]), Machine.from_rows(rows, Constants()).layout
+    step = Tiers.from_cluster(cluster).layouts[leaf]
     assert roofline.network_gbs[0, 0, leaf] == roofline.transfer_gbs[0, 0, leaf] == pytest.approx(288.0)
     assert grid.network_gbs[0] == grid.transfer_gbs[0] == pytest.approx(288.0)
     assert step.network_gbs == step.transfer_gbs == pytest.approx(288.0)

@@ -7,7 +7,7 @@ from clustergym.benchmark.papers.claims import (
     PaperClaim,
     claims_table,
     following,
-    measured,
+    make_measured_claim,
     quantity,
 )
 
@@ -80,7 +80,9 @@ def test_the_sign_is_judged_where_the_text_states_no_size(direction, neutral, ou
 
 def test_a_reversed_sign_has_no_known_reason():
     rows = [
-        measured("gain", "s", None, lambda _, v=v: v, ClaimUnit("x", 1.0), "the figure is lost", direction=1)
+        make_measured_claim(
+            "gain", "s", None, lambda _, v=v: v, ClaimUnit("x", 1.0), "the figure is lost", direction=1
+        )
         for v in (0.9, 1.1)
     ]
     assert rows[0].shown_paper == "> 1.0x"
@@ -110,7 +112,7 @@ def test_both_settings_are_told_where_they_differ():
 def test_without_a_figure_of_ours():
     assert PaperClaim("x", "Fig. 1", None, why="needs GPUs").verdict == "not simulated"
     assert PaperClaim("x", "Fig. 1", 3.0, quick=False).verdict == "not run"
-    assert measured("x", "s", 2.0, lambda setting: None).verdict == "not run"
+    assert make_measured_claim("x", "s", 2.0, lambda setting: None).verdict == "not run"
 
 
 def test_without_a_figure_of_the_papers():
@@ -121,7 +123,7 @@ def test_a_claim_comes_back_from_its_row():
     claim = PaperClaim(
         "x", "Fig. 1", -50.0, fair=10.0, unit="x", neutral=None, why="y", decimals=3, quick=False
     )
-    assert PaperClaim.of(claim.plain()) == claim
+    assert PaperClaim.from_row(claim.plain()) == claim
     assert claim.plain()["verdict"] == "larger"
 
 

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from clustergym.benchmark.papers.fgd import PUBLISHED
-from clustergym.benchmark.papers.fgd_tuned_arrivals import drawn_orders
+from clustergym.benchmark.papers.fgd import PUBLISHED, draw_orders
 from clustergym.cluster.parts import Requests, empty_nodes
 from clustergym.commands.reproduce import main
 from clustergym.envs.sharing import arrivals, openb
@@ -238,7 +237,7 @@ def test_drawn_orders_add_pods_by_one_gpu_each_and_leave_out_whole_pods() -> Non
         one = np.ones(pods, dtype=np.int64)
         asked = Requests(one, one, 8 * one, 1000 * one, one)
         for seed in range(5):
-            order = drawn_orders(nodes, asked, seed)
+            order = draw_orders(nodes, asked, seed)
             assert len(order.arrivals) == arrive
             assert sorted(order.node_rank.tolist()) == [0, 1]
 
@@ -256,12 +255,12 @@ def test_every_placement_agrees_with_plain_loops(
     installed = sum(sum(node.devices) for node in empty)
     source, curves = read_source(folder, "renamed"), {}
     for seed in SEEDS:
-        order = drawn_orders(source.nodes, source.rows, seed)
+        order = draw_orders(source.nodes, source.rows, seed)
         came = [listed[row] for row in order.arrivals.tolist()]
         for placer in PLACERS:
             slow = Slow(empty, listed, most_cpu, most_gpu)
             expected = slow.run(placer, came, order.node_rank.tolist())
-            ranked = source.nodes.ranked(order.node_rank)
+            ranked = source.nodes.with_ranks(order.node_rank)
             kinds = source.kind[order.arrivals]
             ours = arrivals.fill(ranked, source.kinds, kinds, source.usual, placer, seed)
             bits = [sum(1 << device for device in devices) for _, devices in expected]

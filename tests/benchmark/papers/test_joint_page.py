@@ -12,16 +12,16 @@ from error_lines import error_line
 
 from clustergym.benchmark.papers import PAPERS
 from clustergym.benchmark.papers.claims import VERDICTS, PaperClaim, claims_table
-from clustergym.benchmark.papers.joint_page import (
+from clustergym.benchmark.papers.page import (
+    Report,
     claims_path,
     claims_text,
-    found_claims,
+    find_claims,
     joint_page,
     page_name,
     read_claims,
     verdict_counts,
 )
-from clustergym.benchmark.papers.page import Report
 from clustergym.commands import reproduce
 from clustergym.common.errors import InputError
 
@@ -95,7 +95,7 @@ def test_a_run_leaves_its_claims_and_the_joint_page(folder, capsys):
     assert (
         "[Sia (SOSP '23)](sia.md) | `clustergym reproduce sia --quick`" in (quick / "README.md").read_text()
     )
-    assert sorted(found_claims(folder)) == ["arnold"]
+    assert sorted(find_claims(folder)) == ["arnold"]
     assert {path.name for path in folder.iterdir()} == {"README.md", "arnold.claims.json", "arnold.md"}
 
 
@@ -154,7 +154,7 @@ def test_a_damaged_file_of_claims_is_one_line(text, folder, capsys):
 
 def test_the_committed_page_is_made_of_the_committed_claims():
     page = PAGES / page_name("README")
-    assert page.read_text(encoding="utf-8") == joint_page(found_claims(PAGES), quick=False)
+    assert page.read_text(encoding="utf-8") == joint_page(find_claims(PAGES), quick=False)
 
 
 @pytest.mark.parametrize("page", sorted(path.name for path in PAGES.glob("*.claims.json")) or [None])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clustergym.benchmark.papers.claims import NO_FIGURE, NOT_SIMULATED, PaperClaim
-from clustergym.benchmark.papers.oracle_claims import _fewest_by_memory, _stored_error, oracle_claims
+from clustergym.benchmark.papers.oracle_claims import _compute_stored_error, _fewest_by_memory, oracle_claims
 from clustergym.common.errors import InputError
 from clustergym.oracle.measured.iteration_times import read_measurements
 from clustergym.oracle.models.catalog import load_catalog
@@ -34,9 +34,9 @@ def test_an_artifacts_estimates_are_held_against_its_own_measured_times(tmp_path
     path.write_text(TABLE)
     measured = read_measurements(path, load_catalog())
     # 4 for 5 and 2.2 for 2: 20 and 10 %. One GPU was estimated and not measured.
-    assert _stored_error(measured, "estimated_best") == (pytest.approx(15.0), 2)
-    assert _stored_error(measured, "estimated_best", 4) == (pytest.approx(10.0), 1)
-    assert _stored_error(measured, "estimated_dp") == (pytest.approx(50.0), 1)
+    assert _compute_stored_error(measured, "estimated_best") == (pytest.approx(15.0), 2)
+    assert _compute_stored_error(measured, "estimated_best", 4) == (pytest.approx(10.0), 1)
+    assert _compute_stored_error(measured, "estimated_dp") == (pytest.approx(50.0), 1)
 
 
 def test_fewest_gpus_by_the_artifacts_memory(tmp_path: Path) -> None:

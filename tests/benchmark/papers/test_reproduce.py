@@ -14,12 +14,11 @@ from scenarios import Job, small_scenario
 
 from clustergym.benchmark.papers import PAPERS
 from clustergym.benchmark.papers.arena_scenarios import data_parallel_fits, read_memory
-from clustergym.benchmark.papers.details import change
-from clustergym.benchmark.papers.study import Options, RunSpec, choose, presets, run_all
+from clustergym.benchmark.papers.study import Options, RunSpec, change, choose, presets, run_all
 from clustergym.commands.reproduce import main
 from clustergym.common.errors import InputError
-from clustergym.common.markdown import table
-from clustergym.oracle.models.model_class import ModelClass
+from clustergym.common.tables import table
+from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.scenario.policy import InformationClass
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[4] / "shared" / "data"))

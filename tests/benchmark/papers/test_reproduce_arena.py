@@ -7,7 +7,7 @@ import pytest
 from scenarios import Job, small_scenario
 
 from clustergym.benchmark.papers import arena_claims, arena_sections, crius
-from clustergym.benchmark.papers.arena_scenarios import CHANGES, ROUND_S, runs_at, variant
+from clustergym.benchmark.papers.arena_scenarios import CHANGES, ROUND_S, make_run_factory, variant
 from clustergym.benchmark.papers.claims import (
     FAIR,
     NOT_RUN,
@@ -15,9 +15,9 @@ from clustergym.benchmark.papers.claims import (
     PUBLISHED,
     REVERSED,
     ClaimUnit,
-    measured,
+    make_measured_claim,
 )
-from clustergym.benchmark.papers.details import details_of, padded_jct
+from clustergym.benchmark.papers.study import compute_padded_jct, summarise_run
 from clustergym.results.measured_run import simulate
 from clustergym.scenario.policy import InformationClass
 
@@ -39,15 +39,15 @@ def test_lists_are_padded_to_the_reference_with_the_greatest_jct_of_all():
         "none": jcts(),
         "more": jcts(7, 7, 7, 7),
     }
-    found = padded_jct(runs, "reference")
+    found = compute_padded_jct(runs, "reference")
     assert found == pytest.approx({"reference": 20, "slow": 40, "some": 50 / 3, "none": 40, "more": 7})
-    assert padded_jct(runs, "none") == {}
+    assert compute_padded_jct(runs, "none") == {}
 
 
 def test_details_of_a_run():
     # a: 10 iterations of 10 s on 1 GPU; b waits for it and takes as long; 32 samples an iteration.
     jobs = [Job("a", 0, 10, priority=1), Job("b", 0, 10)]
-    details = details_of(simulate(small_scenario(jobs, {"X": (1, 1)}, TIMES), "fcfs"))
+    details = summarise_run(simulate(small_scenario(jobs, {"X": (1, 1)}, TIMES), "fcfs"))
     assert details["jct_max"] == 200.0
     assert details["gpu_s_per_sample"] == pytest.approx({"m- 32": 10 / 32})
     assert details["by_priority"] == {
@@ -110,7 +110,7 @@ def test_names_of_settings():
 
 
 @pytest.mark.parametrize(
-    "rows", [arena_claims.claims_of({}, 664), crius.claims_of({}, [664, 2000])], ids=["arena", "crius"]
+    "rows", [arena_claims.make_claims({}, 664), crius.make_claims({}, [664, 2000])], ids=["arena", "crius"]
 )
 def test_claims_without_runs_say_so(rows):
     assert {row.verdict for row in rows} == {NOT_RUN, NOT_SIMULATED}
@@ -148,7 +148,7 @@ def test_claims_on_deadlines():
 def test_each_baseline_has_a_row_of_its_own():
     # arena 100 s; fcfs 400 s, sia 80 s: -75 % at best, and 25 % above sia.
     figures = {"arena": 100.0, "fcfs": 400.0, "elasticflow-ls": 125.0, "gavel": 200.0, "sia": 80.0}
-    run = runs_at("testbed-a")
+    run = make_run_factory("testbed-a")
     found = {
         run(FAIR, name): {"jct_mean": jct, "queue_mean": jct, "throughput_mean": 1.0, "throughput_peak": 1.0}
         for name, jct in figures.items()
@@ -164,7 +164,7 @@ def test_each_baseline_has_a_row_of_its_own():
 
 
 def test_a_gap_without_a_reason_is_not_known():
-    rows = [measured("c", "s", 2.0, lambda _, v=v: v, ClaimUnit(neutral=1.0)) for v in (1.2, 2.0)]
+    rows = [make_measured_claim("c", "s", 2.0, lambda _, v=v: v, ClaimUnit(neutral=1.0)) for v in (1.2, 2.0)]
     assert [row.why for row in rows] == ["not known", ""]
 
 

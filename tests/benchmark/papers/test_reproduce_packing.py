@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from clustergym.benchmark.papers import gavel_packing
-from clustergym.benchmark.papers.details import change, details_of
 from clustergym.benchmark.papers.gavel_packing import MEASURED, PACKED, UNPACKED, Load, packing_scenario
+from clustergym.benchmark.papers.study import change, summarise_run
 from clustergym.results.measured_run import simulate
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[4] / "shared" / "data"))
@@ -44,7 +44,7 @@ def test_a_stream_is_drawn_once_and_packed_jobs_share_single_gpus(load):
     assert alone.run.simulation.sharing.launches["table"] == 0
     # A short stream by the rules of the long ones: if it changes, so do the figures of the page.
     remedy = "docs/reproduction/gavel.md is behind: run `clustergym reproduce gavel`"
-    figures = [gavel_packing._jct_h(details_of(result)) for result in (alone, packed)]
+    figures = [gavel_packing._jct_h(summarise_run(result)) for result in (alone, packed)]
     # Versions of the solver choose among equal optima.
     assert figures == pytest.approx(HOURS, rel=0.01), remedy
     joined = [event for event in packed.run.simulation.log.events if event.partner >= 0]

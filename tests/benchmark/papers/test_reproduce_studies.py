@@ -11,9 +11,8 @@ from scenarios import Job, small_scenario
 
 from clustergym.benchmark.papers import ares, ares_study, arnold
 from clustergym.benchmark.papers.arena_sections import SETTINGS
-from clustergym.benchmark.papers.ares_causes import Causes
-from clustergym.benchmark.papers.ares_claims import AresFigures, claims_of
-from clustergym.benchmark.papers.ares_looks import decision_times
+from clustergym.benchmark.papers.ares_causes import Causes, decision_times
+from clustergym.benchmark.papers.ares_claims import AresFigures, make_claims
 from clustergym.benchmark.papers.ares_study import (
     KINDS,
     OWN,
@@ -22,14 +21,14 @@ from clustergym.benchmark.papers.ares_study import (
     TESTBED,
     AresStudy,
     bent,
-    offered_load,
+    build_run_scenario,
+    compute_offered_load,
     request_efficiency,
-    scenario_of,
     trace_names,
 )
 from clustergym.benchmark.papers.arnold_ablation import EVEN_CORE
 from clustergym.benchmark.papers.arnold_characterisation import MODELS
-from clustergym.benchmark.papers.plots import Panel, panel_plot
+from clustergym.benchmark.papers.page import Panel, panel_plot
 from clustergym.benchmark.papers.study import Options, RunSpec
 from clustergym.commands.reproduce import main
 
@@ -111,13 +110,13 @@ def test_efficiencies_are_bent_at_the_same_gpu_time_and_load():
     jobs = [Job("a", 0, 1000, gpus=4), Job("b", 1000, 500, gpus=1)]
     scenario = small_scenario(jobs, {"X": (1, 4)}, times)
     # a 16,000 and b 4,000 GPU s on 4 GPUs in 1,000 s: a load of 5.
-    assert offered_load(scenario) == pytest.approx(5.0)
+    assert compute_offered_load(scenario) == pytest.approx(5.0)
     assert request_efficiency(scenario) == pytest.approx(0.75)
     changed = bent(scenario, 0.5, 2.0)
     assert changed.tables.execution[0, 0, :, 0] == pytest.approx([8.0, 4 / 0.8**0.5, 2.8284], rel=1e-4)
     assert changed.trace.iterations.tolist() == [1414, 500]
     assert changed.trace.submit_s.tolist() == pytest.approx([0.0, 2500.0])
-    assert offered_load(changed) == pytest.approx(2.0, rel=1e-3)
+    assert compute_offered_load(changed) == pytest.approx(2.0, rel=1e-3)
     same = bent(scenario, 1.0, 5.0)
     assert same.sha256 == scenario.sha256
 
@@ -160,7 +159,7 @@ def test_the_claims_follow_the_figures(tmp_path):
         for gpus, s in ((64, 0.001), (2048, 0.002))
     ]
     parts = AresFigures(study, found, Causes(study), runs, timed, 0.8)
-    claims = {claim.claim: claim for claim in claims_of(parts)}
+    claims = {claim.claim: claim for claim in make_claims(parts)}
     philly, newtrace = (claims[f"{kind}, mean JCT against the best other"] for kind in ("philly", "newtrace"))
     assert (philly.fair, philly.verdict) == (pytest.approx(-28.571, abs=1e-3), "reproduced")
     assert (newtrace.fair, newtrace.verdict) == (pytest.approx(11.111, abs=1e-3), "reversed")
@@ -231,7 +230,7 @@ def test_arnold_statements_follow_the_figures():
     }
     even = {"rule": EVEN_CORE, "model": MODELS[1].name, "pp_aligned": 0.02, "dp_aligned": 0.01}
     claims = list(arnold._statements(found, {"two_minipods": [even]}))
-    rows = {row.claim: row.verdict_of(row.fair) if row.ours else row.verdict for row in claims}
+    rows = {row.claim: row.judge_figure(row.fair) if row.ours else row.verdict for row in claims}
     # DP alignment is the better for every model, the gain stays, and a minipod matters by 1 %.
     assert rows.pop("the best alignment depends on the type of GPU") == "not simulated"
     assert set(rows.values()) == {"reversed"}
@@ -275,7 +274,8 @@ def test_ares_quick_of_one_policy(capsys):
 @needs_data
 def test_a_quick_trace_is_the_start_of_the_whole():
     whole, start = (
-        scenario_of(DATA, RunSpec("newtrace sia 1", None, setting, "ares")) for setting in ("whole", START)
+        build_run_scenario(DATA, RunSpec("newtrace sia 1", None, setting, "ares"))
+        for setting in ("whole", START)
     )
     assert (len(whole.trace), len(start.trace)) == (960, START_JOBS)
     assert start.trace.job_id == whole.trace.job_id[:START_JOBS]

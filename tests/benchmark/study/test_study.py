@@ -15,12 +15,12 @@ import pytest
 import yaml
 from error_lines import error_line
 
+from clustergym.benchmark.study.page import TextTable, escape_latex, order_columns
 from clustergym.benchmark.study.study_file import read_study
-from clustergym.benchmark.study.tables import TextTable, escaped, ordered
 from clustergym.commands import run
 from clustergym.commands.study import main
-from clustergym.results.metrics.aggregates import paired_ratio
 from clustergym.results.metrics.catalogue import Metric
+from clustergym.results.metrics.statistics import aggregate_paired_ratio
 
 ROOT = Path(__file__).parents[3]
 STUDY = {
@@ -28,7 +28,7 @@ STUDY = {
     "scenarios": {"as measured": "testbed costs=ares", "free": "testbed costs=free"},
     "policies": ["fcfs", "srtf policy.elastic=true"],
     "settings": ["trace=philly-like", "trace.jobs=15", "horizon_s=40000"],
-    "seeds": [0, 1, 2],
+    "seeds": [0, 1],
     "metrics": {"jct_mean_censored": "mean JCT", "unfair_fraction": "unfair"},
     "reference_policy": "fcfs",
     "reference_scenario": "free",
@@ -55,13 +55,13 @@ def test_every_cell_is_run_once_and_is_the_run_of_its_words(done, tmp_path):
     _, content = done
     cells = [(one["scenario"], one["policy"], one["seed"]) for one in content["runs"]]
     assert cells == list(itertools.product(STUDY["scenarios"], STUDY["policies"], STUDY["seeds"]))
-    words = ["costs=free", "policy=srtf", "policy.elastic=true", *STUDY["settings"], "seed=2"]
+    words = ["costs=free", "policy=srtf", "policy.elastic=true", *STUDY["settings"], "seed=1"]
     assert run.main([*words, "compare=null", "progress=false", f"hydra.run.dir={tmp_path}"]) == 0
     alone = json.loads((tmp_path / "result.json").read_text())
     (same,) = [
         one
         for one in content["runs"]
-        if (one["scenario"], one["seed"], one["policy"][:4]) == ("free", 2, "srtf")
+        if (one["scenario"], one["seed"], one["policy"][:4]) == ("free", 1, "srtf")
     ]
     assert (same["digest"], same["run_key"]) == (alone["digest"], alone["run_key"])
 
@@ -77,12 +77,12 @@ def test_ratios_are_paired_over_the_seeds(done):
         return np.array([values[scenario, policy, seed] for seed in STUDY["seeds"]])
 
     fcfs, srtf = STUDY["policies"]
-    expected = paired_ratio(of("free", srtf), of("free", fcfs))
+    expected = aggregate_paired_ratio(of("free", srtf), of("free", fcfs))
     (column,) = [c for c in content["scenarios"]["free"]["columns"] if c["label"] == srtf]
     assert column["ratio"]["jct_mean_censored"] == expected.value
     assert column["ratio_interval"]["jct_mean_censored"] == [expected.low, expected.high]
     assert content["scenarios"]["free"]["reference"] == fcfs
-    expected = paired_ratio(of("as measured", srtf), of("free", srtf))
+    expected = aggregate_paired_ratio(of("as measured", srtf), of("free", srtf))
     (column,) = [c for c in content["policies"][srtf]["columns"] if c["label"] == "as measured"]
     assert column["ratio_interval"]["jct_mean_censored"] == [expected.low, expected.high]
 
@@ -217,7 +217,7 @@ def test_a_bad_word_is_one_line(word, told, tmp_path, capsys, monkeypatch):
 
 def test_latex_is_escaped():
     # 100 % of a_b & c is \% \_ \&; a bracket at the start of a row would be an argument of \\.
-    assert escaped("100 % a_b & c") == "100 \\% a\\_b \\& c"
+    assert escape_latex("100 % a_b & c") == "100 \\% a\\_b \\& c"
     table = TextTable("n", "title", ["policy", "JCT ↓"], [["[x]", "1.5"], ["y", "2"]], 1)
     assert table.latex == (
         "% title\n\\begin{tabular}{lr}\n\\toprule\npolicy & JCT $\\downarrow$ \\\\\n\\midrule\n"
@@ -270,4 +270,6 @@ def test_rows_are_ordered_best_first(better, labels):
     told = SimpleNamespace(information_class="none")
     columns = [SimpleNamespace(label=label, any=told) for label in figures]
     group = SimpleNamespace(columns=columns, figures=lambda column: figures[column.label])
-    assert [one.label for one in ordered(group, Metric("m", "s", better, "of something"))] == labels.split()
+    assert [
+        one.label for one in order_columns(group, Metric("m", "s", better, "of something"))
+    ] == labels.split()

@@ -9,8 +9,15 @@ from hypothesis import strategies as st
 
 from clustergym.common.errors import InputError
 from clustergym.envs.placement.communication import PretrainingJob
-from clustergym.envs.placement.instances import Assignment, Instance
-from clustergym.envs.placement.spread import Spread, cell_spread, cells, score, spread
+from clustergym.envs.placement.instances import (
+    Assignment,
+    Instance,
+    Spread,
+    cell_spread,
+    cells,
+    score,
+    spread,
+)
 
 
 def test_matrix_of_the_first_setting():
@@ -19,7 +26,7 @@ def test_matrix_of_the_first_setting():
     assert (job.rows, job.columns, job.nodes) == (6, 2, 12)
     assert job.groups("pp") == (6, 2)
     assert job.groups("dp") == (2, 6)
-    assert PretrainingJob.of(96, 4, 2) == job
+    assert PretrainingJob.from_gpus(96, 4, 2) == job
 
 
 @pytest.mark.parametrize(

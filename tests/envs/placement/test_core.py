@@ -12,10 +12,10 @@ from clustergym.benchmark.papers.arnold_ablation import (
     TEXT,
     ablate,
     best_fit,
+    compute_tied_coefficient,
     gpu_packing,
     random_fit,
     spread_matrix,
-    tied_coefficient,
 )
 from clustergym.benchmark.papers.arnold_characterisation import (
     DENSE,
@@ -29,8 +29,8 @@ from clustergym.benchmark.papers.arnold_characterisation import (
     two_minipods,
 )
 from clustergym.envs.placement.communication import PretrainingJob
-from clustergym.envs.placement.core import Across, constant, rising, shared_uplinks, static_routes
-from clustergym.envs.placement.spread import Spread, cell_spread
+from clustergym.envs.placement.core import Across, constant, rising, share_uplinks, static_routes
+from clustergym.envs.placement.instances import Spread, cell_spread
 from clustergym.envs.placement.step_time import predict
 
 WIDE = np.array([[0, 0, 1], [2, 2, 2]])
@@ -53,29 +53,29 @@ def test_shared_uplinks_slow_only_what_fills_them():
     # Eight ports a node. Stages in a circle: 0 -> 1 in the first row's middle, and 1 -> 0 back: 8 flows on
     # each. Rings of two rows: every node of all three columns sends to the other minipod, so that 24 flows
     # leave and enter minipod 2, 16 minipod 0 and 8 minipod 1.
-    assert shared_uplinks(16)(WIDE, True) == (1.0, 24 / 16)
-    assert shared_uplinks(4)(WIDE, True) == (2.0, 6.0)
-    assert shared_uplinks(24)(WIDE, True) == (1.0, 1.0)
+    assert share_uplinks(16)(WIDE, True) == (1.0, 24 / 16)
+    assert share_uplinks(4)(WIDE, True) == (2.0, 6.0)
+    assert share_uplinks(24)(WIDE, True) == (1.0, 1.0)
 
 
 def test_without_a_virtual_stage_the_last_one_sends_to_nobody():
     row = np.array([[0, 1, 1]])
-    assert shared_uplinks(1)(row, True) == (8.0, 1.0)
+    assert share_uplinks(1)(row, True) == (8.0, 1.0)
     # 0 -> 1 is left, of eight flows; from the last stage back there is nothing.
-    assert shared_uplinks(1)(row, False) == (8.0, 1.0)
-    assert shared_uplinks(1)(np.array([[1, 1, 0], [1, 1, 0], [1, 1, 1]]), False).hop == 16.0
-    assert shared_uplinks(1)(np.array([[0, 0, 0, 1], [0, 1, 1, 1]]), True).hop == 16.0
+    assert share_uplinks(1)(row, False) == (8.0, 1.0)
+    assert share_uplinks(1)(np.array([[1, 1, 0], [1, 1, 0], [1, 1, 1]]), False).hop == 16.0
+    assert share_uplinks(1)(np.array([[0, 0, 0, 1], [0, 1, 1, 1]]), True).hop == 16.0
 
 
 def test_static_routes_by_hand():
     # One uplink takes every flow: as many as share it.
-    assert static_routes(1)(WIDE, True) == shared_uplinks(1)(WIDE, True) == (8.0, 24.0)
+    assert static_routes(1)(WIDE, True) == share_uplinks(1)(WIDE, True) == (8.0, 24.0)
     assert static_routes(1, flows=4)(WIDE, True) == (8.0, 24.0)
     # Nothing crosses: nothing is slowed.
     assert static_routes(8)(np.zeros((2, 2), dtype=np.int64), True) == (1.0, 1.0)
     # Never better than balanced, never worse than one link; of so many links that flows hardly meet, 1.
     found = static_routes(8)(WIDE, True)
-    balanced = shared_uplinks(8)(WIDE, True)
+    balanced = share_uplinks(8)(WIDE, True)
     assert all(1.0 <= least < one <= most for least, one, most in zip(balanced, found, (8, 24), strict=True))
     assert static_routes(10**6)(WIDE, True) == (1.0, 1.0)
     assert static_routes(8)(WIDE, True) == found
@@ -103,7 +103,7 @@ def test_the_rule_of_the_slowest_tier_is_the_oversubscription():
 
 
 def test_the_coefficient_is_tied_to_figure_4():
-    rows = two_minipods([DENSE], LAYERS, fabric_tiers(1.0), rising(tied_coefficient()))
+    rows = two_minipods([DENSE], LAYERS, fabric_tiers(1.0), rising(compute_tied_coefficient()))
     assert np.mean([row["gain"]["pp_aligned"] for row in rows]) == pytest.approx(0.023, abs=1e-9)
 
 
@@ -124,7 +124,7 @@ def test_the_slowest_tier_gives_nothing_where_both_kinds_stay_spread():
 
 def test_baselines_give_ranks_in_the_order_they_take_nodes():
     # 3 x 2 nodes; a column has three consecutive ranks. Free 4, 1, 3.
-    job, free, rng = PretrainingJob.of(48, 8, 2), np.array([4, 1, 3]), np.random.default_rng(0)
+    job, free, rng = PretrainingJob.from_gpus(48, 8, 2), np.array([4, 1, 3]), np.random.default_rng(0)
     # Fullest first: 1, then 2, 2, 2, then 0, 0.
     assert best_fit(free, job, rng).T.tolist() == [[1, 2, 2], [2, 0, 0]]
     # Roomiest first: all four of 0, and the two left fit in 2.
@@ -134,6 +134,7 @@ def test_baselines_give_ranks_in_the_order_they_take_nodes():
     assert drawn.shape == (3, 2)
 
 
+@pytest.mark.slow
 def test_ablation_of_three_states():
     found = ablate(3, 0)
     small = {(row["gpus"], row["variation"], row["experts"]): row for row in found["scale"]}

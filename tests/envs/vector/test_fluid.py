@@ -13,7 +13,7 @@ from clustergym.sim.compiled import fluid
 def test_two_caps_worked_by_hand():
     # 4 GPUs; a of 8 GPU s may have 1, b of 12 has 3, the rest. At 2 s c comes, of 3 GPU s: b, 6 left, and c
     # have 1.5 each. c ends at 4; b, with 3 left, at 5 on 3 GPUs; a at 8.
-    finish_s = fluid.capped_finish_s(
+    finish_s = fluid.simulate_fluid(
         np.array([0.0, 0.0, 2.0]), np.array([8.0, 12.0, 3.0]), np.array([1, 4, 4]), 4.0
     )
     assert finish_s.tolist() == [8.0, 5.0, 4.0]
@@ -37,5 +37,5 @@ def test_equal_to_python(jobs, gpus):
         if jobs
         else (np.empty(0), np.empty(0), np.empty(0, dtype=np.int64))
     )
-    compiled = fluid.capped_finish_s(submit_s, work, caps, gpus)
-    assert compiled.tolist() == fairness.capped_finish_s(submit_s, work, caps, gpus).tolist()
+    compiled = fluid.simulate_fluid(submit_s, work, caps, gpus)
+    assert compiled.tolist() == fairness.simulate_fluid(submit_s, work, caps, gpus).tolist()

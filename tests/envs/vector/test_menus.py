@@ -11,7 +11,7 @@ import clustergym
 from clustergym.common.errors import InputError
 from clustergym.envs.families import MetaEnv
 from clustergym.envs.vector.environment import SchedulingVectorEnv
-from clustergym.scenario.policy_text import policy_of
+from clustergym.scenario.registry import parse_policy
 
 POLICIES = (
     "fcfs",
@@ -43,7 +43,7 @@ CASES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("text", POLICIES)
 def test_a_compiled_policy_decides_as_its_original(text: str, case: str) -> None:
-    policy = policy_of(text, "policy")
+    policy = parse_policy(text, "policy")
     information = CASES[case].get("information", policy.information_class.value)
     chosen = {**CASES[case], "information": information, "policies": (text,), "round_s": policy.round_s}
     digests = []

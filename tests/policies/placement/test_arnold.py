@@ -19,10 +19,8 @@ from hypothesis import strategies as st
 from scip_models import Outcome
 
 from clustergym.common.errors import InputError
-from clustergym.envs.placement.algorithms import algorithm
 from clustergym.envs.placement.communication import PretrainingJob
-from clustergym.envs.placement.instances import Instance
-from clustergym.envs.placement.spread import Spread, score, spread
+from clustergym.envs.placement.instances import Instance, Spread, algorithm, score, spread
 
 
 def job_of(rows, columns):

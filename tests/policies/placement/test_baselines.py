@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 from clustergym.cluster.allocation import Allocations
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.common.errors import InputError
-from clustergym.envs.placement.algorithms import ALGORITHMS, algorithm
 from clustergym.envs.placement.communication import PretrainingJob
-from clustergym.envs.placement.instances import Instance
-from clustergym.envs.placement.spread import score
+from clustergym.envs.placement.instances import ALGORITHMS, Instance, algorithm, score
 
 
 def job_of(rows, columns):

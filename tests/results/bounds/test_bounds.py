@@ -9,7 +9,7 @@ from random_scenarios import all_left, random_scenarios
 from scenarios import Job, small_scenario
 
 from clustergym.results.bounds.bounds import least_work, lower_bounds
-from clustergym.results.measured_run import measurement_of
+from clustergym.results.measured_run import measure_run
 from clustergym.scenario.registry import make_placer, make_policy
 from clustergym.sim.drive import simulate
 
@@ -55,7 +55,7 @@ def test_a_job_that_is_dropped_counts_for_nothing():
     scenario = small_scenario(jobs, {"X": (1, 4)}, {"m": {"X": {1: 1.0}}}, oversize="drop")
     assert least_work(scenario)[0].tolist() == [np.inf, 10.0]
     assert lower_bounds(scenario) == (10.0, 10.0)
-    metrics = measurement_of(
+    metrics = measure_run(
         simulate(scenario, make_policy({"name": "fcfs"}), make_placer({"name": "buddy"})).simulation
     ).metrics
     assert (metrics["jct_mean"], metrics["jobs_dropped"]) == (10.0, 1)
@@ -68,7 +68,7 @@ def test_no_policy_beats_the_bounds(scenario):
     for name in ("fcfs", "srtf", "ares", "hesrpt", "optimus"):
         run = simulate(scenario, make_policy({"name": name}), make_placer({"name": "buddy"}))
         assert all_left(run)
-        metrics = measurement_of(run.simulation).metrics
+        metrics = measure_run(run.simulation).metrics
         assert metrics["jct_mean"] >= bounds.jct_mean * (1 - 1e-9) - 1e-5
         assert metrics["makespan"] >= bounds.makespan * (1 - 1e-9) - 1e-5
         assert np.isfinite(bounds.makespan)

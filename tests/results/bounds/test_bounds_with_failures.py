@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from random_scenarios import random_scenarios
 from scenarios import Job, small_scenario
 
-from clustergym.results.bounds.bounds import lower_bounds
-from clustergym.results.bounds.certificates import Certificate, programme_of, proven
+from clustergym.results.bounds.bounds import Certificate, build_programme, lower_bounds, proven
 from clustergym.results.bounds.price_search import search
 from clustergym.scenario.disturbances.failures import Failures
-from clustergym.scenario.failure_files import NodeFailure
+from clustergym.scenario.failure_draws import NodeFailure
 from clustergym.scenario.failure_model import FailureModel, Restart
 from clustergym.scenario.registry import make_policy
 from clustergym.scenario.scenario import Scenario
@@ -30,6 +29,7 @@ def with_ends(scenario: Scenario, shares: list[float]) -> Scenario:
     return replace(scenario, trace=replace(scenario.trace, outcome=outcome, end_iterations=ends))
 
 
+@pytest.mark.slow
 def test_no_schedule_of_a_small_case_beats_its_bounds():
     # Two nodes of one GPU, 2 s an iteration on one and 1 s on both, 1 s for a restart. a asks for 8
     # iterations and is killed after 4. The best is b on both GPUs for 3 s, then a for 4 s: (3 + 7) / 2 = 5 s.
@@ -43,10 +43,10 @@ def test_no_schedule_of_a_small_case_beats_its_bounds():
     least, least_unfailing = (min(all_schedules(one, "jct_mean")) for one in (both, killed))
     assert (least_unfailing, least) == (5.0, pytest.approx(7.0))
     for scenario in (killed, both):
-        assert 3.5 < search(programme_of(scenario, "jct_mean")).value <= 5.0
+        assert 3.5 < search(build_programme(scenario, "jct_mean")).value <= 5.0
         assert lower_bounds(scenario).jct_mean <= 5.0
     # Of the work that a asked for, the bound is one of longer schedules.
-    assert search(programme_of(whole, "jct_mean")).value > 5.0
+    assert search(build_programme(whole, "jct_mean")).value > 5.0
 
 
 failures = st.builds(
@@ -77,7 +77,7 @@ def test_no_policy_beats_a_bound_where_nodes_fail_and_jobs_are_killed(scenario, 
     scenario = replace(scenario, trace=replace(scenario.trace, deadline_s=no_deadlines))
     edges_s = np.append(-1.0, np.sort(rng.uniform(0, 2000, 9)))
     prices = Certificate(edges_s, rng.choice([1e-3, 0.05]) * rng.exponential(size=(2, 9)))
-    bound = proven(programme_of(scenario, "jct_mean"), prices)
+    bound = proven(build_programme(scenario, "jct_mean"), prices)
     for name in ("srtf", "hesrpt", "ares"):
         found = metric_of(scenario, make_policy({"name": name}), "jct_mean")
         assert found >= max(bound, lower_bounds(scenario).jct_mean * (1 - 1e-9))

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenarios import Job, small_scenario
 
-from clustergym.results.metrics.fairness import capped_finish_s, finish_time_fairness
-from clustergym.results.metrics.fluid import FluidSharing
+from clustergym.results.metrics.fairness import FluidSharing, finish_time_fairness, simulate_fluid
 
 HOUR = 3600.0
 
@@ -117,7 +116,7 @@ def test_caps_worked_by_hand():
     # 4 GPUs. P: cap 1, 6 GPU s; Q: cap 4, 12 GPU s; both at 0. R: cap 2, 3 GPU s at 2.
     # Until 2 P has 1, Q 3: 4 and 6 left. From 2: level 1.5, so P 1, Q and R 1.5 each: R ends at 4
     # with P at 2 and Q at 3 left. Then P 1, Q 3: Q ends at 5, P has 1 left and ends at 6.
-    finish = capped_finish_s(np.array([0.0, 0.0, 2.0]), np.array([6.0, 12.0, 3.0]), np.array([1, 4, 2]), 4)
+    finish = simulate_fluid(np.array([0.0, 0.0, 2.0]), np.array([6.0, 12.0, 3.0]), np.array([1, 4, 2]), 4)
     np.testing.assert_allclose(finish, [6, 5, 4], rtol=1e-12)
 
 
@@ -164,7 +163,7 @@ capped_jobs = st.lists(
 @settings(max_examples=200, deadline=None)
 def test_caps_agree_with_pouring_anew_at_every_event(drawn, gpus):
     submit_s, work, caps = np.array(drawn, dtype=float).T
-    finish = capped_finish_s(submit_s, work, caps, gpus)
+    finish = simulate_fluid(submit_s, work, caps, gpus)
     np.testing.assert_allclose(finish, _simulated_with_caps(submit_s, work, caps, gpus), rtol=1e-7, atol=1e-7)
     # No job ends earlier than alone at its cap.
     assert (finish >= submit_s + work / np.minimum(caps, gpus) - 1e-9 * (1 + finish)).all()
@@ -174,7 +173,7 @@ def test_caps_agree_with_pouring_anew_at_every_event(drawn, gpus):
 @settings(max_examples=100, deadline=None)
 def test_caps_that_never_bind_change_nothing(drawn, gpus):
     submit_s, work = np.array(drawn, dtype=float).T
-    free = capped_finish_s(submit_s, work, np.full(len(work), 100.0), gpus)
+    free = simulate_fluid(submit_s, work, np.full(len(work), 100.0), gpus)
     np.testing.assert_allclose(free, fluid_finish_s(submit_s, work, gpus), rtol=1e-12)
 
 
@@ -185,7 +184,7 @@ def test_ten_thousand_jobs_take_under_two_seconds_of_cpu():
     work = rng.lognormal(8, 1.5, 10_000) * caps
     submit_s = np.sort(rng.uniform(0, work.sum() / 512 / 1.3, 10_000))
     started = time.process_time()
-    finish = capped_finish_s(submit_s, work, caps, 512)
+    finish = simulate_fluid(submit_s, work, caps, 512)
     assert time.process_time() - started < 2
     assert (finish >= submit_s + work / caps * (1 - 1e-9)).all()
 
@@ -207,7 +206,7 @@ def test_a_gpu_second_is_one_of_the_mean_type():
 @pytest.mark.parametrize("caps", [[1.0], [1.0, 0.0], [1.0, np.nan]])
 def test_senseless_caps_are_refused(caps):
     with pytest.raises(ValueError, match="cap_gpus"):
-        capped_finish_s(np.zeros(2), np.ones(2), np.array(caps), 1)
+        simulate_fluid(np.zeros(2), np.ones(2), np.array(caps), 1)
 
 
 @given(jobs, st.randoms(use_true_random=False))
@@ -233,11 +232,11 @@ def test_the_order_of_the_rows_does_not_matter(drawn, random):
 )
 def test_senseless_arguments_are_refused(submit_s, work, gpus, message):
     with pytest.raises(ValueError, match=message):
-        capped_finish_s(np.array(submit_s), np.array(work), np.ones(2), gpus)
+        simulate_fluid(np.array(submit_s), np.array(work), np.ones(2), gpus)
 
 
 def test_no_jobs():
-    assert len(capped_finish_s(np.empty(0), np.empty(0), np.empty(0), 1)) == 0
+    assert len(simulate_fluid(np.empty(0), np.empty(0), np.empty(0), 1)) == 0
 
 
 def test_finish_time_fairness_counts_all_submitted_jobs_as_load():

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustergym.results.metrics.statistics import estimate, estimate_within, restricted_mean
+from clustergym.results.metrics.statistics import compute_restricted_mean, estimate, estimate_nonnegative
 
 
 def test_restricted_mean_by_hand():
     # 4 at risk, one ends at 2: 3/4. At 3 one is lost sight of. 2 at risk, one ends at 5: 3/8.
     # Area to 8: 2 + 3 x 3/4 + 3 x 3/8 = 5.375.
     duration, ended = np.array([2.0, 3.0, 5.0, 8.0]), np.array([True, False, True, False])
-    assert restricted_mean(duration, ended, 8.0) == pytest.approx(5.375)
+    assert compute_restricted_mean(duration, ended, 8.0) == pytest.approx(5.375)
     # To 4: 2 + 2 x 3/4.
-    assert restricted_mean(duration, ended, 4.0) == pytest.approx(3.5)
+    assert compute_restricted_mean(duration, ended, 4.0) == pytest.approx(3.5)
 
 
 samples = st.lists(st.tuples(st.integers(1, 30) | st.floats(0.1, 30), st.booleans()), min_size=1, max_size=30)
@@ -32,13 +32,13 @@ def test_restricted_mean_is_the_area_under_scipys_survival_curve(drawn, limit):
     grid = np.unique(np.concatenate(([0.0, limit], survival.quantiles)))
     grid = grid[grid <= limit]
     area = float(np.dot(survival.evaluate(grid[:-1]), np.diff(grid)))
-    assert restricted_mean(duration, ended, limit) == pytest.approx(area, rel=1e-9)
+    assert compute_restricted_mean(duration, ended, limit) == pytest.approx(area, rel=1e-9)
 
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=20))
 def test_restricted_mean_of_uncensored_data_is_the_mean(values):
     duration = np.array(values)
-    assert restricted_mean(duration, np.full(len(values), True), 100.0) == pytest.approx(
+    assert compute_restricted_mean(duration, np.full(len(values), True), 100.0) == pytest.approx(
         duration.mean(), abs=1e-9
     )
 
@@ -60,10 +60,10 @@ def test_estimate_of_one_two_and_equal_values():
 
 def test_an_interval_on_the_logarithm_by_hand():
     # t(2, 97.5 %) s / sqrt(3) = 2.484138 of a mean of 2: factors of e^1.242069 = 3.462770.
-    three = estimate_within([1.0, 2.0, 3.0])
+    three = estimate_nonnegative([1.0, 2.0, 3.0])
     assert three[:3] == pytest.approx((2.0, 2 / 3.462770, 2 * 3.462770), rel=1e-6)
     # A share of 1/2 has odds of 1; s = 0.1, and 0.248414 / (1/2 x 1/2) = 0.993655: odds of e^-0.99, e^0.99.
-    share = estimate_within([0.4, 0.5, 0.6], 1.0)
+    share = estimate_nonnegative([0.4, 0.5, 0.6], 1.0)
     assert share[:3] == pytest.approx(
         (0.5, 1 / (1 + np.exp(0.993655)), 1 / (1 + np.exp(-0.993655))), rel=1e-6
     )
@@ -72,7 +72,7 @@ def test_an_interval_on_the_logarithm_by_hand():
 @given(st.lists(st.floats(0, 1e9), min_size=1, max_size=30), st.booleans())
 def test_an_interval_stays_within_the_quantitys_range(values, share):
     most = max(values) if share and max(values) > 0 else None
-    found = estimate_within(values, most)
+    found = estimate_nonnegative(values, most)
     slack = 1e-9 * found.mean
     assert 0 <= found.low <= found.mean + slack
     assert found.mean - slack <= found.high <= (np.inf if most is None else most * (1 + 1e-9))
@@ -80,14 +80,14 @@ def test_an_interval_stays_within_the_quantitys_range(values, share):
 
 def test_narrow_intervals_are_students():
     values = [1000.0, 1001.0, 1003.0, 1002.0]
-    assert estimate_within(values)[:3] == pytest.approx(estimate(values)[:3], rel=1e-5)
+    assert estimate_nonnegative(values)[:3] == pytest.approx(estimate(values)[:3], rel=1e-5)
 
 
 def test_coverage_is_no_less_than_students_on_skewed_data():
     # The true mean is 1; 95 % of intervals should have it.
     drawn = np.random.default_rng(0).exponential(size=(2000, 5))
     covered = [
-        np.mean([one.low <= 1 <= one.high for one in map(f, drawn)]) for f in (estimate, estimate_within)
+        np.mean([one.low <= 1 <= one.high for one in map(f, drawn)]) for f in (estimate, estimate_nonnegative)
     ]
     assert covered[1] > covered[0]
     assert covered[1] > 0.92

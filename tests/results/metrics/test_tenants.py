@@ -11,12 +11,11 @@ from clustergym.policies.placers.buddy import Buddy
 from pairs import PairScript, with_pairs
 from scenarios import Job, small_scenario
 
-from clustergym.results.measured_run import measurement_of, result_of
+from clustergym.results.measured_run import make_result, measure_run
 from clustergym.results.metrics.intervals import read_intervals
-from clustergym.results.metrics.standing import standing_of
-from clustergym.results.metrics.takings import CAUSES
+from clustergym.results.metrics.takings import CAUSES, compute_queue_usage
 from clustergym.results.metrics.tenants import jain_index, measure_tenants, tenant_metrics
-from clustergym.scenario.tenants.assigned import Tenants
+from clustergym.scenario.tenants.queue_tree import Tenants
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import Event, EventKind
 
@@ -36,11 +35,11 @@ def test_what_tenants_had(tmp_path):
     jobs = [Job("a1", 0, 3600, gpus=8), Job("b1", 1800, 1800, gpus=4)]
     scenario = small_scenario(jobs, {"X": (1, 8)}, TIMES, rounds="event")
     trace = replace(scenario.trace, virtual_cluster=("a", "b"))
-    tenants = Tenants.of(str(path), trace, ("X",))
+    tenants = Tenants.from_queues(str(path), trace, ("X",))
     simulation = simulate(
         replace(scenario, trace=trace, tenants=tenants), FirstComeFirstServed(), Buddy()
     ).simulation
-    measured = measurement_of(simulation)
+    measured = measure_run(simulation)
     found = measured.tenants
     a, b, c = (found["queues"][name] for name in "abc")
     nothing = dict.fromkeys(CAUSES, 0)
@@ -72,11 +71,11 @@ def test_two_jobs_on_a_gpu_count_half_each(tmp_path):
     jobs = [Job("a1", 0, 1200, family="m"), Job("b1", 600, 1800, family="m")]
     plain = small_scenario(jobs, {"X": (1, 1)}, {"m": {"X": {1: 1.0}}}, rounds="event")
     trace = replace(plain.trace, virtual_cluster=("a", "b"))
-    tenants = Tenants.of(str(path), trace, ("X",))
+    tenants = Tenants.from_queues(str(path), trace, ("X",))
     scenario = with_pairs(replace(plain, trace=trace, tenants=tenants), {("m", "m"): (0.5, 0.5)})
     both = {"a1": ("X", 1), "b1": ("X", 1)}
     script = PairScript(scenario, {0.0: ({"a1": ("X", 1)}, ()), 600.0: (both, [("a1", "b1")])})
-    found = result_of(simulate(scenario, script, Buddy())).tenants
+    found = make_result(simulate(scenario, script, Buddy())).tenants
     a, b = (found["queues"][name] for name in "ab")
     assert (a["gpu_hours"], b["gpu_hours"]) == (1200 / 3600, 1800 / 3600)
     # a has half of its quota from 600 to 1,800 s; b has no quota, so that all that it has is borrowed.
@@ -111,9 +110,9 @@ def test_what_tenants_took_from_each_other(tmp_path):
     intervals = read_intervals(events, trace, 420.0)
     # a's job needs 400 s on a's 2 GPUs, b's 100, 100 and 40 s on the 4 that each asks for.
     work_gpu_s = np.array([800.0, 400, 400, 160])
-    standing = standing_of(intervals, tenants, trace.gpus)
+    standing = compute_queue_usage(intervals, tenants, trace.gpus)
     found = measure_tenants(events, intervals, tenants, scenario.cluster, standing, trace.gpus, work_gpu_s)
-    held = standing.held_at(np.array([0.0, 159, 160, 299, 420]))
+    held = standing.get_held_gpus(np.array([0.0, 159, 160, 299, 420]))
     assert held.tolist() == [[8, 0], [8, 0], [4, 4], [0, 8], [0, 0]]
     a, b = found["queues"].values()
     assert found["taken"] == [{"of": "a", "by": "b", "stopped": 1, "shrunk": 1, "gpus": 8}]
@@ -156,7 +155,7 @@ def test_why_jobs_were_stopped(tmp_path):
     ]
     trace = scenario.trace
     intervals = read_intervals(events, trace, 300.0)
-    standing = standing_of(intervals, tenants, trace.gpus)
+    standing = compute_queue_usage(intervals, tenants, trace.gpus)
     found = measure_tenants(events, intervals, tenants, scenario.cluster, standing, trace.gpus, np.ones(5))
     a, b = found["queues"].values()
     assert a["stopped_for"] == {"own": 0, "reclaim": 0, "fair_share": 1, "surplus": 1, "nobody": 1}
@@ -170,7 +169,7 @@ def _scenario(tmp_path, queues, jobs):
     rows = [Job(f"{name}-{at}", 0, 100, gpus=int(name[1:])) for at, name in enumerate(jobs)]
     scenario = small_scenario(rows, {"X": (2, 4)}, TIMES, rounds="event")
     trace = replace(scenario.trace, virtual_cluster=tuple(name[0] for name in jobs))
-    return replace(scenario, trace=trace), Tenants.of(str(path), trace, ("X",))
+    return replace(scenario, trace=trace), Tenants.from_queues(str(path), trace, ("X",))
 
 
 def _launch(time_s, kind, job, *nodes):
@@ -184,8 +183,8 @@ def test_queues_of_weight_0_do_not_count_in_jains_index(tmp_path):
     jobs = [Job(name, 0, 450, gpus=1) for name in ("a1", "b1", "c1")]
     scenario = small_scenario(jobs, {"X": (1, 8)}, TIMES, rounds="event")
     trace = replace(scenario.trace, virtual_cluster=("a", "b", "c"))
-    scenario = replace(scenario, trace=trace, tenants=Tenants.of(str(path), trace, ("X",)))
-    found = measurement_of(simulate(scenario, FirstComeFirstServed(), Buddy()).simulation).tenants
+    scenario = replace(scenario, trace=trace, tenants=Tenants.from_queues(str(path), trace, ("X",)))
+    found = measure_run(simulate(scenario, FirstComeFirstServed(), Buddy()).simulation).tenants
     assert [found["queues"][name]["gpu_hours"] for name in "abc"] == [1, 1, 1]
     assert found["jain_index"] == 1
 

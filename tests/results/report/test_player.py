@@ -120,6 +120,7 @@ def test_a_gpu_tells_its_job(open_page, player):
     assert job in told
 
 
+@pytest.mark.processes
 def test_it_is_served_to_this_machine_only(folder):
     command = [sys.executable, "-m", "clustergym.report", str(folder), "--serve", "--port", "0"]
     process = subprocess.Popen(

@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 from clustergym.commands import run
 from clustergym.commands.report import main
 from clustergym.common.errors import InputError
-from clustergym.results.report.colours import COLOURS, DASHES, Style, style_of, styles_of
+from clustergym.results.report.colours import COLOURS, DASHES, Style, choose_style, choose_styles
 from clustergym.results.report.event_curves import overhead_gpu_h, read_log
-from clustergym.results.report.lanes import boxes_of, shares
-from clustergym.results.report.payload import payload
+from clustergym.results.report.payload import payload, place_boxes, shares
 from clustergym.results.report.seeds import band_of_distributions, band_over_time
-from clustergym.results.report.series import cdf, resampled
+from clustergym.results.report.series import cdf, resample_steps
 from clustergym.results.result_files import read_results
 from clustergym.results.result_writing import FILES
 
@@ -102,7 +101,7 @@ def boxes(path, end_s, node_gpus):
     """The boxes of each holding on its first node, with its job, times and share."""
     held = read_log(path, end_s).held
     assert shares(held)
-    places = [one[0] for one in boxes_of(held, node_gpus)]
+    places = [one[0] for one in place_boxes(held, node_gpus)]
     return [
         (one.job, one.start_s, one.end_s, one.share, [tuple(box) for box in place])
         for one, place in zip(held, places, strict=True)
@@ -195,9 +194,9 @@ def test_a_distribution_by_hand():
 
 def test_fewer_steps_by_hand():
     # 0 until 1, 4 until 2, 2 until 4: means over [0, 2] and [2, 4].
-    times, values = resampled(np.array([0.0, 1.0, 2.0]), np.array([[0.0], [4.0], [2.0]]), 4.0, 2)
+    times, values = resample_steps(np.array([0.0, 1.0, 2.0]), np.array([[0.0], [4.0], [2.0]]), 4.0, 2)
     assert (times.tolist(), values.tolist()) == ([0, 2], [[2], [2]])
-    kept = resampled(np.array([0.0, 1.0]), np.array([3.0, 5.0]), 4.0, 2)
+    kept = resample_steps(np.array([0.0, 1.0]), np.array([3.0, 5.0]), 4.0, 2)
     assert [part.tolist() for part in kept] == [[0, 1], [3, 5]]
 
 
@@ -210,7 +209,7 @@ def test_fewer_steps_by_hand():
 def test_fewer_steps_keep_the_integral(steps, most):
     lasting, values = (np.array(part) for part in zip(*steps, strict=True))
     times = np.concatenate([[0.0], np.cumsum(lasting)])
-    new_times, new_values = resampled(times[:-1], values, times[-1], most)
+    new_times, new_values = resample_steps(times[:-1], values, times[-1], most)
     assert len(new_times) <= max(most, 0) or len(new_times) == len(values) <= most
     area = np.dot(new_values, np.diff(np.append(new_times, times[-1])))
     assert area == pytest.approx(np.dot(values, lasting), rel=1e-9, abs=1e-6)
@@ -323,6 +322,7 @@ def test_the_same_results_make_the_same_bytes(finished, tmp_path, capsys):
     assert capsys.readouterr().out.splitlines()[0] == f"wrote {tmp_path / 'a.html'}: 2 results"
 
 
+@pytest.mark.slow
 def test_no_page_where_none_is_wanted(tmp_path):
     args = ["policy=fcfs", "compare=null", "progress=false", "report=false", "horizon_s=600"]
     assert run.main([*args, f"hydra.run.dir={tmp_path / 'out'}"]) == 0
@@ -347,6 +347,7 @@ def full_disk(monkeypatch):
 SMALL = ["policy=fcfs", "compare=null", "progress=false", "horizon_s=600", "table=false"]
 
 
+@pytest.mark.slow
 def test_a_page_that_fails_is_said_and_made_later(full_disk, tmp_path, capsys):
     out = tmp_path / "out"
     assert run.main([*SMALL, f"hydra.run.dir={out}"]) == 0
@@ -368,6 +369,7 @@ def test_a_page_that_fails_is_said_and_made_later(full_disk, tmp_path, capsys):
     assert sorted(path.name for path in out.iterdir()) == sorted([*FILES, "report.html"])
 
 
+@pytest.mark.slow
 def test_the_same_run_given_again_makes_the_page_that_failed(full_disk, tmp_path, capsys):
     out = tmp_path / "out"
     assert run.main([*SMALL, f"hydra.run.dir={out}"]) == 0
@@ -378,6 +380,7 @@ def test_the_same_run_given_again_makes_the_page_that_failed(full_disk, tmp_path
     assert (out / "report.html").is_file()
 
 
+@pytest.mark.slow
 def test_no_page_of_an_earlier_run_stays_beside_a_newer_result(full_disk, tmp_path, capsys):
     out = tmp_path / "out"
     out.mkdir()
@@ -387,6 +390,7 @@ def test_no_page_of_an_earlier_run_stays_beside_a_newer_result(full_disk, tmp_pa
     assert "report:" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_to_the_last_byte_leaves_the_result_as_it_is(full_disk, tmp_path, capsys):
     def refuse(path, *args, **kwargs):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -478,20 +482,20 @@ def test_a_run_whose_cluster_file_is_gone_shows_the_nodes_it_used(finished, tmp_
 
 
 def test_a_policy_has_one_colour_and_policies_differ():
-    assert style_of("arena") == style_of("arena queue=cluster")
-    assert len({style_of(name) for name in ("arena", "fcfs", "ares", "sia", "hesrpt", "gandiva")}) == 6
-    assert style_of("somebody's").colour in COLOURS
-    assert len({style_of(name) for name in ("arnold", "best_fit", "random_fit", "gpu_packing")}) == 4
-    assert style_of("best_fit") == style_of("best-fit") == style_of("best_fit_by_node")
+    assert choose_style("arena") == choose_style("arena queue=cluster")
+    assert len({choose_style(name) for name in ("arena", "fcfs", "ares", "sia", "hesrpt", "gandiva")}) == 6
+    assert choose_style("somebody's").colour in COLOURS
+    assert len({choose_style(name) for name in ("arnold", "best_fit", "random_fit", "gpu_packing")}) == 4
+    assert choose_style("best_fit") == choose_style("best-fit") == choose_style("best_fit_by_node")
 
 
 def test_variants_of_a_policy_share_its_colour_and_leave_others_their_style():
     # ares and optimus have one colour; the variant of ares takes neither's dash.
-    found = styles_of(["ares", "ares", "optimus", "fcfs"])
-    assert [found[0], *found[2:]] == [style_of(name) for name in ("ares", "optimus", "fcfs")]
+    found = choose_styles(["ares", "ares", "optimus", "fcfs"])
+    assert [found[0], *found[2:]] == [choose_style(name) for name in ("ares", "optimus", "fcfs")]
     assert len(set(found)) == 4
     assert found[1].colour == found[0].colour
-    assert styles_of(["sia"] * 9)[8].colour == style_of("sia").colour
+    assert choose_styles(["sia"] * 9)[8].colour == choose_style("sia").colour
 
 
 def test_matplotlib_draws_a_style():

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from clustergym.common.tables import print_table
-from clustergym.results.metrics.aggregates import Aggregate
 from clustergym.results.metrics.catalogue import METRICS
-from clustergym.results.metrics.statistics import estimate, estimate_within
+from clustergym.results.metrics.statistics import Aggregate, estimate, estimate_nonnegative
 from clustergym.results.report.metric_tables import (
     comparison_table,
     human_number,
@@ -42,7 +41,7 @@ def test_estimates_show_their_interval():
     hours = human_unit(METRICS["jct_mean"], 36000.0)
     assert human_value(estimate([7200.0, 10800.0]), hours) == "2.500 [2.000, 3.000] h"
     # s = 1 h of 2 h on average: factors of e^(4.302653 / sqrt(3) / 2) = 3.463.
-    assert human_value(estimate_within([3600.0, 7200.0, 10800.0]), hours) == "2.000 [0.5776, 6.926] h"
+    assert human_value(estimate_nonnegative([3600.0, 7200.0, 10800.0]), hours) == "2.000 [0.5776, 6.926] h"
     assert human_value(estimate([3600.0, 3600.0, 3600.0]), hours) == "1.000 h"
     assert human_value(estimate([3600.0]), hours) == "1.000 h"
 

@@ -25,6 +25,7 @@ def command(*overrides, cwd):
     return subprocess.run(line, cwd=cwd, env=environment, capture_output=True, text=True)
 
 
+@pytest.mark.processes
 def test_a_sweep_is_one_group_of_offline_runs(tmp_path):
     pytest.importorskip("wandb", reason="pip install 'clustergym[wandb]'")
     done = command(
@@ -74,6 +75,7 @@ def table_of(folder, key):
     return json.loads(path.read_text())
 
 
+@pytest.mark.processes
 def test_disabled_writes_the_result_alone(tmp_path):
     pytest.importorskip("wandb", reason="pip install 'clustergym[wandb]'")
     done = command("policy=fcfs", "logger=wandb", "logger.mode=disabled", "hydra.run.dir=out", cwd=tmp_path)
@@ -82,6 +84,7 @@ def test_disabled_writes_the_result_alone(tmp_path):
     assert not list(tmp_path.rglob("*.wandb"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "line"),
     [
@@ -98,6 +101,7 @@ def test_mistakes_are_one_line_before_anything_is_run(overrides, line, tmp_path,
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.processes
 def test_a_run_without_it_does_not_import_it(tmp_path):
     code = (
         "import sys; from clustergym.commands import run; assert run.main(sys.argv[1:]) == 0; "

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clustergym.scenario.tenants.fair_share import Claim, fair_shares
-from clustergym.scenario.tenants.history import History
+from clustergym.scenario.tenants.fair_share import Claim, History, fair_shares
 
 
 def claims(requests, weights=(1, 1, 1), priorities=(1, 1, 1), quotas=(2, 2, 2), limits=(math.inf,) * 3):

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clustergym.scenario.tenants.capacity import Entitlement, in_order, room, to_reclaim
 from clustergym.scenario.tenants.cohorts import Cohort, QuotaNode, sides_below_common_cohort
 from clustergym.scenario.tenants.slurm_priority import (
     Account,
@@ -55,7 +54,7 @@ def test_what_is_lent_and_borrowed_is_limited():
     assert a.available(0) == a.attainable[0] == 11  # 8 of its own and 3 of the other's
     assert b.available(0) == b.attainable[0] == 14  # 8 and 6
     a.use(0, 1.0)  # of the 2 that it keeps
-    assert (b.available(0), a.kept_free(0)) == (14, 1)
+    assert (b.available(0), a.count_reserved_gpus(0)) == (14, 1)
     a.use(0, 4.0)  # 3 of them of those that it would lend
     assert b.available(0) == 11
     b.use(0, 11.0)
@@ -129,21 +128,3 @@ def test_factors_of_age_and_of_the_classic_fair_share():
 def test_billing(cpus, gigabytes, total, largest):
     amounts = [(cpus, 1.0), (gigabytes, 0.25)]
     assert (billing(amounts), billing(amounts, largest_only=True)) == (total, largest)
-
-
-def test_a_queue_takes_back_what_it_deserves():
-    """A deserves 25 of 100 and holds 75; B deserves 75, asks for 50, and 25 are idle: it takes 25 back."""
-    queues = {"A": Entitlement(25.0), "B": Entitlement(75.0)}
-    assert to_reclaim("B", 50.0, queues, {"A": 75.0}, 100.0) == {"A": 25.0}
-    assert in_order(queues, {"A": 75.0}) == ["B", "A"]
-    # B asks for all that it deserves: A keeps its 25.
-    assert to_reclaim("B", 90.0, queues, {"A": 75.0}, 100.0) == {"A": 50.0}
-    assert to_reclaim("A", 10.0, queues, {"A": 25.0, "B": 75.0}, 100.0) == {}
-
-
-def test_a_guarantee_is_never_lent_and_a_capability_never_exceeded():
-    queues = {"A": Entitlement(20.0, guarantee=10.0), "B": Entitlement(80.0, guarantee=10.0, capability=85.0)}
-    assert room("A", queues, {}, 100.0) == 90
-    assert room("B", queues, {}, 100.0) == 85
-    assert room("A", queues, {"B": 10.0}, 100.0) == 90
-    assert room("B", queues, {"B": 80.0, "A": 12.0}, 100.0) == 5

@@ -11,7 +11,7 @@ from clustergym.scenario.tenants.queue_tree import (
     Queue,
     QueueTree,
     Settings,
-    kept_of,
+    get_reserved_gpus,
     load_queues,
     of_type,
     queues_by_member,
@@ -152,7 +152,7 @@ def test_quotas_may_not_exceed_the_cluster_unless_the_file_says_so(tmp_path):
 )
 def test_nobody_else_uses_the_guarantee_nor_what_is_not_lent(guarantee, lending_limit, kept):
     # Of a quota of 8, 8 - 6 = 2 GPUs are not lent; the greater of both is kept.
-    assert kept_of(Queue(quota=8.0, guarantee=guarantee, lending_limit=lending_limit), "X") == kept
+    assert get_reserved_gpus(Queue(quota=8.0, guarantee=guarantee, lending_limit=lending_limit), "X") == kept
 
 
 def test_sums_of_quotas_count_types_that_few_queues_name(tmp_path):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustergym.scenario.tenants.division import Division
-from clustergym.scenario.tenants.history import History
+from clustergym.scenario.tenants.fair_share import History
 from clustergym.scenario.tenants.queue_tree import Queue, QueueTree, Settings, UsageWindow
 from clustergym.scenario.tenants.rounding import Bounds
 

@@ -5,12 +5,8 @@ AGREEMENT_CASES=100000 python -m pytest tests/sim/compiled/test_agreement.py -s 
 
 from __future__ import annotations
 
-import os
 import random
 import re
-import time
-from collections import Counter
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -20,7 +16,7 @@ import numpy as np
 import pytest
 import yaml
 from agreement_scenarios import KINDS, agreement_scenarios
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from drawn_cases import CASES, counted, run
 from hypothesis import strategies as st
 from same_values import assert_same
 from scenarios import Job, small_scenario
@@ -32,8 +28,6 @@ from clustergym.scenario.policy import InformationClass, View
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.engine import StalledError
 
-CASES = int(os.environ.get("AGREEMENT_CASES", "2000"))
-BATCH = 250
 STEPS = 40
 """Most decisions of a case."""
 
@@ -52,7 +46,6 @@ words = st.lists(st.integers(0, 2**16), min_size=1, max_size=12)
 informed = st.sampled_from(
     [*InformationClass, InformationClass.PROFILED, InformationClass.PROFILED, InformationClass.BOOTSTRAP]
 )
-counted: Counter[str] = Counter()
 
 SHAPES = (
     ([(2, 8)], 1),
@@ -101,24 +94,6 @@ def decision(view: View, word: int) -> tuple[Targets, list[int]]:
             targets[int(view.job[at])] = kind, int(counts[level])
             free[kind] -= int(counts[level])
     return targets, dropped
-
-
-def run(test: Callable[..., None], cases: int, **drawn: st.SearchStrategy[Any]) -> None:
-    """Run a test on so many drawn cases; show how far it is if they are many."""
-    began, counted_before = time.process_time(), counted.copy()
-    for batch in range(-(-cases // BATCH)):
-        rules = settings(
-            max_examples=min(BATCH, cases - batch * BATCH),
-            deadline=None,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-            report_multiple_bugs=False,
-            phases=(Phase.generate, Phase.shrink),
-        )
-        seed(batch)(rules(given(**drawn)(test)))()
-        if cases > 5000 and batch % 20 == 19:
-            print(f"{(batch + 1) * BATCH} cases in {time.process_time() - began:.0f} s of CPU", flush=True)
-    print(f"\n{dict(counted - counted_before)} in {time.process_time() - began:.0f} s of CPU")
 
 
 def agrees(scenario: Scenario, information: InformationClass, decisions: list[int]) -> None:

@@ -20,7 +20,7 @@ def assert_same_nodes(cluster: ClusterSpec, rng: np.random.Generator, times: int
     """Place random numbers of GPUs where some are free."""
     arrays = cluster_arrays(cluster, np.array([1]))
     for kind in range(len(cluster.gpu_types)):
-        placer = _Hierarchy.of(cluster, kind)
+        placer = _Hierarchy.from_spec(cluster, kind)
         nodes, gpus_on = np.zeros((2, placer.nodes), dtype=np.int64)
         for _ in range(times):
             free = rng.integers(0, placer.per_node + 1, placer.nodes)

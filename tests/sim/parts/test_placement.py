@@ -8,12 +8,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from clustergym.benchmark.papers.fgd_filling_curve import at_arrived_pct
+from clustergym.benchmark.papers.fgd import at_arrived_pct
 from clustergym.cluster.parts import Nodes, Requests, distinct, empty_nodes
 from clustergym.common.errors import InputError
 from clustergym.envs.sharing.arrivals import fill
-from clustergym.sim.parts.fragmentation import Usual, usual_of
-from clustergym.sim.parts.placement import Placed, fragments_of, place, release, scores_of
+from clustergym.sim.parts.fragmentation import UsualRequests, find_usual_requests
+from clustergym.sim.parts.placement import PlacedRequest, compute_fragments, place, release, score_nodes
 from clustergym.sim.parts.placers import PLACERS
 
 HALF, WHOLE, CPU_ONLY, SMALL, RESIDENT = range(5)
@@ -24,7 +24,7 @@ REQUESTS = Requests(
     gpu_milli=np.array([500, 1000, 0, 200, 700]),
     models=np.ones(5, dtype=np.int64),
 )
-USUAL = Usual(
+USUAL = UsualRequests(
     cpu_milli=REQUESTS.cpu_milli[:3],
     gpus=REQUESTS.gpus[:3],
     gpu_milli=REQUESTS.gpu_milli[:3],
@@ -36,19 +36,20 @@ USUAL = Usual(
 def one_node_in_use() -> Nodes:
     """Return a node of 8 cores and 2 GPUs: 4 cores and 700 thousandths of GPU 0 are taken."""
     nodes = empty_nodes(np.array([8000]), np.array([100]), np.array([2]), np.array([0]))
-    assert place(nodes, REQUESTS, RESIDENT, "best-fit", USUAL) == Placed(0, 0b01)
+    assert place(nodes, REQUESTS, RESIDENT, "best-fit", USUAL) == PlacedRequest(0, 0b01)
     return nodes
 
 
+@pytest.mark.slow
 def test_fragments_of_a_node() -> None:
     nodes = one_node_in_use()
     assert nodes.gpu_milli.tolist() == [[300, 1000]]
     # 1,300 are idle. HALF fits and cannot use the 300; CPU_ONLY uses none of 1,300; WHOLE lacks CPU.
-    assert fragments_of(nodes, USUAL).tolist() == [0.5 * 300 + 0.25 * 1300 + 0.25 * 1300]
+    assert compute_fragments(nodes, USUAL).tolist() == [0.5 * 300 + 0.25 * 1300 + 0.25 * 1300]
     # With HALF on GPU 1, 800 are idle, of which HALF cannot use 300, and WHOLE and CPU_ONLY nothing.
     place(nodes, REQUESTS, HALF, "fgd", USUAL)
     assert nodes.gpu_milli.tolist() == [[300, 500]]
-    assert fragments_of(nodes, USUAL).tolist() == [0.5 * 300 + 0.25 * 800 + 0.25 * 800]
+    assert compute_fragments(nodes, USUAL).tolist() == [0.5 * 300 + 0.25 * 800 + 0.25 * 800]
 
 
 @pytest.mark.parametrize(
@@ -72,27 +73,27 @@ def test_fragments_of_a_node() -> None:
     ],
 )
 def test_scores_by_hand(placer: str, kind: int, score: int, device: int) -> None:
-    value, chosen = scores_of(one_node_in_use(), REQUESTS, kind, placer, USUAL)
+    value, chosen = score_nodes(one_node_in_use(), REQUESTS, kind, placer, USUAL)
     assert (value.tolist(), chosen.tolist()) == ([score], [device])
 
 
 def test_equal_scores_go_to_the_lowest_rank() -> None:
     both = np.array([8000, 8000])
-    nodes = empty_nodes(both, both, np.array([1, 1]), np.array([0, 0])).ranked(np.array([1, 0]))
-    assert place(nodes, REQUESTS, WHOLE, "best-fit", USUAL) == Placed(1, 1)
-    assert place(nodes, REQUESTS, WHOLE, "best-fit", USUAL) == Placed(0, 1)
+    nodes = empty_nodes(both, both, np.array([1, 1]), np.array([0, 0])).with_ranks(np.array([1, 0]))
+    assert place(nodes, REQUESTS, WHOLE, "best-fit", USUAL) == PlacedRequest(1, 1)
+    assert place(nodes, REQUESTS, WHOLE, "best-fit", USUAL) == PlacedRequest(0, 1)
     assert place(nodes, REQUESTS, SMALL, "best-fit", USUAL) is None
 
 
 def test_unknown_placer_is_one_line() -> None:
     with pytest.raises(InputError, match=r"unknown placer 'fdg'.*fgd"):
-        scores_of(one_node_in_use(), REQUESTS, HALF, "fdg", USUAL)
+        score_nodes(one_node_in_use(), REQUESTS, HALF, "fdg", USUAL)
 
 
 def test_usual_requests_cover_95_per_cent() -> None:
     # 19 of 20 are of the two commoner kinds: 10 + 9 = 95 %.
     kinds = np.repeat([HALF, WHOLE, CPU_ONLY], [9, 10, 1])
-    usual = usual_of(Requests(*(column[kinds] for column in REQUESTS)), [""] * 20)
+    usual = find_usual_requests(Requests(*(column[kinds] for column in REQUESTS)), [""] * 20)
     assert usual.gpu_milli.tolist() == [1000, 500]
     assert usual.share == pytest.approx([10 / 19, 9 / 19])
 
@@ -107,7 +108,7 @@ def test_the_curve_is_a_mean_over_each_per_cent() -> None:
     assert np.isnan(curve[6])
 
 
-def _random_cluster(rng: np.random.Generator) -> tuple[Nodes, Requests, Usual]:
+def _random_cluster(rng: np.random.Generator) -> tuple[Nodes, Requests, UsualRequests]:
     number = 12
     cpu, memory = rng.integers(1, 64, (2, number)) * 1000
     nodes = empty_nodes(cpu, memory, rng.integers(0, 9, number), rng.integers(0, 3, number))
@@ -116,7 +117,7 @@ def _random_cluster(rng: np.random.Generator) -> tuple[Nodes, Requests, Usual]:
         gpus == 0, 0, np.where((gpus == 1) & (rng.random(40) < 0.7), rng.integers(1, 1000, 40), 1000)
     )
     rows = Requests(rng.integers(0, 9000, 40), rng.integers(0, 9000, 40), gpus, milli, rng.integers(1, 8, 40))
-    return nodes, rows, usual_of(rows, ["" for _ in range(40)])
+    return nodes, rows, find_usual_requests(rows, ["" for _ in range(40)])
 
 
 def test_nothing_is_booked_twice_and_all_is_given_back() -> None:
@@ -130,7 +131,7 @@ def test_nothing_is_booked_twice_and_all_is_given_back() -> None:
             release(nodes, rows, kind, placed)
         else:
             kind = int(rng.integers(len(rows.gpus)))
-            value, _ = scores_of(nodes, rows, kind, "best-fit", usual)
+            value, _ = score_nodes(nodes, rows, kind, "best-fit", usual)
             placed = place(nodes, rows, kind, PLACERS[int(rng.integers(len(PLACERS)))], usual)
             assert (placed is None) == bool((value < 0).all())
             resident += [(kind, placed)] if placed else []
@@ -141,7 +142,7 @@ def test_nothing_is_booked_twice_and_all_is_given_back() -> None:
         assert np.array_equal(getattr(nodes, name), getattr(before, name)), name
 
 
-def _check(before: Nodes, nodes: Nodes, rows: Requests, resident: list[tuple[int, Placed]]) -> None:
+def _check(before: Nodes, nodes: Nodes, rows: Requests, resident: list[tuple[int, PlacedRequest]]) -> None:
     """What is free and what residents have are all there is; whole devices are nobody else's."""
     cpu, memory, gpu = before.cpu_milli.copy(), before.memory_mib.copy(), before.gpu_milli.copy()
     for kind, (at, devices) in resident:
@@ -172,6 +173,6 @@ def test_known_scores_change_nothing(placer: str) -> None:
         assert [first == second for first, second in pairwise(again)] == [True, False]
         return
     for at, one in enumerate(arrivals.tolist()):
-        placed = place(nodes, kinds, one, placer, usual) or Placed(-1, 0)
+        placed = place(nodes, kinds, one, placer, usual) or PlacedRequest(-1, 0)
         assert placed == (found.node[at], found.devices[at])
-        assert fragments_of(nodes, usual).sum() == pytest.approx(found.fragments_milli[at])
+        assert compute_fragments(nodes, usual).sum() == pytest.approx(found.fragments_milli[at])

@@ -1,0 +1,247 @@
+"""What PPO learns from scratch in an environment, seed by seed, with its curve.
+
+    nice python benchmarks/tiers.py knobs-16 --seeds 5 --cpu-s 60 --json knobs-16.json
+
+Trains on the split `train`, by PPO of Stable-Baselines3 with the settings of `SETTINGS` or with credit by
+job (`--learner by_job`). Measures greedy play on the 40 traces of the split `dev` as it goes, and at the end
+on those of `test`: mean JCT over that of heSRPT on the same traces, with an interval over traces and seeds
+(percentiles of 10,000 resamplings of both). Random play stands beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+import clustergym
+from clustergym.common.errors import InputError, nearest
+from clustergym.envs.episodes import trace_seed
+from clustergym.envs.registration import register_envs
+from clustergym.scenario.environments import ENVIRONMENTS
+from clustergym.scenario.registry import parse_policy
+from clustergym.training.vector_envs import SchedulingVecEnv
+
+TRACES = 40
+SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    # A step is an episode: with the default `n_steps` of 2,048 there would be one update in 2,048 episodes.
+    "knobs": {
+        "num_envs": 32,
+        "n_steps": 4,
+        "batch_size": 64,
+        "n_epochs": 6,
+        "learning_rate": 2e-2,
+        "gamma": 1.0,
+        "policy_kwargs": {"net_arch": [], "log_std_init": -1.2},
+    },
+    "priority": {
+        "num_envs": 32,
+        "n_steps": 128,
+        "batch_size": 512,
+        "n_epochs": 6,
+        "learning_rate": 7e-4,
+        "gamma": 0.99,
+        "policy_kwargs": {"log_std_init": -1.6},
+    },
+}
+EVERY_S = 10.0
+"""Processor time between two measurements of the curve, seconds."""
+Figures = npt.NDArray[np.float64]
+
+
+def spent_s() -> float:
+    """Return the processor time of this process so far, seconds."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def envs_of(name: str, number: int, **options: Any) -> Any:
+    """Make environments of an id on the compiled simulation, with flat observations."""
+    register_envs()
+    return gymnasium.make_vec(name, num_envs=number, observation="flat", autoreset_mode="Disabled", **options)
+
+
+class Judge:
+    """Measures agents on the traces of a split.
+
+    Parameters
+    ----------
+    name : str
+        The environment's id.
+    split : {"dev", "test"}
+
+    Attributes
+    ----------
+    hesrpt_s : ndarray of float, shape (TRACES,)
+        Mean JCT of heSRPT on each trace, seconds, deciding when the environment's agent does.
+    """
+
+    def __init__(self, name: str, split: str) -> None:
+        self._envs = envs_of(name, TRACES)
+        self._seeds = [trace_seed(split, index) for index in range(TRACES)]
+        episodes, rng = self._envs.single.episodes, np.random.default_rng(0)
+        scenarios = [episodes.choose({"trace_seed": seed}, rng) for seed in self._seeds]
+        policy = parse_policy(f"hesrpt round_s={self._envs.single.parameters.round_s}", "policy")
+        runs = [clustergym.simulate(scenario, policy) for scenario in scenarios]
+        self.hesrpt_s: Figures = np.array([run.metrics["jct_mean"] for run in runs])
+
+    def draw(self) -> Any:
+        """Return a random legal action for each trace."""
+        return self._envs.sample_actions()
+
+    def measure(self, decide: Callable[[Any, Any], Any]) -> Figures:
+        """Return the mean JCT on each trace where `decide` gives the actions, seconds."""
+        observations, _ = self._envs.reset(seed=0, options={"trace_seed": self._seeds})
+        found, over = np.full(TRACES, np.nan), np.zeros(TRACES, dtype=np.bool_)
+        while not over.all():
+            observations, _, terminated, truncated, infos = self._envs.step(
+                decide(observations, self._envs.action_masks())
+            )
+            ended = terminated | truncated
+            for row in np.flatnonzero(ended & ~over).tolist():
+                found[row] = infos["metrics"]["jct_mean_censored"][row]
+            over |= ended
+            if ended.any() and not over.all():
+                # With `Disabled` every environment must have an episode: those that ended play theirs again.
+                observations, _ = self._envs.reset(options={"reset_mask": ended, "trace_seed": self._seeds})
+        return found
+
+
+Decide = Callable[[Any, Any], Any]
+Curve = list[tuple[float, int, float]]
+"""Processor time, steps and mean ratio to heSRPT on the dev traces."""
+
+
+def train_by_job(name: str, seed: int, cpu_s: float, judge: Judge) -> tuple[Decide, Curve]:
+    """Train with credit by job; return how it plays, and its curve."""
+    from clustergym.training.job_credit import JobCredit, JobCreditLearner
+
+    envs = envs_of(name, 32, split="train", summaries=False)
+    learner = JobCreditLearner(envs, JobCredit(), seed)
+    curve: Curve = []
+    began, measuring_s = spent_s(), 0.0
+
+    def goes_on(learner: JobCreditLearner) -> bool:
+        nonlocal measuring_s
+        used = spent_s() - began - measuring_s
+        if not curve or used - curve[-1][0] >= EVERY_S or used >= cpu_s:
+            before = spent_s()
+            ratio = float(np.mean(judge.measure(learner.predict) / judge.hesrpt_s))
+            curve.append((used, learner.steps_taken, ratio))
+            print(
+                f"seed {seed}: {used:6.0f} CPU-s {learner.steps_taken:9,} steps {ratio:.3f}", file=sys.stderr
+            )
+            measuring_s += spent_s() - before
+        return used < cpu_s
+
+    learner.learn(goes_on)
+    envs.close()
+    return learner.predict, curve
+
+
+def train_stock(name: str, seed: int, cpu_s: float, judge: Judge) -> tuple[Decide, Curve]:
+    """Train PPO of Stable-Baselines3; return how it plays, and its curve."""
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.callbacks import BaseCallback
+
+    settings = dict(SETTINGS[name.removeprefix("ClusterGym/").partition("-")[0].lower()])
+    envs = SchedulingVecEnv(envs_of(name, settings.pop("num_envs"), split="train", summaries=False), 10.0)
+    curve: Curve = []
+
+    class Measuring(BaseCallback):
+        """Measures now and then, and ends the training when its time is spent."""
+
+        began, measuring_s = spent_s(), 0.0
+
+        def measure(self) -> float:
+            used = spent_s() - self.began - self.measuring_s
+            if not curve or used - curve[-1][0] >= EVERY_S or used >= cpu_s:
+                before = spent_s()
+                ratio = judge.measure(lambda seen, _: self.model.predict(seen, deterministic=True)[0])
+                curve.append((used, self.num_timesteps, float(np.mean(ratio / judge.hesrpt_s))))
+                print(
+                    f"seed {seed}: {used:6.0f} CPU-s {self.num_timesteps:9,} steps {curve[-1][2]:.3f}",
+                    file=sys.stderr,
+                )
+                self.measuring_s += spent_s() - before
+            return used
+
+        def _on_rollout_start(self) -> None:
+            self.measure()
+
+        def _on_step(self) -> bool:
+            return spent_s() - self.began - self.measuring_s < cpu_s
+
+    agent = PPO("MlpPolicy", envs, seed=seed, device="cpu", **settings)
+    callback = Measuring()
+    agent.learn(10**9, callback)
+    callback.measure()
+    envs.close()
+    return lambda seen, _: agent.predict(seen, deterministic=True)[0], curve
+
+
+LEARNERS = {"stock": train_stock, "by_job": train_by_job}
+
+
+def interval(ratios: Figures) -> tuple[float, float, float]:
+    """Return the mean of ratios, shape (seeds, traces), and its 95 % interval over seeds and traces."""
+    rng, (seeds, traces) = np.random.default_rng(0), ratios.shape
+    means = [
+        ratios[np.ix_(rng.integers(seeds, size=seeds), rng.integers(traces, size=traces))].mean()
+        for _ in range(10_000)
+    ]
+    low, high = np.percentile(means, [2.5, 97.5])
+    return float(ratios.mean()), float(low), float(high)
+
+
+def main() -> None:
+    """Train, measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("tier", help="as knobs-16")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--cpu-s", type=float, default=60.0, help="of training, each seed, without measuring")
+    parser.add_argument("--learner", choices=LEARNERS, default="stock")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    known = {row.short_name: row.id for row in ENVIRONMENTS if row.vector_entry_point}
+    if given.tier not in known:
+        raise InputError(
+            f"unknown tier {given.tier!r}", field="tier", remedy=nearest(given.tier, list(known))
+        )
+    name = known[given.tier]
+    dev, test = Judge(name, "dev"), Judge(name, "test")
+    random = test.measure(lambda seen, _: test.draw())
+    ratios, curves = [], []
+    for seed in range(given.seeds):
+        decide, curve = LEARNERS[given.learner](name, seed, given.cpu_s, dev)
+        ratios.append(test.measure(decide) / test.hesrpt_s)
+        curves.append(curve)
+    mean, low, high = interval(np.array(ratios))
+    figures = {
+        "id": name,
+        "over_hesrpt": [mean, low, high],
+        "of_seeds": [float(ratio.mean()) for ratio in ratios],
+        "random": float(np.mean(random / test.hesrpt_s)),
+        "hesrpt_jct_s": float(test.hesrpt_s.mean()),
+        "curves": curves,
+    }
+    print(f"{name}: {mean:.3f} [{low:.3f}, {high:.3f}] of heSRPT, {given.seeds} seeds")
+    print(f"random play: {figures['random']:.3f}")
+    print(f"each seed: {', '.join(f'{value:.3f}' for value in figures['of_seeds'])}")
+    if given.json is not None:
+        given.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        print(f"wrote {given.json}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""How fast the engine, the policies' decisions and the environments are."""

@@ -1,0 +1,249 @@
+"""Simulate a cluster from now on: when each waiting job starts, and what a policy would do now."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clustergym.benchmark.twin.folder import TwinFolder
+from clustergym.benchmark.twin.present import LEAST_LEFT_S, PastRuns, Present
+from clustergym.benchmark.twin.waits import origin_s
+from clustergym.common import random_streams
+from clustergym.common.columns import DAY_S
+from clustergym.scenario.by_name import compose
+from clustergym.scenario.policy import QUEUED, Decision, Policy, View
+from clustergym.scenario.registry import make_placer, make_policy
+from clustergym.scenario.scenario import Scenario
+from clustergym.scenario.scenario_config import Conditions
+from clustergym.sim.engine import Simulation, StalledError
+from clustergym.trace.log_files import write_log
+from clustergym.trace.readers.sacct import SlurmJob
+from clustergym.trace.records import RecordedJobs
+
+MARK = "now"
+"""Job of no work that is submitted now and dropped at once, so that there is a decision point."""
+LONGEST_S = 30 * DAY_S
+"""Simulated time after which a job that still waits counts as never started."""
+QUANTILES = (0.1, 0.5, 0.9)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a policy decides now.
+
+    Attributes
+    ----------
+    view : View
+    decision : Decision
+    job_id : tuple of str
+        Of the rows of the view.
+    """
+
+    view: View
+    decision: Decision
+    job_id: tuple[str, ...]
+
+
+class Ahead:
+    """A cluster from now on, under a policy.
+
+    Parameters
+    ----------
+    twin : TwinFolder
+        Whose log says how long users run, and what arrives at which hours.
+    present : Present
+        Times on the log's clock, if `past` is cut, or since 1970.
+    policy : str, optional
+        `NAME KEY=VALUE …` or a YAML file; None: the rules of the folder.
+    more : sequence of str
+        Further overrides.
+    until_s : float
+        Jobs of the log that ended later are not known.
+    """
+
+    def __init__(
+        self,
+        twin: TwinFolder,
+        present: Present,
+        policy: str | None = None,
+        more: Sequence[str] = (),
+        until_s: float = np.inf,
+    ) -> None:
+        words = ["scenario=own-log", *twin.policy_words(policy)]
+        words += [word for word in twin.words(more=more) if not word.startswith("trace.time_limits")]
+        self.config = compose(words)
+        self.conditions, self.present, self.log = Conditions.from_config(self.config), present, twin.log
+        self.past, self.until_s = PastRuns(twin.log, until_s), until_s
+        first = [job.submit_s for job in present.waiting]
+        self.base_s = min([*first, present.now_s])
+
+    def starts(self, draw: int, seed: int = 0) -> dict[str, float]:
+        """Return how long from now each waiting job starts in one draw, seconds; NaN: it does not."""
+        generator = random_streams.REMAINING_RUN_TIMES.generator(seed, draw)
+        arrivals = self._arrivals(generator)
+        scenario = self._scenario(lambda job, elapsed: self.past.draw(job, elapsed, generator), arrivals)
+        policy = make_policy(self.config["policy"])
+        waiting = {job.job_id for job in self.present.waiting}
+        found = {name: float("nan") for name in waiting}
+        for moment in self._course(scenario, policy):
+            begun = set(moment.decision.job.tolist()) - set(moment.view.job[moment.view.gpus > 0].tolist())
+            for row in begun:
+                name = moment.job_id[row]
+                if name in waiting and found[name] != found[name]:
+                    found[name] = moment.view.now_s - self._now_s
+            if all(start == start for start in found.values()):
+                break
+        return found
+
+    def now(self) -> Moment | None:
+        """Return what the policy decides now if every job takes its user's usual part of its limit.
+
+        None where no job runs or waits.
+        """
+
+        def usual(job: SlurmJob, elapsed_s: float) -> float:
+            draws = random_streams.REMAINING_RUN_TIMES.generator(0, 0)
+            return float(np.median([self.past.draw(job, elapsed_s, draws) for _ in range(25)]))
+
+        scenario = self._scenario(usual, [])
+        return next(self._course(scenario, make_policy(self.config["policy"])), None)
+
+    @property
+    def _now_s(self) -> float:
+        return self.present.now_s - self.base_s
+
+    def _arrivals(self, generator: np.random.Generator, days: float = 1.0) -> list[tuple[int, float]]:
+        """Return rows of the log and when they arrive from now: what came after this hour of another day."""
+        log = self.log
+        known_s = min(self.until_s, float(log.submit_s[-1]))
+        # A moment of the log itself is on the log's clock, any other since 1970.
+        clock = self.present.now_s - (origin_s(log) if self.until_s == np.inf else 0.0)
+        whole = int((known_s - days * DAY_S - clock % DAY_S) // DAY_S)
+        if whole < 1:
+            return []
+        begin = clock % DAY_S + DAY_S * int(generator.integers(0, whole + 1))
+        rows = np.flatnonzero((log.submit_s > begin) & (log.submit_s <= begin + days * DAY_S))
+        return list(zip(rows.tolist(), (log.submit_s[rows] - begin).tolist(), strict=True))
+
+    def _scenario(
+        self, run_s: Callable[[SlurmJob, float], float], arrivals: Sequence[tuple[int, float]]
+    ) -> Scenario:
+        """Return the scenario of the jobs now and drawn arrivals; running jobs begin with its clock."""
+        rows: list[tuple[Any, ...]] = []
+        now_s = self._now_s
+        for job in self.present.running:
+            elapsed_s = max(self.present.now_s - job.start_s, 0.0)
+            left_s = max(run_s(job, elapsed_s) - elapsed_s, 1.0)
+            limit_s = max(job.limit_s - elapsed_s, LEAST_LEFT_S) if job.limit_s > 0 else np.nan
+            rows.append((job, 0.0, now_s + left_s, limit_s))
+        for job in self.present.waiting:
+            rows.append((job, job.submit_s - self.base_s, max(run_s(job, 0.0), 1.0), job.limit_s))
+        log = self.log
+        table = [
+            (
+                *(job.job_id, submit_s, duration_s, job.gpus, job.gpu_type, job.user, job.account),
+                *(job.partition, limit_s, int(job.qos) if job.qos.lstrip("-").isdigit() else 0),
+            )
+            for job, submit_s, duration_s, limit_s in rows
+        ]
+        limits = log.time_limit_s
+        for row, delay_s in arrivals:
+            at = now_s + delay_s
+            table.append(
+                (
+                    *(f"later-{log.job_id[row]}", at, float(log.work_iterations[row]), int(log.gpus[row])),
+                    *(log.gpu_type[row], log.user[row], log.virtual_cluster[row]),
+                    *("" if log.partition is None else log.partition[row],),
+                    *(np.nan if limits is None else float(limits[row]), int(log.priority[row])),
+                )
+            )
+        someone = table[0] if table else ("", 0.0, 1.0, 1, "", "", "", "", np.nan, 0)
+        table.append((MARK, now_s, 1.0, 1, "", someone[5], someone[6], "", 1.0, 0))
+        return self._read(table)
+
+    def _read(self, table: Sequence[tuple[Any, ...]]) -> Scenario:
+        """Return the scenario of a table of jobs, which is read as any log is."""
+        table = sorted(table, key=lambda row: row[1])
+        columns = list(zip(*table, strict=True))
+        log = RecordedJobs(
+            path=Path("now"),
+            format="now",
+            sha256="",
+            row=np.arange(len(table)),
+            line=[0] * len(table),
+            job_id=list(columns[0]),
+            submit_s=np.array(columns[1], dtype=np.float64),
+            duration_s=np.array(columns[2], dtype=np.float64),
+            gpus=np.array(columns[3], dtype=np.int64),
+            gpu_type=list(columns[4]),
+            user=list(columns[5]),
+            virtual_cluster=list(columns[6]),
+            partition=list(columns[7]),
+            time_limit_s=np.array(columns[8], dtype=np.float64),
+            priority=np.array(columns[9], dtype=np.int64),
+            outcome=["completed"] * len(table),
+            left_out=Counter(),
+        )
+        given = {**self.config["trace"], "time_limits": "keep"}
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "now.csv"
+            write_log(log, path)
+            return self.conditions.scenario({**given, "path": str(path)}, 0)
+
+    def _course(self, scenario: Scenario, policy: Policy) -> Iterator[Moment]:
+        """Yield what a policy decides, from now on; before, running jobs start and nobody else does."""
+        simulation = Simulation(
+            scenario, make_placer(self.config["placer"]), policy.information_class, policy.round_s, 0
+        )
+        policy.check(simulation.known_trace, simulation.setting)
+        policy.reset(simulation.setting, random_streams.POLICY.generator(0))
+        job_id = scenario.trace.job_id
+        row_of = {name: row for row, name in enumerate(job_id)}
+        running, mark = {row_of[job.job_id] for job in self.present.running}, row_of[MARK]
+        begun = False
+        with contextlib.suppress(StalledError):
+            while (view := simulation.advance()) is not None:
+                begun = begun or mark in view.job
+                if view.now_s > self._now_s + LONGEST_S:
+                    return
+                if not begun:
+                    simulation.apply(Decision.keep(view).also(_held_now(view, running)))
+                    continue
+                marked = mark in view.job
+                decision = policy.schedule(without(view, mark) if marked else view)
+                yield Moment(view, decision, job_id)
+                simulation.apply(
+                    replace(decision, drop=np.append(decision.drop, mark)) if marked else decision
+                )
+
+
+def _held_now(view: View, running: Collection[int]) -> list[tuple[int, int, int]]:
+    """Return the starts of the jobs that run now, each on the first type that has room."""
+    free, found = view.free.copy(), []
+    for at in np.flatnonzero((view.state == QUEUED) & np.isin(view.job, list(running))).tolist():
+        gpus, asked = int(view.requested_gpus[at]), int(view.requested_type[at])
+        kinds = [asked] if asked >= 0 else np.flatnonzero(free >= gpus).tolist()
+        if kinds and free[kinds[0]] >= gpus:
+            free[kinds[0]] -= gpus
+            found.append((int(view.job[at]), kinds[0], gpus))
+    return found
+
+
+def without(view: View, row: int) -> View:
+    """Return a view without one job."""
+    keep = view.job != row
+    columns: dict[str, Any] = {}
+    for column in fields(view):
+        value = getattr(view, column.name)
+        if isinstance(value, np.ndarray) and column.name not in ("available", "free"):
+            columns[column.name] = value[keep]
+    columns["times"] = lambda: view.times()[keep]
+    columns["costs"] = lambda: view.costs()[keep]
+    return view.with_columns(columns)

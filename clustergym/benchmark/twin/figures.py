@@ -1,0 +1,203 @@
+"""What a run costs: waits by group, GPU-hours by what became of them, money, energy and carbon."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clustergym.benchmark.twin.waits import BY, JobTable, groups_of, waits
+from clustergym.common.arrays import Floats
+from clustergym.common.errors import InputError
+from clustergym.results.report.series import column, read_table
+from clustergym.trace.trace import FAILED, KILLED
+
+GOODPUT = {
+    "productive": "work of jobs that completed",
+    "ended_early": "work of jobs that failed or were killed",
+    "restarts": "standing still at restarts",
+    "failures": "work that failures undid",
+    "waiting": "idle while jobs waited (fragmented, or kept by rules)",
+    "idle": "idle, and nobody waited",
+}
+"""What becomes of the GPU-hours of a cluster."""
+WARM_UP = 0.1
+"""Share of the time of submissions that the steady window leaves out at its start."""
+HOURS = 24
+COSTS = ("held_gpu_s", "overhead_gpu_s", "lost_gpu_s")
+"""Columns of jobs.csv on what a job cost."""
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What an operator pays.
+
+    Attributes
+    ----------
+    gpu_hour : float or None
+        Of a GPU, used or not.
+    watts : mapping of str to (float, float)
+        Watts of a GPU by type, busy and idle.
+    carbon : tuple of float
+        Grams of CO2 of a kWh in each hour of the day, or one number for all.
+    """
+
+    gpu_hour: float | None = None
+    watts: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    carbon: tuple[float, ...] = ()
+
+
+class UsageCurve(NamedTuple):
+    """A run as columns: its jobs, of which one array has a value each, and the cluster over time.
+
+    Attributes
+    ----------
+    jobs : JobTable
+    wait_s, run_s, held_gpu_s, overhead_gpu_s, lost_gpu_s : ndarray of float, shape (n,)
+    log_outcome : list of str
+    time_s, queued : ndarray of float, shape (B,)
+    held : dict of str to ndarray of float, shape (B,)
+        GPUs held, by type.
+    capacity : mapping of str to int
+    """
+
+    jobs: JobTable
+    wait_s: Floats
+    run_s: Floats
+    held_gpu_s: Floats
+    overhead_gpu_s: Floats
+    lost_gpu_s: Floats
+    log_outcome: list[str]
+    time_s: Floats
+    queued: Floats
+    held: dict[str, Floats]
+    capacity: Mapping[str, int]
+
+
+def read_course(folder: Path, origin_s: float, capacity: Mapping[str, int]) -> UsageCurve:
+    """Read a run from the folder of its result.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read.
+    """
+    path, timeline = folder / "jobs.csv", folder / "timeline.csv"
+    names = ("submit_s", "first_start_s", "run_s", "request_gpus", *COSTS)
+    rows = read_table(path, names)
+    found = {name: column(path, rows, name) for name in names}
+    times = read_table(timeline, ("time_s", "queued_jobs", *(f"held_gpus_{kind}" for kind in capacity)))
+    texts = {name: [row.get(name, "") for row in rows] for name in ("team", "partition", "log_outcome")}
+    gpus = np.nan_to_num(found["request_gpus"]).astype(np.int64)
+    return UsageCurve(
+        jobs=JobTable(
+            gpus, found["held_gpu_s"], found["submit_s"], origin_s, texts["team"], texts["partition"]
+        ),
+        wait_s=found["first_start_s"] - found["submit_s"],
+        run_s=found["run_s"],
+        **{name: found[name] for name in COSTS},
+        log_outcome=texts["log_outcome"],
+        time_s=column(timeline, times, "time_s"),
+        queued=column(timeline, times, "queued_jobs"),
+        held={kind: column(timeline, times, f"held_gpus_{kind}") for kind in capacity},
+        capacity=capacity,
+    )
+
+
+def check_counts(course: UsageCurve, path: Path) -> None:
+    """Raise an `InputError` if a job held other GPUs than it asked for."""
+    run_s = np.where(course.run_s > 0, course.run_s, np.nan)
+    other = np.abs(course.held_gpu_s / run_s - course.jobs.gpus) > 1e-6
+    if other.any():
+        message = f"{int(other.sum())} jobs held other GPUs than they asked for, and a log does not say how "
+        message += "fast they are then"
+        remedy = "add oracle=roofline, by which models are drawn; or choose a policy that resizes no job"
+        raise InputError(message, file=path, field="--policy", remedy=remedy)
+
+
+def figures_of(course: UsageCurve, prices: Prices) -> dict[str, Any]:
+    """Return the figures of a run as plain values, in GPU-hours, kWh and kg."""
+    found: dict[str, Any] = {"waits": {}, "lost": {}}
+    for by in BY:
+        found["waits"][by] = {
+            name: waits(course.wait_s[mine], course.run_s[mine]) for name, mine in groups_of(course.jobs, by)
+        }
+    lost = course.overhead_gpu_s + course.lost_gpu_s
+    early = np.isin(course.log_outcome, (FAILED, KILLED))
+    lost = lost + np.where(early, course.held_gpu_s - lost, 0.0)
+    for by in ("team", "size"):
+        found["lost"][by] = {
+            name: float(lost[mine].sum()) / 3600 for name, mine in groups_of(course.jobs, by)
+        }
+    found["goodput_gpu_hours"] = goodput = goodput_of(course)
+    found["utilisation"] = utilisation(course)
+    if prices.gpu_hour is not None:
+        found["cost"] = {name: hours * prices.gpu_hour for name, hours in goodput.items()}
+        found["cost"]["all"] = sum(goodput.values()) * prices.gpu_hour
+    if prices.watts:
+        by_hour = energy_by_hour(course, prices.watts)
+        found["energy_kwh"] = float(by_hour.sum())
+        if prices.carbon:
+            found["carbon_kg"] = float(np.dot(by_hour, np.broadcast_to(prices.carbon, HOURS))) / 1000
+    return found
+
+
+def goodput_of(course: UsageCurve) -> dict[str, float]:
+    """Return the GPU-hours of the cluster by what became of them, from the first submission to the end."""
+    overhead, undone = float(course.overhead_gpu_s.sum()), float(course.lost_gpu_s.sum())
+    working = course.held_gpu_s - course.overhead_gpu_s - course.lost_gpu_s
+    early = np.isin(course.log_outcome, (FAILED, KILLED))
+    lasting, held = np.diff(course.time_s), sum(course.held.values(), np.zeros(len(course.time_s)))[:-1]
+    free_gpu_s = (sum(course.capacity.values()) - held) * lasting
+    waited = course.queued[:-1] > 0
+    gpu_s = {
+        "productive": float(working[~early].sum()),
+        "ended_early": float(working[early].sum()),
+        "restarts": overhead,
+        "failures": undone,
+        "waiting": float(free_gpu_s[waited].sum()),
+        "idle": float(free_gpu_s[~waited].sum()),
+    }
+    return {name: value / 3600 for name, value in gpu_s.items()}
+
+
+def utilisation(course: UsageCurve) -> float | None:
+    """Return the share of GPUs held in the steady window: up to the last submission, without a warm-up."""
+    first, last = float(course.jobs.submit_s.min()), float(course.jobs.submit_s.max())
+    begin = first + WARM_UP * (last - first)
+    if last <= begin:
+        return None
+    edges = np.clip(course.time_s, begin, last)
+    held = sum(course.held.values(), np.zeros(len(course.time_s)))[:-1]
+    return float(np.dot(held, np.diff(edges)) / (sum(course.capacity.values()) * (last - begin)))
+
+
+def energy_by_hour(course: UsageCurve, watts: Mapping[str, tuple[float, float]]) -> Floats:
+    """Return the kWh that the GPUs take in each hour of the day, shape (24,).
+
+    A held GPU takes its busy watts, any other its idle ones.
+
+    Raises
+    ------
+    InputError
+        If a GPU type has no watts.
+    """
+    missing = sorted(set(course.capacity) - set(watts))
+    if missing:
+        remedy = f"give --watts {missing[0]}=BUSY/IDLE"
+        raise InputError(f"no watts are given for {', '.join(missing)}", field="--watts", remedy=remedy)
+    power = np.zeros(len(course.time_s))
+    for kind, gpus in course.capacity.items():
+        busy, idle = watts[kind]
+        power += busy * course.held[kind] + idle * (gpus - course.held[kind])
+    # Cut the course at every full hour, so that each piece lies in one hour of the day.
+    clock = course.jobs.origin_s + course.time_s
+    hours = np.arange(np.ceil(clock[0] / 3600), np.floor(clock[-1] / 3600) + 1) * 3600
+    edges = np.union1d(clock, hours)
+    at = np.searchsorted(clock, edges[:-1], side="right") - 1
+    kwh = power[at] * np.diff(edges) / 3.6e6
+    hour = (edges[:-1] // 3600 % HOURS).astype(np.int64)
+    return np.bincount(hour, weights=kwh, minlength=HOURS).astype(np.float64)

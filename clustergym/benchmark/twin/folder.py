@@ -1,0 +1,150 @@
+"""The folder of a twin: the log, the cluster, the queues and the rules of one cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from clustergym.common.errors import InputError
+from clustergym.common.writing import write_text
+from clustergym.common.yaml_file import read_mapping
+from clustergym.scenario.registry import list_parameters, make_policy
+from clustergym.trace.formats import load_trace
+from clustergym.trace.options import ReadOptions
+from clustergym.trace.trace import Trace
+
+LOG, CLUSTER, QUEUES, POLICY = "log.csv", "cluster.yaml", "queues.yaml", "policy.yaml"
+REMEDY = {
+    LOG: "write it with clustergym trace import --format sacct SRC -o FOLDER/log.csv",
+    CLUSTER: "write it with clustergym cluster import SRC -o FOLDER/cluster.yaml",
+    POLICY: "write it with clustergym twin rules SRC -o FOLDER, or name the rules with --policy",
+}
+"""How each file of a twin's folder comes to be."""
+
+
+@dataclass(frozen=True)
+class TwinFolder:
+    """The files of a twin.
+
+    Attributes
+    ----------
+    path : Path
+    """
+
+    path: Path
+
+    def file(self, name: str) -> Path:
+        """Return the path of a file; raise an `InputError` with how to write it where it is missing."""
+        found = self.path / name
+        if not found.is_file():
+            raise InputError("no such file", file=found, remedy=REMEDY.get(name))
+        return found
+
+    def content(self, name: str) -> dict[str, Any]:
+        """Return the keys in a YAML file of the folder."""
+        return dict(read_mapping(self.file(name)).content)
+
+    @property
+    def queues(self) -> Path | None:
+        """The file of queues; None if there is none."""
+        found = self.path / QUEUES
+        return found if found.is_file() else None
+
+    @cached_property
+    def log(self) -> Trace:
+        """The log's jobs, each of one iteration a second, on the clock of the log."""
+        from clustergym.cluster.cluster_files import gpu_type_names, load_cluster
+
+        cluster = load_cluster(str(self.file(CLUSTER)))
+        options = ReadOptions(
+            reference_time_s=lambda model, gpu_type, gpus: 1.0,
+            reference_gpu="",
+            reference_cluster=cluster.name,
+            recorded_types=cluster.gpu_types,
+            gpu_types=(),
+            type_name=gpu_type_names(cluster),
+            outcomes="keep",
+            power_of_two=False,
+        )
+        return load_trace(self.file(LOG), "auto", options)
+
+    def words(
+        self,
+        *,
+        log: str | None = None,
+        cluster: Path | None = None,
+        queues: Path | None = None,
+        more: Sequence[str] = (),
+    ) -> list[str]:
+        """Return the overrides of a run of the twin, without its policy.
+
+        Parameters
+        ----------
+        log : str, optional
+            A log in place of the folder's.
+        cluster, queues : Path, optional
+            Likewise.
+        more : sequence of str
+            Further overrides, after these.
+        """
+        limits = self.log.time_limit_s
+        cluster, queues = cluster or self.file(CLUSTER), queues or self.queues
+        words = [f"cluster.path={quoted(cluster)}", f"trace.path={log or quoted(self.file(LOG))}"]
+        words += [f"scenario.queues={quoted(queues)}"] if queues is not None else []
+        words += ["trace.time_limits=keep"] if limits is not None and np.isfinite(limits).any() else []
+        return [*words, *more]
+
+    def policy_words(self, given: str | None) -> list[str]:
+        """Return the overrides of a policy: `NAME KEY=VALUE …`, a YAML file, or None: the folder's rules.
+
+        Raises
+        ------
+        InputError
+            If there is neither, or a name or parameter is wrong.
+        """
+        if given is None:
+            return parameter_words(self.content(POLICY))
+        name, *rest = given.split()
+        if name.endswith((".yaml", ".yml")):
+            return [*parameter_words(read_mapping(Path(name)).content), *rest]
+        return [
+            f"policy={name}",
+            *(word if word.startswith("policy.") else f"policy.{word}" for word in rest),
+        ]
+
+
+def parameter_words(content: Mapping[str, Any]) -> list[str]:
+    """Return the overrides of a policy that is given by its name and parameters; raises as `make_policy`."""
+    policy = make_policy(content)
+    known = list_parameters(policy)
+    own = {key: value for key, value in content.items() if key != "name" and known.get(key) is not value}
+    return [f"policy={policy.name}", *(f"policy.{key}={json.dumps(value)}" for key, value in own.items())]
+
+
+def quoted(path: Path) -> str:
+    """Return an absolute path as a value of an override."""
+    text = str(path.absolute()).replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{text}'"
+
+
+def write_rules(
+    folder: Path, queues: Mapping[str, Any], policy: Mapping[str, Any], source: str
+) -> list[Path]:
+    """Write the queues and the policy of a twin, and check that they can be read again."""
+    from clustergym.scenario.tenants.queue_tree import load_queues
+
+    written = []
+    for name, content in ((QUEUES, queues), (POLICY, policy)):
+        text = f"# From {source}.\n" + yaml.safe_dump(dict(content), sort_keys=False, default_flow_style=None)
+        write_text(folder / name, text, "--output")
+        written.append(folder / name)
+    load_queues(folder / QUEUES)
+    make_policy(policy)
+    return written

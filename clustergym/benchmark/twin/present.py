@@ -1,0 +1,161 @@
+"""The queue of a cluster now: running and waiting jobs, as Slurm and Kueue print them."""
+
+from __future__ import annotations
+
+import calendar
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from clustergym.common.arrays import Floats
+from clustergym.common.errors import InputError
+from clustergym.common.text_files import check_path, first_lines
+from clustergym.trace.readers import kueue, sacct
+from clustergym.trace.readers.sacct import SlurmJob
+from clustergym.trace.slurm_fields import CellRules, waiting_tasks
+from clustergym.trace.trace import Trace
+
+RUNNING = ("RUNNING", "R", "COMPLETING", "CG", "CONFIGURING", "CF", "SUSPENDED", "S", "STOPPED")
+WAITING = ("PENDING", "PD")
+LEAST_RUNS = 5
+"""Past runs from which a user's own are drawn; of fewer, those of all users."""
+LEAST_LEFT_S = 60.0
+"""What is left of a job that has run for longer than any before it."""
+
+
+@dataclass(frozen=True)
+class Present:
+    """The jobs of a cluster at one moment.
+
+    Attributes
+    ----------
+    now_s : float
+        Since 1970, on the clock of the jobs' times.
+    running, waiting : tuple of SlurmJob
+    """
+
+    now_s: float
+    running: tuple[SlurmJob, ...]
+    waiting: tuple[SlurmJob, ...]
+
+
+def read_queue(path: Path, now: str | None = None) -> Present:
+    """Read the jobs that run and wait on GPUs: what squeue, sacct or Kueue's list of Workloads prints.
+
+    Parameters
+    ----------
+    path : Path
+    now : str, optional
+        When it was printed, as `2026-03-01T12:00:00`; None: when the file was last changed, in local time as
+        Slurm prints, in UTC for Kueue.
+
+    Raises
+    ------
+    InputError
+        If the file is none of these, or the time is none.
+    """
+    check_path(path)
+    of_kueue = kueue.sniff(path, first_lines(path))
+    rows = kueue.read_rows(path)[0] if of_kueue else sacct.read_rows(path)[0]
+    changed_s = path.stat().st_mtime
+    now_s = changed_s if of_kueue else float(calendar.timegm(time.localtime(changed_s)))
+    if now is not None:
+        try:
+            now_s = CellRules().moment(now)
+        except ValueError as problem:
+            raise InputError(str(problem), field="--now", remedy="give 2026-03-01T12:00:00") from problem
+    return present_of(rows, now_s)
+
+
+def present_of(rows: list[SlurmJob], now_s: float) -> Present:
+    """Return the jobs of a table that run and wait at a moment; arrays that wait become their tasks."""
+    running, waiting = list[SlurmJob](), list[SlurmJob]()
+    for job in rows:
+        if not job.gpus or not job.submit_s <= now_s:
+            continue
+        if job.state in WAITING:
+            tasks = waiting_tasks(job.job_id)
+            waiting += [job] if tasks is None else [replace(job, job_id=task) for task in tasks]
+        elif job.state in RUNNING and job.start_s <= now_s:
+            running.append(job)
+    return Present(now_s, tuple(running), tuple(waiting))
+
+
+def snapshot(trace: Trace, now_s: float) -> Present:
+    """Return what a log says of a moment, seconds on its own clock: who ran, and who waited."""
+    assert trace.start_s is not None
+    end_s = trace.start_s + trace.work_iterations
+    limits = np.full(len(trace), np.nan) if trace.time_limit_s is None else trace.time_limit_s
+    running, waiting = list[SlurmJob](), list[SlurmJob]()
+    for row in np.flatnonzero((trace.submit_s <= now_s) & (end_s > now_s)).tolist():
+        runs = bool(trace.start_s[row] <= now_s)
+        job = SlurmJob(
+            line=0,
+            job_id=trace.job_id[row],
+            user=trace.user[row],
+            account=trace.virtual_cluster[row],
+            partition="" if trace.partition is None else trace.partition[row],
+            qos=str(int(trace.priority[row])),
+            state="RUNNING" if runs else "PENDING",
+            outcome="",
+            submit_s=float(trace.submit_s[row]),
+            start_s=float(trace.start_s[row]) if runs else float("nan"),
+            end_s=float("nan"),
+            duration_s=float("nan"),
+            limit_s=float(limits[row]),
+            gpus=int(trace.gpus[row]),
+            gpu_type=trace.gpu_type[row],
+            from_request=False,
+        )
+        (running if runs else waiting).append(job)
+    return Present(now_s, tuple(running), tuple(waiting))
+
+
+class PastRuns:
+    """How long the users of a log ran, as parts of their limits; of jobs without limits, in seconds.
+
+    Parameters
+    ----------
+    trace : Trace
+        A log whose jobs do an iteration a second; only jobs that had ended by `until_s` count.
+    until_s : float
+    """
+
+    def __init__(self, trace: Trace, until_s: float = np.inf) -> None:
+        run_s = trace.work_iterations.astype(np.float64)
+        begun = trace.submit_s if trace.start_s is None else trace.start_s
+        ended = begun + run_s <= until_s
+        self._run_s, self._users = run_s[ended], np.array(trace.user, dtype=object)[ended]
+        limits = np.full(len(trace), np.nan) if trace.time_limit_s is None else trace.time_limit_s
+        self._limits = limits[ended]
+        self._pools: dict[tuple[str, float], list[Floats]] = {}
+
+    def draw(self, job: SlurmJob, elapsed_s: float, generator: np.random.Generator) -> float:
+        """Return a drawn run time of a job that has run for `elapsed_s`: a longer one of past runs.
+
+        Of the user's runs with a limit that is neither twice nor half as long, or else all of the user's, or
+        all with such limits, or all: the first of these of which `LEAST_RUNS` are known and one was longer.
+        Where none was, what is left is a minute.
+        """
+        limited = job.limit_s > 0 and bool(np.isfinite(self._limits).any())
+        unit = job.limit_s if limited else 1.0
+        key = (job.user, unit)
+        if key not in self._pools:
+            self._pools[key] = self._pools_of(job.user, unit if limited else None)
+        for pool in self._pools[key]:
+            first = int(np.searchsorted(pool, elapsed_s / unit, side="right"))
+            if len(pool) >= LEAST_RUNS and first < len(pool):
+                return float(pool[int(generator.integers(first, len(pool)))] * unit)
+        return elapsed_s + LEAST_LEFT_S
+
+    def _pools_of(self, user: str, limit_s: float | None) -> list[Floats]:
+        """Return past runs, ascending, from those most like a job's to all."""
+        mine = self._users == user
+        if limit_s is None:
+            return [np.sort(self._run_s[which]) for which in (mine, np.ones_like(mine))]
+        known = np.isfinite(self._limits)
+        near = known & (self._limits < 2 * limit_s) & (self._limits > limit_s / 2)
+        ratio = self._run_s / self._limits
+        return [np.sort(ratio[which]) for which in (mine & near, mine & known, near, known)]

@@ -1,0 +1,239 @@
+"""What if: other rules, more GPUs, other quotas, on drawn months of a log, beside today's rules."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from clustergym.benchmark.study.runs import read_cells, run_cells
+from clustergym.benchmark.study.study_file import Study, read_study
+from clustergym.benchmark.twin.figures import Prices, check_counts, figures_of, read_course
+from clustergym.benchmark.twin.folder import CLUSTER, QUEUES, TwinFolder
+from clustergym.benchmark.twin.resample import Drawn, draw_log
+from clustergym.cluster.cluster_files import canonical_gpu_type, load_cluster
+from clustergym.common.errors import InputError, nearest
+from clustergym.common.writing import write_text
+from clustergym.results.metrics.statistics import Estimate, estimate_nonnegative
+from clustergym.scenario.tenants.queue_tree import load_queues
+
+TODAY = "today"
+METRICS = {
+    "queue_mean": "mean wait",
+    "jct_mean": "mean time to completion",
+    "gpu_utilization": "GPUs in use",
+    "lost_gpu_hours": "GPU-hours lost",
+}
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked.
+
+    Attributes
+    ----------
+    policies : tuple of str
+        Rules beside today's, as `NAME KEY=VALUE …` or YAML files.
+    add : tuple of str
+        GPUs as `16xA100`.
+    quotas, limits : mapping of str to float
+        GPUs by queue.
+    days : float
+        Length of each drawn month.
+    resamples : int
+        How many are drawn.
+    words : tuple of str
+        Overrides of every run.
+    """
+
+    policies: tuple[str, ...] = ()
+    add: tuple[str, ...] = ()
+    quotas: Mapping[str, float] | None = None
+    limits: Mapping[str, float] | None = None
+    days: float = 30.0
+    resamples: int = 5
+    words: tuple[str, ...] = ()
+
+
+def changed_cluster(twin: TwinFolder, add: Sequence[str], out: Path) -> Path:
+    """Write the cluster with more nodes of its kinds, or of another; return its file.
+
+    Raises
+    ------
+    InputError
+        If what is added is no `NUMBERxTYPE`, no whole number of nodes, or a type that nobody knows.
+    """
+    load_cluster(str(twin.file(CLUSTER).absolute()))
+    given = twin.content(CLUSTER)
+    nodes = [dict(group) for group in given.get("nodes", [])]
+    own = {str(group["gpu_type"]).lower(): group for group in nodes}
+    for text in add:
+        found = re.fullmatch(r"(\d{1,6})x(\S+)", text)
+        if found is None:
+            raise InputError(f"{text!r} is no number of GPUs", field="--add", remedy="give 16xA100")
+        gpus, kind = int(found[1]), found[2]
+        if kind.lower() not in own:
+            own[kind.lower()] = {"gpu_type": canonical_gpu_type(kind), "count": 0, "gpus_per_node": 8}
+            nodes.append(own[kind.lower()])
+        group = own[kind.lower()]
+        more, left = divmod(gpus, group["gpus_per_node"])
+        if left or not more:
+            remedy = f"give a multiple of {group['gpus_per_node']}, the GPUs of a node"
+            raise InputError(f"{gpus} GPUs are no whole number of nodes", field="--add", remedy=remedy)
+        group["count"] += more
+    path = out / CLUSTER
+    write_text(path, yaml.safe_dump({**given, "nodes": nodes}, sort_keys=False), "--out")
+    load_cluster(str(path.absolute()))
+    return path
+
+
+def changed_queues(twin: TwinFolder, question: Question, out: Path) -> Path:
+    """Write the queues with other quotas and limits; return their file.
+
+    Raises
+    ------
+    InputError
+        If the folder has no queues, or none of a name.
+    """
+    load_queues(twin.file(QUEUES))
+    given = twin.content(QUEUES)
+    queues = {name: dict(queue or {}) for name, queue in given["queues"].items()}
+    for field, amounts in (("quota", question.quotas), ("limit", question.limits)):
+        for name, gpus in (amounts or {}).items():
+            if name not in queues:
+                raise InputError(f"no queue {name!r}", field=f"--{field}", remedy=nearest(name, queues))
+            queues[name][field] = gpus
+    path = out / QUEUES
+    write_text(path, yaml.safe_dump({**given, "queues": queues}, sort_keys=False), "--out")
+    load_queues(path)
+    return path
+
+
+def write_study(twin: TwinFolder, question: Question, out: Path) -> tuple[Path, dict[int, Drawn]]:
+    """Draw the logs and write the study of a question; return its file and the logs by seed."""
+    (out / "logs").mkdir(parents=True, exist_ok=True)
+    drawn = {
+        seed: draw_log(twin.log, question.days, seed, out / "logs" / f"log-{seed}.csv")
+        for seed in range(question.resamples)
+    }
+    log = f"'{(out / 'logs').absolute()!s}/log-${{seed}}.csv'"
+    scenarios = {TODAY: twin.words(log=log, more=question.words)}
+    cluster = changed_cluster(twin, question.add, out) if question.add else None
+    moved = question.quotas or question.limits
+    queues = changed_queues(twin, question, out) if moved else None
+    if cluster is not None or queues is not None:
+        amounts = [*(question.quotas or {}).items(), *(question.limits or {}).items()]
+        told = [*(f"{text} more" for text in question.add), *(f"{name} {gpus:g}" for name, gpus in amounts)]
+        words = twin.words(log=log, cluster=cluster, queues=queues, more=question.words)
+        scenarios[" and ".join(told)] = words
+    policies = {"today's rules": twin.policy_words(None)}
+    policies |= {text: twin.policy_words(text) for text in question.policies}
+    if len(scenarios) * len(policies) == 1:
+        remedy = "give --policy, --add, --quota or --limit"
+        raise InputError("nothing is to be changed", field="whatif", remedy=remedy)
+    content = {
+        "title": "What if",
+        "scenarios": {label: shlex.join(["own-log", *words]) for label, words in scenarios.items()},
+        "policies": {label: shlex.join(words) for label, words in policies.items()},
+        "seeds": list(drawn),
+        "metrics": METRICS,
+        "reference_scenario": TODAY,
+        "reference_policy": "today's rules",
+    }
+    path = out / "study.yaml"
+    write_text(path, yaml.safe_dump(content, sort_keys=False, width=1000), "--out")
+    return path, drawn
+
+
+def ask(
+    twin: TwinFolder, question: Question, prices: Prices, out: Path, hydra_words: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Run the study of a question and return all figures, each with its interval over the drawn months.
+
+    A run that is finished is not run again, so that a question which was stopped goes on.
+
+    Raises
+    ------
+    InputError
+        If something in the folder or the question is wrong, or a run fails.
+    """
+    path, drawn = write_study(twin, question, out)
+    study = read_study(path)
+    cells = list(study.cells())
+    status, finished = run_cells(cells, out / "runs", hydra_words)
+    if status:
+        raise InputError("some runs failed", file=path, remedy="mend them, and ask again")
+    read_cells(study, out / "runs")
+    by_option: dict[str, list[dict[str, Any]]] = {}
+    for cell in cells:
+        folder = out / "runs" / cell.folder
+        changed = cell.scenario != TODAY and question.add
+        cluster = load_cluster(str((out / CLUSTER if changed else twin.file(CLUSTER)).absolute()))
+        capacity = dict(zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True))
+        course = read_course(folder, drawn[cell.seed].origin_s, capacity)
+        if not any(word.startswith("oracle") for word in question.words):
+            check_counts(course, folder / "jobs.csv")
+        by_option.setdefault(label_of(study, cell.scenario, cell.policy), []).append(
+            figures_of(course, prices)
+        )
+    return {
+        "schema": "clustergym.twin-whatif/1",
+        "runs": len(cells),
+        "finished_before": finished,
+        "days": question.days,
+        "jobs": [one.jobs for one in drawn.values()],
+        "options": {label: summary(runs) for label, runs in by_option.items()},
+        "ratios": {label: ratios(by_option["today"], runs) for label, runs in by_option.items()},
+    }
+
+
+def label_of(study: Study, scenario: str, policy: str) -> str:
+    """Return what a scenario and a policy together are called; today's cluster under today's rules: today."""
+    parts = [scenario] if scenario != TODAY else []
+    parts += [policy] if policy != study.reference_policy else []
+    return ", ".join(parts) or TODAY
+
+
+def summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return nested figures of several runs as estimates: mean, low and high of the 95 % interval."""
+    found: dict[str, Any] = {}
+    for key in dict.fromkeys(key for run in runs for key in run):
+        values = [run[key] for run in runs if run.get(key) is not None]
+        if values and isinstance(values[0], Mapping):
+            found[key] = summary(values)
+        elif values:
+            of_all: Estimate = estimate_nonnegative([float(value) for value in values])
+            found[key] = {"mean": of_all.mean, "low": of_all.low, "high": of_all.high}
+    return found
+
+
+def ratios(today: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return, by kind and group, the ratio of mean waits to today's over the same drawn months.
+
+    It is the ratio of the means over months, between the least and the greatest ratio that leaving out one
+    month gives.
+    """
+    found: dict[str, Any] = {}
+    for by, groups in today[0]["waits"].items():
+        found[by] = {}
+        for name in groups:
+            pairs = [(_mean(a, by, name), _mean(b, by, name)) for a, b in zip(today, runs, strict=True)]
+            known = np.array([pair for pair in pairs if None not in pair], dtype=np.float64).reshape(-1, 2)
+            if not len(known) or known[:, 0].sum() <= 0:
+                continue
+            sums = known.sum(axis=0)
+            without = [sums - row for row in known if sums[0] > row[0]] if len(known) > 1 else []
+            each = [float(mine / of_today) for of_today, mine in without] or [float(sums[1] / sums[0])]
+            found[by][name] = {"ratio": float(sums[1] / sums[0]), "low": min(each), "high": max(each)}
+    return found
+
+
+def _mean(run: Mapping[str, Any], by: str, name: str) -> float | None:
+    group = run["waits"][by].get(name)
+    return None if group is None else group["mean_s"]

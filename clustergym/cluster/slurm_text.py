@@ -1,0 +1,59 @@
+"""Parse what Slurm prints of GPUs and of nodes: TRES, GRES, names of GPU types, lists of hosts."""
+
+from __future__ import annotations
+
+import re
+
+from clustergym.cluster.cluster_files import load_gpu_types
+from clustergym.common.columns import MAX_GPUS
+
+UNKNOWN_TEXTS = frozenset({"", "n/a", "none", "unknown", "(null)", "none assigned", "null"})
+"""What Slurm prints, in lower case, where it has nothing to say."""
+
+_TRES = re.compile(r"gres/gpu(?::([^=,]+))?=(\d{1,9})", re.ASCII)
+_GRES = re.compile(
+    r"(?:gres[:/])?gpu(?::([^:,()=]*[A-Za-z][^:,()=]*))?(?:[:=](\d{1,9}))?(?:\([^)]*\))?", re.ASCII
+)
+
+
+def known_type(name: str) -> str:
+    """Return the catalogue's name of a GPU type that a longer name contains, or else the name itself.
+
+    So `nvidia_a100-sxm4-80gb` and `NVIDIA-A100-PCIE-40GB` are A100.
+    """
+    known = {kind.lower(): kind for kind in load_gpu_types()}
+    words = [word.lower() for word in re.split(r"[^A-Za-z0-9]+", name[:200]) if word]
+    joined = ("".join(words[at : at + many]) for many in (3, 2, 1) for at in range(len(words) - many + 1))
+    return next((known[word] for word in joined if word in known), name)
+
+
+def gpus_of_tres(text: str) -> tuple[int, str]:
+    """Return the GPUs in a list of TRES, as `cpu=8,gres/gpu:a100=4,gres/gpu=4`, and the type with most.
+
+    The type is empty where none is named; GPU memory and utilisation do not count.
+    """
+    total, by_type = 0, dict[str, int]()
+    for kind, count in _TRES.findall(text):
+        if kind:
+            by_type[kind] = by_type.get(kind, 0) + int(count)
+        else:
+            total += int(count)
+    most = max(by_type, key=lambda kind: by_type[kind], default="")
+    # The sum without a type stands beside the typed ones, of which it is the sum.
+    return min(max(total, sum(by_type.values())), 2 * MAX_GPUS), known_type(most) if most else ""
+
+
+def gpus_of_gres(text: str) -> tuple[int, str]:
+    """Return the GPUs in a list of GRES, as `gpu:a100:4(S:0-1),nvme:1`, and the type with most."""
+    by_type = dict[str, int]()
+    for part in re.split(r",(?![^(]*\))", text):
+        if found := _GRES.fullmatch(part.strip()):
+            kind, count = found.groups()
+            by_type[kind or ""] = by_type.get(kind or "", 0) + int(count or 1)
+    most = max(by_type, key=lambda kind: by_type[kind], default="")
+    return min(sum(by_type.values()), 2 * MAX_GPUS), known_type(most) if most else ""
+
+
+def gpus_of(text: str) -> tuple[int, str]:
+    """Return the GPUs in a list of TRES or GRES, and the type with most."""
+    return gpus_of_tres(text) if "gres/gpu" in text and "=" in text else gpus_of_gres(text)

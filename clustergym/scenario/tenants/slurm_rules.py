@@ -1,0 +1,198 @@
+"""Read the rules of a Slurm cluster: accounts and users as queues, priorities as a policy's settings."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from clustergym.cluster.slurm_text import known_type
+from clustergym.common.errors import InputError
+from clustergym.common.text_files import read_text
+from clustergym.trace.slurm_fields import span_s
+
+OTHERS = "others"
+"""Queue of jobs whose account or user is in no list."""
+ASSOC_REMEDY = "print it with sacctmgr -P show assoc format=Account,User,ParentName,Share,GrpTRES"
+CONFIG_REMEDY = "print it with scontrol show config"
+WEIGHTS = {
+    "priorityweightage": "weight_age",
+    "priorityweightfairshare": "weight_fair_share",
+    "priorityweightjobsize": "weight_job_size",
+    "priorityweightpartition": "weight_partition",
+    "priorityweightqos": "weight_qos",
+}
+SPANS = {
+    "prioritymaxage": "max_age_s",
+    "prioritydecayhalflife": "half_life_s",
+    "prioritycalcperiod": "fair_share_interval_s",
+}
+"""Keys of Slurm's configuration in lower case, and parameters of the policy `slurm-multifactor`."""
+_GPU_LIMIT = re.compile(r"gres/gpu(?::([^=,]+))?=(\d{1,7})", re.ASCII)
+
+
+@dataclass
+class Rules:
+    """The rules of a cluster, as the keys of a file of queues and of a policy.
+
+    Attributes
+    ----------
+    queues, policy : dict
+    guessed : Counter
+        What was guessed, and how often.
+    """
+
+    queues: dict[str, Any]
+    policy: dict[str, Any]
+    guessed: Counter[str] = field(default_factory=Counter)
+
+
+def one_queue() -> dict[str, Any]:
+    """Return a file of queues in which all jobs are in one."""
+    return {"assign_by": "virtual_cluster", "unknown": OTHERS, "queues": {OTHERS: {}}}
+
+
+class _Config:
+    """The keys of `scontrol show config`, in lower case; errors name the line of a key."""
+
+    def __init__(self, path: Path) -> None:
+        text, _ = read_text(path)
+        self.path, self.text, self._lines = path, dict[str, str](), dict[str, int]()
+        for number, line in enumerate(text.splitlines(), start=1):
+            key, equals, value = line.partition("=")
+            if equals:
+                self.text[key.strip().lower()], self._lines[key.strip().lower()] = value.strip(), number
+
+    def amount(self, key: str, text: str) -> float:
+        """Return a number or a time span, in seconds, that a key has."""
+        try:
+            value = float(text) if ":" not in text else span_s(text)
+            if not 0 <= value < 1e12:
+                raise ValueError(f"{text[:40]!r} is no amount")
+        except ValueError as problem:
+            line = self._lines.get(key, self._lines.get("schedulerparameters"))
+            remedy = CONFIG_REMEDY
+            raise InputError(str(problem), file=self.path, line=line, field=key, remedy=remedy) from problem
+        return value
+
+
+def read_config(path: Path) -> tuple[dict[str, Any], Counter[str]]:
+    """Read `scontrol show config` as the parameters of the policy `slurm-multifactor`.
+
+    Raises
+    ------
+    InputError
+        If it has no `SchedulerType`, or a value is not what Slurm prints.
+    """
+    config, guessed = _Config(path), Counter[str]()
+    given = config.text
+    if "schedulertype" not in given:
+        raise InputError("is missing", file=path, field="SchedulerType", remedy=CONFIG_REMEDY)
+    found: dict[str, Any] = {"name": "slurm-multifactor", "round_s": None, "backfill": "none"}
+    if "backfill" in given["schedulertype"]:
+        parts = (part.partition("=") for part in given.get("schedulerparameters", "").split(","))
+        own = {key.strip(): value for key, equals, value in parts if equals}
+        # At events alone, a job that the interval makes wait would wait for the next event, however late.
+        interval_s = config.amount("bf_interval", own.get("bf_interval", "30"))
+        guessed[f"backfill at every event, not each {interval_s:g} s"] += 1
+        found["backfill"] = "conservative"
+        found["backfill_resolution_s"] = config.amount("bf_resolution", own.get("bf_resolution", "60"))
+    if "multifactor" not in given.get("prioritytype", ""):
+        guessed["PriorityType is not multifactor: jobs by submission"] += 1
+        return found | dict.fromkeys(WEIGHTS.values(), 0.0), guessed
+    found |= {name: config.amount(key, given.get(key, "0")) for key, name in WEIGHTS.items()}
+    for key, name in SPANS.items():
+        if key in given and (value := config.amount(key, given[key])) > 0:
+            found[name] = value
+    found["fair_share"] = "classic" if "NO_FAIR_TREE" in given.get("priorityflags", "") else "fair_tree"
+    found["favor_small"] = given.get("priorityfavorsmall", "no").lower() in ("yes", "1", "true")
+    key = "fairsharedampeningfactor"
+    found["damping"] = config.amount(key, given.get(key, "1")) or 1.0
+    return found, guessed
+
+
+def read_accounts(
+    path: Path, by: Literal["account", "user"] = "account"
+) -> tuple[dict[str, Any], Counter[str]]:
+    """Read `sacctmgr -P show assoc` as a file of queues: the tree of accounts with shares and GPU limits.
+
+    Parameters
+    ----------
+    path : Path
+    by : str
+        `account`: an account without accounts in it is a queue, whose jobs are alike whoever submits them.
+        `user`: each user is a queue, in the one account that has it.
+
+    Raises
+    ------
+    InputError
+        If a column is missing, or by `user` somebody is in two accounts.
+    """
+    text, _ = read_text(path)
+    head, *lines = text.splitlines()
+    names = [cell.strip().lower().replace(" ", "") for cell in head.split("|")]
+    for column in ("Account", "User"):
+        if column.lower() not in names:
+            raise InputError("column missing", file=path, line=1, field=column, remedy=ASSOC_REMEDY)
+    rows = [dict(zip(names, line.split("|"), strict=False)) for line in lines if line.strip()]
+    guessed = Counter[str]()
+    if not {"parentname", "parname"} & set(names):
+        guessed["no column ParentName: all accounts beside each other"] += 1
+    accounts = {name: row for name, row in _of_user(rows, "") if name not in ("", "root")}
+    parents = {name: above if (above := _parent(row)) in accounts else None for name, row in accounts.items()}
+    queues = {name: _queue(row, parents[name]) for name, row in accounts.items()}
+    if by == "user":
+        seen: dict[str, str] = {}
+        for account, row in _of_user(rows, None):
+            user = row["user"].strip()
+            if account in accounts and seen.setdefault(user, account) != account:
+                message = f"user {user!r} is in {seen[user]} and {account}"
+                raise InputError(message, file=path, field="User", remedy="give --by account")
+            if account in accounts:
+                queues[f"{account}/{user}"] = {**_queue(row, account), "members": [user]}
+    else:
+        inner = (parent for parent in parents.values() if parent is not None)
+        queues |= {f"{name}/own": {"parent": name, "members": [name]} for name in inner}
+    guessed["shares that are all 0, taken as 1"] += _without_zeros(queues)
+    queues.setdefault(OTHERS, {"weight": 0.0} if queues else {})
+    settings = {"assign_by": "user" if by == "user" else "virtual_cluster", "unknown": OTHERS}
+    return {**settings, "queues": queues}, guessed
+
+
+def _without_zeros(queues: dict[str, Any]) -> int:
+    """Give queues beside each other equal shares where all have none; return how often."""
+    changed = 0
+    for parent in {queue.get("parent") for queue in queues.values()}:
+        beside = [queue for queue in queues.values() if queue.get("parent") == parent]
+        if not any(queue.get("weight", 1.0) for queue in beside):
+            changed += 1
+            for queue in beside:
+                del queue["weight"]
+    return changed
+
+
+def _of_user(rows: Sequence[Mapping[str, str]], user: str | None) -> list[tuple[str, Mapping[str, str]]]:
+    """Return (account, row) of rows of a user; None: of any."""
+    named = ((row.get("account", "").strip(), row, row.get("user", "").strip()) for row in rows)
+    return [(account, row) for account, row, of in named if (bool(of) if user is None else of == user)]
+
+
+def _parent(row: Mapping[str, str]) -> str:
+    return row.get("parentname", row.get("parname", "")).strip()
+
+
+def _queue(row: Mapping[str, str], parent: str | None) -> dict[str, Any]:
+    found: dict[str, Any] = {} if parent is None else {"parent": parent}
+    share = row.get("share", "").strip()
+    if share.isascii() and share.isdigit() and len(share) < 10 and int(share) != 1:
+        found["weight"] = float(share)
+    limits = {kind: int(count) for kind, count in _GPU_LIMIT.findall(row.get("grptres", ""))}
+    if "" in limits:
+        # A limit without a type is on the sum over types, which the limit of a queue is not: it is on each.
+        found["limit"] = limits[""]
+    elif limits:
+        found["limit"] = {known_type(kind): count for kind, count in limits.items()}
+    return found

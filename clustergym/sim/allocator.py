@@ -1,0 +1,153 @@
+"""Which nodes jobs and profiles get: what the placer answers, and who holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from clustergym.cluster.allocation import Allocations
+from clustergym.cluster.divisible import DivisibleCluster
+from clustergym.cluster.part_allocations import PartAllocations
+from clustergym.cluster.spec import Nodes
+from clustergym.common.arrays import Ints
+from clustergym.common.errors import InputError
+from clustergym.scenario.disturbance import ActiveDisturbance
+from clustergym.scenario.policy import Infeasible, Placer
+from clustergym.scenario.scenario import Scenario
+from clustergym.sim.state import JobStates
+
+
+def make_allocations(scenario: Scenario, placer: Placer) -> Allocations:
+    """Return the account of a cluster's GPUs; of a divisible cluster that of their parts.
+
+    Raises
+    ------
+    InputError
+        If the cluster is divisible and the placer cannot place parts, or if jobs ask for numbers of nodes and
+        cannot have them.
+    """
+    _check_node_requests(scenario, placer)
+    if scenario.parts is None or not isinstance(scenario.cluster, DivisibleCluster):
+        return Allocations(scenario.cluster)
+    if not placer.places_parts:
+        message = (
+            f"{placer.name} gives whole GPUs, and those of cluster {scenario.cluster.name} can be divided"
+        )
+        names = "fgd, best-fit, gpu-packing, gpu-clustering, dot-product, random-fit"
+        remedy = f"choose placer={names}, or learned with placer.checkpoint=sharing"
+        raise InputError(message, field="placer", remedy=remedy)
+    return PartAllocations(scenario.cluster, scenario.parts)
+
+
+def _check_node_requests(scenario: Scenario, placer: Placer) -> None:
+    nodes, per_node = scenario.trace.nodes, int(scenario.cluster.gpus_per_node.max())
+    if nodes is None or not nodes.any():
+        return
+    if scenario.parts is not None or not placer.places_evenly:
+        message = f"{placer.name} does not place jobs on as many nodes as they ask for, as the trace's do"
+        remedy = "choose placer=slurm and a cluster of whole GPUs, or leave the trace's column nodes out"
+        raise InputError(message, field="placer", remedy=remedy)
+    gpus = scenario.request_gpus
+    wrong = np.flatnonzero((gpus % np.maximum(nodes, 1) > 0) | (nodes * per_node < gpus) & (nodes > 0))
+    if len(wrong):
+        row = int(wrong[0])
+        message = f"job {scenario.trace.job_id[row]} asks for {gpus[row]} GPUs on {nodes[row]} nodes"
+        remedy = f"nodes have {per_node} GPUs at most, and a job has equally many on each"
+        raise InputError(message, field="trace.nodes", remedy=remedy)
+
+
+@dataclass(eq=False)
+class Allocator:
+    """Gives nodes to jobs and profiles, and takes them back.
+
+    Attributes
+    ----------
+    suspect : dict of int to str
+        Nodes on which nothing is launched, and what each is kept for.
+    """
+
+    scenario: Scenario
+    placer: Placer
+    jobs: JobStates
+    allocations: Allocations
+    courses: Sequence[ActiveDisturbance]
+    suspect: dict[int, str] = field(default_factory=dict)
+
+    def asked_nodes(self, row: int, gpus: int) -> int:
+        """Return how many nodes a job asks for if it is to have so many GPUs; 0: any."""
+        nodes = self.scenario.trace.nodes
+        return int(nodes[row]) if nodes is not None and gpus == self.scenario.request_gpus[row] else 0
+
+    def place(
+        self, kind: int, gpus: int, until: float, on: int = 0, avoid: tuple[int, ...] = ()
+    ) -> Nodes | Infeasible:
+        """Ask the placer for nodes that a job or profile will hold until tick `until`.
+
+        It asks for `on` nodes, 0 for any, and for none of `avoid`. An answer that names a failed node counts
+        as `Infeasible`.
+        """
+        allocations, withheld = self.allocations, self.withheld(until)
+        if avoid:
+            withheld = dict.fromkeys(avoid, "jobs that wait") | withheld
+        with allocations.hidden(withheld):
+            if withheld and (short := gpus - int(allocations.free[kind])) > 0:
+                kept_for = next(iter(withheld.values()))
+                return Infeasible(f"nodes are kept for {kept_for}", gpus_short=short)
+            nodes = (
+                self.placer.place_evenly(allocations, kind, gpus, on)
+                if on
+                else self.placer.place(allocations, kind, gpus)
+            )
+        if isinstance(nodes, Infeasible):
+            return nodes
+        failed = [node for node, _ in nodes if node in allocations.down] if allocations.down else []
+        if failed:
+            return Infeasible(f"node {failed[0]} has failed", nodes_short=len(failed))
+        return tuple((int(node), int(count)) for node, count in nodes)
+
+    def place_part(self, parts: PartAllocations, row: int) -> Nodes | Infeasible:
+        """Ask the placer where a job goes on a divisible cluster; as `place` of failed nodes."""
+        place = self.placer.place_part(parts, row)
+        if isinstance(place, Infeasible):
+            return place
+        if int(place.node) in parts.down:
+            return Infeasible(f"node {place.node} has failed", nodes_short=1)
+        return parts.intend(row, place)
+
+    def withheld(self, until: float) -> dict[int, str]:
+        """Return the nodes that a launch ending at tick `until` may not use, and what each is kept for."""
+        if not self.courses and not self.suspect:
+            return {}
+        kept = {
+            node: kept_for for course in self.courses for node, kept_for in course.withheld(until).items()
+        }
+        return {**kept, **self.suspect}
+
+    def allocate(self, holder: int, nodes: Nodes) -> Nodes | Infeasible:
+        """Give nodes to a job or profile and return them, or why whoever has the nodes refuses them."""
+        self.allocations.allocate(holder, nodes)
+        return nodes
+
+    def release(self, holder: int) -> Nodes:
+        """Take back the nodes of a job or profile, and return them."""
+        return self.allocations.release(holder)
+
+    def stop_released(self) -> None:
+        """Stop what still runs on released nodes; in a simulation nothing does."""
+
+    def holders_on(self, nodes: Collection[int]) -> list[int]:
+        """Return the jobs (>= 0) and profiles (< 0) that hold GPUs of some nodes, in order of allocation."""
+        held = self.allocations
+        return [holder for holder in held.holders if any(on in nodes for on, _ in held.holding(holder))]
+
+    def available(self, profiled: Ints) -> Ints:
+        """Return how many GPUs of each type decisions may use beside those `profiled`, shape (T,)."""
+        cluster = self.scenario.cluster
+        available: Ints = cluster.capacity - profiled
+        for node in self.allocations.down:
+            available[cluster.node_type[node]] -= cluster.node_gpus[node]
+        for row in self.jobs.unseen & self.allocations.holders:
+            available[self.jobs.gpu_type[row]] -= self.jobs.gpus[row]
+        return available

@@ -1,0 +1,37 @@
+"""The clock of a run: SimPy's, in ticks (`scenario.clock`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+import simpy
+
+from clustergym.scenario.clock import seconds
+
+
+class Clock(simpy.Environment):
+    """SimPy's clock and calendar of events."""
+
+    @property
+    def now(self) -> int:
+        """Present tick."""
+        return int(self._now)
+
+    @property
+    def now_s(self) -> float:
+        """Simulated time, seconds."""
+        return seconds(self.now)
+
+    def after(self, delay: int, action: Callable[[], object]) -> None:
+        """Call an action after some ticks."""
+        callbacks: Any = self.timeout(delay).callbacks
+        callbacks.append(lambda _: action())
+
+    def follow(self, steps: Iterator[int]) -> None:
+        """Run a generator beside the simulation; it yields the tick until which it waits."""
+        self.process(self._wait(steps))
+
+    def _wait(self, steps: Iterator[int]) -> Generator[simpy.Event, Any, None]:
+        for tick in steps:
+            yield self.timeout(max(tick - self.now, 0))

@@ -1,0 +1,55 @@
+"""The running jobs of an episode, compiled: a heap, of which the first is the next to complete."""
+
+from __future__ import annotations
+
+from clustergym.sim.compiled import columns as c
+from clustergym.sim.compiled.episode import Episode
+from clustergym.sim.compiled.numba_cache import compile_in_place
+
+
+@compile_in_place
+def _before(episode: Episode, row: int, other: int) -> bool:
+    """Whether a job is to complete before another; at one tick in the order in which that was planned."""
+    one, two = episode.job[row], episode.job[other]
+    return one[c.DUE] < two[c.DUE] or (one[c.DUE] == two[c.DUE] and one[c.DUE_ID] < two[c.DUE_ID])
+
+
+@compile_in_place
+def _put(episode: Episode, place: int, row: int) -> None:
+    """Put a job into a place, or above it, where it is before the jobs above."""
+    running = episode.running
+    while place > 0 and _before(episode, row, running[(place - 1) // 2]):
+        above = (place - 1) // 2
+        running[place] = running[above]
+        episode.job[running[place], c.PLACE] = place
+        place = above
+    running[place] = row
+    episode.job[row, c.PLACE] = place
+
+
+@compile_in_place
+def enter(episode: Episode, row: int) -> None:
+    """Add a job whose DUE and DUE_ID are set."""
+    episode.clock[c.RUNNING_JOBS] += 1
+    _put(episode, episode.clock[c.RUNNING_JOBS] - 1, row)
+
+
+@compile_in_place
+def leave(episode: Episode, row: int) -> None:
+    """Take a job out, whose DUE and DUE_ID are as they were."""
+    running, clock, place = episode.running, episode.clock, episode.job[row, c.PLACE]
+    clock[c.RUNNING_JOBS] -= 1
+    count = clock[c.RUNNING_JOBS]
+    last = running[count]
+    if place == count:
+        return
+    below = 2 * place + 1
+    while below < count:
+        if below + 1 < count and _before(episode, running[below + 1], running[below]):
+            below += 1
+        if not _before(episode, running[below], last):
+            break
+        running[place] = running[below]
+        episode.job[running[place], c.PLACE] = place
+        place, below = below, 2 * below + 1
+    _put(episode, place, last)

@@ -1,0 +1,190 @@
+"""One run of a scenario on the compiled clock; a policy in Python makes the decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+import numpy as np
+
+from clustergym.scenario.clock import seconds
+from clustergym.scenario.policy import Decision, InformationClass, Placer, View
+from clustergym.scenario.scenario import Scenario
+from clustergym.sim.compiled import columns as c
+from clustergym.sim.compiled.batch import Batch
+from clustergym.sim.compiled.cluster_arrays import cluster_arrays
+from clustergym.sim.compiled.decisions import ILLEGAL, decide
+from clustergym.sim.compiled.episode import Episode
+from clustergym.sim.compiled.event_log import LazyLog
+from clustergym.sim.compiled.lazy_views import LazyViews
+from clustergym.sim.compiled.numba_cache import Direct, announce_compilation
+from clustergym.sim.compiled.scenario_arrays import scenario_arrays
+from clustergym.sim.decision_checks import Limits, check_decision, coerce_decision
+from clustergym.sim.engine import Change
+from clustergym.sim.log import EventLog
+from clustergym.sim.stalls import stalled
+from clustergym.sim.state import make_setting
+from clustergym.trace.trace import Trace
+
+LAUNCHED = (c.START, c.RESUME, c.RESCALE)
+
+
+class CompiledSimulation:
+    """One run of a scenario; the caller makes the decisions, as those of a `Simulation`.
+
+    The events are those of a `Simulation`, to the bit. `apply` moves the clock, too, as the constructor does:
+    what the attributes say is then of the next decision point.
+
+    Parameters
+    ----------
+    scenario, placer, information, policy_round_s
+        As of `Simulation`; `coverage.check_runnable` says which scenarios are covered.
+
+    Attributes
+    ----------
+    setting : Setting
+    """
+
+    engine = "compiled"
+    sharing = None
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        placer: Placer,
+        information: InformationClass,
+        policy_round_s: float | None = None,
+    ) -> None:
+        self.scenario, self.placer, self.information = scenario, placer, information
+        self.round_s = scenario.round_s(policy_round_s)
+        self.setting = make_setting(scenario, self.round_s)
+        self._cluster = cluster_arrays(scenario.cluster, scenario.tables.counts)
+        self._batch = Batch(self._cluster, 1, logged=True)
+        arrays = scenario_arrays(scenario, information, policy_round_s, placer.defragment_s)
+        self._batch.load(0, arrays)
+        self._find_episode()
+        self._views = LazyViews(scenario, self._episode, information, self.setting)
+        self._decide = Direct(decide)
+        self._decided, self._drops = np.zeros((64, 4), np.int64), np.empty(0, np.int64)
+        self._log: tuple[int, LazyLog] | None = None
+        # Here, as the time that compilation takes is no part of any step.
+        announce_compilation(decide)
+        self._outcome, self._await_answer = self._go(-1), False
+
+    def _find_episode(self) -> None:
+        """Find the episode in the arrays of the batch, which are replaced when they grow."""
+        self._arrays = self._batch.episodes
+        self._episode = Episode._make(array[0] for array in self._arrays)
+
+    @property
+    def known_trace(self) -> Trace:
+        """The trace as the deciding policy may see it."""
+        return self.scenario.trace
+
+    def _clock(self, column: int) -> int:
+        return int(self._episode.clock[column])
+
+    @property
+    def now_s(self) -> float:
+        """Simulated time, seconds."""
+        return seconds(self._clock(c.NOW))
+
+    @property
+    def end_s(self) -> float:
+        """When the run ended, seconds; 0 before."""
+        return seconds(self._clock(c.END))
+
+    @property
+    def decision_points(self) -> int:
+        """Number of decision points so far."""
+        return self._clock(c.DECISION_POINTS)
+
+    @property
+    def jobs_left(self) -> int:
+        """Number of jobs that have completed or were dropped."""
+        return self._clock(c.LEFT)
+
+    @property
+    def jobs_in_view(self) -> int:
+        """Number of jobs that a View shows now."""
+        return self._clock(c.IN_VIEW)
+
+    @property
+    def log(self) -> EventLog:
+        """The event log so far."""
+        episode, events = self._episode, self._clock(c.EVENTS)
+        if self._log is None or self._log[0] != events:
+            nodes = episode.event_node[: self._clock(c.EVENT_NODES)]
+            self._log = events, LazyLog(episode.event[:events], episode.event_iteration_s[:events], nodes)
+        return self._log[1]
+
+    @property
+    def changes(self) -> list[Change]:
+        """What the decisions so far have changed."""
+        return list(_changes(self._episode))
+
+    def advance(self) -> View | None:
+        """Return the View of the next decision point, as `Simulation.advance`."""
+        if self._outcome == c.STALLED:
+            rows = self._episode.in_view[: self.jobs_in_view].copy()
+            profiled = self._views.states.profiled_on(rows)
+            raise stalled(self.scenario, self.information, rows, profiled, self.now_s)
+        if self._outcome == c.OVER:
+            return None
+        self._await_answer = True
+        return self._views.lazy()
+
+    def apply(self, decision: Decision) -> None:
+        """Carry out a decision at the current decision point; raises as `Simulation.apply`."""
+        if not self._await_answer:
+            raise RuntimeError("apply() needs a decision point: call advance() first")
+        self._views.complete()
+        decision = coerce_decision(decision)
+        columns = [decision.job, decision.gpu_type, decision.gpus]
+        if decision.batch is not None:
+            columns.append(decision.batch)
+        count = len(decision.job)
+        if decision.partner is not None or any(len(column) != count for column in columns):
+            self._check(decision)
+        if count > len(self._decided):
+            self._decided = np.zeros((2 * count, 4), np.int64)
+        self._decided[:count, 3] = 0
+        for at, column in enumerate(columns):
+            self._decided[:count, at] = column
+        self._drops = np.sort(decision.drop)
+        outcome = self._go(count)
+        if outcome == ILLEGAL:
+            self._check(decision)
+            raise RuntimeError("the engine refuses a decision that is legal")
+        self._outcome, self._await_answer = outcome, False
+
+    def _go(self, count: int) -> int:
+        clock, full = self._episode.clock, self._batch.full_at
+        if clock[c.EVENTS] > full[0] or clock[c.EVENT_NODES] > full[1]:
+            self._batch.make_room()
+            self._find_episode()
+        found: int = self._decide(self._episode, self._cluster, self._decided, count, self._drops)
+        return found
+
+    def _check(self, decision: Decision) -> None:
+        """Raise a `DecisionError` if a decision is not legal."""
+        shown = self._views.lazy()
+        profiled = self._views.states.profiled_on(np.arange(len(self.scenario.trace)))
+        check_decision(decision, Limits(shown.job, shown.available, profiled), self.scenario)
+
+
+def _changes(episode: Episode) -> Iterator[Change]:
+    """Yield the changes of a run: what happens to jobs at a decision's time, and only then."""
+    event = episode.event[: episode.clock[c.EVENTS]]
+    chosen = np.isin(event[:, c.KIND], (*LAUNCHED, c.PREEMPT, c.DROP_BY_POLICY))
+    columns = (c.TIME, c.KIND, c.JOB, c.EVENT_TYPE, c.EVENT_GPUS)
+    for tick, rows in groupby(event[chosen][:, columns].tolist(), key=lambda row: row[0]):
+        launch: list[tuple[int, int, int]] = []
+        gone: dict[int, list[int]] = {c.PREEMPT: [], c.DROP_BY_POLICY: []}
+        for _, what, row, kind, gpus in rows:
+            if what in gone:
+                gone[what].append(row)
+            else:
+                launch.append((row, kind, gpus))
+        left = tuple(gone[c.PREEMPT]), tuple(gone[c.DROP_BY_POLICY])
+        yield Change(seconds(tick), tuple(sorted(launch)), *left)

@@ -1,0 +1,273 @@
+"""What disturbances do to the nodes and jobs of a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+import numpy as np
+
+from clustergym.cluster.spec import Nodes
+from clustergym.scenario.clock import seconds
+from clustergym.scenario.policy import InformationClass
+from clustergym.sim.job_execution import JobExecution
+from clustergym.sim.log import EventKind
+from clustergym.sim.stalls import StalledError
+from clustergym.sim.state import Phase
+
+FRUITLESS_FAILURES = 200_000
+"""A run counts as stalled after this many node failures in a row during which no job completes."""
+
+
+class _Interruption(NamedTuple):
+    """What an interruption says of itself: `Event.reason`, `Event.cause`, and seconds its restart adds."""
+
+    reason: str
+    cause: str
+    restart_s: float
+
+
+class Disturbances:
+    """Starts the disturbances of a scenario, and does what they ask for: their `DisturbedRun`.
+
+    Attributes
+    ----------
+    out : Counter of int
+        By how many disturbances each node is out of use.
+    """
+
+    def __init__(self, execution: JobExecution) -> None:
+        self.execution, self.progress, self.profiler = execution, execution.progress, execution.profiler
+        self.scenario, self.trace = execution.scenario, execution.scenario.trace
+        self.clock, self.jobs, self.log, self.queue = (
+            execution.clock,
+            execution.jobs,
+            execution.log,
+            execution.queue,
+        )
+        self.allocator, self.placer = execution.allocator, execution.allocator.placer
+        self.allocations, self.courses = execution.allocator.allocations, execution.courses
+        self.follow, self.note = self.clock.follow, self.log.note
+        self.drop, self.decide_again = execution.drop, self.queue.decide_again
+        self.out: Counter[int] = Counter()
+        self._undetected: dict[int, _Interruption] = {}
+        self._failures_in_a_row = self._completions = 0
+        started = [disturbance.start(self) for disturbance in self.scenario.disturbances]
+        self.courses.extend(course for course in started if course is not None)
+        self.jobs.unseen.update(row for course in self.courses for row in course.jobs)
+
+    @property
+    def now(self) -> int:
+        """Present tick of the clock."""
+        return self.clock.now
+
+    # Nodes
+
+    def take_out(
+        self,
+        node: int,
+        duration: int,
+        events: tuple[str, str],
+        reason: str,
+        cause: str = "",
+        detection: int = 0,
+        restart_s: float = 0.0,
+    ) -> None:
+        """Take a node out of use for some ticks; its jobs are interrupted, its profiles start anew.
+
+        The first of the `events` is logged now, the second when the time is over. A node that several
+        disturbances have taken out is back in use when the last of them is over.
+
+        Parameters
+        ----------
+        detection : int
+            Ticks until anybody notices, if jobs are on the node: until then they hang, and nothing is
+            launched on it. The `duration` begins when they are over.
+        restart_s : float
+            Seconds that the next launch of each job stands still longer.
+        """
+        self._count_outage(node, events[0], cause)
+        interruption, rows = _Interruption(reason, cause, restart_s), self.jobs_on(node)
+        if detection and rows:
+            self.allocator.suspect[node] = "a check"
+            for row in rows:
+                self._hang(row, detection, interruption)
+            self.clock.after(detection, lambda: self._close(node, interruption))
+        else:
+            detection = 0
+            self._close(node, interruption)
+        self.clock.after(detection + duration, lambda: self.give_back(node, events[1]))
+
+    def lose(self, node: int, event: str, reason: str) -> None:
+        """Take a node out of use, as is noticed at once, until `give_back`."""
+        self._count_outage(node, event, "")
+        self._close(node, _Interruption(reason, "", 0.0))
+
+    def _count_outage(self, node: int, event: str, cause: str) -> None:
+        if self._completions != self.execution.completions:
+            self._completions, self._failures_in_a_row = self.execution.completions, 0
+        self._failures_in_a_row += 1
+        if self._failures_in_a_row > FRUITLESS_FAILURES:
+            what = f"{FRUITLESS_FAILURES} node failures since a job completed"
+            raise StalledError(f"stalled at {self.clock.now_s:.0f} s: {what}")
+        self.note(event, node, cause)
+        self.out[node] += 1
+
+    def _close(self, node: int, interruption: _Interruption) -> None:
+        self.allocator.suspect.pop(node, None)
+        if node not in self.allocations.down:
+            for holder in self.allocator.holders_on((node,)):
+                if holder >= 0:
+                    self.interrupt(holder, *interruption)
+                else:
+                    self.profiler.postpone(holder, forget=True)
+            self.allocations.fail(node)
+        self.decide_again()
+
+    def give_back(self, node: int, event: str) -> None:
+        """End a time in which a node is out of use."""
+        self.out[node] -= 1
+        if not self.out[node]:
+            self.allocations.repair(node)
+        self.note(event, node)
+        self.decide_again()
+
+    def jobs_on(self, node: int) -> list[int]:
+        """Return the jobs that hold GPUs of a node, in order of allocation."""
+        return [holder for holder in self.allocator.holders_on((node,)) if holder >= 0]
+
+    def busy_at(self, tick: int) -> set[int]:
+        """Return the nodes whose jobs are estimated to be still running at a tick."""
+        jobs, busy = self.jobs, set[int]()
+        for row in self.allocations.holders:
+            if row >= 0 and row not in jobs.unseen:
+                standstill = max(int(jobs.ready[row]) - self.clock.now, 0)
+                kind, level = int(jobs.gpu_type[row]), jobs.level_of(row)
+                if self.progress.estimate_end(row, kind, level, standstill) > tick:
+                    busy.update(node for node, _ in self.allocations.holding(row))
+        return busy
+
+    def slow(self, node: int, factor: float, duration: int, events: tuple[str, str], cause: str = "") -> None:
+        """Lengthen the iterations of all jobs on a node by a factor for some ticks; logs as `take_out`.
+
+        A job is as slow as its slowest node. Factors of one node multiply.
+        """
+        factors = self.progress.slow.setdefault(node, [])
+
+        def change(act: Callable[[float], None], event: str) -> None:
+            act(factor)
+            self.note(event, node, cause)
+            for row in self.jobs_on(node):
+                self.progress.update_speed(row)
+
+        change(factors.append, events[0])
+        self.clock.after(duration, lambda: change(factors.remove, events[1]))
+
+    def clear(self, nodes: Collection[int]) -> None:
+        """Preempt the jobs on some nodes, and put off the profiles there."""
+        for holder in self.allocator.holders_on(nodes):
+            if holder < 0:
+                self.profiler.postpone(holder)
+            elif not self.give_up(holder):
+                self.execution.preempt(holder)
+
+    # Jobs
+
+    def waits(self, row: int) -> bool:
+        """Whether a job is in the queue."""
+        return bool(self.jobs.phase[row] == Phase.QUEUED)
+
+    def queued_at(self, row: int) -> int:
+        """Return the tick at which a job last began to wait; it tells one run of it from the next."""
+        return int(self.jobs.queued_since[row])
+
+    def works_from(self, row: int) -> int | None:
+        """Return the tick from which a job works or has worked on its GPUs; None if it holds none."""
+        return int(self.jobs.ready[row]) if self.jobs.gpus[row] else None
+
+    def request(self, row: int) -> tuple[int, int]:
+        """Return (type index, GPUs) of a job's request; "any type" becomes the job's fastest type."""
+        scenario = self.scenario
+        kind, gpus = int(scenario.request_type[row]), int(scenario.request_gpus[row])
+        if kind < 0:
+            level = int(np.searchsorted(scenario.tables.counts, gpus))
+            times = scenario.known_times(InformationClass.CLAIRVOYANT)
+            kind = int(np.argmin(times[scenario.class_of[row], :, level]))
+        return kind, gpus
+
+    def start_on(self, row: int, kind: int, gpus: int, nodes: Nodes) -> None:
+        """Clear nodes of all jobs and profiles, and start a waiting job there."""
+        self.clear([node for node, _ in nodes])
+        self.execution.launch(row, kind, gpus, rescale=False, on=nodes)
+        self.decide_again()
+
+    def interrupt(self, row: int, reason: str, cause: str = "", restart_s: float = 0.0) -> None:
+        """Take a running job's GPUs and its work since its last checkpoint; it waits again.
+
+        Its next launch stands still `restart_s` seconds longer. A job that hangs is interrupted by what it
+        hangs for.
+        """
+        jobs = self.jobs
+        if not jobs.gpus[row]:
+            return
+        given = _Interruption(reason, cause, restart_s)
+        reason, cause, restart_s = self._undetected.pop(row, given)
+        kind, gpus = int(jobs.gpu_type[row]), int(jobs.gpus[row])
+        left, undone = jobs.at_checkpoint(row, self.clock.now)
+        self.execution.vacate(row)
+        lost = left - float(jobs.remaining[row])
+        jobs.remaining[row], jobs.restart_s[row] = left, restart_s
+        self.log.record(
+            EventKind.FAIL,
+            row,
+            kind,
+            gpus,
+            reason=reason,
+            lost_s=seconds(undone),
+            lost_iterations=lost,
+            cause=cause,
+            write_share=float(jobs.write_share[row]),
+        )
+        self.queue.enqueue(row)
+        for course in self.courses:
+            course.interrupted(row)
+
+    def give_up(self, row: int) -> bool:
+        """Interrupt a job that hangs; return whether it did."""
+        hangs = bool(self.jobs.hangs[row])
+        if hangs:
+            self.interrupt(row, *self._undetected[row])
+        return hangs
+
+    def _hang(self, row: int, duration: int, interruption: _Interruption) -> None:
+        """Let a job stand still for some ticks until a failure of its node is noticed."""
+        if not self.jobs.hangs[row]:
+            self._undetected[row], self.jobs.hangs[row] = interruption, True
+            self._stop(row, duration)
+            reason, cause = interruption.reason, interruption.cause
+            self.progress.update_speed(row, EventKind.HANG, reason=reason, cause=cause)
+
+    def halt(self, row: int, duration: int, undo: bool, reason: str, cause: str = "") -> None:
+        """Let a running job stand still for some ticks on its nodes; `undo` its work since its checkpoint.
+
+        Nothing happens to a job that hangs: it is going to be interrupted.
+        """
+        jobs = self.jobs
+        if not jobs.gpus[row] or jobs.hangs[row]:
+            return
+        left, undone = self._stop(row, duration)
+        marks = {"lost_s": 0.0, "lost_iterations": 0.0}
+        if undo:
+            marks = {"lost_s": seconds(undone), "lost_iterations": left - float(jobs.remaining[row])}
+            jobs.remaining[row], jobs.unsaved[row] = left, 0
+        self.progress.update_speed(row, EventKind.HALT, reason=reason, cause=cause, **marks)
+
+    def _stop(self, row: int, duration: int) -> tuple[float, int]:
+        """Let a job stand still for some ticks from now on; return `JobStates.at_checkpoint` of now."""
+        jobs, now = self.jobs, self.clock.now
+        left, undone = jobs.at_checkpoint(row, now)
+        jobs.settle(row, now)
+        jobs.checkpointed[row], jobs.unsaved[row] = left, undone
+        jobs.ready[row] = max(int(jobs.ready[row]), now + duration)
+        return left, undone

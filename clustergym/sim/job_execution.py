@@ -1,0 +1,331 @@
+"""What happens to a job between its launch and its end: how fast it works, and who ends or moves it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from clustergym.cluster.allocation import Allocations
+from clustergym.cluster.part_allocations import PartAllocations
+from clustergym.cluster.spec import Locality, Nodes
+from clustergym.scenario.clock import TICKS_PER_S, seconds, ticks
+from clustergym.scenario.disturbance import ActiveDisturbance
+from clustergym.scenario.policy import Infeasible, InformationClass
+from clustergym.scenario.scenario import Scenario
+from clustergym.sim.allocator import Allocator
+from clustergym.sim.clock import Clock
+from clustergym.sim.event_recorder import EventRecorder
+from clustergym.sim.job_queue import JobQueue
+from clustergym.sim.links import SharedLinks
+from clustergym.sim.log import NO_JOB, EventKind
+from clustergym.sim.pairs import Sharing
+from clustergym.sim.profiling import Profiler
+from clustergym.sim.state import JobStates, Phase, ViewMaker
+from clustergym.trace.trace import COMPLETED
+
+
+@dataclass(eq=False)
+class JobProgress:
+    """Sets the speed of each running job, and lets it complete when its work is done.
+
+    Attributes
+    ----------
+    slow : dict of int to list of float
+        Factors by which jobs on a node take longer.
+    complete : callable
+        Called with the row of a job when its work is done.
+    """
+
+    scenario: Scenario
+    clock: Clock
+    jobs: JobStates
+    log: EventRecorder
+    allocations: Allocations
+    views: ViewMaker
+    sharing: Sharing | None
+    links: SharedLinks | None
+    courses: list[ActiveDisturbance]
+    slow: dict[int, list[float]] = field(default_factory=dict)
+    complete: Callable[[int], None] = field(init=False)
+
+    def iteration_s(
+        self, row: int, kind: int, level: int, nodes: Nodes, remaining: float, slowdown: float = 1.0
+    ) -> float:
+        """Return the seconds a job needs now for the work of one iteration at its requested batch."""
+        scenario, choices = self.scenario, self.scenario.batch_choices
+        column = -1 if choices is None else choices.column(row, int(self.jobs.batch[row]))
+        locality = int(scenario.cluster.locality(nodes))
+        iteration_s = scenario.iteration_s(row, kind, level, locality, slowdown, column)
+        if self.sharing is not None:
+            iteration_s /= self.sharing.get_kept_speed(row, kind, level)
+        if self.slow:
+            iteration_s *= max(math.prod(self.slow.get(node, ())) for node, _ in nodes)
+        if self.jobs.disturbed:
+            iteration_s /= 1.0 - float(self.jobs.write_share[row])
+        if choices is None or column < 0:
+            return iteration_s
+        return iteration_s / choices.worth(row, column, remaining)
+
+    def plan_checkpoints(self, row: int, nodes: Nodes) -> None:
+        """Set how often a job writes checkpoints on some nodes: as the disturbance that asks for most."""
+        jobs, scenario = self.jobs, self.scenario
+        asked = [disturbance.checkpoints(scenario.cluster, nodes) for disturbance in scenario.disturbances]
+        every_s, write_s = min((plan for plan in asked if plan is not None), default=(0.0, 0.0))
+        jobs.checkpoint_every[row] = ticks(every_s + write_s)
+        jobs.write_share[row] = write_s / (every_s + write_s) if write_s else 0.0
+        jobs.unsaved[row], jobs.restart_s[row] = 0, 0.0
+
+    def await_completion(self, row: int) -> None:
+        """Schedule the job's completion, or its next change of efficiency, from its current progress.
+
+        A new `generation` makes what was scheduled before void.
+        """
+        jobs = self.jobs
+        jobs.generation[row] += 1
+        generation = int(jobs.generation[row])
+        standstill = max(int(jobs.ready[row]) - self.clock.now, 0)
+        remaining, iteration_s = float(jobs.remaining[row]), float(jobs.iteration_s[row])
+        action, work = self.complete, ticks((remaining - float(jobs.ends_at[row])) * iteration_s)
+        choices = self.scenario.batch_choices
+        if choices is not None and jobs.batch[row] != self.scenario.trace.global_batch[row]:
+            end = choices.next_end(row, remaining)
+            if end > jobs.ends_at[row]:
+                work = math.ceil((remaining - end) * iteration_s * TICKS_PER_S)
+                action = self.update_speed
+
+        def act() -> None:
+            if generation == jobs.generation[row]:
+                action(row)
+
+        self.clock.after(standstill + work, act)
+
+    def change_batch(self, row: int, batch: int) -> None:
+        """Change a running job's global batch, without a restart."""
+        self.jobs.settle(row, self.clock.now)
+        self.jobs.batch[row] = batch
+        self.update_speed(row)
+
+    def update_speed(self, row: int, event: EventKind = EventKind.RATE, **marks: Any) -> None:
+        """Recompute a running job's speed from its batch, progress and share of the links; log it so."""
+        jobs = self.jobs
+        jobs.settle(row, self.clock.now)
+        kind, gpus = int(jobs.gpu_type[row]), int(jobs.gpus[row])
+        nodes, remaining = self.allocations.holding(row), float(jobs.remaining[row])
+        locality = int(self.scenario.cluster.locality(nodes))
+        slowdown = 1.0 if self.links is None else self.links.slowdown(row)
+        iteration_s = self.iteration_s(row, kind, jobs.level_of(row), nodes, remaining, slowdown)
+        jobs.iteration_s[row] = iteration_s
+        self.await_completion(row)
+        standstill_s = seconds(max(int(jobs.ready[row]) - self.clock.now, 0))
+        marks |= {"locality": locality, "overhead_s": standstill_s, "iteration_time_s": iteration_s}
+        self.log.record(event, row, kind, gpus, **marks)
+
+    def update_speeds(self) -> None:
+        """Update the speed of each running job whose partner or share of the links has changed."""
+        jobs = self.jobs
+        if self.sharing is not None:
+            for row in self.sharing.list_changed_jobs():
+                self.update_speed(row)
+        if self.links is None:
+            return
+        for row, slowdown in self.links.update().items():
+            kind, level, nodes = int(jobs.gpu_type[row]), jobs.level_of(row), self.allocations.holding(row)
+            remaining = float(jobs.remaining_at(np.array([row]), self.clock.now)[0])
+            if self.iteration_s(row, kind, level, nodes, remaining, slowdown) != jobs.iteration_s[row]:
+                self.update_speed(row)
+
+    def estimate_end(
+        self, row: int, kind: int, level: int, standstill: int, kept: float | None = None
+    ) -> float:
+        """Return the tick at which a job is estimated to end if it works after a standstill (in ticks).
+
+        It keeps the share `kept` of its speed, or what it keeps beside the partner that it has now.
+        The estimate uses what the policy's information class knows; it is inf where that is nothing, and
+        where nobody asks.
+        """
+        views, now = self.views, self.clock.now
+        if not self.courses or views.information == InformationClass.NONE:
+            return math.inf
+        iteration_s = float(views.known[views.class_of[row], kind, level])
+        if self.sharing is not None:
+            iteration_s /= self.sharing.get_kept_speed(row, kind, level) if kept is None else kept
+        left_s = float(views.remaining_at(np.array([row]), now)[0]) * iteration_s
+        return now + standstill + ticks(left_s) if math.isfinite(left_s) else math.inf
+
+
+@dataclass(eq=False)
+class JobExecution:
+    """Launches, moves, preempts, completes and drops jobs.
+
+    Attributes
+    ----------
+    completions : int
+        Jobs that have completed.
+    defragmented_at : int
+        Tick at which jobs were last moved so that free nodes lie together.
+    """
+
+    progress: JobProgress
+    allocator: Allocator
+    queue: JobQueue
+    profiler: Profiler
+    completions: int = 0
+    defragmented_at: int = 0
+
+    def __post_init__(self) -> None:
+        progress = self.progress
+        self.scenario, self.clock, self.jobs = progress.scenario, progress.clock, progress.jobs
+        self.log, self.courses = progress.log, progress.courses
+        progress.complete = self._complete
+
+    def launch(
+        self,
+        row: int,
+        kind: int,
+        gpus: int,
+        *,
+        rescale: bool,
+        on: Nodes = (),
+        migrates: bool = False,
+        beside: int = NO_JOB,
+        avoid: tuple[int, ...] = (),
+    ) -> None:
+        """Launch a job on the nodes `on`, on those of the job `beside`, or on nodes that the placer finds.
+
+        A running job (`rescale`) that is given nodes, or keeps its type and count (`migrates`), migrates. A
+        job for which there are no nodes waits; one that was running is preempted.
+        """
+        jobs, progress = self.jobs, self.progress
+        level = int(np.searchsorted(self.scenario.tables.counts, gpus))
+        overhead = ticks(float(jobs.restart_cost_s(row)[kind, level]))
+        what = EventKind.RESUME if jobs.launched[row] else EventKind.START
+        if rescale:
+            what = EventKind.MIGRATE if on or migrates else EventKind.RESCALE
+        allocations, sharing = self.allocator.allocations, progress.sharing
+        if isinstance(allocations, PartAllocations):
+            nodes: Nodes | Infeasible = self.allocator.place_part(allocations, row)
+        elif sharing is not None and beside != NO_JOB:
+            nodes = self._join(sharing, row, beside, overhead)
+        else:
+            until = progress.estimate_end(row, kind, level, overhead)
+            asked = self.allocator.asked_nodes(row, gpus)
+            nodes = on or self.allocator.place(kind, gpus, until, asked, avoid)
+        if beside == NO_JOB and not isinstance(nodes, Infeasible):
+            nodes = self.allocator.allocate(row, nodes)
+        if isinstance(nodes, Infeasible):
+            self.log.record(EventKind.UNPLACED, row, kind, gpus, reason=str(nodes))
+            if jobs.phase[row] == Phase.RUNNING:
+                self._wait_again(row)
+            return
+        locality, now = int(self.scenario.cluster.locality(nodes)), self.clock.now
+        if jobs.disturbed:
+            progress.plan_checkpoints(row, nodes)
+        iteration_s = progress.iteration_s(row, kind, level, nodes, float(jobs.remaining[row]))
+        jobs.phase[row], jobs.gpu_type[row], jobs.gpus[row] = Phase.RUNNING, kind, gpus
+        jobs.iteration_s[row], jobs.ready[row] = iteration_s, now + overhead
+        jobs.worked_until[row] = jobs.held_since[row] = now
+        jobs.checkpointed[row] = jobs.remaining[row]
+        jobs.restarts[row] += what != EventKind.START
+        jobs.launched[row] = jobs.searched[row, kind, level] = True
+        if progress.links is not None:
+            progress.links.enter(row, nodes)
+        progress.await_completion(row)
+        pace = {"locality": locality, "overhead_s": seconds(overhead), "iteration_time_s": iteration_s}
+        self.log.record(what, row, kind, gpus, nodes, **pace)
+        for course in self.courses:
+            course.launched(row)
+
+    def _join(self, sharing: Sharing, row: int, beside: int, overhead: int) -> Nodes | Infeasible:
+        """Let a job share the GPUs of another, unless their nodes are kept for what comes before its end."""
+        if on := self.allocator.allocations.holding(beside):
+            kind, level = int(self.jobs.gpu_type[beside]), self.jobs.level_of(beside)
+            kept = sharing.get_pair_speed(row, beside, kind, level)
+            until = self.progress.estimate_end(row, kind, level, overhead, kept)
+            withheld = self.allocator.withheld(until)
+            if kept_for := next((withheld[node] for node, _ in on if node in withheld), None):
+                return Infeasible(f"nodes are kept for {kept_for}")
+        return sharing.join(row, beside, self.clock.now)
+
+    def vacate(self, row: int) -> Nodes:
+        """Record a job's progress, release its GPUs and return the nodes it held."""
+        jobs, progress = self.jobs, self.progress
+        jobs.settle(row, self.clock.now)
+        if progress.sharing is not None:
+            progress.sharing.part(row, self.clock.now)
+        jobs.generation[row] += 1
+        if jobs.disturbed:
+            jobs.hangs[row] = False
+        jobs.gpu_type[row], jobs.gpus[row] = -1, 0
+        if progress.links is not None:
+            progress.links.leave(row)
+        return self.allocator.release(row)
+
+    def preempt(self, row: int) -> None:
+        """Take the GPUs of a running job, which waits again."""
+        self.vacate(row)
+        self._wait_again(row)
+
+    def _wait_again(self, row: int) -> None:
+        self.log.record(EventKind.PREEMPT, row)
+        self.queue.enqueue(row)
+
+    def drop(self, row: int, reason: str) -> None:
+        """Remove a job for good."""
+        if self.jobs.gpus[row]:
+            self.vacate(row)
+        self.log.record(EventKind.DROP, row, reason=reason)
+        self._leave(row, Phase.DROPPED)
+
+    def _complete(self, row: int) -> None:
+        """Let a job leave that has done its work, or failed or was killed where its log says so."""
+        self.vacate(row)
+        self.jobs.remaining[row] = self.jobs.ends_at[row]
+        outcomes = self.scenario.trace.outcome
+        outcome = COMPLETED if outcomes is None else outcomes[row]
+        self.log.record(EventKind.COMPLETE, row, reason="" if outcome == COMPLETED else outcome)
+        self.completions += 1
+        self._leave(row, Phase.COMPLETED)
+        self.queue.decide_again()
+
+    def _leave(self, row: int, phase: Phase) -> None:
+        self.profiler.pass_on(row)
+        self.queue.leave(row, phase)
+
+    def defragment(self) -> None:
+        """Move jobs as the placer proposes, as often as it asks for, where a move is worth its restart."""
+        placer, now = self.allocator.placer, self.clock.now
+        if placer.defragment_s is None or now - self.defragmented_at < ticks(placer.defragment_s):
+            return
+        self.defragmented_at = now
+        for row, nodes in placer.defragment(self.allocator.allocations):
+            if self._is_worth_moving(row, nodes):
+                kind, gpus = int(self.jobs.gpu_type[row]), int(self.jobs.gpus[row])
+                self.vacate(row)
+                self.launch(row, kind, gpus, rescale=True, on=nodes)
+
+    def _is_worth_moving(self, row: int, nodes: Nodes) -> bool:
+        """Whether a proposed move is still possible and lets the job end earlier despite its restart."""
+        jobs, progress, now = self.jobs, self.progress, self.clock.now
+        held = dict(self.allocator.allocations.holding(row))
+        free = self.allocator.allocations.free_on_node
+        if any(free[node] + held.get(node, 0) < gpus for node, gpus in nodes):
+            return False
+        if row in jobs.unseen or jobs.hangs[row] or jobs.get_partner(row) != NO_JOB:
+            return False
+        kind, level = int(jobs.gpu_type[row]), jobs.level_of(row)
+        overhead_s = float(jobs.restart_cost_s(row)[kind, level])
+        withheld = self.allocator.withheld(progress.estimate_end(row, kind, level, ticks(overhead_s)))
+        if any(node in withheld for node, _ in nodes):
+            return False
+        # If the job would share links, assume its present slowdown; inside a leaf it shares no links.
+        slowdown = 1.0
+        if progress.links is not None and self.scenario.cluster.locality(nodes) > Locality.LEAF:
+            slowdown = progress.links.slowdown(row)
+        remaining = float(progress.views.remaining_at(np.array([row]), now)[0])
+        faster = progress.iteration_s(row, kind, level, nodes, remaining, slowdown)
+        stay = max(seconds(int(jobs.ready[row]) - now), 0.0) + remaining * float(jobs.iteration_s[row])
+        return overhead_s + remaining * faster < stay

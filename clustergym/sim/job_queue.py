@@ -1,0 +1,87 @@
+"""The jobs on which a policy decides, and when its next decision is due."""
+
+from __future__ import annotations
+
+import numpy as np
+import simpy
+
+from clustergym.common.arrays import Ints
+from clustergym.scenario.clock import ticks
+from clustergym.scenario.scenario import Scenario
+from clustergym.sim.clock import Clock
+from clustergym.sim.state import JobStates, Phase
+
+
+class JobQueue:
+    """The jobs that have come and not left, which of them a View shows, and the next decision point.
+
+    Attributes
+    ----------
+    ahead : int
+        Jobs that are still to be submitted.
+    leaving : dict of int to Event
+        SimPy's event of leaving, of each job in the system; in order of submission.
+    in_view : set of int
+        Jobs that a View shows.
+    due : bool
+        Whether a decision is due now.
+    decided_at : int
+        Tick of the last decision point; -1: there was none.
+    """
+
+    def __init__(self, scenario: Scenario, clock: Clock, jobs: JobStates, round_s: float | None) -> None:
+        self.clock, self.jobs, self._requested = clock, jobs, scenario.trace.global_batch
+        self._round = None if round_s is None else ticks(round_s)
+        self._round_pending = False
+        self._rows: Ints | None = None
+        self.ahead = len(scenario.trace)
+        self.leaving: dict[int, simpy.Event] = {}
+        self.in_view: set[int] = set()
+        self.due, self.decided_at = False, -1
+
+    @property
+    def rows(self) -> Ints:
+        """Jobs that a View shows, ascending."""
+        if self._rows is None:
+            self._rows = np.array(sorted(self.in_view), dtype=np.int64)
+        return self._rows
+
+    def enqueue(self, row: int) -> None:
+        """Let a job wait, and ask for a decision if the policy sees it."""
+        jobs = self.jobs
+        jobs.phase[row], jobs.queued_since[row] = Phase.QUEUED, self.clock.now
+        jobs.batch[row] = self._requested[row]
+        if row not in jobs.unseen:
+            self.in_view.add(row)
+            self._rows = None
+            self.decide_again()
+
+    def leave(self, row: int, phase: Phase) -> None:
+        """Let a job leave for good, as completed or dropped."""
+        self.jobs.phase[row] = phase
+        self.in_view.discard(row)
+        self._rows = None
+        self.leaving[row].succeed()
+
+    def decide_again(self) -> None:
+        """Ask for a decision at the next possible time."""
+        if self._round is None:
+            self.due = True
+        else:
+            self.plan_round()
+
+    def plan_round(self) -> None:
+        """Schedule the next round, if rounds are used and a View would show jobs."""
+        if self._round is None or self._round_pending or not self.in_view:
+            return
+        now = self.clock.now
+        earliest = now + 1 if self.due or self.decided_at >= now else now
+        self._round_pending = True
+        self.clock.after(-(-earliest // self._round) * self._round - now, self._begin_round)
+
+    def ask_later(self) -> None:
+        """Put off the decision that is due by a tick."""
+        self.clock.after(1, self._begin_round)
+
+    def _begin_round(self) -> None:
+        self._round_pending, self.due = False, True

@@ -1,0 +1,211 @@
+"""Run a policy from a file in a process of its own, which is sent nothing but Views."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from clustergym.common.errors import InputError
+from clustergym.common.parameter_types import PositiveInt
+from clustergym.common.parameters import Parameters
+from clustergym.common.reading import read_regular
+from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.sim.program_wire import packed, packed_setting, packed_view
+
+LARGEST_BYTES = 1_000_000
+LONGEST_ANSWER_BYTES = 1_000_000
+MIB = 2**20
+WALL_FACTOR = 10
+"""Wall seconds that a program has, over the CPU seconds."""
+
+
+@dataclass(frozen=True)
+class Limits(Parameters):
+    """What a program may use, over all its runs together.
+
+    Attributes
+    ----------
+    cpu_s : int
+        Seconds of CPU time.
+    memory_mb : int
+        MiB of address space; Python and NumPy take 300 of them.
+    """
+
+    config_key = "limits"
+    cpu_s: PositiveInt = 30
+    memory_mb: PositiveInt = 2048
+
+
+class ProgramError(InputError):
+    """A program does not load, exceeds its limits, or answers with what is no decision."""
+
+
+def read_program(path: Path) -> str:
+    """Read the text of a program.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, is larger than 1 MB or is not UTF-8.
+    """
+    content = read_regular(path, LARGEST_BYTES, "give a file with one policy")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError("is not UTF-8 text", file=path, remedy="save it as UTF-8") from None
+
+
+class Program(Policy):
+    """A policy that asks a process for its decisions; a context, which ends the process.
+
+    Parameters
+    ----------
+    text : str
+        The program.
+    limits : Limits
+
+    Raises
+    ------
+    ProgramError
+        If the program does not load.
+    """
+
+    name = "program"
+    information_class = InformationClass.CLAIRVOYANT
+
+    def __init__(self, text: str, limits: Limits) -> None:
+        self.limits, self._folder = limits, tempfile.TemporaryDirectory(prefix="clustergym-program-")
+        self._channel, other = Pipe()
+        paths = os.pathsep.join(os.path.abspath(one) for one in sys.path if one)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "clustergym.sim.program_child", str(other.fileno())],
+            cwd=self._folder.name,
+            env={
+                "PYTHONPATH": paths,
+                "PYTHONHASHSEED": "0",
+                "OPENBLAS_NUM_THREADS": "1",
+                "PYTHONSAFEPATH": "1",
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[other.fileno()],
+            start_new_session=True,
+        )
+        other.close()
+        self._late = threading.Timer(WALL_FACTOR * limits.cpu_s, self._process.kill)
+        self._late.daemon = True
+        self._late.start()
+        try:
+            use = {"cpu_s": limits.cpu_s, "memory_bytes": limits.memory_mb * MIB}
+            self._send(packed({"text": text, **use}))
+            made = self._answer()
+            self.information_class, self.round_s = _declared(made)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Program:
+        """Return this policy."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        """End the process."""
+        self.close()
+
+    def close(self) -> None:
+        """End the process, and remove its folder."""
+        self._late.cancel()
+        self._process.kill()
+        self._process.wait()
+        self._channel.close()
+        self._folder.cleanup()
+
+    def reset(self, setting: Setting, rng: np.random.Generator) -> None:
+        """Begin a run; the program has a generator of its own, of the same seed for every run."""
+        if setting.queues is not None or setting.batch_models:
+            message = "is sent no queues of tenants and no choices of batch"
+            raise InputError(message, field="policy program", remedy="choose a scenario without")
+        self._send(packed_setting(setting, 0))
+
+    def schedule(self, view: View) -> Decision:
+        """Return the program's decision.
+
+        Raises
+        ------
+        ProgramError
+            If the process ends, or answers with what is no decision or drops jobs.
+        """
+        self._send(packed_view(view, self.information_class))
+        answer = self._answer()
+        # A mean over the jobs that complete would be the better for it.
+        if answer.get("drop"):
+            raise _error("drops jobs", "let every job complete")
+        try:
+            columns: dict[str, Any] = {name: np.array(answer[name]) for name in ("job", "gpu_type", "gpus")}
+        except (KeyError, ValueError) as error:
+            raise _error(f"answers with what is no decision: {error}", "return Decision.of(...)") from None
+        return Decision(**columns, batch=None, partner=None)
+
+    def _send(self, message: bytes) -> None:
+        try:
+            self._channel.send_bytes(message)
+        except OSError:
+            raise self._ended() from None
+
+    def _answer(self) -> dict[str, Any]:
+        """Return the next answer as a mapping."""
+        try:
+            content = self._channel.recv_bytes(LONGEST_ANSWER_BYTES)
+        except (EOFError, OSError):
+            raise self._ended() from None
+        try:
+            answer = json.loads(content)
+        except (ValueError, RecursionError):
+            answer = None
+        if not isinstance(answer, dict):
+            raise _error("answers with what is no decision", "return Decision.of(...)")
+        if "error" in answer:
+            raise ProgramError(str(answer["error"])[:1000])
+        return answer
+
+    def _ended(self) -> ProgramError:
+        """Return the error for a process that has ended or sends too much."""
+        if not self._late.is_alive():
+            what = f"took longer than {WALL_FACTOR * self.limits.cpu_s} s"
+            return _error(what, "decide in less time")
+        try:
+            status = self._process.wait(1.0)
+        except subprocess.TimeoutExpired:
+            return _error(f"answers with more than {LONGEST_ANSWER_BYTES:,} bytes", "return Decision.of(...)")
+        return _error(
+            f"ended its process with status {status}",
+            f"stay below {self.limits.cpu_s} s of CPU time and {self.limits.memory_mb} MiB",
+        )
+
+
+def _error(message: str, remedy: str) -> ProgramError:
+    return ProgramError(message, field="program", remedy=remedy)
+
+
+def _declared(made: Mapping[str, Any]) -> tuple[InformationClass, float | None]:
+    """Return the information class and the period that a program declares."""
+    try:
+        period = None if made["round_s"] is None else float(made["round_s"])
+        if period is not None and not 1.0 <= period < 1e9:
+            raise ValueError(f"round_s is {period}")
+        return InformationClass(made["information_class"]), period
+    except (KeyError, TypeError, ValueError) as error:
+        raise _error(f"declares what there is not: {error}", "see docs/programs-as-policies.md") from None

@@ -1,0 +1,170 @@
+"""The process of a program from outside: it loads the program under limits and answers for it.
+
+`python -m clustergym.sim.program_child FD` is started by `clustergym.sim.program` alone. What this process
+cannot prevent stands in SECURITY.md.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.util
+import inspect
+import json
+import os
+import resource
+import signal
+import sys
+import traceback
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any
+
+from clustergym.common import random_streams
+from clustergym.scenario import view_text  # noqa: F401  (the program may not open its file any more)
+from clustergym.scenario.policy import Decision, InformationClass, Policy, View
+from clustergym.sim.program_wire import answer_of, setting_of, unpacked, view_of
+
+PACKAGE = Path(__file__).resolve().parent.parent
+MODULE = "program"
+CODE = (".py", ".pyc", ".so")
+CLOSED = ("trace", "training", "envs", "results", "benchmark", "live", "sim", "commands")
+"""Rooms of this package that a program may not import: they make traces, or simulate."""
+REFUSED = ("ctypes.", "fcntl.", "mmap.", "pty.", "resource.", "shutil.", "signal.", "socket.", "subprocess.")
+LISTING = ("os.listdir", "os.scandir")
+
+
+class Limit(BaseException):
+    """A limit was reached; no `Exception`, so that a program that catches exceptions does not catch it."""
+
+
+class Source(importlib.abc.InspectLoader):
+    """Loads a module from a text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def get_source(self, fullname: str) -> str:
+        """Return the text."""
+        return self.text
+
+
+def load(text: str) -> Policy:
+    """Return the policy that a program is: its one subclass of Policy, or its function `schedule`.
+
+    Raises
+    ------
+    TypeError
+        If it has neither, or several.
+    """
+    spec = importlib.util.spec_from_loader(MODULE, Source(text))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Where dataclasses look up the annotations of their fields.
+    sys.modules[MODULE] = module
+    spec.loader.exec_module(module)
+    own = [one for one in vars(module).values() if _is_policy(one, module)]
+    function = getattr(module, "schedule", None)
+    if len(own) == 1:
+        policy: Policy = own[0]()
+        return policy
+    if not own and callable(function):
+        return _FunctionPolicy(function)
+    found = f"has {len(own)} subclasses of Policy"
+    raise TypeError(f"the file {found}; write exactly one, or a function schedule(view)")
+
+
+def _is_policy(one: Any, module: ModuleType) -> bool:
+    return inspect.isclass(one) and issubclass(one, Policy) and one.__module__ == module.__name__
+
+
+class _FunctionPolicy(Policy):
+    name = "program"
+    information_class = InformationClass.CLAIRVOYANT
+
+    def __init__(self, function: Any) -> None:
+        self.function, self.round_s = function, 300.0
+
+    def schedule(self, view: View) -> Decision:
+        decision: Decision = self.function(view)
+        return decision
+
+
+def limit(cpu_s: int, memory_bytes: int) -> None:
+    """Limit this process, and refuse what a policy does not need.
+
+    The refusals reach what Python code asks of the interpreter; code that goes around it can go around them.
+    """
+
+    def spent(number: int, frame: FrameType | None) -> None:
+        raise Limit(f"used more than {cpu_s} s of CPU time")
+
+    signal.signal(signal.SIGXCPU, spent)
+    # The hard limit ends what catches the first signal, or is in a call into C.
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    for kind in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE):
+        resource.setrlimit(kind, (0, 0))
+    code = tuple(str(Path(one).resolve()) + os.sep for one in sys.path if one)
+    closed = tuple(f"{PACKAGE / room}{os.sep}" for room in CLOSED)
+
+    def refuse(event: str, given: tuple[Any, ...]) -> None:
+        if event == "open":
+            path = os.path.realpath(os.fsdecode(given[0])) if not isinstance(given[0], int) else ""
+            writes = given[1] not in (None, "r", "rb") or given[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+            if writes or not path.endswith(CODE) or not path.startswith(code) or path.startswith(closed):
+                raise PermissionError(f"a program may not open {given[0]!r}")
+        elif event.startswith(REFUSED) or (event.startswith("os.") and event not in LISTING):
+            raise PermissionError(f"a program may not call {event}")
+
+    sys.addaudithook(refuse)
+
+
+def told(error: BaseException) -> str:
+    """Return an error as one line, with the line of the program it comes from."""
+    lines = [
+        frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "<string>"
+    ]
+    number = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    where = f"line {number}: " if number else ""
+    kind = "" if isinstance(error, Limit) else f"{type(error).__name__}: "
+    return f"{where}{kind}{' '.join(text.split())}"[:1000]
+
+
+def serve(channel: Connection) -> None:
+    """Load the program of the first message, then answer one message after the other until there is none."""
+    words, _ = unpacked(channel.recv_bytes())
+    limit(words["cpu_s"], words["memory_bytes"])
+    policy = load(words["text"])
+    information = InformationClass(policy.information_class)
+    _send(channel, {"information_class": information, "round_s": policy.round_s})
+    while True:
+        words, arrays = unpacked(channel.recv_bytes())
+        if "seed" in words:
+            setting = setting_of(words, arrays)
+            # A new policy for each run, which keeps nothing of the last one.
+            policy = type(policy)() if not isinstance(policy, _FunctionPolicy) else policy
+            policy.reset(setting, random_streams.POLICY.generator(words["seed"]))
+        else:
+            _send(channel, answer_of(policy.schedule(view_of(words, arrays, setting))))
+
+
+def _send(channel: Connection, answer: dict[str, Any]) -> None:
+    channel.send_bytes(json.dumps(answer).encode())
+
+
+def main() -> None:
+    """Serve at the open connection whose number the command line gives."""
+    channel = Connection(int(sys.argv[1]))
+    try:
+        serve(channel)
+    except EOFError:
+        return
+    except BaseException as error:
+        _send(channel, {"error": told(error)})
+
+
+if __name__ == "__main__":
+    main()

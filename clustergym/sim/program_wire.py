@@ -1,0 +1,97 @@
+"""What a program from outside and its judge send each other: numbers and text, never objects.
+
+A message to the program is JSON, then the bytes of arrays. Its answer is JSON alone, so that nothing of it is
+run.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustergym.scenario.policy import Decision, InformationClass, InformationError, Setting, View
+
+LENGTH = struct.Struct("=q")
+COLUMNS = (
+    *("available", "free", "job", "state", "gpu_type", "gpus", "requested_type", "requested_gpus"),
+    *("submit_s", "deadline_s", "queued_s", "standstill_s", "iterations", "remaining_iterations"),
+    *("global_batch", "priority", "restarts", "attained_gpu_s", "feasible", "batch", "queue"),
+)
+"""Arrays of a View, by name."""
+SETTING = ("capacity", "gpus_per_node", "counts")
+ANSWER = ("job", "gpu_type", "gpus", "drop", "batch", "partner")
+
+
+def packed(words: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] | None = None) -> bytes:
+    """Return a message of JSON values and named arrays."""
+    given = arrays or {}
+    shapes = [(name, one.dtype.str, one.shape) for name, one in given.items()]
+    head = json.dumps({"words": dict(words), "arrays": shapes}).encode()
+    return b"".join([LENGTH.pack(len(head)), head, *(one.tobytes() for one in given.values())])
+
+
+def unpacked(message: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return the values and the read-only arrays of a message of `packed`."""
+    start = LENGTH.size + LENGTH.unpack_from(message)[0]
+    head, arrays = json.loads(message[LENGTH.size : start]), {}
+    for name, kind, shape in head["arrays"]:
+        count = int(np.prod(shape, dtype=np.int64))
+        arrays[name] = np.frombuffer(message, kind, count, start).reshape(shape)
+        start += arrays[name].nbytes
+    return head["words"], arrays
+
+
+def packed_setting(setting: Setting, seed: int) -> bytes:
+    """Return the message that begins a run."""
+    words = {"gpu_types": setting.gpu_types, "round_s": setting.round_s, "seed": seed}
+    return packed(words, {name: getattr(setting, name) for name in SETTING})
+
+
+def setting_of(words: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Setting:
+    """Return the Setting of a message of `packed_setting`."""
+    given: dict[str, Any] = dict(arrays)
+    return Setting(tuple(words["gpu_types"]), **given, round_s=words["round_s"])
+
+
+def packed_view(view: View, information: InformationClass) -> bytes:
+    """Return the message of a decision point: a View without parts, pairs and choices of batch."""
+    arrays = {name: getattr(view, name) for name in COLUMNS}
+    if view.time_limit_s is not None:
+        arrays["time_limit_s"] = view.time_limit_s
+    if information != InformationClass.NONE:
+        arrays["times"] = view.iteration_time_s()
+    arrays["costs"] = view.restart_cost_s()
+    return packed({"now_s": view.now_s}, arrays)
+
+
+def view_of(words: Mapping[str, Any], arrays: dict[str, NDArray[Any]], setting: Setting) -> View:
+    """Return the View of a message of `packed_view`."""
+    times, costs = arrays.pop("times", None), arrays.pop("costs")
+
+    def known() -> NDArray[Any]:
+        if times is None:
+            raise InformationError("asked for iteration times, which information class none does not include")
+        return times
+
+    calls = {"times": known, "costs": lambda: costs, "batches": lambda: None}
+    return View(now_s=words["now_s"], setting=setting, **arrays, **calls)  # type: ignore[arg-type]
+
+
+def answer_of(decision: object) -> dict[str, Any]:
+    """Return the columns of a program's decision as lists.
+
+    Raises
+    ------
+    TypeError
+        If it is no Decision.
+    """
+    if not isinstance(decision, Decision):
+        message = f"schedule returned a {type(decision).__name__}; return Decision.of([(job, type, GPUs), …])"
+        raise TypeError(message)
+    columns = {name: getattr(decision, name) for name in ANSWER}
+    return {name: np.asarray(one).tolist() for name, one in columns.items() if one is not None}

@@ -1,0 +1,102 @@
+"""Runs that cannot go on, and the line that says why."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clustergym.common.arrays import Bools, Ints
+from clustergym.scenario.policy import InformationClass
+from clustergym.scenario.scenario import Scenario
+from clustergym.sim.job_execution import JobExecution
+
+IDLE_ROUNDS = 1000
+"""A run counts as stalled after this many rounds in which nothing runs and nothing can happen."""
+
+
+class StalledError(RuntimeError):
+    """The run cannot go on: jobs wait and no event or decision will start them, or nodes only fail."""
+
+
+class StallWatch:
+    """Notices that a run cannot go on.
+
+    Attributes
+    ----------
+    idle_rounds : int
+        Decisions in a row after which nothing ran and nothing could happen.
+    """
+
+    def __init__(self, execution: JobExecution) -> None:
+        self._execution, self._jobs, self._queue = execution, execution.jobs, execution.queue
+        self._scenario, self._views = execution.scenario, execution.progress.views
+        self.idle_rounds = 0
+
+    def check(self) -> None:
+        """Look after a decision whether the run can go on.
+
+        Raises
+        ------
+        StalledError
+            If it could not for more than `IDLE_ROUNDS` decisions in a row.
+        """
+        waits = bool(self._queue.in_view) and not (self._jobs.gpus[self._queue.rows] > 0).any()
+        if waits and self._execution.allocator.allocations.down:
+            return
+        hopeless = waits and not self._queue.ahead and not self._execution.profiler.active
+        hopeless &= not any(course.active for course in self._execution.courses)
+        self.idle_rounds = self.idle_rounds + 1 if hopeless else 0
+        if self.idle_rounds > IDLE_ROUNDS:
+            raise self.error()
+
+    def error(self) -> StalledError:
+        """Return the error of a run that cannot go on now."""
+        rows, views = np.asarray(self._queue.rows, dtype=np.int64), self._views
+        return stalled(
+            self._scenario, views.information, rows, self._jobs.profiled[rows], self._queue.clock.now_s
+        )
+
+
+def stalled(
+    scenario: Scenario, information: InformationClass, waiting: Ints, profiled: Bools, now_s: float
+) -> StalledError:
+    """Return the error of a run that stalled.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    information : InformationClass
+        What the policy knows of iteration times.
+    waiting : ndarray of int, shape (n,)
+        Rows of the jobs in view.
+    profiled : ndarray of bool, shape (n, T)
+        GPU types on which each of them is profiled.
+    now_s : float
+    """
+    first = scenario.trace.job_id[int(waiting[0])] if len(waiting) else "none"
+    untimed = _untimed(scenario, information, waiting, profiled)
+    return StalledError(
+        f"stalled at {now_s:.0f} s: {len(waiting)} jobs wait (first: {first}), nothing runs and "
+        f"the policy starts nothing{untimed}"
+    )
+
+
+def _untimed(scenario: Scenario, information: InformationClass, rows: Ints, profiled: Bools) -> str:
+    """Return a clause on waiting jobs whose iteration time at the request the policy does not know."""
+    if information == InformationClass.NONE or not len(rows):
+        return ""
+    own, gpu_types = scenario.class_of[rows], scenario.cluster.gpu_types
+    level = np.searchsorted(scenario.tables.counts, scenario.request_gpus[rows])
+    wanted = scenario.request_type[rows, None]
+    asked = (wanted < 0) | (wanted == np.arange(len(gpu_types)))
+    fits = scenario.feasible[own, :, level] & profiled & asked
+    known = np.isfinite(scenario.known_times(information)[own, :, level])
+    untimed = np.flatnonzero(fits.any(axis=1) & ~(known & fits).any(axis=1))
+    if not len(untimed):
+        return ""
+    first = int(untimed[0])
+    row, kind = int(rows[first]), gpu_types[int(np.argmax(fits[first]))]
+    return (
+        f"; information class {information.value} knows no finite time of {len(untimed)} of them "
+        f"where their requests fit (first: {scenario.trace.job_id[row]}, {scenario.request_gpus[row]} "
+        f"{kind}): start such jobs by View.feasible, or declare another class"
+    )

@@ -1,0 +1,155 @@
+"""Read slurmdbd's database as mysqldump writes it: the tables of jobs, of associations and of TRES."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from clustergym.cluster.slurm_text import gpus_of_gres, known_type
+from clustergym.common.columns import MAX_GPUS
+from clustergym.common.errors import InputError
+from clustergym.common.text_files import read_text
+from clustergym.trace.readers.sacct import SlurmJob, log_of
+from clustergym.trace.readers.supercloud import NO_LIMIT, STATES
+from clustergym.trace.records import RecordedJobs
+from clustergym.trace.slurm_fields import CellRules
+
+NAME = "slurmdbd"
+REMEDY = "write it with mysqldump slurm_acct_db tres_table CLUSTER_assoc_table CLUSTER_job_table"
+NEEDED = ("id_job", "id_assoc", "state", "time_submit", "time_start", "time_end", "tres_alloc")
+STATE_BITS = 0xFF
+"""The rest of the state's bits are flags (slurm.h)."""
+_CREATE = re.compile(r"CREATE TABLE `(\w+_)?(job|assoc|tres)_table` \((.*?)^\)", re.DOTALL | re.MULTILINE)
+_INSERT = re.compile(r"INSERT INTO `(?:\w+_)?(job|assoc|tres)_table` VALUES ")
+_VALUE = re.compile(r"\s*(?:'((?:[^'\\]|\\.|'')*)'|([^,()']*))\s*([,)])")
+_NEXT = re.compile(r"\s*,\s*")
+_ESCAPED = re.compile(r"\\(.)|''", re.DOTALL)
+
+
+def sniff(path: Path, lines: Sequence[str]) -> bool:
+    """Whether the first lines are those of a dump of MySQL or MariaDB."""
+    return any(line.startswith(("-- MySQL dump", "-- MariaDB dump")) for line in lines)
+
+
+def read_log(
+    path: Path, rules: CellRules | None = None, type_of_partition: Mapping[str, str] | None = None
+) -> RecordedJobs:
+    """Read the jobs of a dump that ran, without drawing models; see `sacct.log_of`.
+
+    Times are seconds since 1970, whatever the time zone. GPUs are TRES `gres/gpu` and `gres/gpu:TYPE` by the
+    ids that the table of TRES gives them; user and account are those of the association.
+
+    Raises
+    ------
+    InputError
+        If a table or a column is missing, or a row is not what mysqldump writes.
+    """
+    text, sha256 = read_text(path)
+    columns = {
+        found[2]: re.findall(r"^\s*`(\w+)`", found[3], re.MULTILINE) for found in _CREATE.finditer(text)
+    }
+    for table, needed in (("job", NEEDED), ("tres", ("id", "type", "name"))):
+        missing = [name for name in needed if name not in columns.get(table, ())]
+        if missing:
+            message = f"has no column {missing[0]} of a {table}_table"
+            raise InputError(message, file=path, field=f"{table}_table", remedy=REMEDY)
+    types = {
+        row["id"]: row["name"].removeprefix("gpu").lstrip(":")
+        for row in _rows(text, path, "tres", columns)
+        if row["type"] == "gres" and re.fullmatch(r"gpu(:.*)?", row["name"])
+    }
+    whose = {row.get("id_assoc", ""): row for row in _rows(text, path, "assoc", columns)}
+    rules = rules or CellRules()
+    jobs = [
+        _job(row, types, whose.get(row["id_assoc"], {}), rules, path)
+        for row in _rows(text, path, "job", columns)
+    ]
+    return log_of(path, NAME, sha256, jobs, Counter(), type_of_partition or {})
+
+
+def _rows(
+    text: str, path: Path, table: str, columns: Mapping[str, Sequence[str]]
+) -> Iterator[dict[str, str]]:
+    """Yield the rows of a table as mappings of its columns to texts; NULL is empty."""
+    for insert in _INSERT.finditer(text):
+        if insert[1] != table:
+            continue
+        at = insert.end()
+        while text[at : at + 1] == "(":
+            cells, end = list[str](), ","
+            while end == ",":
+                found = _VALUE.match(text, at + 1)
+                if found is None or len(cells) > len(columns.get(table, ())):
+                    line = text.count("\n", 0, at) + 1
+                    raise InputError("is no row of mysqldump's", file=path, line=line, remedy=REMEDY)
+                quoted, plain, end = found.groups()
+                cells.append(_unescaped(quoted) if quoted is not None else plain.strip().replace("NULL", ""))
+                at = found.end() - 1
+            if len(cells) != len(columns.get(table, ())):
+                line = text.count("\n", 0, at) + 1
+                message = f"a row of the {table}_table has {len(cells)} values"
+                raise InputError(message, file=path, line=line, remedy=REMEDY)
+            yield dict(zip(columns[table], cells, strict=True))
+            following = _NEXT.match(text, at + 1)
+            at = following.end() if following else at + 1
+
+
+def _unescaped(quoted: str) -> str:
+    return _ESCAPED.sub(lambda found: found[1] or "'", quoted)
+
+
+def _job(
+    row: Mapping[str, str], types: Mapping[str, str], owner: Mapping[str, str], rules: CellRules, path: Path
+) -> SlurmJob:
+    job_id, array = row["id_job"], row.get("id_array_job", "0")
+
+    def seconds(key: str) -> float:
+        cell = row[key]
+        if not (cell.isascii() and cell.isdigit()) or len(cell) > 11:
+            message = f"{cell[:40]!r} is no number of seconds since 1970"
+            raise InputError(message, file=path, field=f"job {job_id}: {key}", remedy=REMEDY)
+        return float(cell) or float("nan")
+
+    state = row["state"]
+    code = str(int(state) & STATE_BITS) if state.isascii() and state.isdigit() and len(state) < 11 else state
+    if code not in STATES:
+        raise InputError(
+            f"{state[:40]!r} is no state", file=path, field=f"job {job_id}: state", remedy=REMEDY
+        )
+    start_s, end_s = seconds("time_start"), seconds("time_end")
+    gpus, kind = _gpus(row["tres_alloc"], types)
+    if not gpus:
+        gpus, kind = gpus_of_gres(row.get("gres_used", "").replace("gres:", ""))
+    minutes = row.get("timelimit", "0")
+    limited = minutes.isascii() and minutes.isdigit() and 0 < int(minutes[:10]) < NO_LIMIT
+    return SlurmJob(
+        line=0,
+        job_id=job_id if array in ("", "0") else f"{array}_{row.get('id_array_task', job_id)}",
+        user=rules.name(owner.get("user", "")),
+        account=row.get("account", "") or owner.get("acct", ""),
+        partition=row.get("partition", "").partition(",")[0],
+        qos=row.get("id_qos", ""),
+        state=code,
+        outcome=STATES[code],
+        submit_s=seconds("time_submit"),
+        start_s=start_s,
+        end_s=end_s,
+        duration_s=max(end_s - start_s, 0.0) if start_s == start_s else np.nan,
+        limit_s=60.0 * int(minutes[:10]) if limited else float("nan"),
+        gpus=min(gpus, MAX_GPUS),
+        gpu_type=kind,
+        from_request=False,
+    )
+
+
+def _gpus(tres: str, types: Mapping[str, str]) -> tuple[int, str]:
+    """Return the GPUs in `id=count,…`, and the type with most."""
+    pairs = (part.partition("=")[::2] for part in tres.split(","))
+    held = [(types[name], int(count)) for name, count in pairs if name in types and count[:9].isdecimal()]
+    named = {kind: count for kind, count in held if kind}
+    total = max(sum(count for kind, count in held if not kind), sum(named.values()))
+    return total, known_type(max(named, key=lambda kind: named[kind])) if named else ""

@@ -1,0 +1,222 @@
+"""Slurm's backfill: reservations of whole nodes for jobs that wait, by what running jobs give back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from clustergym.cluster.spec import Nodes
+from clustergym.common.arrays import Bools, Ints
+
+from .node_choice import consecutive_best_fit
+
+FIRST_WINDOW_S = 30.0
+"""Ends of running jobs count together in windows, each twice as long as the last (`bf_window_linear`)."""
+
+
+@dataclass
+class _Span:
+    """A time in which the same nodes are without reservations."""
+
+    begin_s: float
+    end_s: float
+    open: Bools
+
+
+@dataclass(frozen=True)
+class Planned:
+    """When a job could start, and on which nodes.
+
+    Attributes
+    ----------
+    start_s : float
+    nodes : Nodes
+    open : ndarray of bool, shape (N,)
+        Nodes that it may use and that nobody has reserved in its time.
+    """
+
+    start_s: float
+    nodes: Nodes
+    open: Bools = field(repr=False, compare=False)
+
+
+class NodeReservations:
+    """The plan of one pass of Slurm's backfill: free GPUs of nodes, and reservations of whole nodes.
+
+    A job that must wait reserves all of each node that it would run on, from its start to its time limit. In
+    that time no other job may use them, whatever they have free. When it could start is found by letting
+    running jobs end at their time limits, not one by one but in windows of time: 30 s, then 60, 120, ...; its
+    start is the end of the last job of a window.
+
+    Parameters
+    ----------
+    now_s : float
+    free : ndarray of int, shape (N,)
+    running : sequence of (float, Nodes)
+        When each running job reaches its time limit, and what it holds.
+    resolution_s : float
+        Reservations begin and end at multiples of this, rounded down; 0: exactly (`bf_resolution`).
+    window_s : float
+        How far ahead jobs are planned (`bf_window`).
+
+    Notes
+    -----
+    Source: the descriptions of `bf_resolution`, `bf_window` and `bf_window_linear` in `slurm.conf(5)`, and
+    the behaviour of `slurmctld` 22.05.8 (`DebugFlags=Backfill,BackfillMap`).
+    """
+
+    def __init__(
+        self,
+        now_s: float,
+        free: Ints,
+        running: Sequence[tuple[float, Nodes]],
+        resolution_s: float,
+        window_s: float,
+    ) -> None:
+        self.now_s, self.free, self._resolution_s = now_s, free.copy(), resolution_s
+        self._horizon_s = now_s + window_s
+        self._running = sorted(running, key=lambda one: one[0])
+        self._sort()
+        begin_s = self._rounded(now_s)
+        self._spans = [_Span(begin_s, self._rounded(self._horizon_s), np.ones(len(free), dtype=np.bool_))]
+
+    def _rounded(self, time_s: float) -> float:
+        return time_s // self._resolution_s * self._resolution_s if self._resolution_s else time_s
+
+    def _sort(self) -> None:
+        nodes = [nodes for _, nodes in self._running]
+        self._ends_s = [end_s for end_s, _ in self._running]
+        self._at = np.cumsum([0, *(len(held) for held in nodes)])
+        self._node = np.array([node for held in nodes for node, _ in held], dtype=np.int64)
+        self._gpus = np.array([gpus for held in nodes for _, gpus in held], dtype=np.int64)
+
+    def fits(self, usable: Bools, gpus: int, nodes: int) -> Nodes | None:
+        """Return what a job would be given now on the nodes that it may use, reservations aside."""
+        return consecutive_best_fit(np.where(usable, self.free, 0), gpus, nodes)
+
+    def start(self, given: Nodes, end_s: float) -> None:
+        """Let a job start now and reach its time limit at `end_s`."""
+        for node, gpus in given:
+            self.free[node] -= gpus
+        self._running.append((end_s, given))
+        self._running.sort(key=lambda one: one[0])
+        self._sort()
+
+    def plan(
+        self, usable: Bools, gpus: int, nodes: int, limit_s: float, *, now_only: bool = False
+    ) -> Planned | None:
+        """Return the earliest start that no reservation is in the way of; None: not in the window.
+
+        Parameters
+        ----------
+        usable : ndarray of bool, shape (N,)
+            Nodes that the job may use.
+        gpus, nodes : int
+            What it asks for; nodes 0: any.
+        limit_s : float
+            Its time limit.
+        now_only : bool
+            Whether a start later than now is of no use.
+        """
+        later_s: float | None = self.now_s
+        while later_s is not None:
+            from_s = later_s
+            open_nodes, later_s = self._open(usable, from_s, max(from_s, self.now_s) + limit_s)
+            if now_only:
+                later_s = None
+            found = self._earliest(open_nodes, gpus, nodes, now_only)
+            if found is None:
+                continue
+            start_s = max(found.start_s, from_s)
+            if start_s <= self.now_s:
+                # What it is given now is chosen as at any start.
+                given = self.fits(open_nodes, gpus, nodes)
+                return None if given is None else Planned(start_s, given, open_nodes)
+            if later_s is not None and start_s > later_s:
+                continue
+            if start_s > self._horizon_s:
+                return None
+            if self._overlaps(found.nodes, start_s, limit_s):
+                later_s = start_s
+                continue
+            return Planned(start_s, found.nodes, open_nodes)
+        return None
+
+    def _open(self, usable: Bools, from_s: float, to_s: float) -> tuple[Bools, float | None]:
+        """Return the nodes without reservations in a time, and when others may be, if any."""
+        open_nodes, later_s = usable.copy(), None
+        for span, after in zip(self._spans, [*self._spans[1:], None], strict=True):
+            if span.end_s <= from_s:
+                continue
+            opens = after is not None and (usable & after.open & ~(open_nodes & span.open)).any()
+            if later_s is None and opens:
+                later_s = span.end_s
+            if span.begin_s > to_s:
+                break
+            open_nodes &= span.open
+        return open_nodes, later_s
+
+    def _earliest(self, usable: Bools, gpus: int, nodes: int, now_only: bool) -> Planned | None:
+        free = np.where(usable, self.free, 0)
+        if given := consecutive_best_fit(free, gpus, nodes, capped=False):
+            return Planned(self.now_s, given, usable)
+        ends_s, at = self._ends_s, 0
+        if now_only or not ends_s:
+            return None
+        touches = np.logical_or.reduceat(usable[self._node], self._at[:-1])
+        window_s, edge_s = FIRST_WINDOW_S, 0.0
+        ending = np.flatnonzero(touches).tolist()
+        for last in ending:
+            end_s = ends_s[last]
+            edge_s = edge_s or end_s + FIRST_WINDOW_S - end_s % FIRST_WINDOW_S
+            further = last != ending[-1]
+            if further and ends_s[last + 1] <= edge_s + window_s:
+                continue
+            given_back = slice(int(self._at[at]), int(self._at[last + 1]))
+            np.add.at(free, self._node[given_back], self._gpus[given_back])
+            at, window_s = last + 1, 2.0 * window_s
+            while further and ends_s[last + 1] > edge_s + window_s:
+                window_s *= 2.0
+            if given := consecutive_best_fit(np.where(usable, free, 0), gpus, nodes, capped=False):
+                # A job that is past its time limit is about to end.
+                return Planned(max(end_s, self.now_s + 1.0), given, usable)
+        return None
+
+    def _overlaps(self, given: Nodes, start_s: float, limit_s: float) -> bool:
+        begin_s, end_s = self._rounded(start_s), self._rounded(start_s + limit_s)
+        index = [node for node, _ in given]
+        return any(
+            span.end_s > begin_s and span.begin_s < end_s and not span.open[index].all()
+            for span in self._spans
+        )
+
+    def reserve(self, planned: Planned, limit_s: float) -> None:
+        """Reserve all of a job's nodes from its start to its time limit."""
+        begin_s = max(self._rounded(planned.start_s), self._spans[0].begin_s)
+        end_s = max(self._rounded(planned.start_s + limit_s), begin_s + self._resolution_s)
+        spans, before = self._spans, 0
+        for at, span in enumerate(spans):
+            if span.end_s >= begin_s:
+                if span.end_s > begin_s:
+                    spans.insert(at + 1, _Span(begin_s, span.end_s, span.open.copy()))
+                    span.end_s = begin_s
+                break
+            before = at
+        else:
+            return
+        last, index = at, [node for node, _ in planned.nodes]
+        while last + 1 < len(spans) and spans[last].end_s < end_s:
+            last += 1
+            span = spans[last]
+            if end_s < span.end_s:
+                spans.insert(last + 1, _Span(end_s, span.end_s, span.open.copy()))
+                span.end_s = end_s
+            span.open[index] = False
+        # Slurm joins the first two alike only: how long a span lasts decides how far the next plan looks.
+        for at in range(before, min(last + 1, len(spans) - 1)):
+            if (spans[at].open == spans[at + 1].open).all():
+                spans[at].end_s = spans[at + 1].end_s
+                del spans[at + 1]
+                return

@@ -1,0 +1,75 @@
+"""Queues served in blocks, against the same served job by job."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from clustergym.policies.shared import queues
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_views import random_views
+
+from clustergym.scenario.policy import View
+
+
+def served_job_by_job(view, order, preference, free, blocks):
+    """Serve a queue as `fill` says it is served, without any shortcut."""
+    room, closed, chosen = free.tolist(), set(), []
+    for at in order.tolist():
+        gpus, options = int(view.requested_gpus[at]), np.flatnonzero(preference[at] < np.inf).tolist()
+        fits = [kind for kind in options if room[kind] >= gpus and kind not in closed]
+        if fits:
+            kind = min(fits, key=lambda kind: (preference[at, kind], kind))
+            room[kind] -= gpus
+            chosen.append((int(view.job[at]), kind, gpus))
+        elif blocks == "cluster":
+            return chosen
+        elif blocks == "types":
+            closed |= set(options)
+    return chosen
+
+
+@pytest.mark.parametrize("blocks", ["nothing", "types", "cluster"])
+@settings(max_examples=150, deadline=None)
+@given(st.data(), random_views(most_jobs=40), st.integers(1, 9), st.booleans())
+def test_a_queue_in_blocks_is_served_as_one_job_after_another(blocks, data, view: View, block, lazily):
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    shape = view.feasible.shape[:2]
+    preference = np.where(rng.random(shape) < 0.7, rng.integers(0, 3, shape), np.inf).astype(float)
+    order = rng.permutation(len(view))[: rng.integers(0, len(view) + 1)]
+    room = rng.integers(0, 3 * len(view) + 1, shape[1])
+    expected = served_job_by_job(view, order, preference, room, blocks)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(queues, "BLOCK", block)
+        given_as = (lambda rows: preference[rows]) if lazily else preference
+        assert queues.fill(view, order, given_as, room, blocks) == expected
+
+
+def test_of_a_long_queue_on_a_full_cluster_no_job_is_looked_at():
+    view = dataclasses.replace(_view(), requested_gpus=np.ones(5, dtype=np.int64))
+    looked_at: list[int] = []
+
+    def preference(rows):
+        looked_at.extend(rows.tolist())
+        return np.zeros((len(rows), 1))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(queues, "BLOCK", 2)
+        assert queues.fill(view, np.arange(5), preference, np.array([0])) == []
+        assert looked_at == []
+        assert queues.fill(view, np.arange(5), preference, np.array([1])) == [(0, 0, 1)]
+        assert looked_at == [0, 1]
+
+
+def _view() -> View:
+    from clustergym.scenario.policy import Setting
+
+    n, some, none = 5, np.ones(5), np.zeros(5, dtype=np.int64)
+    setting = Setting(("X",), np.array([8]), np.array([8]), np.array([1]), None)
+    return View(
+        0.0, setting, np.array([8]), np.array([8]), np.arange(n), none, none - 1, none, none, none + 1, some,
+        some, some, some, some, some, none, none, none, some, np.ones((n, 1, 1), dtype=np.bool_), none, none,
+        lambda: some[:, None, None], lambda: some[:, None, None], lambda: None,
+    )  # fmt: skip

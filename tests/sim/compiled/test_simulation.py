@@ -1,0 +1,182 @@
+"""Policies in Python decide the same in both engines, event by event and to the bit.
+
+AGREEMENT_CASES=20000 python -m pytest tests/sim/compiled/test_simulation.py -s -p no:xdist
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from agreement_scenarios import agreement_scenarios
+from clustergym.policies.placers.buddy import Buddy
+from drawn_cases import CASES, counted, run
+from hypothesis import strategies as st
+from random_scenarios import with_queues_for
+from scenarios import Job, Script, small_scenario
+
+from clustergym.common import random_streams
+from clustergym.common.errors import InputError
+from clustergym.results.measured_run import simulate
+from clustergym.scenario.policy import Decision, InformationClass, Policy, View
+from clustergym.scenario.registry import make_policy
+from clustergym.scenario.scenario import Scenario
+from clustergym.sim.decision_checks import DecisionError
+from clustergym.sim.drive import drive, replay
+from clustergym.sim.engine import StalledError
+from clustergym.sim.engines import AnySimulation, Engine, simulation_of
+
+STEPS = 60
+"""Most decisions of a case."""
+
+POLICIES: tuple[dict[str, Any], ...] = (
+    *({"name": name} for name in ("srtf", "sjf", "las", "tiresias", "arena", "ares", "gavel", "themis")),
+    *({"name": name} for name in ("optimus", "allox", "elasticflow", "gandiva", "hesrpt", "lucid", "random")),
+    *({"name": "fcfs", "backfill": backfill} for backfill in ("none", "aggressive", "easy", "conservative")),
+    *({"name": name} for name in ("sia", "pollux", "capacity", "kai", "kueue")),
+)
+TIMES = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}, "Y": {1: 8.0}}}
+
+
+def small() -> Scenario:
+    jobs = [Job("a", 0, 100, 2), Job("b", 10, 10, 1), Job("c", 10, 50, 1, "Y"), Job("d", 30, 7, 4)]
+    return small_scenario(jobs, {"X": (2, 4), "Y": (1, 1)}, TIMES)
+
+
+def ended(scenario: Scenario, policy: Policy, placer: Buddy, engine: Engine) -> tuple[Any, Any]:
+    """Return a simulation after so many decisions, and what ended it before."""
+    simulation = simulation_of(scenario, policy, placer, engine=engine)
+    try:
+        policy.check(simulation.known_trace, simulation.setting)
+        policy.reset(simulation.setting, random_streams.POLICY.generator(0))
+        view = simulation.advance()
+        while view is not None and simulation.decision_points <= STEPS:
+            decision, view = policy.schedule(view), None
+            simulation.apply(decision)
+            view = simulation.advance()
+    except (StalledError, InputError) as error:
+        return simulation, (type(error).__name__, str(error))
+    return simulation, view is None
+
+
+def agrees(scenario: Scenario, named: dict[str, Any], defragment_s: float | None) -> None:
+    """Both engines come to the same by the decisions of one policy."""
+    scenario = with_queues_for(named["name"], scenario)
+    mine, other = (
+        ended(scenario, make_policy(named), Buddy(defragment_s), engine) for engine in ("compiled", "simpy")
+    )
+    assert mine[1] == other[1]
+    assert facts(mine[0]) == facts(other[0])
+    counted.update(
+        {"cases": 1, "decisions": other[0].decision_points, "errors": other[1] not in (True, False)}
+    )
+    counted.update(event.kind for event in other[0].log.events)
+
+
+def facts(simulation: AnySimulation) -> tuple[Any, ...]:
+    log = simulation.log
+    return log.events, log.digest, simulation.changes, simulation.decision_points, simulation.jobs_left
+
+
+def test_policies() -> None:
+    run(
+        agrees,
+        CASES,
+        scenario=agreement_scenarios(),
+        named=st.sampled_from(POLICIES),
+        defragment_s=st.sampled_from([3600.0, 3600.0, None, 60.0]),
+    )
+
+
+def test_a_policy_that_asks_where_jobs_are_runs_on_simpy() -> None:
+    scenario, policy = (
+        with_queues_for("slurm-multifactor", small()),
+        make_policy({"name": "slurm-multifactor"}),
+    )
+    assert simulation_of(scenario, policy, Buddy()).engine == "simpy"
+    with pytest.raises(InputError, match="policy slurm-multifactor asks where jobs are"):
+        simulation_of(scenario, policy, Buddy(), engine="compiled")
+    view = simulation_of(small(), make_policy({"name": "fcfs"}), Buddy(), engine="compiled").advance()
+    with pytest.raises(InputError, match=r"declare Policy\.needs_places"):
+        view.places()
+
+
+def test_a_view_that_a_policy_keeps_stays_as_it_was() -> None:
+    entries = {
+        0.0: {"a": ("X", 2)},
+        10.0: {"a": ("X", 4), "b": ("X", 1)},
+        30.0: {"d": ("X", 4), "c": ("Y", 1)},
+    }
+    views: list[list[View]] = []
+    for engine in ("compiled", "simpy"):
+        policy = Script(small(), entries)
+        with pytest.raises(StalledError):
+            drive(simulation_of(small(), policy, Buddy(), engine=engine), policy)  # type: ignore[arg-type]
+        views.append(policy.views)
+    assert len(views[0]) == len(views[1]) > 4
+    arrays = 0
+    for mine, other in zip(*views, strict=True):
+        assert len(mine) == len(other)
+        for name in (field.name for field in fields(View)):
+            value, expected = getattr(mine, name), getattr(other, name)
+            if isinstance(expected, np.ndarray):
+                np.testing.assert_array_equal(value, expected, name)
+                assert value.dtype == expected.dtype, name
+                assert not value.flags.writeable
+                arrays += 1
+    assert arrays > 80
+    np.testing.assert_array_equal(replace(views[0][1], job=views[1][1].job).gpus, views[1][1].gpus)
+    assert views[0][1].with_columns({"now_s": 1.0}).gpus.tolist() == views[1][1].gpus.tolist()
+
+
+WRONG: dict[str, Callable[[View], object]] = {
+    "a type": lambda _: Decision.of([(0, 2, 1)]),
+    "a negative type": lambda _: Decision.of([(0, -1, 1)]),
+    "a count": lambda _: Decision.of([(0, 0, 3)]),
+    "no GPUs": lambda _: Decision.of([(0, 0, 0)]),
+    "more than fit": lambda _: Decision.of([(0, 1, 2)]),
+    "more than there are": lambda _: Decision.of([(0, 0, 4), (1, 0, 8)]),
+    "another job": lambda _: Decision.of([(3, 0, 1)]),
+    "no job": lambda _: Decision.of([(99, 0, 1)]),
+    "before the first job": lambda _: Decision.of([(-1, 0, 1)]),
+    "twice": lambda _: Decision.of([(0, 0, 1), (0, 0, 1)]),
+    "dropped and launched": lambda _: Decision.of([(0, 0, 1)], drop=[0]),
+    "dropped twice": lambda _: Decision.of([], drop=[0, 0]),
+    "a batch": lambda _: replace(Decision.of([(0, 0, 1)]), batch=np.array([7])),
+    "columns of other lengths": lambda _: Decision(np.array([0]), np.array([0, 1]), np.array([1])),
+    "batches of another length": lambda _: replace(Decision.of([(0, 0, 1)]), batch=np.array([0, 0])),
+    "a pair": lambda _: Decision.of([(0, 0, 1), (1, 0, 1)]).paired([(0, 1)]),
+    "fractions": lambda _: Decision(np.array([0]), np.array([0]), np.array([1.5])),
+    "no decision": lambda _: None,
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_decision_that_is_not_legal_is_refused_in_the_same_words(wrong: str) -> None:
+    refusals = []
+    for engine in ("compiled", "simpy"):
+        simulation = simulation_of(small(), make_policy({"name": "fcfs"}), Buddy(), engine=engine)  # type: ignore[arg-type]
+        simulation.advance()
+        simulation.apply(Decision.of([(0, 0, 2)]))
+        view = simulation.advance()
+        assert view is not None
+        with pytest.raises(DecisionError) as refusal:
+            simulation.apply(WRONG[wrong](view))  # type: ignore[arg-type]
+        # Nothing has been done: the next decision is carried out as if that had not been.
+        simulation.apply(Decision.of([(1, 0, 1)], drop=[0]))
+        refusals.append((str(refusal.value), simulation.changes))
+        with pytest.raises(RuntimeError, match="needs a decision point"):
+            simulation.apply(Decision.of([]))
+    assert refusals[0] == refusals[1]
+
+
+def test_simpy_rebuilds_a_compiled_run_from_its_decisions() -> None:
+    policy = make_policy({"name": "srtf"})
+    run_of = simulate(small(), policy, engine="compiled")
+    changes = run_of.run.simulation.changes
+    rebuilt = replay(small(), Buddy(), InformationClass.CLAIRVOYANT, policy.round_s, 0, changes)
+    assert rebuilt.log.digest == run_of.digest
+    assert run_of.metrics == simulate(small(), policy, engine="simpy").metrics

@@ -1,0 +1,188 @@
+"""Programs as policies: what they are sent, faults end in one line, cheats find nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from clustergym.policies.srtf import ShortestRemainingTimeFirst
+
+from clustergym.commands import evaluate
+from clustergym.common.errors import InputError
+from clustergym.scenario.policy import QUEUED, Decision, View
+from clustergym.scenario.registry import make_placer
+from clustergym.sim.drive import simulate
+from clustergym.sim.program import Limits, Program
+from clustergym.training.program_score import SRTF_S, draw, score_program, srtf_s
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "program_srtf.py"
+HEAD = "from clustergym.scenario.policy import *\n"
+SUBCLASS = """
+class Mine(Policy):
+    name = "mine"
+    information_class = InformationClass.NONE
+    round_s = 600.0
+    def schedule(self, view):
+        {body}
+"""
+
+
+def failed(tmp_path: Path, text: str, limits: Limits | None = None) -> str:
+    """Return the error of a program, which has no score."""
+    file = tmp_path / "one.py"
+    file.write_text(text, encoding="utf-8")
+    outcome = score_program(file, traces=1, limits=limits)
+    assert outcome["score"] is None
+    assert len(outcome["error"].splitlines()) == 1
+    return str(outcome["error"])
+
+
+def scheduling(body: str) -> str:
+    """Return a program whose function has a body."""
+    return HEAD + "def schedule(view):\n" + "".join(f"    {line}\n" for line in body.splitlines())
+
+
+def test_the_example_is_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert evaluate.main(["--policy-file", str(EXAMPLE), "--traces", "1", "--json", "-"]) == 0
+    outcome = json.loads(capsys.readouterr().out)
+    assert outcome["error"] is None
+    assert outcome["score"] == outcome["traces"][0]["jct_mean_s"] / outcome["traces"][0]["srtf_s"]
+    assert 0.5 < outcome["score"] < 1.0
+
+
+def test_the_same_policy_scores_the_same_in_a_process_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "srtf.py"
+    text = "from clustergym.policies.srtf import ShortestRemainingTimeFirst\n"
+    file.write_text(text + "class Mine(ShortestRemainingTimeFirst):\n    pass\n", encoding="utf-8")
+    assert score_program(file, traces=1)["score"] == pytest.approx(1.0, rel=1e-9)
+
+
+def test_the_references_are_those_of_srtf() -> None:
+    assert [srtf_s(one) for one in draw("dev", 8)] == pytest.approx(SRTF_S["dev"], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def schedule(view:\n", "line 1: SyntaxError"),
+        ("import no_such_module\n", "line 1: ModuleNotFoundError"),
+        ("x = 1\n", "has 0 subclasses of Policy"),
+        (HEAD + (SUBCLASS + SUBCLASS.replace("Mine", "Other")).format(body="pass"), "has 2 subclasses"),
+        (HEAD + SUBCLASS.format(body="view.iteration_time_s()"), "line 8: InformationError"),
+        (scheduling("return {}[0]"), "line 3: KeyError: 0"),
+        (scheduling("return 7"), "schedule returned a int"),
+        (scheduling("return Decision.of([(0, 0, 3)])"), "decision, job"),
+        (scheduling("return Decision([0.5], [0], [1])"), "its column job holds float64"),
+        (scheduling("return Decision.of([], drop=view.job)"), "drops jobs"),
+        (scheduling("return Decision.of([])"), "starts"),
+        (scheduling("raise SystemExit(0)"), "SystemExit"),
+        (scheduling("return bytearray(10**10)"), "MemoryError"),
+    ],
+)
+def test_a_fault_is_one_line(text: str, said: str, tmp_path: Path) -> None:
+    assert said in failed(tmp_path, text)
+
+
+def test_a_loop_ends(tmp_path: Path) -> None:
+    assert "used more than 1 s of CPU time" in failed(tmp_path, "while True:\n    pass\n", Limits(cpu_s=1))
+
+
+def test_a_sleep_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clustergym.sim.program.WALL_FACTOR", 2)
+    assert "took longer than 2 s" in failed(tmp_path, "import time\ntime.sleep(60)\n", Limits(cpu_s=1))
+
+
+def test_the_test_split_is_refused() -> None:
+    with pytest.raises(InputError, match="leaderboard alone"):
+        score_program(EXAMPLE, "test")
+
+
+CHEATS = {
+    "closures": """
+found = []
+for call in (view.times, view.costs, view.batches, view.pairs):
+    found += [cell.cell_contents for cell in call.__closure__ or ()]
+long = [one for one in found if hasattr(one, "__len__") and len(one) > len(view)]
+others = [one for one in found if type(one).__module__.startswith("clustergym")]
+raise RuntimeError(f"found {len(long)} longer, {len(others)} objects")
+""",
+    "memory": """
+import gc, sys
+import numpy as np
+frame, frames = sys._getframe(), []
+while frame is not None:
+    frames.append(frame)
+    frame = frame.f_back
+seen = [*gc.get_objects(), *(value for one in frames for value in one.f_locals.values())]
+kinds = {type(one).__name__ for one in seen} & {"Trace", "Scenario", "Simulation", "CompiledSimulation"}
+long = [one for one in seen if isinstance(one, np.ndarray) and one.shape == (100,)]
+raise RuntimeError(f"found {len(long)} longer, {len(kinds)} objects")
+""",
+}
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_a_program_has_nothing_of_the_future(name: str, tmp_path: Path) -> None:
+    assert "RuntimeError: found 0 longer, 0 objects" in failed(tmp_path, scheduling(CHEATS[name].strip()))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "open('/proc/self/maps').read()",
+        "open('/etc/passwd').read()",
+        "import clustergym.envs.episodes",
+        "import importlib; importlib.import_module('clustergym.trace.trace')",
+        "import os; os.open(f'/proc/{os.getppid()}/mem', os.O_RDONLY)",
+        "import subprocess; subprocess.run(['cat', '/etc/passwd'])",
+        "import os; os.fork()",
+        "import socket; socket.socket()",
+        "open('left', 'w')",
+    ],
+)
+def test_files_and_processes_are_refused(line: str, tmp_path: Path) -> None:
+    assert "PermissionError: a program may not" in failed(tmp_path, scheduling(line))
+
+
+def test_its_folder_is_empty_and_removed(tmp_path: Path) -> None:
+    text = "import os\nraise RuntimeError(f'{os.getcwd()} {os.listdir()} {len(os.environ) < 12}')\n"
+    folder, listed = failed(tmp_path, text).removeprefix("line 2: RuntimeError: ").split(" ", 1)
+    assert listed == "[] True"
+    assert not Path(folder).exists()
+
+
+def test_a_view_is_the_same_in_both_processes() -> None:
+    (scenario,) = draw("dev", 1)
+    texts: list[str] = []
+
+    class Compared(Program):
+        def schedule(self, view: View) -> Decision:
+            texts.append(view.describe())
+            return super().schedule(view)
+
+    digest = "hashlib.sha256(view.describe().encode()).hexdigest()"
+    text = "import hashlib\n" + scheduling(f"raise RuntimeError({digest})")
+    with Compared(text, Limits()) as program, pytest.raises(InputError) as error:
+        simulate(scenario, program, make_placer({"name": "buddy"}))
+    assert hashlib.sha256(texts[-1].encode()).hexdigest() in str(error.value)
+
+
+def test_the_text_has_units_and_every_job() -> None:
+    (scenario,) = draw("dev", 1)
+    seen: list[tuple[int, str]] = []
+
+    class Noted(ShortestRemainingTimeFirst):
+        def schedule(self, view: View) -> Decision:
+            text = view.describe()
+            assert text.count("  job ") == min(len(view), 40)
+            assert text.count("waits since") == int((view.state[:40] == QUEUED).sum())
+            seen.append((len(view), text))
+            return super().schedule(view)
+
+    srtf = Noted()
+    simulate(scenario, srtf, make_placer({"name": "buddy"}))
+    longest = max(seen)[1]
+    assert "seconds per iteration by GPUs" in longest
+    assert "runs on" in longest

@@ -1,0 +1,18 @@
+"""Scenarios with queues that have quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from clustergym.scenario.scenario import Scenario
+from clustergym.scenario.tenants.queue_tree import Queue, QueueTree, Settings, Tenants
+
+
+def with_quotas(scenario: Scenario, quotas: Mapping[str, float], names: Sequence[str]) -> Scenario:
+    """Return a scenario with queues of such quotas, and the name of each job's queue."""
+    tree = QueueTree({name: Queue(quota=quota) for name, quota in quotas.items()}, Settings())
+    leaf = np.array([tree.leaves.index(name) for name in names], dtype=np.int64)
+    return replace(scenario, tenants=Tenants(tree, leaf))

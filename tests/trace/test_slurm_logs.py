@@ -1,0 +1,241 @@
+"""Slurm's and Kueue's own tables of jobs: what is read, left out and guessed, on cases worked by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from error_lines import error_line
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clustergym.cluster.slurm_text import gpus_of, gpus_of_gres, gpus_of_tres, known_type
+from clustergym.commands.trace import main
+from clustergym.common.columns import iso, parse_seconds
+from clustergym.common.errors import InputError
+from clustergym.trace.formats import find_format, load_trace
+from clustergym.trace.log_files import write_log
+from clustergym.trace.readers import kueue, sacct, slurmdbd
+from clustergym.trace.slurm_fields import CellRules, span_s, waiting_tasks, zone_of
+
+REGRESSIONS = Path(__file__).parents[1] / "regressions"
+HEAD = "JobID|User|Account|Partition|Submit|Start|End|ElapsedRaw|State|Timelimit|AllocTRES|ReqTRES"
+
+
+def write(folder, *rows, head=HEAD):
+    path = folder / "sacct.txt"
+    path.write_text("\n".join([head, *rows]) + "\n")
+    return path
+
+
+def row(job="1", state="COMPLETED", tres="cpu=8,gres/gpu=2", start="2026-03-01T00:01:00", **more):
+    cells = {"user": "al", "account": "vision", "partition": "gpu", "submit": "2026-03-01T00:00:00"}
+    cells |= {"end": "2026-03-01T00:11:00", "seconds": "600", "limit": "1:00:00", "asked": ""} | more
+    head = [job, cells["user"], cells["account"], cells["partition"], cells["submit"], start]
+    return "|".join([*head, cells["end"], cells["seconds"], state, cells["limit"], tres, cells["asked"]])
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus", "kind"),
+    [
+        ("billing=8,cpu=8,gres/gpu:a100=4,gres/gpu=4,mem=64G", 4, "A100"),
+        ("gres/gpu:v100=2,gres/gpu:a100=6", 8, "A100"),
+        ("gres/gpu=3", 3, ""),
+        ("cpu=8,gres/gpumem=40G,gres/gpuutil=90", 0, ""),
+        ("gpu:a100:4(S:0-1),nvme:1", 4, "A100"),
+        ("gres/gpu:2080ti:2", 2, "2080ti"),
+        ("gpu:2", 2, ""),
+        ("gpu", 1, ""),
+        ("(null)", 0, ""),
+        ("", 0, ""),
+    ],
+)
+def test_gpus_of_tres_and_gres(text, gpus, kind):
+    assert gpus_of(text) == (gpus, kind)
+
+
+def test_names_of_types_are_the_catalogues_where_it_has_them():
+    names = ("nvidia_a100-sxm4-80gb", "geforce_rtx_2080_ti", "NVIDIA-H100-80GB-HBM3", "nvidia-tesla-t4")
+    assert [known_type(name) for name in names] == ["A100", "RTX2080Ti", "H100", "T4"]
+    # `rtx` alone is an alias of a published trace, and no part of a product's name.
+    assert known_type("rtx_3090") == "rtx_3090"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("1-00:00:00", 86_400), ("2-12", 216_000), ("1:30:00", 5_400), ("10:05", 605), ("30", 1_800)],
+)
+def test_spans(text, seconds):
+    assert span_s(text) == seconds
+    assert np.isnan(span_s("UNLIMITED"))
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10**7))
+def test_a_span_is_what_it_was_printed_from(seconds):
+    text = f"{seconds // 86_400}-{seconds // 3600 % 24:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    assert span_s(text) == seconds
+
+
+def test_waiting_tasks_of_arrays():
+    assert waiting_tasks("12_[5-7,9%2]") == ["12_5", "12_6", "12_7", "12_9"]
+    assert waiting_tasks("12_[0-8:4]") == ["12_0", "12_4", "12_8"]
+    assert waiting_tasks("12_5") is None
+    with pytest.raises(ValueError, match="more than 10,000"):
+        waiting_tasks("12_[1-999999999]")
+
+
+def test_columns_in_any_order_steps_arrays_states_and_types(tmp_path):
+    path = write(
+        tmp_path,
+        "10_4|CANCELLED by 1001|2026-03-01T00:00:00|2026-03-01T00:01:00|2026-03-01T00:03:00|gres/gpu:a100=4",
+        "10_4.batch|CANCELLED|2026-03-01T00:00:00|2026-03-01T00:01:00|2026-03-01T00:03:00|",
+        "10_[5-9]|PENDING|2026-03-01T00:00:00|Unknown|Unknown|gres/gpu:a100=4",
+        "11|OUT_OF_MEMORY|2026-03-01T00:02:00|2026-03-01T00:02:00|2026-03-01T00:02:30|gres/gpu=1",
+        head="JobID|State|Submit|Start|End|AllocTRES",
+    )
+    log = sacct.read_log(path)
+    assert (log.job_id, log.outcome, log.gpu_type) == (["10_4", "11"], ["killed", "failed"], ["A100", ""])
+    assert log.duration_s.tolist() == [120.0, 30.0]
+    assert (log.start_s - log.submit_s).tolist() == [60.0, 0.0]
+    assert log.left_out == {"job step": 1, "never ran": 1}
+    assert log.facts["rows"] == 4
+    assert find_format(path).name == "sacct"
+
+
+def test_what_is_left_out_and_guessed(tmp_path):
+    path = write(
+        tmp_path,
+        row("1", tres="cpu=8"),
+        row("2", start="None", end="Unknown", seconds="0", state="CANCELLED by 7"),
+        row("3", seconds="0"),
+        row("4", state="REQUEUED"),
+        row("4", state="RUNNING", end="Unknown", submit="2026-03-01T00:11:00", start="2026-03-01T00:12:00"),
+        row("5", tres="", asked="gres/gpu=2", end="2026-03-01T02:12:00", seconds="7860"),
+        row("6|with a bar in a cell"),
+    )
+    log = sacct.read_log(path, type_of_partition={"gpu": "V100"})
+    assert log.job_id == ["4", "4-run2", "5"]
+    # The second run of job 4 still runs: to the last event of the table, at 02:12.
+    assert log.duration_s.tolist() == [600.0, 7200.0, 7860.0]
+    assert log.gpu_type == ["V100"] * 3
+    assert log.left_out == {"CPU job": 1, "never ran": 1, "ran 0 s": 1, "cells do not fit the header": 1}
+    assert sorted(log.facts["guessed"].values()) == [1, 1, 1, 3]
+
+
+def test_time_zones_and_hashed_users(tmp_path):
+    # Zurich went from 02:00 to 03:00 on 2026-03-29: a job from 01:30 to 03:30 ran an hour.
+    path = write(
+        tmp_path,
+        row(submit="2026-03-29T01:00:00", start="2026-03-29T01:30:00", end="2026-03-29T03:30:00", seconds=""),
+    )
+    assert sacct.read_log(path).duration_s.tolist() == [7200.0]
+    log = sacct.read_log(path, CellRules(zone_of("Europe/Zurich"), "salt"))
+    assert log.duration_s.tolist() == [3600.0]
+    assert log.submit_s.tolist() == [parse_seconds("2026-03-29 00:00:00")]
+    assert log.user != ["al"]
+    assert log.user == sacct.read_log(path, CellRules(None, "salt")).user
+    assert sacct.read_log(path, CellRules(None, "pepper")).user != log.user
+    with pytest.raises(InputError, match="unknown time zone 'Nowhere'"):
+        zone_of("Nowhere")
+
+
+@pytest.mark.parametrize(
+    ("changed", "wanted"),
+    [
+        ({"state": "ASLEEP"}, r"sacct\.txt:2: state: 'ASLEEP' is no state"),
+        ({"start": "yesterday"}, r"sacct\.txt:2: start: 'yesterday' is not a time"),
+        ({"limit": "soon"}, r"sacct\.txt:2: timelimit: 'soon' is not a time span"),
+        ({"seconds": "", "end": "2026-03-01T00:00:30"}, r"end: .* lies before the start"),
+    ],
+)
+def test_a_cell_that_slurm_does_not_print(tmp_path, changed, wanted):
+    with pytest.raises(InputError, match=wanted):
+        sacct.read_log(write(tmp_path, row(**changed)))
+
+
+def test_columns_that_are_missing(tmp_path):
+    with pytest.raises(InputError, match=r"sacct\.txt:1: submit: column missing"):
+        sacct.read_log(write(tmp_path, "1|x", head="JobID|State"))
+    with pytest.raises(InputError, match="has no column of GPUs"):
+        sacct.read_log(write(tmp_path, "1|x|y", head="JobID|State|Submit"))
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 10**6), st.integers(0, 9999), st.integers(1, 10**5), st.integers(1, 64)),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_a_log_comes_back_as_it_was_written(tmp_path_factory, jobs):
+    folder = tmp_path_factory.mktemp("log")
+    base = parse_seconds("2026-01-01 00:00:00")
+    rows = [
+        row(
+            str(at),
+            submit=iso(base + submit),
+            start=iso(base + submit + wait),
+            end=iso(base + submit + wait + run),
+            seconds=str(run),
+            tres=f"gres/gpu:a100={gpus}",
+        )
+        for at, (submit, wait, run, gpus) in enumerate(jobs)
+    ]
+    write_log(sacct.read_log(write(folder, *rows)), folder / "log.csv")
+    trace = load_trace(folder / "log.csv")
+    order = sorted(range(len(jobs)), key=lambda at: jobs[at][0])
+    assert trace.job_id == tuple(map(str, order))
+    assert (trace.start_s - trace.submit_s).tolist() == [jobs[at][1] for at in order]
+    assert trace.partition == ("gpu",) * len(jobs)
+
+
+def test_the_command_says_what_it_read(tmp_path, capsys):
+    source, out = REGRESSIONS / "trace-sacct/valid.txt", tmp_path / "log.csv"
+    words = ["import", "--format", "sacct", str(source), "-o", str(out), "--json", str(tmp_path / "r.json")]
+    assert main(words) == 0
+    printed = capsys.readouterr().out
+    assert "6 rows, 4 jobs" in printed
+    assert "left out 1 job step" in printed
+    assert "guessed  3 GPU type: not named, any" in printed
+    assert main(words) == 2
+    assert "exists already" in error_line(capsys)
+
+
+def test_workloads_of_kueue():
+    path = REGRESSIONS / "trace-kueue/valid.yaml"
+    log = kueue.read_log(path)
+    assert find_format(path).name == "kueue"
+    # Two pods of four GPUs from 00:01 to 01:01; b still runs when the list ends, at 01:01.
+    assert log.job_id == ["vision/a", "vision/b"]
+    assert (log.gpus.tolist(), log.duration_s.tolist()) == ([8, 1], [3600.0, 3000.0])
+    assert (log.gpu_type, log.virtual_cluster) == (["A100"] * 2, ["team-vision"] * 2)
+    assert (log.priority.tolist(), log.outcome) == ([5, 0], ["completed", ""])
+    assert log.left_out == {"never ran": 1}
+    pending = [job for job in kueue.read_rows(path)[0] if job.state == "PENDING"]
+    assert [(job.job_id, job.account) for job in pending] == [("vision/c", "team-vision")]
+
+
+def test_gpus_of_each_kind_of_text():
+    assert gpus_of_tres("gres/gpu=4") == (4, "")
+    assert gpus_of_gres("gpu:h100:8") == (8, "H100")
+
+
+def test_a_dump_of_the_database(tmp_path):
+    path = REGRESSIONS / "trace-slurmdbd/valid.sql"
+    log = slurmdbd.read_log(path, type_of_partition={"gpu": "V100"})
+    assert find_format(path).name == "slurmdbd"
+    # Job 15 still runs: from 1772358260 to the last event, the end of job 11 at 1772359260.
+    assert (log.job_id, log.duration_s.tolist()) == (["11", "12_3", "15"], [3600.0, 100.0, 1000.0])
+    assert (log.gpus.tolist(), log.gpu_type) == ([4, 2, 1], ["A100", "V100", "V100"])
+    assert (log.user, log.virtual_cluster) == (["ann", "o'neil", "ann"], ["vision", "speech", "vision"])
+    assert log.outcome == ["completed", "killed", ""]
+    limits = log.time_limit_s.tolist()
+    assert (limits[0], limits[1] != limits[1], log.left_out) == (3600.0, True, {"never ran": 1})
+    text = path.read_text()
+    for wrong, wanted in (("'1001=1');", "'1001=1',7);"), ("`tres_alloc`", "`tres`")):
+        (tmp_path / "dump.sql").write_text(text.replace(wrong, wanted))
+        with pytest.raises(InputError, match=r"dump\.sql"):
+            slurmdbd.read_log(tmp_path / "dump.sql")
