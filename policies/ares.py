@@ -104,11 +104,11 @@ class Ares(Policy):
         if self.work_conserving:
             return self._conserve(view, target, order)
 
-        def doubled(rows: Ints) -> Bools:
+        def double(rows: Ints) -> Bools:
             return self._doublings(view, target.time_s, rows)
 
-        self._serve_pool(view, target, ~known, doubled)
-        target.place(order, doubled)
+        self._serve_pool(view, target, ~known, double)
+        target.place(order, double)
         return target.decision()
 
     def _hysteresis(self) -> float:

@@ -79,17 +79,17 @@ class GeneticSearch:
 
 @cache
 def _fastest() -> Callable[..., Ints]:
-    """Return `bred`, compiled where Numba is installed."""
+    """Return `breed`, compiled where Numba is installed."""
     from clustergym.sim.compiled.numba_cache import has_numba
 
     if not has_numba():
-        return bred
+        return breed
     from . import genetic_compiled
 
-    return genetic_compiled.bred
+    return genetic_compiled.breed
 
 
-def bred(
+def breed(
     genes: Ints,
     fitness: Floats,
     pairs: Ints,

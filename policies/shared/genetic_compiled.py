@@ -24,7 +24,7 @@ def _cut(genome: Ints, excess: int, at_most: Ints, gpus: Ints, first: Ints) -> N
 
 
 @compile_entry
-def bred(
+def breed(
     genes: Ints,
     fitness: Floats,
     pairs: Ints,
@@ -36,7 +36,7 @@ def bred(
     capacity: int,
     first: Ints,
 ) -> Ints:
-    """Return a child of each individual, as `genetic.bred` does."""
+    """Return a child of each individual, as `genetic.breed` does."""
     size, n = genes.shape
     children = np.empty_like(genes)
     for child in range(size):

@@ -61,7 +61,7 @@ def searches(draw):
     return value, draw(st.integers(0, 3 * n)), start, rng.integers(0, 5, n).astype(np.float64)
 
 
-@pytest.mark.parametrize("breed", [genetic.bred, genetic_compiled.bred], ids=["numpy", "compiled"])
+@pytest.mark.parametrize("breed", [genetic.breed, genetic_compiled.breed], ids=["numpy", "compiled"])
 @settings(max_examples=60, deadline=None)
 @given(searches(), st.integers(0, 99))
 def test_the_search_is_that_of_gene_by_gene(breed, drawn, seed):
@@ -90,8 +90,8 @@ def test_both_forms_breed_the_same_children(n, seed):
     fitness = rng.integers(0, 5, size) / 4
     pairs, draws = rng.integers(0, size, (2, size, 2)), rng.random((3, size, n))
     rest = allowed, number, at_most, GPUS, int(rng.integers(0, 3 * n)), rng.permutation(n)
-    plain = genetic.bred(genes, fitness, pairs, draws, *rest)
-    fast = genetic_compiled.bred(genes, fitness, pairs, draws, *rest)
+    plain = genetic.breed(genes, fitness, pairs, draws, *rest)
+    fast = genetic_compiled.breed(genes, fitness, pairs, draws, *rest)
     assert (plain == fast).all()
 
 

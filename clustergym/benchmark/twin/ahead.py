@@ -217,7 +217,7 @@ class Ahead:
                     simulation.apply(Decision.keep(view).also(_held_now(view, running)))
                     continue
                 marked = mark in view.job
-                decision = policy.schedule(without(view, mark) if marked else view)
+                decision = policy.schedule(drop_row(view, mark) if marked else view)
                 yield Moment(view, decision, job_id)
                 simulation.apply(
                     replace(decision, drop=np.append(decision.drop, mark)) if marked else decision
@@ -236,7 +236,7 @@ def _held_now(view: View, running: Collection[int]) -> list[tuple[int, int, int]
     return found
 
 
-def without(view: View, row: int) -> View:
+def drop_row(view: View, row: int) -> View:
     """Return a view without one job."""
     keep = view.job != row
     columns: dict[str, Any] = {}

@@ -96,8 +96,8 @@ class TwinFolder:
         """
         limits = self.log.time_limit_s
         cluster, queues = cluster or self.file(CLUSTER), queues or self.queues
-        words = [f"cluster.path={quoted(cluster)}", f"trace.path={log or quoted(self.file(LOG))}"]
-        words += [f"scenario.queues={quoted(queues)}"] if queues is not None else []
+        words = [f"cluster.path={quote_path(cluster)}", f"trace.path={log or quote_path(self.file(LOG))}"]
+        words += [f"scenario.queues={quote_path(queues)}"] if queues is not None else []
         words += ["trace.time_limits=keep"] if limits is not None and np.isfinite(limits).any() else []
         return [*words, *more]
 
@@ -128,7 +128,7 @@ def parameter_words(content: Mapping[str, Any]) -> list[str]:
     return [f"policy={policy.name}", *(f"policy.{key}={json.dumps(value)}" for key, value in own.items())]
 
 
-def quoted(path: Path) -> str:
+def quote_path(path: Path) -> str:
     """Return an absolute path as a value of an override."""
     text = str(path.absolute()).replace("\\", "\\\\").replace("'", "\\'")
     return f"'{text}'"
