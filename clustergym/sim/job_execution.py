@@ -213,7 +213,7 @@ class JobExecution:
         else:
             until = progress.estimate_end(row, kind, level, overhead)
             asked = self.allocator.asked_nodes(row, gpus)
-            nodes = on or self.allocator.place(kind, gpus, until, asked, avoid)
+            nodes = on or self.allocator.place(kind, gpus, until, asked, avoid, row)
         if beside == NO_JOB and not isinstance(nodes, Infeasible):
             nodes = self.allocator.allocate(row, nodes)
         if isinstance(nodes, Infeasible):
@@ -315,6 +315,8 @@ class JobExecution:
         if any(free[node] + held.get(node, 0) < gpus for node, gpus in nodes):
             return False
         if row in jobs.unseen or jobs.hangs[row] or jobs.get_partner(row) != NO_JOB:
+            return False
+        if not self.allocator.keeps_segments(row, nodes):
             return False
         kind, level = int(jobs.gpu_type[row]), jobs.level_of(row)
         overhead_s = float(jobs.restart_cost_s(row)[kind, level])
