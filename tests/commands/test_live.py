@@ -97,6 +97,7 @@ def test_a_scaled_run_is_replayed_from_its_journal(tmp_path, capsys):
     words = ["policy=srtf", "live.engine=fake", "live.clock=scaled", "live.seconds_per_hour=0.3"]
     assert live.main([*words, "live.poll_s=0.01", f"hydra.run.dir={out}", *SMALL]) == 0
     assert "scaled clock: mean JCT " in capsys.readouterr().out
+    assert json.loads((out / "result.json").read_text())["live"]["seconds_per_hour"] == 0.3
     assert replay.main([str(out)]) == 0
     assert ": equal: " in capsys.readouterr().out
     journal = (out / "journal.jsonl").read_text().splitlines()
