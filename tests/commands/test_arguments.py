@@ -42,7 +42,7 @@ def test_help_has_one_program_name(name, capsys):
     assert "__main__" not in shown[0]
 
 
-class Parsed(Exception):
+class ParsedError(Exception):
     """Ends a command once it has made its parser."""
 
 
@@ -71,11 +71,11 @@ def test_every_argument_says_what_it_is(words, monkeypatch):
 
     def parse_args(parser, *_):
         made.append(parser)
-        raise Parsed
+        raise ParsedError
 
     for name in ("parse_args", "parse_known_args", "parse_intermixed_args"):
         monkeypatch.setattr(argparse.ArgumentParser, name, parse_args)
-    with pytest.raises(Parsed):
+    with pytest.raises(ParsedError):
         import_module(CONSOLE[words[0]][0]).main([*words[1:], "--help"])
     arguments = list(list_arguments(made[0]))
     assert len(arguments) > 1

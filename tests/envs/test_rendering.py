@@ -205,8 +205,10 @@ def test_without_pillow_one_line_names_the_extra(made, monkeypatch):
 
 @pytest.mark.parametrize(
     ("colour", "ink"),
-    [((0, 0, 0), WHITE), ((0, 0, 255), WHITE), ((120, 0, 120), WHITE), ((255, 255, 255), INK)]
-    + [((255, 255, 0), INK), ((170, 220, 255), INK)],
+    [
+        *(((0, 0, 0), WHITE), ((0, 0, 255), WHITE), ((120, 0, 120), WHITE)),
+        *(((255, 255, 255), INK), ((255, 255, 0), INK), ((170, 220, 255), INK)),
+    ],
 )
 def test_ink_is_white_on_dark_colours_and_dark_on_light_ones(colour, ink):
     assert choose_ink(colour) == ink
