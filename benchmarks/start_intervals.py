@@ -1,7 +1,7 @@
 """How many starts the 80 % intervals of `clustergym twin eta` hold, on logs of drawn jobs with known rules.
 
 `PYTHONPATH=tests/support python benchmarks/start_intervals.py [--json FILE]` draws a log for each policy and
-seed, and asks at moments of its later half, with only what was known by then, when the waiting jobs start.
+seed, and asks at moments of its later half at which jobs wait, by what was known then, when they start.
 Starts of one moment, and of moments of one busy time, are off together: `+-` is the standard error over
 moments, and too small where queues last for longer than moments are apart. Some ten CPU-minutes a log.
 """
@@ -26,7 +26,7 @@ from clustergym.trace.log_files import write_log
 from clustergym.trace.readers import sacct
 
 POLICIES = {"fcfs": "fcfs", "slurm": "slurm-multifactor backfill=easy weight_fair_share=0"}
-JOBS_A_DAY = 95
+JOBS_A_DAY = 105
 
 
 def make_twin(folder: Path, policy: str, days: float, seed: int) -> TwinFolder:
@@ -49,11 +49,13 @@ def measure(twin: TwinFolder, policy: str, moments: int, draws: int, seed: int) 
     assert trace.start_s is not None
     start_s = dict(zip(trace.job_id, trace.start_s.tolist(), strict=True))
     first_s, last_s = float(trace.submit_s[len(trace) // 2]), float(trace.submit_s[-1])
-    rows = []
-    for now_s in np.sort(np.random.default_rng(seed).uniform(first_s, last_s, moments)).tolist():
+    rows, generator = list[dict[str, Any]](), np.random.default_rng(seed)
+    while moments:
+        now_s = float(generator.uniform(first_s, last_s))
         present = snapshot(trace, now_s)
         if not present.waiting:
             continue
+        moments -= 1
         ahead = Ahead(twin, present, policy, until_s=now_s)
         for row in estimate_starts(ahead, draws, seed):
             low, high = (np.inf if row[key] is None else row[key] for key in ("p10_s", "p90_s"))
@@ -85,7 +87,7 @@ def main() -> None:
     )
     parser.add_argument("policies", nargs="*", metavar="POLICY", help=", ".join(POLICIES))
     parser.add_argument("--days", type=float, default=42.0, help="of each log (42)")
-    parser.add_argument("--moments", type=int, default=80, help="of each later half (80)")
+    parser.add_argument("--moments", type=int, default=80, help="of each later half at which jobs wait (80)")
     parser.add_argument("--draws", type=int, default=19, help="of run times (19)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="of the logs (1)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows here")
