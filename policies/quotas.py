@@ -185,7 +185,7 @@ class Quotas(Policy):
         if last is not None and settled and view.now_s < self._until_s:
             return last.decision
         demand = last.demand if last is not None and same else compute_demand(view, leaves)
-        due = self._dues.of(view.available, demand.asked, self._history, view.now_s)
+        due = self._dues.compute_dues(view.available, demand.asked, self._history, view.now_s)
         if last is not None and settled and due is last.due:
             self._until_s = self._dues.lasts_until_s(self._history, self._held, self._total)
             return last.decision

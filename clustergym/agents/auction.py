@@ -124,7 +124,7 @@ def make_bids(view: View, time_s: Floats) -> Bids:
     )
 
 
-def weights_of(named: Mapping[str, float]) -> Floats:
+def make_weights(named: Mapping[str, float]) -> Floats:
     """Return weights by name as an array, shape (features.COUNT,), with 0 for features that are not named."""
     return np.array([named.get(name, 0.0) for name in features.NAMES])
 

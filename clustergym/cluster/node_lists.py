@@ -39,7 +39,7 @@ class Node:
     down: bool
 
 
-def product_of(labels: Mapping[str, str], name: str) -> str:
+def read_product(labels: Mapping[str, str], name: str) -> str:
     """Return the GPU type that labels of a node or a flavor name; else the one in its own name."""
     return known_type(next((labels[label] for label in PRODUCTS if label in labels), name))
 
@@ -85,7 +85,7 @@ def read_nodes(path: Path) -> tuple[list[Node], Counter[str]]:
 def _kubernetes_node(one: KubernetesObject) -> Node:
     held = one.get("status.capacity", dict, {})
     gpus = quantity(one, "status.capacity", held.get(GPU, 0))
-    kind = product_of(one.labels(), UNNAMED)
+    kind = read_product(one.labels(), UNNAMED)
     pool = one.labels().get("cloud.google.com/gke-nodepool", "")
     return Node(one.name, kind, gpus, (pool,) if pool else (), one.flag("spec", "unschedulable"))
 

@@ -54,6 +54,6 @@ def gpus_of_gres(text: str) -> tuple[int, str]:
     return min(sum(by_type.values()), 2 * MAX_GPUS), known_type(most) if most else ""
 
 
-def gpus_of(text: str) -> tuple[int, str]:
+def read_gpus(text: str) -> tuple[int, str]:
     """Return the GPUs in a list of TRES or GRES, and the type with most."""
     return gpus_of_tres(text) if "gres/gpu" in text and "=" in text else gpus_of_gres(text)

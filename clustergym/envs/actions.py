@@ -46,7 +46,7 @@ class Actions(ABC):
         """The action space."""
         return spaces.Discrete(self.number)
 
-    def checked(self, action: Any) -> Any:
+    def check_action(self, action: Any) -> Any:
         """Return an action as `act` takes it.
 
         Raises

@@ -270,7 +270,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
     def _checked(self, action: Any) -> Any:
         """Return an action of the action space as `_act` takes it."""
-        return self.actions.checked(action)
+        return self.actions.check_action(action)
 
     def _act(self, action: Any) -> Step:
         if not self.actions.legal(action):
@@ -279,7 +279,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         decision = self.actions.act(action)
         if decision is not None:
             return self._decide(decision, action)
-        self.features.edited(self.actions, action)
+        self.features.update_edited(self.actions, action)
         return (
             self.as_observation(self.features.values()),
             0.0,
@@ -346,7 +346,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
             return terms
         until_s = math.inf if finished else self._outcomes.now_s
         # A job that left has stopped to cost: at its own end the reference costs what it ever will.
-        then = self._reference.at(min(until_s, max(self._reference.end_s, self._outcomes.now_s)))
+        then = self._reference.rewind(min(until_s, max(self._reference.end_s, self._outcomes.now_s)))
         reference = self._reference_reward.terms(then)
         return {name: value - reference[name] for name, value in terms.items()}
 

@@ -137,7 +137,7 @@ class Allocator:
     def stop_released(self) -> None:
         """Stop what still runs on released nodes; in a simulation nothing does."""
 
-    def holders_on(self, nodes: Collection[int]) -> list[int]:
+    def list_holders(self, nodes: Collection[int]) -> list[int]:
         """Return the jobs (>= 0) and profiles (< 0) that hold GPUs of some nodes, in order of allocation."""
         held = self.allocations
         return [holder for holder in held.holders if any(on in nodes for on, _ in held.holding(holder))]

@@ -88,7 +88,7 @@ class Disturbances:
             Seconds that the next launch of each job stands still longer.
         """
         self._count_outage(node, events[0], cause)
-        interruption, rows = _Interruption(reason, cause, restart_s), self.jobs_on(node)
+        interruption, rows = _Interruption(reason, cause, restart_s), self.list_jobs(node)
         if detection and rows:
             self.allocator.suspect[node] = "a check"
             for row in rows:
@@ -117,7 +117,7 @@ class Disturbances:
     def _close(self, node: int, interruption: _Interruption) -> None:
         self.allocator.suspect.pop(node, None)
         if node not in self.allocations.down:
-            for holder in self.allocator.holders_on((node,)):
+            for holder in self.allocator.list_holders((node,)):
                 if holder >= 0:
                     self.interrupt(holder, *interruption)
                 else:
@@ -133,17 +133,17 @@ class Disturbances:
         self.note(event, node)
         self.decide_again()
 
-    def jobs_on(self, node: int) -> list[int]:
+    def list_jobs(self, node: int) -> list[int]:
         """Return the jobs that hold GPUs of a node, in order of allocation."""
-        return [holder for holder in self.allocator.holders_on((node,)) if holder >= 0]
+        return [holder for holder in self.allocator.list_holders((node,)) if holder >= 0]
 
-    def busy_at(self, tick: int) -> set[int]:
+    def list_busy_nodes(self, tick: int) -> set[int]:
         """Return the nodes whose jobs are estimated to be still running at a tick."""
         jobs, busy = self.jobs, set[int]()
         for row in self.allocations.holders:
             if row >= 0 and row not in jobs.unseen:
                 standstill = max(int(jobs.ready[row]) - self.clock.now, 0)
-                kind, level = int(jobs.gpu_type[row]), jobs.level_of(row)
+                kind, level = int(jobs.gpu_type[row]), jobs.count_level(row)
                 if self.progress.estimate_end(row, kind, level, standstill) > tick:
                     busy.update(node for node, _ in self.allocations.holding(row))
         return busy
@@ -158,7 +158,7 @@ class Disturbances:
         def change(act: Callable[[float], None], event: str) -> None:
             act(factor)
             self.note(event, node, cause)
-            for row in self.jobs_on(node):
+            for row in self.list_jobs(node):
                 self.progress.update_speed(row)
 
         change(factors.append, events[0])
@@ -166,7 +166,7 @@ class Disturbances:
 
     def clear(self, nodes: Collection[int]) -> None:
         """Preempt the jobs on some nodes, and put off the profiles there."""
-        for holder in self.allocator.holders_on(nodes):
+        for holder in self.allocator.list_holders(nodes):
             if holder < 0:
                 self.profiler.postpone(holder)
             elif not self.give_up(holder):
@@ -178,11 +178,11 @@ class Disturbances:
         """Whether a job is in the queue."""
         return bool(self.jobs.phase[row] == Phase.QUEUED)
 
-    def queued_at(self, row: int) -> int:
+    def find_queued_tick(self, row: int) -> int:
         """Return the tick at which a job last began to wait; it tells one run of it from the next."""
         return int(self.jobs.queued_since[row])
 
-    def works_from(self, row: int) -> int | None:
+    def find_work_tick(self, row: int) -> int | None:
         """Return the tick from which a job works or has worked on its GPUs; None if it holds none."""
         return int(self.jobs.ready[row]) if self.jobs.gpus[row] else None
 
@@ -196,7 +196,7 @@ class Disturbances:
             kind = int(np.argmin(times[scenario.class_of[row], :, level]))
         return kind, gpus
 
-    def start_on(self, row: int, kind: int, gpus: int, nodes: Nodes) -> None:
+    def start_at_nodes(self, row: int, kind: int, gpus: int, nodes: Nodes) -> None:
         """Clear nodes of all jobs and profiles, and start a waiting job there."""
         self.clear([node for node, _ in nodes])
         self.execution.launch(row, kind, gpus, rescale=False, on=nodes)
@@ -231,7 +231,7 @@ class Disturbances:
         )
         self.queue.enqueue(row)
         for course in self.courses:
-            course.interrupted(row)
+            course.note_interruption(row)
 
     def give_up(self, row: int) -> bool:
         """Interrupt a job that hangs; return whether it did."""

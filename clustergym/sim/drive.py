@@ -16,7 +16,7 @@ from clustergym.common.errors import InputError
 from clustergym.scenario.policy import Decision, InformationClass, InformationError, Placer, Policy, View
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.engine import Change, Simulation
-from clustergym.sim.engines import AnySimulation, Engine, simulation_of
+from clustergym.sim.engines import AnySimulation, Engine, make_simulation
 from clustergym.sim.guard import NO_ROLE, PLACER, POLICY, OvertimeError, StepWatchdog, make_stopped_error
 
 Progress = Callable[[AnySimulation], None]
@@ -64,7 +64,7 @@ def simulate(
     engine: Engine = "auto",
 ) -> Run:
     """Run a policy on a scenario to its end; raises as `drive` and `chosen_engine`."""
-    return drive(simulation_of(scenario, policy, placer, seed, engine), policy, seed, progress, watch)
+    return drive(make_simulation(scenario, policy, placer, seed, engine), policy, seed, progress, watch)
 
 
 def drive(

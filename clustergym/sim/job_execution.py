@@ -117,7 +117,7 @@ class JobProgress:
         nodes, remaining = self.allocations.holding(row), float(jobs.remaining[row])
         locality = int(self.scenario.cluster.locality(nodes))
         slowdown = 1.0 if self.links is None else self.links.slowdown(row)
-        iteration_s = self.iteration_s(row, kind, jobs.level_of(row), nodes, remaining, slowdown)
+        iteration_s = self.iteration_s(row, kind, jobs.count_level(row), nodes, remaining, slowdown)
         jobs.iteration_s[row] = iteration_s
         self.await_completion(row)
         standstill_s = seconds(max(int(jobs.ready[row]) - self.clock.now, 0))
@@ -133,8 +133,8 @@ class JobProgress:
         if self.links is None:
             return
         for row, slowdown in self.links.update().items():
-            kind, level, nodes = int(jobs.gpu_type[row]), jobs.level_of(row), self.allocations.holding(row)
-            remaining = float(jobs.remaining_at(np.array([row]), self.clock.now)[0])
+            kind, level, nodes = int(jobs.gpu_type[row]), jobs.count_level(row), self.allocations.holding(row)
+            remaining = float(jobs.compute_remaining(np.array([row]), self.clock.now)[0])
             if self.iteration_s(row, kind, level, nodes, remaining, slowdown) != jobs.iteration_s[row]:
                 self.update_speed(row)
 
@@ -153,7 +153,7 @@ class JobProgress:
         iteration_s = float(views.known[views.class_of[row], kind, level])
         if self.sharing is not None:
             iteration_s /= self.sharing.get_kept_speed(row, kind, level) if kept is None else kept
-        left_s = float(views.remaining_at(np.array([row]), now)[0]) * iteration_s
+        left_s = float(views.compute_remaining(np.array([row]), now)[0]) * iteration_s
         return now + standstill + ticks(left_s) if math.isfinite(left_s) else math.inf
 
 
@@ -237,12 +237,12 @@ class JobExecution:
         pace = {"locality": locality, "overhead_s": seconds(overhead), "iteration_time_s": iteration_s}
         self.log.record(what, row, kind, gpus, nodes, **pace)
         for course in self.courses:
-            course.launched(row)
+            course.note_launch(row)
 
     def _join(self, sharing: Sharing, row: int, beside: int, overhead: int) -> Nodes | Infeasible:
         """Let a job share the GPUs of another, unless their nodes are kept for what comes before its end."""
         if on := self.allocator.allocations.holding(beside):
-            kind, level = int(self.jobs.gpu_type[beside]), self.jobs.level_of(beside)
+            kind, level = int(self.jobs.gpu_type[beside]), self.jobs.count_level(beside)
             kept = sharing.get_pair_speed(row, beside, kind, level)
             until = self.progress.estimate_end(row, kind, level, overhead, kept)
             withheld = self.allocator.withheld(until)
@@ -292,7 +292,7 @@ class JobExecution:
         self.queue.decide_again()
 
     def _leave(self, row: int, phase: Phase) -> None:
-        self.profiler.pass_on(row)
+        self.profiler.hand_over_profiles(row)
         self.queue.leave(row, phase)
 
     def defragment(self) -> None:
@@ -316,7 +316,7 @@ class JobExecution:
             return False
         if row in jobs.unseen or jobs.hangs[row] or jobs.get_partner(row) != NO_JOB:
             return False
-        kind, level = int(jobs.gpu_type[row]), jobs.level_of(row)
+        kind, level = int(jobs.gpu_type[row]), jobs.count_level(row)
         overhead_s = float(jobs.restart_cost_s(row)[kind, level])
         withheld = self.allocator.withheld(progress.estimate_end(row, kind, level, ticks(overhead_s)))
         if any(node in withheld for node, _ in nodes):
@@ -325,7 +325,7 @@ class JobExecution:
         slowdown = 1.0
         if progress.links is not None and self.scenario.cluster.locality(nodes) > Locality.LEAF:
             slowdown = progress.links.slowdown(row)
-        remaining = float(progress.views.remaining_at(np.array([row]), now)[0])
+        remaining = float(progress.views.compute_remaining(np.array([row]), now)[0])
         faster = progress.iteration_s(row, kind, level, nodes, remaining, slowdown)
         stay = max(seconds(int(jobs.ready[row]) - now), 0.0) + remaining * float(jobs.iteration_s[row])
         return overhead_s + remaining * faster < stay

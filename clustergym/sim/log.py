@@ -148,7 +148,7 @@ class EventLog:
         return self._sha256.hexdigest()
 
 
-def digest_of(parts: Iterable[Sequence[Event]]) -> str:
+def digest_events(parts: Iterable[Sequence[Event]]) -> str:
     """Return the digest that an `EventLog` of these events has, one part after the other."""
     sha256 = hashlib.sha256()
     for events in parts:

@@ -155,7 +155,7 @@ class Profiler:
         """Return the jobs (rows of the trace) that share the result of a profile."""
         return np.flatnonzero(self._unit_of == profile.unit)
 
-    def pass_on(self, row: int) -> None:
+    def hand_over_profiles(self, row: int) -> None:
         """Hand the profiles of a leaving job to another job that shares them, or stop them."""
         there = [*self.running, *(profile for waiting in self.waiting for profile in waiting)]
         for profile in [profile for profile in there if profile.row == row]:

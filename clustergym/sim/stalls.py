@@ -51,12 +51,12 @@ class StallWatch:
     def error(self) -> StalledError:
         """Return the error of a run that cannot go on now."""
         rows, views = np.asarray(self._queue.rows, dtype=np.int64), self._views
-        return stalled(
+        return make_stalled_error(
             self._scenario, views.information, rows, self._jobs.profiled[rows], self._queue.clock.now_s
         )
 
 
-def stalled(
+def make_stalled_error(
     scenario: Scenario, information: InformationClass, waiting: Ints, profiled: Bools, now_s: float
 ) -> StalledError:
     """Return the error of a run that stalled.

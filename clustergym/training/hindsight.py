@@ -124,16 +124,16 @@ def search(
     fits = np.any(scenario.feasible[scenario.class_of], axis=2)
     jct_s_of, judged = plan_episodes(scenario), goal.judge(scenario)
 
-    def value_of(plan: Plan) -> float:
+    def compute_value(plan: Plan) -> float:
         return judged(jct_s_of(plan))
 
     starts = _starts(scenario, metric)[:evaluations]
-    value, here = min(((value_of(plan), plan) for plan in starts), key=lambda pair: pair[0])
+    value, here = min(((compute_value(plan), plan) for plan in starts), key=lambda pair: pair[0])
     best_value, best = value, here
     for left in range(evaluations - len(starts), 0, -1):
         temperature = goal.temperature * left / evaluations
         plan = _near(here, fits, of_types, rng)
-        found = value_of(plan)
+        found = compute_value(plan)
         if found <= value or rng.random() < np.exp((value - found) / temperature):
             value, here = found, plan
         if value < best_value:

@@ -288,7 +288,7 @@ def _stop_by_shares(
     """
     passed_over: list[KueueJob] = []
 
-    def fits_without(other: KueueJob) -> bool:
+    def try_eviction(other: KueueJob) -> bool:
         holders.discount(other)
         stopped.append(other)
         job.queue.use(at, -job.gpus)
@@ -299,7 +299,7 @@ def _stop_by_shares(
     turns = _FairTurns(job, candidates)
     while (queue := turns.next_queue()) is not None:
         if queue is job.queue:
-            if fits_without(turns.jobs[queue].pop(0)):
+            if try_eviction(turns.jobs[queue].pop(0)):
                 return True
             continue
         mine, theirs = sides_below_common_cohort(job.queue, queue)
@@ -311,14 +311,14 @@ def _stop_by_shares(
             queue.use(at, other.gpus)
             # Within its own quota a queue takes back what others borrow, whatever the shares.
             if not job.queue.borrows(at) or share <= left:
-                if fits_without(other):
+                if try_eviction(other):
                     return True
                 break
             passed_over.append(other)
     turns = _FairTurns(job, passed_over)
     while (queue := turns.next_queue()) is not None:
         mine, theirs = sides_below_common_cohort(job.queue, queue)
-        if mine.share() < theirs.share() and fits_without(turns.jobs[queue].pop(0)):
+        if mine.share() < theirs.share() and try_eviction(turns.jobs[queue].pop(0)):
             return True
         turns.skip_queue(queue)
     return False

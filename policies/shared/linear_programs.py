@@ -157,7 +157,7 @@ def _highest(
     ceiling = most / np.where(left, need, 1.0)
     heights = np.unique(ceiling[left])
 
-    def solve_at(steps: int) -> tuple[Bools, tuple[Floats, float, Floats]] | None:
+    def solve_step(steps: int) -> tuple[Bools, tuple[Floats, float, Floats]] | None:
         full = left & (ceiling <= (heights[steps - 1] if steps else -np.inf))
         rising, kept = np.where(left & ~full, need, 0.0), np.where(full, most, floor)
         try:
@@ -172,10 +172,10 @@ def _highest(
 
     low, high, best, steps = 0, len(heights) + 1, None, len(heights)
     while high - low > 1:
-        answer = solve_at(steps)
+        answer = solve_step(steps)
         low, high, best = (steps, high, answer) if answer else (low, steps, best)
         steps = (low + high) // 2
-    return best or solve_at(0) or (left & False, _level(problem, need, floor))
+    return best or solve_step(0) or (left & False, _level(problem, need, floor))
 
 
 def _only_fastest(problem: ShareProblem, full: Bools) -> ShareProblem:

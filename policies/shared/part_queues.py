@@ -117,7 +117,7 @@ class _Room:
             self._book(nodes, at, int(self._parts.node[at]), int(self._parts.devices[at]), 1)
 
     def _book(self, nodes: Nodes, at: int, node: int, devices: int, sign: int) -> None:
-        book(nodes, self._parts.requests.of(int(self._parts.kind[at])), node, devices, sign)
+        book(nodes, self._parts.requests.unpack_row(int(self._parts.kind[at])), node, devices, sign)
 
 
 @cache

@@ -99,7 +99,7 @@ class QueueEntitlements:
         self._divided: list[_Divided | None] = [None] * len(gpu_types)
         self._due: Floats = np.zeros((len(tree.leaves), len(gpu_types)))
 
-    def of(self, available: Ints, asked: Floats, history: History, now_s: float) -> Floats:
+    def compute_dues(self, available: Ints, asked: Floats, history: History, now_s: float) -> Floats:
         """Return what each leaf is due, shape (L, T): the same array as before if nothing has changed.
 
         What nobody asks for is divided too, among those that have jobs, for jobs that may grow.
@@ -125,9 +125,9 @@ class QueueEntitlements:
         division, bounds = self._divisions[at], list[Bounds]()
         some = {name: one for name, one in zip(self._leaves, asked.tolist(), strict=True) if one > 0}
         claims = division.claims(some)
-        own, wide = division.divided(total, claims, usage, bounds), self._none
+        own, wide = division.divide(total, claims, usage, bounds), self._none
         if sum([own[queue] for queue in claims.at]) < total:
-            wide = division.divided(total, division.claims(dict.fromkeys(some, total)), usage, bounds)
+            wide = division.divide(total, division.claims(dict.fromkeys(some, total)), usage, bounds)
         kept = [one for one in bounds if len(one.queue) or not one.certain] or [Bounds.none()]
         within = kept[0] if len(kept) == 1 else Bounds.together(kept)
         return _Divided(of, own, wide, within)

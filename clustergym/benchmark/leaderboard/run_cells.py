@@ -78,9 +78,9 @@ def play_cell(
     """Run a policy and a placer in a cell, whose scenario is given, and return what an entry has of it."""
     from clustergym.results.result_writing import make_content
 
-    result, lines_of = _RUNS[board.chooses](scenario, policy, placer, cell.seed, watch)
+    result, list_lines = _RUNS[board.chooses](scenario, policy, placer, cell.seed, watch)
     content = make_content(result, policy, placer, cell.seed)
-    return CellRun(make_result_row(cell, content), pack(lines_of(content)))
+    return CellRun(make_result_row(cell, content), pack(list_lines(content)))
 
 
 def make_result_row(cell: Cell, content: Mapping[str, Any]) -> ResultRow:
@@ -117,13 +117,13 @@ def _run_placer(
 
     run, recorded = simulate_recorded(scenario, policy, placer, seed, watch)
 
-    def lines_of(result: Mapping[str, Any]) -> Iterable[object]:
+    def list_lines(result: Mapping[str, Any]) -> Iterable[object]:
         keys = ("policy", "placer")
         chosen = {key: {"name": result[key]["name"], **result[key]["parameters"]} for key in keys}
         header = {**chosen, "defragment_s": placer.defragment_s, "seed": seed}
         return placement_lines(scenario, recorded.answers, header)
 
-    return make_result(replace(run, decision_times=recorded.times)), lines_of
+    return make_result(replace(run, decision_times=recorded.times)), list_lines
 
 
 def _run_schedule(

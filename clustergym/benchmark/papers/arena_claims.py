@@ -48,7 +48,7 @@ class RunComparison(NamedTuple):
     def _figure(self, setting: str, name: str, metric: str) -> float:
         return float(self.found[self.run(setting, name)][metric])
 
-    def of(self, name: str, metric: str) -> Measure:
+    def measure_metric(self, name: str, metric: str) -> Measure:
         """Return a metric of a run."""
         return lambda setting: self._figure(setting, name, metric)
 
@@ -59,12 +59,12 @@ class RunComparison(NamedTuple):
     def best(self, metric: str) -> Measure:
         """Return the greatest gain of the first over the others: percent where less is better, else times."""
 
-        def of(setting: str) -> float:
+        def measure_setting(setting: str) -> float:
             own, *others = (self._figure(setting, name, metric) for name in self.names)
             ratios = [own / other for other in others]
             return 100 * (min(ratios) - 1) if choose_unit(metric) == c.PERCENT else max(ratios)
 
-        return of
+        return measure_setting
 
     def measure_gain(self, metric: str, other: str) -> Measure:
         """Return the first's gain over another: percent where less is better, else times."""
@@ -73,12 +73,12 @@ class RunComparison(NamedTuple):
     def measure_padded_ratio(self, ours: str, theirs: str) -> Measure:
         """Return the ratio of two padded mean JCTs; the first of `names` sets how far lists are padded."""
 
-        def of(setting: str) -> float:
+        def measure_setting(setting: str) -> float:
             runs = {name: self.found[self.run(setting, name)] for name in self.names}
             means = compute_padded_jct(runs, self.names[0])
             return means[ours] / means[theirs]
 
-        return of
+        return measure_setting
 
     def measure_padded_change(self, ours: str, theirs: str) -> Measure:
         """Return the difference of two padded mean JCTs, percent."""
@@ -124,7 +124,7 @@ def _simulator(found: Found) -> Iterator[PaperClaim]:
                     claim = f"{policy}'s {what}, {rounds:,} rounds of Philly"
                     shown = c.ClaimUnit(unit, None, 0)
                     yield make_measured_claim(
-                        claim, source, float(figure), ours.of(policy, metric), shown, why
+                        claim, source, float(figure), ours.measure_metric(policy, metric), shown, why
                     )
     late, many = parts.JITTER_RUNS, len(parts.JITTER_RUNS)
     claim = f"arena's JCT of finished jobs, mean of {many} draws of submissions up to a round late"
@@ -155,7 +155,7 @@ def _week(found: Found, rounds: int) -> Iterator[PaperClaim]:
         claim = f"{METRICS[metric]} over a baseline, the greatest gain, {where}"
         yield make_measured_claim(claim, source, figure, runs.best(metric), c.TIMES)
         yield from gain_claims(runs, metric, where, source)
-    claim, restarts = f"reschedulings a job of arena, {where}", runs.of("arena", "restarts_mean")
+    claim, restarts = f"reschedulings a job of arena, {where}", runs.measure_metric("arena", "restarts_mean")
     yield make_measured_claim(claim, "section 5.3", 2.29, restarts, c.COUNT, first_stated_by=PREPRINT)
     for metric, of, direction in (
         ("jct_mean", runs.measure_padded_change("gavel", "elasticflow-ls"), -1),

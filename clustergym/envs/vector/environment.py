@@ -182,7 +182,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         if begins and (self.autoreset_mode is not AutoresetMode.NEXT_STEP or None in self.core.scenarios):
             which = f"environment {begins[0]} has no episode"
             raise ResetNeeded(f"{which}: call reset(), with options={{'reset_mask': …}} for single ones")
-        taken = self.core.checked(actions)
+        taken = self.core.check_actions(actions)
         if begins:
             self._begin(begins, {})
         self._illegal = ~(self.core.legal(taken) | over)

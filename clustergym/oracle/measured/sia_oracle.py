@@ -332,4 +332,4 @@ class SiaProfileOracle(Oracle):
         training = self._get_training(model)
         choices = zip(training.batches.astype(int), training.iterations, strict=True)
         totals = [needed * iteration_time_s(curve, gpus, size) for size, needed in choices]
-        return float(min(totals) / training.at(model.global_batch))
+        return float(min(totals) / training.interpolate_iterations(model.global_batch))

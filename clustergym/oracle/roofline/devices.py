@@ -75,7 +75,7 @@ class Devices(NamedTuple):
         """Gather GPU types into arrays of shape (n,)."""
         return Devices(*np.array([_device(gpu) for gpu in types], dtype=np.float64).reshape(-1, 6).T)
 
-    def reshaped(self, *shape: int) -> Devices:
+    def reshape(self, *shape: int) -> Devices:
         """Return the same arrays in another shape."""
         return Devices(*(column.reshape(shape) for column in self))
 

@@ -86,9 +86,9 @@ class _BuiltRows:
     def _build(self, classes: Sequence[ModelClass]) -> Floats:
         """Return the three tables of the classes, shape (3, C, T, K, 4)."""
         specs = [self._catalog.get(model) for model in classes]
-        work = Work.from_specs(specs, [model.global_batch for model in classes]).reshaped(-1, 1, 1, 1)
+        work = Work.from_specs(specs, [model.global_batch for model in classes]).reshape(-1, 1, 1, 1)
         layout = Layout.of_cluster(self._cluster, self._counts)
-        devices = Devices.from_types([group.gpu_type for group in self._cluster.groups]).reshaped(1, -1, 1, 1)
+        devices = Devices.from_types([group.gpu_type for group in self._cluster.groups]).reshape(1, -1, 1, 1)
         shape = len(classes), *self._times.shape[2:]
         times = [np.broadcast_to(table, shape) for table in best_times(work, devices, layout)]
         return np.stack([six_digits(table) for table in times])

@@ -92,7 +92,7 @@ class Work:
             splits_experts=model_kind == "moe",
         )
 
-    def reshaped(self, *shape: int) -> Work:
+    def reshape(self, *shape: int) -> Work:
         """Return the same arrays in another shape."""
         return Work(**{column.name: getattr(self, column.name).reshape(shape) for column in fields(self)})
 

@@ -165,7 +165,7 @@ class ActiveReservations(ActiveDisturbance):
             for node in self.nodes[job]
         }
 
-    def interrupted(self, row: int) -> None:
+    def note_interruption(self, row: int) -> None:
         """Look for nodes again for a planned job that lost its own."""
         if row in self.start:
             self.nodes[row] = ()
@@ -181,12 +181,12 @@ class ActiveReservations(ActiveDisturbance):
                 self.nodes[row] = ()
             if not self.nodes[row]:
                 closed = {*down, *self.withheld(math.inf), *self._list_used()}
-                busy = run.busy_at(self.start[row])
+                busy = run.list_busy_nodes(self.start[row])
                 self.nodes[row] = choose_nodes(cluster, run.placer, kind, gpus, closed, busy)
             if row in self.due and self.nodes[row] and run.waits(row):
                 nodes = fill_nodes(self.nodes.pop(row), gpus, int(cluster.gpus_per_node[kind]))
                 self.due.discard(row)
-                run.start_on(row, kind, gpus, nodes)
+                run.start_at_nodes(row, kind, gpus, nodes)
 
 
 def choose_nodes(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from clustergym.cluster.node_lists import product_of
+from clustergym.cluster.node_lists import read_product
 from clustergym.common.errors import InputError
 from clustergym.common.kubernetes import GPU, KubernetesObject, quantity, read_objects
 from clustergym.scenario.tenants.slurm_rules import Rules
@@ -35,7 +35,9 @@ def read_kueue_rules(paths: Sequence[Path], fair_sharing: bool = False) -> Rules
         If there is no ClusterQueue, or a quota is no number of GPUs.
     """
     objects = [one for path in paths for one in read_objects(path)]
-    types = {one.name: product_of(one.labels(), one.name) for one in objects if one.kind == "ResourceFlavor"}
+    types = {
+        one.name: read_product(one.labels(), one.name) for one in objects if one.kind == "ResourceFlavor"
+    }
     queues = [one for one in objects if one.kind == "ClusterQueue"]
     if not queues:
         remedy = "print them with kubectl get clusterqueues,cohorts,resourceflavors -o json"
@@ -74,7 +76,7 @@ def _queue(one: KubernetesObject, types: dict[str, str], parent: str) -> dict[st
     found: dict[str, Any] = {"parent": parent} if parent else {}
     amounts: dict[str, dict[str, int]] = {"quota": {}, "borrowing_limit": {}, "lending_limit": {}}
     for field, flavor, value in _quotas(one):
-        kind = types.get(flavor, product_of({}, flavor))
+        kind = types.get(flavor, read_product({}, flavor))
         amounts[field][kind] = amounts[field].get(kind, 0) + quantity(one, field, value)
     found |= {field: amount for field, amount in amounts.items() if amount or field == "quota"}
     weight = one.get("spec.fairSharing.weight", (str, int), "1")

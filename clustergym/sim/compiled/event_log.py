@@ -7,7 +7,7 @@ from functools import cached_property
 
 from clustergym.common.arrays import Floats, Ints
 from clustergym.sim.compiled import columns as c
-from clustergym.sim.log import Event, EventKind, EventLog, digest_of
+from clustergym.sim.log import Event, EventKind, EventLog, digest_events
 
 KINDS = {
     c.SUBMITTED: (EventKind.SUBMIT, ""),
@@ -100,5 +100,5 @@ class LazyLog(EventLog):
     def digest(self) -> str:
         """SHA-256 digest of all events, hexadecimal; they are not kept for it."""
         if "events" in self.__dict__:
-            return digest_of([self.events])
-        return digest_of(_events(*self._arrays))
+            return digest_events([self.events])
+        return digest_events(_events(*self._arrays))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from clustergym.cluster.slurm_text import gpus_of, gpus_of_gres, gpus_of_tres
+from clustergym.cluster.slurm_text import gpus_of_gres, gpus_of_tres, read_gpus
 from clustergym.common.columns import MAX_GPUS, number, quote_cell
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import MOST_ROWS, read_text
@@ -185,7 +185,7 @@ def _job(row: _Row, rules: CellRules) -> SlurmJob:
 
 def _gpus(row: _Row) -> tuple[int, str, bool]:
     """Return GPUs, their type, and whether they are those that were asked for."""
-    allocated, kind = gpus_of(row.text("allocated"))
+    allocated, kind = read_gpus(row.text("allocated"))
     if allocated:
         return allocated, kind, False
     asked, kind = gpus_of_tres(row.text("asked"))
@@ -199,12 +199,12 @@ def _gpus(row: _Row) -> tuple[int, str, bool]:
 def read_log(
     path: Path, rules: CellRules | None = None, type_of_partition: Mapping[str, str] | None = None
 ) -> RecordedJobs:
-    """Read the jobs that ran, without drawing models; see `log_of`."""
+    """Read the jobs that ran, without drawing models; see `build_log`."""
     rows, left_out, sha256 = read_rows(path, rules)
-    return log_of(path, NAME, sha256, rows, left_out, type_of_partition or {})
+    return build_log(path, NAME, sha256, rows, left_out, type_of_partition or {})
 
 
-def log_of(
+def build_log(
     path: Path,
     form: str,
     sha256: str,
@@ -249,7 +249,7 @@ def log_of(
             guessed["a run of a requeued job, taken as a job of its own"] += 1
         jobs.append(job)
     guessed["GPU type: not named, any"] += sum(not job.gpu_type for job in jobs)
-    return recorded(path, form, sha256, jobs, left_out, facts, guessed)
+    return build_recorded(path, form, sha256, jobs, left_out, facts, guessed)
 
 
 def _why_not(job: SlurmJob) -> str:
@@ -264,7 +264,7 @@ def _why_not(job: SlurmJob) -> str:
     return "" if job.duration_s > 0 else "ran 0 s"
 
 
-def recorded(
+def build_recorded(
     path: Path,
     form: str,
     sha256: str,

@@ -13,7 +13,7 @@ from clustergym.cluster.slurm_text import gpus_of_gres, known_type
 from clustergym.common.columns import MAX_GPUS
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import read_text
-from clustergym.trace.readers.sacct import SlurmJob, log_of
+from clustergym.trace.readers.sacct import SlurmJob, build_log
 from clustergym.trace.readers.supercloud import NO_LIMIT, STATES
 from clustergym.trace.records import RecordedJobs
 from clustergym.trace.slurm_fields import CellRules
@@ -38,7 +38,7 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
 def read_log(
     path: Path, rules: CellRules | None = None, type_of_partition: Mapping[str, str] | None = None
 ) -> RecordedJobs:
-    """Read the jobs of a dump that ran, without drawing models; see `sacct.log_of`.
+    """Read the jobs of a dump that ran, without drawing models; see `sacct.build_log`.
 
     Times are seconds since 1970, whatever the time zone. GPUs are TRES `gres/gpu` and `gres/gpu:TYPE` by the
     ids that the table of TRES gives them; user and account are those of the association.
@@ -68,7 +68,7 @@ def read_log(
         _job(row, types, whose.get(row["id_assoc"], {}), rules, path)
         for row in _rows(text, path, "job", columns)
     ]
-    return log_of(path, NAME, sha256, jobs, Counter(), type_of_partition or {})
+    return build_log(path, NAME, sha256, jobs, Counter(), type_of_partition or {})
 
 
 def _rows(
