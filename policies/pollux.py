@@ -235,7 +235,7 @@ class Pollux(Policy):
         Parameters
         ----------
         view : View
-        kind : int
+        gpu_type : int
         row : ndarray of int
             Positions of the jobs in the View.
         good, now : ndarray of float, shape (len(row), K)

@@ -76,7 +76,7 @@ class Moves(NamedTuple):
 
     Attributes
     ----------
-    kind, level : ndarray of int, shape (n,)
+    gpu_type, level : ndarray of int, shape (n,)
         What each job has; -1: nothing.
     target : ndarray of int, shape (n, T)
         The level that its next move on a type leads to; -1: there is none.
@@ -447,7 +447,7 @@ def decide(weights: Floats, available: Ints, counts: Ints, bids: Bids) -> tuple[
 
     Returns
     -------
-    (kind, level) : ndarray of int, shape (n,)
+    (gpu_type, level) : ndarray of int, shape (n,)
         Type and level of each job; -1: none.
     """
     facts = compute_feature_inputs(available.sum(), counts, bids)

@@ -212,7 +212,7 @@ def run_playout(
     bids : Bids
         Of the jobs in the system and then of those to come; it changes.
     restart_s, arrival_s : ndarray of float, shape (all jobs,) and (jobs to come,)
-    kind, level : ndarray of int, shape (jobs in the system,)
+    gpu_type, level : ndarray of int, shape (jobs in the system,)
         The first decision.
     limit_s : float
         inf is returned as soon as the sum is above it, or if jobs wait that nothing lets run.

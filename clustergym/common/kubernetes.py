@@ -44,7 +44,7 @@ class KubernetesObject:
         where = f"{self.kind} {self.name}: {field}" if field != "metadata.name" else field
         return InputError(message, file=self.path, field=where, remedy=REMEDY)
 
-    def get(self, field: str, kind: type | tuple[type, ...], missing: Any) -> Any:
+    def get(self, field: str, expected: type | tuple[type, ...], missing: Any) -> Any:
         """Return the value at a path of keys; `missing` where there is none or null.
 
         Raises
@@ -57,7 +57,7 @@ class KubernetesObject:
             found = found.get(key) if isinstance(found, Mapping) else None
         if found is None:
             return missing
-        if not isinstance(found, kind) or isinstance(found, bool):
+        if not isinstance(found, expected) or isinstance(found, bool):
             raise self.error(field, f"is of another kind than expected: {str(found)[:40]!r}")
         return found
 

@@ -114,9 +114,9 @@ class LiveExecution(JobExecution):
             self._stand_still(row, done)
         return super().vacate(row)
 
-    def launch(self, row: int, kind: int, gpus: int, *, rescale: bool, **how: Any) -> None:
+    def launch(self, row: int, gpu_type: int, gpus: int, *, rescale: bool, **how: Any) -> None:
         """Launch a job; if it was moved, log that it has stood still since its GPUs were given up."""
-        super().launch(row, kind, gpus, rescale=rescale, **how)
+        super().launch(row, gpu_type, gpus, rescale=rescale, **how)
         if rescale and (stopped := ticks(self._stopped[row].time_s)) < self.clock.now:
             self._stand_still(row, stopped)
 

@@ -81,7 +81,7 @@ class Allocator:
         return int(nodes[row]) if nodes is not None and gpus == self.scenario.request_gpus[row] else 0
 
     def place(
-        self, kind: int, gpus: int, until: float, on: int = 0, avoid: tuple[int, ...] = ()
+        self, gpu_type: int, gpus: int, until: float, on: int = 0, avoid: tuple[int, ...] = ()
     ) -> Nodes | Infeasible:
         """Ask the placer for nodes that a job or profile will hold until tick `until`.
 
@@ -92,13 +92,13 @@ class Allocator:
         if avoid:
             withheld = dict.fromkeys(avoid, "jobs that wait") | withheld
         with allocations.hidden(withheld):
-            if withheld and (short := gpus - int(allocations.free[kind])) > 0:
+            if withheld and (short := gpus - int(allocations.free[gpu_type])) > 0:
                 kept_for = next(iter(withheld.values()))
                 return Infeasible(f"nodes are kept for {kept_for}", gpus_short=short)
             nodes = (
-                self.placer.place_evenly(allocations, kind, gpus, on)
+                self.placer.place_evenly(allocations, gpu_type, gpus, on)
                 if on
-                else self.placer.place(allocations, kind, gpus)
+                else self.placer.place(allocations, gpu_type, gpus)
             )
         if isinstance(nodes, Infeasible):
             return nodes

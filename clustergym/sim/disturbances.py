@@ -143,8 +143,8 @@ class Disturbances:
         for row in self.allocations.holders:
             if row >= 0 and row not in jobs.unseen:
                 standstill = max(int(jobs.ready[row]) - self.clock.now, 0)
-                kind, level = int(jobs.gpu_type[row]), jobs.count_level(row)
-                if self.progress.estimate_end(row, kind, level, standstill) > tick:
+                gpu_type, level = int(jobs.gpu_type[row]), jobs.count_level(row)
+                if self.progress.estimate_end(row, gpu_type, level, standstill) > tick:
                     busy.update(node for node, _ in self.allocations.holding(row))
         return busy
 
@@ -189,17 +189,17 @@ class Disturbances:
     def request(self, row: int) -> tuple[int, int]:
         """Return (type index, GPUs) of a job's request; "any type" becomes the job's fastest type."""
         scenario = self.scenario
-        kind, gpus = int(scenario.request_type[row]), int(scenario.request_gpus[row])
-        if kind < 0:
+        gpu_type, gpus = int(scenario.request_type[row]), int(scenario.request_gpus[row])
+        if gpu_type < 0:
             level = int(np.searchsorted(scenario.tables.counts, gpus))
             times = scenario.known_times(InformationClass.CLAIRVOYANT)
-            kind = int(np.argmin(times[scenario.class_of[row], :, level]))
-        return kind, gpus
+            gpu_type = int(np.argmin(times[scenario.class_of[row], :, level]))
+        return gpu_type, gpus
 
-    def start_at_nodes(self, row: int, kind: int, gpus: int, nodes: Nodes) -> None:
+    def start_at_nodes(self, row: int, gpu_type: int, gpus: int, nodes: Nodes) -> None:
         """Clear nodes of all jobs and profiles, and start a waiting job there."""
         self.clear([node for node, _ in nodes])
-        self.execution.launch(row, kind, gpus, rescale=False, on=nodes)
+        self.execution.launch(row, gpu_type, gpus, rescale=False, on=nodes)
         self.decide_again()
 
     def interrupt(self, row: int, reason: str, cause: str = "", restart_s: float = 0.0) -> None:
@@ -213,7 +213,7 @@ class Disturbances:
             return
         given = _Interruption(reason, cause, restart_s)
         reason, cause, restart_s = self._undetected.pop(row, given)
-        kind, gpus = int(jobs.gpu_type[row]), int(jobs.gpus[row])
+        gpu_type, gpus = int(jobs.gpu_type[row]), int(jobs.gpus[row])
         left, undone = jobs.at_checkpoint(row, self.clock.now)
         self.execution.vacate(row)
         lost = left - float(jobs.remaining[row])
@@ -221,7 +221,7 @@ class Disturbances:
         self.log.record(
             EventKind.FAIL,
             row,
-            kind,
+            gpu_type,
             gpus,
             reason=reason,
             lost_s=seconds(undone),

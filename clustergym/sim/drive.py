@@ -181,11 +181,11 @@ def _make_diverged_error(change: Change) -> InputError:
 def _decision(change: Change, view: View) -> Decision:
     gone = {*change.preempt, *change.drop}
     held = {
-        int(row): (int(kind), int(gpus))
-        for row, kind, gpus in zip(view.job, view.gpu_type, view.gpus, strict=True)
+        int(row): (int(gpu_type), int(gpus))
+        for row, gpu_type, gpus in zip(view.job, view.gpu_type, view.gpus, strict=True)
         if gpus and int(row) not in gone
     }
-    held.update({row: (kind, gpus) for row, kind, gpus in change.launch})
+    held.update({row: (gpu_type, gpus) for row, gpu_type, gpus in change.launch})
     # On a divisible cluster jobs are placed in the order of the decision.
     ordered = sorted(held.items()) if view.parts is None else held.items()
     decision = Decision.of(((row, *allotment) for row, allotment in ordered), change.drop)

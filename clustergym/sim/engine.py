@@ -317,7 +317,7 @@ class Simulation:
         told = decision.avoid or {}
         avoid = {row: tuple(told[row]) for _, row, _ in launches if row in told}
         self._launch_all(launches, batches, joins, avoid)
-        moved = tuple((row, kind, -gpus) for gpus, row, kind in launches)
+        moved = tuple((row, gpu_type, -gpus) for gpus, row, gpu_type in launches)
         if self.scenario.parts is None:
             moved = tuple(sorted(moved))
         for row in sorted(batches.keys() - {row for row, _, _ in moved}):
@@ -336,20 +336,20 @@ class Simulation:
         """Launch jobs, given as (-GPUs, row, type), with batches, beside jobs and off nodes as told."""
         for _, row, _ in launches if self.jobs.disturbed else ():
             self.disturbances.give_up(row)
-        gpu_type, gpus = self.jobs.gpu_type, self.jobs.gpus
-        was_running = {row: (int(gpu_type[row]), int(gpus[row])) for _, row, _ in launches if gpus[row]}
+        types, gpus = self.jobs.gpu_type, self.jobs.gpus
+        was_running = {row: (int(types[row]), int(gpus[row])) for _, row, _ in launches if gpus[row]}
         for row in was_running:
             self.execution.vacate(row)
         # A job that joins another comes after all that hold GPUs of their own.
         in_order = sorted(launches, key=lambda of: of[1] in joins) if joins else launches
-        for negative_gpus, row, kind in in_order:
+        for negative_gpus, row, gpu_type in in_order:
             self.jobs.batch[row] = batches.get(row, self.scenario.trace.global_batch[row])
             self.execution.launch(
                 row,
-                kind,
+                gpu_type,
                 -negative_gpus,
                 rescale=row in was_running,
-                migrates=was_running.get(row) == (kind, -negative_gpus),
+                migrates=was_running.get(row) == (gpu_type, -negative_gpus),
                 beside=joins.get(row, NO_JOB),
                 avoid=avoid.get(row, ()),
             )

@@ -84,15 +84,17 @@ class Profiler:
 
     def ask(self, row: int) -> None:
         """Queue the profiles that a job needs, except on types that are known or already being profiled."""
-        for kind in np.flatnonzero(self._find_needed(row) & ~self._jobs.profiled[row]).tolist():
+        for gpu_type in np.flatnonzero(self._find_needed(row) & ~self._jobs.profiled[row]).tolist():
             unit = int(self._unit_of[row])
-            profile = self._begun.get((unit, kind))
+            profile = self._begun.get((unit, gpu_type))
             if profile is None:
-                profile = self._begun[unit, kind] = Profile(unit, kind, row, self._ticks(row, kind))
-            elif profile in self.running or profile in self.waiting[kind]:
+                profile = self._begun[unit, gpu_type] = Profile(
+                    unit, gpu_type, row, self._ticks(row, gpu_type)
+                )
+            elif profile in self.running or profile in self.waiting[gpu_type]:
                 continue
             profile.row = row
-            self.waiting[kind].append(profile)
+            self.waiting[gpu_type].append(profile)
 
     def _find_needed(self, row: int) -> Bools:
         assert self._price is not None
@@ -103,17 +105,17 @@ class Profiler:
             fits = fits & (np.arange(len(fits)) == asked)
         return fits
 
-    def _ticks(self, row: int, kind: int) -> int:
+    def _ticks(self, row: int, gpu_type: int) -> int:
         assert self._price is not None
-        fits = self._scenario.feasible[self._scenario.class_of[row], kind]
+        fits = self._scenario.feasible[self._scenario.class_of[row], gpu_type]
         return ticks(self._price.seconds * (int(fits.sum()) if self._price.per == "configuration" else 1))
 
     def start_waiting(self) -> None:
         """Start waiting profiles on free GPUs, in the order in which they wait."""
         free = self._allocator.allocations.free
-        for kind, waiting in enumerate(self.waiting):
-            while waiting and free[kind] >= self.gpus:
-                nodes = self._allocator.place(kind, self.gpus, self._clock.now + waiting[0].left)
+        for gpu_type, waiting in enumerate(self.waiting):
+            while waiting and free[gpu_type] >= self.gpus:
+                nodes = self._allocator.place(gpu_type, self.gpus, self._clock.now + waiting[0].left)
                 if isinstance(nodes, Infeasible) or not self._start(waiting.popleft(), nodes):
                     break
 

@@ -121,7 +121,9 @@ class Program(Policy):
         """Return this policy."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: object, trace: TracebackType | None
+    ) -> None:
         """End the process."""
         self.close()
 

@@ -104,8 +104,8 @@ def limit(cpu_s: int, memory_bytes: int) -> None:
     # The hard limit ends what catches the first signal, or is in a call into C.
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    for kind in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE):
-        resource.setrlimit(kind, (0, 0))
+    for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE):
+        resource.setrlimit(limit, (0, 0))
     code = tuple(str(Path(one).resolve()) + os.sep for one in sys.path if one)
     closed = tuple(f"{PACKAGE / room}{os.sep}" for room in CLOSED)
 
@@ -129,8 +129,8 @@ def describe_error(error: BaseException) -> str:
     number = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
     text = error.msg if isinstance(error, SyntaxError) else str(error)
     where = f"line {number}: " if number else ""
-    kind = "" if isinstance(error, Limit) else f"{type(error).__name__}: "
-    return f"{where}{kind}{' '.join(text.split())}"[:1000]
+    name = "" if isinstance(error, Limit) else f"{type(error).__name__}: "
+    return f"{where}{name}{' '.join(text.split())}"[:1000]
 
 
 def serve(channel: Connection) -> None:

@@ -39,9 +39,9 @@ def decode_message(message: bytes) -> tuple[dict[str, Any], dict[str, NDArray[An
     """Return the values and the read-only arrays of a message of `packed`."""
     start = LENGTH.size + LENGTH.unpack_from(message)[0]
     head, arrays = json.loads(message[LENGTH.size : start]), {}
-    for name, kind, shape in head["arrays"]:
+    for name, dtype, shape in head["arrays"]:
         count = int(np.prod(shape, dtype=np.int64))
-        arrays[name] = np.frombuffer(message, kind, count, start).reshape(shape)
+        arrays[name] = np.frombuffer(message, dtype, count, start).reshape(shape)
         start += arrays[name].nbytes
     return head["words"], arrays
 

@@ -94,9 +94,9 @@ def _untimed(scenario: Scenario, information: InformationClass, rows: Ints, prof
     if not len(untimed):
         return ""
     first = int(untimed[0])
-    row, kind = int(rows[first]), gpu_types[int(np.argmax(fits[first]))]
+    row, gpu_type = int(rows[first]), gpu_types[int(np.argmax(fits[first]))]
     return (
         f"; information class {information.value} knows no finite time of {len(untimed)} of them "
         f"where their requests fit (first: {scenario.trace.job_id[row]}, {scenario.request_gpus[row]} "
-        f"{kind}): start such jobs by View.feasible, or declare another class"
+        f"{gpu_type}): start such jobs by View.feasible, or declare another class"
     )

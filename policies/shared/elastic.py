@@ -15,7 +15,7 @@ from .requests import find_requested_level
 
 
 class Scaling(NamedTuple):
-    """Give the job at a position of the View type `kind` and count index `level`; kind -1: none."""
+    """Give the job at a position of the View type `gpu_type` (-1: none) and count index `level`."""
 
     at: int
     gpu_type: int
@@ -167,7 +167,7 @@ class VirtualCluster(Allotments):
 
         Parameters
         ----------
-        kind, level : int
+        gpu_type, level : int
         among : ndarray of bool, shape (n,)
             Jobs that may be preempted.
         """

@@ -28,7 +28,7 @@ class Gangs:
     gpus : list of int
         What each holds, or asks for.
     priority : list of int
-    kind : list of int
+    gpu_type : list of int
         Type that each is to hold; -1: none.
     options : list of list of int
         Types that each may run on.

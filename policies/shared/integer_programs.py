@@ -32,7 +32,7 @@ class Choices:
     ----------
     value : ndarray of float, shape (n, m)
         What is maximised in sum; -inf where a job may not have a configuration.
-    kind, gpus : ndarray of int, shape (m,)
+    gpu_type, gpus : ndarray of int, shape (m,)
         GPU type and count of each configuration.
     capacity : ndarray of int, shape (T,)
     """

@@ -76,8 +76,8 @@ def _queue(one: KubernetesObject, types: dict[str, str], parent: str) -> dict[st
     found: dict[str, Any] = {"parent": parent} if parent else {}
     amounts: dict[str, dict[str, int]] = {"quota": {}, "borrowing_limit": {}, "lending_limit": {}}
     for field, flavor, value in _quotas(one):
-        kind = types.get(flavor, read_product({}, flavor))
-        amounts[field][kind] = amounts[field].get(kind, 0) + quantity(one, field, value)
+        gpu_type = types.get(flavor, read_product({}, flavor))
+        amounts[field][gpu_type] = amounts[field].get(gpu_type, 0) + quantity(one, field, value)
     found |= {field: amount for field, amount in amounts.items() if amount or field == "quota"}
     weight = one.get("spec.fairSharing.weight", (str, int), "1")
     if str(weight).isascii() and str(weight).isdigit() and str(weight) != "1":
@@ -102,7 +102,7 @@ def _add_quotas(name: str, own: dict[str, int], queues: dict[str, Any]) -> None:
     """Let every cohort above a queue have the queue's own quota too: a cohort's is all that is in it."""
     seen, parent = {name}, queues[name].get("parent")
     while parent is not None and parent not in seen:
-        for kind, gpus in own.items():
-            queues[parent]["quota"][kind] = queues[parent]["quota"].get(kind, 0) + gpus
+        for gpu_type, gpus in own.items():
+            queues[parent]["quota"][gpu_type] = queues[parent]["quota"].get(gpu_type, 0) + gpus
         seen.add(parent)
         parent = queues[parent].get("parent")

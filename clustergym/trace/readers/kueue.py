@@ -122,11 +122,11 @@ def _course(one: KubernetesObject) -> tuple[float, float, str]:
     """Return when a workload started and ended, NaN if it did not, and how."""
     times, outcome = dict[str, float](), ""
     for condition in one.items("status.conditions"):
-        kind = condition.text("type")
+        condition_type = condition.text("type")
         if condition.text("status") != "True":
             continue
-        times[kind] = _moment(one, kind, condition.text("lastTransitionTime"))
-        if kind == "Finished":
+        times[condition_type] = _moment(one, condition_type, condition.text("lastTransitionTime"))
+        if condition_type == "Finished":
             said = f"{condition.text('reason')} {condition.text('message')}".lower()
             failed = "fail" in said or "error" in said
             outcome = FAILED if failed else KILLED if "deactivat" in said or "delet" in said else COMPLETED

@@ -185,15 +185,15 @@ def _job(row: _Row, rules: CellRules) -> SlurmJob:
 
 def _gpus(row: _Row) -> tuple[int, str, bool]:
     """Return GPUs, their type, and whether they are those that were asked for."""
-    allocated, kind = read_gpus(row.text("allocated"))
+    allocated, gpu_type = read_gpus(row.text("allocated"))
     if allocated:
-        return allocated, kind, False
-    asked, kind = gpus_of_tres(row.text("asked"))
+        return allocated, gpu_type, False
+    asked, gpu_type = gpus_of_tres(row.text("asked"))
     if asked:
-        return asked, kind, True
-    each, kind = gpus_of_gres(row.text("per_node"))
+        return asked, gpu_type, True
+    each, gpu_type = gpus_of_gres(row.text("per_node"))
     nodes = row.count("nodes")
-    return each * max(int(nodes) if nodes < MAX_GPUS else 1, 1), kind, bool(each)
+    return each * max(int(nodes) if nodes < MAX_GPUS else 1, 1), gpu_type, bool(each)
 
 
 def read_log(

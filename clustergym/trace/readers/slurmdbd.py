@@ -121,9 +121,9 @@ def _job(
             f"{state[:40]!r} is no state", file=path, field=f"job {job_id}: state", remedy=REMEDY
         )
     start_s, end_s = seconds("time_start"), seconds("time_end")
-    gpus, kind = _gpus(row["tres_alloc"], types)
+    gpus, gpu_type = _gpus(row["tres_alloc"], types)
     if not gpus:
-        gpus, kind = gpus_of_gres(row.get("gres_used", "").replace("gres:", ""))
+        gpus, gpu_type = gpus_of_gres(row.get("gres_used", "").replace("gres:", ""))
     minutes = row.get("timelimit", "0")
     limited = minutes.isascii() and minutes.isdigit() and 0 < int(minutes[:10]) < NO_LIMIT
     return SlurmJob(
@@ -141,7 +141,7 @@ def _job(
         duration_s=max(end_s - start_s, 0.0) if start_s == start_s else np.nan,
         limit_s=60.0 * int(minutes[:10]) if limited else float("nan"),
         gpus=min(gpus, MAX_GPUS),
-        gpu_type=kind,
+        gpu_type=gpu_type,
         from_request=False,
     )
 
@@ -150,6 +150,6 @@ def _gpus(tres: str, types: Mapping[str, str]) -> tuple[int, str]:
     """Return the GPUs in `id=count,…`, and the type with most."""
     pairs = (part.partition("=")[::2] for part in tres.split(","))
     held = [(types[name], int(count)) for name, count in pairs if name in types and count[:9].isdecimal()]
-    named = {kind: count for kind, count in held if kind}
-    total = max(sum(count for kind, count in held if not kind), sum(named.values()))
-    return total, known_type(max(named, key=lambda kind: named[kind])) if named else ""
+    named = {gpu_type: count for gpu_type, count in held if gpu_type}
+    total = max(sum(count for gpu_type, count in held if not gpu_type), sum(named.values()))
+    return total, known_type(max(named, key=lambda gpu_type: named[gpu_type])) if named else ""
