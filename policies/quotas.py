@@ -159,6 +159,7 @@ class Quotas(Policy):
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Begin a run: nobody has had anything."""
+        # A stream for each queue: draws in one do not depend on how many another makes.
         for policy, stream in zip(self._policies, rng.spawn(len(self._policies)), strict=True):
             policy.reset(setting, stream)
         past = self._tree.settings.history
@@ -182,6 +183,8 @@ class Quotas(Policy):
         same = last is not None and shown.same(last.shown)
         self._add_use(view)
         settled = same and self._steady and last is not None and not last.unsettled
+        # Nothing that a steady policy reads has changed, and past use cannot change the shares before that
+        # time.
         if last is not None and settled and view.now_s < self._until_s:
             return last.decision
         demand = last.demand if last is not None and same else compute_demand(view, leaves)
@@ -189,6 +192,8 @@ class Quotas(Policy):
         if last is not None and settled and due is last.due:
             self._until_s = self._dues.lasts_until_s(self._history, self._held, self._total)
             return last.decision
+        # First what queues must give back, then the queues' own decisions, then lending of what is left: a
+        # later step never takes what an earlier one gave.
         taking = ReclaimPlan(view, self._tree, self._since_s[view.job], self.reclaim, self._evictions)
         shares = taking.take(Shares(demand.held, demand.asked, due))
         self._counters["jobs_shrunk_for_quota"] += taking.shrunk
@@ -261,6 +266,8 @@ class Quotas(Policy):
                 continue
             room = limits.room(at, used, idle)
             if (wanted[queue == at] <= room - used[at]).any():
+                # A queue decides again on all it holds plus what is idle, so its first decision is replaced,
+                # not extended.
                 found = self._within.decide(parts, at, np.floor(room).astype(np.int64))
                 idle += used[at]
                 if found is None:

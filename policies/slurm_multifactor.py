@@ -188,6 +188,8 @@ class SlurmMultifactor(Policy):
                 yield at, allowed[0]
                 continue
             waiting.append(at)
+            # Slurm's main pass stops at the first job of a partition without room; a type of GPU is the
+            # partition here.
             if not fits:
                 closed[kinds] = True
         if view.now_s < self._next_backfill_s:
@@ -254,6 +256,8 @@ class SlurmMultifactor(Policy):
         if view.now_s >= self._next_shares_s:
             self._fair = self.fair_factors()
             every_s = self.fair_share_interval_s
+            # At multiples of the interval, not an interval after the last: Slurm's calculation runs on a
+            # clock.
             self._next_shares_s = (view.now_s // every_s + 1.0) * every_s if every_s else view.now_s
         fair = self._fair
         tree = self._book.tree

@@ -78,6 +78,7 @@ class MinipodPlacer(Buddy):
         if gpus < per_node or wanted > int(empty.sum()):
             return super().place(allocations, gpu_type, gpus)
         free = np.bincount(spec.node_minipod[empty], minlength=int(spec.node_minipod[-1]) + 1)
+        # The job as one communication group over all its nodes: nothing is known of its parallelism here.
         job = PretrainingJob(wanted * per_node, wanted, per_node, 1, per_node)
         counts = algorithm(self.algorithm)(Instance(job, free, 0.5, "dp"), self._rng).counts[0]
         chosen: list[int] = []

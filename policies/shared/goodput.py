@@ -80,7 +80,7 @@ class ObservedSpeeds:
     """
 
     def __init__(self) -> None:
-        self._copy_observation = np.empty((0, 0, 0))
+        self._observed_s = np.empty((0, 0, 0))
         self._most_gpus = np.zeros(0, dtype=np.int64)
         self._job = self._kind = self._gpus = np.empty(0, dtype=np.int64)
         self._remaining = self._ready_s = self._attained_gpu_s = np.empty(0)
@@ -107,10 +107,10 @@ class ObservedSpeeds:
         if options is not None:
             seen = self._at_requested(view, options, row, at[row], time_s)
             row, level, time_s = row[~np.isnan(seen)], level[~np.isnan(seen)], seen[~np.isnan(seen)]
-        before = self._copy_observation[view.job[row], view.gpu_type[row], level]
+        before = self._observed_s[view.job[row], view.gpu_type[row], level]
         new = ~(np.abs(before - time_s) <= 1e-3 * time_s)
         row, level, time_s = row[new], level[new], time_s[new]
-        self._copy_observation[view.job[row], view.gpu_type[row], level] = time_s
+        self._observed_s[view.job[row], view.gpu_type[row], level] = time_s
         return row
 
     def _at_requested(self, view: View, options: BatchOptions, row: Ints, at: Ints, time_s: Floats) -> Floats:
@@ -148,7 +148,7 @@ class ObservedSpeeds:
 
     def get_observed_times(self, view: View) -> Floats:
         """Return observed seconds per iteration, shape (n, T, K); NaN: the job never ran there."""
-        return self._copy_observation[view.job]
+        return self._observed_s[view.job]
 
     def most_gpus(self, view: View) -> Ints:
         """Return the most GPUs that each job has held, shape (n,); 0: none."""
@@ -179,14 +179,12 @@ class ObservedSpeeds:
 
     def _make_room(self, view: View) -> None:
         types, counts = view.feasible.shape[1:]
-        if not self._copy_observation.size:
-            self._copy_observation = np.empty((0, types, counts))
+        if not self._observed_s.size:
+            self._observed_s = np.empty((0, types, counts))
         need = int(view.job[-1]) + 1 if len(view) else 0
-        if need > len(self._copy_observation):
-            more = max(need, 2 * len(self._copy_observation)) - len(self._copy_observation)
-            self._copy_observation = np.concatenate(
-                [self._copy_observation, np.full((more, types, counts), np.nan)]
-            )
+        if need > len(self._observed_s):
+            more = max(need, 2 * len(self._observed_s)) - len(self._observed_s)
+            self._observed_s = np.concatenate([self._observed_s, np.full((more, types, counts), np.nan)])
             self._most_gpus = np.concatenate([self._most_gpus, np.zeros(more, dtype=np.int64)])
 
 

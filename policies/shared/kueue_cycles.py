@@ -108,6 +108,8 @@ class KueueScheduler:
         stopped: list[KueueJob] = []
         reserved: list[tuple[QuotaNode, int, float]] = []
         failed: list[KueueJob] = []
+        # All heads are nominated against the state at the start of the cycle; only then is one after another
+        # admitted, which is why `_would_fit` has to ask again.
         for entry in self._in_turn([self._nominate(job) for job in heads]):
             job = entry.job
             if entry.victims and not self._renominate(entry, stopped):
@@ -132,6 +134,7 @@ class KueueScheduler:
                 self.holders.free[job.gpu_type] -= job.gpus
                 result.admitted.append((job, job.gpu_type))
             reserved.append((job.queue, entry.gpu_type, job.gpus))
+        # Reservations last for the cycle; `_settle` books what really changed.
         for queue, at, gpus in reversed(reserved):
             queue.use(at, -gpus)
         self._settle(result, stopped, failed, now)
@@ -178,6 +181,7 @@ class KueueScheduler:
             fit, level = self._fit(job, at)
             if best is None or (fit != Fit.NONE and (fit, -level) > (best[0], -best[1])):
                 best = fit, level, at
+            # The first type that is free wins, even if a later one would borrow less.
             if fit == Fit.FREE:
                 break
         if best is None:
