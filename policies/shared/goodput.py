@@ -59,6 +59,7 @@ def open_configurations(view: View, most_gpus: Ints | None, growth: int) -> Bool
     counts = view.setting.counts
     allowed = view.feasible & configurations(view.setting)
     nowhere = ~allowed.any(axis=(1, 2))
+    # A job that fits on none of the shapes that Sia knows may have any that it runs on.
     allowed[nowhere] = view.feasible[nowhere]
     if most_gpus is not None:
         least = counts[np.argmax(allowed, axis=2)][..., None]
@@ -96,7 +97,10 @@ class ObservedSpeeds:
             return np.empty(0, dtype=np.int64)
         at = np.minimum(np.searchsorted(self._job, view.job), len(self._job) - 1)
         same = self._job[at] == view.job
+        # A time is credited to an allotment only where the job held that one all the while.
         same &= (self._kind[at] == view.gpu_type) & (self._gpus[at] == view.gpus)
+        # Service tells when the launch really came: seconds since the decision that are not in it were waited
+        # for.
         held_s = (view.attained_gpu_s - self._attained_gpu_s[at]) / np.maximum(view.gpus, 1)
         late_s = view.now_s - self._decided_s - held_s
         worked_s = view.now_s - self._ready_s[at] - np.where(late_s > LATE_S, late_s, 0.0)
@@ -108,6 +112,7 @@ class ObservedSpeeds:
             seen = self._at_requested(view, options, row, at[row], time_s)
             row, level, time_s = row[~np.isnan(seen)], level[~np.isnan(seen)], seen[~np.isnan(seen)]
         before = self._observed_s[view.job[row], view.gpu_type[row], level]
+        # NaN compares as new; what moved by less than a thousandth keeps its fit.
         new = ~(np.abs(before - time_s) <= 1e-3 * time_s)
         row, level, time_s = row[new], level[new], time_s[new]
         self._observed_s[view.job[row], view.gpu_type[row], level] = time_s
