@@ -90,7 +90,9 @@ class Allocator:
         """
         allocations, withheld = self.allocations, self.withheld(until)
         if avoid:
+            # The reasons of disturbances come last and win: they are the ones that a log should name.
             withheld = dict.fromkeys(avoid, "jobs that wait") | withheld
+        # Hidden nodes look full to the placer, so that no placer needs to know about reservations.
         with allocations.hidden(withheld):
             if withheld and (short := gpus - int(allocations.free[gpu_type])) > 0:
                 kept_for = next(iter(withheld.values()))
@@ -102,6 +104,7 @@ class Allocator:
             )
         if isinstance(nodes, Infeasible):
             return nodes
+        # Failed nodes are full too, but a placer from outside may name one all the same.
         failed = [node for node, _ in nodes if node in allocations.down] if allocations.down else []
         if failed:
             return Infeasible(f"node {failed[0]} has failed", nodes_short=len(failed))
@@ -148,6 +151,7 @@ class Allocator:
         available: Ints = cluster.capacity - profiled
         for node in self.allocations.down:
             available[cluster.node_type[node]] -= cluster.node_gpus[node]
+        # A policy cannot take GPUs from a job that it does not see.
         for row in self.jobs.unseen & self.allocations.holders:
             available[self.jobs.gpu_type[row]] -= self.jobs.gpus[row]
         return available

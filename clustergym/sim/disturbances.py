@@ -90,6 +90,8 @@ class Disturbances:
         self._count_outage(node, events[0], cause)
         interruption, rows = _Interruption(reason, cause, restart_s), self.list_jobs(node)
         if detection and rows:
+            # Jobs hang on it but nothing new starts there: a scheduler would not use a node that stopped
+            # answering, though it does not yet know why.
             self.allocator.suspect[node] = "a check"
             for row in rows:
                 self._hang(row, detection, interruption)
@@ -121,6 +123,7 @@ class Disturbances:
                 if holder >= 0:
                     self.interrupt(holder, *interruption)
                 else:
+                    # Measurements on a node that fails are worth nothing.
                     self.profiler.postpone(holder, forget=True)
             self.allocations.fail(node)
         self.decide_again()
@@ -128,6 +131,7 @@ class Disturbances:
     def give_back(self, node: int, event: str) -> None:
         """End a time in which a node is out of use."""
         self.out[node] -= 1
+        # Outages may overlap: the node is back when the last is over.
         if not self.out[node]:
             self.allocations.repair(node)
         self.note(event, node)
@@ -212,8 +216,10 @@ class Disturbances:
         if not jobs.gpus[row]:
             return
         given = _Interruption(reason, cause, restart_s)
+        # A job that hangs already is interrupted for what it hangs for, whatever interrupts it now.
         reason, cause, restart_s = self._undetected.pop(row, given)
         gpu_type, gpus = int(jobs.gpu_type[row]), int(jobs.gpus[row])
+        # Before `vacate`, which settles the job's progress up to now.
         left, undone = jobs.at_checkpoint(row, self.clock.now)
         self.execution.vacate(row)
         lost = left - float(jobs.remaining[row])
@@ -269,5 +275,6 @@ class Disturbances:
         left, undone = jobs.at_checkpoint(row, now)
         jobs.settle(row, now)
         jobs.checkpointed[row], jobs.unsaved[row] = left, undone
+        # A standstill that is under way is not cut short.
         jobs.ready[row] = max(int(jobs.ready[row]), now + duration)
         return left, undone

@@ -32,6 +32,7 @@ class DecisionTimes:
     def add(self, wall_s: float) -> None:
         """Count one decision."""
         self.count += 1
+        # Bins of equal ratio keep the relative error the same from microseconds to minutes.
         key = math.floor(math.log(max(wall_s, 1e-9)) / 0.02)
         self.bins[key] = self.bins.get(key, 0) + 1
 

@@ -138,6 +138,7 @@ class StepWatchdog:
             where = simulation.decision_points, simulation.jobs_in_view, simulation.now_s
             PLACE.pack_into(self.place, 0, role, *where, time.monotonic())
         if self.limit_s is not None:
+            # Repeated, for a step that swallowed the first interruption is interrupted again.
             signal.setitimer(signal.ITIMER_REAL, self.limit_s, AGAIN_S)
 
 

@@ -63,11 +63,14 @@ class JobProgress:
         if self.sharing is not None:
             iteration_s /= self.sharing.get_kept_speed(row, gpu_type, level)
         if self.slow:
+            # Synchronous training: all wait for the slowest node, on which several causes multiply.
             iteration_s *= max(math.prod(self.slow.get(node, ())) for node, _ in nodes)
         if self.jobs.disturbed:
+            # Writing checkpoints takes a share of the time; iterations get the rest.
             iteration_s /= 1.0 - float(self.jobs.write_share[row])
         if choices is None or column < 0:
             return iteration_s
+        # Iterations are counted at the requested batch; one at another batch is worth more or fewer of them.
         return iteration_s / choices.worth(row, column, remaining)
 
     def plan_checkpoints(self, row: int, nodes: Nodes) -> None:
@@ -89,11 +92,14 @@ class JobProgress:
         generation = int(jobs.generation[row])
         standstill = max(int(jobs.ready[row]) - self.clock.now, 0)
         remaining, iteration_s = float(jobs.remaining[row]), float(jobs.iteration_s[row])
+        # `ends_at` is above 0 where the log says that the job ended before its work was done.
         action, work = self.complete, ticks((remaining - float(jobs.ends_at[row])) * iteration_s)
         choices = self.scenario.batch_choices
         if choices is not None and jobs.batch[row] != self.scenario.trace.global_batch[row]:
             end = choices.next_end(row, remaining)
             if end > jobs.ends_at[row]:
+                # Rounded up: a tick too early the efficiency would be the old one, and the next change at
+                # once due again.
                 work = math.ceil((remaining - end) * iteration_s * TICKS_PER_S)
                 action = self.update_speed
 
@@ -139,6 +145,7 @@ class JobProgress:
                 self.allocations.holding(row),
             )
             remaining = float(jobs.compute_remaining(np.array([row]), self.clock.now)[0])
+            # A link that changes touches all its jobs, but an unchanged speed is not logged again.
             if self.iteration_s(row, gpu_type, level, nodes, remaining, slowdown) != jobs.iteration_s[row]:
                 self.update_speed(row)
 
@@ -157,6 +164,7 @@ class JobProgress:
         iteration_s = float(views.known[views.class_of[row], gpu_type, level])
         if self.sharing is not None:
             iteration_s /= self.sharing.get_kept_speed(row, gpu_type, level) if kept is None else kept
+        # What the policy believes, not what is true: reservations must not leak when jobs really end.
         left_s = float(views.compute_remaining(np.array([row]), now)[0]) * iteration_s
         return now + standstill + ticks(left_s) if math.isfinite(left_s) else math.inf
 
@@ -205,6 +213,8 @@ class JobExecution:
         """
         jobs, progress = self.jobs, self.progress
         level = int(np.searchsorted(self.scenario.tables.counts, gpus))
+        # Before `launched` and `searched` are set below: the cost depends on whether this is the first
+        # launch.
         overhead = ticks(float(jobs.restart_cost_s(row)[gpu_type, level]))
         what = EventKind.RESUME if jobs.launched[row] else EventKind.START
         if rescale:
@@ -222,6 +232,7 @@ class JobExecution:
             nodes = self.allocator.allocate(row, nodes)
         if isinstance(nodes, Infeasible):
             self.log.record(EventKind.UNPLACED, row, gpu_type, gpus, reason=str(nodes))
+            # A rescaled job has given its GPUs up already, so without new ones it waits.
             if jobs.phase[row] == Phase.RUNNING:
                 self._wait_again(row)
             return
@@ -287,6 +298,7 @@ class JobExecution:
     def _complete(self, row: int) -> None:
         """Let a job leave that has done its work, or failed or was killed where its log says so."""
         self.vacate(row)
+        # Ticks are whole, so the work done by now may be off by part of a tick; set what is left exactly.
         self.jobs.remaining[row] = self.jobs.ends_at[row]
         outcomes = self.scenario.trace.outcome
         outcome = COMPLETED if outcomes is None else outcomes[row]
@@ -304,6 +316,7 @@ class JobExecution:
         placer, now = self.allocator.placer, self.clock.now
         if placer.defragment_s is None or now - self.defragmented_at < ticks(placer.defragment_s):
             return
+        # Also where nothing moves: the next attempt is a full interval away.
         self.defragmented_at = now
         for row, nodes in placer.defragment(self.allocator.allocations):
             if self._is_worth_moving(row, nodes):
@@ -318,6 +331,7 @@ class JobExecution:
         free = self.allocator.allocations.free_on_node
         if any(free[node] + held.get(node, 0) < gpus for node, gpus in nodes):
             return False
+        # A job that hangs is to be interrupted, and one half of a pair cannot move alone.
         if row in jobs.unseen or jobs.hangs[row] or jobs.get_partner(row) != NO_JOB:
             return False
         gpu_type, level = int(jobs.gpu_type[row]), jobs.count_level(row)
@@ -331,5 +345,6 @@ class JobExecution:
             slowdown = progress.links.slowdown(row)
         remaining = float(progress.views.compute_remaining(np.array([row]), now)[0])
         faster = progress.iteration_s(row, gpu_type, level, nodes, remaining, slowdown)
+        # The rest of a standstill that is under way is saved by no move, so it counts for staying.
         stay = max(seconds(int(jobs.ready[row]) - now), 0.0) + remaining * float(jobs.iteration_s[row])
         return overhead_s + remaining * faster < stay

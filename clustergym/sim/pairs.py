@@ -94,6 +94,7 @@ def list_moves(decision: Decision, jobs: JobStates) -> Moves:
     if decision.partner is not None:
         partner.update(_rows(decision, decision.partner))
     stays: dict[int, int] = {}
+    # In ascending rows, so that which unit keeps contested GPUs does not depend on the decision's order.
     units = sorted(row for row, other in partner.items() if other == NO_JOB or row < other)
     kept: set[int] = set()
     for unit in units:
@@ -102,10 +103,13 @@ def list_moves(decision: Decision, jobs: JobStates) -> Moves:
             same = jobs.gpus[row] == gpus[row] and jobs.gpu_type[row] == gpu_type[row]
             if same and _name_held_gpus(row, jobs) not in kept:
                 kept.add(_name_held_gpus(row, jobs))
+                # The whole unit stays there: the member that holds the GPUs keeps them, and the other joins
+                # it.
                 stays.update(dict.fromkeys(members, row))
                 break
     moved, joins = set[int](), dict[int, int]()
     for row, other in partner.items():
+        # A pair of which neither holds the GPUs is launched as its lower row, which the other joins.
         anchor = stays.get(row, row if other == NO_JOB else min(row, other))
         is_there = row in stays and (row == anchor or jobs.get_partner(row) == anchor)
         if not is_there:

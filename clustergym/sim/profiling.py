@@ -132,6 +132,7 @@ class Profiler:
         return True
 
     def _holder(self, profile: Profile) -> int:
+        # Negative, so that holders of profiles and of jobs never meet; unique by job and type.
         return -1 - (profile.row * len(self.waiting) + profile.gpu_type)
 
     def _stop(self, profile: Profile) -> Nodes:
@@ -144,6 +145,7 @@ class Profiler:
         return nodes
 
     def _end(self, profile: Profile, started: int) -> None:
+        # It was put off and started again meanwhile: this end belongs to the earlier start.
         if profile not in self.running or profile.since != started:
             return
         self._stop(profile)
@@ -164,6 +166,7 @@ class Profiler:
             others = set(self._jobs_of(profile).tolist()) - {row} - self._jobs.unseen
             phase = self._jobs.phase
             here = (job for job in self._queue.leaving if job in others and phase[job] < Phase.COMPLETED)
+            # The job that has been in the system longest, as `leaving` is in the order of submission.
             heir = next(here, None)
             runs = profile in self.running
             nodes = self._stop(profile) if runs else ()

@@ -40,6 +40,7 @@ class StallWatch:
             If it could not for more than `IDLE_ROUNDS` decisions in a row.
         """
         waits = bool(self._queue.in_view) and not (self._jobs.gpus[self._queue.rows] > 0).any()
+        # A repair is still to come, and may give waiting jobs room.
         if waits and self._execution.allocator.allocations.down:
             return
         hopeless = waits and not self._queue.ahead and not self._execution.profiler.active

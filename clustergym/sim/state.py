@@ -82,6 +82,7 @@ class JobStates:
         self.phase = np.zeros(n, dtype=np.int64)
         self.gpu_type = np.full(n, -1, dtype=np.int64)
         self.gpus = np.zeros(n, dtype=np.int64)
+        # Ones, not zeros: it divides before a job has ever run.
         self.iteration_s = np.ones(n)
         self.ready = np.zeros(n, dtype=np.int64)
         self.worked_until = np.zeros(n, dtype=np.int64)
@@ -89,6 +90,7 @@ class JobStates:
         self.attained_gpu_s = np.zeros(n)
         self.queued_since = np.zeros(n, dtype=np.int64)
         self.restarts = np.zeros(n, dtype=np.int64)
+        # Counts what was scheduled for a job; an event of an older generation is void.
         self.generation = np.zeros(n, dtype=np.int64)
         self.launched = np.zeros(n, dtype=np.bool_)
         self.searched = np.zeros(shape, dtype=np.bool_)
@@ -110,6 +112,7 @@ class JobStates:
         They load their checkpoints, the first time only if that costs too; search for a plan where they have
         none yet; and wait for what a disturbance has added.
         """
+        # Where the scenario charges no first launch, a job that never ran has no checkpoint to load.
         cost = (self.launched[rows] | self._first_launch) * self._checkpoint_s[rows]
         if self.disturbed:
             cost = cost + self.restart_s[rows]
@@ -128,6 +131,7 @@ class JobStates:
         """Return the iterations each job has left at tick `now`, shape of `rows`."""
         worked = np.maximum(now - np.maximum(self.worked_until[rows], self.ready[rows]), 0)
         done = worked / (self.iteration_s[rows] * TICKS_PER_S)
+        # Only running jobs work; the formula above is meaningless for the others, and `where` discards it.
         running = self.phase[rows] == Phase.RUNNING
         return np.where(running, np.maximum(self.remaining[rows] - done, 0.0), self.remaining[rows])
 
@@ -147,7 +151,9 @@ class JobStates:
         if self.phase[row] != Phase.RUNNING or worked <= 0:
             return float(self.checkpointed[row]), unsaved
         every = int(self.checkpoint_every[row])
+        # Without checkpoints everything since the start would be lost.
         since = (worked + unsaved) % every if every else worked + unsaved
+        # The last checkpoint is older than the present speed, so its progress was worked out when that began.
         if now - since <= max(self.worked_until[row], self.ready[row]):
             return float(self.checkpointed[row]), since
         return float(self.compute_remaining(np.array([row]), now - since)[0]), since
@@ -210,6 +216,7 @@ class ViewMaker:
             allocations.devices_of[rows],
             allocations.nodes.copy,
         )
+        # Parts of GPUs are not elastic: a job gets what it asks for or nothing.
         asked = view.setting.counts == view.requested_gpus[:, None, None]
         return replace(view, feasible=view.feasible & asked, parts=parts)
 
@@ -217,6 +224,7 @@ class ViewMaker:
         """Return the View of the jobs `rows` at tick `now`."""
         jobs, trace = self.jobs, self.trace
         queued = jobs.phase[rows] == Phase.QUEUED
+        # A policy must not see that a job hangs: nobody has noticed yet.
         idle = queued | jobs.hangs[rows] if jobs.disturbed else queued
         return View(
             now_s=seconds(now),
@@ -239,6 +247,7 @@ class ViewMaker:
             priority=trace.priority[rows],
             restarts=jobs.restarts[rows],
             attained_gpu_s=jobs.compute_attained(rows, now),
+            # What is not profiled cannot be launched, even where it would fit.
             feasible=self.feasible[self.class_of[rows]] & jobs.profiled[rows][:, :, None],
             batch=jobs.batch[rows],
             queue=self.queue[rows],
@@ -282,5 +291,6 @@ class ViewMaker:
         cost = jobs.restart_cost_s(rows)
         held = np.flatnonzero(jobs.gpus[rows] > 0)
         level = np.searchsorted(self.counts, jobs.gpus[rows][held])
+        # Keeping what one holds is no launch.
         cost[held, jobs.gpu_type[rows][held], level] = 0.0
         return cost
