@@ -122,6 +122,8 @@ def cache_keys(
     base = hashlib.sha256(json.dumps(shared, sort_keys=True).encode())
     keys = []
     for model in classes:
+        # What all classes share is hashed once; a file is named by that and its class alone, so that
+        # scenarios with other mixes of models find the same files.
         digest = base.copy()
         digest.update(json.dumps([model.family, model.size, int(model.global_batch)]).encode())
         keys.append(digest.hexdigest())

@@ -134,6 +134,7 @@ class GridOracle(Oracle):
             return parallel.iteration_s, _estimate_plans(parallel, rows, machine), parallel.iteration_s
         found = full_search(rows, machine)
         estimated = estimate(rows, machine, self.strategy, self.micro_batches).best.iteration_s
+        # The search tries few limits on the slowest stage: what it finds need not be the faster of the two.
         executed = np.minimum(found.iteration_s, parallel.iteration_s)
         # What can run has an estimate: where no grid has a proxy plan, that of the plan that runs.
         estimated = np.where(np.isfinite(estimated), estimated, _estimate_plans(found, rows, machine))
@@ -187,9 +188,11 @@ def cells(
     found: dict[SearchCell, list[tuple[int, int]]] = {}
     for gpu_type, group in enumerate(cluster.groups):
         for index, count in enumerate(counts):
+            # The largest power of two within the count: plans use no other, and the other GPUs idle.
             gpus = 1 << int(count).bit_length() - 1
             for tier in Locality:
                 inside = tier == Locality.NODE
+                # Impossible tiers stay infinite: more than a node inside one, or a single GPU across nodes.
                 if (inside and count > group.gpus_per_node) or (not inside and count < 2):
                     continue
                 nodes = spread(gpus, group.gpus_per_node, tier)

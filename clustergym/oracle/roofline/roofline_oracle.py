@@ -150,6 +150,7 @@ def iteration_times(work: Work, devices: Devices, layout: Layout, plan: UniformP
     per_slot = _memory_s(work, devices, plan, samples) + _exchange_s(work, layout, plan, samples)
     per_slot = per_slot + _transfer_s(work, layout, plan, samples)
     rest = slots * per_slot + _synchronise_s(work, layout, plan)
+    # The optimizer reads and writes its states once an iteration.
     rest = rest + 2 * state_bytes(work, plan) / devices.memory_bytes_per_s
     compute = slots * _compute_s(work, devices, plan, samples)
     uniform = slots * _uniform_compute_s(work, devices, plan, samples)
@@ -209,7 +210,9 @@ def _transfer_s(work: Work, layout: Layout, plan: UniformPlan, samples: Floats) 
     if plan.stages == 1:
         return 0.0
     ranks = np.maximum(plan.data, 1)
+    # There and back: the activation, and its gradient.
     volume_gb = 2 * samples * work.boundary_bytes / 1e9
+    # Replicas on one node send at the same time and share its port.
     senders = np.minimum(ranks, np.maximum(1, layout.per_node // plan.tensor))
     most = layout.link_gbs * np.minimum(layout.per_node, ranks * plan.tensor)
     across = volume_gb * senders / np.minimum(layout.transfer_gbs, most)
@@ -219,6 +222,7 @@ def _transfer_s(work: Work, layout: Layout, plan: UniformPlan, samples: Floats) 
 def _synchronise_s(work: Work, layout: Layout, plan: UniformPlan) -> Floats:
     """Return the time to all-reduce gradients over data-parallel ranks, once an iteration."""
     ranks = np.maximum(plan.data, 1)
+    # A mixture of experts splits its experts alone: other layers are whole on each GPU.
     split = np.where(work.splits_experts, 1.0, plan.tensor)
     ring = groups(ranks * plan.tensor / split, split, layout.per_node)
     shared = all_reduce_s(GRADIENT_BYTES * work.shared_parameters / split / plan.stages, *ring, layout)

@@ -121,6 +121,8 @@ class TransformerShape:
         """Parameters of a layer's attention."""
         if self.latent is not None:
             one = self.latent
+            # DeepSeek-V3, section 2.1.1: down and up projections of queries, one of keys and values with the
+            # rotary key apart, and the output.
             query_key = one.query_key_plain + one.query_key_rotary
             return (
                 self.hidden * one.query_rank
@@ -130,6 +132,7 @@ class TransformerShape:
                 + self.heads * one.value * self.hidden
             )
         width = self.head_dim or self.hidden // self.heads
+        # Queries and output have all heads, keys and values only theirs (grouped-query attention).
         return 2 * self.hidden * width * (self.heads + (self.key_value_heads or self.heads))
 
     @cached_property
@@ -172,6 +175,8 @@ class TransformerShape:
         if self.mamba is None:
             return 0
         one = self.mamba
+        # In: gate and input (2 x inner), B and C of each group, a step of each head; out: inner. In all 3 x
+        # inner.
         inner = one.heads * one.head_dim
         return self.hidden * (3 * inner + 2 * one.groups * one.state + one.heads)
 
@@ -242,6 +247,7 @@ class TransformerShape:
 
     def context(self, sequence_length: int) -> float:
         """Return the mean number of tokens that a token attends to, causal attention counted once."""
+        # Causal: a token attends on average to half of the sequence.
         full = sequence_length / 2
         if not self.window:
             return full
