@@ -83,7 +83,7 @@ class Ares(Policy):
 
     @property
     def consistent(self) -> bool:
-        """Whether each job in turn has the fastest of what has room, or what it holds if that is as fast."""
+        """Whether each job in order gets the fastest allotment with room; its own if that is as fast."""
         return self.steady
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:

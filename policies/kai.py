@@ -47,7 +47,7 @@ class Kai(GangQueues):
     _share: dict[str, list[float]] = field(default_factory=dict, init=False, repr=False)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Begin a run: nobody has had anything."""
+        """Begin a run: no queue has used any GPU."""
         super().reset(setting, rng)
         past, queues = self.book.tree.settings.history, len(self.book.tree.queues)
         self._history = History(queues, past.window_s, past.half_life_s)

@@ -31,7 +31,7 @@ SHOWN = ("job", "gpus", "gpu_type", "state", "available", "free")
 
 
 class _ViewContent(NamedTuple):
-    """What a View shows but for what changes by itself.
+    """The part of a View that changes only by events, not by time alone.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class _ViewContent(NamedTuple):
 
 
 class _LastDecision(NamedTuple):
-    """A decision, and what it was made of.
+    """The last decision, with the view content, demand and dues it was made from.
 
     Attributes
     ----------
@@ -158,7 +158,7 @@ class Quotas(Policy):
         self._above = self._limits.above.astype(np.float64)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Begin a run: nobody has had anything."""
+        """Begin a run: no queue has used any GPU."""
         # A stream for each queue: draws in one do not depend on how many another makes.
         for policy, stream in zip(self._policies, rng.spawn(len(self._policies)), strict=True):
             policy.reset(setting, stream)
@@ -205,7 +205,7 @@ class Quotas(Policy):
         return decision
 
     def _describe_view(self, view: View) -> _ViewContent:
-        """Return what a View shows but for what changes by itself, for a policy that is steady."""
+        """Return the part of a View that changes only by events, to compare it with the last one."""
         plain = [getattr(view, name).tobytes() for name in SHOWN]
         return _ViewContent(plain, view.feasible, view.times() if self._reads_times else np.zeros(0))
 
@@ -225,7 +225,7 @@ class Quotas(Policy):
         self._noted_s = view.now_s
 
     def _decide_all(self, parts: QueueViews, demand: Demand, shares: Shares) -> Decision:
-        """Let each queue's policy decide, and then those whose jobs fit in what others leave."""
+        """Let each queue's policy decide within its share, then lend idle GPUs to other queues."""
         view, asked = parts.view, parts.queues
         rooms = compute_room(view.available, shares, self._limits)
         if self.reclaim == "shrink":

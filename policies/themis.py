@@ -138,7 +138,7 @@ class Themis(Policy):
         return np.where(spent_s > 0, mean, float(len(view)))
 
     def _list_leased(self, view: View) -> dict[int, tuple[int, int]]:
-        """Return the allotments whose lease has not ended, by the job's position."""
+        """Return the type and GPUs of each job whose lease still runs, by its position in the View."""
         return {
             int(at): (int(view.gpu_type[at]), int(view.gpus[at]))
             for at in np.flatnonzero(view.gpus > 0)

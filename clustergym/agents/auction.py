@@ -72,7 +72,7 @@ class FeatureInputs(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """Where the auction stands.
+    """The state of an auction: what each job has, and its next move on each type with its score.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class Moves(NamedTuple):
 
 
 class AuctionBuffers(NamedTuple):
-    """What an auction works with.
+    """Free GPUs and scratch arrays of one auction.
 
     Attributes
     ----------

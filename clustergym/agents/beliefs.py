@@ -91,7 +91,7 @@ class JobsView(NamedTuple):
 
 
 def split(weights: Floats) -> tuple[Floats, Floats]:
-    """Return the weights of scores, and the numbers of `NAMES` or `NAMES_TOLD`, which come last if at all."""
+    """Split an agent's weights into score weights and belief parameters (`NAMES`), if it has any."""
     last = (len(weights) - features.COUNT) % (auction.INPUTS + 2)
     scores = len(weights) - (last if last in (COUNT, len(NAMES_TOLD)) else 0)
     return weights[:scores].copy(), weights[scores:].copy()
@@ -112,7 +112,7 @@ def nothing_observed(jobs: int, types: int, levels: int) -> RunStats:
 
 
 def with_room(observed: RunStats, jobs: int) -> RunStats:
-    """Return what has been seen with room for more jobs, at least twice what it had."""
+    """Return a copy of the observations with room for more jobs: at least twice as many as before."""
     had = len(observed.gpu_type)
     if jobs <= had:
         return observed

@@ -52,7 +52,7 @@ class Candidates(NamedTuple):
 
 @compile_part
 def _join_bids(bids: Bids, more: Bids, first: int, last: int) -> Bids:
-    """Return a copy of the bids, and of rows of others after them."""
+    """Return the bids followed by rows first to last of other bids."""
     return Bids(
         np.concatenate((bids.remaining, more.remaining[first:last])),
         np.concatenate((bids.time_s, more.time_s[first:last])),

@@ -48,7 +48,7 @@ class LiveAllocator(Allocator):
     _leaving: list[str] = field(default_factory=list)
 
     def connect(self, clock: LateClock, queue: JobQueue, ask: Ask, run: str) -> None:
-        """Connect it to a scheduler, whose calls move the clock on, under the name of a run."""
+        """Connect to a scheduler under the name of a run; the clock follows the scheduler's calls."""
         self._clock, self._queue, self._ask_link, self._run = clock, queue, ask, run
 
     def ask(self, call: str, **given: object) -> Answer:

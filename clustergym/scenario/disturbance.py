@@ -130,7 +130,7 @@ class Disturbance(ABC):
 
     @abstractmethod
     def start(self, run: DisturbedRun) -> ActiveDisturbance | None:
-        """Start it in a run; return its course if the engine has to ask or tell it anything."""
+        """Start the disturbance in a run; return the object that the engine calls back, if any."""
 
     def checkpoints(self, cluster: ClusterSpec, nodes: Nodes) -> tuple[float, float] | None:
         """Return the seconds of work between checkpoints of a job on some nodes, and those of writing one.

@@ -165,7 +165,7 @@ def _propose_type_change(bias: Floats, fits: Bools, rng: np.random.Generator) ->
 
 
 def _near(plan: Plan, fits: Bools, of_types: float, rng: np.random.Generator) -> Plan:
-    """Return a plan with some other weights or biases; `fits`, shape (n, T), says where jobs can run."""
+    """Return a random neighbour of a plan: some weights or biases changed; `fits` says where jobs can run."""
     if of_types > 0.0 and fits.shape[1] > 1 and rng.random() < of_types:
         return Plan(plan.weights, _propose_type_change(plan.bias, fits, rng))
     if rng.random() < OF_WEIGHTS:

@@ -41,7 +41,7 @@ Part = tuple[int, int]
 
 
 class FabricComponent(NamedTuple):
-    """A set of minipods (ascending positions) and the number of groups that share them."""
+    """Minipods (ascending positions) and the number of communication groups placed on them together."""
 
     minipods: tuple[int, ...]
     groups: int

@@ -41,7 +41,7 @@ def mark_counted_jobs(view: View) -> Bools:
 
 
 def labels(pairs: PairOptions) -> Ints:
-    """Return how much each class suffers from sharing, 0 to 2, by what it keeps on average, (C, T, K)."""
+    """Return each class's label, 0 (loses little by sharing) to 2 (much), shape (C, T, K)."""
     if pairs.kept is None:
         raise ValueError("the information class knows no speeds of pairs")
     number = pairs.allowed.sum(axis=1)
@@ -100,7 +100,7 @@ class Binder:
 
 
 class Records:
-    """Run times of the jobs that have left, as far as Views showed them: GPU-seconds held, over the GPUs."""
+    """Run times of finished jobs, from the last View that showed each: GPU-seconds held over GPUs."""
 
     def __init__(self) -> None:
         self._last_seen: dict[int, tuple[int, int, float]] = {}

@@ -73,7 +73,7 @@ class VirtualCluster(Allotments):
             self.give(at, gpu_type, level)
 
     def _forget(self, gpu_type: int) -> None:
-        """Forget the releases of a type; those of another depend on the jobs and free GPUs of that alone."""
+        """Forget the planned releases of a GPU type whose jobs or free GPUs have changed."""
         self._loss[gpu_type] = np.nan
         self._halvings.pop(gpu_type, None)
         for level in range(len(self.counts)):
@@ -142,7 +142,7 @@ class VirtualCluster(Allotments):
         return Release(loss, steps) if missing <= 0 else None
 
     def _possible_halvings(self, gpu_type: int) -> Halvings:
-        """Return the jobs on a type that may be halved now; a job that may not can become none of them."""
+        """Return the jobs on a type that may be halved now, with what each halving frees and loses."""
         victims = np.flatnonzero(self.gpu_type == gpu_type)
         victims = victims[self.worth_disturbing(victims)]
         freed, lost = self.halving(victims, gpu_type, self.level[victims])

@@ -183,7 +183,7 @@ class GangQueues(Policy):
     def _next(
         self, gangs: Gangs, heads: Mapping[str, int], keys: dict[tuple[str, int], Any], parent: str | None
     ) -> str:
-        """Return the leaf to serve, of those below a queue; empty: none of them has a job."""
+        """Return the leaf queue below `parent` to serve next; empty if none of them has a waiting job."""
         best, found = None, ""
         for child in self.book.tree.children[parent]:
             inner = bool(self.book.tree.children[child])
@@ -255,7 +255,7 @@ class GangQueues(Policy):
         return succeeds
 
     def _evict(self, gangs: Gangs) -> None:
-        """Stop jobs; undo starts in the place of those that keep their GPUs for now, and all after these."""
+        """Stop the victims; undo starts whose victims may not stop yet, and later starts on that type."""
         view, waiting = gangs.view, set[int]()
         self._evictions.open()
         for at, way, stopped in self._begun:

@@ -100,7 +100,7 @@ class KueueScheduler:
             self._waiting[job.queue].append(job)
 
     def run_cycle(self, now: float) -> CycleResult:
-        """Try the head of each queue; `now` is when those that are admitted are said to be."""
+        """Try to admit the head of each queue; jobs admitted count as admitted at `now`."""
         heads = [
             self._head(queue) for queue, jobs in self._waiting.items() if jobs and queue not in self._blocked
         ]
@@ -258,7 +258,7 @@ class KueueScheduler:
     def _settle(
         self, result: CycleResult, stopped: list[KueueJob], failed: list[KueueJob], now: float
     ) -> None:
-        """Let admitted jobs hold their quotas, stopped ones wait, and set aside those that cannot be had."""
+        """Book a cycle's result: admitted jobs hold quota, stopped ones wait, hopeless ones are set aside."""
         for job, _ in result.admitted:
             job.admitted = now
             job.queue.use(job.gpu_type, job.gpus)

@@ -287,7 +287,7 @@ def _equal_shares(problem: ShareProblem) -> Floats:
 
 
 def _level(problem: ShareProblem, need: Floats, floor: Floats) -> tuple[Floats, float, Floats]:
-    """Maximise z with progress >= need z and >= floor; return shares, z and jobs' prices (sum 1)."""
+    """Maximise the level z at which each job progresses by need x z, and by its floor at least."""
     if not (need > 0).any():
         return _equal_shares(problem), 0.0, np.zeros_like(need)
     return _solve(problem, np.zeros_like(problem.rate), 1.0, need, floor)

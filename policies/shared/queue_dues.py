@@ -54,7 +54,7 @@ def compute_demand(view: View, leaves: int) -> Demand:
 
 
 class _Divided(NamedTuple):
-    """The GPUs of a type, as they were divided.
+    """The last division of one type's GPUs, with the inputs for which it holds.
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ class QueueEntitlements:
         return _Divided(of, own, wide, within)
 
     def _sum_up(self, available: Ints, given: Floats) -> None:
-        """Set what leaves are due by the shares of all queues, shape (2, T, Q): their own, and the wider."""
+        """Set each leaf's due from all queues' shares, shape (2, T, Q): what it asks for, and more."""
         due, wider = given[:, :, self._places].transpose(0, 2, 1)
         left = available - self._limits.compute_idle_reserve(due) - due.sum(axis=0)
         more = np.maximum(wider - due, 0.0)

@@ -155,7 +155,7 @@ class Entry(StrictSchema):
 
     @property
     def keys(self) -> dict[str, Any]:
-        """The name and parameters of what it chooses, as the board's `baseline` has them."""
+        """Names and parameters of the entry's policy and placer, in the form of the board's `baseline`."""
         keys = {component: chosen.keys for component, chosen in self.choices.items()}
         return keys if len(keys) > 1 else next(iter(keys.values()))
 

@@ -75,7 +75,7 @@ def run_cell(
 def play_cell(
     board: Board, scenario: Scenario, policy: Policy, placer: Placer, cell: Cell, watch: StepWatchdog
 ) -> CellRun:
-    """Run a policy and a placer in a cell, whose scenario is given, and return what an entry has of it."""
+    """Run a policy and a placer on a cell's scenario; return the cell's row and packed log for an entry."""
     from clustergym.results.result_writing import make_content
 
     result, list_lines = _RUNS[board.chooses](scenario, policy, placer, cell.seed, watch)
@@ -84,7 +84,7 @@ def play_cell(
 
 
 def make_result_row(cell: Cell, content: Mapping[str, Any]) -> ResultRow:
-    """Return the row of a run, of the content of its result.json."""
+    """Return the results row of a run from the content of its result.json."""
     times = content["decisions"]
     seconds = {
         "decision_s_p50": _digits(times["seconds_p50"] or 0.0),

@@ -167,7 +167,7 @@ def _week(found: Found, rounds: int) -> Iterator[PaperClaim]:
 
 
 class PlaceClaims(NamedTuple):
-    """What a paper says of its gains at a place.
+    """The gains that a paper claims at one place in its text.
 
     `greatest` has the paper's greatest gain over a baseline by metric, None where no text has it; `metrics`
     are those in which it says that it gains on all. `figures_of` names the section of the preprint whose
@@ -197,7 +197,7 @@ PLACES: Sequence[PlaceClaims] = (
 
 
 def place_claims(found: Found, names: Sequence[str], rows: Iterable[PlaceClaims]) -> Iterator[PaperClaim]:
-    """Yield the first policy's greatest gain, and that over each of the others, place by place."""
+    """Yield, for each place, the first policy's greatest gain and its gain over each other policy."""
     for place, title, source, greatest, why, figures_of in rows:
         runs, where = RunComparison(found, make_run_factory(place), names), title
         shown, first = cite_preprint(source, figures_of), PREPRINT if figures_of else ""
@@ -213,7 +213,7 @@ CRIUS_DEADLINES = "section 8.5, Fig. 19"
 
 
 def cite_preprint(source: str, figures_of: str) -> str:
-    """Return a source whose figure is the preprint's, of this section of it."""
+    """Return a claim's source with the section of the preprint that its figure is taken from."""
     return f"{source}; figure of Crius, {figures_of}" if figures_of else source
 
 

@@ -198,7 +198,7 @@ def _comparison(policies: Sequence[str], rounds: int | None) -> page.Section:
 
 
 def _compute_padded_jct(runs: page.Labelled, found: Found, setting: str) -> dict[str, float]:
-    """Return the padded JCT of the preprint's policies, seconds; empty where Crius is not among them.
+    """Return the padded mean JCT of each policy of the preprint, seconds; empty without a run of Crius.
 
     Arena is not in the preprint, so it does not set how far lists are padded.
     """

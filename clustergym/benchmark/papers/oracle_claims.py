@@ -60,7 +60,7 @@ class _OracleFigures:
         return 100 * float(self.figures[name])
 
     def minutes(self, name: str) -> float:
-        """Return the mean wall-clock time of a search side by side on an allocation's GPUs."""
+        """Return the mean wall-clock minutes of a search that uses all GPUs of its allocation in parallel."""
         return float((getattr(self.rows, name) / self.rows.gpus).mean() / 60)
 
     @property
