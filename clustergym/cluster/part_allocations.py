@@ -43,7 +43,7 @@ class PartAllocations(Allocations):
         )
 
     def count_gpus(self, row: int) -> int:
-        """Return the GPUs of a job's pair; 1 also for a part of one, and for a job without GPUs."""
+        """Return how many whole GPUs a job counts for; at least 1, also with a part of one or with none."""
         return max(self._requests[self._kinds[row]][2], 1)
 
     def intend(self, row: int, place: Place) -> Nodes:
@@ -132,7 +132,7 @@ class PartAllocations(Allocations):
         return sum(1 << at for at in untouched)
 
     def _book(self, row: int, node: int, devices: int, sign: int) -> None:
-        """Take (-1) or give back (1) what a job has."""
+        """Subtract (-1) or add (1) a job's request from its node's free resources."""
         book(self.nodes, self._requests[self._kinds[row]], node, devices, sign)
         untouched = int(np.count_nonzero(self.nodes.gpu_milli[node] == WHOLE))
         self._free[0] += untouched - int(self._free_on_node[node])

@@ -17,7 +17,7 @@ CLASSES = 33
 
 
 class Nodes(NamedTuple):
-    """What nodes have and what of it is free; N nodes of at most D devices.
+    """Resources of N nodes with at most D devices each: in all, and free.
 
     Attributes
     ----------

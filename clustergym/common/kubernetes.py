@@ -31,12 +31,12 @@ class KubernetesObject:
 
     @property
     def kind(self) -> str:
-        """Its kind, as in `Workload`."""
+        """The object's kind, as in `Workload`."""
         return self.text("kind")
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The object's `metadata.name`."""
         return self.text("metadata.name")
 
     def error(self, field: str, message: str) -> InputError:
@@ -81,7 +81,7 @@ class KubernetesObject:
         return [KubernetesObject(self.path, {**same, **entry}) for entry in found]
 
     def labels(self) -> dict[str, str]:
-        """Return its labels, and those that a ResourceFlavor asks of nodes."""
+        """Return the object's labels, including the node labels that a ResourceFlavor requires."""
         found = {**self.get("metadata.labels", dict, {}), **self.get("spec.nodeLabels", dict, {})}
         return {str(key): str(value) for key, value in found.items()}
 

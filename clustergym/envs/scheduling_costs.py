@@ -107,7 +107,7 @@ class Outcomes:
         self._read, self.now_s = len(events), now_s
 
     def rewind(self, now_s: float) -> Outcomes:
-        """Return the outcomes as they were known at a time."""
+        """Return the outcomes as they were at an earlier time."""
         then = Outcomes(self.of)
         past = self.leave_s <= now_s
         then.now_s = now_s

@@ -209,7 +209,7 @@ def six_digits(values: Floats) -> Floats:
 
 
 def linear(times: Floats, feasible: Bools, counts: Ints, precise: int = 1) -> Floats:
-    """Keep the times of the least counts, and scale the last of them linearly to larger counts.
+    """Keep the known times of the smallest GPU counts, and scale the last one linearly to larger counts.
 
     Parameters
     ----------

@@ -195,7 +195,7 @@ def pack(key: str, stack: Floats) -> bytes:
 
 
 def unpack(key: str, content: bytes, shape: tuple[int, ...]) -> Floats | None:
-    """Return the array in a file's bytes; None if it is damaged or not the array of that key."""
+    """Return the array in a file's bytes; None if they are damaged or belong to another key."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             if any(part.compress_type != zipfile.ZIP_STORED for part in archive.zip.infolist()):

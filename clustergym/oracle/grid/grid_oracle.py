@@ -174,7 +174,7 @@ def build_graph(spec: ModelSpec) -> OperatorGraph:
 
 
 def spread(gpus: int, per_node: int, locality: Locality) -> int:
-    """Return how many nodes GPUs are on: one, or else the fewest that hold them, but at least two."""
+    """Return the number of nodes for an allocation: one, or across nodes as few as possible from two on."""
     return 1 if locality == Locality.NODE else max(2, -(-gpus // per_node))
 
 

@@ -93,7 +93,7 @@ class TransformerShape:
 
     @property
     def attending_layers(self) -> int:
-        """Layers that attend, with those that predict later tokens."""
+        """Number of attention layers, including layers that predict later tokens."""
         return (
             self.all_layers if self.attention_layers is None else self.attention_layers + self.predicted_ahead
         )
@@ -271,7 +271,7 @@ Sharding = Literal["optimizer", "gradients", "full"]
 
 @dataclass(frozen=True)
 class ParallelPlan:
-    """Degrees of parallelism and what goes with them.
+    """A parallel plan: degrees of parallelism, micro-batch, sharding, recomputation and precision.
 
     Attributes
     ----------
@@ -331,7 +331,7 @@ class ParallelPlan:
 
 @dataclass(frozen=True)
 class Machine:
-    """A GPU with the links of the machine that it is built into. Rates are dense and of data sheets.
+    """A GPU and the links of its machine; rates are dense data-sheet values.
 
     Attributes
     ----------

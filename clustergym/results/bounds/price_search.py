@@ -139,7 +139,7 @@ def _end_s(programme: Programme, rows: np.ndarray) -> float:
 
 
 def split(programme: Programme, certificate: Certificate) -> Certificate:
-    """Halve the half of the intervals in which prices differ most from those beside them."""
+    """Refine a certificate: split the half of its intervals where prices change most."""
     edges_s, price = certificate
     padded = np.pad(price, ((0, 0), (1, 1)), mode="edge")
     padded[:, -1] = 0.0

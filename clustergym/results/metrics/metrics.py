@@ -243,7 +243,7 @@ def _counts(run: _Run) -> Metrics:
 
 
 def _time_so_far(run: _Run) -> Floats:
-    """Return the JCT of each finished job, the time so far of the others; NaN if not submitted.
+    """Return each finished job's JCT and each other job's age so far, seconds; NaN if not submitted.
 
     A dropped job counts until the horizon, or the end of the run if there is no horizon.
     """
