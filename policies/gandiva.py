@@ -355,7 +355,7 @@ class Gandiva(Policy):
                     break
 
     def _worth_trying(self, table: PackingTable, at: int, there: Allotment) -> bool:
-        """Return whether a job fits there, was not slower there, and twice the speed would repay it."""
+        """Whether a trial allotment has room, was not slower before, and could repay its restart."""
         view, watch = table.view, self._watch[int(table.view.job[at])]
         now = (int(table.gpu_type[at]), int(table.level[at]))
         if now not in watch.speed or watch.came_from is not None or not table.fits(at, *there):

@@ -363,7 +363,7 @@ def choose_rows(view: View, rows: int, turn: int = 0) -> Ints:
 
 
 def _in_turn(ordered: Ints, number: int, turn: int) -> Ints:
-    """Return `number` members: half are the first, a quarter the last, and the rest take turns."""
+    """Choose `number` members: half from the front, a quarter from the end, the others in rotation."""
     if number >= len(ordered):
         return ordered
     front, back = number // 2, number // 4

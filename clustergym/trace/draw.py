@@ -471,7 +471,7 @@ def _nothing_fits(
 def _collect_drawn(
     records: Records, options: ReadOptions, menus: _Menus, menu: Ints, choice: Ints, gpus: Ints
 ) -> DrawnJobs:
-    """Return the jobs of choices that were picked from menus."""
+    """Return the drawn jobs: model, batch and iterations of each row's choice from its menu."""
     gpu_s = records.duration_s * records.gpus
     time_s = menus.time_s[choice]
     iterations = np.maximum(1, np.rint(gpu_s / gpus / time_s)).astype(np.int64)

@@ -79,7 +79,7 @@ class _OracleFigures:
 
     @property
     def without_plan(self) -> int:
-        """Allocations on which half of the space holds no plan, though there is one."""
+        """Number of allocations where the pruned half of the space has no plan although the whole has one."""
         return int((~np.isfinite(self.rows.half_space_s)).sum())
 
 
