@@ -227,7 +227,7 @@ class JobExecution:
         else:
             until = progress.estimate_end(row, gpu_type, level, overhead)
             asked = self.allocator.asked_nodes(row, gpus)
-            nodes = on or self.allocator.place(gpu_type, gpus, until, asked, avoid)
+            nodes = on or self.allocator.place(gpu_type, gpus, until, asked, avoid, row)
         if beside == NO_JOB and not isinstance(nodes, Infeasible):
             nodes = self.allocator.allocate(row, nodes)
         if isinstance(nodes, Infeasible):
@@ -333,6 +333,8 @@ class JobExecution:
             return False
         # A job that hangs is to be interrupted, and one half of a pair cannot move alone.
         if row in jobs.unseen or jobs.hangs[row] or jobs.get_partner(row) != NO_JOB:
+            return False
+        if not self.allocator.keeps_segments(row, nodes):
             return False
         gpu_type, level = int(jobs.gpu_type[row]), jobs.count_level(row)
         overhead_s = float(jobs.restart_cost_s(row)[gpu_type, level])
