@@ -15,7 +15,7 @@ from clustergym.scenario.scenario import Scenario
 from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled.batch import Batch
 from clustergym.sim.compiled.cluster_arrays import cluster_arrays
-from clustergym.sim.compiled.event_log import event_log
+from clustergym.sim.compiled.event_log import LazyLog
 from clustergym.sim.compiled.scenario_arrays import check_covered, scenario_arrays
 from clustergym.sim.engine import Simulation, StalledError
 
@@ -185,7 +185,7 @@ class SideBySide:
         last = self._clock(c.EVENTS)
         assert last <= len(episodes.event[0]), "written past the log's end"
         assert self._clock(c.EVENT_NODES) <= len(episodes.event_node[0]), "written past the log's end"
-        log = event_log(
+        log = LazyLog(
             episodes.event[0, first:last], episodes.event_iteration_s[0, first:last], episodes.event_node[0]
         )
         expected = self.simulation.log.events[first:]

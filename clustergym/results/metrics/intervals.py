@@ -11,6 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.sim.compiled import columns as c
+from clustergym.sim.compiled.event_log import KINDS as COMPILED_KINDS
+from clustergym.sim.compiled.event_log import ArrayEvents
 from clustergym.sim.log import NO_JOB, PACES, Event, EventKind
 from clustergym.trace.trace import Trace
 
@@ -21,6 +24,7 @@ KINDS = tuple(EventKind)
 """Event kinds in the order of the second axis of `Intervals.counts`."""
 
 _CODE: dict[str, int] = {event_type: code for code, event_type in enumerate(KINDS)}
+_COMPILED_CODE = np.array([_CODE[COMPILED_KINDS[at][0]] for at in range(len(COMPILED_KINDS))])
 _PACE = np.array([_CODE[event_type] for event_type in PACES])
 _PROFILING = np.array([_CODE[EventKind.PROFILE_START], _CODE[EventKind.PROFILE_END]])
 _BESIDE_CHAIN = np.append(_PROFILING, _CODE[EventKind.UNPLACED])
@@ -187,9 +191,13 @@ def read_intervals(events: Sequence[Event], trace: Trace, end_s: float) -> Inter
         If an event lies out of order, after `end_s`, or before its job's submission; if a job's
         events do not follow from one another; if a job due before `end_s` was never submitted.
     """
-    disturbances = tuple(event for event in events if event.kind not in _UNDISTURBED)
-    events = [event for event in events if event.kind in _CODE] if disturbances else events
-    columns = _columns(events)
+    disturbances: tuple[Event, ...] = ()
+    if isinstance(events, ArrayEvents):
+        columns = _array_columns(events)
+    else:
+        disturbances = tuple(event for event in events if event.kind not in _UNDISTURBED)
+        events = [event for event in events if event.kind in _CODE] if disturbances else events
+        columns = _columns(events)
     _check_rows(columns, trace, end_s)
     if trace.gpu_milli is not None:
         columns = replace(columns, gpus=columns.gpus * trace.gpu_milli[columns.job] / 1000)
@@ -237,6 +245,24 @@ def _columns(events: Sequence[Event]) -> _Columns:
         lost_iterations=np.array(column["lost_iterations"], dtype=np.float64),
         partner=np.array(column["partner"], dtype=np.int64),
         write_share=np.array(column["write_share"], dtype=np.float64),
+    )
+
+
+def _array_columns(events: ArrayEvents) -> _Columns:
+    """Return the columns of events in arrays, of which none is made an `Event`."""
+    event, nothing = events.event, np.broadcast_to(0.0, len(events))
+    return _Columns(
+        time_s=event[:, c.TIME] / c.TICKS_PER_S,
+        kind=_COMPILED_CODE[event[:, c.KIND]],
+        job=event[:, c.JOB].copy(),
+        gpu_type=event[:, c.EVENT_TYPE],
+        gpus=event[:, c.EVENT_GPUS],
+        overhead_s=event[:, c.OVERHEAD] / c.TICKS_PER_S,
+        iteration_time_s=events.iteration_s,
+        lost_s=nothing,
+        lost_iterations=nothing,
+        partner=np.broadcast_to(NO_JOB, len(events)),
+        write_share=nothing,
     )
 
 
