@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import gymnasium
 import numpy as np
@@ -26,7 +26,7 @@ from clustergym.envs.observations import FEATURES, times_known
 from clustergym.envs.rendering import check_mode
 from clustergym.envs.rewards import Reward
 from clustergym.envs.scheduling_costs import COSTS, OF_QUEUES, Outcomes, ReferenceCosts, ReferenceCostTimes
-from clustergym.envs.scheduling_parameters import SchedulingParameters
+from clustergym.envs.scheduling_parameters import SchedulingKeywords, SchedulingParameters
 from clustergym.envs.scheduling_picture import as_pixels, as_text
 from clustergym.results.metrics.metrics import Metrics, measure_scenario
 from clustergym.scenario.policy import Decision, InformationClass, Setting, View
@@ -76,7 +76,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 8}  # noqa: RUF012
     defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
 
-    def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
+    def __init__(self, render_mode: str | None = None, **parameters: Unpack[SchedulingKeywords]) -> None:
         self.render_mode = check_mode(render_mode, self.metadata["render_modes"])
         self.parameters: SchedulingParameters = build_from_keywords(
             SchedulingParameters, {**self.defaults, **parameters}, "env"

@@ -399,7 +399,7 @@ def make_vector(
         except UncoveredError as refusal:
             fall_back(refusal, engine)
     number = _whole("num_envs", num_envs, None)
-    singles = [partial(single_class, engine=engine, **parameters)] * number
+    singles = [partial(single_class, **(parameters | {"engine": engine}))] * number
     mode = _autoreset_mode(autoreset_mode)
     return SteppedVectorEnv(singles, copy=copy, autoreset_mode=mode)
 

@@ -253,7 +253,7 @@ def _array_columns(events: ArrayEvents) -> _Columns:
     event, nothing = events.event, np.broadcast_to(0.0, len(events))
     return _Columns(
         time_s=event[:, c.TIME] / c.TICKS_PER_S,
-        kind=_COMPILED_CODE[event[:, c.KIND]],
+        event_type=_COMPILED_CODE[event[:, c.KIND]],
         job=event[:, c.JOB].copy(),
         gpu_type=event[:, c.EVENT_TYPE],
         gpus=event[:, c.EVENT_GPUS],
