@@ -10,14 +10,14 @@ from error_lines import error_line
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustergym.cluster.slurm_text import gpus_of, gpus_of_gres, gpus_of_tres, known_type
+from clustergym.cluster.slurm_text import gpus_of_gres, gpus_of_tres, known_type, read_gpus
 from clustergym.commands.trace import main
 from clustergym.common.columns import iso, parse_seconds
 from clustergym.common.errors import InputError
 from clustergym.trace.formats import find_format, load_trace
 from clustergym.trace.log_files import write_log
 from clustergym.trace.readers import kueue, sacct, slurmdbd
-from clustergym.trace.slurm_fields import CellRules, span_s, waiting_tasks, zone_of
+from clustergym.trace.slurm_fields import CellRules, find_zone, span_s, waiting_tasks
 
 REGRESSIONS = Path(__file__).parents[1] / "regressions"
 HEAD = "JobID|User|Account|Partition|Submit|Start|End|ElapsedRaw|State|Timelimit|AllocTRES|ReqTRES"
@@ -52,7 +52,7 @@ def row(job="1", state="COMPLETED", tres="cpu=8,gres/gpu=2", start="2026-03-01T0
     ],
 )
 def test_gpus_of_tres_and_gres(text, gpus, kind):
-    assert gpus_of(text) == (gpus, kind)
+    assert read_gpus(text) == (gpus, kind)
 
 
 def test_names_of_types_are_the_catalogues_where_it_has_them():
@@ -131,14 +131,14 @@ def test_time_zones_and_hashed_users(tmp_path):
         row(submit="2026-03-29T01:00:00", start="2026-03-29T01:30:00", end="2026-03-29T03:30:00", seconds=""),
     )
     assert sacct.read_log(path).duration_s.tolist() == [7200.0]
-    log = sacct.read_log(path, CellRules(zone_of("Europe/Zurich"), "salt"))
+    log = sacct.read_log(path, CellRules(find_zone("Europe/Zurich"), "salt"))
     assert log.duration_s.tolist() == [3600.0]
     assert log.submit_s.tolist() == [parse_seconds("2026-03-29 00:00:00")]
     assert log.user != ["al"]
     assert log.user == sacct.read_log(path, CellRules(None, "salt")).user
     assert sacct.read_log(path, CellRules(None, "pepper")).user != log.user
     with pytest.raises(InputError, match="unknown time zone 'Nowhere'"):
-        zone_of("Nowhere")
+        find_zone("Nowhere")
 
 
 @pytest.mark.parametrize(
