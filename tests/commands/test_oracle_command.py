@@ -75,7 +75,7 @@ BAD = [
     ([*EXPLAIN, "8xA40", "--batch", "1e3"], "argument --batch: invalid int value: '1e3'"),
     (
         [*EXPLAIN, "8xA40", "--locality", "rack"],
-        "--locality: unknown locality 'rack' (valid: cross, domain, leaf",
+        "--locality: unknown locality 'rack' (valid: cross, domain, l",
     ),
     (
         [*EXPLAIN, "8xA40", "--locality", "node"],
