@@ -175,7 +175,7 @@ def test_a_decision_that_is_not_legal_is_refused_in_the_same_words(wrong: str) -
 
 def test_a_job_on_nodes_of_one_gpu_moves_into_a_leaf() -> None:
     # Two leaves of four nodes with a GPU each. At 10 s a node of each leaf is free for both GPUs of the last
-    # job, which goes half as fast so. At 30 s two nodes of the first leaf are free, at 60 s it is moved there.
+    # job, which goes half as fast so. At 30 s two nodes of the first leaf are free; at 60 s it moves there.
     runs_s = [30, 30, 500, 10, 500, 500, 500, 10]
     jobs = [Job(f"j{at}", 0.0, count, gpus=1) for at, count in enumerate(runs_s)]
     jobs.append(Job("a", 5.0, 400, gpus=2))
