@@ -183,7 +183,7 @@ def test_costs(name):
 
 
 def test_oracles(tmp_path, monkeypatch):
-    assert names("oracle") == ["grid", "recorded", "roofline", "sia", "table"]
+    assert names("oracle") == ["grid", "recorded", "roofline", "sia", "stack", "table"]
     monkeypatch.setenv("CLUSTERGYM_CACHE", str(tmp_path / "cache"))
     run_short(["oracle=grid"], "arena")
     run_short(["oracle=roofline"])

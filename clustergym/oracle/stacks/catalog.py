@@ -14,6 +14,8 @@ from clustergym.oracle.stacks.step_time import StackConstants
 
 T = TypeVar("T")
 LARGEST_CONFIG_BYTES = 1_000_000
+DEFAULT_STACKS = {False: "fsdp-2023", True: "megatron-2026"}
+"""Stack of GPUs without and with fp8 arithmetic: that of their newest measurements."""
 _READ: dict[tuple[Path, str], tuple[tuple[int, ...], Any]] = {}
 
 
@@ -164,6 +166,11 @@ def load_accelerator(name: str, more: Path | None = None) -> Machine:
     return _entry(name, _accelerators(more), "accelerator")
 
 
+def find_accelerator(name: str) -> Machine | None:
+    """Return an accelerator of the catalogue by name; None if there is none."""
+    return _accelerators(None).get(name.lower())
+
+
 def is_transformer(name: str, more: Path | None = None) -> bool:
     """Whether a name is of a transformer of the catalogue or of `more`, or of a config.json."""
     return name.endswith(".json") or name.lower() in _transformers(more)
@@ -255,7 +262,7 @@ def stack_names() -> list[str]:
 
 def default_stack(machine: Machine) -> str:
     """Return the stack of the newest measurements: of GPUs without fp8, as the A100, only one has any."""
-    return "fsdp-2023" if machine.fp8_tflops is None else "megatron-2026"
+    return DEFAULT_STACKS[machine.fp8_tflops is not None]
 
 
 def load_stack(name: str) -> Stack:
