@@ -134,7 +134,7 @@ def cache_keys(
 
 
 def stack_tables(tables: OracleTables) -> Floats:
-    """Return the tables as one array, shape (C, 3, T, K, 4), in the order of `KINDS`, or of 4 with segments."""
+    """Return the tables as one array, shape (C, 3, T, K, 4), in the order of `KINDS`; 4 with segments."""
     stacked = [np.asarray(getattr(tables, table), dtype=np.float64) for table in KINDS]
     if tables.segments is not None:
         stacked.append(np.broadcast_to(tables.segments[..., None].astype(np.float64), stacked[0].shape))

@@ -74,6 +74,14 @@ queue_mean_several_gpus | s | lower | queue_mean of jobs that ask for more GPUs
 """)
 """Metrics of runs on divisible nodes alone."""
 
+OF_SEGMENTS = _metrics("""
+stranded_gpu_hours | GPU h | lower | free GPUs that no segment of a waiting job can use, over time: GPUs of a
+    type for which a job waits, on nodes and in NVLink domains where not even the smallest block of such a
+    job's GPUs fits that must lie together (metrics/stranded.py)
+stranded_share | share | lower | the same over all free GPUs of types for which a job waits
+""")
+"""Metrics of runs whose oracle knows which GPUs of a job must lie in one NVLink domain."""
+
 OF_TENANTS = _metrics("""
 tenant_ftf_mean |  | lower | mean over tenants with a quota of the mean over their finished jobs of JCT / JCT
     if the tenant had its quota to itself, shared fluidly among its jobs: above 1 it would be better off alone
@@ -157,6 +165,7 @@ unfair_unfinished | jobs | lower | unfinished jobs that had been in the system l
 """),
     *OF_OUTCOMES,
     *OF_PARTS,
+    *OF_SEGMENTS,
     *OF_TENANTS,
 )
 

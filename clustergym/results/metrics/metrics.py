@@ -24,6 +24,7 @@ from clustergym.results.metrics.jobs import (
     write_gpu_hours,
 )
 from clustergym.results.metrics.statistics import compute_restricted_mean
+from clustergym.results.metrics.stranded import stranded_metrics
 from clustergym.results.metrics.takings import OF_QUEUE, compute_queue_usage
 from clustergym.results.metrics.tenants import measure_tenants, tenant_metrics
 from clustergym.results.metrics.timeline import Timeline, compute_timeline, has_reference
@@ -113,6 +114,9 @@ def measure_scenario(
         scenario.tenants,
         stalled,
     )
+    if scenario.tables.segments is not None:
+        own = {name: _plain(value) for name, value in stranded_metrics(scenario, events, end_s).items()}
+        measured = measured._replace(metrics=_in_order(measured.metrics | own))
     if scenario.parts is None or not isinstance(scenario.cluster, DivisibleCluster):
         return measured
     # It loads Numba, which runs of whole GPUs do without.
@@ -212,6 +216,10 @@ def measure(
         values |= tenant_metrics(of_tenants, run.gpus)
     metrics = {name: _plain(values[name]) for name in METRICS if name in values}
     return Measurement(metrics, records, record, fairness.rho, losses, of_tenants)
+
+
+def _in_order(metrics: Metrics) -> Metrics:
+    return {name: metrics[name] for name in METRICS if name in metrics}
 
 
 def _plain(value: float | int | np.generic | None) -> MetricValue:
