@@ -109,7 +109,8 @@ def load_or_build_tables(
     axis = np.array(counts, dtype=np.int64)
     # A segment is the same at every tier.
     segments = whole[len(KINDS), ..., 0].astype(np.int64) if oracle.knows_segments else None
-    times = whole[: len(KINDS)]
+    execution, profiled, data_parallel = whole[: len(KINDS)]
+    times = execution, profiled, data_parallel
     return OracleTables(tuple(classes), cluster.gpu_types, axis, *times, segments=segments)
 
 

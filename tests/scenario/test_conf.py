@@ -160,7 +160,8 @@ def test_cluster_of_a_file(tmp_path):
 @pytest.mark.parametrize("name", [name for name in names("trace") if name != "file"])
 def test_trace(name):
     ares = "160" in name or "newtrace" in name
-    scenario = "sharing" if name == "openb-like" else "ares" if ares else "testbed"
+    own = {"openb-like": "sharing", "llm-2026": "llm-2026"}
+    scenario = own.get(name, "ares" if ares else "testbed")
     run_short([f"scenario={scenario}", f"trace={name}"])
 
 

@@ -157,8 +157,9 @@ class StackOracle(Oracle):
                             cell, gpus, best
                         )
         axis = np.array(counts, dtype=np.int64)
-        tables = [six_digits(table) for table in values]
-        return OracleTables(tuple(classes), cluster.gpu_types, axis, *tables, segments=segments)
+        execution, profiled, data_parallel = map(six_digits, values)
+        times = execution, profiled, data_parallel
+        return OracleTables(tuple(classes), cluster.gpu_types, axis, *times, segments=segments)
 
     def _cell(
         self, shape: TransformerShape, length: int, model: ModelClass, cluster: ClusterSpec, column: int
@@ -243,7 +244,9 @@ def machine_of(group: NodeGroup) -> Machine:
     """
     gpu = group.gpu_type
     known = find_accelerator(gpu.name)
-    power_w = gpu.power_w or (known and known.power_w)
+    power_w, fp8, fp4 = gpu.power_w, gpu.fp8_tflops, gpu.fp4_tflops
+    if known is not None:
+        power_w, fp8, fp4 = power_w or known.power_w, fp8 or known.fp8_tflops, fp4 or known.fp4_tflops
     if power_w is None:
         message = f"GPU type {gpu.name} has no power_w, the limit of its power, which oracle=stack needs"
         remedy = "describe the type in the cluster file's gpu_types, with power_w"
@@ -256,8 +259,8 @@ def machine_of(group: NodeGroup) -> Machine:
         link_gbs=gpu.link_gbs,
         nic_gbps=gpu.nic_gbps if gpu.nic_per_gpu else gpu.nic_gbps / group.gpus_per_node,
         power_w=power_w,
-        fp8_tflops=gpu.fp8_tflops or (known and known.fp8_tflops),
-        fp4_tflops=gpu.fp4_tflops or (known and known.fp4_tflops),
+        fp8_tflops=fp8,
+        fp4_tflops=fp4,
         domain=group.domain_gpus,
     )
 

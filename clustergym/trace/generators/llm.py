@@ -318,7 +318,8 @@ def _fit_load(draft: _Draft, workload: LlmWorkload, cluster: ClusterSpec) -> _Dr
 
     def scaled(factor: float) -> Floats:
         # A job that would run longer than is allowed ends then, as a job of Meta's RSC does after a week.
-        return np.where(scales, np.minimum(draft.duration_s * factor, most_s), draft.duration_s)
+        longer: Floats = np.where(scales, np.minimum(draft.duration_s * factor, most_s), draft.duration_s)
+        return longer
 
     def demand(factor: float) -> float:
         return float((scaled(factor) * draft.gpus).sum())

@@ -17,6 +17,7 @@ from clustergym.results.metrics.catalogue import (
     OF_PARTS,
     OF_SEGMENTS,
     OF_TENANTS,
+    OF_WINDOW,
 )
 from clustergym.results.metrics.intervals import Outcome
 from clustergym.results.metrics.jobs import write_jobs_csv
@@ -265,7 +266,7 @@ EXPECTED = {
 def test_metrics():
     metrics = measure(LOG, TRACE, CLUSTER, REFERENCE, END, END).metrics
     # The trace does not keep outcomes, ask for parts or have queues, and its oracle knows no segments.
-    absent = {metric.name for metric in (*OF_OUTCOMES, *OF_PARTS, *OF_SEGMENTS, *OF_TENANTS)}
+    absent = {metric.name for metric in (*OF_OUTCOMES, *OF_PARTS, *OF_SEGMENTS, *OF_TENANTS, *OF_WINDOW)}
     assert list(metrics) == [name for name in METRICS if name not in absent]
     assert set(EXPECTED) | {metric.name for metric in OF_DISTURBANCES} == set(metrics)
     for name, value in EXPECTED.items():
