@@ -13,11 +13,12 @@ from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.common.errors import InputError
 from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_spec import SHAPE, ModelClass
+from clustergym.oracle.models.shape_files import find_accelerator, load_accelerator, load_transformer
 from clustergym.oracle.oracle_config import oracle_from_config
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
-from clustergym.oracle.stacks.catalog import find_accelerator, load_accelerator, load_stack, load_transformer
+from clustergym.oracle.stacks.catalog import load_stack
 from clustergym.oracle.stacks.search import search_plans
-from clustergym.oracle.stacks.stack_oracle import StackOracle, machine_of, transformer_of
+from clustergym.oracle.stacks.stack_oracle import StackOracle, find_transformer, make_machine
 from clustergym.oracle.table_cache import load_or_build_tables
 
 LLM = load_cluster("llm-2026")
@@ -117,10 +118,10 @@ def test_models_of_papers_on_their_clusters() -> None:
     # A model that is no transformer has the times of roofline.
     roofline = RooflineOracle().tables(classes[2:], arena, (1, 2, 4, 8))
     assert np.array_equal(tables.execution[2], roofline.execution[0])
-    shape, tokens = transformer_of(load_catalog().get(classes[0]))  # type: ignore[misc]
+    shape, tokens = find_transformer(load_catalog().get(classes[0]))  # type: ignore[misc]
     assert tokens == 1024
     assert shape.parameters == pytest.approx(load_catalog().get(classes[0]).parameters, rel=0.01)
-    experts, _ = transformer_of(load_catalog().get(classes[1]))  # type: ignore[misc]
+    experts, _ = find_transformer(load_catalog().get(classes[1]))  # type: ignore[misc]
     assert experts.parameters == pytest.approx(load_catalog().get(classes[1]).parameters, rel=0.02)
 
 
@@ -149,7 +150,7 @@ def own_cluster(folder: Path, more: str) -> ClusterSpec:
 
 def test_a_gpu_type_of_a_cluster_file(tmp_path: Path) -> None:
     own = own_cluster(tmp_path, ", power_w: 600, fp8_tflops: 1000")
-    machine = machine_of(own.groups[0])
+    machine = make_machine(own.groups[0])
     assert (machine.power_w, machine.fp8_tflops, machine.fp4_tflops, machine.domain) == (600, 1000, None, 8)
     # One port of 400 Gbit/s for 8 GPUs.
     assert machine.nic_gbps == 50

@@ -11,8 +11,9 @@ import yaml
 from clustergym.common.paths import conf_dir
 from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_spec import ModelClass
+from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
 from clustergym.oracle.oracle_config import oracle_from_config
-from clustergym.oracle.stacks.catalog import load_accelerator, load_transformer, stack_names
+from clustergym.oracle.stacks.catalog import stack_names
 from clustergym.results.report.wandb_logger import read_logger_choice
 from clustergym.scenario.by_name import compose
 from clustergym.scenario.registry import (

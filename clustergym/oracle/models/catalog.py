@@ -300,7 +300,7 @@ class DenseFamily(Family):
 
 
 class ShapeFamily(Family):
-    """A family of public transformers (`clustergym.oracle.stacks.shape`)."""
+    """A family of public transformers (`clustergym.oracle.models.shape`)."""
 
     sequence_length: Whole
     size: ShapeSize = Field(default=ABSENT)
@@ -308,7 +308,7 @@ class ShapeFamily(Family):
 
     def costs(self, size: Mapping[str, Any]) -> models.Costs:
         """Return the costs of one model size that any transformer has; no layer of it is split by them."""
-        from clustergym.oracle.stacks.catalog import load_transformer
+        from clustergym.oracle.models.shape_files import load_transformer
 
         shape = load_transformer(size["shape"])
         tokens = self.sequence_length

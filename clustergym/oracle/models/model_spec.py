@@ -70,7 +70,7 @@ class ModelSpec:
     dimensions : tuple of (str, int)
         What the YAML file says of the size and of its family, by key; empty for kind `dense`.
     shape : str
-        Of kind `shape`, the name of the transformer or the path of its config.json.
+        Name of a public transformer, or path of its config.json; empty for other models.
     """
 
     family: str

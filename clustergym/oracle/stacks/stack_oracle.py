@@ -15,17 +15,12 @@ from clustergym.common.errors import InputError
 from clustergym.common.paths import conf_dir
 from clustergym.oracle.base import Oracle, OracleTables, check_choice, check_counts, six_digits
 from clustergym.oracle.models.catalog import Catalog, load_catalog
-from clustergym.oracle.models.model_spec import FFN_FACTOR, SHAPE, ModelClass, ModelSpec
+from clustergym.oracle.models.model_spec import FFN_FACTOR, ModelClass, ModelSpec
+from clustergym.oracle.models.shape import Machine, ParallelPlan, Precision, TransformerShape
+from clustergym.oracle.models.shape_files import find_accelerator, load_transformer
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
-from clustergym.oracle.stacks.catalog import (
-    DEFAULT_STACKS,
-    default_stack,
-    find_accelerator,
-    load_stack,
-    load_transformer,
-)
+from clustergym.oracle.stacks.catalog import DEFAULT_STACKS, default_stack, load_stack
 from clustergym.oracle.stacks.search import PlannedStep, assess_plan, search_plans
-from clustergym.oracle.stacks.shape import Machine, ParallelPlan, Precision, TransformerShape
 from clustergym.oracle.stacks.step_time import StackConstants
 
 VERSION = 1
@@ -143,7 +138,7 @@ class StackOracle(Oracle):
         values, segments = np.full((3, *shape), np.inf), np.ones(shape[:3], dtype=np.int64)
         for row, model in enumerate(classes):
             spec = self.catalog.get(model)
-            known = transformer_of(spec)
+            known = find_transformer(spec)
             if known is None:
                 other = self._others.tables([model], cluster, counts)
                 values[:, row] = [other.execution[0], other.profiled[0], other.data_parallel[0]]
@@ -164,7 +159,7 @@ class StackOracle(Oracle):
     def _cell(
         self, shape: TransformerShape, length: int, model: ModelClass, cluster: ClusterSpec, column: int
     ) -> StackCell:
-        machine = machine_of(cluster.groups[column])
+        machine = make_machine(cluster.groups[column])
         machines = tuple(_at_tier(machine, cluster, column, tier) for tier in Locality)
         name = default_stack(machine) if self.stack == AUTO else self.stack
         precision = self.precision if machine.peak_tflops(self.precision) else PRECISIONS[0]
@@ -213,14 +208,15 @@ def _is_data_parallel(plan: ParallelPlan) -> bool:
     return plan.tensor == plan.pipeline == plan.context == plan.expert == 1
 
 
-def transformer_of(spec: ModelSpec) -> tuple[TransformerShape, int] | None:
+def find_transformer(spec: ModelSpec) -> tuple[TransformerShape, int] | None:
     """Return a model's shape and the tokens of a sample; None for a model that is no transformer."""
     given = dict(spec.dimensions)
-    if spec.kind == SHAPE:
+    if spec.shape:
         return load_transformer(spec.shape), given["sequence_length"]
-    if spec.kind not in FFN_FACTOR:
+    factor = FFN_FACTOR.get(spec.kind)
+    if factor is None:
         return None
-    inner = FFN_FACTOR[spec.kind] * given["hidden"]
+    inner = factor * given["hidden"]
     shape = TransformerShape(
         spec.family, given["hidden"], given["layers"], given["heads"], given["vocabulary"], inner,
         gated=False, tied=True,
@@ -234,7 +230,7 @@ def transformer_of(spec: ModelSpec) -> tuple[TransformerShape, int] | None:
     return shape, given["sequence_length"]
 
 
-def machine_of(group: NodeGroup) -> Machine:
+def make_machine(group: NodeGroup) -> Machine:
     """Return the machine of a group of nodes: its data sheet, completed from the catalogue of accelerators.
 
     Raises

@@ -23,17 +23,17 @@ def stranded_metrics(scenario: Scenario, events: Sequence[Event], end_s: float) 
     job at its request fits where it is: a segment of at most a node on its node, a larger one on wholly free
     nodes of its NVLink domain. GPUs of failed nodes are not free.
     """
-    course = _Course(scenario)
+    state = _Holdings(scenario)
     stranded = free = 0.0
     before_s = events[0].time_s if events else end_s
     for event in events:
         if event.time_s > before_s:
-            lost, idle = course.count()
+            lost, idle = state.count()
             stranded += lost * (event.time_s - before_s)
             free += idle * (event.time_s - before_s)
             before_s = event.time_s
-        course.advance(event)
-    lost, idle = course.count()
+        state.advance(event)
+    lost, idle = state.count()
     stranded += lost * max(end_s - before_s, 0.0)
     free += idle * max(end_s - before_s, 0.0)
     return {
@@ -42,7 +42,7 @@ def stranded_metrics(scenario: Scenario, events: Sequence[Event], end_s: float) 
     }
 
 
-class _Course:
+class _Holdings:
     """What is free on each node, and which jobs wait, as the events of a run tell."""
 
     def __init__(self, scenario: Scenario) -> None:
@@ -60,21 +60,21 @@ class _Course:
 
     def advance(self, event: Event) -> None:
         """Take over what an event changes."""
-        self._known = None
-        if event.kind in self.fails:
+        self._known, what = None, event.kind
+        if what in self.fails:
             self.out.update(node for node, _ in event.nodes)
-        elif event.kind in self.returns:
+        elif what in self.returns:
             self.out.difference_update(node for node, _ in event.nodes)
-        elif event.kind in (EventKind.PROFILE_START, EventKind.PROFILE_END):
-            self._hold(event.job, True, event.nodes if event.kind == EventKind.PROFILE_START else ())
-        elif event.kind in LAUNCHES:
+        elif what in (EventKind.PROFILE_START, EventKind.PROFILE_END):
+            self._hold(event.job, True, event.nodes if what == EventKind.PROFILE_START else ())
+        elif what in LAUNCHES:
             self._hold(event.job, False, event.nodes)
             self._wait(event.job, False)
-        elif event.kind in ENDS:
+        elif what in ENDS:
             self._hold(event.job, False, ())
-        if event.kind in WAITS:
+        if what in WAITS:
             self._wait(event.job, True)
-        elif event.kind in (EventKind.COMPLETE, EventKind.DROP):
+        elif what in (EventKind.COMPLETE, EventKind.DROP):
             self._wait(event.job, False)
 
     def count(self) -> tuple[float, float]:

@@ -203,7 +203,7 @@ def generate_llm(workload: LlmWorkload, cluster: ClusterSpec, times: ReferenceTi
         If no model fits, or the load cannot be reached.
     """
     draft = _fit_load(_draft(workload, cluster, times), workload, cluster)
-    order = np.argsort(draft.submit_s, kind="stable")
+    order = np.lexsort((draft.submit_s,))
     iterations = np.maximum(np.rint(draft.duration_s * draft.speed), 1).astype(np.int64)
     digits, name = len(str(workload.jobs - 1)), f"{LLM_SOURCE}-{workload.jobs}"
     models = [draft.models[row] for row in order]
@@ -293,7 +293,8 @@ def _arrivals(number: int, burst: float, span_s: float, rng: np.random.Generator
         start, size = rng.random() * span_s, int(rng.geometric(1.0 / burst))
         gaps = rng.exponential(BURST_GAP_S, size)
         at += (start + np.cumsum(gaps)).tolist()
-    return np.minimum(np.array(at[:number]), span_s)
+    submitted: Floats = np.minimum(np.array(at[:number]), span_s)
+    return submitted
 
 
 def _durations(number: int, job_class: JobClass, most_s: float, rng: np.random.Generator) -> Floats:
