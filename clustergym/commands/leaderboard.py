@@ -192,13 +192,13 @@ def _best_known(options: argparse.Namespace) -> int:
     if not 0.0 <= options.types <= 1.0:
         raise InputError(f"{options.types}", field="--types", remedy="give a share from 0 to 1")
 
-    def told(found: SearchOutcome) -> None:
+    def print_outcome(found: SearchOutcome) -> None:
         beside = f"; best entry {found.best_entry} {found.best_value:.6g}" if found.best_entry else ""
         kept = "" if found.kept == found.value else f", kept {found.kept:.6g}"
         print(f"{found.cell}: {board.metric} {found.value:.6g}{kept}{beside}", flush=True)
 
     folder = best_known(
-        board, cells, options.evaluations, options.seed, options.types, _workers(options), told
+        board, cells, options.evaluations, options.seed, options.types, _workers(options), print_outcome
     )
     print(f"{folder}/: {len(cells)} cells searched; now `leaderboard render {board.name}`")
     return 0
