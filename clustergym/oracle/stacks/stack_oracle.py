@@ -213,10 +213,9 @@ def find_transformer(spec: ModelSpec) -> tuple[TransformerShape, int] | None:
     given = dict(spec.dimensions)
     if spec.shape:
         return load_transformer(spec.shape), given["sequence_length"]
-    factor = FFN_FACTOR.get(spec.kind)
-    if factor is None:
+    if "hidden" not in given:
         return None
-    inner = factor * given["hidden"]
+    inner = FFN_FACTOR["moe" if "experts" in given else "transformer"] * given["hidden"]
     shape = TransformerShape(
         spec.family, given["hidden"], given["layers"], given["heads"], given["vocabulary"], inner,
         gated=False, tied=True,

@@ -60,7 +60,8 @@ class _Holdings:
 
     def advance(self, event: Event) -> None:
         """Take over what an event changes."""
-        self._known, what = None, event.kind
+        self._known = None
+        _, what, *_ = event
         if what in self.fails:
             self.out.update(node for node, _ in event.nodes)
         elif what in self.returns:
