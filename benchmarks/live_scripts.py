@@ -201,7 +201,9 @@ def judge(local: SharedSlurm, said: Path, count: int, others: Sequence[str]) -> 
     """Hold what the scripts wrote, and what sacct says, against what was asked."""
     lines = {path.stem: path.read_text(encoding="utf-8").splitlines() for path in said.glob("*.log")}
     ends = Counter(name for name, rows in lines.items() for row in rows if row.startswith("end"))
-    begun = [row.split() for rows in lines.values() for row in rows if row.startswith("begin")]
+    begun = {
+        name: [row.split()[3] for row in rows if row.startswith("begin")] for name, rows in lines.items()
+    }
     words = ("sacct", "-a", "-n", "-X", "-P", "-S", "now-1hours", "-o", "JobIDRaw,User,State,NodeList")
     rows = [row.split("|") for row in local.slurm.read(*words)]
     his = {row[0]: row for row in rows if row[1] == OTHER}
@@ -210,8 +212,8 @@ def judge(local: SharedSlurm, said: Path, count: int, others: Sequence[str]) -> 
         "scripts": count,
         "ended_once": sum(ends[name] == 1 for name in lines),
         "ended_more_often": sum(number > 1 for number in ends.values()),
-        "runs": len(begun),
-        "runs_at_another_size": len({(row[1]) for row in begun if row[2] != "1"}),
+        "runs": sum(map(len, begun)),
+        "ran_at_several_sizes": sum(len(set(sizes)) > 1 for sizes in begun),
         "saved": sum(row.startswith("saved") for rows in lines.values() for row in rows),
         "on_reserved_node": sum(row[3] == RESERVED for row in ours),
         "of_others": len(others),

@@ -38,7 +38,7 @@ class Moment:
     job_id: tuple[str, ...]
 
 
-def decide_from(
+def list_moments(
     scenario: Scenario, policy: Policy, placer: Placer, running: Collection[str], now_s: float
 ) -> Iterator[Moment]:
     """Yield what a policy decides, from a moment on; before, running jobs start and nobody else does.
@@ -81,10 +81,10 @@ def _held_now(view: View, running: Collection[int]) -> list[tuple[int, int, int]
     free, found = view.free.copy(), []
     for at in np.flatnonzero((view.state == QUEUED) & np.isin(view.job, list(running))).tolist():
         gpus, asked = int(view.requested_gpus[at]), int(view.requested_type[at])
-        kinds = [asked] if asked >= 0 else np.flatnonzero(free >= gpus).tolist()
-        if kinds and free[kinds[0]] >= gpus:
-            free[kinds[0]] -= gpus
-            found.append((int(view.job[at]), kinds[0], gpus))
+        types = [asked] if asked >= 0 else np.flatnonzero(free >= gpus).tolist()
+        if types and free[types[0]] >= gpus:
+            free[types[0]] -= gpus
+            found.append((int(view.job[at]), types[0], gpus))
     return found
 
 

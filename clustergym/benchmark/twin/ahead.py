@@ -20,7 +20,7 @@ from clustergym.scenario.by_name import compose
 from clustergym.scenario.registry import make_placer, make_policy
 from clustergym.scenario.scenario import Scenario
 from clustergym.scenario.scenario_config import Conditions
-from clustergym.sim.from_now import MARK, Moment, decide_from
+from clustergym.sim.from_now import MARK, Moment, list_moments
 from clustergym.trace.log_files import write_log
 from clustergym.trace.readers.sacct import SlurmJob
 from clustergym.trace.records import RecordedJobs
@@ -95,7 +95,7 @@ class Ahead:
     def _moments(self, scenario: Scenario) -> Iterator[Moment]:
         policy, placer = make_policy(self.config["policy"]), make_placer(self.config["placer"])
         running = [job.job_id for job in self.present.running]
-        return decide_from(scenario, policy, placer, running, self._now_s)
+        return list_moments(scenario, policy, placer, running, self._now_s)
 
     @property
     def _now_s(self) -> float:

@@ -12,13 +12,13 @@ from clustergym.cluster.cluster_files import load_gpu_types
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.common.columns import DAY_S
 from clustergym.live.own.nodes import NodeState
-from clustergym.live.own.script import Script, type_of
+from clustergym.live.own.script import Script, find_gpu_type
 from clustergym.oracle.base import OracleTables
 from clustergym.scenario.costs import Costs
 from clustergym.scenario.policy import Placer, Policy
 from clustergym.scenario.scenario import Scenario, list_allowed_counts, model_classes
 from clustergym.scenario.tenants.queue_tree import Tenants
-from clustergym.sim.from_now import MARK, decide_from
+from clustergym.sim.from_now import MARK, list_moments
 from clustergym.trace.trace import Trace
 
 OTHERS = "others on "
@@ -72,7 +72,7 @@ def decide_now(
         File of queues, by account.
     """
     cluster = _cluster(nodes)
-    jobs = [job for job in jobs if job.gpus <= _most(cluster, type_of(job.script))]
+    jobs = [job for job in jobs if job.gpus <= _most(cluster, find_gpu_type(job.script))]
     if not jobs:
         return {}
     base_s = min([*(job.submit_s for job in jobs), now_s])
@@ -80,7 +80,7 @@ def decide_now(
     running = [job.script.name for job in jobs if job.start_s == job.start_s]
     running += [name for name in scenario.trace.job_id if name.startswith(OTHERS)]
     policy, placer = make()
-    moment = next(decide_from(scenario, policy, placer, running, now_s - base_s), None)
+    moment = next(list_moments(scenario, policy, placer, running, now_s - base_s), None)
     if moment is None:
         return {}
     given = dict(zip(moment.decision.job.tolist(), moment.decision.gpus.tolist(), strict=True))
@@ -103,8 +103,8 @@ def _cluster(nodes: Mapping[str, NodeState]) -> ClusterSpec:
     groups = []
     for name, count in sorted(gpus.items()):
         given = known.get(name, plain)
-        kind = GpuType(**{**{key: getattr(given, key) for key in given.__dataclass_fields__}, "name": name})
-        groups.append(NodeGroup(kind, 1, count))
+        gpu = GpuType(**{**{key: getattr(given, key) for key in given.__dataclass_fields__}, "name": name})
+        groups.append(NodeGroup(gpu, 1, count))
     return ClusterSpec("own", tuple(groups), Fabric())
 
 
@@ -122,9 +122,9 @@ def _table(
         if job.start_s == job.start_s:
             left_s = max(job.start_s + limit_s - now_s, LEAST_LEFT_S)
             at_s, work_s = 0.0, now_s - base_s + left_s
-            held[type_of(script)] += job.gpus
+            held[find_gpu_type(script)] += job.gpus
         model = f"{job.gpus}of{sizes}"
-        rows.append((script.name, at_s, work_s, job.gpus, type_of(script), script.account, model))
+        rows.append((script.name, at_s, work_s, job.gpus, find_gpu_type(script), script.account, model))
     for gpu_type in sorted({state.gpu_type for state in nodes.values()}):
         used = sum(state.used for state in nodes.values() if state.gpu_type == gpu_type)
         # Of a script that names no type it is not known which it holds: those of the first with so many.

@@ -19,7 +19,7 @@ from clustergym.live.own.decide import OwnJob, decide_now
 from clustergym.live.own.ledger import Entry, Ledger, open_ledger
 from clustergym.live.own.nodes import Nodes, Room, read_nodes
 from clustergym.live.own.queue import HELD, RUNNING, WAITING, OwnQueue, QueuedJob
-from clustergym.live.own.script import Script, read_scripts, type_of
+from clustergym.live.own.script import Script, find_gpu_type, read_scripts
 from clustergym.live.slurm import Slurm
 from clustergym.scenario.policy import Placer, Policy
 
@@ -203,9 +203,12 @@ class ScriptRun:
         for entry in waiting:
             # What was released has no nodes yet, but is about to.
             self._take(room, self.scripts[entry.script], entry.gpus)
-        for partition in sorted({self.scripts[entry.script].partition for entry in self.open}):
-            mine = [one for one in self.open if self.scripts[one.script].partition == partition]
-            mine = [one for one in mine if one.number in seen and not one.stopping]
+        asked: dict[str, list[Entry]] = {}
+        # The partition whose waiting job is the oldest comes first: partitions can share nodes.
+        for entry in sorted(self.open, key=lambda one: (self._state(one, seen) != HELD, one.begun_s)):
+            if entry.number in seen and not entry.stopping:
+                asked.setdefault(self.scripts[entry.script].partition, []).append(entry)
+        for partition, mine in asked.items():
             self._decide_partition(mine, seen, nodes, room, now_s, partition)
 
     def _decide_partition(
@@ -258,7 +261,7 @@ class ScriptRun:
 
     def _take(self, room: Room, script: Script, gpus: int) -> bool:
         shape = script.shape(gpus)
-        return room.take(script.partition, type_of(script), shape, script.limit_s, script.reservation)
+        return room.take(script.partition, find_gpu_type(script), shape, script.limit_s, script.reservation)
 
     def _state(self, entry: Entry, seen: Mapping[str, QueuedJob]) -> str:
         return seen[entry.number].state if entry.number in seen else ""
@@ -275,7 +278,9 @@ def write_jobs(run: ScriptRun, folder: Path) -> dict[str, int]:
             whose = (script.account, script.partition) if script else ("", "")
             times = (entry.begun_s, end.get("start_s"), end.get("end_s"))
             cells = (name, *whose, entry.attempt, entry.number, end.get("state", ""), *times)
-            writer.writerow((*cells, end.get("nodes", ""), entry.gpus, type_of(script) if script else ""))
+            writer.writerow(
+                (*cells, end.get("nodes", ""), entry.gpus, find_gpu_type(script) if script else "")
+            )
             if end:
                 states[str(end["state"])] = states.get(str(end["state"]), 0) + 1
     return states

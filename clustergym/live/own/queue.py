@@ -85,8 +85,8 @@ class OwnQueue:
             words.append(f"--chdir={script.path.parent.absolute()}")
         if gpus != script.gpus:
             nodes, each = script.shape(gpus)
-            kind = f"{script.gpu_type}:" if script.gpu_type else ""
-            words += [f"--nodes={nodes}", f"--gres=gpu:{kind}{each}"]
+            prefix = f"{script.gpu_type}:" if script.gpu_type else ""
+            words += [f"--nodes={nodes}", f"--gres=gpu:{prefix}{each}"]
         words.append(f"--export=ALL,CLUSTERGYM_ATTEMPT={attempt},CLUSTERGYM_GPUS={gpus}")
         done = self.slurm.run(*words, str(script.path.absolute()))
         found = re.match(r"\d+", done.stdout)

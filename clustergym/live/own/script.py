@@ -105,8 +105,11 @@ def read_scripts(folder: Path) -> list[Script]:
         raise InputError("is no folder", file=folder, field="live.jobs", remedy="name a folder of scripts")
     found = []
     for path in sorted(folder.iterdir()):
-        if path.is_file() and path.open("rb").read(2) == b"#!":
-            found.append(read_script(path))
+        if path.is_file():
+            with path.open("rb") as file:
+                is_script = file.read(2) == b"#!"
+            if is_script:
+                found.append(read_script(path))
     if not found:
         raise InputError("has no script", file=folder, field="live.jobs", remedy="begin each with #!")
     return found
@@ -191,10 +194,10 @@ def _gpus(text: str) -> tuple[int, str]:
 
 def _gres(text: str) -> tuple[int, str]:
     gpus, _ = gpus_of_gres(text)
-    kind = re.search(r"gpu:([^:,()]*[A-Za-z][^:,()]*)", text)
-    return gpus, kind[1] if kind else ""
+    named = re.search(r"gpu:([^:,()]*[A-Za-z][^:,()]*)", text)
+    return gpus, named[1] if named else ""
 
 
-def type_of(script: Script) -> str:
+def find_gpu_type(script: Script) -> str:
     """Return the catalogue's name of the GPUs that a script asks for; empty: any."""
     return known_type(script.gpu_type) if script.gpu_type else ""
