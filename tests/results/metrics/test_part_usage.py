@@ -27,8 +27,3 @@ USAGE = PartUsage(
 )
 def test_a_mean_is_over_time(since_s, until_s, mean):
     assert USAGE.mean("allocated_gpus", since_s, until_s) == (None if mean is None else pytest.approx(mean))
-
-
-def test_states_at_a_time_are_the_last_before_it():
-    states = USAGE.at(np.array([-1.0, 0.0, 9.0, 10.0, 11.0]))
-    assert states["fragmented_gpus"].tolist() == [0.0, 0.5, 0.5, 1.0, 1.0]
