@@ -209,7 +209,7 @@ def _prices(options: argparse.Namespace) -> Prices:
     watts, carbon = dict[str, tuple[float, float]](), tuple[float, ...]()
     for text in options.watts:
         kind, _, both = text.partition("=")
-        busy, _, idle = both.partition("/")
+        busy, _, idle = both.rpartition("/")
         watts[kind] = (_busy_watts(kind, busy), _number(idle, "--watts"))
     if options.carbon is not None:
         carbon = tuple(_number(part, "--carbon") for part in options.carbon.split(","))
