@@ -130,6 +130,8 @@ PLACEMENT_SCALE_STATES = RandomStream("placement scale states", 3, ())
 PLACEMENT_ABLATION = RandomStream("placement ablation", 1, ())
 LINK_ROUTES = RandomStream("link routes")
 BENCHMARK_ACTIONS = RandomStream("benchmark actions")
+WRONG_ESTIMATES = RandomStream("wrong estimates")
+TUNED_SETTINGS = RandomStream("tuned settings")
 ROOM_CHECK = RandomStream("room check")
 FIRST_EPISODE = RandomStream("first episode")
 
