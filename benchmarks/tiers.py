@@ -1,6 +1,7 @@
 """What PPO learns from scratch in an environment, seed by seed, with its curve.
 
-    nice python benchmarks/tiers.py knobs-16 --seeds 5 --cpu-s 60 --json knobs-16.json
+    nice python benchmarks/tiers.py knobs-16 --seeds 5 --steps 16000 --json knobs-16.json
+    nice python benchmarks/tiers.py priority-16 --learner by_job --steps 600000 --json priority-16.json
 
 Trains on the split `train`, by PPO of Stable-Baselines3 with the settings of `SETTINGS` or with credit by
 job (`--learner by_job`). Measures greedy play on the 40 traces of the split `dev` as it goes, and at the end
@@ -23,7 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 import clustergym
-from clustergym.common.errors import InputError, nearest
+from clustergym.common.errors import InputError, exits_on_bad_input, nearest
+from clustergym.common.writing import atomic_path
 from clustergym.envs.episodes import trace_seed
 from clustergym.envs.registration import register_envs
 from clustergym.scenario.environments import ENVIRONMENTS
@@ -52,8 +54,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "policy_kwargs": {"log_std_init": -1.6},
     },
 }
-EVERY_S = 10.0
-"""Processor time between two measurements of the curve, seconds."""
+POINTS = 10
+"""Measurements of a curve."""
 Figures = npt.NDArray[np.float64]
 
 
@@ -117,75 +119,84 @@ class Judge:
 
 Decide = Callable[[Any, Any], Any]
 Curve = list[tuple[float, int, float]]
-"""Processor time, steps and mean ratio to heSRPT on the dev traces."""
+"""Processor time without measuring, steps, and mean ratio to heSRPT on the dev traces."""
 
 
-def train_by_job(name: str, seed: int, cpu_s: float, judge: Judge) -> tuple[Decide, Curve]:
+class CurveRecorder:
+    """Measures an agent on the dev traces now and then as it trains.
+
+    Parameters
+    ----------
+    seed, steps : int
+        Of the training.
+    judge : Judge
+    decide : callable
+        How the agent plays by now.
+
+    Attributes
+    ----------
+    curve : list of (float, int, float)
+    """
+
+    def __init__(self, seed: int, steps: int, judge: Judge, decide: Decide) -> None:
+        self._seed, self._every, self._judge, self._decide = seed, steps / POINTS, judge, decide
+        self._began, self._measuring_s = spent_s(), 0.0
+        self.curve: Curve = []
+
+    def measure(self, taken: int) -> None:
+        """Measure, unless that was done a short time ago."""
+        if self.curve and taken - self.curve[-1][1] < self._every:
+            return
+        before = spent_s()
+        used = before - self._began - self._measuring_s
+        ratio = float(np.mean(self._judge.measure(self._decide) / self._judge.hesrpt_s))
+        self.curve.append((round(used, 1), taken, ratio))
+        print(f"seed {self._seed}: {used:6.0f} CPU-s {taken:9,} steps {ratio:.3f}", file=sys.stderr)
+        self._measuring_s += spent_s() - before
+
+
+def train_by_job(name: str, seed: int, steps: int, judge: Judge) -> tuple[Decide, Curve]:
     """Train with credit by job; return how it plays, and its curve."""
     from clustergym.training.job_credit import JobCredit, JobCreditLearner
 
     envs = envs_of(name, 32, split="train", summaries=False)
     learner = JobCreditLearner(envs, JobCredit(), seed)
-    curve: Curve = []
-    began, measuring_s = spent_s(), 0.0
-
-    def goes_on(learner: JobCreditLearner) -> bool:
-        nonlocal measuring_s
-        used = spent_s() - began - measuring_s
-        if not curve or used - curve[-1][0] >= EVERY_S or used >= cpu_s:
-            before = spent_s()
-            ratio = float(np.mean(judge.measure(learner.predict) / judge.hesrpt_s))
-            curve.append((used, learner.steps_taken, ratio))
-            print(
-                f"seed {seed}: {used:6.0f} CPU-s {learner.steps_taken:9,} steps {ratio:.3f}", file=sys.stderr
-            )
-            measuring_s += spent_s() - before
-        return used < cpu_s
-
-    learner.learn(goes_on)
+    recorder = CurveRecorder(seed, steps, judge, learner.decide)
+    while learner.num_timesteps < steps:
+        recorder.measure(learner.num_timesteps)
+        learner.learn(learner.num_timesteps + 1, steps)
+    recorder.measure(learner.num_timesteps)
     envs.close()
-    return learner.predict, curve
+    return learner.decide, recorder.curve
 
 
-def train_stock(name: str, seed: int, cpu_s: float, judge: Judge) -> tuple[Decide, Curve]:
+def train_stock(name: str, seed: int, steps: int, judge: Judge) -> tuple[Decide, Curve]:
     """Train PPO of Stable-Baselines3; return how it plays, and its curve."""
     from stable_baselines3 import PPO
     from stable_baselines3.common.callbacks import BaseCallback
 
     settings = dict(SETTINGS[name.removeprefix("ClusterGym/").partition("-")[0].lower()])
     envs = SchedulingVecEnv(envs_of(name, settings.pop("num_envs"), split="train", summaries=False), 10.0)
-    curve: Curve = []
+    agent = PPO("MlpPolicy", envs, seed=seed, device="cpu", **settings)
+
+    def decide(seen: Any, _: Any) -> Any:
+        return agent.predict(seen, deterministic=True)[0]
+
+    recorder = CurveRecorder(seed, steps, judge, decide)
 
     class Measuring(BaseCallback):
-        """Measures now and then, and ends the training when its time is spent."""
-
-        began, measuring_s = spent_s(), 0.0
-
-        def measure(self) -> float:
-            used = spent_s() - self.began - self.measuring_s
-            if not curve or used - curve[-1][0] >= EVERY_S or used >= cpu_s:
-                before = spent_s()
-                ratio = judge.measure(lambda seen, _: self.model.predict(seen, deterministic=True)[0])
-                curve.append((used, self.num_timesteps, float(np.mean(ratio / judge.hesrpt_s))))
-                print(
-                    f"seed {seed}: {used:6.0f} CPU-s {self.num_timesteps:9,} steps {curve[-1][2]:.3f}",
-                    file=sys.stderr,
-                )
-                self.measuring_s += spent_s() - before
-            return used
+        """Measures before a rollout."""
 
         def _on_rollout_start(self) -> None:
-            self.measure()
+            recorder.measure(self.num_timesteps)
 
         def _on_step(self) -> bool:
-            return spent_s() - self.began - self.measuring_s < cpu_s
+            return True
 
-    agent = PPO("MlpPolicy", envs, seed=seed, device="cpu", **settings)
-    callback = Measuring()
-    agent.learn(10**9, callback)
-    callback.measure()
+    agent.learn(steps, Measuring())
+    recorder.measure(agent.num_timesteps)
     envs.close()
-    return lambda seen, _: agent.predict(seen, deterministic=True)[0], curve
+    return decide, recorder.curve
 
 
 LEARNERS = {"stock": train_stock, "by_job": train_by_job}
@@ -202,46 +213,57 @@ def interval(ratios: Figures) -> tuple[float, float, float]:
     return float(ratios.mean()), float(low), float(high)
 
 
-def main() -> None:
+def train_seeds(name: str, given: argparse.Namespace) -> dict[str, Any]:
+    """Train each seed that the file does not have yet; return the figures of all."""
+    about = {"id": name, "learner": given.learner, "steps": given.steps}
+    figures: dict[str, Any] = {**about, "seeds": []}
+    if given.json is not None and given.json.is_file():
+        figures = json.loads(given.json.read_text(encoding="utf-8"))
+        if any(figures.get(key) != value for key, value in about.items()):
+            raise InputError("is of another training", file=given.json, remedy="give another --json")
+    dev, test = Judge(name, "dev"), Judge(name, "test")
+    random = test.measure(lambda seen, _: test.draw())
+    figures["random"] = float(np.mean(random / test.hesrpt_s))
+    figures["hesrpt_jct_s"] = float(test.hesrpt_s.mean())
+    for seed in range(len(figures["seeds"]), given.seeds):
+        decide, curve = LEARNERS[given.learner](name, seed, given.steps, dev)
+        ratios = test.measure(decide) / test.hesrpt_s
+        figures["seeds"].append({"seed": seed, "test": ratios.tolist(), "curve": curve})
+        figures["over_hesrpt"] = interval(np.array([row["test"] for row in figures["seeds"]]))
+        if given.json is not None:
+            with atomic_path(given.json) as temporary:
+                temporary.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    return figures
+
+
+@exits_on_bad_input
+def main(argv: list[str] | None = None) -> int:
     """Train, measure and print."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("tier", help="as knobs-16")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--cpu-s", type=float, default=60.0, help="of training, each seed, without measuring")
+    parser.add_argument("--steps", type=int, default=16_000, help="of the environments, each seed")
     parser.add_argument("--learner", choices=LEARNERS, default="stock")
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    parser.add_argument("--json", type=Path, help="seeds that it has already are not trained again")
+    given = parser.parse_args(argv)
     known = {row.short_name: row.id for row in ENVIRONMENTS if row.vector_entry_point}
     if given.tier not in known:
         raise InputError(
             f"unknown tier {given.tier!r}", field="tier", remedy=nearest(given.tier, list(known))
         )
-    name = known[given.tier]
-    dev, test = Judge(name, "dev"), Judge(name, "test")
-    random = test.measure(lambda seen, _: test.draw())
-    ratios, curves = [], []
-    for seed in range(given.seeds):
-        decide, curve = LEARNERS[given.learner](name, seed, given.cpu_s, dev)
-        ratios.append(test.measure(decide) / test.hesrpt_s)
-        curves.append(curve)
-    mean, low, high = interval(np.array(ratios))
-    figures = {
-        "id": name,
-        "over_hesrpt": [mean, low, high],
-        "of_seeds": [float(ratio.mean()) for ratio in ratios],
-        "random": float(np.mean(random / test.hesrpt_s)),
-        "hesrpt_jct_s": float(test.hesrpt_s.mean()),
-        "curves": curves,
-    }
-    print(f"{name}: {mean:.3f} [{low:.3f}, {high:.3f}] of heSRPT, {given.seeds} seeds")
+    figures = train_seeds(known[given.tier], given)
+    mean, low, high = figures["over_hesrpt"]
+    each = ", ".join(f"{np.mean(row['test']):.3f}" for row in figures["seeds"])
+    spent = ", ".join(f"{row['curve'][-1][0]:.0f}" for row in figures["seeds"])
+    print(f"{figures['id']}: {mean:.3f} [{low:.3f}, {high:.3f}] of heSRPT, {len(figures['seeds'])} seeds")
+    print(f"each seed: {each}; CPU-s: {spent}")
     print(f"random play: {figures['random']:.3f}")
-    print(f"each seed: {', '.join(f'{value:.3f}' for value in figures['of_seeds'])}")
     if given.json is not None:
-        given.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
         print(f"wrote {given.json}")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -131,9 +131,7 @@ class GroupPolicyGradient(EnvironmentAgent):
         given = {"features": "summary", "rows": 1, **self.env, "actions": "weights"}
         envs = make_compiled_envs(given, number)
         if envs is None:
-            raise not_compiled(
-                self.env, "choose env=auction-16 or auction-64; for Elastic, agent=masked_group_pg"
-            )
+            raise not_compiled(self.env, "choose env=auction-16 or auction-64; for Elastic, agent=job_credit")
         return envs
 
     def _first(self) -> Floats:

@@ -179,10 +179,10 @@ def play(policy: Any, env: SplitEnv, index: int) -> float:
     total, over = 0.0, False
     while not over:
         if hasattr(policy, "greedy_masked"):
-            action = np.int64(policy.greedy_masked(observation, env.action_masks()))
+            found = np.asarray(policy.greedy_masked(observation, env.action_masks()))
         else:
             found = policy.predict(observation, deterministic=True)[0]
-            action = found if found.ndim else np.int64(found)
+        action = found if found.ndim else np.int64(found)
         observation, reward, terminated, truncated, _ = env.step(action)
         total, over = total + reward, terminated or truncated
     return total
