@@ -16,6 +16,7 @@ import json
 import resource
 import sys
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -79,41 +80,67 @@ class Judge:
     name : str
         The environment's id.
     split : {"dev", "test"}
-
-    Attributes
-    ----------
-    hesrpt_s : ndarray of float, shape (TRACES,)
-        Mean JCT of heSRPT on each trace, seconds, deciding when the environment's agent does.
+    traces : int
+        The first so many.
+    **parameters
+        Of the environment.
     """
 
-    def __init__(self, name: str, split: str) -> None:
-        self._envs = envs_of(name, TRACES)
-        self._seeds = [trace_seed(split, index) for index in range(TRACES)]
-        episodes, rng = self._envs.single.episodes, np.random.default_rng(0)
-        scenarios = [episodes.choose({"trace_seed": seed}, rng) for seed in self._seeds]
-        policy = parse_policy(f"hesrpt round_s={self._envs.single.parameters.round_s}", "policy")
-        runs = [clustergym.simulate(scenario, policy) for scenario in scenarios]
-        self.hesrpt_s: Figures = np.array([run.metrics["jct_mean"] for run in runs])
+    def __init__(self, name: str, split: str, traces: int = TRACES, **parameters: Any) -> None:
+        self.envs, self.traces = envs_of(name, traces, **parameters), traces
+        self._seeds = [trace_seed(split, index) for index in range(traces)]
 
-    def draw(self) -> Any:
+    @cached_property
+    def hesrpt_s(self) -> Figures:
+        """Mean JCT of heSRPT on each trace, seconds, shape (traces,)."""
+        return self.simulate("hesrpt")
+
+    def simulate(self, policy: str) -> Figures:
+        """Return the mean JCT of a policy on each trace, deciding when the environment's agent does."""
+        episodes, rng = self.envs.single.episodes, np.random.default_rng(0)
+        chosen = parse_policy(f"{policy} round_s={self.envs.single.parameters.round_s}", "policy")
+        scenarios = (episodes.choose({"trace_seed": seed}, rng) for seed in self._seeds)
+        return np.array([clustergym.simulate(one, chosen).metrics["jct_mean"] for one in scenarios])
+
+    def draw(self, *_: Any) -> Any:
         """Return a random legal action for each trace."""
-        return self._envs.sample_actions()
+        return self.envs.sample_actions()
 
     def measure(self, decide: Callable[[Any, Any], Any]) -> Figures:
         """Return the mean JCT on each trace where `decide` gives the actions, seconds."""
-        observations, _ = self._envs.reset(seed=0, options={"trace_seed": self._seeds})
-        found, over = np.full(TRACES, np.nan), np.zeros(TRACES, dtype=np.bool_)
+        return self.play(decide)["jct_s"]
+
+    def play(self, decide: Callable[[Any, Any], Any]) -> dict[str, Figures]:
+        """Play an episode on each trace.
+
+        Parameters
+        ----------
+        decide : callable
+            (observations, masks) -> actions.
+
+        Returns
+        -------
+        dict of str to ndarray, shape (traces,)
+            `jct_s`, `steps`, and `moves`: steps at which the clock moves.
+        """
+        envs = self.envs
+        observations, _ = envs.reset(seed=0, options={"trace_seed": self._seeds})
+        found = {name: np.zeros(self.traces) for name in ("jct_s", "steps", "moves")}
+        over = np.zeros(self.traces, dtype=np.bool_)
         while not over.all():
-            observations, _, terminated, truncated, infos = self._envs.step(
-                decide(observations, self._envs.action_masks())
+            before = envs.core.reached
+            observations, _, terminated, truncated, infos = envs.step(
+                decide(observations, envs.action_masks())
             )
+            found["steps"] += ~over
+            found["moves"] += ~over & (envs.core.reached > before)
             ended = terminated | truncated
             for row in np.flatnonzero(ended & ~over).tolist():
-                found[row] = infos["metrics"]["jct_mean_censored"][row]
+                found["jct_s"][row] = infos["metrics"]["jct_mean_censored"][row]
             over |= ended
             if ended.any() and not over.all():
                 # With `Disabled` every environment must have an episode: those that ended play theirs again.
-                observations, _ = self._envs.reset(options={"reset_mask": ended, "trace_seed": self._seeds})
+                observations, _ = envs.reset(options={"reset_mask": ended, "trace_seed": self._seeds})
         return found
 
 
@@ -222,7 +249,7 @@ def train_seeds(name: str, given: argparse.Namespace) -> dict[str, Any]:
         if any(figures.get(key) != value for key, value in about.items()):
             raise InputError("is of another training", file=given.json, remedy="give another --json")
     dev, test = Judge(name, "dev"), Judge(name, "test")
-    random = test.measure(lambda seen, _: test.draw())
+    random = test.measure(test.draw)
     figures["random"] = float(np.mean(random / test.hesrpt_s))
     figures["hesrpt_jct_s"] = float(test.hesrpt_s.mean())
     for seed in range(len(figures["seeds"]), given.seeds):

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.parameters import Parameters, build
+from clustergym.common.processes import Processes
 from clustergym.scenario.policy import InformationClass
 
 Progress = Callable[[int, int, Mapping[str, float]], None]
@@ -62,14 +63,14 @@ class Agent(Parameters, ABC):
     split: str
 
     @abstractmethod
-    def train(self, seed: int, processes: int, state: Path, progress: Progress) -> TrainingOutcome:
+    def train(self, seed: int, processes: Processes, state: Path, progress: Progress) -> TrainingOutcome:
         """Train, and keep the state in a file from which a killed training continues.
 
         Parameters
         ----------
         seed : int
         processes : int
-            0: one per core.
+            0: one per core; `ray` of agents with a population.
         state : Path
         progress : callable
 
