@@ -1,7 +1,7 @@
 """What PPO learns from scratch in an environment, seed by seed, with its curve.
 
-    nice python benchmarks/tiers.py knobs-16 --seeds 5 --steps 16000 --json knobs-16.json
-    nice python benchmarks/tiers.py priority-16 --learner by_job --steps 600000 --json priority-16.json
+    nice python benchmarks/tiers.py knobs-16 --seeds 5 --steps 6400 --json knobs-16.json
+    nice python benchmarks/tiers.py priority-16 --learner by_job --steps 500000 --json priority-16.json
 
 Trains on the split `train`, by PPO of Stable-Baselines3 with the settings of `SETTINGS` or with credit by
 job (`--learner by_job`). Measures greedy play on the 40 traces of the split `dev` as it goes, and at the end
@@ -16,7 +16,7 @@ import json
 import resource
 import sys
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 import clustergym
 from clustergym.common.errors import InputError, exits_on_bad_input, nearest
+from clustergym.common.figures import check_figure, draw_figure
 from clustergym.common.writing import atomic_path
 from clustergym.envs.episodes import trace_seed
 from clustergym.envs.registration import register_envs
@@ -263,6 +264,21 @@ def train_seeds(name: str, given: argparse.Namespace) -> dict[str, Any]:
     return figures
 
 
+def draw_curves(figures: Mapping[str, Any], figure: Any) -> None:
+    """Draw the curve of each seed against processor time and against steps."""
+    titles = ("processor time, s", "steps of the environments")
+    for at, (axes, title) in enumerate(zip(figure.subplots(1, 2, sharey=True), titles, strict=True)):
+        for row in figures["seeds"]:
+            points = np.array(row["curve"])
+            axes.plot(points[:, at], points[:, 2], label=f"seed {row['seed']}", linewidth=1.2)
+        axes.axhline(1.0, color="0.4", linewidth=0.8, linestyle="--")
+        axes.set(xlabel=title, yscale="log")
+        axes.yaxis.set_major_formatter("{x:.2f}")
+        axes.yaxis.set_minor_formatter("{x:.2f}")
+    figure.axes[0].set_ylabel("mean JCT / heSRPT's")
+    figure.axes[1].legend(frameon=False, fontsize=8)
+
+
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Train, measure and print."""
@@ -271,10 +287,12 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("tier", help="as knobs-16")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=16_000, help="of the environments, each seed")
+    parser.add_argument("--steps", type=int, default=6_400, help="of the environments, each seed")
     parser.add_argument("--learner", choices=LEARNERS, default="stock")
     parser.add_argument("--json", type=Path, help="seeds that it has already are not trained again")
+    parser.add_argument("--svg", type=Path, help="a picture of the curves")
     given = parser.parse_args(argv)
+    check_figure(given.svg, "--svg")
     known = {row.short_name: row.id for row in ENVIRONMENTS if row.vector_entry_point}
     if given.tier not in known:
         raise InputError(
@@ -289,6 +307,9 @@ def main(argv: list[str] | None = None) -> int:
     print(f"random play: {figures['random']:.3f}")
     if given.json is not None:
         print(f"wrote {given.json}")
+    if given.svg is not None:
+        draw_figure(given.svg, (7.0, 2.8), partial(draw_curves, figures), "--svg")
+        print(f"wrote {given.svg}")
     return 0
 
 

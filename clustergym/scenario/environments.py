@@ -77,8 +77,9 @@ LEARNED: Mapping[str, float] = {
     "Knobs-16": 0.162,
     "Knobs-64": 0.382,
 }
-"""Tier -> reward threshold. `Burst`: heSRPT's mean JCT in hours on the test traces (benchmarks/tier_table.py);
-`Priority`: 0.95 and 0.97 of it; `Knobs`: what leads from the known auction's mean JCT to 0.93 of heSRPT's."""
+"""Tier -> reward threshold. `Burst`: heSRPT's mean JCT in hours on the test traces
+(benchmarks/tier_table.py); `Priority`: 0.95 and 0.97 of it; `Knobs`: what leads from the known auction's mean
+JCT to 0.93 of heSRPT's."""
 
 
 def _tier(family: str, gpus: int) -> Environment:
