@@ -50,8 +50,8 @@ REACHED = {
     "Meta": CURVE.format(name="meta-16") + "PPO on a menu of policies gains nothing over the best of them: "
     "[PPO](../learned-agents/networks.md#ppo-on-a-menu-of-policies).",
     "Auction": EVOLVED.format(name="none") + "[How an auction is trained](../learned-agents/training.md).",
-    "Burst": "Not trained in by any agent of the package yet. What random play, heuristics and the best known "
-    "weights come to: [tiers](README.md#tiers).",
+    "Burst": "Not trained in by any agent of the package yet. What random play, heuristics and the best "
+    "known weights come to: [tiers](README.md#tiers).",
     "Priority": CURVE.format(name="priority-16")
     + "[Credit by job](../learned-agents/networks.md#credit-by-job) from scratch on `Priority-16`, by "
     "`python benchmarks/tiers.py priority-16 --learner by_job --steps 500000 --seeds 2`: mean JCT on "
