@@ -115,7 +115,6 @@ GROUP_GRADIENT = RandomStream("group gradient", 1, (619,))
 COMPARISON = RandomStream("comparison", words=(617,))
 RANDOM_EPISODES = RandomStream("random episodes", words=(17,))
 AUCTION_UNITS = RandomStream("auction units")
-GROUP_UPDATES = RandomStream("group updates")
 EXPERT = RandomStream("expert")
 VALIDATION = RandomStream("validation")
 
