@@ -239,3 +239,32 @@ def test_a_dump_of_the_database(tmp_path):
         (tmp_path / "dump.sql").write_text(text.replace(wrong, wanted))
         with pytest.raises(InputError, match=r"dump\.sql"):
             slurmdbd.read_log(tmp_path / "dump.sql")
+
+
+def test_an_archive_of_the_database(tmp_path):
+    # Written by slurmdbd 22.05.8; sacct printed of the same jobs what stands here. Tasks of the array ran
+    # 0 s, job 5 and one that was cancelled while it was held had no GPU, and job 6 was requeued.
+    path = tmp_path / "mine_job_table_archive"
+    path.write_bytes((REGRESSIONS / "trace-slurm-archive/valid").read_bytes())
+    with pytest.raises(InputError, match=r"no tres\.txt beside it .*sacctmgr -P show tres"):
+        slurmdbd.read_log(path)
+    (tmp_path / "tres.txt").write_text("Type|Name|ID\ncpu||1\ngres|gpu|1001\ngres|gpu:a40|1002\n")
+    log = slurmdbd.read_log(path)
+    assert log.job_id == ["1", "2", "4", "6", "6-run2"]
+    assert log.duration_s.tolist() == [4.0, 6.0, 1.0, 1.0, 8.0]
+    assert (log.submit_s - log.submit_s[0]).tolist() == [0.0, 0.0, 0.0, 0.0, 10.0]
+    assert (log.start_s - log.submit_s).tolist() == [1.0, 5.0, 5.0, 5.0, 6.0]
+    assert (log.gpus.tolist(), set(log.gpu_type), set(log.user)) == ([4, 4, 1, 1, 1], {"A40"}, {"0"})
+    assert log.virtual_cluster == ["vision", "speech", "vision", "vision", "vision"]
+    assert log.outcome == ["completed", "completed", "killed", "killed", "completed"]
+    assert log.time_limit_s.tolist() == [300.0, 420.0, 540.0, 540.0, 540.0]
+    assert log.left_out == {"ran 0 s": 3, "CPU job": 2}
+    content = path.read_bytes()
+    for wrong, message in (
+        (b"\x27" + content[1:], r"not of Slurm 22\.05 \(protocol 39, not 38\)"),
+        (content[:-30], "ends within a record"),
+        (content[:10] + b"\x05\x90" + content[12:], "records of kind 1424"),
+    ):
+        path.write_bytes(wrong)
+        with pytest.raises(InputError, match=message):
+            slurmdbd.read_log(path)

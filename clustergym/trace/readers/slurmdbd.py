@@ -1,7 +1,8 @@
-"""Read slurmdbd's database as mysqldump writes it: the tables of jobs, of associations and of TRES."""
+"""Read slurmdbd's database as mysqldump writes it, with associations and TRES, and its archives of jobs."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,17 +13,21 @@ import numpy as np
 from clustergym.cluster.slurm_text import gpus_of_gres, known_type
 from clustergym.common.columns import MAX_GPUS
 from clustergym.common.errors import InputError
-from clustergym.common.text_files import read_text
+from clustergym.common.text_files import read_bytes, read_text
+from clustergym.trace.readers import slurm_archive
 from clustergym.trace.readers.sacct import SlurmJob, build_log
 from clustergym.trace.readers.supercloud import NO_LIMIT, STATES
 from clustergym.trace.records import RecordedJobs
 from clustergym.trace.slurm_fields import CellRules
+from clustergym.trace.trace import KILLED
 
 NAME = "slurmdbd"
 REMEDY = "write it with mysqldump slurm_acct_db tres_table CLUSTER_assoc_table CLUSTER_job_table"
 NEEDED = ("id_job", "id_assoc", "state", "time_submit", "time_start", "time_end", "tres_alloc")
 STATE_BITS = 0xFF
 """The rest of the state's bits are flags (slurm.h)."""
+REQUEUED_BIT = 0x400
+"""Flag of a run that was ended to be started again (JOB_REQUEUE)."""
 _CREATE = re.compile(r"CREATE TABLE `(\w+_)?(job|assoc|tres)_table` \((.*?)^\)", re.DOTALL | re.MULTILINE)
 _INSERT = re.compile(r"INSERT INTO `(?:\w+_)?(job|assoc|tres)_table` VALUES ")
 _VALUE = re.compile(r"\s*(?:'((?:[^'\\]|\\.|'')*)'|([^,()']*))\s*([,)])")
@@ -38,16 +43,20 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
 def read_log(
     path: Path, rules: CellRules | None = None, type_of_partition: Mapping[str, str] | None = None
 ) -> RecordedJobs:
-    """Read the jobs of a dump that ran, without drawing models; see `sacct.build_log`.
+    """Read the jobs of a dump or an archive that ran, without drawing models; see `sacct.build_log`.
 
     Times are seconds since 1970, whatever the time zone. GPUs are TRES `gres/gpu` and `gres/gpu:TYPE` by the
-    ids that the table of TRES gives them; user and account are those of the association.
+    ids that the table of TRES gives them; user and account are those of the association. An archive has no
+    tables beside that of jobs: its users are numbers, and ids of GPUs are in a file beside it.
 
     Raises
     ------
     InputError
         If a table or a column is missing, or a row is not what mysqldump writes.
     """
+    content = read_bytes(path)
+    if slurm_archive.is_archive(content):
+        return _read_archive(content, path, rules or CellRules(), type_of_partition or {})
     text, sha256 = read_text(path)
     columns = {
         found[2]: re.findall(r"^\s*`(\w+)`", found[3], re.MULTILINE) for found in _CREATE.finditer(text)
@@ -69,6 +78,17 @@ def read_log(
         for row in _rows(text, path, "job", columns)
     ]
     return build_log(path, NAME, sha256, jobs, Counter(), type_of_partition or {})
+
+
+def _read_archive(
+    content: bytes, path: Path, rules: CellRules, type_of_partition: Mapping[str, str]
+) -> RecordedJobs:
+    types = slurm_archive.read_gpu_ids(path)
+    jobs = [
+        _job(row, types, {"user": row["id_user"]}, rules, path)
+        for row in slurm_archive.read_records(content, path)
+    ]
+    return build_log(path, NAME, hashlib.sha256(content).hexdigest(), jobs, Counter(), type_of_partition)
 
 
 def _rows(
@@ -134,7 +154,7 @@ def _job(
         partition=row.get("partition", "").partition(",")[0],
         qos=row.get("id_qos", ""),
         state=code,
-        outcome=STATES[code],
+        outcome=KILLED if int(state) & REQUEUED_BIT else STATES[code],
         submit_s=seconds("time_submit"),
         start_s=start_s,
         end_s=end_s,
