@@ -141,7 +141,7 @@ def _fills(run: Run) -> dict[str, FillCurves]:
     """Fill the cluster once with each placer."""
     source = read_source(run.folder, run.workload)
     order = source.orders.get(run.seed) or draw_orders(source.nodes, source.rows, run.seed)
-    kinds, request, installed = source.kinds, source.kind[order.arrivals], source.nodes.installed_milli
+    kinds, request, installed = source.kinds, source.request[order.arrivals], source.nodes.installed_milli
     arrived = np.cumsum((kinds.gpus * kinds.gpu_milli)[request])
     curve = partial(at_arrived_pct, arrived, installed_milli=installed)
     found = {}
