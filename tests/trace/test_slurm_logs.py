@@ -274,7 +274,7 @@ def test_an_archive_of_the_database(tmp_path):
     for wrong, message in (
         (b"\x27" + content[1:], r"not of Slurm 22\.05 \(protocol 39, not 38\)"),
         (content[:-30], "ends within a record"),
-        (content[:10] + b"\x05\x90" + content[12:], "records of kind 1424"),
+        (content[:10] + b"\x05\x90" + content[12:], "records of number 1424"),
     ):
         path.write_bytes(wrong)
         with pytest.raises(InputError, match=message):
