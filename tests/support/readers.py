@@ -38,7 +38,8 @@ from clustergym.oracle.measured.sia_oracle import read_profile
 from clustergym.oracle.measured.sia_training import read_training
 from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_spec import ModelClass
-from clustergym.oracle.stacks.catalog import load_accelerator, load_stack, load_transformer
+from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
+from clustergym.oracle.stacks.catalog import load_stack
 from clustergym.oracle.stacks.throughput import read_throughput
 from clustergym.oracle.table_cache import Store
 from clustergym.results import schedule_log
