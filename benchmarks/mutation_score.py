@@ -5,9 +5,9 @@
 Draws mutants by mutmut's operators, all but that of strings, as many from each package. Applies one at a
 time to a copy of the checkout in WORK, and runs tests that reach the changed statement, the fastest first,
 in a fork of a process that has collected them: there the changed functions get their new code. What runs at
-import is tried in a new process. Numba compiles nothing: machine code does not change
-with its source. First every test runs once, with a note in front of each statement that has a mutant; a test
-that takes longer than `--test-s`, or fails in these processes, is left out. Each mutant is one line of
+import is tried in a new process. Numba compiles nothing: machine code does not change with its source.
+First every test runs once, with a note in front of each statement that has a mutant; a test that takes
+longer than `--test-s`, or fails in these processes, is left out. Each mutant is one line of
 WORK/results.jsonl. A second call goes on where the first stopped. Needs Linux, `pip install mutmut`.
 """
 
@@ -472,8 +472,7 @@ def main() -> None:
     packages = given.packages or {*map(package_of, names)}
     given.mutants = [one for one in json.loads(path.read_text()) if package_of(one[0]["file"]) in packages]
     wanted = {name_of(mutant) for mutant, _ in given.mutants}
-    folders = given.tests or [path.name for path in Path("tests").iterdir() if any(path.rglob("test_*.py"))]
-    tests = [f"tests/{name}" for name in sorted(folders)]
+    tests = [f"tests/{name}" for name in given.tests] if given.tests else ["tests"]
     pytest.main([*OPTIONS, f"--basetemp={work / 'tmp'}", *tests], plugins=[Trial(given, work)])
     report([one for one in lines_of(work / "results.jsonl") if name_of(one) in wanted])
 
