@@ -53,8 +53,6 @@ SETUP_S = 10.0
 SLOW = ("agreement", "boards", "compiled", "processes", "reproduction", "slow", "training")
 """Marks of tests that come last."""
 OPTIONS = ("-n", "0", "-s", "-m", "not browser and not docs and not slurm and not wheel")
-RECORD_S = 7200.0
-"""Most time to run every test once."""
 
 
 def source_files() -> list[str]:
@@ -306,7 +304,7 @@ class Trial:
             if type(one) is FunctionType and one.__code__.co_filename.startswith(str(Path.cwd())):
                 self.live.setdefault((one.__code__.co_filename, one.__code__.co_qualname), []).append(one)
         gc.freeze()
-        forked(partial(self.note, session), RECORD_S)
+        forked(partial(self.note, session), self.given.record_s)
         self.tests = {one["test"]: one for one in lines_of(self.notes) if one["s"] >= 0}
         self.setup_s = dict[str, float]()
         for test, one in self.tests.items():
@@ -448,6 +446,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--packages", nargs="+", help="of the sample, only mutants of these, as sim")
     parser.add_argument("--tests", nargs="+", help="only these folders of tests, as sim; else all")
+    parser.add_argument("--record-s", type=float, default=7200.0, help="most time to run every test once")
     parser.add_argument("--test-s", type=float, default=4.0, help="most seconds of tests per mutant")
     given = parser.parse_args()
     work, copy = given.work.resolve(), given.work.resolve() / "checkout"
