@@ -116,6 +116,12 @@ class Allocator:
             return Infeasible(f"node {place.node} has failed", nodes_short=1)
         return parts.intend(row, place)
 
+    def claim(self, nodes: Nodes, until: float) -> Nodes | Infeasible:
+        """Return nodes that a launch ending at tick `until` is to use, or for what they are kept."""
+        withheld = self.withheld(until)
+        kept_for = next((withheld[node] for node, _ in nodes if node in withheld), None)
+        return nodes if kept_for is None else Infeasible(f"nodes are kept for {kept_for}")
+
     def withheld(self, until: float) -> dict[int, str]:
         """Return the nodes that a launch ending at tick `until` may not use, and what each is kept for."""
         if not self.courses and not self.suspect:
@@ -148,6 +154,6 @@ class Allocator:
         available: Ints = cluster.capacity - profiled
         for node in self.allocations.down:
             available[cluster.node_type[node]] -= cluster.node_gpus[node]
-        for row in self.jobs.unseen & self.allocations.holders:
+        for row in (self.jobs.unseen | self.jobs.saving.keys()) & self.allocations.holders:
             available[self.jobs.gpu_type[row]] -= self.jobs.gpus[row]
         return available
