@@ -19,11 +19,12 @@ from clustergym.scenario.tenants.queue_tree import Queue, QueueTree, UsageWindow
 from clustergym.trace.trace import Trace
 
 from .shared.evictions import Evictions
+from .shared.notices import NoticePolicy
 from .shared.parts_of_views import QueueViews
 from .shared.queue_book import get_queues
 from .shared.queue_dues import Demand, QueueEntitlements, compute_demand
 from .shared.queue_limits import QueueLimits
-from .shared.queue_shares import Reclaim, ReclaimPlan, Shares, compute_room
+from .shared.queue_shares import Reclaim, ReclaimPlan, Shares, Victims, compute_room
 from .shared.remembered import DecisionCache
 
 SHOWN = ("job", "gpus", "gpu_type", "state", "available", "free")
@@ -74,7 +75,7 @@ class _LastDecision(NamedTuple):
 
 
 @dataclass
-class Quotas(Policy):
+class Quotas(NoticePolicy):
     """GPUs of each type are divided among queues of tenants; in each queue another policy decides.
 
     The queues are those of the scenario (`scenario.queues`). At every decision point each has its quota, as
@@ -99,6 +100,13 @@ class Quotas(Policy):
         is lacking, or to the fewest GPUs it can run on; the rest of its queue stays as it is until the next
         decision point. This choice is our own. `stop`: jobs are stopped, the last to start first.
         `never`: GPUs come back only as jobs end or their own queue's policy gives them up.
+    victims : str
+        Which job of the queue furthest above its share stops: the most `recent` to start, the one of lowest
+        `priority`, and then the most recent, or the `cheapest`, which loses fewest GPU-seconds for each GPU
+        that is lacking (`View.stop_costs`). Where jobs are shrunk, `cheapest` counts the work that is undone.
+    notice : str
+        Who saves before it stops or its GPUs change, where stops lose work: `never` anybody; `cheaper`: who
+        has worked for longer since its last checkpoint than saving takes; `always`.
     """
 
     name: ClassVar[str] = "quotas"
@@ -106,6 +114,7 @@ class Quotas(Policy):
     within: str = "fcfs"
     division: DivisionRule = "fair_share"
     reclaim: Reclaim = "shrink"
+    victims: Victims = "recent"
     _tree: QueueTree = field(init=False, repr=False)
     _dues: QueueEntitlements = field(init=False, repr=False)
     _limits: QueueLimits = field(init=False, repr=False)
@@ -176,7 +185,7 @@ class Quotas(Policy):
             total.update(policy.counters())
         return dict(total)
 
-    def schedule(self, view: View) -> Decision:
+    def decide(self, view: View) -> Decision:
         """Divide the GPUs, take back what is due, and let each queue's policy decide."""
         last, leaves, shown = self._last, len(self._tree.leaves), self._describe_view(view)
         same = last is not None and shown.same(last.shown)
@@ -189,7 +198,8 @@ class Quotas(Policy):
         if last is not None and settled and due is last.due:
             self._until_s = self._dues.lasts_until_s(self._history, self._held, self._total)
             return last.decision
-        taking = ReclaimPlan(view, self._tree, self._since_s[view.job], self.reclaim, self._evictions)
+        rules = self.reclaim, self.victims, self.notice
+        taking = ReclaimPlan(view, self._tree, self._since_s[view.job], rules, self._evictions)
         shares = taking.take(Shares(demand.held, demand.asked, due))
         self._counters["jobs_shrunk_for_quota"] += taking.shrunk
         self._counters["jobs_stopped_for_quota"] += taking.stopped

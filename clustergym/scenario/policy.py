@@ -182,35 +182,39 @@ class Places:
 
 @dataclass(frozen=True)
 class StopCosts:
-    """What it costs to stop each job of a View now; 0 for jobs that wait, the last two apart.
+    """What it costs to stop each job of a View now; 0 for jobs that wait, but for `save_s`.
 
     Attributes
     ----------
     checkpoint_age_s : ndarray of float, shape (n,)
         Seconds of work since the last checkpoint, or since the launch if there was none.
-    lost_iterations : ndarray of float, shape (n,)
-        Iterations that a stop without notice undoes.
-    lost_gpu_s : ndarray of float, shape (n,)
-        GPU-seconds that a stop without notice costs: work that is undone, and what the job stands still
-        when it is launched again on as many GPUs of the type.
-    noticed_gpu_s : ndarray of float, shape (n,)
-        GPU-seconds that a stop with notice costs: saving, and standing still at the next launch. The same as
-        `lost_gpu_s` where jobs save whenever they are stopped.
     save_s : ndarray of float, shape (n,)
         Seconds that saving takes.
+    lost_iterations, lost_gpu_s : ndarray of float, shape (n,)
+        Iterations and GPU-seconds of work that a stop without notice undoes.
+    save_gpu_s : ndarray of float, shape (n,)
+        GPU-seconds that a stop with notice takes to save; 0 where jobs save whenever they are stopped.
+    restart_gpu_s : ndarray of float, shape (n,)
+        GPU-seconds that the job stands still when it is launched again on as many GPUs of the type.
     loses : bool
         Whether stops without notice lose work; if not, a decision gives no notice.
     """
 
     checkpoint_age_s: Floats
+    save_s: Floats
     lost_iterations: Floats
     lost_gpu_s: Floats
-    noticed_gpu_s: Floats
-    save_s: Floats
+    save_gpu_s: Floats
+    restart_gpu_s: Floats
     loses: bool
 
     def __post_init__(self) -> None:
         _lock(self)
+
+    def select(self, rows: Ints | slice) -> StopCosts:
+        """Return the costs of some jobs, by their places in the View."""
+        columns = {name: value[rows] for name, value in vars(self).items() if name != "loses"}
+        return replace(self, **columns)
 
 
 @dataclass(frozen=True)

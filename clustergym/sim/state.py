@@ -268,15 +268,14 @@ class ViewMaker:
         for at in np.flatnonzero(gpus > 0).tolist():
             kept, undone = jobs.at_checkpoint(int(rows[at]), now)
             undone_s[at], lost[at] = seconds(undone), kept - left[at]
-        launch_s = (jobs.launched[rows] | (gpus > 0)) * jobs.load_s[rows]
-        save_s = jobs.save_s[rows].copy()
-        saving_s = save_s if jobs.stops_lose else np.zeros(len(rows))
+        loses, save_s = float(jobs.stops_lose), jobs.save_s[rows]
         return StopCosts(
             checkpoint_age_s=undone_s,
-            lost_iterations=lost if jobs.stops_lose else np.zeros(len(rows)),
-            lost_gpu_s=gpus * (launch_s + (undone_s if jobs.stops_lose else 0.0)),
-            noticed_gpu_s=gpus * (launch_s + saving_s),
             save_s=save_s,
+            lost_iterations=lost * loses,
+            lost_gpu_s=gpus * undone_s * loses,
+            save_gpu_s=gpus * save_s * loses,
+            restart_gpu_s=gpus * jobs.load_s[rows],
             loses=jobs.stops_lose,
         )
 

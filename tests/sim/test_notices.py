@@ -42,8 +42,7 @@ class Told(Script):
         self.costs = {}
 
     def schedule(self, view):
-        costs = view.stop_costs()
-        self.costs[view.now_s] = dict(zip(view.job.tolist(), costs.lost_gpu_s.tolist(), strict=True)), costs
+        self.costs[view.now_s] = view.stop_costs()
         named = view.now_s in self.entries
         decision = super().schedule(view)
         free = 0 if named else int(view.free[0])
@@ -104,10 +103,11 @@ def test_a_stop_without_notice_loses_what_was_done_since_the_last_checkpoint():
     metrics = measure_run(simulation).metrics
     assert metrics["lost_gpu_hours"] == pytest.approx(4 * 40 / 3600)
     assert metrics["overhead_gpu_hours"] == pytest.approx(4 * 10 / 3600)
-    lost_gpu_s, costs = script.costs[100.0]
-    # What the View says: 40 s undone and 10 s of loading, against 10 s of saving and 10 s of loading.
-    assert lost_gpu_s == {0: 4 * 50.0, 1: 0.0}
-    assert costs.noticed_gpu_s.tolist() == [4 * 20.0, 0.0]
+    costs = script.costs[100.0]
+    # What the View says: 40 s undone or 10 s of saving, and 10 s of loading.
+    assert costs.lost_gpu_s.tolist() == [4 * 40.0, 0.0]
+    assert costs.save_gpu_s.tolist() == [4 * 10.0, 0.0]
+    assert costs.restart_gpu_s.tolist() == [4 * 10.0, 0.0]
     assert costs.checkpoint_age_s.tolist() == [40.0, 0.0]
     assert costs.lost_iterations.tolist() == [40.0, 0.0]
     assert costs.save_s.tolist() == [10.0, 10.0]
@@ -185,7 +185,10 @@ def test_a_job_moves_to_nodes_or_to_a_domain(target, nodes):
     move = next(e for e in simulation.log.events if e.kind == EventKind.MIGRATE)
     assert (move.time_s, move.nodes, move.overhead_s) == (100.0, nodes, 20.0)
     assert events_of(simulation, EventKind.COMPLETE)[-1] == (220.0, "complete", 0)
-    assert script.costs[100.0][1].loses is False
+    costs = script.costs[100.0]
+    assert (costs.loses, costs.checkpoint_age_s[0], costs.restart_gpu_s[0]) == (False, 100.0, 4 * 20.0)
+    assert not costs.lost_gpu_s.any()
+    assert not costs.save_gpu_s.any()
 
 
 def test_a_move_without_notice_loses_work_and_with_notice_saves_first():
