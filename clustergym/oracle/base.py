@@ -87,6 +87,9 @@ class OracleTables:
         Times of pure data parallelism; inf where that does not fit.
     batches : BatchTables, optional
         Times and efficiencies at other global batches than the requested one.
+    segments : ndarray of int, shape (C, T, K), optional
+        GPUs of each block of a job that must lie in one NVLink domain: those of its plan on the most compact
+        placement; 1 where infeasible. None: GPUs of a job may lie anywhere.
     """
 
     classes: tuple[ModelClass, ...]
@@ -96,6 +99,7 @@ class OracleTables:
     profiled: Floats
     data_parallel: Floats
     batches: BatchTables | None = None
+    segments: Ints | None = None
 
     @staticmethod
     def from_oracle(
@@ -125,6 +129,8 @@ class OracleTables:
         digest = hashlib.sha256(repr((self.classes, self.gpu_types, self.counts.tolist())).encode())
         for table in (self.execution, self.profiled, self.data_parallel):
             digest.update(np.ascontiguousarray(table, dtype="<f8").tobytes())
+        if self.segments is not None:
+            digest.update(np.ascontiguousarray(self.segments, dtype="<i8").tobytes())
         if self.batches is not None:
             digest.update(np.ascontiguousarray(self.batches.sizes, dtype="<i8").tobytes())
             for table in (self.batches.execution, self.batches.ends, self.batches.efficiency):
@@ -142,6 +148,8 @@ class Oracle(ABC):
         The models it knows by their dimensions.
     worth_caching : bool
         Whether its tables take so long to build that they are kept on disk.
+    knows_segments : bool
+        Whether its tables say which GPUs of a job must lie in one NVLink domain.
     sees_fabric : bool
         Whether its times depend on the bandwidths of the cluster's fabric.
     knows_models : bool
@@ -153,6 +161,7 @@ class Oracle(ABC):
     name: str
     catalog: Catalog
     worth_caching: bool = False
+    knows_segments: bool = False
     sees_fabric: bool = False
     knows_models: bool = True
     lacks: str = "fit in the memory of none of its GPUs"

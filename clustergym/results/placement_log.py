@@ -108,6 +108,19 @@ class RecordingPlacer(Placer):
             gpu_type, gpus, lambda: self.inner.place_evenly(allocations, gpu_type, gpus, nodes)
         )
 
+    @property
+    def places_segments(self) -> bool:
+        """Whether the inner placer does."""
+        return self.inner.places_segments
+
+    def place_segments(
+        self, allocations: Allocations, gpu_type: int, gpus: int, segment: int
+    ) -> Nodes | Infeasible:
+        """Return and record the inner placer's answer."""
+        return self._answered(
+            gpu_type, gpus, lambda: self.inner.place_segments(allocations, gpu_type, gpus, segment)
+        )
+
     def _answered(
         self, gpu_type: int, gpus: int, place: Callable[[], Nodes | Infeasible]
     ) -> Nodes | Infeasible:
@@ -185,6 +198,17 @@ class ReplayingPlacer(Placer):
 
     def place_evenly(
         self, allocations: Allocations, gpu_type: int, gpus: int, nodes: int
+    ) -> Nodes | Infeasible:
+        """Return the next answer of the log."""
+        return self.place(allocations, gpu_type, gpus)
+
+    @property
+    def places_segments(self) -> bool:
+        """It answers whatever the log has."""
+        return True
+
+    def place_segments(
+        self, allocations: Allocations, gpu_type: int, gpus: int, segment: int
     ) -> Nodes | Infeasible:
         """Return the next answer of the log."""
         return self.place(allocations, gpu_type, gpus)

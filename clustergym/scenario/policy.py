@@ -154,13 +154,16 @@ class Places:
     nodes : mapping of int to Nodes
         What each running job holds, by row of the trace.
     domain : ndarray of int, shape (N,)
-        Number of each node's domain, its leaf, ascending.
+        Number of each node's NVLink domain, ascending: of the node alone where none joins several.
+    segment : ndarray of int, shape (n, T)
+        GPUs of each block of a job's request that must lie in one NVLink domain; 1: they lie anywhere.
     """
 
     node_type: Ints
     free_on_node: Ints
     nodes: Mapping[int, Nodes]
     domain: Ints
+    segment: Ints
 
     def __post_init__(self) -> None:
         _lock(self)
@@ -422,8 +425,8 @@ class Decision:
         before they are launched on other GPUs, which then stands still for longer. Allowed only where jobs do
         not save whenever they are stopped (`StopCosts.loses`).
     move : mapping of int to Nodes or int, or None
-        Nodes, as (node, GPUs), or the domain (the number of a leaf) that jobs of the decision are to be on. A
-        running job that is elsewhere moves there, at the price of a restart.
+        Nodes, as (node, GPUs), or the NVLink domain that jobs of the decision are to be on. A running job
+        that is elsewhere moves there, at the price of a restart.
     """
 
     job: Ints
@@ -614,6 +617,20 @@ class Placer(Parameters, ABC):
         self, allocations: Allocations, gpu_type: int, gpus: int, nodes: int
     ) -> Nodes | Infeasible:
         """Choose as many nodes as a job asks for, with equally many of its GPUs on each; as `place`."""
+        raise NotImplementedError
+
+    @property
+    def places_segments(self) -> bool:
+        """Whether it has a `place_segments`."""
+        return False
+
+    def place_segments(
+        self, allocations: Allocations, gpu_type: int, gpus: int, segment: int
+    ) -> Nodes | Infeasible:
+        """Choose nodes so that each block of `segment` GPUs lies in one NVLink domain; as `place`.
+
+        Blocks of at most a node lie on one node; larger ones are of whole nodes.
+        """
         raise NotImplementedError
 
     @property

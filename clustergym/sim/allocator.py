@@ -16,6 +16,7 @@ from clustergym.common.errors import InputError
 from clustergym.scenario.disturbance import ActiveDisturbance
 from clustergym.scenario.policy import Infeasible, Placer
 from clustergym.scenario.scenario import Scenario
+from clustergym.sim.moves import keeps_segments
 from clustergym.sim.state import JobStates
 
 
@@ -25,10 +26,11 @@ def make_allocations(scenario: Scenario, placer: Placer) -> Allocations:
     Raises
     ------
     InputError
-        If the cluster is divisible and the placer cannot place parts, or if jobs ask for numbers of nodes and
-        cannot have them.
+        If the cluster is divisible and the placer cannot place parts, if jobs ask for numbers of nodes and
+        cannot have them, or if parts of jobs must lie in one NVLink domain and the placer does not see to it.
     """
     _check_node_requests(scenario, placer)
+    _check_segments(scenario, placer)
     if scenario.parts is None or not isinstance(scenario.cluster, DivisibleCluster):
         return Allocations(scenario.cluster)
     if not placer.places_parts:
@@ -39,6 +41,13 @@ def make_allocations(scenario: Scenario, placer: Placer) -> Allocations:
         remedy = f"choose placer={names}, or learned with placer.checkpoint=sharing"
         raise InputError(message, field="placer", remedy=remedy)
     return PartAllocations(scenario.cluster, scenario.parts)
+
+
+def _check_segments(scenario: Scenario, placer: Placer) -> None:
+    if scenario.tables.segments is None or placer.places_segments:
+        return
+    message = f"{placer.name} does not keep the parts of a job together that must lie in one NVLink domain"
+    raise InputError(message, field="placer", remedy="choose placer=buddy, best-fit or topology-aware")
 
 
 def _check_node_requests(scenario: Scenario, placer: Placer) -> None:
@@ -80,26 +89,34 @@ class Allocator:
         nodes = self.scenario.trace.nodes
         return int(nodes[row]) if nodes is not None and gpus == self.scenario.request_gpus[row] else 0
 
+    def keeps_segments(self, row: int, nodes: Nodes) -> bool:
+        """Whether each block of a job's GPUs that must lie in one NVLink domain does so on these nodes."""
+        cluster, gpus = self.scenario.cluster, sum(count for _, count in nodes)
+        segment = self.scenario.segment(row, int(cluster.node_type[nodes[0][0]]), gpus)
+        return keeps_segments(cluster, nodes, segment)
+
     def place(
-        self, kind: int, gpus: int, until: float, on: int = 0, avoid: tuple[int, ...] = ()
+        self, gpu_type: int, gpus: int, until: float, on: int = 0, avoid: tuple[int, ...] = (), row: int = -1
     ) -> Nodes | Infeasible:
         """Ask the placer for nodes that a job or profile will hold until tick `until`.
 
-        It asks for `on` nodes, 0 for any, and for none of `avoid`. An answer that names a failed node counts
-        as `Infeasible`.
+        It asks for `on` nodes, 0 for any, and for none of `avoid`, as the job of a row needs its GPUs in
+        NVLink domains; -1: of no job. An answer that names a failed node counts as `Infeasible`.
         """
+        segment = 1 if row < 0 else self.scenario.segment(row, gpu_type, gpus)
         allocations, withheld = self.allocations, self.withheld(until)
         if avoid:
             withheld = dict.fromkeys(avoid, "jobs that wait") | withheld
         with allocations.hidden(withheld):
-            if withheld and (short := gpus - int(allocations.free[kind])) > 0:
+            if withheld and (short := gpus - int(allocations.free[gpu_type])) > 0:
                 kept_for = next(iter(withheld.values()))
                 return Infeasible(f"nodes are kept for {kept_for}", gpus_short=short)
-            nodes = (
-                self.placer.place_evenly(allocations, kind, gpus, on)
-                if on
-                else self.placer.place(allocations, kind, gpus)
-            )
+            if segment > 1:
+                nodes = self.placer.place_segments(allocations, gpu_type, gpus, segment)
+            elif on:
+                nodes = self.placer.place_evenly(allocations, gpu_type, gpus, on)
+            else:
+                nodes = self.placer.place(allocations, gpu_type, gpus)
         if isinstance(nodes, Infeasible):
             return nodes
         failed = [node for node, _ in nodes if node in allocations.down] if allocations.down else []

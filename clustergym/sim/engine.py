@@ -284,8 +284,9 @@ class Simulation:
         """Return where the jobs of the View are."""
         held, rows = self.allocations, set(self.queue.in_view)
         nodes = {row: held.holding(row) for row in held.holders if row in rows}
-        cluster = self.scenario.cluster
-        return Places(cluster.node_type, held.free_on_node.copy(), nodes, cluster.node_leaf)
+        cluster, free = self.scenario.cluster, held.free_on_node.copy()
+        segment = self.scenario.request_segments(self.queue.rows)
+        return Places(cluster.node_type, free, nodes, cluster.node_domain, segment)
 
     def apply(self, decision: Decision) -> None:
         """Carry out a decision at the current decision point.

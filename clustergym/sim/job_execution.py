@@ -252,7 +252,8 @@ class JobExecution:
         level = int(np.searchsorted(self.scenario.tables.counts, gpus))
         until = self.progress.estimate_end(row, kind, level, overhead)
         if not on:
-            return self.allocator.place(kind, gpus, until, self.allocator.asked_nodes(row, gpus), avoid)
+            asked = self.allocator.asked_nodes(row, gpus)
+            return self.allocator.place(kind, gpus, until, asked, avoid, row)
         # Nodes of a planned job are kept for itself.
         return on if row in self.jobs.unseen else self.allocator.claim(on, until)
 
@@ -359,6 +360,8 @@ class JobExecution:
         if any(free[node] + held.get(node, 0) < gpus for node, gpus in nodes):
             return False
         if row in jobs.unseen or row in jobs.saving or jobs.hangs[row] or jobs.get_partner(row) != NO_JOB:
+            return False
+        if not self.allocator.keeps_segments(row, nodes):
             return False
         kind, level = int(jobs.gpu_type[row]), jobs.level_of(row)
         overhead_s = self._standstill_s(row, kind, level, saves=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
@@ -23,10 +24,19 @@ class Fault(NamedTuple):
 
 
 def list_domain_nodes(cluster: ClusterSpec, domain: int, gpu_type: int) -> list[int]:
-    """Return the nodes of a type in a domain, the leaf of that number."""
-    inside = (cluster.node_leaf == domain) & (cluster.node_type == gpu_type)
+    """Return the nodes of a type in an NVLink domain."""
+    inside = (cluster.node_domain == domain) & (cluster.node_type == gpu_type)
     found: list[int] = np.flatnonzero(inside).tolist()
     return found
+
+
+def keeps_segments(cluster: ClusterSpec, nodes: Nodes, segment: int) -> bool:
+    """Whether each block of so many GPUs of a job lies in one NVLink domain on these nodes."""
+    in_node = segment <= cluster.node_gpus[nodes[0][0]]
+    inside = Counter[int]()
+    for node, count in nodes:
+        inside[node if in_node else int(cluster.node_domain[node])] += count
+    return all(count % segment == 0 for count in inside.values())
 
 
 def list_moves(decision: Decision, allocations: Allocations) -> dict[int, Nodes | int]:
@@ -35,8 +45,8 @@ def list_moves(decision: Decision, allocations: Allocations) -> dict[int, Nodes 
     for row, target in (decision.move or {}).items():
         held = allocations.holding(row)
         if isinstance(target, int):
-            leaf = allocations.spec.node_leaf
-            there = bool(held) and all(leaf[node] == target for node, _ in held)
+            domain = allocations.spec.node_domain
+            there = bool(held) and all(domain[node] == target for node, _ in held)
         else:
             there = held == target
         if not there:
@@ -95,8 +105,13 @@ def find_move_fault(
     for row, target in moves.items():
         if row not in wanted:
             return Fault(row, "is given nodes, but no GPUs", "name it in job, gpu_type and gpus, too")
-        if fault := _find_target_fault(row, target, *wanted[row], scenario.cluster):
+        kind, gpus = wanted[row]
+        if fault := _find_target_fault(row, target, kind, gpus, scenario.cluster):
             return fault
+        segment = scenario.segment(row, kind, gpus)
+        if not isinstance(target, int) and not keeps_segments(scenario.cluster, target, segment):
+            message = f"moves to nodes on which blocks of its {segment} GPUs are not in one domain each"
+            return Fault(row, message, "give whole blocks of its GPUs in each domain")
     free = _count_free(decision, jobs, held)
     for row, target in sorted(moves.items(), key=lambda move: isinstance(move[1], int)):
         fault = _take(row, target, *wanted[row], free, scenario.cluster)
@@ -165,4 +180,4 @@ def _take(
 
 def list_nodes_outside(cluster: ClusterSpec, domain: int) -> tuple[int, ...]:
     """Return all nodes but those of a domain."""
-    return tuple(np.flatnonzero(cluster.node_leaf != domain).tolist())
+    return tuple(np.flatnonzero(cluster.node_domain != domain).tolist())

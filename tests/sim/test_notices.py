@@ -23,8 +23,7 @@ from clustergym.sim.drive import follow, simulate
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventKind
 
-# One node of 4 X a leaf would be `nodes_per_leaf: 1`; here leaves have 4 nodes. Every iteration takes 1 s.
-# To save and to load takes 20 s, 10 s each.
+# NVLink joins each four nodes of 4 X. Every iteration takes 1 s. To save and to load takes 20 s, 10 s each.
 ONE_S = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}}}
 X4 = ("X", 4)
 SAVE_S = LOAD_S = 10.0
@@ -56,10 +55,16 @@ class Told(Script):
         return replace(decision, notice=np.array(notice, dtype=np.int64), move=move or None)
 
 
+def in_domains(scenario):
+    """Return a scenario on a cluster of which NVLink joins each four nodes."""
+    groups = tuple(replace(group, nodes_per_domain=4) for group in scenario.cluster.groups)
+    return replace(scenario, cluster=replace(scenario.cluster, groups=groups))
+
+
 def make_scenario(jobs, nodes=1, every_s=60.0, failures=()):
     scenario = small_scenario(jobs, {"X": (nodes, 4)}, ONE_S, checkpoint_s={"m": SAVE_S + LOAD_S})
     kept = () if every_s is None else (Checkpoints(every_s),)
-    return replace(scenario, disturbances=(*kept, *failures))
+    return in_domains(replace(scenario, disturbances=(*kept, *failures)))
 
 
 def run_of(scenario, entries, notices=None, moves=None):
@@ -178,7 +183,7 @@ def test_a_rescale_is_a_stop_too(noticed, ends_s):
     ("target", "nodes"), [(((1, 4),), ((1, 4),)), (((0, 2), (1, 2)), ((0, 2), (1, 2))), (1, ((4, 4),))]
 )
 def test_a_job_moves_to_nodes_or_to_a_domain(target, nodes):
-    # Five nodes: 0 to 3 are leaf 0, 4 is leaf 1. b wakes the policy at 100. Jobs save when they are
+    # Five nodes: 0 to 3 are domain 0, 4 is domain 1. b wakes the policy at 100. Jobs save when they are
     # stopped: a moves at 100, stands still for 20 s and does its other 100: 220.
     scenario = make_scenario([TWO[0], Job("b", 100.0, 1, 4)], nodes=5, every_s=None)
     simulation, script = run_of(scenario, {0.0: {"a": X4}}, moves={100.0: {"a": target}})
@@ -273,11 +278,12 @@ WRONG = [
 
 @pytest.mark.parametrize(("given", "message"), WRONG)
 def test_what_cannot_be_noticed_or_moved_is_named_with_its_limit(given, message):
-    # Nodes 0 to 3 have X, leaf 0; 4 and 5 have Y, leaf 1. a runs on node 0, c on 2 GPUs of node 2, b waits.
+    # Nodes 0 to 3 have X, domain 0; 4 and 5 have Y, domain 1. a runs on node 0, c on 2 GPUs of node 2,
+    # b waits.
     jobs = [Job("a", 0.0, 99, 4, "X"), Job("b", 0.0, 99, 4, "X"), Job("c", 0.0, 99, 2, "X")]
     times = {"m": {"X": {2: 1.0, 4: 1.0}, "Y": {4: 1.0}}}
     scenario = small_scenario(jobs, {"X": (4, 4), "Y": (2, 4)}, times)
-    scenario = replace(scenario, disturbances=(Checkpoints(60.0),), rounds=10.0)
+    scenario = in_domains(replace(scenario, disturbances=(Checkpoints(60.0),), rounds=10.0))
     simulation = Simulation(scenario, LowestFirst(), InformationClass.NONE)
     simulation.advance()
     start = Decision.of([(0, 0, 4), (2, 0, 2)])
@@ -300,7 +306,7 @@ def test_what_cannot_be_noticed_or_moved_is_named_with_its_limit(given, message)
 
 
 def test_a_full_domain_and_notice_where_jobs_save_anyhow_are_refused():
-    # Nodes 0 to 3 are leaf 0, 4 and 5 leaf 1, of 8 GPUs, of which b and c hold 6.
+    # Nodes 0 to 3 are domain 0, 4 and 5 domain 1, of 8 GPUs, of which b and c hold 6.
     jobs = [Job("a", 0.0, 99, 4), Job("b", 0.0, 99, 4), Job("c", 0.0, 99, 2)]
     scenario = make_scenario(jobs, nodes=6, every_s=None)
     simulation = Simulation(replace(scenario, rounds=10.0), LowestFirst(), InformationClass.NONE)
@@ -315,8 +321,8 @@ def test_a_full_domain_and_notice_where_jobs_save_anyhow_are_refused():
 
 
 def test_fragmentation_of_domains_counts_what_gangs_leave():
-    # Leaves of 4 nodes: leaf 0 has 16 GPUs, leaf 1 8. a holds 2 of node 0: 14 and 8 are free. Gangs of 8 in a
-    # leaf leave 14 - 8 = 6 and 0: 6 of 22.
+    # Domain 0 has 16 GPUs, domain 1 8. a holds 2 of node 0: 14 and 8 are free. Gangs of 8, each in a domain,
+    # leave 14 - 8 = 6 and 0: 6 of 22.
     scenario = make_scenario([Job("a", 0.0, 99, 2)], nodes=6, every_s=None)
     simulation = Simulation(replace(scenario, rounds=10.0), LowestFirst(), InformationClass.NONE)
     simulation.advance()

@@ -190,10 +190,13 @@ def cells(
             gpus = 1 << int(count).bit_length() - 1
             for tier in Locality:
                 inside = tier == Locality.NODE
-                if (inside and count > group.gpus_per_node) or (not inside and count < 2):
+                # An NVLink domain counts as a node with all of its ports.
+                room = group.domain_gpus
+                if (inside and count > room) or (not inside and count < 2):
                     continue
-                nodes = spread(gpus, group.gpus_per_node, tier)
-                rate = 0.0 if inside else cluster.bandwidth_gbs(gpu_type, tier)
+                nodes = spread(gpus, room, tier)
+                ports = room / group.gpus_per_node
+                rate = 0.0 if inside else cluster.bandwidth_gbs(gpu_type, tier) * ports
                 for model in range(classes):
                     cell = SearchCell(model, gpu_type, gpus, nodes, rate)
                     found.setdefault(cell, []).append((index, int(tier)))
