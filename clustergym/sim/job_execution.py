@@ -257,9 +257,9 @@ class JobExecution:
         # Nodes of a planned job are kept for itself.
         return on if row in self.jobs.unseen else self.allocator.claim(on, until)
 
-    def _standstill_s(self, row: int, kind: int, level: int, saves: bool) -> float:
+    def _standstill_s(self, row: int, gpu_type: int, level: int, saves: bool) -> float:
         """Return the seconds for which a launch stands still, with those of saving if the job `saves`."""
-        restart_s = float(self.jobs.restart_cost_s(row)[kind, level])
+        restart_s = float(self.jobs.restart_cost_s(row)[gpu_type, level])
         return restart_s + float(self.jobs.save_s[row]) if saves and self.jobs.stops_lose else restart_s
 
     def _join(self, sharing: Sharing, row: int, beside: int, overhead: int) -> Nodes | Infeasible:
@@ -302,12 +302,10 @@ class JobExecution:
         if saves or not self.jobs.stops_lose:
             self.vacate(row)
             return
-        kind, gpus = int(self.jobs.gpu_type[row]), int(self.jobs.gpus[row])
+        held = int(self.jobs.gpu_type[row]), int(self.jobs.gpus[row])
         lost_s, lost = self.undo(row)
         share = float(self.jobs.write_share[row])
-        self.log.record(
-            EventKind.UNDO, row, kind, gpus, lost_s=lost_s, lost_iterations=lost, write_share=share
-        )
+        self.log.record(EventKind.UNDO, row, *held, lost_s=lost_s, lost_iterations=lost, write_share=share)
 
     def preempt(self, row: int, saves: bool = True) -> None:
         """Take the GPUs of a running job, which waits again."""

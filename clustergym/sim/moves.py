@@ -97,18 +97,18 @@ def find_move_fault(
     if scenario.parts is not None or scenario.pairs is not None:
         return Fault(first, "is given nodes, where jobs share GPUs", "leave moves out")
     wanted = {
-        row: (kind, gpus)
-        for row, kind, gpus in zip(
+        row: (gpu_type, gpus)
+        for row, gpu_type, gpus in zip(
             decision.job.tolist(), decision.gpu_type.tolist(), decision.gpus.tolist(), strict=True
         )
     }
     for row, target in moves.items():
         if row not in wanted:
             return Fault(row, "is given nodes, but no GPUs", "name it in job, gpu_type and gpus, too")
-        kind, gpus = wanted[row]
-        if fault := _find_target_fault(row, target, kind, gpus, scenario.cluster):
+        gpu_type, gpus = wanted[row]
+        if fault := _find_target_fault(row, target, gpu_type, gpus, scenario.cluster):
             return fault
-        segment = scenario.segment(row, kind, gpus)
+        segment = scenario.segment(row, gpu_type, gpus)
         if not isinstance(target, int) and not keeps_segments(scenario.cluster, target, segment):
             message = f"moves to nodes on which blocks of its {segment} GPUs are not in one domain each"
             return Fault(row, message, "give whole blocks of its GPUs in each domain")
@@ -121,12 +121,12 @@ def find_move_fault(
 
 
 def _find_target_fault(
-    row: int, target: Nodes | int, kind: int, gpus: int, cluster: ClusterSpec
+    row: int, target: Nodes | int, gpu_type: int, gpus: int, cluster: ClusterSpec
 ) -> Fault | None:
     """Return what is wrong with nodes whoever else may hold them."""
-    name = cluster.gpu_types[kind]
+    name = cluster.gpu_types[gpu_type]
     if isinstance(target, int):
-        size = int(cluster.node_gpus[list_domain_nodes(cluster, target, kind)].sum())
+        size = int(cluster.node_gpus[list_domain_nodes(cluster, target, gpu_type)].sum())
         if size < gpus:
             message = f"moves with {gpus} {name} to domain {target}, which has {size}"
             return Fault(row, message, "choose a larger domain, or nodes of several")
@@ -135,7 +135,7 @@ def _find_target_fault(
     if sorted(set(nodes)) != nodes or any(not 0 <= node < count for node in nodes):
         remedy = f"name each once, ascending, of 0 to {count - 1}"
         return Fault(row, f"moves to nodes {nodes[:8]}", remedy)
-    if any(cluster.node_type[node] != kind for node in nodes) or any(on < 1 for _, on in target):
+    if any(cluster.node_type[node] != gpu_type for node in nodes) or any(on < 1 for _, on in target):
         return Fault(row, f"moves to nodes {nodes[:8]}, not all with {name}", "give GPUs of its type")
     given = sum(on for _, on in target)
     if given != gpus:
@@ -157,11 +157,11 @@ def _count_free(decision: Decision, jobs: JobStates, held: Allocations) -> Ints:
 
 
 def _take(
-    row: int, target: Nodes | int, kind: int, gpus: int, free: Ints, cluster: ClusterSpec
+    row: int, target: Nodes | int, gpu_type: int, gpus: int, free: Ints, cluster: ClusterSpec
 ) -> Fault | None:
     """Take a job's GPUs from those that are free, or return why they cannot be had."""
     if isinstance(target, int):
-        inside = list_domain_nodes(cluster, target, kind)
+        inside = list_domain_nodes(cluster, target, gpu_type)
         short = gpus - int(free[inside].sum())
         if short > 0:
             message = f"moves to domain {target}, where {gpus - short} of its {gpus} GPUs are free"

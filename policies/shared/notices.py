@@ -107,10 +107,10 @@ def _carry_out(view: View, decision: Decision, saves: Bools) -> Decision:
     # Those that shrink come first: they make room for the others.
     order = sorted(range(len(at)), key=lambda one: (not runs[one], gpus[one] > view.gpus[at[one]]))
     for one in order:
-        kind, had = int(gpu_type[one]), int(view.gpus[at[one]])
-        own = had if had and view.gpu_type[at[one]] == kind else 0
-        if gpus[one] <= room[kind] + own:
-            room[kind] -= gpus[one]
+        own_type, had = int(gpu_type[one]), int(view.gpus[at[one]])
+        own = had if had and view.gpu_type[at[one]] == own_type else 0
+        if gpus[one] <= room[own_type] + own:
+            room[own_type] -= gpus[one]
             room[view.gpu_type[at[one]]] += had
         elif runs[one]:
             gpu_type[one], gpus[one] = view.gpu_type[at[one]], had
