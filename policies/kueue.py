@@ -17,13 +17,14 @@ from clustergym.scenario.tenants.queue_tree import of_type
 from .shared.evictions import Evictions
 from .shared.kueue_cycles import CycleResult, KueueScheduler
 from .shared.kueue_victims import KueueJob, QueueRules, QuotaHolders
-from .shared.notices import NoticePolicy, Victims, losses_per_gpu
+from .shared.making_room import MovingPolicy
+from .shared.notices import Victims, losses_per_gpu
 from .shared.queue_book import QueueHoldings
 from .shared.requests import request_options
 
 
 @dataclass
-class Kueue(NoticePolicy):
+class Kueue(MovingPolicy):
     """The cluster queues of Kueue: nominal quotas, lent in cohorts, admission in cycles, preemption by rule.
 
     A leaf is a cluster queue with its quota, a queue with queues in it a cohort; GPUs that no quota covers
@@ -71,6 +72,9 @@ class Kueue(NoticePolicy):
     notice : str
         Who saves before it stops, where stops lose work: `never` anybody; `cheaper`: who has worked for
         longer since its last checkpoint than saving takes; `always`.
+    moves_per_hour : float
+        Running jobs that it may move in an hour, saved up for an hour at most, so that a gang which it starts
+        has its NVLink domains; 0: it moves none.
     round_s : float or None
         Seconds between decision points where the scenario leaves them to the policy.
     """
@@ -99,6 +103,7 @@ class Kueue(NoticePolicy):
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Begin a run: no job has a quota."""
+        super().reset(setting, rng)
         self._book = QueueHoldings(self.name, setting)
         cluster = _build_cohort(self._book, None, setting.capacity.tolist())
         self._root = QuotaNode(cluster, setting.gpu_types)

@@ -19,7 +19,7 @@ from clustergym.scenario.tenants.queue_tree import Queue, QueueTree, UsageWindow
 from clustergym.trace.trace import Trace
 
 from .shared.evictions import Evictions
-from .shared.notices import NoticePolicy
+from .shared.making_room import MovingPolicy
 from .shared.parts_of_views import QueueViews
 from .shared.queue_book import get_queues
 from .shared.queue_dues import Demand, QueueEntitlements, compute_demand
@@ -75,7 +75,7 @@ class _LastDecision(NamedTuple):
 
 
 @dataclass
-class Quotas(NoticePolicy):
+class Quotas(MovingPolicy):
     """GPUs of each type are divided among queues of tenants; in each queue another policy decides.
 
     The queues are those of the scenario (`scenario.queues`). At every decision point each has its quota, as
@@ -107,6 +107,9 @@ class Quotas(NoticePolicy):
     notice : str
         Who saves before it stops or its GPUs change, where stops lose work: `never` anybody; `cheaper`: who
         has worked for longer since its last checkpoint than saving takes; `always`.
+    moves_per_hour : float
+        Running jobs that it may move in an hour, saved up for an hour at most, so that a gang which it starts
+        has its NVLink domains; 0: it moves none.
     """
 
     name: ClassVar[str] = "quotas"
@@ -168,6 +171,7 @@ class Quotas(NoticePolicy):
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Begin a run: nobody has had anything."""
+        super().reset(setting, rng)
         for policy, stream in zip(self._policies, rng.spawn(len(self._policies)), strict=True):
             policy.reset(setting, stream)
         past = self._tree.settings.history

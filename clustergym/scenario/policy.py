@@ -155,6 +155,8 @@ class Places:
         What each running job holds, by row of the trace.
     domain : ndarray of int, shape (N,)
         Number of each node's NVLink domain, ascending: of the node alone where none joins several.
+    domain_gpus : ndarray of int, shape (T,)
+        GPUs of each type that a gang may count on in one domain.
     segment : ndarray of int, shape (n, T)
         GPUs of each block of a job's request that must lie in one NVLink domain; 1: they lie anywhere.
     """
@@ -163,6 +165,7 @@ class Places:
     free_on_node: Ints
     nodes: Mapping[int, Nodes]
     domain: Ints
+    domain_gpus: Ints
     segment: Ints
 
     def __post_init__(self) -> None:

@@ -286,7 +286,8 @@ class Simulation:
         nodes = {row: held.holding(row) for row in held.holders if row in rows}
         cluster, free = self.scenario.cluster, held.free_on_node.copy()
         segment = self.scenario.request_segments(self.queue.rows)
-        return Places(cluster.node_type, free, nodes, cluster.node_domain, segment)
+        domains = cluster.node_domain, cluster.domain_gpus
+        return Places(cluster.node_type, free, nodes, *domains, segment)
 
     def apply(self, decision: Decision) -> None:
         """Carry out a decision at the current decision point.

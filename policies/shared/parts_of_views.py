@@ -106,6 +106,7 @@ class QueueViews:
                 "costs": lambda: self._costs[rows],
                 "batches": lambda: self._batches(rows),
                 "pairs": lambda: None,
+                "where": lambda: None,
             }
         )
 
