@@ -14,6 +14,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ FIRST_SEED = 30_000
 POLICIES = (
     "quotas reclaim=stop",
     "kueue reclaim_within_cohort=any",
-    "quotas within='ares work_conserving=true'",
+    "quotas within ares work_conserving=true",
 )
 VARIANTS = {
     "most recent, no notice": "",
@@ -44,7 +45,11 @@ VARIANTS = {
 
 def play(scenario: Scenario, policy: str) -> dict[str, float]:
     """Return what one run lost, in GPU-hours, and how often it stopped jobs."""
-    metrics = simulate(scenario, parse_policy(policy, "policy"), make_placer({"name": "buddy"})).metrics
+    text, _, within = policy.partition(" within ")
+    played = parse_policy(text, "policy")
+    if within:
+        played = replace(played, within=within)  # type: ignore[type-var]
+    metrics = simulate(scenario, played, make_placer({"name": "buddy"})).metrics
     undone, stands = float(metrics["lost_gpu_hours"] or 0), float(metrics["overhead_gpu_hours"] or 0)
     stops = float(metrics["preemptions_mean"] or 0) * len(scenario.trace)
     lost = {"undone": undone, "standing": stands, "lost": undone + stands, "stops": stops}
@@ -75,7 +80,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             scenario = board.scenario(Cell(one.name, seed), changes)
             for policy in args.policy:
                 for name in args.variant:
-                    found = play(scenario, f"{policy} {VARIANTS[name]}".strip())
+                    text, *within = policy.split(" within ")
+                    found = play(scenario, " within ".join([f"{text} {VARIANTS[name]}".strip(), *within]))
                     runs.setdefault(policy, {}).setdefault(name, []).append(found)
                     if args.json:
                         args.json.write_text(json.dumps(runs), encoding="utf-8")

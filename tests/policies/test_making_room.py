@@ -195,7 +195,8 @@ def test_a_gang_waits_for_a_rack_or_one_move_makes_room() -> None:
 @pytest.mark.parametrize(("notice", "lost_s", "stands_s"), [("never", 8.0, 10.0), ("cheaper", 8.0, 10.0)])
 def test_a_move_loses_work_or_saves_by_the_rule(notice: str, lost_s: float, stands_s: float) -> None:
     # Checkpoints each 10 s. At 20 a has worked 20 s since 0, so nothing is undone of it, and b 18 s:
-    # 8. Saving takes 10 s, longer than 8: the rule lets nobody save. What moves stands still for 10 s of loading.
+    # 8. Saving takes 10 s, longer than 8: the rule lets nobody save. What moves stands
+    # still for 10 s of loading.
     simulation = run_of(10.0, moves_per_hour=1.0, notice=notice)
     move = next(e for e in simulation.log.events if e.kind == EventKind.MIGRATE)
     undone = [e.lost_s for e in simulation.log.events if e.kind == EventKind.UNDO]
