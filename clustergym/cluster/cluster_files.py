@@ -80,7 +80,7 @@ def canonical_gpu_type(name: str) -> str:
 
 
 def gpu_type_names(*clusters: ClusterSpec) -> Callable[[str], str]:
-    """Return a function that names GPU types: those of clusters, then those of the catalogue.
+    """Return a function that finds a GPU type's name, in given clusters first and then in the catalogue.
 
     It takes a name in upper or lower case, and raises an `InputError` with the nearest names for one that is
     neither.

@@ -33,7 +33,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     words = "what scontrol show node, sinfo -N -o '%%N|%%P|%%G|%%T' or kubectl get nodes -o json prints"
     imported.add_argument("source", type=Path, metavar="SRC", help=words)
-    imported.add_argument("-o", "--output", type=Path, required=True, metavar="OUT.yaml")
+    imported.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="OUT.yaml", help="file to write"
+    )
     imported.add_argument("--name", help="of the cluster (default: the file's)")
     words = "the data sheet of a GPU type that the catalogue lacks: that of another"
     imported.add_argument("--like", action="append", default=[], metavar="NAME=TYPE", help=words)

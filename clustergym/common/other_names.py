@@ -271,7 +271,7 @@ class _Loader:
         """Let Python make a module, which `exec_module` puts another in place of."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Put the module in place of the new one; Python takes what stands in `sys.modules` afterwards."""
+        """Register the module under its other name in `sys.modules`, from which Python's import takes it."""
         sys.modules[module.__name__] = import_module(self._own.name)
 
     def get_code(self, name: str) -> CodeType | None:

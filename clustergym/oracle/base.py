@@ -126,6 +126,7 @@ class OracleTables:
     @property
     def sha256(self) -> str:
         """SHA-256 of axes and values."""
+        # Bytes of a fixed order ("<f8"), so that the digest is the same on every machine.
         digest = hashlib.sha256(repr((self.classes, self.gpu_types, self.counts.tolist())).encode())
         for table in (self.execution, self.profiled, self.data_parallel):
             digest.update(np.ascontiguousarray(table, dtype="<f8").tobytes())
@@ -193,6 +194,7 @@ def fill_tiers(times: Floats) -> Floats:
     filled = times.copy()
     for tier in range(1, filled.shape[-1]):
         gap = np.isinf(filled[..., tier])
+        # In ascending tiers, so that a gap of several tiers is filled from the tightest one known.
         filled[..., tier][gap] = filled[..., tier - 1][gap]
     return filled
 
@@ -216,7 +218,7 @@ def six_digits(values: Floats) -> Floats:
 
 
 def linear(times: Floats, feasible: Bools, counts: Ints, precise: int = 1) -> Floats:
-    """Keep the times of the least counts, and scale the last of them linearly to larger counts.
+    """Keep the known times of the smallest GPU counts, and scale the last one linearly to larger counts.
 
     Parameters
     ----------
@@ -240,11 +242,13 @@ def linear(times: Floats, feasible: Bools, counts: Ints, precise: int = 1) -> Fl
     if precise < 1:
         raise InputError(f"{precise} is not valid", field="precise", remedy="give at least 1")
     known = feasible & np.isfinite(times)
+    # 1 for the least known count, 2 for the next, and so on.
     rank = np.cumsum(known, axis=-1)
     exact = known & (rank <= precise)
     positions = np.where(exact, np.arange(times.shape[-1]), -1)
     last = positions.max(axis=-1, keepdims=True, initial=-1)
     base = np.take_along_axis(times, np.maximum(last, 0), axis=-1)
+    # Twice the GPUs, half the time: the bootstrap knows nothing of communication.
     scaled = np.where(last < 0, np.inf, base * counts[np.maximum(last, 0)] / counts)
     out = np.where(feasible & ~exact, six_digits(scaled), np.inf)
     return np.where(exact, times, out)
@@ -276,6 +280,7 @@ def same_local_batch(times: Floats, sizes: Ints, feasible: Bools, counts: Ints) 
         least = int(np.argmax(feasible[c, t]))
         has = np.flatnonzero(sizes[c])
         fits = feasible[c, t] & (counts > counts[least])
+        # The batch that gives each of the least count's GPUs as many samples as this allotment's GPUs have.
         local = sizes[c, has] * counts[least] / counts[fits, None]
         out[c, t, fits, : len(has)] = np.interp(local, sizes[c, has], times[c, t, least, has])
     return six_digits(out)

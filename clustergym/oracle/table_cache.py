@@ -122,6 +122,8 @@ def cache_keys(
     base = hashlib.sha256(json.dumps(shared, sort_keys=True).encode())
     keys = []
     for model in classes:
+        # What all classes share is hashed once; a file is named by that and its class alone, so that
+        # scenarios with other mixes of models find the same files.
         digest = base.copy()
         digest.update(json.dumps([model.family, model.size, int(model.global_batch)]).encode())
         keys.append(digest.hexdigest())
@@ -193,7 +195,7 @@ def pack(key: str, stack: Floats) -> bytes:
 
 
 def unpack(key: str, content: bytes, shape: tuple[int, ...]) -> Floats | None:
-    """Return the array in a file's bytes; None if it is damaged or not the array of that key."""
+    """Return the array in a file's bytes; None if they are damaged or belong to another key."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             if any(part.compress_type != zipfile.ZIP_STORED for part in archive.zip.infolist()):

@@ -144,7 +144,7 @@ class RecordingPlacer(Placer):
         before = time.perf_counter()
         found = self.inner.place_part(allocations, job)
         self.times.add(time.perf_counter() - before)
-        gpus = allocations.gpus_of(job)
+        gpus = allocations.count_gpus(job)
         if isinstance(found, Infeasible):
             self.answers.append(Answer(self.clock(), 0, gpus, infeasible=found))
         else:
@@ -220,7 +220,7 @@ class ReplayingPlacer(Placer):
 
     def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
         """Return the next answer of the log."""
-        answer = self._answer(allocations, 0, allocations.gpus_of(job))
+        answer = self._answer(allocations, 0, allocations.count_gpus(job))
         if answer.infeasible is not None:
             return answer.infeasible
         place = Place(answer.nodes[0][0], answer.device)

@@ -188,9 +188,9 @@ class Conditions:
 
     def trace(self, chosen: Mapping[str, Any] | TraceChoice, seed: int) -> Trace:
         """Read or generate the trace of the `trace` group; raises as `scenario`."""
-        return make_trace(chosen, seed, self.cluster, self.rules.counts, self.times_on)
+        return make_trace(chosen, seed, self.cluster, self.rules.counts, self.make_reference_times)
 
-    def times_on(self, cluster: ClusterSpec) -> ReferenceTime:
+    def make_reference_times(self, cluster: ClusterSpec) -> ReferenceTime:
         """Return the iteration times on a cluster by this oracle: those at which jobs run there alone."""
         from clustergym.trace.draw import ReferenceTimes
 
@@ -214,7 +214,7 @@ class Conditions:
         """
         oracle = self.oracle
 
-        def tables_of(cluster: ClusterSpec) -> OracleTables:
+        def make_tables(cluster: ClusterSpec) -> OracleTables:
             if not oracle.worth_caching:
                 return oracle.tables(classes, cluster, counts)
             from clustergym.oracle.table_cache import load_or_build_tables
@@ -222,9 +222,9 @@ class Conditions:
             return load_or_build_tables(oracle, classes, cluster, counts, progress=True)
 
         if not self.rules.contention:
-            return tables_of(cluster), None
+            return make_tables(cluster), None
         require_fabric(oracle)
-        return on_free_links(tables_of, cluster)
+        return on_free_links(make_tables, cluster)
 
     def _checkpoint(self, model: ModelClass, trace: Trace) -> float:
         """Return the seconds to save and load the checkpoint of a model class of a trace."""

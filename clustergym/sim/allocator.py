@@ -106,7 +106,9 @@ class Allocator:
         segment = 1 if row < 0 else self.scenario.segment(row, gpu_type, gpus)
         allocations, withheld = self.allocations, self.withheld(until)
         if avoid:
+            # The reasons of disturbances come last and win: they are the ones that a log should name.
             withheld = dict.fromkeys(avoid, "jobs that wait") | withheld
+        # Hidden nodes look full to the placer, so that no placer needs to know about reservations.
         with allocations.hidden(withheld):
             if withheld and (short := gpus - int(allocations.free[gpu_type])) > 0:
                 kept_for = next(iter(withheld.values()))
@@ -119,6 +121,7 @@ class Allocator:
                 nodes = self.placer.place(allocations, gpu_type, gpus)
         if isinstance(nodes, Infeasible):
             return nodes
+        # Failed nodes are full too, but a placer from outside may name one all the same.
         failed = [node for node, _ in nodes if node in allocations.down] if allocations.down else []
         if failed:
             return Infeasible(f"node {failed[0]} has failed", nodes_short=len(failed))
@@ -160,7 +163,7 @@ class Allocator:
     def stop_released(self) -> None:
         """Stop what still runs on released nodes; in a simulation nothing does."""
 
-    def holders_on(self, nodes: Collection[int]) -> list[int]:
+    def list_holders(self, nodes: Collection[int]) -> list[int]:
         """Return the jobs (>= 0) and profiles (< 0) that hold GPUs of some nodes, in order of allocation."""
         held = self.allocations
         return [holder for holder in held.holders if any(on in nodes for on, _ in held.holding(holder))]
@@ -171,6 +174,7 @@ class Allocator:
         available: Ints = cluster.capacity - profiled
         for node in self.allocations.down:
             available[cluster.node_type[node]] -= cluster.node_gpus[node]
+        # A policy cannot take GPUs from a job that it does not see.
         for row in (self.jobs.unseen | self.jobs.saving.keys()) & self.allocations.holders:
             available[self.jobs.gpu_type[row]] -= self.jobs.gpus[row]
         return available

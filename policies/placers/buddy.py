@@ -220,6 +220,8 @@ class _Hierarchy:
         for tier, starts in enumerate(self.starts):
             counts = np.add.reduceat(empty, starts, dtype=np.int64)
             needed = whole + (rest > 0) - np.logical_or.reduceat(spare, starts)
+            # Switches that spare a whole node, as a partly used one holds the rest, come first; among these
+            # the one with the fewest empty nodes, so that large free blocks stay whole.
             rank = counts + (needed - needed.min()) * self.nodes
             switch = int(np.where(counts >= needed, rank, NONE).argmin())
             if counts[switch] >= needed[switch]:
@@ -273,6 +275,8 @@ class _Hierarchy:
         cut = low + int(short[switch])
         shares = list(zip(order[low:cut].tolist(), sizes[low:cut].tolist(), strict=True))
         rest = gpus - int(sizes[low:cut].sum())
+        # The fullest nodes are taken whole; the remainder goes to the node that it fills best, not to the
+        # next.
         last = _best_fit(sizes[cut:high], rest, self.per_node + 1)
         assert last is not None
         return [*shares, (int(order[cut + last]), rest)]
@@ -280,6 +284,7 @@ class _Hierarchy:
     def _fullest_first(self, free: Ints, switch: Ints) -> Ints:
         """Return the nodes sorted by switch, then by free GPUs, most first, then by index."""
         nodes = np.arange(self.nodes)
+        # One integer holds switch, free GPUs (most first) and node, so a single sort orders by all three.
         key = (switch * (self.per_node + 1) + self.per_node - free) * self.nodes + nodes
         key.sort()
         return key % self.nodes
@@ -314,6 +319,7 @@ def _block(empty: Bools, wanted: int, low: int) -> list[int]:
     large blocks stay whole.
     """
     size = _block_sizes(empty)
+    # The buddy rule: blocks have a power of two of nodes, and lie at multiples of their size.
     whole_block = 1 << (wanted - 1).bit_length()
     roomy = np.where(size >= whole_block, size, NONE)
     start = int(roomy.argmin())

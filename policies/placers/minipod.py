@@ -112,6 +112,7 @@ class MinipodPlacer(Buddy):
         minipod_of, each = spec.node_minipod[blocks[:, 0]], blocks.shape[1]
         free = np.bincount(minipod_of, minlength=int(spec.node_minipod[-1]) + 1)
         per_node = int(spec.node_gpus[blocks[0, 0]]) * each
+        # The job as one communication group over all its nodes: nothing is known of its parallelism here.
         job = PretrainingJob(wanted * per_node, wanted, per_node, 1, per_node)
         counts = algorithm(self.algorithm)(Instance(job, free, 0.5, "dp"), self._rng).counts[0]
         chosen: list[int] = []

@@ -74,7 +74,10 @@ BAD = [
     ([*EXPLAIN, "8xA40", "--batch", "many"], "argument --batch: invalid int value: 'many'"),
     ([*EXPLAIN, "8xA40", "--batch", "1e3"], "argument --batch: invalid int value: '1e3'"),
     ([*EXPLAIN, "8xA40", "--locality", "rack"], "--locality: unknown locality 'rack' (valid: cross, leaf"),
-    ([*EXPLAIN, "8xA40", "--locality", "node"], "--locality: 8 GPUs cannot be within one node"),
+    (
+        [*EXPLAIN, "8xA40", "--locality", "node"],
+        "--locality: 8 GPUs cannot be within one node of this cluster (the best is leaf)",
+    ),
     ([*EXPLAIN, "1xA40", "--locality", "leaf"], "--locality: 1 GPU is always within one node"),
     ([*EXPLAIN, "8xA40", "--cluster", "arena-sin"], "unknown cluster 'arena-sin' (did you mean arena-sim"),
     ([*EXPLAIN, "8xA40", "--cluster", "nodes.yaml"], "nodes.yaml:3: fabric.minipods: "),

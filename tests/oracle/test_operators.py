@@ -42,6 +42,7 @@ def test_a_transformer_layer_by_hand() -> None:
     assert graph["flops"][0] == 2 * 1024 * 12 * 1536**2
     assert graph["attention_flops"][0] == 4 * 1024**2 * 1536
     assert graph["boundary_bytes"][0] == 2 * 1024 * 1536  # fp16
+    assert graph["kept_bytes"][0] == 2 * 1024 * 1536
     assert graph["flops"][-1] == 2 * 1024 * 1536 * 51200
 
 

@@ -305,6 +305,10 @@ def test_a_hugging_face_config(tmp_path, name, config):
         (json.dumps(LLAMA_CONFIG | {"hidden_size": -1}), "hidden: "),
         (json.dumps(LLAMA_CONFIG | {"num_hidden_layers": 0}), "layers: must be above 0"),
         (json.dumps(LLAMA_CONFIG | {"num_local_experts": 8}), "experts_per_token: must be above 0"),
+        (
+            json.dumps(LLAMA_CONFIG | {"num_local_experts": 8, "num_experts_per_tok": 9}),
+            r"config.json: \S+: more experts a token than there are",
+        ),
     ],
 )
 def test_a_config_that_is_wrong(tmp_path: Path, content, message):

@@ -61,6 +61,7 @@ from clustergym.sim.program import read_program
 from clustergym.trace.formats import FORMATS, ReadOptions, load_trace
 from clustergym.trace.generators.sources import load_source
 from clustergym.trace.pair_tables import read_pair_table
+from clustergym.trace.readers import slurmdbd
 from clustergym.trace.readers.pai import JOB_TABLE, TASK_TABLE
 from clustergym.training import network_checkpoints, placer_checkpoints
 from clustergym.training.evolution import History
@@ -114,6 +115,11 @@ def _two(names: tuple[str, str], read: Callable[[Path], object]) -> Reader:
         return read(folder)
 
     return reader
+
+
+def _slurm_archive(content: bytes, folder: Path) -> object:
+    (folder / "tres.txt").write_text("Type|Name|ID\ngres|gpu|1001\ngres|gpu:a40|1002\n")
+    return _written("jobs", slurmdbd.read_log)(content, folder)
 
 
 def _provenance(content: bytes, folder: Path) -> object:
@@ -220,6 +226,7 @@ READERS: Mapping[str, Reader] = {
     "trace-pai": _two(
         (f"{JOB_TABLE}.csv", f"{TASK_TABLE}.csv"), lambda folder: load_trace(folder, "pai", OPTIONS)
     ),
+    "trace-slurm-archive": _slurm_archive,
     "trace-provenance": _provenance,
     "generator": _written("source.yaml", lambda path: load_source(str(path))),
     "queues": _written("queues.yaml", load_queues),

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from clustergym.benchmark.twin.folder import TwinFolder
-from clustergym.benchmark.twin.present import LEAST_LEFT_S, PastRuns, Present
+from clustergym.benchmark.twin.present import Present
+from clustergym.benchmark.twin.run_times import LEAST_LEFT_S, PastRuns
 from clustergym.benchmark.twin.waits import origin_s
 from clustergym.common import random_streams
 from clustergym.common.columns import DAY_S
@@ -88,7 +89,7 @@ class Ahead:
         """Return how long from now each waiting job starts in one draw, seconds; NaN: it does not."""
         generator = random_streams.REMAINING_RUN_TIMES.generator(seed, draw)
         arrivals = self._arrivals(generator)
-        scenario = self._scenario(lambda job, elapsed: self.past.draw(job, elapsed, generator), arrivals)
+        scenario = self._scenario(self.past.draw(generator).run_s, arrivals)
         policy = make_policy(self.config["policy"])
         waiting = {job.job_id for job in self.present.waiting}
         found = {name: float("nan") for name in waiting}
@@ -107,10 +108,11 @@ class Ahead:
 
         None where no job runs or waits.
         """
+        generator = random_streams.REMAINING_RUN_TIMES.generator(0, 0)
+        draws = [self.past.draw(generator) for _ in range(25)]
 
         def usual(job: SlurmJob, elapsed_s: float) -> float:
-            draws = random_streams.REMAINING_RUN_TIMES.generator(0, 0)
-            return float(np.median([self.past.draw(job, elapsed_s, draws) for _ in range(25)]))
+            return float(np.median([drawn.run_s(job, elapsed_s) for drawn in draws]))
 
         scenario = self._scenario(usual, [])
         return next(self._course(scenario, make_policy(self.config["policy"])), None)

@@ -134,6 +134,7 @@ class GridOracle(Oracle):
             return parallel.iteration_s, _estimate_plans(parallel, rows, machine), parallel.iteration_s
         found = full_search(rows, machine)
         estimated = estimate(rows, machine, self.strategy, self.micro_batches).best.iteration_s
+        # The search tries few limits on the slowest stage: what it finds need not be the faster of the two.
         executed = np.minimum(found.iteration_s, parallel.iteration_s)
         # What can run has an estimate: where no grid has a proxy plan, that of the plan that runs.
         estimated = np.where(np.isfinite(estimated), estimated, _estimate_plans(found, rows, machine))
@@ -173,7 +174,7 @@ def build_graph(spec: ModelSpec) -> OperatorGraph:
 
 
 def spread(gpus: int, per_node: int, locality: Locality) -> int:
-    """Return how many nodes GPUs are on: one, or else the fewest that hold them, but at least two."""
+    """Return the number of nodes for an allocation: one, or across nodes as few as possible from two on."""
     return 1 if locality == Locality.NODE else max(2, -(-gpus // per_node))
 
 
@@ -187,6 +188,7 @@ def cells(
     found: dict[SearchCell, list[tuple[int, int]]] = {}
     for gpu_type, group in enumerate(cluster.groups):
         for index, count in enumerate(counts):
+            # The largest power of two within the count: plans use no other, and the other GPUs idle.
             gpus = 1 << int(count).bit_length() - 1
             for tier in Locality:
                 inside = tier == Locality.NODE

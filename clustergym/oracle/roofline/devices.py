@@ -75,7 +75,7 @@ class Devices(NamedTuple):
         """Gather GPU types into arrays of shape (n,)."""
         return Devices(*np.array([_device(gpu) for gpu in types], dtype=np.float64).reshape(-1, 6).T)
 
-    def reshaped(self, *shape: int) -> Devices:
+    def reshape(self, *shape: int) -> Devices:
         """Return the same arrays in another shape."""
         return Devices(*(column.reshape(shape) for column in self))
 
@@ -83,6 +83,7 @@ class Devices(NamedTuple):
 def _device(gpu: GpuType) -> tuple[float, ...]:
     efficiency = EFFICIENCY.get(gpu.name, UNIFORM)
     half, single = gpu.fp16_tflops * 1e12, gpu.fp32_tflops * 1e12
+    # Only for the estimate, which does not know the type's own efficiency; the executed rate has it fitted.
     roof = single / 2 if gpu.name in HALF_FP32 else single
     return (
         half,

@@ -75,7 +75,7 @@ def search_plans(
     precision: Precision = "bf16",
     also: Iterable[ParallelPlan] = (),
 ) -> list[PlannedStep]:
-    """Return plans, those that fit first, each group fastest first. The first one is the search's own.
+    """Return plans sorted by whether they fit in memory, then by speed; the first is the search's choice.
 
     Parameters
     ----------

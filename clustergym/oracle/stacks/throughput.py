@@ -60,7 +60,7 @@ class ThroughputRow:
 
     @property
     def configuration(self) -> tuple[object, ...]:
-        """What a later release of a stack measures again; plans may differ."""
+        """Key of the setting, by which rows of later releases count as measurements of the same."""
         length = self.setting.sequence_length if self.setting else None
         return (self.source, self.job, self.model, self.gpu_type, self.gpus, self.precision, length)
 

@@ -121,7 +121,7 @@ def measure_scenario(
     course, records = part_course(events, scenario.cluster, scenario.parts), measured.records
     seen = np.not_equal(records.outcome, Outcome.NOT_SUBMITTED)
     own = part_metrics(course, scenario.cluster, scenario.parts, records.submit_s, records.queue_s, seen)
-    timeline = replace(measured.timeline, further=course.at(measured.timeline.time_s))
+    timeline = replace(measured.timeline, further=course.look_up(measured.timeline.time_s))
     return measured._replace(metrics=measured.metrics | own, timeline=timeline)
 
 
@@ -243,7 +243,7 @@ def _counts(run: _Run) -> Metrics:
 
 
 def _time_so_far(run: _Run) -> Floats:
-    """Return the JCT of each finished job, the time so far of the others; NaN if not submitted.
+    """Return each finished job's JCT and each other job's age so far, seconds; NaN if not submitted.
 
     A dropped job counts until the horizon, or the end of the run if there is no horizon.
     """

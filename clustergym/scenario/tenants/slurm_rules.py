@@ -189,10 +189,10 @@ def _queue(row: Mapping[str, str], parent: str | None) -> dict[str, Any]:
     share = row.get("share", "").strip()
     if share.isascii() and share.isdigit() and len(share) < 10 and int(share) != 1:
         found["weight"] = float(share)
-    limits = {kind: int(count) for kind, count in _GPU_LIMIT.findall(row.get("grptres", ""))}
+    limits = {gpu_type: int(count) for gpu_type, count in _GPU_LIMIT.findall(row.get("grptres", ""))}
     if "" in limits:
         # A limit without a type is on the sum over types, which the limit of a queue is not: it is on each.
         found["limit"] = limits[""]
     elif limits:
-        found["limit"] = {known_type(kind): count for kind, count in limits.items()}
+        found["limit"] = {known_type(gpu_type): count for gpu_type, count in limits.items()}
     return found
