@@ -101,15 +101,10 @@ class Quotas(MovingPolicy):
         decision point. This choice is our own. `stop`: jobs are stopped, the last to start first.
         `never`: GPUs come back only as jobs end or their own queue's policy gives them up.
     victims : str
-        Which job of the queue furthest above its share stops: the most `recent` to start, the one of lowest
-        `priority`, and then the most recent, or the `cheapest`, which loses fewest GPU-seconds for each GPU
-        that is lacking (`View.stop_costs`). Where jobs are shrunk, `cheapest` counts the work that is undone.
-    notice : str
-        Who saves before it stops or its GPUs change, where stops lose work: `never` anybody; `cheaper`: who
-        has worked for longer since its last checkpoint than saving takes; `always`.
-    moves_per_hour : float
-        Running jobs that it may move in an hour, saved up for an hour at most, so that a gang which it starts
-        has its NVLink domains; 0: it moves none.
+        Which job of the queue furthest above its share stops, or is shrunk: the most `recent` to start, that
+        of lowest `priority`, or the `cheapest`, which loses fewest GPU-seconds for each GPU that is lacking.
+    notice, moves_per_hour : str, float
+        As of `policy=kueue`: who saves before it stops or its GPUs change, and how many jobs may move.
     """
 
     name: ClassVar[str] = "quotas"

@@ -27,7 +27,7 @@ from clustergym.sim.job_execution import JobExecution, JobProgress
 from clustergym.sim.job_queue import JobQueue
 from clustergym.sim.links import SharedLinks
 from clustergym.sim.log import NO_JOB, Event, EventKind
-from clustergym.sim.moves import list_moves, list_nodes_outside
+from clustergym.sim.moves import list_moves, list_nodes_outside, list_stops
 from clustergym.sim.notices import Notices
 from clustergym.sim.pairs import Sharing, list_paired_launches
 from clustergym.sim.profiling import Profiler
@@ -337,7 +337,7 @@ class Simulation:
         if moves:
             changed |= np.isin(decision.job, list(moves))
         drops, notices = sorted(decision.drop.tolist()), set(decision.notice.tolist())
-        preempts, saves = self._list_stops(decision, rows)
+        preempts, saves = list_stops(decision, rows, self.jobs)
         # Negative counts sort the widest jobs first: they are the hardest to place while free nodes are
         # scattered.
         gpus, kinds = (-decision.gpus[changed]).tolist(), decision.gpu_type[changed].tolist()
@@ -349,7 +349,7 @@ class Simulation:
             launches.sort()
         # First everything that gives GPUs back (drops, preemptions, moves), then every launch: a decision is
         # legal as a whole, and no order of its launches may run out of GPUs.
-        self._stop_all(drops, preempts, saves)
+        self.notices.stop_all(drops, preempts, saves)
         told = decision.avoid or {}
         avoid = {row: tuple(told[row]) for _, row, _ in launches if row in told}
         self._launch_all(launches, batches, joins, Terms(avoid, moves, notices))
@@ -362,25 +362,6 @@ class Simulation:
         gone, pairs = (tuple(preempts), tuple(drops)), tuple(sorted(joins.items()))
         named = tuple(sorted(notices)), tuple(sorted(moves.items()))
         self.changes.append(Change(decided_s, moved, *gone, logged, pairs, avoided, *named))
-
-    def _list_stops(self, decision: Decision, rows: Ints) -> tuple[list[int], list[int]]:
-        """Return the jobs `rows` of the View that a decision stops at once, and those that save first."""
-        leaving = self.jobs.gpus[rows] > 0
-        # A decision names all that is to hold GPUs; a running job that it does not name loses its own.
-        leaving[np.searchsorted(rows, decision.job)] = False
-        drops, notices = set(decision.drop.tolist()), set(decision.notice.tolist())
-        stops = [row for row in rows[leaving].tolist() if row not in drops]
-        return [row for row in stops if row not in notices], [row for row in stops if row in notices]
-
-    def _stop_all(self, drops: Sequence[int], preempts: Sequence[int], saves: Sequence[int]) -> None:
-        """Drop jobs, stop jobs at once, and give jobs notice."""
-        for row in drops:
-            self.execution.drop(row, "policy")
-        for row in preempts:
-            if not self.disturbances.give_up(row):
-                self.execution.preempt(row, saves=False)
-        for row in saves:
-            self.notices.give(row)
 
     def _launch_all(
         self,

@@ -61,6 +61,16 @@ def list_launched_jobs(decision: Decision, jobs: JobStates, allocations: Allocat
     return set(decision.job[changed].tolist()) | list_moves(decision, allocations).keys()
 
 
+def list_stops(decision: Decision, rows: Ints, jobs: JobStates) -> tuple[list[int], list[int]]:
+    """Return the jobs `rows` of a View that a decision stops at once, and those that save first."""
+    leaving = jobs.gpus[rows] > 0
+    # A decision names all that is to hold GPUs; a running job that it does not name loses its own.
+    leaving[np.searchsorted(rows, decision.job)] = False
+    drops, notices = set(decision.drop.tolist()), set(decision.notice.tolist())
+    stops = [row for row in rows[leaving].tolist() if row not in drops]
+    return [row for row in stops if row not in notices], [row for row in stops if row in notices]
+
+
 def find_notice_fault(
     decision: Decision, jobs: JobStates, scenario: Scenario, held: Allocations
 ) -> Fault | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from clustergym.common.arrays import Ints
@@ -16,6 +18,16 @@ class Notices:
     def __init__(self, disturbances: Disturbances) -> None:
         self._disturbances, self._execution = disturbances, disturbances.execution
         self._jobs, self._queue = self._execution.jobs, self._execution.queue
+
+    def stop_all(self, drops: Sequence[int], preempts: Sequence[int], saves: Sequence[int]) -> None:
+        """Drop jobs, stop jobs at once, and give jobs notice."""
+        for row in drops:
+            self._execution.drop(row, "policy")
+        for row in preempts:
+            if not self._disturbances.give_up(row):
+                self._execution.preempt(row, saves=False)
+        for row in saves:
+            self.give(row)
 
     def give(self, row: int) -> None:
         """Let a running job save from now on, and stop it when it has; one that hangs is interrupted."""

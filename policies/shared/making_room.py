@@ -205,7 +205,7 @@ class MovingPolicy(NoticePolicy):
     Parameters
     ----------
     moves_per_hour : float
-        Running jobs that it may move in an hour, saved up for an hour at most; 0: it moves none.
+        Running jobs that it may move in an hour, saved up for an hour at most.
     """
 
     moves_per_hour: NonNegativeFloat = 0.0
@@ -215,7 +215,7 @@ class MovingPolicy(NoticePolicy):
     @property
     def needs_places(self) -> bool:
         """Whether it moves jobs or gives notice, which the compiled engine does not carry out."""
-        return self.moves_per_hour > 0 or self.notice != "never"
+        return self.moves_per_hour > 0 or super().needs_places
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Begin a run: an hour's moves are left."""
@@ -229,13 +229,11 @@ class MovingPolicy(NoticePolicy):
             return decision
         earned = self.moves_per_hour * (view.now_s - self._counted_s) / 3600
         self._moves_left, self._counted_s = min(self._moves_left + earned, self.moves_per_hour), view.now_s
-        found = make_room(view, decision, int(self._moves_left))
-        if found is None:
+        if (found := make_room(view, decision, int(self._moves_left))) is None:
             return decision
         self._moves_left -= len(found) - 1
         saves = choose_notices(view, self.notice) & np.isin(view.job, list(found))
-        notice = np.union1d(decision.notice, view.job[saves])
-        return replace(decision, move=found, notice=notice)
+        return replace(decision, move=found, notice=np.union1d(decision.notice, view.job[saves]))
 
 
 def make_room(view: View, decision: Decision, most: int) -> dict[int, Nodes] | None:

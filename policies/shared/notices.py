@@ -23,8 +23,8 @@ class NoticePolicy(Policy):
     Parameters
     ----------
     notice : str
-        Who saves before it stops or its GPUs change, where stops lose work (`scenario.checkpoints`): `never`
-        anybody; `cheaper`: who has worked for longer since its last checkpoint than saving takes; `always`.
+        Who saves before it stops or its GPUs change, where stops lose work: `never` anybody; `cheaper`: who
+        has worked for longer since its last checkpoint than saving takes; `always`.
     """
 
     notice: Notice = "never"
@@ -36,8 +36,6 @@ class NoticePolicy(Policy):
 
     def schedule(self, view: View) -> Decision:
         """Return the decision of `decide`, with notices."""
-        if self.notice == "never":
-            return self.decide(view)
         return decide_with_notice(view, self.notice, self.decide)
 
     @abstractmethod
@@ -80,6 +78,8 @@ def decide_with_notice(view: View, notice: Notice, decide: Callable[[View], Deci
     decide : callable
         Returns the decision of a policy.
     """
+    if notice == "never":
+        return decide(view)
     shown = view
     if view.coming is not None:
         more = {"available": view.available + view.coming, "free": view.free + view.coming}
