@@ -16,7 +16,7 @@ import numpy as np
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import InputError, nearest
-from clustergym.oracle.models.model_spec import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass, ModelSpec
 
 if TYPE_CHECKING:
     from clustergym.oracle.models.catalog import Catalog
@@ -203,6 +203,15 @@ def check_counts(counts: Sequence[int]) -> None:
     """Raise an `InputError` for a count below 1."""
     if any(count < 1 for count in counts):
         raise InputError(f"{min(counts)} GPUs are not an allocation", remedy="give counts of at least 1")
+
+
+def refuse_shapes(oracle: str, specs: Sequence[ModelSpec]) -> None:
+    """Raise an `InputError` for a public transformer, whose times an oracle does not know."""
+    for spec in specs:
+        if spec.shape:
+            model = f"{spec.family}-{spec.size}" if spec.size else spec.family
+            message = f"the {oracle} oracle does not know {model}, a transformer of today"
+            raise InputError(message, field="oracle", remedy="choose oracle=stack")
 
 
 def check_choice(value: str, valid: Collection[str], field: str) -> None:

@@ -68,6 +68,9 @@ class Scenario:
         Queues among which GPUs may be divided, and the queue of each job.
     pairs : PairSpeeds, optional
         How fast jobs are that share GPUs in pairs; None: no job shares.
+    scored_s : pair of float, optional
+        Jobs submitted from the first time on and before the second are scored; others arrive before and after
+        them, and the run ends when the last of these jobs has left. None: all jobs are.
     """
 
     name: str
@@ -86,6 +89,7 @@ class Scenario:
     parts: Parts | None = None
     tenants: Tenants | None = None
     pairs: PairSpeeds | None = None
+    scored_s: tuple[float, float] | None = None
 
     def round_s(self, policy_round_s: float | None) -> float | None:
         """Return the seconds between decision points for a policy with such rounds; None: every event."""
@@ -112,8 +116,19 @@ class Scenario:
             parts["tenants"] = self.tenants.fingerprint()
         if self.pairs is not None:
             parts["pairs"] = self.pairs.fingerprint()
+        if self.scored_s is not None:
+            parts["scored_s"] = list(self.scored_s)
         parts |= {disturbance.key: disturbance.fingerprint() for disturbance in self.disturbances}
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+    @cached_property
+    def scored(self) -> Bools:
+        """Whether each job is scored, shape (n,)."""
+        if self.scored_s is None:
+            return np.ones(len(self.trace), dtype=np.bool_)
+        first_s, end_s = self.scored_s
+        inside: Bools = (self.trace.submit_s >= first_s) & (self.trace.submit_s < end_s)
+        return inside
 
     @cached_property
     def class_of(self) -> Ints:

@@ -19,6 +19,8 @@ class JobQueue:
     ----------
     ahead : int
         Jobs that are still to be submitted.
+    scored_left : int
+        Jobs that are scored and have not left; the run ends with the last of them.
     leaving : dict of int to Event
         SimPy's event of leaving, of each job in the system; in order of submission.
     in_view : set of int
@@ -35,6 +37,8 @@ class JobQueue:
         self._round_pending = False
         self._rows: Ints | None = None
         self.ahead = len(scenario.trace)
+        self._scored = scenario.scored
+        self.scored_left = int(scenario.scored.sum())
         self.leaving: dict[int, simpy.Event] = {}
         self.in_view: set[int] = set()
         self.due, self.decided_at = False, -1
@@ -65,6 +69,7 @@ class JobQueue:
     def leave(self, row: int, phase: Phase) -> None:
         """Let a job leave for good, as completed or dropped."""
         self.jobs.phase[row] = phase
+        self.scored_left -= bool(self._scored[row])
         self.hide(row)
         self.leaving[row].succeed()
 
