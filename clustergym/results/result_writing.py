@@ -199,6 +199,10 @@ def decision_lines(simulation: AnySimulation, result: Mapping[str, Any]) -> Iter
             line["beside"] = [[job_id[row], job_id[other]] for row, other in change.partner]
         if change.avoid:
             line["avoid"] = [[job_id[row], list(nodes)] for row, nodes in change.avoid]
+        if change.notice:
+            line["notice"] = [job_id[row] for row in change.notice]
+        if change.move:
+            line["move"] = [[job_id[row], target] for row, target in change.move]
         yield line
 
 
@@ -227,7 +231,7 @@ def event_lines(simulation: AnySimulation) -> Iterable[dict[str, Any]]:
         if event.reason:
             line["reason"] = event.reason
         line |= {key: value for key in ("cause", "write_share") if (value := getattr(event, key))}
-        if event.kind in (EventKind.FAIL, EventKind.HALT):
+        if event.kind in (EventKind.FAIL, EventKind.HALT, EventKind.UNDO):
             line |= {"lost_s": event.lost_s, "lost_iterations": event.lost_iterations}
         yield line
 

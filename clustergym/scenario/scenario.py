@@ -192,6 +192,21 @@ class Scenario:
         assert self.tables.batches is not None
         return np.moveaxis(fill_tiers(np.moveaxis(self.tables.batches.execution, -1, 1)), 1, -1)
 
+    def segment(self, row: int, gpu_type: int, gpus: int) -> int:
+        """Return the GPUs of each block of a job that must lie in one NVLink domain; 1: they lie anywhere."""
+        if self.tables.segments is None:
+            return 1
+        level = int(np.searchsorted(self.tables.counts, gpus))
+        return int(self.tables.segments[self.class_of[row], gpu_type, level])
+
+    def request_segments(self, rows: Ints) -> Ints:
+        """Return `segment` of what some jobs ask for on each GPU type, shape (n, T)."""
+        if self.tables.segments is None:
+            return np.ones((len(rows), len(self.cluster.gpu_types)), dtype=np.int64)
+        level = np.searchsorted(self.tables.counts, self.request_gpus[rows])
+        found: Ints = self.tables.segments[self.class_of[rows], :, level]
+        return found
+
     def iteration_s(
         self, job: int, gpu_type: int, level: int, locality: int, slowdown: float = 1.0, column: int = -1
     ) -> float:

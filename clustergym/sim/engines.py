@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 AnySimulation: TypeAlias = Union[Simulation, "CompiledSimulation"]
 Engine = Literal["auto", "simpy", "compiled"]
 
-PLACES = "give run.engine=simpy, which says so"
+PLACES = "give run.engine=simpy, which covers that"
 MANY = 4000
 """Expected decisions from which `auto` chooses the compiled engine, which takes a while to load."""
 
@@ -43,7 +43,9 @@ def chosen_engine(scenario: Scenario, policy: Policy, placer: Placer, engine: En
     try:
         if policy.needs_places:
             raise UncoveredError(
-                f"policy {policy.name} asks where jobs are", field="run.engine", remedy=PLACES
+                f"policy {policy.name} asks where jobs are, moves them or gives notice",
+                field="run.engine",
+                remedy=PLACES,
             )
         check_runnable(scenario, placer)
     except UncoveredError:

@@ -62,12 +62,16 @@ class JobQueue:
             self._rows = None
             self.decide_again()
 
+    def hide(self, row: int) -> None:
+        """Show a job in no View until it waits again."""
+        self.in_view.discard(row)
+        self._rows = None
+
     def leave(self, row: int, phase: Phase) -> None:
         """Let a job leave for good, as completed or dropped."""
         self.jobs.phase[row] = phase
         self.scored_left -= bool(self._scored[row])
-        self.in_view.discard(row)
-        self._rows = None
+        self.hide(row)
         self.leaving[row].succeed()
 
     def decide_again(self) -> None:

@@ -262,7 +262,7 @@ def state_changes(intervals: Intervals) -> StateChanges:
 UNNAMED = "failure"
 """What the failures are called that name no cause."""
 
-_BESIDE = (EventKind.UNPLACED, EventKind.PROFILE_START, EventKind.PROFILE_END)
+_BESIDE = (EventKind.UNPLACED, EventKind.UNDO, EventKind.PROFILE_START, EventKind.PROFILE_END)
 
 
 class Loss(NamedTuple):

@@ -32,6 +32,8 @@ class EpisodeJobs(JobStates):
         self.remaining, self.iteration_s = figures[c.REMAINING], figures[c.ITERATION_S]
         self.attained_gpu_s, self.iterations = figures[c.ATTAINED_GPU_S], figures[c.ITERATIONS]
         self.searched, self.batch = episode.searched[:n], trace.global_batch
+        self.unsaved = self.checkpoint_every = np.zeros(n, dtype=np.int64)
+        self.checkpointed = self.iterations
         self.ends_at, self.disturbed, self.partner, self.part = np.zeros(1), False, None, None
         self.price_restarts(scenario)
 
@@ -197,6 +199,7 @@ class LazyViews(ViewMaker):
             "times": cache(lambda: self._times(rows)),
             "costs": lambda: self.costs(rows),
             "where": refuse_places,
+            "stops": lambda: self.stop_costs(rows, now),
             "batches": lambda: self.make_batch_options(rows, now),
         }
         if "time_limit_s" in self._makers:

@@ -144,7 +144,8 @@ class CompiledSimulation:
         if decision.batch is not None:
             columns.append(decision.batch)
         count = len(decision.job)
-        if decision.partner is not None or any(len(column) != count for column in columns):
+        beyond = decision.partner is not None or decision.move or len(decision.notice)
+        if beyond or any(len(column) != count for column in columns):
             self._check(decision)
         if count > len(self._decided):
             self._decided = np.zeros((2 * count, 4), np.int64)
