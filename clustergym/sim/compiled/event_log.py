@@ -81,11 +81,11 @@ class ArrayEvents(Sequence[Event]):
     @overload
     def __getitem__(self, at: slice) -> Sequence[Event]: ...
     def __getitem__(self, at: int | slice) -> Event | Sequence[Event]:
-        """Return an event, or a list of some."""
+        """Return an event, or those of a slice."""
         if isinstance(at, slice):
-            return [self[one] for one in range(*at.indices(len(self)))]
+            return ArrayEvents(self.event[at], self.iteration_s[at], self.event_node)
         place = range(len(self))[at]
-        (found,) = ArrayEvents(self.event[place : place + 1], self.iteration_s[place:], self.event_node)
+        (found,) = self[place : place + 1]
         return found
 
     def __iter__(self) -> Iterator[Event]:
