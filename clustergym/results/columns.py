@@ -122,7 +122,8 @@ def _event_columns(events: Sequence[Event]) -> dict[str, Any]:
         values = [event[at] for event in events]
         default = Event._field_defaults.get(name, 0.0 if name == "time_s" else NO_JOB)
         if name == "nodes":
-            found |= _nodes(np.cumsum([0, *map(len, values)]), [pair for pairs in values for pair in pairs])
+            held = [event.nodes for event in events]
+            found |= _nodes(np.cumsum([0, *map(len, held)]), [pair for pairs in held for pair in pairs])
         elif name in ("kind", "reason", "cause"):
             found[name] = arrow.array(map(str, values), arrow.string()).dictionary_encode()
         else:
