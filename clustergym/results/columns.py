@@ -133,12 +133,12 @@ def _event_columns(events: Sequence[Event]) -> dict[str, Any]:
 
 def _array_columns(events: ArrayEvents) -> dict[str, Any]:
     event, size = events.event, len(events)
-    kind, whole, none = event[:, c.KIND], np.zeros(size, np.int64), np.zeros(size)
+    code, whole, none = event[:, c.KIND], np.zeros(size, np.int64), np.zeros(size)
     first, count = event[:, c.FIRST_NODE], event[:, c.NODE_COUNT]
     offsets = np.append(first, first[-1:] + count[-1:]) if size else np.zeros(1, np.int64)
     return {
         "time_s": event[:, c.TIME] / c.TICKS_PER_S,
-        "kind": _name_codes(kind, NAMES),
+        "kind": _name_codes(code, NAMES),
         "job": event[:, c.JOB],
         "gpu_type": event[:, c.EVENT_TYPE],
         "gpus": event[:, c.EVENT_GPUS],
@@ -146,7 +146,7 @@ def _array_columns(events: ArrayEvents) -> dict[str, Any]:
         "locality": event[:, c.LOCALITY],
         "overhead_s": event[:, c.OVERHEAD] / c.TICKS_PER_S,
         "iteration_time_s": events.iteration_s,
-        "reason": _name_codes(kind, [text.strip("'") for text in REASONS]),
+        "reason": _name_codes(code, [text.strip("'") for text in REASONS]),
         "lost_s": none,
         "lost_iterations": none,
         "batch": whole,
@@ -182,7 +182,7 @@ def change_tables(changes: Iterable[Change], gpu_types: Sequence[str]) -> Iterat
     rows: list[tuple[float, int, int, int, int, int, tuple[int, ...]]] = []
     for change in changes:
         now_s = change.time_s
-        rows += [(now_s, 0, row, kind, gpus, 0, ()) for row, kind, gpus in change.launch]
+        rows += [(now_s, 0, row, gpu_type, gpus, 0, ()) for row, gpu_type, gpus in change.launch]
         rows += [(now_s, 1, row, -1, 0, 0, ()) for row in change.preempt]
         rows += [(now_s, 2, row, -1, 0, 0, ()) for row in change.drop]
         rows += [(now_s, 3, row, -1, 0, batch, ()) for row, batch in change.batch]
