@@ -54,7 +54,7 @@ class SideBySide:
         self.cluster = cluster_arrays(scenario.cluster, scenario.tables.counts)
         self.batch = Batch(self.cluster, 1, logged=True)
         self.batch.load(0, scenario_arrays(scenario, information, None))
-        self._copy_observation = 0
+        self._next_episode = 0
         self.view: View | None = None
         self._advance()
 
@@ -181,7 +181,7 @@ class SideBySide:
         return expected, got
 
     def _compare_events(self) -> None:
-        episodes, first = self.batch.episodes, self._copy_observation
+        episodes, first = self.batch.episodes, self._next_episode
         last = self._clock(c.EVENTS)
         assert last <= len(episodes.event[0]), "written past the log's end"
         assert self._clock(c.EVENT_NODES) <= len(episodes.event_node[0]), "written past the log's end"
@@ -193,4 +193,4 @@ class SideBySide:
             if tuple(map(str, mine)) != tuple(map(str, other)):
                 raise AssertionError(f"step {self.step}, event {first + at}: SimPy {other}, compiled {mine}")
         self._same("events", len(expected), last - first)
-        self._copy_observation = last
+        self._next_episode = last

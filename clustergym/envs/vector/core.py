@@ -144,7 +144,7 @@ class Core:
         for row in rows:
             begin(row, row + 1)
 
-    def checked(self, actions: npt.ArrayLike) -> Ints | Floats:
+    def check_actions(self, actions: npt.ArrayLike) -> Ints | Floats:
         """Return an action for each episode as `take` takes it; raise an InputError if one is not valid."""
         taken, number = np.asarray(actions), self.desks.mask.shape[1]
         if taken.shape != (self.size,) or taken.dtype.kind not in "iu":

@@ -185,7 +185,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         if begins and (self.autoreset_mode is not AutoresetMode.NEXT_STEP or None in self.core.scenarios):
             which = f"environment {begins[0]} has no episode"
             raise ResetNeeded(f"{which}: call reset(), with options={{'reset_mask': …}} for single ones")
-        taken = self.core.checked(actions)
+        taken = self.core.check_actions(actions)
         if begins:
             self._begin(begins, {})
         self._illegal = ~(self.core.legal(taken) | over)
@@ -399,7 +399,7 @@ def make_vector(
         except UncoveredError as refusal:
             fall_back(refusal, engine)
     number = _whole("num_envs", num_envs, None)
-    singles = [partial(single_class, engine=engine, **parameters)] * number
+    singles = [partial(single_class, **(parameters | {"engine": engine}))] * number
     mode = _autoreset_mode(autoreset_mode)
     return SteppedVectorEnv(singles, copy=copy, autoreset_mode=mode)
 

@@ -81,7 +81,7 @@ class EngineEnv(SchedulingEnv):
         return self._copy_observation(), self._core.info(0, False)
 
     def _checked(self, action: Any) -> Any:
-        return self._own_actions.checked(action)
+        return self._own_actions.check_action(action)
 
     def _act(self, action: Any) -> Step:
         core = self._core
