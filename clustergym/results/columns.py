@@ -114,20 +114,28 @@ def event_tables(events: Sequence[Event], gpu_types: Sequence[str]) -> Iterator[
         yield columns | {"gpu_type": _name_codes(columns["gpu_type"], gpu_types)}
 
 
+FIELDS = (
+    *("time_s", "kind", "job", "gpu_type", "gpus", "nodes", "locality", "overhead_s", "iteration_time_s"),
+    *("reason", "lost_s", "lost_iterations", "batch", "devices", "partner", "cause", "write_share"),
+)
+"""Fields of `Event`, in order."""
+TEXTS = ("kind", "reason", "cause")
+REAL = ("time_s", "overhead_s", "iteration_time_s", "lost_s", "lost_iterations", "write_share")
+
+
 def _event_columns(events: Sequence[Event]) -> dict[str, Any]:
     import pyarrow as arrow
 
     found: dict[str, Any] = {}
-    for at, name in enumerate(Event._fields):
-        values = [event[at] for event in events]
-        default = Event._field_defaults.get(name, 0.0 if name == "time_s" else NO_JOB)
+    for name in FIELDS:
+        values = [getattr(event, name) for event in events]
         if name == "nodes":
             held = [event.nodes for event in events]
             found |= _nodes(np.cumsum([0, *map(len, held)]), [pair for pairs in held for pair in pairs])
-        elif name in ("kind", "reason", "cause"):
+        elif name in TEXTS:
             found[name] = arrow.array(map(str, values), arrow.string()).dictionary_encode()
         else:
-            found[name] = np.array(values, dtype=np.float64 if isinstance(default, float) else np.int64)
+            found[name] = np.array(values, dtype=np.float64 if name in REAL else np.int64)
     return found
 
 

@@ -185,3 +185,7 @@ def test_what_only_some_runs_change_is_written_too() -> None:
     assert table["change"].to_pylist() == ["launch", "batch", "beside", "avoid"]
     assert table["value"].tolist() == [0, 64, 2, 0]
     assert table["nodes"].to_pylist() == [[], [], [], [3, 4]]
+
+
+def test_every_field_of_an_event_has_its_columns() -> None:
+    assert Event._fields == columns.FIELDS
