@@ -10,6 +10,7 @@ from typing import Any
 from clustergym.cluster.spec import Nodes
 from clustergym.common.errors import InputError
 from clustergym.common.reading import read_json_lines
+from clustergym.results.columns import check_lines
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.engine import Change
 
@@ -43,6 +44,8 @@ def read_decisions(
     InputError
         If the file cannot be read, is not a decision log, or names what the scenario does not have.
     """
+    if packed is None:
+        check_lines(path)
     header, lines = open_log(path, "decision", DECISIONS_SCHEMA, packed)
     return header, parse_changes(path, scenario, lines)
 

@@ -350,6 +350,23 @@ class View:
         """
         return self.times()
 
+    def find_fitting_types(self, at: Ints | slice, level: Ints) -> Bools:
+        """Return on which types jobs fit with a count of their own, without making all of `feasible`.
+
+        Parameters
+        ----------
+        at : ndarray of int or slice
+            Positions of m jobs in the View.
+        level : ndarray of int, shape (m,)
+            Index into `setting.counts` for each.
+
+        Returns
+        -------
+        ndarray of bool, shape (m, T)
+        """
+        found: Bools = self.feasible[at][np.arange(len(level)), :, level]
+        return found
+
     def restart_cost_s(self) -> Floats:
         """Return the seconds each job would stand still if it were moved to (type, count) now.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -258,6 +258,10 @@ class Simulation:
             self.progress.update_speeds()
         self._end(clock.now)
         return None
+
+    def iterate_changes(self) -> Iterator[Change]:
+        """Yield what the decisions so far have changed."""
+        return iter(self.changes)
 
     def next_instant(self) -> float:
         """Return the tick of the next instant at which anything happens; inf: never."""

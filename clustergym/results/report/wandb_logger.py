@@ -116,8 +116,10 @@ def log_result(
     InputError
         If wandb refuses.
     """
+    from clustergym.results.columns import check_lines
     from clustergym.results.result_writing import FILES
 
+    check_lines(folder / "jobs.csv")
     wandb = _wandb()
     name = f"{result['policy']['name']}-{result['scenario']['name']}-{result['seed']}"
     with one_line("try logger.mode=offline; the result is written"):

@@ -60,13 +60,21 @@ class Shown:
         Tick.
     makers : mapping of str to callable
         What makes each column.
+    find_fitting_types : callable
+        Returns for rows of the trace what `View.find_fitting_types` does for positions.
     jobs : JobStates
     """
 
     def __init__(
-        self, rows: Ints, now: int, makers: Mapping[str, Callable[[Shown], Any]], jobs: JobStates
+        self,
+        rows: Ints,
+        now: int,
+        makers: Mapping[str, Callable[[Shown], Any]],
+        find_fitting_types: Callable[[Ints, Ints], Bools],
+        jobs: JobStates,
     ) -> None:
         self.rows, self.now, self.makers, self._jobs = rows, now, makers, jobs
+        self.find_fitting_types = find_fitting_types
         self.columns: dict[str, Any] = {}
 
     @cached_property
@@ -108,6 +116,13 @@ class LazyView(View):
             raise AttributeError(name)
         value = self.__dict__[name] = shown.column(name)
         return value
+
+    def find_fitting_types(self, at: Ints | slice, level: Ints) -> Bools:
+        """Return on which types jobs fit with a count of their own, as `View.find_fitting_types`."""
+        shown = self.__dict__.get("_shown")
+        if shown is None or "feasible" in shown.columns:
+            return super().find_fitting_types(at, level)
+        return shown.find_fitting_types(shown.rows[at], level)
 
     def with_columns(self, columns: Mapping[str, object]) -> View:
         """Return a View with other values of some fields, as `View.with_columns`."""
@@ -179,11 +194,15 @@ class LazyViews(ViewMaker):
         feasible = self.feasible[self.class_of[shown.rows]]
         return feasible & self.states.profiled_on(shown.rows)[:, :, None] if self._profiles else feasible
 
+    def _find_fitting_types(self, rows: Ints, level: Ints) -> Bools:
+        found: Bools = self.feasible[self.class_of[rows], :, level]
+        return found & self.states.profiled_on(rows) if self._profiles else found
+
     def lazy(self) -> View:
         """Return the View of now."""
         clock, rows = self._episode.clock, self._episode.in_view[: self._episode.clock[c.IN_VIEW]].copy()
         now, free = int(clock[c.NOW]), self._episode.free.copy()
-        shown = Shown(rows, now, self._makers, self.states)
+        shown = Shown(rows, now, self._makers, self._find_fitting_types, self.states)
         self._shown = ref(shown)
         available = self._capacity.copy()
         if self._profiles:
