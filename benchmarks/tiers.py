@@ -171,9 +171,9 @@ class CurveRecorder:
         self._began, self._measuring_s = spent_s(), 0.0
         self.curve: Curve = []
 
-    def measure(self, taken: int) -> None:
-        """Measure, unless that was done a short time ago."""
-        if self.curve and taken - self.curve[-1][1] < self._every:
+    def measure(self, taken: int, last: bool = False) -> None:
+        """Measure, at the end in any case, before it unless that was done a short time ago."""
+        if self.curve and not last and taken - self.curve[-1][1] < self._every:
             return
         before = spent_s()
         used = before - self._began - self._measuring_s
@@ -193,7 +193,7 @@ def train_by_job(name: str, seed: int, steps: int, judge: Judge) -> tuple[Decide
     while learner.num_timesteps < steps:
         recorder.measure(learner.num_timesteps)
         learner.learn(learner.num_timesteps + 1, steps)
-    recorder.measure(learner.num_timesteps)
+    recorder.measure(learner.num_timesteps, last=True)
     envs.close()
     return learner.decide, recorder.curve
 
@@ -222,7 +222,7 @@ def train_stock(name: str, seed: int, steps: int, judge: Judge) -> tuple[Decide,
             return True
 
     agent.learn(steps, Measuring())
-    recorder.measure(agent.num_timesteps)
+    recorder.measure(agent.num_timesteps, last=True)
     envs.close()
     return decide, recorder.curve
 
