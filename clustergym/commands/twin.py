@@ -154,7 +154,7 @@ def fit_past(options: argparse.Namespace) -> int:
 def ask_whatif(options: argparse.Namespace) -> int:
     """Run the study of a question and write its page; return the exit status."""
     from clustergym.benchmark.twin.folder import TwinFolder
-    from clustergym.benchmark.twin.page import html_page, markdown_page, sections_of
+    from clustergym.benchmark.twin.page import html_page, list_sections, markdown_page
     from clustergym.benchmark.twin.whatif import Question, ask
     from clustergym.common.tables import table
 
@@ -181,7 +181,7 @@ def ask_whatif(options: argparse.Namespace) -> int:
         "them; of a ratio the least and greatest without one of them.",
         f"Made by: {command}",
     ]
-    sections = sections_of(figures)
+    sections = list_sections(figures)
     write_text(out / "whatif.md", markdown_page("What if", notes, sections), "--out")
     write_text(out / "whatif.html", html_page("What if", notes, sections), "--out")
     write_json(options.json, figures | {"command": command})

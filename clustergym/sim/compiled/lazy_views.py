@@ -37,7 +37,7 @@ class EpisodeJobs(JobStates):
         self.ends_at, self.disturbed, self.partner, self.part = np.zeros(1), False, None, None
         self.price_restarts(scenario)
 
-    def profiled_on(self, rows: Ints) -> Bools:
+    def find_profiled_types(self, rows: Ints) -> Bools:
         """Return on which types jobs are profiled, shape (n, T)."""
         types = np.arange(self.searched.shape[1])
         found: Bools = (self.hidden[rows, None] >> types) % 2 == 0
@@ -192,11 +192,13 @@ class LazyViews(ViewMaker):
 
     def _feasible(self, shown: Shown) -> Bools:
         feasible = self.feasible[self.class_of[shown.rows]]
-        return feasible & self.states.profiled_on(shown.rows)[:, :, None] if self._profiles else feasible
+        return (
+            feasible & self.states.find_profiled_types(shown.rows)[:, :, None] if self._profiles else feasible
+        )
 
     def _find_fitting_types(self, rows: Ints, level: Ints) -> Bools:
         found: Bools = self.feasible[self.class_of[rows], :, level]
-        return found & self.states.profiled_on(rows) if self._profiles else found
+        return found & self.states.find_profiled_types(rows) if self._profiles else found
 
     def lazy(self) -> View:
         """Return the View of now."""
@@ -236,6 +238,6 @@ class LazyViews(ViewMaker):
             raise InformationError("a policy of information class 'none' has no iteration times")
         known: Floats = self.known[self.class_of[rows]]
         if self._profiles:
-            known = np.where(self.states.profiled_on(rows)[:, :, None], known, np.inf)
+            known = np.where(self.states.find_profiled_types(rows)[:, :, None], known, np.inf)
         known.setflags(write=False)
         return known

@@ -133,7 +133,7 @@ class CompiledSimulation:
         """Return the View of the next decision point, as `Simulation.advance`."""
         if self._outcome == c.STALLED:
             rows = self._episode.in_view[: self.jobs_in_view].copy()
-            profiled = self._views.states.profiled_on(rows)
+            profiled = self._views.states.find_profiled_types(rows)
             raise make_stalled_error(self.scenario, self.information, rows, profiled, self.now_s)
         if self._outcome == c.OVER:
             return None
@@ -176,7 +176,7 @@ class CompiledSimulation:
     def _check(self, decision: Decision) -> None:
         """Raise a `DecisionError` if a decision is not legal."""
         shown = self._views.lazy()
-        profiled = self._views.states.profiled_on(np.arange(len(self.scenario.trace)))
+        profiled = self._views.states.find_profiled_types(np.arange(len(self.scenario.trace)))
         check_decision(decision, Limits(shown.job, shown.available, profiled), self.scenario)
 
 
