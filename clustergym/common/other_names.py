@@ -143,11 +143,12 @@ MODULES = {
     "training.auction_imitation": "training.group_gradient",
     "sim.parts.known_scores": "sim.parts.placers",
     "oracle.models.model_class": "oracle.models.model_spec",
-    "oracle.stacks.plan": "oracle.stacks.shape",
+    "oracle.stacks.plan": "oracle.models.shape",
     "results.metrics.losses": "results.metrics.jobs",
     "scenario.tenants.history": "scenario.tenants.fair_share",
     "envs.placement.parameters": "envs.placement.drawing",
-    "oracle.stacks.machine": "oracle.stacks.shape",
+    "oracle.stacks.machine": "oracle.models.shape",
+    "oracle.stacks.shape": "oracle.models.shape",
 }
 """Other names of modules that the names of their packages do not lead to."""
 

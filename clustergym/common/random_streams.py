@@ -101,6 +101,7 @@ TIME_LIMITS = RandomStream("time limits", words=(54,))
 RESAMPLED_WEEKS = RandomStream("resampled weeks", 1)
 REMAINING_RUN_TIMES = RandomStream("remaining run times", 1)
 PARTS_ORDER = RandomStream("parts order")
+LANGUAGE_MODEL_JOBS = RandomStream("language model jobs")
 
 # Learning.
 TRAINING_EPISODES = RandomStream("training episodes", words=())
@@ -128,6 +129,8 @@ PLACEMENT_SCALE_STATES = RandomStream("placement scale states", 3, ())
 PLACEMENT_ABLATION = RandomStream("placement ablation", 1, ())
 LINK_ROUTES = RandomStream("link routes")
 BENCHMARK_ACTIONS = RandomStream("benchmark actions")
+WRONG_ESTIMATES = RandomStream("wrong estimates")
+TUNED_SETTINGS = RandomStream("tuned settings")
 ROOM_CHECK = RandomStream("room check")
 FIRST_EPISODE = RandomStream("first episode")
 

@@ -16,7 +16,7 @@ import numpy as np
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import InputError, nearest
-from clustergym.oracle.models.model_spec import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass, ModelSpec
 
 if TYPE_CHECKING:
     from clustergym.oracle.models.catalog import Catalog
@@ -205,6 +205,15 @@ def check_counts(counts: Sequence[int]) -> None:
         raise InputError(f"{min(counts)} GPUs are not an allocation", remedy="give counts of at least 1")
 
 
+def refuse_shapes(oracle: str, specs: Sequence[ModelSpec]) -> None:
+    """Raise an `InputError` for a public transformer, whose times an oracle does not know."""
+    for spec in specs:
+        if spec.shape:
+            model = f"{spec.family}-{spec.size}" if spec.size else spec.family
+            message = f"the {oracle} oracle does not know {model}, a transformer of today"
+            raise InputError(message, field="oracle", remedy="choose oracle=stack")
+
+
 def check_choice(value: str, valid: Collection[str], field: str) -> None:
     """Raise an `InputError` if a name is not valid, with the nearest valid ones."""
     if value not in valid:
@@ -250,6 +259,7 @@ def linear(times: Floats, feasible: Bools, counts: Ints, precise: int = 1) -> Fl
     base = np.take_along_axis(times, np.maximum(last, 0), axis=-1)
     # Twice the GPUs, half the time: the bootstrap knows nothing of communication.
     scaled = np.where(last < 0, np.inf, base * counts[np.maximum(last, 0)] / counts)
+    # Rounded as all tables are, so that no last digit of a quotient differs between machines.
     out = np.where(feasible & ~exact, six_digits(scaled), np.inf)
     return np.where(exact, times, out)
 

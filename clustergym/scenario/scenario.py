@@ -68,6 +68,14 @@ class Scenario:
         Queues among which GPUs may be divided, and the queue of each job.
     pairs : PairSpeeds, optional
         How fast jobs are that share GPUs in pairs; None: no job shares.
+    scored_s : pair of float, optional
+        Jobs submitted from the first time on and before the second are scored; others arrive before and after
+        them, and the run ends when the last of these jobs has left. None: all jobs are.
+    apart_s : float
+        Least seconds between decision points at events: an event sooner after a decision waits for the next.
+    estimates_off : ndarray of float, shape (C, T), optional
+        Factors on the iteration times that policies are told, but clairvoyant ones; None: they are as the
+        oracle says. Jobs run as fast as ever.
     """
 
     name: str
@@ -86,6 +94,9 @@ class Scenario:
     parts: Parts | None = None
     tenants: Tenants | None = None
     pairs: PairSpeeds | None = None
+    scored_s: tuple[float, float] | None = None
+    apart_s: float = 0.0
+    estimates_off: Floats | None = None
 
     def round_s(self, policy_round_s: float | None) -> float | None:
         """Return the seconds between decision points for a policy with such rounds; None: every event."""
@@ -112,8 +123,23 @@ class Scenario:
             parts["tenants"] = self.tenants.fingerprint()
         if self.pairs is not None:
             parts["pairs"] = self.pairs.fingerprint()
+        if self.scored_s is not None:
+            parts["scored_s"] = list(self.scored_s)
+        if self.apart_s:
+            parts["apart_s"] = self.apart_s
+        if self.estimates_off is not None:
+            parts["estimates_off"] = self.estimates_off.tolist()
         parts |= {disturbance.key: disturbance.fingerprint() for disturbance in self.disturbances}
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+    @cached_property
+    def scored(self) -> Bools:
+        """Whether each job is scored, shape (n,)."""
+        if self.scored_s is None:
+            return np.ones(len(self.trace), dtype=np.bool_)
+        first_s, end_s = self.scored_s
+        inside: Bools = (self.trace.submit_s >= first_s) & (self.trace.submit_s < end_s)
+        return inside
 
     @cached_property
     def class_of(self) -> Ints:
@@ -217,6 +243,8 @@ class Scenario:
         times = np.where(self.feasible, times, np.inf)
         if information == InformationClass.BOOTSTRAP:
             times = linear(times, self.feasible, self.tables.counts)
+        if self.estimates_off is not None and information != InformationClass.CLAIRVOYANT:
+            times = times * self.estimates_off[:, :, None]
         return times
 
     def get_known_batch_times(self, information: InformationClass) -> Floats:

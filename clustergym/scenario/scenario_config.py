@@ -17,7 +17,7 @@ from clustergym.cluster.divisible import DivisibleCluster
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError, require
-from clustergym.common.parameter_types import Duration, Period, Seed
+from clustergym.common.parameter_types import Delay, Duration, Period, Seed, Window
 from clustergym.common.parameters import Parameters, build, check_value
 from clustergym.oracle.base import Oracle, OracleTables
 from clustergym.oracle.models.catalog import Catalog
@@ -61,6 +61,10 @@ class Rules(Parameters):
         Table of pairs of jobs that share GPUs (`clustergym.trace.pair_tables`); null: none share.
     interference : str
         `refuse`, `free` or `estimate`: what becomes of a pair that the table lacks.
+    scored_s : pair of float or None
+        Window of submission of the jobs that are scored (`Scenario.scored_s`); null: all jobs are.
+    apart_s : float
+        Least seconds between decision points at events (`Scenario.apart_s`).
     """
 
     config_key: ClassVar[str] = "scenario"
@@ -74,6 +78,8 @@ class Rules(Parameters):
     contention: bool = False
     pairs: str | None = None
     interference: Interference = "refuse"
+    scored_s: Window | None = None
+    apart_s: Delay = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +188,13 @@ class Conditions:
             parts=parts,
             tenants=_tenants(rules, trace, cluster),
             pairs=pairs,
+            apart_s=rules.apart_s,
+            scored_s=None if rules.scored_s is None else (rules.scored_s[0], rules.scored_s[1]),
         )
+        if not scenario.scored.any():
+            remedy = f"the trace's submissions lie from 0 to {scenario.trace.submit_s.max(initial=0.0):g} s"
+            message = "no job is submitted in this window"
+            raise InputError(message, field="scenario.scored_s", remedy=remedy)
         _check_some_fit(scenario, self.oracle)
         return scenario
 

@@ -202,7 +202,7 @@ class Simulation:
         Returns
         -------
         View or None
-            None once every job has left or the horizon is reached.
+            None once every job that is scored has left or the horizon is reached.
 
         Raises
         ------
@@ -211,7 +211,7 @@ class Simulation:
         """
         self._limits = None
         clock, queue = self.clock, self.queue
-        while queue.leaving or queue.ahead:
+        while queue.scored_left and (queue.leaving or queue.ahead):
             self.allocator.stop_released()
             instant = self.next_instant()
             if instant == math.inf:

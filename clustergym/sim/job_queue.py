@@ -19,6 +19,8 @@ class JobQueue:
     ----------
     ahead : int
         Jobs that are still to be submitted.
+    scored_left : int
+        Jobs that are scored and have not left; the run ends with the last of them.
     leaving : dict of int to Event
         SimPy's event of leaving, of each job in the system; in order of submission.
     in_view : set of int
@@ -32,9 +34,12 @@ class JobQueue:
     def __init__(self, scenario: Scenario, clock: Clock, jobs: JobStates, round_s: float | None) -> None:
         self.clock, self.jobs, self._requested = clock, jobs, scenario.trace.global_batch
         self._round = None if round_s is None else ticks(round_s)
+        self._apart = ticks(scenario.apart_s)
         self._round_pending = False
         self._rows: Ints | None = None
         self.ahead = len(scenario.trace)
+        self._scored = scenario.scored
+        self.scored_left = int(scenario.scored.sum())
         self.leaving: dict[int, simpy.Event] = {}
         self.in_view: set[int] = set()
         self.due, self.decided_at = False, -1
@@ -60,6 +65,7 @@ class JobQueue:
     def leave(self, row: int, phase: Phase) -> None:
         """Let a job leave for good, as completed or dropped."""
         self.jobs.phase[row] = phase
+        self.scored_left -= bool(self._scored[row])
         self.in_view.discard(row)
         self._rows = None
         self.leaving[row].succeed()
@@ -67,7 +73,12 @@ class JobQueue:
     def decide_again(self) -> None:
         """Ask for a decision at the next possible time."""
         if self._round is None:
-            self.due = True
+            left = self.decided_at + self._apart - self.clock.now if self.decided_at >= 0 else 0
+            if left <= 0:
+                self.due = True
+            elif not self._round_pending:
+                self._round_pending = True
+                self.clock.after(left, self._begin_round)
         else:
             self.plan_round()
 

@@ -16,6 +16,7 @@ from annotated_types import MinLen
 from clustergym.common import random_streams
 from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import Factor, PositiveInt
+from clustergym.common.paths import install_line
 from clustergym.common.processes import Processes
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.scheduling_costs import jobs_in_system
@@ -221,6 +222,6 @@ def needs_torch() -> None:
         import torch
     except ImportError as error:
         raise InputError(
-            "needs PyTorch and Stable-Baselines3", field="agent", remedy="pip install 'clustergym[rl]'"
+            "needs PyTorch and Stable-Baselines3", field="agent", remedy=install_line("rl")
         ) from error
     torch.set_num_threads(1)

@@ -11,6 +11,7 @@ import numpy as np
 
 from clustergym.agents.checkpoints import NETWORK_SCHEMA, CheckpointContent, Tensors, read, write
 from clustergym.common.errors import InputError, nearest
+from clustergym.common.paths import install_line
 from clustergym.envs.observations import JOB_FEATURES, OPTION_FEATURES, QUEUE_FEATURES
 from clustergym.envs.registration import make_env
 from clustergym.envs.scheduling import SchedulingEnv
@@ -167,7 +168,7 @@ def _network(stored: CheckpointContent, env: Any) -> Any:
     try:
         policy = build_policy(stored.about["agent"], env, stored.about["hidden"])
     except ImportError as error:
-        remedy = "pip install 'clustergym[rl]'"
+        remedy = install_line("rl")
         raise _bad(stored.path, None, f"needs {error.name or 'PyTorch'} to be used", remedy) from error
     from clustergym.training.training_state import load_arrays
 

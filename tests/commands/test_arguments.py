@@ -28,6 +28,12 @@ def test_an_unknown_option_is_one_line(name, capsys):
     assert "--help" in printed
 
 
+@pytest.mark.parametrize("option", ["--price", "--days", "--resamples"])
+def test_a_word_for_a_number_is_one_line(option, capsys):
+    assert import_module("clustergym.commands.twin").main(["whatif", "folder", option, "much"]) == 2
+    assert f"argument {option}: invalid " in error_line(capsys)
+
+
 @pytest.mark.parametrize("name", CONSOLE)
 def test_help_has_one_program_name(name, capsys):
     """`clustergym COMMAND` and `python -m clustergym.COMMAND` show the same help, of the former."""

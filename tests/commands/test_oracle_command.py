@@ -57,7 +57,7 @@ BAD = [
     ([*EXPLAIN[:-1], "--gpus=-8xA40"], "--gpus: '-8xA40' is not COUNTxTYPE"),
     ([*EXPLAIN, "0xA40"], "--gpus: 0 GPUs are not an allocation (give at least 1)"),
     ([*EXPLAIN, "3xA40"], "--gpus: 3 is not a power of two (give 2xA40 or 4xA40)"),
-    ([*EXPLAIN, "8xB200"], "--gpus: unknown GPU type 'B200' (cluster arena-sim has A100, A40, A10, V100)"),
+    ([*EXPLAIN, "8xB900"], "--gpus: unknown GPU type 'B900' (cluster arena-sim has A100, A40, A10, V100)"),
     ([*EXPLAIN, "8xH100"], "--gpus: cluster arena-sim has no H100 (it has A100, A40, A10, V100)"),
     ([*EXPLAIN, "512xA40"], "--gpus: cluster arena-sim has 320 A40, not 512 (give fewer"),
     ([*EXPLAIN, "999999999999999999xA40"], "--gpus: cluster arena-sim has 320 A40, not 999999999999999999"),
@@ -73,7 +73,10 @@ BAD = [
     ),
     ([*EXPLAIN, "8xA40", "--batch", "many"], "argument --batch: invalid int value: 'many'"),
     ([*EXPLAIN, "8xA40", "--batch", "1e3"], "argument --batch: invalid int value: '1e3'"),
-    ([*EXPLAIN, "8xA40", "--locality", "rack"], "--locality: unknown locality 'rack' (valid: cross, leaf"),
+    (
+        [*EXPLAIN, "8xA40", "--locality", "rack"],
+        "--locality: unknown locality 'rack' (valid: cross, domain, l",
+    ),
     (
         [*EXPLAIN, "8xA40", "--locality", "node"],
         "--locality: 8 GPUs cannot be within one node of this cluster (the best is leaf)",

@@ -21,6 +21,7 @@ from clustergym.benchmark.papers.gavel_packing import read_rates
 from clustergym.benchmark.study.study_file import read_study
 from clustergym.benchmark.twin.advice import read_shadow
 from clustergym.benchmark.twin.folder import TwinFolder
+from clustergym.benchmark.twin.power import read_power
 from clustergym.benchmark.twin.present import read_queue
 from clustergym.benchmark.twin.rules import read_rules
 from clustergym.cluster.cluster_files import load_cluster
@@ -28,6 +29,8 @@ from clustergym.cluster.divisible import read_divisible
 from clustergym.cluster.node_lists import cluster_keys, read_nodes
 from clustergym.envs.sharing import openb
 from clustergym.live import journal
+from clustergym.live.own.ledger import read_ledger
+from clustergym.live.own.script import read_script
 from clustergym.oracle.calibration.measured_memory import validate_memory
 from clustergym.oracle.grid import constants
 from clustergym.oracle.measured.iteration_times import read_measurements
@@ -35,7 +38,8 @@ from clustergym.oracle.measured.sia_oracle import read_profile
 from clustergym.oracle.measured.sia_training import read_training
 from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_spec import ModelClass
-from clustergym.oracle.stacks.catalog import load_accelerator, load_stack, load_transformer
+from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
+from clustergym.oracle.stacks.catalog import load_stack
 from clustergym.oracle.stacks.throughput import read_throughput
 from clustergym.oracle.table_cache import Store
 from clustergym.results import schedule_log
@@ -233,11 +237,14 @@ READERS: Mapping[str, Reader] = {
     "twin-policy": _written("policy.yaml", lambda path: TwinFolder(path.parent).policy_words(None)),
     "program": _written("program.py", read_program),
     "twin-queue": _written("squeue.txt", read_queue),
+    "twin-power": _written("power.csv", lambda path: read_power(path, 150.0)),
     "twin-shadow": _written("shadow.jsonl", read_shadow),
     "node-list": _written("nodes.txt", _cluster_of_nodes),
     "slurm-config": _written("config.txt", read_config),
     "slurm-accounts": _written("assoc.txt", read_accounts),
     "kueue-rules": _written("queues.json", lambda path: read_rules([path], "account", False)),
+    "live-script": _written("train.sh", read_script),
+    "live-scripts": _written("jobs.jsonl", read_ledger),
     "study": _written("study.yaml", read_study),
     "pairs": _written("pairs.csv", read_pair_table),
     "pairs-gavel": _written("simulation_throughputs.json", read_pair_table),

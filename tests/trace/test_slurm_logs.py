@@ -16,7 +16,7 @@ from clustergym.common.columns import iso, parse_seconds
 from clustergym.common.errors import InputError
 from clustergym.trace.formats import find_format, load_trace
 from clustergym.trace.log_files import write_log
-from clustergym.trace.readers import kueue, sacct, slurmdbd
+from clustergym.trace.readers import durations, kueue, sacct, slurmdbd
 from clustergym.trace.slurm_fields import CellRules, find_zone, span_s, waiting_tasks
 
 REGRESSIONS = Path(__file__).parents[1] / "regressions"
@@ -241,6 +241,17 @@ def test_a_dump_of_the_database(tmp_path):
             slurmdbd.read_log(tmp_path / "dump.sql")
 
 
+def test_parts_of_seconds_are_kept_in_a_log(tmp_path):
+    head = "job_id,submit_time,duration,gpus,time_limit_s"
+    (tmp_path / "own.csv").write_text(f"{head}\na,0,90.25,1,120.5\nb,5,60,2,\n")
+    log = durations.read_log(tmp_path / "own.csv")
+    write_log(log, tmp_path / "log.csv")
+    again = durations.read_log(tmp_path / "log.csv")
+    assert again.duration_s.tolist() == [90.25, 60.0]
+    assert again.time_limit_s.tolist()[0] == 120.5
+    assert ",60,2," in (tmp_path / "log.csv").read_text()
+
+
 def test_an_archive_of_the_database(tmp_path):
     # Written by slurmdbd 22.05.8; sacct printed of the same jobs what stands here. Tasks of the array ran
     # 0 s, job 5 and one that was cancelled while it was held had no GPU, and job 6 was requeued.
@@ -263,7 +274,7 @@ def test_an_archive_of_the_database(tmp_path):
     for wrong, message in (
         (b"\x27" + content[1:], r"not of Slurm 22\.05 \(protocol 39, not 38\)"),
         (content[:-30], "ends within a record"),
-        (content[:10] + b"\x05\x90" + content[12:], "records of kind 1424"),
+        (content[:10] + b"\x05\x90" + content[12:], "records of number 1424"),
     ):
         path.write_bytes(wrong)
         with pytest.raises(InputError, match=message):

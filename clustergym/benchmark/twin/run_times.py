@@ -13,13 +13,13 @@ from clustergym.trace.trace import Trace
 PRIOR_RUNS = 5.0
 """Runs of one's own beside which those of more jobs count as much."""
 MOST_RUNS = 2000
-"""Past runs of a kind that count: the last ones."""
+"""Past runs that count of a pool: the last ones."""
 LEAST_LEFT_S = 60.0
 """What is left of a job that has run for longer than any before it."""
 
 
 class Pool(NamedTuple):
-    """Past runs of a kind: ascending parts of limits (or seconds), and their rows among all past runs."""
+    """Past runs that are alike: ascending parts of limits, or seconds, and their rows among all."""
 
     values: Floats
     rows: Ints
@@ -51,7 +51,7 @@ class PastRuns:
         """Return distributions of run times as they may be, given the past runs."""
         return DrawnRunTimes(self, generator)
 
-    def limit_of(self, job: SlurmJob) -> float | None:
+    def find_limit(self, job: SlurmJob) -> float | None:
         """Return a job's limit if run times are parts of it."""
         return job.limit_s if job.limit_s > 0 and bool(np.isfinite(self._limits).any()) else None
 
@@ -64,17 +64,19 @@ class PastRuns:
         if (user, limit_s) not in self._pools:
             mine = self._users == user
             if limit_s is None:
-                kinds, values = [mine, np.ones_like(mine)], self._run_s
+                pools, values = [mine, np.ones_like(mine)], self._run_s
             else:
                 known = np.isfinite(self._limits)
                 near = known & (self._limits < 2 * limit_s) & (self._limits > limit_s / 2)
-                kinds, values = [mine & near, mine & known, near, known], self._run_s / self._limits
-            self._pools[user, limit_s] = [_sort(values, np.flatnonzero(kind)[-MOST_RUNS:]) for kind in kinds]
+                pools, values = [mine & near, mine & known, near, known], self._run_s / self._limits
+            self._pools[user, limit_s] = [
+                _sort(values, np.flatnonzero(alike)[-MOST_RUNS:]) for alike in pools
+            ]
         return self._pools[user, limit_s]
 
 
 def _sort(values: Floats, rows: Ints) -> Pool:
-    rows = rows[np.argsort(values[rows], kind="stable")]
+    rows = rows[np.lexsort((rows, values[rows]))]
     return Pool(values[rows], rows)
 
 
@@ -97,7 +99,7 @@ class DrawnRunTimes:
 
         Where none was longer, what is left is `LEAST_LEFT_S`.
         """
-        limit_s = self._past.limit_of(job)
+        limit_s = self._past.find_limit(job)
         unit, pools = limit_s or 1.0, self._past.pools(job.user, limit_s)
         # From all runs to those most like the job's: what share of a pool and its base is longer.
         longer, owns, rests = 0.0, list[float](), list[float]()

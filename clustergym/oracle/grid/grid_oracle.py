@@ -13,7 +13,7 @@ import numpy as np
 
 from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.common.arrays import Floats
-from clustergym.oracle.base import Oracle, OracleTables, check_choice, check_counts
+from clustergym.oracle.base import Oracle, OracleTables, check_choice, check_counts, refuse_shapes
 from clustergym.oracle.grid.constants import Constants, default_path, load_constants
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
 from clustergym.oracle.grid.operators import OperatorGraph, operator_graph
@@ -114,6 +114,7 @@ class GridOracle(Oracle):
     ) -> OracleTables:
         """Return the dense tables; raise an `InputError` for an unknown class or a count below 1."""
         check_counts(counts)
+        refuse_shapes(self.name, [self.catalog.get(model) for model in classes])
         graphs = [build_graph(self.catalog.get(model)) for model in classes]
         check_rule(self.micro_batches, [model.global_batch for model in classes])
         places = cells(len(classes), cluster, counts)

@@ -15,7 +15,7 @@ import numpy as np
 
 from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.common.arrays import Floats
-from clustergym.oracle.base import Oracle, OracleTables, check_counts, six_digits
+from clustergym.oracle.base import Oracle, OracleTables, check_counts, refuse_shapes, six_digits
 from clustergym.oracle.models.catalog import Catalog, load_catalog
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.roofline.devices import UNIFORM, Devices, Layout
@@ -86,6 +86,7 @@ class _BuiltRows:
     def _build(self, classes: Sequence[ModelClass]) -> Floats:
         """Return the three tables of the classes, shape (3, C, T, K, 4)."""
         specs = [self._catalog.get(model) for model in classes]
+        refuse_shapes(RooflineOracle.name, specs)
         work = Work.from_specs(specs, [model.global_batch for model in classes]).reshape(-1, 1, 1, 1)
         layout = Layout.of_cluster(self._cluster, self._counts)
         devices = Devices.from_types([group.gpu_type for group in self._cluster.groups]).reshape(1, -1, 1, 1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from clustergym.oracle.models.shape import Machine, ParallelPlan, Precision, TransformerShape
 from clustergym.oracle.stacks.memory import USABLE, choose_recompute, compute_needed_bytes
-from clustergym.oracle.stacks.shape import Machine, ParallelPlan, Precision, TransformerShape
 from clustergym.oracle.stacks.step_time import StackConstants, StepParts, step_parts
 
 LARGEST_TENSOR = 16
@@ -105,6 +105,8 @@ def search_plans(
             )
             found.append(step)
             micro *= 2
+            # The first micro-batch that does not fit is kept, too: it says by how much the division is too
+            # large.
             enough = micro * plan.data > global_batch or micro * sequence_length > LARGEST_MICRO_BATCH_TOKENS
             if enough or not step.fits:
                 break

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 
+from clustergym.oracle.models.shape import Machine, ParallelPlan, TransformerShape
 from clustergym.oracle.stacks.memory import choose_recompute
-from clustergym.oracle.stacks.shape import Machine, ParallelPlan, TransformerShape
 
 REFERENCE_TFLOPS = 312.0
 REFERENCE_TFLOPS_PER_W = 312.0 / 400.0

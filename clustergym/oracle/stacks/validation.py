@@ -12,10 +12,10 @@ import numpy as np
 
 from clustergym.common.errors import InputError
 from clustergym.oracle.calibration.validation import summarise_groups, summary
+from clustergym.oracle.models.shape import Machine, Precision, TransformerShape
 from clustergym.oracle.stacks.catalog import load_stack
 from clustergym.oracle.stacks.fit import FREE, OPTIONAL, fit_stack, leave_out_groups, tokens_per_s_per_gpu
 from clustergym.oracle.stacks.search import assess_plan, best_steps
-from clustergym.oracle.stacks.shape import Machine, Precision, TransformerShape
 from clustergym.oracle.stacks.step_time import StackConstants, StepParts
 from clustergym.oracle.stacks.throughput import Setting, ThroughputRow, newest
 

@@ -34,11 +34,11 @@ TRES_COMMAND = "sacctmgr -P show tres format=Type,Name,ID"
 
 
 def is_archive(content: bytes) -> bool:
-    """Whether a file's bytes begin as an archive of any kind of records, of any version of Slurm."""
+    """Whether a file's bytes begin as an archive of any records, of any version of Slurm."""
     if len(content) < HEADER.size:
         return False
-    version, _, kind = HEADER.unpack_from(content)
-    return bool(version >= 20 << 8 and version % 256 == 0 and 1400 <= kind < 1500)
+    version, _, records = HEADER.unpack_from(content)
+    return bool(version >= 20 << 8 and version % 256 == 0 and 1400 <= records < 1500)
 
 
 def read_records(content: bytes, path: Path) -> Iterator[dict[str, str]]:
@@ -49,10 +49,10 @@ def read_records(content: bytes, path: Path) -> Iterator[dict[str, str]]:
     InputError
         If it is of another version or of other records, or ends within a record.
     """
-    version, _, kind = HEADER.unpack_from(content)
-    if kind != JOBS:
+    version, _, records = HEADER.unpack_from(content)
+    if records != JOBS:
         remedy = "give the file NAME_job_table_archive_FROM_TO"
-        raise InputError(f"has records of kind {kind}, not of jobs", file=path, remedy=remedy)
+        raise InputError(f"has records of number {records}, not of jobs", file=path, remedy=remedy)
     if version != VERSION:
         remedy = "load it with sacctmgr archive load, and print it with sacct or mysqldump"
         raise InputError(f"is not of Slurm 22.05 (protocol {version >> 8}, not 38)", file=path, remedy=remedy)

@@ -173,6 +173,25 @@ def test_a_decision_that_is_not_legal_is_refused_in_the_same_words(wrong: str) -
     assert refusals[0] == refusals[1]
 
 
+def test_a_job_on_nodes_of_one_gpu_moves_into_a_leaf() -> None:
+    # Two leaves of four nodes with a GPU each. At 10 s a node of each leaf is free for both GPUs of the last
+    # job, which goes half as fast so. At 30 s two nodes of the first leaf are free; at 60 s it moves there.
+    runs_s = [30, 30, 500, 10, 500, 500, 500, 10]
+    jobs = [Job(f"j{at}", 0.0, count, gpus=1) for at, count in enumerate(runs_s)]
+    jobs.append(Job("a", 5.0, 400, gpus=2))
+    scenario = small_scenario(jobs, {"X": (8, 1)}, {"m": {"X": {1: 1.0, 2: 1.0}}}, rounds=10.0)
+    scenario.tables.execution[..., 2:] *= 2
+    logs = []
+    for engine in ("compiled", "simpy"):
+        simulation, over = ended(scenario, make_policy({"name": "fcfs"}), Buddy(60.0), engine)
+        assert over
+        logs.append(simulation.log.events)
+    assert logs[0] == logs[1]
+    # 25 of 400 iterations in 50 s, then one a second.
+    assert [(e.time_s, e.nodes) for e in logs[0] if e.kind == "migrate"] == [(60.0, ((0, 1), (1, 1)))]
+    assert max(e.time_s for e in logs[0] if e.job == 8) == 435.0
+
+
 def test_simpy_rebuilds_a_compiled_run_from_its_decisions() -> None:
     policy = make_policy({"name": "srtf"})
     run_of = simulate(small(), policy, engine="compiled")
