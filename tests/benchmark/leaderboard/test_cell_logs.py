@@ -128,7 +128,7 @@ def test_what_is_said_does_not_hang_on_the_number_of_workers(root, capsys, tmp_p
         "small/first: 1 FLAGS",
     ]
     assert main(["--root", str(root), "check", "small", "--workers", "0"]) == 2
-    assert "--workers: 0 processes (give at least 1)" in capsys.readouterr().err
+    assert "--workers: 0 processes (give at least 1, or ray)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
