@@ -49,6 +49,7 @@ MARKS = {
         "envs/test_scheduling_gymnasium.py",
         "envs/test_sharing.py",
         "envs/test_tenants_env.py",
+        "envs/test_tenants_parallel.py",
         "envs/vector",
         "sim/compiled",
         "training",
