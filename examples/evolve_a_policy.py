@@ -96,8 +96,8 @@ def evaluate(path: str, traces: int = 8) -> dict[str, float | str]:
     return {"combined_score": 1.0 / outcome["score"]}
 
 
-def search(seed_text: str, cpu_s: float, programs: int, rng: random.Random) -> str:
-    """Return the best program found within CPU seconds and a number of programs."""
+def search(seed_text: str, cpu_s: float, programs: int, rng: random.Random, out: Path) -> str:
+    """Return the best program found within CPU seconds and a number of programs; each better one is written."""
     began_s, seen = used_cpu_s(), {seed_text}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "candidate.py"
@@ -120,6 +120,7 @@ def search(seed_text: str, cpu_s: float, programs: int, rng: random.Random) -> s
             if found > best[0][0]:
                 spent_s = used_cpu_s() - began_s
                 print(f"program {number}: {1 / found:.4f} after {spent_s:.0f} CPU-s", flush=True)
+                write_program(out, text)
             best = sorted([*best, (found, text)], reverse=True)[:KEPT]
     return best[0][1]
 
@@ -161,6 +162,12 @@ def search_by_openevolve(seed_file: Path, programs: int, seed: int, out: Path) -
     return result.best_code
 
 
+def write_program(out: Path, text: str) -> None:
+    """Write a program as a package that `pip install` makes `policy=evolved`."""
+    write_text(out / "evolved.py", text, "--out")
+    write_text(out / "pyproject.toml", PROJECT, "--out")
+
+
 def used_cpu_s() -> float:
     """Return the CPU seconds of this process and of those it has waited for."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
@@ -186,9 +193,8 @@ def main(argv: list[str] | None = None) -> int:
     if given.by == "openevolve":
         text = search_by_openevolve(given.program, given.programs, given.seed, given.out)
     else:
-        text = search(text, given.cpu_s, given.programs, random.Random(given.seed))
-    write_text(given.out / "evolved.py", text, "--out")
-    write_text(given.out / "pyproject.toml", PROJECT, "--out")
+        text = search(text, given.cpu_s, given.programs, random.Random(given.seed), given.out)
+    write_program(given.out, text)
     print(f"wrote {given.out}/evolved.py; {used_cpu_s():.0f} CPU-s\n{BLOCK.search(text)[2].strip()}")
     return 0
 
