@@ -97,7 +97,7 @@ def evaluate(path: str, traces: int = 8) -> dict[str, float | str]:
 
 
 def search(seed_text: str, cpu_s: float, programs: int, rng: random.Random, out: Path) -> str:
-    """Return the best program found within CPU seconds and a number of programs; each better one is written."""
+    """Return the best program found in CPU seconds and a number of programs; each better one is written."""
     began_s, seen = used_cpu_s(), {seed_text}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "candidate.py"

@@ -1,72 +1,60 @@
-"""Masked PPO in one file, as CleanRL has it, on `Burst-16`: python examples/recipe_cleanrl.py --cpu-s 60."""
+"""Masked PPO in one file, as CleanRL has it, on `Burst-16`: examples/recipe_cleanrl.py [CPU seconds]."""
 
-import argparse
+import sys
 import time
 
 import gymnasium
-import numpy as np
 import torch
 from torch import nn
 from torch.distributions import Categorical
 
 import clustergym  # noqa: F401 - registers the environments
 
-parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--cpu-s", type=float, default=60.0)
-given = parser.parse_args()
-began_s, ENVS, STEPS = time.process_time(), 32, 128
+cpu_s = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
 torch.set_num_threads(1)
 torch.manual_seed(0)
-envs = gymnasium.make_vec(
-    "ClusterGym/Burst-16-v0", ENVS, autoreset_mode="SameStep", summaries=False, observation="flat",
-    rows=12, baseline="srtf", split="train", traces=64,
-)  # fmt: skip
-SEEN, ACTIONS = envs.single_observation_space.shape[0], int(envs.single_action_space.n)
-body = nn.Sequential(nn.Linear(SEEN, 128), nn.Tanh(), nn.Linear(128, 128), nn.Tanh())
-actor, critic = nn.Linear(128, ACTIONS), nn.Linear(128, 1)
-nn.init.orthogonal_(actor.weight, 0.01)
-weights = [*body.parameters(), *actor.parameters(), *critic.parameters()]
-adam = torch.optim.Adam(weights, lr=7e-4, eps=1e-5)
-seen = torch.zeros(STEPS, ENVS, SEEN)
-mask = torch.zeros(STEPS, ENVS, ACTIONS, dtype=torch.bool)
-action, log_p, value, reward, over = (torch.zeros(STEPS, ENVS) for _ in range(5))
-now, info = envs.reset(seed=0)
-total, returns, next_s = np.zeros(ENVS), [], 0.0
-while (spent_s := time.process_time() - began_s) < given.cpu_s:
-    for t in range(STEPS):
-        seen[t], mask[t] = torch.as_tensor(now), torch.as_tensor(info["action_mask"]) > 0
-        with torch.no_grad():
-            hidden = body(seen[t])
-            chances = Categorical(logits=actor(hidden).masked_fill(~mask[t], -1e9))
-            action[t], value[t] = chances.sample(), critic(hidden)[:, 0]
-            log_p[t] = chances.log_prob(action[t])
-        now, gain, terminated, truncated, info = envs.step(action[t].long().numpy())
-        ends, total = terminated | truncated, total + gain
-        reward[t], over[t] = torch.as_tensor(gain), torch.as_tensor(ends)
-        returns += total[ends].tolist()
-        total[ends] = 0.0
+kwargs = {"observation": "flat", "rows": 12, "baseline": "srtf", "split": "train", "traces": 64}
+env = gymnasium.make_vec("ClusterGym/Burst-16-v0", 32, autoreset_mode="SameStep", summaries=False, **kwargs)
+seen_size, actions = env.single_observation_space.shape[0], int(env.single_action_space.n)
+body = nn.Sequential(nn.Linear(seen_size, 128), nn.Tanh(), nn.Linear(128, 128), nn.Tanh())
+actor, critic = nn.Linear(128, actions), nn.Linear(128, 1)
+adam = torch.optim.Adam(nn.ModuleList([body, actor, critic]).parameters(), lr=7e-4, eps=1e-5)
+
+
+def decide(seen, legal):
+    """Return the chances of legal actions, and the value."""
+    hidden = body(seen)
+    return Categorical(logits=actor(hidden).masked_fill(~legal, -1e9)), critic(hidden)[:, 0]
+
+
+began_s, next_s, total, returns = time.process_time(), 0.0, 0.0, []
+now, info = env.reset(seed=0)
+while (spent_s := time.process_time() - began_s) < cpu_s:
+    steps, advantages = [], []
+    for _ in range(128):
+        seen, legal = torch.as_tensor(now), torch.as_tensor(info["action_mask"]) > 0
+        chances, value = decide(seen, legal)
+        action = chances.sample()
+        now, reward, terminated, truncated, info = env.step(action.numpy())
+        over, total = terminated | truncated, total + reward
+        came = (torch.as_tensor(one, dtype=torch.float32) for one in (reward, over))
+        steps.append((seen, legal, action, chances.log_prob(action).detach(), value.detach(), *came))
+        returns += total[over].tolist()
+        total[over] = 0.0
     if spent_s >= next_s:
-        next_s += given.cpu_s / 6
-        print(f"{spent_s:.0f} CPU-s: return {np.mean(returns[-200:]):+.3f} h", flush=True)
-    with torch.no_grad():
-        ahead, following, advantage = 0.0, critic(body(torch.as_tensor(now)))[:, 0], torch.zeros_like(value)
-    for t in reversed(range(STEPS)):
-        ahead = reward[t] + (1 - over[t]) * (following + 0.98 * ahead) - value[t]
-        advantage[t], following = ahead, value[t]
-    flat = [part.flatten(0, 1) for part in (seen, mask, action, log_p, advantage, advantage + value)]
-    for _ in range(4):
-        for part in torch.randperm(STEPS * ENVS).chunk(8):
-            x, legal, a, before, gain, target = (one[part] for one in flat)
-            hidden = body(x)
-            chances = Categorical(logits=actor(hidden).masked_fill(~legal, -1e9))
-            ratio, gain = (chances.log_prob(a) - before).exp(), (gain - gain.mean()) / (gain.std() + 1e-8)
-            loss = -torch.min(ratio * gain, ratio.clamp(0.8, 1.2) * gain).mean()
-            loss = (
-                loss
-                + 0.5 * (critic(hidden)[:, 0] - target).square().mean()
-                - 0.003 * chances.entropy().mean()
-            )
-            adam.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(weights, 0.5)
-            adam.step()
+        next_s += cpu_s / 6
+        print(f"{spent_s:.0f} CPU-s: return {sum(returns[-200:]) / 200:+.3f} h", flush=True)
+    ahead, following = 0.0, critic(body(torch.as_tensor(now)))[:, 0].detach()
+    for *_, value, reward, over in reversed(steps):
+        ahead, following = reward + (1 - over) * (following + 0.98 * ahead) - value, value
+        advantages.insert(0, ahead)
+    batch = [torch.cat(part) for part in (*list(zip(*steps, strict=True))[:5], advantages)]
+    for part in [part for _ in range(4) for part in torch.randperm(len(batch[0])).chunk(8)]:
+        seen, legal, action, before, value, gain = (one[part] for one in batch)
+        chances, worth = decide(seen, legal)
+        ratio, better = (chances.log_prob(action) - before).exp(), (gain - gain.mean()) / (gain.std() + 1e-8)
+        loss = -torch.min(ratio * better, ratio.clamp(0.8, 1.2) * better) - 0.003 * chances.entropy()
+        adam.zero_grad()
+        (loss + 0.5 * (worth - gain - value).square()).mean().backward()
+        nn.utils.clip_grad_norm_(adam.param_groups[0]["params"], 0.5)
+        adam.step()

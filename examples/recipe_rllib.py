@@ -1,6 +1,6 @@
-"""RLlib's PPO with masks, new API stack, on `Burst-16`: python examples/recipe_rllib.py (ray[rllib])."""
+"""RLlib's PPO with masks, new API stack, on `Burst-16`: examples/recipe_rllib.py [CPU seconds]."""
 
-import argparse
+import sys
 import time
 
 import gymnasium
@@ -38,9 +38,7 @@ class MaskInObservation(gymnasium.Wrapper):
         return self._both(observation, info), reward, terminated, truncated, {}
 
 
-parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--cpu-s", type=float, default=60.0)
-given = parser.parse_args()
+cpu_s = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
 torch.set_num_threads(1)
 ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False)
 kwargs = {"observation": "flat", "rows": 12, "baseline": "srtf", "split": "train", "traces": 64}
@@ -53,10 +51,10 @@ config = config.training(gamma=1.0, lambda_=0.98, lr=7e-4, train_batch_size_per_
 config = config.training(minibatch_size=512, entropy_coeff=0.003).rl_module(rl_module_spec=module)
 algorithm = config.debugging(seed=0).build_algo()
 began_s, next_s, spent_s = time.process_time(), 0.0, 0.0
-while spent_s < given.cpu_s:
+while spent_s < cpu_s:
     found = algorithm.train()["env_runners"].get("episode_return_mean", np.nan)
     spent_s = time.process_time() - began_s
     if spent_s >= next_s:
-        next_s += given.cpu_s / 6
+        next_s += cpu_s / 6
         print(f"{spent_s:.0f} CPU-s: return {found:+.3f} h", flush=True)
 algorithm.stop()

@@ -1,6 +1,6 @@
-"""Stable-Baselines3 on `Knobs-16`, whose episode is one step: python examples/recipe_sb3.py --cpu-s 60."""
+"""Stable-Baselines3 on `Knobs-16`, whose episode is one step: python examples/recipe_sb3.py [CPU seconds]."""
 
-import argparse
+import sys
 import time
 
 import gymnasium
@@ -39,9 +39,7 @@ def greedy(model, traces=20):
     return np.mean(returns)
 
 
-parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--cpu-s", type=float, default=60.0)
-given = parser.parse_args()
+cpu_s = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
 torch.set_num_threads(1)
 # SB3 asks for pictures, which compiled episodes do not draw.
 kwargs = {"observation": "flat", "split": "train", "render_mode": None}
@@ -51,5 +49,5 @@ model = PPO(
     policy_kwargs={"net_arch": [], "log_std_init": -1.2}, device="cpu",
 )  # fmt: skip
 print(f"untrained: {greedy(model):+.4f}")
-model.learn(10**9, callback=Curve(given.cpu_s))
+model.learn(10**9, callback=Curve(cpu_s))
 print(f"greedy on unseen traces: {greedy(model):+.4f}, the logarithm of mean JCT over the prior's")

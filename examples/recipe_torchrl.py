@@ -1,6 +1,6 @@
-"""TorchRL's masked PPO on `Burst-16`: python examples/recipe_torchrl.py --cpu-s 60 (the extra `torchrl`)."""
+"""TorchRL's masked PPO on `Burst-16`: python examples/recipe_torchrl.py [CPU seconds]."""
 
-import argparse
+import sys
 import time
 
 import gymnasium
@@ -17,9 +17,7 @@ from torchrl.objectives.value import GAE
 
 import clustergym  # noqa: F401 - registers the environments
 
-parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--cpu-s", type=float, default=60.0)
-given = parser.parse_args()
+cpu_s = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
 torch.set_num_threads(1)
 torch.manual_seed(0)
 kwargs = {"observation": "flat", "rows": 12, "baseline": "srtf", "split": "train", "traces": 64}
@@ -30,37 +28,33 @@ spec = Composite(action_mask=Bounded(0, 1, (actions,), dtype=torch.int8))
 wrapped.set_info_dict_reader(default_info_dict_reader(["action_mask"], spec=spec))
 wrapped.set_seed(0)
 env = TransformedEnv(wrapped, DTypeCastTransform(torch.int8, torch.bool, in_keys=["action_mask"]))
-
-
-def network(out):
-    """Return a network of two hidden layers."""
-    return nn.Sequential(nn.Linear(seen, 128), nn.Tanh(), nn.Linear(128, 128), nn.Tanh(), nn.Linear(128, out))
-
-
+policy = nn.Sequential(
+    nn.Linear(seen, 128), nn.Tanh(), nn.Linear(128, 128), nn.Tanh(), nn.Linear(128, actions)
+)
+worth = nn.Sequential(nn.Linear(seen, 128), nn.Tanh(), nn.Linear(128, 128), nn.Tanh(), nn.Linear(128, 1))
 actor = ProbabilisticActor(
-    TensorDictModule(network(actions), in_keys=["observation"], out_keys=["logits"]),
-    in_keys={"logits": "logits", "mask": "action_mask"}, spec=env.action_spec,
-    distribution_class=MaskedCategorical, return_log_prob=True,
+    TensorDictModule(policy, in_keys=["observation"], out_keys=["logits"]),
+    in_keys={"logits": "logits", "mask": "action_mask"}, spec=env.action_spec, return_log_prob=True,
+    distribution_class=MaskedCategorical,
 )  # fmt: skip
-critic = ValueOperator(network(1))
+critic = ValueOperator(worth)
 loss_of = ClipPPOLoss(actor, critic, entropy_coeff=0.003, normalize_advantage=True)
 advantages = GAE(gamma=1.0, lmbda=0.98, value_network=critic)
 adam = torch.optim.Adam(loss_of.parameters(), lr=7e-4)
 began_s, next_s, returns = time.process_time(), 0.0, []
-while (spent_s := time.process_time() - began_s) < given.cpu_s:
+while (spent_s := time.process_time() - began_s) < cpu_s:
     episodes = []
     while sum(map(len, episodes)) < 2000:
         with torch.no_grad():
             episodes.append(advantages(env.rollout(10_000, actor)))
         returns.append(float(episodes[-1]["next", "reward"].sum()))
     if spent_s >= next_s:
-        next_s += given.cpu_s / 6
+        next_s += cpu_s / 6
         print(f"{spent_s:.0f} CPU-s: return {np.mean(returns[-20:]):+.3f} h", flush=True)
     batch = torch.cat(episodes)
-    for _ in range(4):
-        for part in batch[torch.randperm(len(batch))].split(256):
-            losses = loss_of(part)
-            adam.zero_grad()
-            sum(value for name, value in losses.items() if name.startswith("loss_")).backward()
-            nn.utils.clip_grad_norm_(loss_of.parameters(), 0.5)
-            adam.step()
+    for part in [part for _ in range(4) for part in torch.randperm(len(batch)).split(256)]:
+        losses = loss_of(batch[part])
+        adam.zero_grad()
+        sum(value for name, value in losses.items() if name.startswith("loss_")).backward()
+        nn.utils.clip_grad_norm_(loss_of.parameters(), 0.5)
+        adam.step()

@@ -70,14 +70,16 @@ def compare(env: TenantsParallelEnv, minds: np.ndarray, traces: int) -> dict[str
         trace = 3 * index + 2  # of the split test
         equal, jobs, mean = play(env, still, trace)
         note("all at the largest weight: mean JCT", play(env, greedy, trace)[2] / mean)
-        selfish, _, together = play(env, minds, trace)
-        note("all selfish: mean JCT", together / mean)
-        some = jobs > 0
-        note("all selfish: worst tenant", (selfish[some] / equal[some]).max())
-        note("all selfish: tenants that lose, share", (selfish[some] > equal[some]).mean())
+        some, ways = jobs > 0, [("at the largest weight", greedy)]
+        if minds.any():
+            ways.append(("selfish", minds))
+            selfish, _, together = play(env, minds, trace)
+            note("all selfish: mean JCT", together / mean)
+            note("all selfish: worst tenant", (selfish[some] / equal[some]).max())
+            note("all selfish: tenants that lose, share", (selfish[some] > equal[some]).mean())
         # The tenant of most jobs, and one that has few.
         for who, at in (("largest", jobs.argmax()), ("smallest", np.where(some, jobs, 10**9).argmin())):
-            for what, chosen in (("at the largest weight", greedy), ("selfish", minds)):
+            for what, chosen in ways:
                 alone = still.copy()
                 alone[at] = chosen[at]
                 own = play(env, alone, trace)[0]

@@ -78,14 +78,18 @@ def main(argv: list[str] | None = None) -> int:
     scores = _scores(name, words)
     medium = options.medium or (MEDIUM_WEIGHTS if scores else MEDIUM)
     told = {"expert": options.expert, "medium": medium, "random": "random actions"}
-    policies = {kind: parse_policy(told[kind], f"--{kind}") for kind in ("expert", "medium")}
+    policies = {
+        data_kind: parse_policy(told[data_kind], f"--{data_kind}") for data_kind in ("expert", "medium")
+    }
     played_kinds = policies.keys() & {*options.kinds}
     given = {"observation": "flat"} | ({} if scores else driving_parameters(policies["expert"])) | words
     for data_kind in () if scores else played_kinds:
         _check_driving(policies[data_kind], data_kind, given)
     ways = {
-        kind: by_weights(policies[kind], f"--{kind}") if scores else by_policy(policies[kind])
-        for kind in played_kinds
+        data_kind: by_weights(policies[data_kind], f"--{data_kind}")
+        if scores
+        else by_policy(policies[data_kind])
+        for data_kind in played_kinds
     } | {"random": at_random}
     short = name.rpartition("/")[2].rpartition("-v")[0].lower()
     returns = {}
@@ -113,14 +117,14 @@ def _scores(name: str, words: Mapping[str, Any]) -> bool:
     return getattr(getattr(core, "parameters", None), "actions", None) in NAMES
 
 
-def _check_driving(policy: Policy, kind: str, given: Mapping[str, Any]) -> None:
+def _check_driving(policy: Policy, data_kind: str, given: Mapping[str, Any]) -> None:
     """Raise an InputError if an environment does not show a policy what it would see in a simulation."""
     from clustergym.envs.driver import driving_parameters
 
     for key, wanted in driving_parameters(policy).items():
         if given[key] != wanted:
             message = f"policy {policy.name} has {key} {wanted}, the environment {given[key]}"
-            raise InputError(message, field=f"--{kind}", remedy="give another policy, or its round_s=")
+            raise InputError(message, field=f"--{data_kind}", remedy="give another policy, or its round_s=")
 
 
 def _parameters(words: list[str]) -> dict[str, Any]:

@@ -63,12 +63,12 @@ def rank_as_priorities(moves: Floats, weights: Floats) -> Floats:
     flat = moves.reshape(len(moves), -1, features.COUNT)
     scores, added = flat @ weights, flat @ auction.weights_of(features.OF_PRIORITIES)
     chosen = np.empty((len(flat), 2))
-    for place, (kind, base) in enumerate(((_START, 0.0), (_DOUBLE, BASE_OF_DOUBLING))):
-        there = flat[..., kind] > 0
+    for place, (feature, base) in enumerate(((_START, 0.0), (_DOUBLE, BASE_OF_DOUBLING))):
+        there = flat[..., feature] > 0
         best = np.where(there, scores, -np.inf).argmax(axis=1)[:, None]
         score, rest, some = (np.take_along_axis(one, best, 1)[:, 0] for one in (scores, added + base, there))
         priority = (score - rest) / PER_PRIORITY
-        if kind == _DOUBLE:
+        if feature == _DOUBLE:
             priority = np.where(some & (score > 0), np.maximum(priority, 0.0), -1.0)
         chosen[:, place] = np.where(some, priority, -1.0)
     return chosen.ravel()

@@ -146,7 +146,9 @@ def episodes(env: gymnasium.Env[Any, Any], play: Play, number: int) -> Iterator[
     core = env.unwrapped
     if not isinstance(core, SchedulingEnv) or isinstance(core.actions, MetaActions):
         raise InputError(
-            "has neither edits nor scores to record", field="env", remedy="give elastic-16 or priority-16"
+            "has no edits to record",
+            field="env.actions",
+            remedy="give actions=edit, admit or drop, or an environment of an auction",
         )
     if not isinstance(env.observation_space, gymnasium.spaces.Box):
         raise InputError("is not recorded", field="env.observation", remedy="give observation=flat")
