@@ -5,7 +5,7 @@
 Draws mutants by mutmut's operators, all but that of strings, as many from each package. Applies one at a
 time to a copy of the checkout in WORK, and runs tests that reach the changed statement, the fastest first,
 in a fork of a process that has collected them: there the changed functions get their new code. What runs at
-import is tried in a new process. All run without Numba, as plain Python, since machine code does not change
+import is tried in a new process. Numba compiles nothing: machine code does not change
 with its source. First every test runs once, with a note in front of each statement that has a mutant; a test
 that takes longer than `--test-s`, or fails in these processes, is left out. Each mutant is one line of
 WORK/results.jsonl. A second call goes on where the first stopped. Needs Linux, `pip install mutmut`.
@@ -376,8 +376,7 @@ class Trial:
                 resource.setrlimit(
                     resource.RLIMIT_CPU, (int(60 + 5 * self.given.test_s), resource.RLIM_INFINITY)
                 )
-                start = "import pytest, sys; sys.modules['numba'] = None; sys.exit(pytest.main(sys.argv[1:]))"
-                command = [sys.executable, "-c", start, "-n0", "-x", "--hypothesis-seed=0", *tests]
+                command = [sys.executable, "-m", "pytest", "-n0", "-x", "--hypothesis-seed=0", *tests]
                 return subprocess.run(command).returncode
             for one, body in live:
                 one.__code__ = body
@@ -460,7 +459,7 @@ def main() -> None:
         (work / "shared").symlink_to(ROOT.parent / "shared")
     os.chdir(copy)
     os.environ |= {"PYTHONPATH": os.pathsep.join([str(copy), os.environ.get("PYTHONPATH", "")])}
-    os.environ |= {"PYTHONDONTWRITEBYTECODE": "1"}
+    os.environ |= {"PYTHONDONTWRITEBYTECODE": "1", "NUMBA_DISABLE_JIT": "1"}
     sys.path[0] = str(copy)
     sys.dont_write_bytecode = True
     names = source_files()
@@ -473,7 +472,6 @@ def main() -> None:
     packages = given.packages or {*map(package_of, names)}
     given.mutants = [one for one in json.loads(path.read_text()) if package_of(one[0]["file"]) in packages]
     wanted = {name_of(mutant) for mutant, _ in given.mutants}
-    sys.modules["numba"] = None  # type: ignore[assignment]
     folders = given.tests or [path.name for path in Path("tests").iterdir() if any(path.rglob("test_*.py"))]
     tests = [f"tests/{name}" for name in sorted(folders)]
     pytest.main([*OPTIONS, f"--basetemp={work / 'tmp'}", *tests], plugins=[Trial(given, work)])

@@ -91,7 +91,7 @@ add arena 'Arena' policy=arena
 add arena-tuned 'Arena, our parameters' policy=arena-tuned
 add crius 'Crius' policy=crius
 add learned 'learned auction' policy=learned
-add learned-none 'learned auction, told no speeds' policy=learned policy.checkpoint=none
+add learned-none 'learned auction, without speeds' policy=learned policy.checkpoint=none
 add learned-bootstrap 'learned auction, bootstrap' policy=learned policy.checkpoint=bootstrap
 if [[ $board == scale ]]; then
   add learned-data-parallel-scale 'learned auction, profiles and measures' policy=learned policy.checkpoint=data-parallel-scale

@@ -75,6 +75,7 @@ class AlloX(Policy):
         """Match waiting jobs to places in the queues, and start the jobs whose turn it is."""
         times = finish_times.request_times(view)
         self._guessed.update(view.job[times.guessed].tolist())
+        # p_ij of section 4.1: the run time of job i on a machine of type j.
         left_s = finish_times.remaining_at_request_s(view, times)
         plan = _MachinePlan(view, left_s)
         waiting = self._select_candidates(view, left_s)
@@ -89,8 +90,11 @@ class AlloX(Policy):
         """Return the waiting jobs to match: the least served fraction, cut to `window` by least GPU time."""
         waiting = np.flatnonzero((view.gpus == 0) & np.isfinite(left_s).any(axis=1))
         ran_s = view.attained_gpu_s / view.requested_gpus
+        # Section 4.3: the fraction alpha of the jobs that have been served least; served is time run over
+        # time here.
         served = ran_s / np.maximum(view.now_s - view.submit_s, 1e-9)
         order = np.lexsort((view.submit_s[waiting], served[waiting]))
+        # The small term keeps ceil(0.3 * 10) at 3 in floating point.
         waiting = waiting[order[: math.ceil(self.fairness * len(waiting) - 1e-9)]]
         work = left_s[waiting].min(axis=1) * view.requested_gpus[waiting]
         return np.sort(waiting[np.argsort(work, kind="stable")[: self.window]])
@@ -152,10 +156,13 @@ def match(view: View, left_s: Floats, waiting: Ints, releases: list[Releases]) -
     gpu_type, opens_s, place = _places(view.setting.capacity, releases, mean, len(waiting))
     earliest_s = np.column_stack([release.ready_s(gpus) for release in releases])[:, gpu_type]
     cost = np.maximum(opens_s, earliest_s)
+    # Section 4.1: k-th from the end counts its run time k times, here once for itself and, for each of the k
+    # - 1 behind it, as often as its gang is larger than the mean.
     cost = cost + left_s[waiting][:, gpu_type] * (1.0 + (place - 1) * (gpus / mean)[:, None])
     # An impossible place costs more than any set of possible places together.
     finite = np.isfinite(cost)
     worst = float(cost[finite].max(initial=1.0)) * (len(waiting) + 1)
+    # The min-cost bipartite matching of section 4.1.
     job, column = linear_sum_assignment(np.where(finite, cost, worst))
     possible = finite[job, column]
     job, column = job[possible], column[possible]
@@ -175,6 +182,8 @@ def _places(capacity: Ints, releases: list[Releases], mean: float, jobs: int) ->
     ]
     gpu_type = np.repeat(np.arange(len(queues)), [len(opens) for opens in queues])
     opens_s = np.concatenate(queues)
+    # Fewer places than jobs for each queue keep the matrix small; twice the mean need leaves room to be
+    # uneven.
     deep = math.ceil(2 * jobs / len(opens_s)) + 2
     return np.repeat(gpu_type, deep), np.repeat(opens_s, deep), np.tile(np.arange(1, deep + 1), len(opens_s))
 
@@ -184,6 +193,7 @@ def _in_order(at: Ints, column: Ints, gpu_type: Ints, opens_s: Floats, place: In
     queue = column // int(place.max())
     order = np.lexsort((-place[column], queue))
     at, column, queue = at[order], column[order], queue[order]
+    # Jobs of a queue lie together, from the far end of the matching (greatest place: first to run) on.
     ahead = np.arange(len(at)) - np.searchsorted(queue, queue)
     final = np.lexsort((at, opens_s[column], ahead))
     return [Match(int(at[i]), int(gpu_type[column[i]]), bool(ahead[i] == 0)) for i in final]
@@ -225,11 +235,13 @@ class _MachinePlan:
         on = np.flatnonzero((self.gpu_type == gpu_type) & (view.gpus > 0) & (self.held_s > run_s))
         on = on[np.argsort(-self.held_s[on], kind="stable")]
         missing = int(view.requested_gpus[at] - self.free[gpu_type])
+        # The jobs with most work left first, as few as free the missing GPUs.
         enough = int(np.searchsorted(np.cumsum(view.gpus[on]), missing)) + 1
         if enough > len(on):
             return
         victims = on[:enough]
         saved_s = float(self.releases[gpu_type].ready_s(view.requested_gpus[[at]])[0])
+        # Each victim is delayed by the run of the job that displaces it, and by a restart of its own.
         if saved_s > float((run_s + self._resume_s[victims]).sum()):
             self.free[gpu_type] += int(view.gpus[victims].sum())
             self.gpu_type[victims] = -1

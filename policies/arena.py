@@ -144,18 +144,26 @@ class Arena(Policy):
         if not len(view):
             return Decision.keep(view)
         value = OBJECTIVES[self.objective](view, THROUGHPUTS[self.throughput](view))
+        # An allotment of value 0 is no candidate anywhere below, so zeros in this one table are enough to
+        # express the ablations (elastic, hetero) and Crius's span.
         value = np.where(self._find_allowed(view), value, 0.0)
         times, depth = view.iteration_time_s(), self.search_depth
         cluster = VirtualCluster(view, value, times, depth, repaid=self.repay_restarts)
+        # First of all (the constraint of Eq. 6), so that the GPUs of dropped jobs are free for the launches.
         hopeless = self._drop_hopeless(cluster)
         queue = self._queue(view)
         order = [at for at in self._order(view, queue) if not hopeless[at]]
         waiting = list(order)
         if self.opportunistic:
+            # Crius alone: what was started opportunistically gives way before anything else is launched.
             waiting = self._suspend_for_head(cluster, waiting)
+        # Algorithm 1, Schedule (lines 2-11); where GPUs are missing each launch scales others down,
+        # LEventHandler (lines 12-18).
         waiting = self._launch(cluster, waiting, queue)
         if self.opportunistic:
             self._note_blockers(view, order, waiting)
+        # Algorithm 1, InFlightHandler (lines 19-24): only what is idle after all launches goes to jobs in
+        # flight.
         cluster.grow_all(None if self.grow_freely else depth)
         decision = cluster.decision()
         return Decision(decision.job, decision.gpu_type, decision.gpus, view.job[hopeless])
@@ -179,19 +187,24 @@ class Arena(Policy):
         if self.objective != "deadline":
             return np.zeros(len(view), dtype=np.bool_)
         hopeless = np.isfinite(view.deadline_s) & ~_has_candidate(cluster)
+        # In its first round a job may not have been profiled on every type, so that it has no candidate yet
+        # proves nothing, unless its deadline has already passed.
         fresh = view.now_s - view.queued_s < (view.setting.round_s or 0.0)
         hopeless &= ~fresh | (view.deadline_s <= view.now_s)
         running = np.flatnonzero(hopeless & (view.gpus > 0))
+        # Level -1 takes all GPUs away.
         cluster.enact([Scaling(int(at), -1, -1) for at in running])
         return hopeless
 
     def _queue(self, view: View) -> Ints:
         """Return the index of each job's queue, shape (n,); 0 is the top queue."""
+        # Section 3.5, mechanism 1: one queue for each value of priority.
         queue: Ints = np.unique(-view.priority, return_inverse=True)[1].astype(np.int64)
         if self.queues == "run_time":
             estimate_s = view.remaining_iterations * get_requested_time_s(view)
             bounds_s = np.asarray(self.queue_bounds_h) * 3600.0
             queue = queue * (len(bounds_s) + 1) + np.searchsorted(bounds_s, estimate_s)
+        # Section 3.5: prolonged queuing promotes by one queue; the paper does not say how long that is.
         waited_s = np.where(view.gpus == 0, view.now_s - view.queued_s, 0.0)
         promoted: Ints = np.maximum(queue - (waited_s // self.promote_after_s).astype(np.int64), 0)
         return promoted
@@ -204,6 +217,7 @@ class Arena(Policy):
             urgency = view.deadline_s
         elif self.urgent_first and self.objective == "finish_time_fairness":
             urgency = -behind(view)
+        # lexsort compares its last key first: queue, then urgency, then the order of submission.
         order = np.lexsort((view.submit_s[waiting], urgency[waiting], queue[waiting]))
         return [int(at) for at in waiting[order]]
 
@@ -215,6 +229,9 @@ class Arena(Policy):
         queues = [list(jobs) for _, jobs in groupby(waiting, key=lambda at: int(queue[at]))]
         for at, jobs in enumerate(queues):
             left += self._launch_queue(cluster, jobs)
+            # Section 3.5: when a job blocks this queue, those behind it in the same queue may pass it, a
+            # privilege that lower queues do not have. A job that fits nowhere even on an empty cluster blocks
+            # nobody.
             if launchable[left].any():
                 return left + [job for jobs in queues[at + 1 :] for job in jobs]
         return left
@@ -226,6 +243,8 @@ class Arena(Policy):
 
             steps = best_scalings(cluster, np.array(waiting, dtype=np.int64))
             cluster.enact(steps or [])
+            # Section 3.5, Extensibility: Eq. 5 as an integer program. Where the solver has no answer the
+            # cluster is unchanged, and the greedy launches below decide alone.
             self._ilp_fallbacks += steps is None
             waiting = [at for at in waiting if cluster.gpu_type[at] < 0]
         return self._launch_all(cluster, waiting)
@@ -247,6 +266,8 @@ class Arena(Policy):
             victims = cluster.preemptions(gpu_type, level, among)
             if victims is not None:
                 loss, steps = victims
+                # Types are compared by net value, but the best one is enacted even at a loss: the head was
+                # there first.
                 gain = float(cluster.value[head, gpu_type, level]) - loss
                 plans.append((gain, [*steps, Scaling(head, gpu_type, level)]))
         if plans:
@@ -258,11 +279,14 @@ class Arena(Policy):
         jobs = cluster.view.job.tolist()
         present = {jobs[at] for at in waiting}
         running = {job for job, gpus in zip(jobs, cluster.view.gpus.tolist(), strict=True) if gpus}
+        # A job can be suspended only while a job that it overtook still waits; after that it runs to
+        # completion.
         self._blockers = {
             job: ahead & present
             for job, ahead in self._blockers.items()
             if job in running and ahead & present
         }
+        # Head by head: a head that cannot be helped keeps the later ones from suspending anybody.
         while waiting and cluster.first_launch(np.array(waiting[:1])) is None:
             beside = np.array([jobs[waiting[0]] in self._blockers.get(job, ()) for job in jobs])
             if not self._preempt_for(cluster, waiting[0], beside):
@@ -283,6 +307,8 @@ class Arena(Policy):
 
 def _has_candidate(cluster: VirtualCluster) -> Bools:
     """Return whether each job has a candidate allotment of some value, shape (n,)."""
+    # Half, once and twice the base are one index up or down, as counts are powers of two; the base is the
+    # request of a job that waits, and what a running one holds.
     base = np.where(cluster.view.gpus > 0, cluster.level, cluster.requested)
     near = np.abs(np.arange(len(cluster.counts)) - base[:, None]) <= 1
     return np.asarray(((cluster.value > 0) & near[:, None, :]).any(axis=(1, 2)))

@@ -83,7 +83,7 @@ class Ares(Policy):
 
     @property
     def consistent(self) -> bool:
-        """Whether each job in turn has the fastest of what has room, or what it holds if that is as fast."""
+        """Whether each job in order gets the fastest allotment with room; its own if that is as fast."""
         return self.steady
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
@@ -98,7 +98,9 @@ class Ares(Policy):
             return Decision.keep(view)
         size = self._size_gpu_s(view)
         known = np.isfinite(size)
+        # Eq. 3: F is fixed when the job is first seen, so what it does later cannot change the order.
         finish = self._queue.finishes(view, np.where(known, size, self._mean_size(view, size)))
+        # Smallest virtual finish first; preemptive (section 3.2), so running jobs have no precedence.
         order = np.lexsort((view.job, finish))
         target = Target(view, times_or_guess(view), self._hysteresis())
         if self.work_conserving:
@@ -119,6 +121,8 @@ class Ares(Policy):
     def _size_gpu_s(self, view: View) -> Floats:
         """Return L, each job's GPU-seconds at its request at the mean speed of the types; inf: unknown."""
         time_s = view.iteration_time_s()
+        # Section 3.5: on heterogeneous GPUs the demand is quantified by the mean computing power per GPU,
+        # here the mean over types weighted by their GPUs.
         speed = 1.0 / time_s[np.arange(len(view)), :, find_requested_level(view)]
         runs = speed > 0
         weight = np.where(runs, view.setting.capacity, 0)
@@ -135,6 +139,7 @@ class Ares(Policy):
         new = np.flatnonzero(~self._known[view.job] & (size < np.inf))
         self._known[view.job[new]] = True
         self._known_jobs += len(new)
+        # One addition at a time: the sum then does not depend on how many jobs came at once.
         for gpu_s in size[new].tolist():
             self._known_gpu_s += gpu_s
         return self._known_gpu_s / self._known_jobs if self._known_jobs else 1.0
@@ -158,8 +163,12 @@ class Ares(Policy):
         beyond = (counts >= asked[:, None, None]) & (efficiency > 0)
         least = counts[np.argmax(beyond, axis=2)][..., None]
         times = counts // least
+        # Only doublings: the ratio to the least count has to be a power of two (one bit set).
         beyond &= (counts % least == 0) & (times & (times - 1) == 0)
+        # Section 3.3: the request is doubled while the normalised efficiency per GPU stays at or above alpha;
+        # the factor lets an efficiency equal to alpha pass in spite of rounding.
         enough = efficiency >= self.alpha * (1 - 1e-12)
+        # Doubling halts at the first count below alpha, even if a later one is above it again.
         gone_below = np.logical_or.accumulate(beyond & ~enough, axis=2)
         allowed: Bools = beyond & enough & ~gone_below
         return allowed
@@ -173,6 +182,8 @@ class Ares(Policy):
             return
         waiting = np.flatnonzero(unknown)
         order = waiting[np.lexsort((view.job[waiting], view.attained_gpu_s[waiting]))]
+        # Section 3.5 hosts jobs of unknown demand on a pool of their own. The GPUs outside it are hidden
+        # while these are placed, then given back; what the pool leaves over is thereby open to all.
         outside = np.maximum(target.free - size, 0)
         target.free -= outside
         target.place(order, allowed)
@@ -181,6 +192,7 @@ class Ares(Policy):
     def _conserve(self, view: View, target: Target, order: Ints) -> Decision:
         counts = view.setting.counts
         efficiency = per_gpu_efficiency(counts, view.requested_gpus, target.time_s)
+        # Our variant alone, as all of this function: at most twice an even share at first.
         cap = max(2.0 * float(view.available.sum()) / len(view), 1.0)
         feasible = np.isfinite(target.time_s)
         least = np.where(feasible.any(axis=2), counts[np.argmax(feasible, axis=2)], 0)

@@ -50,6 +50,7 @@ class Capacity(GangQueues):
 
     def _compute_kept(self, queue: str, gpu_type: int) -> float:
         """Return the GPUs that a queue is guaranteed and does not use."""
+        # What a queue keeps free covers its children's guarantees: the larger of the two, not their sum.
         below = sum(self._compute_kept(child, gpu_type) for child in self.book.tree.children[queue])
         return max(self.book.guarantee[queue][gpu_type] - self.book.held[queue][gpu_type], below)
 

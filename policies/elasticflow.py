@@ -125,6 +125,8 @@ class ElasticFlow(Policy):
 
     def schedule(self, view: View) -> Decision:
         """Decide anew if jobs or GPUs came or left, or if a job lost GPUs that it was given."""
+        # The plan is for continuous time and already says what happens later, so between events it stays
+        # valid.
         if not len(view) or (self._key(view.job, view) == self._last and self._hold_all(view)):
             return Decision.keep(view)
         rate, at_request_s = self._rates(view)
@@ -157,6 +159,7 @@ class ElasticFlow(Policy):
         times = request_times(view)
         lost = np.flatnonzero(~(rate > 0).any(axis=(1, 2)))
         level = find_requested_level(view)[lost]
+        # Without any data-parallel profile that fits, the one known point is the guess at the request.
         rate[lost[:, None], np.arange(rate.shape[1]), level[:, None]] = 1.0 / times.time_s[lost]
         self._guessed.update(view.job[lost].tolist())
         fastest = rate.max(axis=2)
@@ -170,6 +173,7 @@ class ElasticFlow(Policy):
         astray = (gpu_type >= 0) & ~runs[np.arange(len(view)), gpu_type]
         gpu_type = np.where(astray, -1, gpu_type)
         for at in np.flatnonzero(gpu_type < 0):
+            # A job stays on the type that it was first planned on: its reservation is in that type's plan.
             home = self._home.get(int(view.job[at]), -1)
             # The type may have been guessed before all types were profiled, and the job cannot run on it.
             gpu_type[at] = home if home >= 0 and runs[at, home] else -1
@@ -178,6 +182,8 @@ class ElasticFlow(Policy):
             settled = np.flatnonzero(gpu_type >= 0)
             known = np.where(np.isfinite(work_s), work_s, 0.0)
             backlog = np.bincount(gpu_type[settled], known[settled, gpu_type[settled]], rate.shape[1])
+            # The paper has one type of GPU; a job of any type joins the type where the least GPU time per GPU
+            # waits.
             load = np.where(runs[at], (backlog + work_s[at]) / view.setting.capacity, np.inf)
             gpu_type[at] = self._home[int(view.job[at])] = int(np.argmin(load))
         return gpu_type
@@ -191,6 +197,7 @@ class ElasticFlow(Policy):
         deadline_s = np.array(
             [self._get_deadline(view, int(p), float(s)) for p, s in zip(at, at_request_s, strict=True)]
         )
+        # Section 4.1: shares are reserved in the order of deadlines.
         at = at[np.lexsort((view.submit_s[at], deadline_s))] if len(at) else at
         held = np.where(view.gpus[at] > 0, np.searchsorted(view.setting.counts, view.gpus[at]), -1)
         held = np.where(view.gpu_type[at] == gpu_type, held, -1)
@@ -234,11 +241,15 @@ class ElasticFlow(Policy):
         rows = np.flatnonzero([int(name) in self._admitted for name in names])
         kept: Bools = np.zeros(len(names), dtype=np.bool_)
         kept[rows] = self._fill(view, jobs.select(rows), gpus).kept
+        # Jobs are tried in the order in which they came: an earlier one is not refused for a
+        # later.
         new = np.setdiff1d(np.arange(len(names)), rows)
         for row in new[np.lexsort((names[new], view.submit_s[jobs.at[new]]))]:
             trial = np.sort(np.append(rows, row))
             then = np.zeros_like(kept)
             then[trial] = self._fill(view, jobs.select(trial), gpus).kept
+            # Admission guarantees: a new job may break no promise, neither its own nor that of an admitted
+            # job.
             if then[row] and not (kept & ~then).any():
                 rows, kept = trial, then
         self._admitted.update(names[rows].tolist())
@@ -249,6 +260,7 @@ class ElasticFlow(Policy):
         m, book = len(jobs.at), Reservations(gpus, view.setting.counts)
         now, cap, kept = np.full(m, -1), np.full(m, -1), np.zeros(m, dtype=np.bool_)
         for row, job in enumerate(demands(jobs.rate, jobs.iterations, jobs.standstill_s)):
+            # No GPU is free now, and this mode drops nobody, so plans of later jobs would change nothing now.
             if self.mode == "loosened" and not book.free[0]:
                 break
             plans = book.plans(job)
@@ -259,7 +271,10 @@ class ElasticFlow(Policy):
             kept[row] = best_s <= deadline_s
             if self.mode == "loosened" and not kept[row]:
                 deadline_s = self._loosen(view, int(jobs.at[row]), view.now_s + best_s) - view.now_s
+            # A job that cannot be in time any more goes on as fast as it can, hence the maximum.
             in_time = np.isfinite(plans.finish_s) & (plans.finish_s <= max(deadline_s, best_s))
+            # Minimum satisfactory share (section 4.1): the least count with which the job ends by its
+            # deadline.
             cap[row] = int(np.argmax(in_time))
             now[row] = plans.level_now[cap[row]]
             book.take(int(cap[row]), job, float(plans.finish_s[cap[row]]))
@@ -269,6 +284,7 @@ class ElasticFlow(Policy):
         """Double the time that a job is allowed until it suffices; return the new deadline."""
         job, submit_s = int(view.job[at]), float(view.submit_s[at])
         allowed_s = self._deadline_s[job] - submit_s
+        # As many doublings at once as the earliest possible end needs; at least one, or nothing would change.
         doublings = math.ceil(math.log2((finish_s - submit_s) / allowed_s))
         self._deadline_s[job] = submit_s + allowed_s * 2.0 ** max(doublings, 1)
         return self._deadline_s[job]
@@ -282,9 +298,11 @@ def scale_up(jobs: Jobs, shares: Shares, counts: Ints, gpus: int) -> Ints:
     ndarray of int, shape (m,)
         Index of the count each job holds now; -1: none.
     """
+    # Algorithm 2: start from the minimum shares and give what is left by marginal return.
     level = shares.now.copy()
     free = gpus - int(counts[level[level >= 0]].sum())
     rows = np.arange(len(level))
+    # Ours, before Algorithm 2: jobs get back the count they hold, for keeping it costs no restart.
     for row in np.argsort(-_returns(jobs, shares, counts, level, jobs.held), kind="stable"):
         more = int(counts[jobs.held[row]] - counts[level[row]])
         if (

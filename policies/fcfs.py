@@ -105,6 +105,7 @@ class FirstComeFirstServed(Policy):
                 )
                 raise InputError(message, field="policy.backfill", remedy=remedy)
             return Decision.keep(view).also(self._reserving(view, waiting))
+        # Aggressive backfill is the same pass in which a job without room blocks nothing behind it.
         blocks = QUEUES[self.queue] if self.backfill == "none" else "nothing"
         return Decision.keep(view).also(fill(view, waiting, self._preference(view), view.free, blocks))
 
@@ -114,20 +115,26 @@ class FirstComeFirstServed(Policy):
             return lambda rows: first_type(request_options(view, rows))
         options = request_options(view)
         if self.any_type == "last":
+            # Only the promised type stays open (infinity: never), so that the job waits for it while others
+            # idle.
             return np.where(self._promise(view, options), 0.0, np.inf)
         return np.where(options, self._rng.random(options.shape), np.inf)
 
     def _promise(self, view: View, options: Bools) -> Bools:
         """Return which type each request waits for, at most one, shape (n, T)."""
         rows, gpus = view.job.tolist(), view.requested_gpus
+        # A job that has left the View must not hold room back any longer.
         self._promised = {row: self._promised[row] for row in rows if row in self._promised}
         gpu_type = np.array([self._promised.get(row, -1) for row in rows], dtype=np.int64)
         types = np.arange(options.shape[1])
         room = view.available - (gpus[:, None] * (gpu_type[:, None] == types)).sum(axis=0)
+        # By name: which type is "last" in Gavel's list does not depend on the order of types in the cluster's
+        # file.
         by_name = np.argsort(view.setting.gpu_types)
         listed = by_name[room[by_name] > 0]
         for at in np.flatnonzero(gpu_type < 0).tolist():
             likes = listed[options[at, listed]]
+            # As in policies/fifo.py, the first job without room ends the assignment, not only its own turn.
             if not (room[likes] >= gpus[at]).any():
                 break
             gpu_type[at] = self._promised[rows[at]] = int(likes[-1])
@@ -142,6 +149,7 @@ class FirstComeFirstServed(Policy):
         running_s, on = np.zeros(len(view)), np.flatnonzero(view.gpus > 0)
         level = np.searchsorted(view.setting.counts, view.gpus[on])
         time_s = view.iteration_time_s()[on, view.gpu_type[on], level]
+        # A job that still stands still works its remaining iterations only after that.
         running_s[on] = view.remaining_iterations[on] * time_s + view.standstill_s[on]
         found = starts_between_reservations(
             view,

@@ -163,11 +163,15 @@ class Gandiva(Policy):
         table = PackingTable(view)
         waiting = [int(at) for at in np.flatnonzero(view.gpus == 0)]
         waiting.sort(key=lambda at: (float(view.queued_s[at]), int(view.job[at])))
+        # From the cheapest way to the dearest: all jobs are tried with idle GPUs before anybody shrinks, and
+        # all with shrinking (grow-shrink) before a slice ends (suspend-resume).
         for make_room in (_free_as_it_is, self._shrink, self._end_slices):
             waiting = [at for at in waiting if not self._start(table, at, make_room)]
         if self.pack and view.partner is not None:
             self._part_losers(table)
             waiting = [at for at in waiting if not self._share(table, at)]
+        # After room was made: a job whose trial was slow goes back only to GPUs that no waiting job has
+        # taken.
         self._judge(table)
         self._try_more(table, waiting)
         self._note(table)
@@ -182,6 +186,8 @@ class Gandiva(Policy):
         for at in np.flatnonzero(view.gpus > 0):
             watch = self._watch[int(view.job[at])]
             worked_s = view.now_s - watch.works_from_s
+            # Profiling: the rate is work done since the allotment began over the time it
+            # could work.
             done = watch.remaining - float(view.remaining_iterations[at])
             allotment = int(view.gpu_type[at]), int(level[at])
             partner = -1 if view.partner is None else int(view.partner[at])
@@ -191,6 +197,8 @@ class Gandiva(Policy):
                 watch.works_from_s = view.now_s + float(view.standstill_s[at])
             elif worked_s > 0 and done > 0 and partner < 0:
                 watch.speed[allotment] = done / worked_s
+            # Beside another job only the ratio to its own speed alone is kept, the speed itself would be no
+            # speed of this allotment.
             elif worked_s > 0 and done > 0 and allotment in watch.speed:
                 watch.kept[partner] = done / worked_s / watch.speed[allotment]
 
@@ -208,6 +216,7 @@ class Gandiva(Policy):
                 watch.came_from = None
                 continue
             watch.since_s, watch.remaining = view.now_s, float(view.remaining_iterations[at])
+            # The standstill of the launch is no work, and must not count as slowness of the allotment.
             watch.works_from_s = view.now_s + float(table.cost_s[at, gpu_type, level])
 
     # Waiting jobs
@@ -231,6 +240,7 @@ class Gandiva(Policy):
         chosen = self._oldest(table, grown, freed, missing)
         for position in chosen:
             table.give(position, gpu_type, int(table.requested[position]))
+            # Shrunk for others: where it came from is no trial any more that could be taken back.
             self._watch[int(table.view.job[position])].came_from = None
         return bool(chosen)
 
@@ -241,6 +251,7 @@ class Gandiva(Policy):
             return False
         running = np.flatnonzero((table.gpu_type == gpu_type) & (view.gpus > 0))
         # A pair counts once, and ends its slice together.
+        # Both jobs of a pair stop, and free their GPUs once.
         running = running[
             [table.partner.get(position, position) >= position for position in running.tolist()]
         ]
@@ -264,6 +275,7 @@ class Gandiva(Policy):
     def _oldest(self, table: PackingTable, jobs: Ints, freed: Ints, missing: int) -> list[int]:
         """Return the jobs that changed least recently and together free enough; empty if even all do not."""
         since = [(self._watch[int(table.view.job[position])].since_s, int(position)) for position in jobs]
+        # Round robin: who has held its allotment longest gives way first.
         order = sorted(range(len(jobs)), key=lambda place: since[place])
         total = np.cumsum(freed[order]) if order else np.zeros(0)
         enough = np.flatnonzero(total >= missing)
@@ -296,6 +308,8 @@ class Gandiva(Policy):
                 kept = [
                     self._watch[rows[one]].kept.get(rows[two], 0.5) for one, two in ((at, other), (other, at))
                 ]
+                # Packing is kept only where the pair together does more than one job alone
+                # would.
                 if sum(kept) < 1.0:
                     self._apart.add(frozenset((rows[at], rows[other])))
                     table.give(other, -1, -1)
@@ -314,6 +328,8 @@ class Gandiva(Policy):
                 continue
             watch.came_from = None
             left, back_s = float(view.remaining_iterations[at]), float(table.cost_s[at, before[0], before[1]])
+            # Both sides in iterations: going back ends earlier if, restart included, less would be done
+            # meanwhile.
             slower = watch.speed[now] * (left / watch.speed[before] + back_s) < left
             if slower and table.fits(int(at), *before):
                 table.give(int(at), *before)
@@ -339,12 +355,14 @@ class Gandiva(Policy):
                     break
 
     def _worth_trying(self, table: PackingTable, at: int, there: Allotment) -> bool:
-        """Return whether a job fits there, was not slower there, and twice the speed would repay it."""
+        """Whether a trial allotment has room, was not slower before, and could repay its restart."""
         view, watch = table.view, self._watch[int(table.view.job[at])]
         now = (int(table.gpu_type[at]), int(table.level[at]))
         if now not in watch.speed or watch.came_from is not None or not table.fits(at, *there):
             return False
         left_s = float(view.remaining_iterations[at]) / watch.speed[now]
+        # An allotment never tried is credited with the best case, twice the speed; if that does not repay the
+        # restart, no trial can.
         speed = watch.speed.get(there, 2 * watch.speed[now])
         saved_s = left_s - left_s * watch.speed[now] / speed
         return saved_s > float(table.cost_s[at, there[0], there[1]])

@@ -124,6 +124,7 @@ class Gavel(Policy):
             return fifo_decision(view, times.time_s, pairs)
         if pairs is not None:
             return self._decide_packed(view, times, pairs)
+        # Section 5: what each job was owed and got is booked before new shares are solved.
         self._rounds.account(view)
         share = self._solve(view, times) if self._due(view, times) else self._rounds.share[view.job]
         return self._rounds.decide(view, share, times.time_s)
@@ -137,6 +138,8 @@ class Gavel(Policy):
     def _due(self, view: View, times: finish_times.RequestTimes) -> bool:
         """Whether shares are solved for anew now: jobs have changed and the interval is over."""
         jobs = (view.job.tobytes(), np.isfinite(times.time_s).tobytes())
+        # Which types a job has times on is part of the key: a profile that ends changes the program as an
+        # arrival does.
         due = jobs != self._solved_for and view.now_s - self._solved_s >= self.solve_interval_s
         if due:
             self._solved_for, self._solved_s = jobs, view.now_s
@@ -148,6 +151,7 @@ class Gavel(Policy):
             return compute_packed_shares(self.objective, view, times, pairs, self.second_stage)
         except SolverError:
             self._failures += 1
+            # Shares of pairs are in a matrix of (job, job, type); a job by itself stands on the diagonal.
             alone = np.zeros((len(view), *finish_times.compute_isolated_shares(view, times).shape))
             alone[np.arange(len(view)), np.arange(len(view))] = finish_times.compute_isolated_shares(
                 view, times
@@ -167,6 +171,7 @@ def _problem(
     view: View, times: finish_times.RequestTimes, *columns: Floats
 ) -> tuple[ShareProblem, tuple[Floats, ...], Ints]:
     """Return the program over groups of jobs that are equal in speed, GPUs and further columns."""
+    # T of section 3: throughput by job and type, 0 where the job cannot run.
     rate = np.where(np.isfinite(times.time_s), 1.0 / times.time_s, 0.0)
     first, group, members = linear_programs.group_like_jobs(rate, view.requested_gpus, *columns)
     problem = ShareProblem(rate[first], view.requested_gpus[first], members, view.setting.capacity)
@@ -189,12 +194,15 @@ def _finish_time_fairness(view: View, times: finish_times.RequestTimes, second_s
         view.remaining_iterations,
         finish_times.ideal_s(view, times),
     )
+    # Section 4.2, as Themis has it: time so far plus remaining time, over the time on an isolated share.
     problem, (elapsed_s, remaining, ideal_s), group = _problem(view, times, *columns)
     given = (elapsed_s, remaining, ideal_s, second_stage)
     return linear_programs.least_finish_ratio_shares(problem, *given)[0][group]
 
 
 def _min_makespan(view: View, times: finish_times.RequestTimes, second_stage: bool) -> Floats:
+    # The last job ends earliest if the least throughput over remaining iterations is greatest, so this is
+    # max-min fairness with another divisor (section 4.2).
     need = np.where(np.isfinite(times.time_s).any(axis=1), view.remaining_iterations, 0.0)
     problem, (need,), group = _problem(view, times, need)
     return linear_programs.max_min_shares(problem, need, second_stage)[0][group]

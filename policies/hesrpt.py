@@ -58,10 +58,13 @@ class HighEfficiencySrpt(Policy):
         target = Target(view, times_or_guess(view), self.hysteresis)
         exponent, one_gpu_s = fit_speedup(view.setting.counts, target.time_s)
         size_s = view.remaining_iterations * one_gpu_s
+        # The shortest first: rounding down must not cost those whose shares are largest.
         order = np.lexsort((view.job, size_s))
         share = optimal_shares(size_s, exponent) * float(view.available.sum())
         counts, usable = view.setting.counts, np.isfinite(target.time_s)
         held = counts == view.gpus[:, None, None]
+        # What a job holds is allowed up to twice its share, so that a share that shrinks a little restarts
+        # nobody.
         most = np.where(held, 2.0, 1.0) * _round_down(share, counts)[:, None, None]
         target.place(order, usable & (counts <= most))
         if self.leftover:
@@ -85,8 +88,10 @@ def optimal_shares(size: Floats, exponent: Floats) -> Floats:
     """
     m = len(size)
     rank = np.empty(m, dtype=np.float64)
+    # Theorem 4 counts from the longest: rank 1 has the smallest share.
     rank[np.argsort(-size, kind="stable")] = np.arange(1, m + 1)
     power = 1.0 / (1.0 - exponent)
+    # Theorem 4. For equal exponents the sum telescopes to 1; for fitted ones it need not, hence the scaling.
     share = (rank / m) ** power - ((rank - 1.0) / m) ** power
     scaled: Floats = share / share.sum() if m else share
     return scaled
@@ -95,6 +100,7 @@ def optimal_shares(size: Floats, exponent: Floats) -> Floats:
 def _round_down(share: Floats, counts: Ints) -> Ints:
     """Return the largest count within each share; from 0.7 of the least count up that one, else 0."""
     bounds = counts.astype(np.float64)
+    # The geometric middle between half and one: from there on one GPU is nearer than none.
     bounds[0] *= np.sqrt(0.5)
     rounded: Ints = np.concatenate([[0], counts])[np.searchsorted(bounds, share, side="right")]
     return rounded

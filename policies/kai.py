@@ -47,7 +47,7 @@ class Kai(GangQueues):
     _share: dict[str, list[float]] = field(default_factory=dict, init=False, repr=False)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Begin a run: nobody has had anything."""
+        """Begin a run: no queue has used any GPU."""
         super().reset(setting, rng)
         past, queues = self.book.tree.settings.history, len(self.book.tree.queues)
         self._history = History(queues, past.window_s, past.half_life_s)
@@ -57,6 +57,8 @@ class Kai(GangQueues):
         book, view = self.book, gangs.view
         self._history.add(self._noted_s, view.now_s, self._holds, float(view.setting.capacity.sum()))
         usage = dict(zip(book.tree.queues, self._history.usage(view.now_s).tolist(), strict=True))
+        # A queue asks for what it holds and for what its waiting jobs could run on; a job of any type counts
+        # for each of its types.
         asked = {leaf: list(book.held[leaf]) for leaf in book.tree.leaves}
         for at, leaf in enumerate(gangs.leaf):
             for gpu_type in gangs.options[at] if gangs.gpu_type[at] < 0 else ():
@@ -89,6 +91,8 @@ class Kai(GangQueues):
         share, one = self._share[queue], self.book.tree.queues[queue]
         after = [gpus_held + gpus * (at_kind == gpu_type) for at_kind, gpus_held in enumerate(held)]
         return (
+            # The order of KAI's queues, one criterion after another: not above its share, within quota with
+            # the job, priority, any share at all, then what part of its share it would hold and holds.
             any(now > due for now, due in zip(held, self._due[queue], strict=True)),
             after[gpu_type] > self.book.quota[queue][gpu_type],
             -one.priority,
@@ -109,6 +113,7 @@ class Kai(GangQueues):
         if way == "preempt" or gangs.leaf[victim] == gangs.leaf[at]:
             return way == "preempt" and of_lower_priority(gangs, at, victim)
         (mine, *_), theirs = self.book.sides(gangs.leaf[at], gangs.leaf[victim])
+        # Along the victim's branch nobody within quota loses GPUs, at any level of the tree.
         if any(self.book.within_quota(name, gpu_type, 0) for name in theirs):
             return False
         above_share = self.book.held[theirs[0]][gpu_type] > self._share[theirs[0]][gpu_type]

@@ -107,6 +107,7 @@ class Kueue(Policy):
         self._evictions.open()
         jobs = self._list_jobs(view)
         holders = self._count_holders(view, jobs)
+        # Who had others stopped stays its queue's head, or their GPUs would go to a job that came in between.
         sticky = {job.queue: job for job in jobs if self._sticky_rows.get(job.queue.name) == job.row}
         scheduler = KueueScheduler(
             holders,

@@ -38,6 +38,7 @@ class LeastAttainedService(Policy):
         """Fill the cluster in ascending order of attained service."""
         service = view.attained_gpu_s + restart_gpu_s(view)
         # The View is in the order of submission, which decides between equal ones.
+        # Of equal service running jobs (the greater state) come first, which saves their restart.
         order = np.lexsort((-view.state, service))
         return Decision.of(
             fill(view, order, lambda rows: first_type(staying_options(view, rows)), view.available)

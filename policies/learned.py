@@ -67,6 +67,7 @@ class Learned(Policy):
         else:
             remedy = "give 0, as only auctions are played out"
             require(self.rollout == 0, "policy.rollout", self.rollout, remedy)
+            # A network decides as often as in its training unless told otherwise.
             self.round_s = self._player.round_s if self.round_s is None else self.round_s
 
     def _network(self) -> Any:

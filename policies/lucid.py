@@ -79,6 +79,7 @@ class Lucid(Policy):
         """Start jobs of the main queue, then jobs on the profiler."""
         options = request_options(view)
         left_s = remaining_at_request_s(view, request_times(view))
+        # A type that was not profiled counts as the fastest that was.
         known_s = np.where(np.isfinite(left_s), left_s, left_s.min(axis=1, keepdims=True))
         self._records.follow(view)
         if self.estimator == "records":
@@ -90,17 +91,21 @@ class Lucid(Policy):
         kept = self._list_held(view, (view.state != QUEUED) & ~profiling & ~over)
         tested = self._list_held(view, profiling)
         own = self._list_held(view, (view.state != QUEUED) & ~profiling & ~over & mark_counted_jobs(view))
+        # Counted in three steps: what stays, then the profiler's seats, then the main queue, so that the
+        # profiler (section 3.2) comes first and the main queue cannot take the seats set apart.
         room = view.available - self._count_used([*own, *tested], types)
         seats = np.minimum(room, np.maximum(profiler - self._count_used(tested, types), 0))
         fresh = fill(view, np.flatnonzero(new), first_type(options), np.maximum(seats, 0))
         self._since.update({job: view.now_s for job, _, _ in fresh})
         seated = np.isin(view.job, [job for job, _, _ in fresh])
+        # Section 3.4: the main queue by GPUs times estimated duration, the least first, without preemption.
         order = self._by_gpu_time(view, left_s, (view.state == QUEUED) & ~seated | over)
         joins: list[Join] = []
         if self.pack:
             hosts = (view.state != QUEUED) & ~profiling & ~over
             joins = self._binder.joins(view, order, hosts, left_s)
             order = order[~np.isin(view.job[order], [join.job for join in joins])]
+        # A job that leaves the profiler starts where it stands, or it would pay a restart for nothing.
         here = np.where(over[:, None], view.gpu_type[:, None] == np.arange(types), True)
         main = np.minimum(
             room - self._count_used(fresh, types), view.available - profiler - self._count_used(own, types)
@@ -108,6 +113,7 @@ class Lucid(Policy):
         starts = fill(view, order, np.where(here, left_s, np.inf), np.maximum(main, 0))
         self._past.update([*(job for job, _, _ in starts), *(join.job for join in joins)])
         room = room - self._count_used([*fresh, *starts], types)
+        # Jobs whose time is up but whose turn has not come keep GPUs that nobody else got.
         stay = over & ~np.isin(view.job, [job for job, _, _ in starts])
         stays = fill(view, np.flatnonzero(stay), first_type(options & here), np.maximum(room, 0))
         joined = [(join.job, join.gpu_type, join.gpus) for join in joins]
@@ -124,6 +130,7 @@ class Lucid(Policy):
         size = np.minimum(self.profiler_gpus, capacity // 2)
         rest = np.where(options, capacity - size, 0).max(axis=1, initial=0)
         wide = (view.state == QUEUED) & (view.requested_gpus > rest)
+        # Otherwise a job wider than the rest of the cluster would wait for ever.
         closed: Ints = np.zeros_like(size) if wide.any() else size
         return closed
 

@@ -60,11 +60,13 @@ class Optimus(Policy):
         stays = self._in_turn(view)
         only = np.zeros_like(left_s, dtype=np.bool_)
         only[stays, view.gpu_type[stays], find_held_level(view)[stays]] = True
+        # A job in its turn gets exactly what it holds: value 0 cannot be improved, all else is impossible.
         left_s[stays] = np.where(only[stays], 0.0, np.inf)
         types, counts = left_s.shape[1:]
         gpu_type, level = np.divmod(np.arange(types * counts), counts)
         flat = left_s.reshape(len(view), -1)
         problem = Choices(-flat, gpu_type, view.setting.counts[level], view.available)
+        # Section 4.1: after the first allotment of each job the greatest marginal gain decides, GPU by GPU.
         choice = improve_choice(problem, self._first(problem, flat), none=-np.inf)
         row = np.flatnonzero(choice >= 0)
         decision = Decision(view.job[row], gpu_type[choice[row]], problem.gpus[choice[row]])
@@ -96,6 +98,7 @@ class Optimus(Policy):
         left_s = work_s + view.restart_cost_s()
         held = np.flatnonzero(view.gpus > 0)
         gpu_type, level = view.gpu_type[held], find_held_level(view)[held]
+        # All but the present allotment look that much slower, which is the share that a change must save.
         left_s[held] /= 1.0 - self.hysteresis
         left_s[held, gpu_type, level] = work_s[held, gpu_type, level] + view.standstill_s[held]
         return left_s
@@ -109,6 +112,7 @@ class Optimus(Policy):
         free, choice = problem.capacity.copy(), np.full(len(left_s), -1, dtype=np.int64)
         for row in np.argsort(shown_s.min(axis=1), kind="stable"):
             fits_s = np.where(problem.gpus <= free[problem.gpu_type], left_s[row], np.inf)
+            # The least count if it has room, else the fastest of whatever has.
             options = np.where(least[row], fits_s, np.inf)
             column = int(np.argmin(options if np.isfinite(options).any() else fits_s))
             if np.isfinite(fits_s[column]):

@@ -140,6 +140,7 @@ class Pollux(Policy):
         if not len(view):
             return Decision.keep(view)
         options = batch_options(self.batch, view)
+        # A new observation invalidates the fit of that job on that type alone.
         for at in self._speeds.observe(view, options).tolist():
             self._fits.pop((int(view.job[at]), int(view.gpu_type[at])), None)
         time_s = self._fit_times(view, get_requested_time_s(view, options).copy())
@@ -151,6 +152,7 @@ class Pollux(Policy):
         for gpu_type in range(len(view.setting.gpu_types)):
             row = np.flatnonzero(home == gpu_type)
             if len(row):
+                # Section 4.2: the penalty multiplies the speedup of every allotment but the present one.
                 now = np.where(allowed[row, gpu_type], good[row, gpu_type] * factor[row, gpu_type], 0.0)
                 gpus = self._on_type(view, gpu_type, row, good[row, gpu_type], now)
                 allotments += [
@@ -187,6 +189,8 @@ class Pollux(Policy):
             view.restart_cost_s() if self.restart_s is None else np.full(view.feasible.shape, self.restart_s)
         )
         age_s = (view.now_s - view.submit_s)[:, None, None]
+        # Section 4.2: RE_FACTOR(a) = (T - R * delta) / (T + delta), T the age and R the re-allocations so
+        # far.
         left_s = np.maximum(age_s - view.restarts[:, None, None] * restart_s, 0.0)
         total_s = age_s + restart_s
         factor = np.divide(left_s, total_s, out=np.ones_like(total_s), where=total_s > 0)
@@ -214,6 +218,7 @@ class Pollux(Policy):
         """Return the GPU type on which each job takes part in the search, shape (n,); -1: none."""
         home = view.gpu_type.copy()
         jobs = np.bincount(home[home >= 0], minlength=good.shape[1])
+        # Per GPU, so that the wide counts of a large type do not decide which type is the faster.
         single = np.where(good > 0, good / view.setting.counts, 0.0).max(axis=2)
         for at in np.flatnonzero(home < 0).tolist():
             share = single[at] * view.available / (jobs + 1)
@@ -222,6 +227,8 @@ class Pollux(Policy):
                 jobs[home[at]] += 1
         for gpu_type in np.flatnonzero((jobs == 0) & (view.available > 0)).tolist():
             gain = single[:, gpu_type] / np.maximum(single[np.arange(len(view)), home], 1e-12)
+            # A type without jobs may take one from a crowded type; never the last one of a type, or they
+            # would swap at each decision.
             gain = np.where((view.gpus > 0) & (jobs[home] > 1), gain * jobs[home], 0.0)
             if gain.max(initial=0.0) > 1.0:
                 at = int(np.argmax(gain))
@@ -235,16 +242,21 @@ class Pollux(Policy):
         Parameters
         ----------
         view : View
-        kind : int
+        gpu_type : int
         row : ndarray of int
             Positions of the jobs in the View.
         good, now : ndarray of float, shape (len(row), K)
             Goodput; goodput times the restart factor, 0 where not allowed now.
         """
         counts, capacity = view.setting.counts, int(view.available[gpu_type])
+        # Section 4.2: speedup is relative to the goodput of a fair share, here rounded up as in the
+        # simulator.
         at_fair = goodput_of_share(counts, good, -(-capacity // len(row)))
         speedup = np.maximum(now / at_fair[:, None], FLOOR)
+        # A power mean of p < 0 grows as the sum of the powers falls, so the sign turns it into a
+        # maximisation.
         sign = 1.0 if self.power > 0 else -1.0
+        # The outer root of the mean is left out: it is monotonic and changes no comparison.
         fitness = np.where((now > 0) & (counts <= capacity), sign * speedup**self.power, -np.inf)
         held = np.where(view.gpu_type[row] == gpu_type, find_held_level(view)[row], -1)
         nothing = sign * NOTHING**self.power
@@ -307,6 +319,7 @@ def fit_time_s(counts: Ints, per_node: int, known: Bools, times: Floats) -> Floa
     terms = np.stack(
         [np.ones(len(counts)), 1 / counts, inside, inside * more, across, across * more], axis=1
     ).astype(np.float64)
+    # Dividing each row by its time makes the errors relative.
     weighted = terms[known] / times[known][:, None]
     damping = np.diag(DAMPING) / times[known].min()
     fit, _ = nnls(np.concatenate([weighted, damping]), np.concatenate([np.ones(known.sum()), np.zeros(6)]))

@@ -31,7 +31,7 @@ SHOWN = ("job", "gpus", "gpu_type", "state", "available", "free")
 
 
 class _ViewContent(NamedTuple):
-    """What a View shows but for what changes by itself.
+    """The part of a View that changes only by events, not by time alone.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class _ViewContent(NamedTuple):
 
 
 class _LastDecision(NamedTuple):
-    """A decision, and what it was made of.
+    """The last decision, with the view content, demand and dues it was made from.
 
     Attributes
     ----------
@@ -158,7 +158,8 @@ class Quotas(Policy):
         self._above = self._limits.above.astype(np.float64)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Begin a run: nobody has had anything."""
+        """Begin a run: no queue has used any GPU."""
+        # A stream for each queue: draws in one do not depend on how many another makes.
         for policy, stream in zip(self._policies, rng.spawn(len(self._policies)), strict=True):
             policy.reset(setting, stream)
         past = self._tree.settings.history
@@ -182,13 +183,17 @@ class Quotas(Policy):
         same = last is not None and shown.same(last.shown)
         self._add_use(view)
         settled = same and self._steady and last is not None and not last.unsettled
+        # Nothing that a steady policy reads has changed, and past use cannot change the shares before that
+        # time.
         if last is not None and settled and view.now_s < self._until_s:
             return last.decision
         demand = last.demand if last is not None and same else compute_demand(view, leaves)
-        due = self._dues.of(view.available, demand.asked, self._history, view.now_s)
+        due = self._dues.compute_dues(view.available, demand.asked, self._history, view.now_s)
         if last is not None and settled and due is last.due:
             self._until_s = self._dues.lasts_until_s(self._history, self._held, self._total)
             return last.decision
+        # First what queues must give back, then the queues' own decisions, then lending of what is left: a
+        # later step never takes what an earlier one gave.
         taking = ReclaimPlan(view, self._tree, self._since_s[view.job], self.reclaim, self._evictions)
         shares = taking.take(Shares(demand.held, demand.asked, due))
         self._counters["jobs_shrunk_for_quota"] += taking.shrunk
@@ -200,7 +205,7 @@ class Quotas(Policy):
         return decision
 
     def _describe_view(self, view: View) -> _ViewContent:
-        """Return what a View shows but for what changes by itself, for a policy that is steady."""
+        """Return the part of a View that changes only by events, to compare it with the last one."""
         plain = [getattr(view, name).tobytes() for name in SHOWN]
         return _ViewContent(plain, view.feasible, view.times() if self._reads_times else np.zeros(0))
 
@@ -220,7 +225,7 @@ class Quotas(Policy):
         self._noted_s = view.now_s
 
     def _decide_all(self, parts: QueueViews, demand: Demand, shares: Shares) -> Decision:
-        """Let each queue's policy decide, and then those whose jobs fit in what others leave."""
+        """Let each queue's policy decide within its share, then lend idle GPUs to other queues."""
         view, asked = parts.view, parts.queues
         rooms = compute_room(view.available, shares, self._limits)
         if self.reclaim == "shrink":
@@ -261,6 +266,8 @@ class Quotas(Policy):
                 continue
             room = limits.room(at, used, idle)
             if (wanted[queue == at] <= room - used[at]).any():
+                # A queue decides again on all it holds plus what is idle, so its first decision is replaced,
+                # not extended.
                 found = self._within.decide(parts, at, np.floor(room).astype(np.int64))
                 idle += used[at]
                 if found is None:

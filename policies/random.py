@@ -47,6 +47,7 @@ class RandomLegal(Policy):
         """Draw an allotment for each waiting job and for each running job that is redrawn."""
         order = self._rng.permutation(len(view))
         redrawn = self._rng.random(len(view)) < self.redraw
+        # A job that still restarts is left alone, so every launch does some work.
         alone = (view.gpus > 0) & (~redrawn | (view.standstill_s > 0))
         free, counts = view.available.copy(), view.setting.counts
         held = np.flatnonzero(alone)
@@ -54,6 +55,7 @@ class RandomLegal(Policy):
         np.subtract.at(free, view.gpu_type[held], view.gpus[held])
         for at in order[~alone[order]].tolist():
             options = np.argwhere(view.feasible[at] & (counts <= free[:, None]))
+            # One more than there are options: the last draw is no GPUs at all.
             draw = int(self._rng.integers(len(options) + 1))
             if draw < len(options):
                 gpu_type, level = options[draw].tolist()

@@ -137,6 +137,7 @@ class Sia(Policy):
         most_gpus = None if self.growth is None else self._speeds.most_gpus(view)
         allowed = open_configurations(view, most_gpus, self.growth or 1)
         worth = np.where(allowed, self._worth(view, good), -np.inf)
+        # As preserve_ckpt_allocs of the published simulator: a job that restarts is no part of the program.
         restarting = (view.standstill_s > 0) & (view.gpus > 0) & self.hold
         on, at = self._solved(view, worth, restarting)
         row = np.flatnonzero(on >= 0)
@@ -150,6 +151,7 @@ class Sia(Policy):
         on, at = np.where(stays, view.gpu_type, -1), np.where(stays, find_held_level(view), -1)
         others = np.flatnonzero(~stays)
         types, counts = worth.shape[1:]
+        # Configurations that no job may have now are left out; the program has a column for each of the rest.
         used = np.flatnonzero(np.isfinite(worth[others]).reshape(len(others), types * counts).any(axis=0))
         if not len(used):
             return on, at
@@ -172,10 +174,15 @@ class Sia(Policy):
 
     def _worth(self, view: View, good: Floats) -> Floats:
         """Return what each allotment adds to the objective that is maximised, shape (n, T, K)."""
+        # Section 3.4: each row of the goodput matrix is divided by its least entry, so that jobs are
+        # comparable.
         least = np.where(good > 0, good, np.inf).min(axis=(1, 2))[:, None, None]
+        # Asked at events alone, waiting jobs would have no later round in which their factor has grown.
         waiting = self.waiting_factor and view.setting.round_s is not None
         scaled = np.where(good > 0, good / least, 0.0) * restart_factor(view, waiting)
         with np.errstate(divide="ignore"):
             powered = scaled**self.power
+        # For p < 0 the program minimises powers and a job without GPUs costs lambda; the same as maximising
+        # what each allotment saves of that.
         worth = self.incentive - powered if self.power < 0 else self.incentive + powered
         return np.where(good > 0, worth, -np.inf)

@@ -120,7 +120,7 @@ class SlurmMultifactor(Policy):
         self._most_urgent = int(trace.priority.max(initial=0))
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Begin a run: nobody has used anything."""
+        """Begin a run: no queue has used any GPU."""
         self._book = QueueHoldings(self.name, setting)
         self._used = np.zeros(len(self._book.tree.leaves))
         self._noted_s, self._since_s = 0.0, {}
@@ -163,7 +163,7 @@ class SlurmMultifactor(Policy):
         )
 
     def _by_nodes(self, view: View, order: Ints) -> Iterator[tuple[int, int]]:
-        """Yield the starts of a pass in the order of priority and of one of backfill, as Slurm makes them."""
+        """Yield the jobs that Slurm's main pass starts, then those that its backfill pass starts."""
         places = view.places()
         assert places is not None, "jobs ask for whole GPUs here"
         # Slurm's times are whole seconds.
@@ -188,6 +188,8 @@ class SlurmMultifactor(Policy):
                 yield at, allowed[0]
                 continue
             waiting.append(at)
+            # Slurm's main pass stops at the first job of a partition without room; a type of GPU is the
+            # partition here.
             if not fits:
                 closed[kinds] = True
         if view.now_s < self._next_backfill_s:
@@ -254,6 +256,8 @@ class SlurmMultifactor(Policy):
         if view.now_s >= self._next_shares_s:
             self._fair = self.fair_factors()
             every_s = self.fair_share_interval_s
+            # At multiples of the interval, not an interval after the last: Slurm's calculation runs on a
+            # clock.
             self._next_shares_s = (view.now_s // every_s + 1.0) * every_s if every_s else view.now_s
         fair = self._fair
         tree = self._book.tree

@@ -52,6 +52,8 @@ class ShortestRemainingTimeFirst(Policy):
         left_s = remaining_at_request_s(view, request_times(view))
         if self.elastic:
             return self._scale(view, left_s)
+        # Running jobs are compared on the type that they hold: a move would cost a restart that this order
+        # does not count.
         left_s = np.where(staying_options(view), left_s, np.inf)
         order = np.argsort(left_s.min(axis=1), kind="stable")
         return Decision.of(fill(view, order, left_s, view.available))

@@ -94,11 +94,15 @@ class Themis(Policy):
         elapsed_s = view.now_s - view.submit_s
         none_s = elapsed_s + finish_times.compute_isolated_remaining_s(view, times)
         ideal_s = finish_times.ideal_s(view, times, self._contention(view))
+        # Finish-time fairness: the expected shared finish time over that alone on a 1/N share.
         rho = self._finish_s(view, elapsed_s, left_s, none_s) / np.where(np.isfinite(ideal_s), ideal_s, 1.0)
         rho = np.where(np.isfinite(rho) & np.isfinite(ideal_s), rho, 0.0)
+        # The auction maximises a product of ratios (Nash), so logarithms turn it into a sum.
         gain = _log_improvement(none_s + self.lease_s, elapsed_s[:, None, None] + left_s)
+        # GPUs under a lease are no part of the auction.
         chosen = self._list_leased(view)
         order = [int(at) for at in np.argsort(-rho, kind="stable") if int(at) not in chosen]
+        # The fairness knob f: GPUs are offered to the 1 - f of the apps that are furthest from fair.
         offered = order[: math.ceil((1 - self.fairness) * len(order) - 1e-9)]
         chosen |= self._auction(view, np.array(offered, dtype=np.int64), gain, chosen)
         self._give_leftovers(view, [at for at in order if at not in chosen], left_s, chosen)
@@ -134,7 +138,7 @@ class Themis(Policy):
         return np.where(spent_s > 0, mean, float(len(view)))
 
     def _list_leased(self, view: View) -> dict[int, tuple[int, int]]:
-        """Return the allotments whose lease has not ended, by the job's position."""
+        """Return the type and GPUs of each job whose lease still runs, by its position in the View."""
         return {
             int(at): (int(view.gpu_type[at]), int(view.gpus[at]))
             for at in np.flatnonzero(view.gpus > 0)

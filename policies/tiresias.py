@@ -71,7 +71,7 @@ class Tiresias(Policy):
         """Forget all jobs."""
         self._started: dict[int, float] = {}
         self._forgiven: dict[int, float] = {}
-        self._copy_observation: dict[int, float] = {}
+        self._whole_gpu_s: dict[int, float] = {}
         self._sizes = sorted(self.sizes)
 
     def schedule(self, view: View) -> Decision:
@@ -80,11 +80,14 @@ class Tiresias(Policy):
             self._learn(view)
         self._promote(view)
         service = view.attained_gpu_s - self._get_values(view, self._forgiven, 0.0)
+        # Section 3: discretised queues, so that jobs of about equal service do not preempt each other in
+        # turns.
         queue = find_queue_index(service, self.thresholds_gpu_s)
         started = self._get_values(view, self._started, np.inf)
         rank = np.zeros(len(view))
         if self.gittins:
             rank = -gittins_index(service + restart_gpu_s(view), np.array(self._sizes))
+        # lexsort compares its last key first: queue, index, first start (infinite: not yet), submission.
         order = np.lexsort((view.submit_s, started, rank, queue))
         chosen = fill(view, order, lambda rows: first_type(staying_options(view, rows)), view.available)
         for job, _, _ in chosen:
@@ -102,6 +105,7 @@ class Tiresias(Policy):
         service = view.attained_gpu_s - self._get_values(view, self._forgiven, 0.0)
         ran_s = service / view.requested_gpus
         waited_s = np.nan_to_num(view.now_s - view.queued_s, nan=-1.0)
+        # Section 3.3, PROMOTEKNOB; a job that has never run is in the first queue already.
         starving = (ran_s > 0) & (waited_s >= self.promote_knob * ran_s)
         for at in np.flatnonzero(starving).tolist():
             self._forgiven[int(view.job[at])] = float(view.attained_gpu_s[at])
@@ -109,13 +113,15 @@ class Tiresias(Policy):
     def _learn(self, view: View) -> None:
         """Record the total service of jobs that have left since the last decision."""
         present = set(view.job.tolist())
-        left = [size for row, size in self._copy_observation.items() if row not in present]
+        left = [size for row, size in self._whole_gpu_s.items() if row not in present]
         if left:
             self._sizes = sorted([*self._sizes, *left])
         done = 1.0 - view.remaining_iterations / view.iterations
+        # A job that leaves is not in the View any more, so its whole service is extrapolated from when it was
+        # last seen.
         whole = np.where(done > 0, view.attained_gpu_s / np.where(done > 0, done, 1.0), np.nan)
         rows = np.flatnonzero(np.isfinite(whole))
-        self._copy_observation = dict(zip(view.job[rows].tolist(), whole[rows].tolist(), strict=True))
+        self._whole_gpu_s = dict(zip(view.job[rows].tolist(), whole[rows].tolist(), strict=True))
 
 
 def gittins_index(service: Floats, sizes: Floats) -> Floats:
@@ -140,6 +146,8 @@ def gittins_index(service: Floats, sizes: Floats) -> Floats:
     quantum = np.where(beyond, sizes[None, :] - service[:, None], 0.0)
     ends = np.cumsum(beyond, axis=1)
     survive = beyond.sum(axis=1, keepdims=True) - ends
+    # E[min(S - a, d) | S > a] times the sizes beyond a: those that end within d count their own remainder,
+    # the others count d.
     cost = np.cumsum(quantum, axis=1) + survive * quantum
     ratio = np.divide(ends, cost, out=np.zeros(cost.shape), where=beyond & (cost > 0))
     index: Floats = ratio.max(axis=1, initial=0.0)

@@ -72,7 +72,7 @@ MARKS = {
         "scenario/test_overrides.py",
         "test_golden.py",
     ),
-    "slurm": ("live/test_slurm.py",),
+    "slurm": ("live/test_own_slurm.py", "live/test_slurm.py"),
     "training": ("benchmark/leaderboard/test_retrain.py", "envs/test_torchrl_example.py", "training"),
 }
 """Files and folders whose tests have a mark. Others carry one, or get that of a fixture: browser, wheel."""

@@ -33,7 +33,7 @@ EXCEPTIONS = {
     "at", "evaluated", "expected", "measured", "of", "paired", "timed", "owed",
 }  # fmt: skip
 """Public names still to change; policies of others call `Decision.of` and `Decision.paired`."""
-KIND_WORDS = 671
+KIND_WORDS = 412
 
 
 def functions():
@@ -62,7 +62,7 @@ def test_no_public_function_is_a_bare_participle_or_ends_in_a_preposition():
         for path, name in functions()
         if name not in allowed and (PARTICIPLES.fullmatch(name) or name.rpartition("_")[2] in PREPOSITIONS)
     }
-    assert len(wrong) <= 74, sorted(wrong)
+    assert len(wrong) <= 13, sorted(wrong)
 
 
 def test_no_class_is_a_metaphor():
@@ -76,4 +76,5 @@ def test_no_class_is_a_metaphor():
 
 
 def test_kind_does_not_spread():
-    assert sum(len(re.findall(r"\bkind\b", path.read_text())) for path in FILES) <= KIND_WORDS
+    words = re.compile(r"(?<!dtype\.)\bkind\b(?!=\"(?:stable|mergesort)\")")  # Names of NumPy's are not ours.
+    assert sum(len(words.findall(path.read_text())) for path in FILES) <= KIND_WORDS

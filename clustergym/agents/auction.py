@@ -72,11 +72,11 @@ class FeatureInputs(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """Where the auction stands.
+    """The state of an auction: what each job has, and its next move on each type with its score.
 
     Attributes
     ----------
-    kind, level : ndarray of int, shape (n,)
+    gpu_type, level : ndarray of int, shape (n,)
         What each job has; -1: nothing.
     target : ndarray of int, shape (n, T)
         The level that its next move on a type leads to; -1: there is none.
@@ -91,7 +91,7 @@ class Moves(NamedTuple):
 
 
 class AuctionBuffers(NamedTuple):
-    """What an auction works with.
+    """Free GPUs and scratch arrays of one auction.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ def make_bids(view: View, time_s: Floats) -> Bids:
     )
 
 
-def weights_of(named: Mapping[str, float]) -> Floats:
+def make_weights(named: Mapping[str, float]) -> Floats:
     """Return weights by name as an array, shape (features.COUNT,), with 0 for features that are not named."""
     return np.array([named.get(name, 0.0) for name in features.NAMES])
 
@@ -137,6 +137,7 @@ def count_hidden_units(weights: Floats, count: int = features.COUNT) -> int:
     ValueError
         If no number of hidden units has weights of this shape.
     """
+    # Each hidden unit has a weight in the score, a bias, and a weight for each of its inputs.
     units, rest = divmod(weights.size - count, count + INPUTS - features.COUNT + 2)
     if weights.ndim != 1 or units < 0 or rest:
         raise ValueError(f"weights of shape {weights.shape}")
@@ -167,6 +168,7 @@ def compute_sizes(counts: Ints, bids: Bids) -> tuple[Floats, Floats, Floats]:
     jobs, types, levels = bids.time_s.shape
     gpu_s, best_s, soonest_s = np.full(jobs, np.inf), np.full(jobs, np.inf), np.full(jobs, np.inf)
     for j in range(jobs):
+        # A job that is about to end has sizes of nothing, whose logarithms would be infinite.
         left = max(bids.remaining[j], LEAST_LEFT)
         for t in range(types):
             for k in range(levels):
@@ -199,6 +201,8 @@ def advantages(time_s: Floats, counts: Ints) -> tuple[Floats, Floats]:
         best = -np.inf
         for t in range(types):
             k = level[j, t]
+            # The logarithm of speed per GPU: differences of it are ratios, whatever an iteration of the job
+            # is.
             own[j, t] = -np.inf if k < 0 else -math.log(time_s[j, t, k] * counts[k])
             best = max(best, own[j, t])
         for t in range(types):
@@ -275,6 +279,7 @@ def score_move(weights: Floats, values: Floats, point: Floats) -> float:
             inside += weights[at + 2 + f] * values[f]
         inside += weights[at + 2 + features.COUNT] * point[features.QUEUE]
         inside += weights[at + 3 + features.COUNT] * point[features.BACKLOG]
+        # Softsign, which needs no exponential and saturates slowly.
         value += weights[at] * inside / (1.0 + abs(inside))
         at += INPUTS + 2
     return value
@@ -331,6 +336,7 @@ def score_moves(
     for t in range(moves.score.shape[1]):
         k = moves.target[j, t]
         moves.score[j, t] = BARRED
+        # A job that has something may only grow where it is: a gang is of one type.
         if k < 0 or (before >= 0 and t != moves.gpu_type[j]):
             continue
         if len(given) > 0:
@@ -340,6 +346,7 @@ def score_moves(
             value = score_move(weights, values, facts.point)
             if len(facts.bias) > 0:
                 value += facts.bias[j, t, 0 if before < 0 else 1]
+        # Growth must be worth something by itself; a start comes in the order of scores, however low.
         if before < 0 or value > 0.0:
             moves.score[j, t] = value
 
@@ -365,6 +372,7 @@ def best_move(moves: Moves, counts: Ints, free: Ints, queue: MoveQueue) -> tuple
         j, t = at // types, at % types
         if moves.score[j, t] != score:  # The job has made another move since.
             continue
+        # A growth frees what the job has on the type already.
         before = counts[moves.level[j]] if moves.level[j] >= 0 else 0
         if counts[moves.target[j, t]] - before <= free[t]:
             return j, t
@@ -380,6 +388,7 @@ def revert(moves: Moves, free: Ints, counts: Ints, bids: Bids) -> bool:
         t, k, h = moves.gpu_type[j], moves.level[j], bids.held_level[j]
         if h < 0 or t != bids.held_type[j] or k <= h:
             continue
+        # Both sides are seconds to the job's end: as it is, and enlarged with its restart.
         stay_s = bids.standstill_s[j] + bids.remaining[j] * bids.time_s[j, t, h]
         if bids.cost_s[j, t, k] + bids.remaining[j] * bids.time_s[j, t, k] >= stay_s:
             free[t] += counts[k] - counts[h]
@@ -417,6 +426,7 @@ def make_moves(
         j, t = best_move(moves, counts, free, queue)
         if j < 0:
             if revert(moves, free, counts, bids):
+                # What was put aside for lack of room may fit into what was given back.
                 move_queue.take_back(queue)
                 continue
             return
@@ -447,7 +457,7 @@ def decide(weights: Floats, available: Ints, counts: Ints, bids: Bids) -> tuple[
 
     Returns
     -------
-    (kind, level) : ndarray of int, shape (n,)
+    (gpu_type, level) : ndarray of int, shape (n,)
         Type and level of each job; -1: none.
     """
     facts = compute_feature_inputs(available.sum(), counts, bids)

@@ -18,7 +18,7 @@ from clustergym.sim.compiled.seen import see
 
 @compile_part
 def bids_of_rows(episode: Episode, cluster: ClusterArrays, rows: Ints) -> Bids:
-    """Return the bids of jobs in view, as `auction.bids_of` has them of a View."""
+    """Return the bids of jobs of a compiled episode, as `auction.make_bids` does for a View."""
     n = len(rows)
     shape = (n, *episode.known_s.shape[1:])
     bids = Bids(

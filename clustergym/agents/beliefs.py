@@ -50,7 +50,7 @@ class RunStats(NamedTuple):
         Seconds per iteration as measured; 0: not measured.
     works_from_s, remaining : ndarray of float, shape (N,)
         When a job began to work on the allotment that it has, and iterations left then.
-    kind, level : ndarray of int, shape (N,)
+    gpu_type, level : ndarray of int, shape (N,)
         That allotment; NONE: none.
     ratio, ratios : ndarray of float, shape (T, T)
         Sum and number of log(seconds on the second type / on the first), over jobs measured on both.
@@ -61,7 +61,7 @@ class RunStats(NamedTuple):
     time_s: Floats
     works_from_s: Floats
     remaining: Floats
-    kind: Ints
+    gpu_type: Ints
     level: Ints
     ratio: Floats
     ratios: Floats
@@ -91,7 +91,7 @@ class JobsView(NamedTuple):
 
 
 def split(weights: Floats) -> tuple[Floats, Floats]:
-    """Return the weights of scores, and the numbers of `NAMES` or `NAMES_TOLD`, which come last if at all."""
+    """Split an agent's weights into score weights and belief parameters (`NAMES`), if it has any."""
     last = (len(weights) - features.COUNT) % (auction.INPUTS + 2)
     scores = len(weights) - (last if last in (COUNT, len(NAMES_TOLD)) else 0)
     return weights[:scores].copy(), weights[scores:].copy()
@@ -112,13 +112,13 @@ def nothing_observed(jobs: int, types: int, levels: int) -> RunStats:
 
 
 def with_room(observed: RunStats, jobs: int) -> RunStats:
-    """Return what has been seen with room for more jobs, at least twice what it had."""
-    had = len(observed.kind)
+    """Return a copy of the observations with room for more jobs: at least twice as many as before."""
+    had = len(observed.gpu_type)
     if jobs <= had:
         return observed
     _, types, levels = observed.time_s.shape
     longer = nothing_observed(max(jobs, 2 * had), types, levels)
-    for name in ("time_s", "works_from_s", "remaining", "kind", "level"):
+    for name in ("time_s", "works_from_s", "remaining", "gpu_type", "level"):
         getattr(longer, name)[:had] = getattr(observed, name)
     return longer._replace(ratio=observed.ratio, ratios=observed.ratios, power=observed.power)
 
@@ -140,6 +140,7 @@ def _learn(observed: RunStats, counts: Ints, row: int, gpu_type: int, level: int
     for t in range(time_s.shape[0]):
         if t != gpu_type and time_s[t, level] > 0.0:
             log = math.log(time_s[gpu_type, level] / time_s[t, level])
+            # Antisymmetric, so that either direction can be looked up.
             observed.ratio[t, gpu_type] += log
             observed.ratio[gpu_type, t] -= log
             observed.ratios[t, gpu_type] += 1.0
@@ -151,8 +152,9 @@ def measure(observed: RunStats, counts: Ints, shown: JobsView, bids: Bids) -> No
     """Measure each job's speed on the allotment that it has had since an earlier decision point."""
     for at in range(len(shown.rows)):
         row, gpu_type, level = shown.rows[at], bids.held_type[at], bids.held_level[at]
-        if level == NONE or gpu_type != observed.kind[row] or level != observed.level[row]:
+        if level == NONE or gpu_type != observed.gpu_type[row] or level != observed.level[row]:
             continue
+        # A standstill that was not planned, as after a failure, begins the measurement anew.
         if bids.standstill_s[at] > 0.0:
             observed.works_from_s[row] = shown.now_s + bids.standstill_s[at]
             observed.remaining[row] = bids.remaining[at]
@@ -174,7 +176,7 @@ def note(observed: RunStats, shown: JobsView, bids: Bids, gpu_type: Ints, level:
         if level[at] != NONE and (gpu_type[at] != bids.held_type[at] or level[at] != bids.held_level[at]):
             observed.works_from_s[row] = shown.now_s + bids.cost_s[at, gpu_type[at], level[at]]
             observed.remaining[row] = bids.remaining[at]
-        observed.kind[row], observed.level[row] = gpu_type[at], level[at]
+        observed.gpu_type[row], observed.level[row] = gpu_type[at], level[at]
 
 
 @compile_in_place
@@ -227,6 +229,8 @@ def _believe_job(
     share = _share(beliefs[4])
     for t in range(types):
         source, factor = t, 1.0
+        # Nothing measured on this type: take it from the type that most jobs were measured on besides this
+        # one, by their mean ratio, shrunk towards 1 (`type_doubt`).
         if _nearest(measured[t], 0) == NONE:
             most = -1.0
             for u in range(types):
@@ -244,11 +248,14 @@ def _believe_job(
             near = _nearest(measured[source], k)
             from_s = guess_s if near == NONE else measured[source, near]
             from_gpus = shown.requested[at] if near == NONE else counts[near]
+            # Different powers up and down: what is unknown upwards is a hope, and downwards a risk.
             power = powers[0] if counts[k] > from_gpus else powers[1]
             if not math.isnan(own):
                 power += share * (own - power)
             time_s[t, k] = factor * from_s * (from_gpus / counts[k]) ** power
             if near != NONE and told_s[t, k] < np.inf and told_s[source, near] < np.inf:
+                # What the profile says of the ratio of two allotments, applied to what was measured; then the
+                # geometric mean of both, weighted by doubt.
                 as_told_s, doubt = from_s * told_s[t, k] / told_s[source, near], _share(beliefs[8])
                 time_s[t, k] = time_s[t, k] ** doubt * as_told_s ** (1.0 - doubt)
 
@@ -266,6 +273,7 @@ def believe(beliefs: Floats, observed: RunStats, counts: Ints, shown: JobsView, 
     if len(beliefs) > COUNT:
         told_s[:] = bids.time_s
     doubt = math.exp(beliefs[5])
+    # The prior counts as `doubt` measurements: with many seen, what is seen decides.
     grow = (doubt * _share(beliefs[2]) + observed.power[0]) / (doubt + observed.power[1])
     shrink = (doubt * _share(beliefs[3]) + observed.power[0]) / (doubt + observed.power[1])
     for at in range(len(shown.rows)):

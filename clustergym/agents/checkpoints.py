@@ -77,7 +77,7 @@ def find(name: str) -> Path:
 
 
 def is_network(name: str) -> bool:
-    """Return whether there is a checkpoint of the name, and it is of a network."""
+    """Whether a checkpoint of this name exists and holds a network."""
     try:
         return read_schema(name) == NETWORK_SCHEMA
     except InputError:
@@ -85,7 +85,7 @@ def is_network(name: str) -> bool:
 
 
 def read_schema(name: str) -> str:
-    """Return what the first line of a checkpoint's YAML says of its kind; empty where it says nothing.
+    """Return the schema that the first line of a checkpoint's YAML names; empty if it names none.
 
     Raises
     ------

@@ -52,7 +52,7 @@ class Candidates(NamedTuple):
 
 @compile_part
 def _join_bids(bids: Bids, more: Bids, first: int, last: int) -> Bids:
-    """Return a copy of the bids, and of rows of others after them."""
+    """Return the bids followed by rows first to last of other bids."""
     return Bids(
         np.concatenate((bids.remaining, more.remaining[first:last])),
         np.concatenate((bids.time_s, more.time_s[first:last])),
@@ -122,6 +122,7 @@ def _add(made: Candidates, weights: Floats, available: Ints, counts: Ints, bids:
     for j in jobs:
         if bids.held_level[j] >= 0:
             free[bids.held_type[j]] -= counts[bids.held_level[j]]
+    # Nodes may have failed: what jobs held need not be there any more.
     if free.min() < 0:
         return
     gpu_type, level = auction.decide(weights, free, counts, _bar_jobs(bids, jobs))
@@ -157,6 +158,7 @@ def _enact(bids: Bids, restart_s: Floats, rows: Ints, gpu_type: Ints, level: Int
         if t == bids.held_type[j] and k == bids.held_level[j]:
             continue
         bids.standstill_s[j] = 0.0 if t == NONE else bids.cost_s[j, t, k]
+        # From its next launch on the job pays a plain restart, whatever the first one cost.
         bids.cost_s[j] = restart_s[j]
         if t != NONE:
             bids.cost_s[j, t, k] = 0.0
@@ -212,7 +214,7 @@ def run_playout(
     bids : Bids
         Of the jobs in the system and then of those to come; it changes.
     restart_s, arrival_s : ndarray of float, shape (all jobs,) and (jobs to come,)
-    kind, level : ndarray of int, shape (jobs in the system,)
+    gpu_type, level : ndarray of int, shape (jobs in the system,)
         The first decision.
     limit_s : float
         inf is returned as soon as the sum is above it, or if jobs wait that nothing lets run.
@@ -225,6 +227,7 @@ def run_playout(
         if ahead < to_come:
             seconds = min(seconds, arrival_s[ahead] - now)
         total += seconds * len(rows)
+        # The sum only grows, so a candidate that is worse already can be given up.
         if seconds == np.inf or total > limit_s:
             return np.inf
         _pass(bids, rows, counts, seconds)
@@ -253,12 +256,15 @@ def decide(
     draws, m = futures.arrival_s.shape
     count = made.filled[0]
     total = np.zeros(count)
+    # Future -1 has no arrivals; with a single candidate nothing needs to be compared.
     for f in range(-1, draws if count > 1 else -1):
         first, last = (f * m, f * m + m) if f >= 0 else (0, 0)
         restart_s = np.concatenate((futures.restart_s, futures.restarts_s[first:last]))
         arrival_s = futures.arrival_s[f] if f >= 0 else np.empty(0)
         for at in range(count):
             if total[at] < np.inf:
+                # Candidate 0 is played out first in each future, so its sum is known when others are compared
+                # with it.
                 limit_s = np.inf if at == 0 else total[0] - total[at]
                 total[at] += run_playout(
                     weights,
@@ -325,9 +331,11 @@ class LookAhead:
         seen = list(self._restart_s.values()) or [0.0]
         usual_s = float(np.mean(seen))
         restart_s = np.array([self._restart_s.get(row, usual_s) for row in view.job.tolist()])
+        # The latest gaps alone, as the load of a trace drifts.
         gaps_s = np.diff(np.sort(list(self._submit_s.values())))[-GAPS:]
         shape = self.futures, ARRIVALS if len(gaps_s) >= LEAST_GAPS else 0
         arrival_s = np.cumsum(self.rng.choice(gaps_s, shape), axis=1) if shape[1] else np.zeros(shape)
+        # Gaps and jobs are drawn apart: correlations between them are not kept.
         drawn = [self._job[at] for at in self.rng.integers(len(self._job), size=arrival_s.size)]
         n, of_allotments = len(drawn), bids.time_s.shape[1:]
         times = np.array([time_s for _, time_s, _, _ in drawn]).reshape(n, *of_allotments)

@@ -80,7 +80,7 @@ def canonical_gpu_type(name: str) -> str:
 
 
 def gpu_type_names(*clusters: ClusterSpec) -> Callable[[str], str]:
-    """Return a function that names GPU types: those of clusters, then those of the catalogue.
+    """Return a function that finds a GPU type's name, in given clusters first and then in the catalogue.
 
     It takes a name in upper or lower case, and raises an `InputError` with the nearest names for one that is
     neither.
@@ -202,7 +202,12 @@ class _Builder:
             gpu_type = replace(gpu_type, nic_gbps=keys.nic_gbps)
         if keys.nic_per_gpu is not None:
             gpu_type = replace(gpu_type, nic_per_gpu=keys.nic_per_gpu)
-        return NodeGroup(gpu_type, keys.count, keys.gpus_per_node)
+        if keys.gang_nodes is not None and keys.gang_nodes > keys.nodes_per_domain:
+            message = f"is more than the {keys.nodes_per_domain} nodes of a domain (nodes_per_domain)"
+            raise self.error(
+                message, "nodes", row, "gang_nodes", remedy="give at most as many, or leave it out"
+            )
+        return NodeGroup(gpu_type, keys.count, keys.gpus_per_node, keys.nodes_per_domain, keys.gang_nodes)
 
     def _resolve(self, row: int, name: str) -> GpuType:
         own = {given.lower(): gpu_type for given, gpu_type in self.own.items()}

@@ -76,7 +76,7 @@ class DivisibleCluster(ClusterSpec):
 
     @property
     def named_types(self) -> tuple[str, ...]:
-        """The models of its GPUs, all of which are of one type to the simulation."""
+        """GPU models of the nodes; the simulation treats them all as one GPU type."""
         return self.models
 
     @cached_property
@@ -111,7 +111,7 @@ class DivisibleCluster(ClusterSpec):
 
 
 def read_divisible(path: Path) -> DivisibleCluster:
-    """Read a list of nodes as openb has them: CSV with cpu_milli, memory_mib, gpu and model.
+    """Read a list of nodes in openb's format: CSV with cpu_milli, memory_mib, gpu and model.
 
     Raises
     ------

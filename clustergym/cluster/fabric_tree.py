@@ -36,6 +36,8 @@ class Leaf(NamedTuple):
     port_gbps : float
         Line rate of a port, Gbit/s.
     spine_oversubscription : float
+    nodes_per_domain : int
+        Nodes that an NVLink domain joins; 1: each node is one.
     """
 
     leaves: int
@@ -45,6 +47,7 @@ class Leaf(NamedTuple):
     ports: int
     port_gbps: float
     spine_oversubscription: float
+    nodes_per_domain: int = 1
 
     @property
     def down_ports(self) -> int:
@@ -95,7 +98,8 @@ def _minipod(spec: ClusterSpec, number: int) -> tuple[Leaf, ...]:
         group = spec.groups[gpu_type]
         ports = group.gpus_per_node if group.gpu_type.nic_per_gpu else 1
         leaf = (group.gpu_type.name, group.gpus_per_node, ports, group.gpu_type.nic_gbps)
-        found.append(Leaf(len(list(run)), nodes, *leaf, spec.fabric.spine_oversubscription))
+        factor = spec.fabric.spine_oversubscription
+        found.append(Leaf(len(list(run)), nodes, *leaf, factor, group.nodes_per_domain))
     return tuple(found)
 
 
@@ -139,7 +143,16 @@ def _leaf_text(leaf: Leaf) -> str:
     each = " of" if leaf.leaves > 1 else ":"
     ports = f"ports of {leaf.port_gbps:g} Gbit/s: {leaf.down_ports:,} down, {leaf.up_ports:,.4g} up"
     nodes = f"{quantify(leaf.nodes, 'node')} of {leaf.gpus_per_node} {leaf.gpu_type}"
+    if leaf.nodes_per_domain > 1:
+        nodes += f" in {_domains(leaf)}"
     return f"{quantify(leaf.leaves, 'leaf', 'leaves')}{each} {nodes}; {ports}"
+
+
+def _domains(leaf: Leaf) -> str:
+    """Return the NVLink domains of a leaf in words."""
+    domains, most = -(-leaf.nodes // leaf.nodes_per_domain), min(leaf.nodes, leaf.nodes_per_domain)
+    each = "" if domains == 1 else "up to " if leaf.nodes % leaf.nodes_per_domain else ""
+    return f"{quantify(domains, 'NVLink domain')} of {each}{most * leaf.gpus_per_node} GPUs"
 
 
 MOST_COLUMNS = 20
@@ -148,7 +161,7 @@ MOST_COLUMNS = 20
 COLORS = ("#a6cee3", "#fdbf6f", "#b2df8a", "#fb9a99", "#cab2d6", "#ffff99")
 """Colours of the GPU types, in turn."""
 
-HEIGHTS = {"core": 3.0, "minipod": 2.0, "leaf": 1.0, "nodes": 0.0}
+HEIGHTS = {"core": 3.0, "minipod": 2.0, "leaf": 1.0, "domain": 0.5, "nodes": 0.0}
 
 
 def draw(spec: ClusterSpec, path: Path) -> None:
@@ -212,6 +225,8 @@ class _Picture:
         self._line((x, HEIGHTS["leaf"]), (x, HEIGHTS["nodes"]))
         name = "leaf" if leaf.leaves == 1 else f"{leaf.leaves:,} leaves of"
         self._box(x, "leaf", f"{name}\n{leaf.down_ports:,} down\n{leaf.up_ports:,.4g} up", "0.95")
+        if leaf.nodes_per_domain > 1:
+            self._box(x, "domain", _domains(leaf).replace(" of ", " of\n", 1), "1.0")
         nodes = f"{quantify(leaf.nodes, 'node')} of\n{leaf.gpus_per_node} {leaf.gpu_type}"
         self._box(x, "nodes", nodes, self.colors[leaf.gpu_type])
 

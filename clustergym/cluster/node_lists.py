@@ -39,7 +39,7 @@ class Node:
     down: bool
 
 
-def product_of(labels: Mapping[str, str], name: str) -> str:
+def read_product(labels: Mapping[str, str], name: str) -> str:
     """Return the GPU type that labels of a node or a flavor name; else the one in its own name."""
     return known_type(next((labels[label] for label in PRODUCTS if label in labels), name))
 
@@ -85,21 +85,21 @@ def read_nodes(path: Path) -> tuple[list[Node], Counter[str]]:
 def _kubernetes_node(one: KubernetesObject) -> Node:
     held = one.get("status.capacity", dict, {})
     gpus = quantity(one, "status.capacity", held.get(GPU, 0))
-    kind = product_of(one.labels(), UNNAMED)
+    gpu_type = read_product(one.labels(), UNNAMED)
     pool = one.labels().get("cloud.google.com/gke-nodepool", "")
-    return Node(one.name, kind, gpus, (pool,) if pool else (), one.flag("spec", "unschedulable"))
+    return Node(one.name, gpu_type, gpus, (pool,) if pool else (), one.flag("spec", "unschedulable"))
 
 
 def _scontrol_nodes(text: str) -> Iterator[Node]:
     for block in re.split(r"\bNodeName=", text)[1:]:
         name, _, rest = block.partition(" ")
         keys = dict(re.findall(r"\b(\w+)=(\S+)", rest))
-        gpus, kind = gpus_of_tres(keys.get("CfgTRES", ""))
+        gpus, gpu_type = gpus_of_tres(keys.get("CfgTRES", ""))
         of_gres, named = gpus_of_gres(keys.get("Gres", ""))
         partitions = tuple(one for one in keys.get("Partitions", "").split(",") if one)
         state = keys.get("State", "").upper()
         if "FUTURE" not in state:
-            yield Node(name.strip(), kind or named or UNNAMED, gpus or of_gres, partitions, _down(state))
+            yield Node(name.strip(), gpu_type or named or UNNAMED, gpus or of_gres, partitions, _down(state))
 
 
 def _sinfo_nodes(text: str, path: Path) -> Iterator[Node]:
@@ -117,11 +117,11 @@ def _sinfo_nodes(text: str, path: Path) -> Iterator[Node]:
             message = f"the row has {len(cells)} cells, not {len(names)}"
             raise InputError(message, file=path, line=number, remedy=REMEDY)
         row = dict(zip(names, cells, strict=True))
-        gpus, kind = gpus_of_gres(row["GRES"])
+        gpus, gpu_type = gpus_of_gres(row["GRES"])
         partition = row.get("PARTITION", "").rstrip("*")
         for name in host_names(row["NODELIST"]):
             down = _down(row.get("STATE", "").upper())
-            yield Node(name, kind or UNNAMED, gpus, (partition,) if partition else (), down)
+            yield Node(name, gpu_type or UNNAMED, gpus, (partition,) if partition else (), down)
 
 
 def _down(state: str) -> bool:
@@ -180,24 +180,23 @@ def cluster_keys(
     """
     catalogue, guessed = load_gpu_types(), Counter[str]()
     groups, own = list[dict[str, Any]](), dict[str, Any]()
-    likes = {given.lower(): kind for given, kind in like.items()}
-    for kind in sorted({node.gpu_type for node in nodes}):
-        counts = [node.gpus for node in nodes if node.gpu_type == kind]
+    likes = {given.lower(): gpu_type for given, gpu_type in like.items()}
+    for gpu_type in sorted({node.gpu_type for node in nodes}):
+        counts = [node.gpus for node in nodes if node.gpu_type == gpu_type]
         each = math.gcd(*counts)
-        guessed[f"{kind}: nodes of {each} GPUs, as their numbers differ"] += len(set(counts)) > 1
-        groups.append({"gpu_type": kind, "count": sum(counts) // each, "gpus_per_node": each})
-        if kind in catalogue:
+        guessed[f"{gpu_type}: nodes of {each} GPUs, as their numbers differ"] += len(set(counts)) > 1
+        groups.append({"gpu_type": gpu_type, "count": sum(counts) // each, "gpus_per_node": each})
+        if gpu_type in catalogue:
             continue
-        sheet = likes.get(kind.lower())
+        sheet = likes.get(gpu_type.lower())
         if sheet not in catalogue:
-            message = f"GPU type {kind!r} is not in the catalogue"
-            remedy = (
-                f"name one whose data sheet it is to have: --like {kind}=A100 ({nearest(kind, catalogue)})"
-            )
+            message = f"GPU type {gpu_type!r} is not in the catalogue"
+            close = nearest(gpu_type, catalogue)
+            remedy = f"name one whose data sheet it is to have: --like {gpu_type}=A100 ({close})"
             raise InputError(message, file=path, field="--like", remedy=remedy)
         figures = asdict(catalogue[str(sheet)])
-        own[kind] = {key: value for key, value in figures.items() if key != "name" and value is not None}
-        guessed[f"{kind}: data sheet of {sheet}"] += 1
+        own[gpu_type] = {key: value for key, value in figures.items() if key != "name" and value is not None}
+        guessed[f"{gpu_type}: data sheet of {sheet}"] += 1
     guessed["nodes that are down or drained, taken as up"] += sum(node.down for node in nodes)
     return {"name": name, "nodes": groups, **({"gpu_types": own} if own else {})}, +guessed
 

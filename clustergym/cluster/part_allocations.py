@@ -34,7 +34,7 @@ class PartAllocations(Allocations):
         super().__init__(spec)
         self.parts, self.nodes = parts, spec.empty_nodes()
         self._whole = spec.empty_nodes()
-        self._requests = [parts.requests.of(request) for request in range(len(parts.requests.gpus))]
+        self._requests = [parts.requests.unpack_row(request) for request in range(len(parts.requests.gpus))]
         self._kinds: list[int] = parts.kind.tolist()
         self._intended: tuple[int, Place] | None = None
         self.node_of, self.devices_of = (
@@ -42,8 +42,8 @@ class PartAllocations(Allocations):
             np.zeros(len(parts.kind), dtype=np.int64),
         )
 
-    def gpus_of(self, row: int) -> int:
-        """Return the GPUs of a job's pair; 1 also for a part of one, and for a job without GPUs."""
+    def count_gpus(self, row: int) -> int:
+        """Return how many whole GPUs a job counts for; at least 1, also with a part of one or with none."""
         return max(self._requests[self._kinds[row]][2], 1)
 
     def intend(self, row: int, place: Place) -> Nodes:
@@ -57,7 +57,7 @@ class PartAllocations(Allocations):
         place = Place(index(place.node), index(place.device))
         self._choose_devices(row, place)
         self._intended = row, place
-        return ((place.node, self.gpus_of(row)),)
+        return ((place.node, self.count_gpus(row)),)
 
     def allocate(self, holder: int, nodes: Nodes) -> None:
         """Give a job the place that was noted for it.
@@ -132,7 +132,7 @@ class PartAllocations(Allocations):
         return sum(1 << at for at in untouched)
 
     def _book(self, row: int, node: int, devices: int, sign: int) -> None:
-        """Take (-1) or give back (1) what a job has."""
+        """Subtract (-1) or add (1) a job's request from its node's free resources."""
         book(self.nodes, self._requests[self._kinds[row]], node, devices, sign)
         untouched = int(np.count_nonzero(self.nodes.gpu_milli[node] == WHOLE))
         self._free[0] += untouched - int(self._free_on_node[node])

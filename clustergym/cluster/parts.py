@@ -17,7 +17,7 @@ CLASSES = 33
 
 
 class Nodes(NamedTuple):
-    """What nodes have and what of it is free; N nodes of at most D devices.
+    """Resources of N nodes with at most D devices each: in all, and free.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class Requests(NamedTuple):
     gpu_milli: Ints
     models: Ints
 
-    def of(self, request: int) -> tuple[int, int, int, int, int]:
+    def unpack_row(self, request: int) -> tuple[int, int, int, int, int]:
         """Return a row: CPU, memory, devices, thousandths of each, and models."""
         cpu, memory, gpus, milli, models = (int(column[request]) for column in self)
         return cpu, memory, gpus, milli, models
@@ -170,7 +170,7 @@ def fitting(nodes: Nodes, requests: Requests) -> Bools:
     """Return whether some node has room for each request now, shape (K,)."""
     found = np.zeros(len(requests.gpus), dtype=np.bool_)
     for request in range(len(found)):
-        cpu, memory, gpus, milli, models = requests.of(request)
+        cpu, memory, gpus, milli, models = requests.unpack_row(request)
         room = (nodes.cpu_milli >= cpu) & (nodes.memory_mib >= memory)
         if gpus:
             room &= ((models >> nodes.model) & 1).astype(np.bool_)

@@ -39,6 +39,9 @@ class GpuTypeKeys(StrictSchema):
     link_gbs: Positive
     nic_gbps: Positive
     nic_per_gpu: bool = False
+    fp8_tflops: Positive | None = None
+    fp4_tflops: Positive | None = None
+    power_w: Positive | None = None
 
 
 class NodesKeys(StrictSchema):
@@ -53,6 +56,8 @@ class NodesKeys(StrictSchema):
     gpus_per_node: Count
     nic_gbps: Positive | None = None
     nic_per_gpu: bool | None = None
+    nodes_per_domain: Count = 1
+    gang_nodes: Count | None = None
     cpu_milli: Amount | None = None
     memory_mib: Amount | None = None
 

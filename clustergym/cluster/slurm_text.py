@@ -21,7 +21,7 @@ def known_type(name: str) -> str:
 
     So `nvidia_a100-sxm4-80gb` and `NVIDIA-A100-PCIE-40GB` are A100.
     """
-    known = {kind.lower(): kind for kind in load_gpu_types()}
+    known = {gpu_type.lower(): gpu_type for gpu_type in load_gpu_types()}
     words = [word.lower() for word in re.split(r"[^A-Za-z0-9]+", name[:200]) if word]
     joined = ("".join(words[at : at + many]) for many in (3, 2, 1) for at in range(len(words) - many + 1))
     return next((known[word] for word in joined if word in known), name)
@@ -33,12 +33,12 @@ def gpus_of_tres(text: str) -> tuple[int, str]:
     The type is empty where none is named; GPU memory and utilisation do not count.
     """
     total, by_type = 0, dict[str, int]()
-    for kind, count in _TRES.findall(text):
-        if kind:
-            by_type[kind] = by_type.get(kind, 0) + int(count)
+    for gpu_type, count in _TRES.findall(text):
+        if gpu_type:
+            by_type[gpu_type] = by_type.get(gpu_type, 0) + int(count)
         else:
             total += int(count)
-    most = max(by_type, key=lambda kind: by_type[kind], default="")
+    most = max(by_type, key=lambda gpu_type: by_type[gpu_type], default="")
     # The sum without a type stands beside the typed ones, of which it is the sum.
     return min(max(total, sum(by_type.values())), 2 * MAX_GPUS), known_type(most) if most else ""
 
@@ -48,12 +48,12 @@ def gpus_of_gres(text: str) -> tuple[int, str]:
     by_type = dict[str, int]()
     for part in re.split(r",(?![^(]*\))", text):
         if found := _GRES.fullmatch(part.strip()):
-            kind, count = found.groups()
-            by_type[kind or ""] = by_type.get(kind or "", 0) + int(count or 1)
-    most = max(by_type, key=lambda kind: by_type[kind], default="")
+            gpu_type, count = found.groups()
+            by_type[gpu_type or ""] = by_type.get(gpu_type or "", 0) + int(count or 1)
+    most = max(by_type, key=lambda gpu_type: by_type[gpu_type], default="")
     return min(sum(by_type.values()), 2 * MAX_GPUS), known_type(most) if most else ""
 
 
-def gpus_of(text: str) -> tuple[int, str]:
+def read_gpus(text: str) -> tuple[int, str]:
     """Return the GPUs in a list of TRES or GRES, and the type with most."""
     return gpus_of_tres(text) if "gres/gpu" in text and "=" in text else gpus_of_gres(text)

@@ -16,9 +16,14 @@ Nodes = tuple[tuple[int, int], ...]
 
 
 class Locality(enum.IntEnum):
-    """The lowest network tier that connects all nodes of a placement; sets the bandwidth of collectives."""
+    """The lowest network tier that connects all nodes of a placement; sets the bandwidth of collectives.
+
+    In an NVLink domain of several nodes, such as a rack of 72 GPUs, each GPU reaches all others at the rate
+    of its link, in its node or not: to be in one domain is to be on one node.
+    """
 
     NODE = 0
+    DOMAIN = 0
     LEAF = 1
     MINIPOD = 2
     CROSS = 3
@@ -46,6 +51,9 @@ class GpuType:
         Line rate of the node's network, Gbit/s.
     nic_per_gpu : bool
         Whether every GPU has a network port of that rate to itself.
+    fp8_tflops, fp4_tflops, power_w : float or None
+        Peak throughput at these precisions, and the limit of a GPU's power; only `oracle=stack` asks for
+        them.
     """
 
     name: str
@@ -58,15 +66,36 @@ class GpuType:
     link_gbs: float
     nic_gbps: float
     nic_per_gpu: bool = False
+    fp8_tflops: float | None = None
+    fp4_tflops: float | None = None
+    power_w: float | None = None
 
 
 @dataclass(frozen=True)
 class NodeGroup:
-    """A group of equal nodes with one GPU type."""
+    """A group of equal nodes with one GPU type.
+
+    Attributes
+    ----------
+    gpu_type : GpuType
+    nodes, gpus_per_node : int
+    nodes_per_domain : int
+        Nodes whose GPUs one NVLink domain joins; 1: each node is a domain of its own.
+    gang_nodes : int or None
+        Nodes of a domain that a gang may count on: the others are spare, and a job that needs more GPUs than
+        these have is spread over several domains. None: all.
+    """
 
     gpu_type: GpuType
     nodes: int
     gpus_per_node: int
+    nodes_per_domain: int = 1
+    gang_nodes: int | None = None
+
+    @property
+    def domain_gpus(self) -> int:
+        """GPUs of a domain that a gang may count on."""
+        return self.gpus_per_node * (self.gang_nodes or self.nodes_per_domain)
 
 
 @dataclass(frozen=True)
@@ -77,7 +106,7 @@ class Fabric:
     ----------
     nodes_per_leaf, leaves_per_minipod : int
         Nodes of one type fill leaves in order, leaves fill minipods in order; a leaf
-        holds nodes of one type only.
+        holds nodes of one type only, and whole NVLink domains: as many as fit, but at least one.
     leaf_oversubscription, spine_oversubscription, core_oversubscription : float
         Factor by which a node's network is slower inside a leaf, inside a minipod,
         and across minipods.
@@ -153,8 +182,30 @@ class ClusterSpec:
         first = np.zeros(len(self.node_type), dtype=np.int64)
         first[changes] = changes
         position = np.arange(len(first)) - np.maximum.accumulate(first)
-        opens = position % self.fabric.nodes_per_leaf == 0
+        each = np.array([group.nodes_per_domain for group in self.groups])
+        in_leaf = np.maximum(self.fabric.nodes_per_leaf // each, 1) * each
+        opens = position % in_leaf[self.node_type] == 0
         return np.cumsum(opens) - 1
+
+    @cached_property
+    def node_domain(self) -> Ints:
+        """Index of each node's NVLink domain, ascending, shape (N,); domains fill leaves in order."""
+        opens = np.flatnonzero(np.diff(self.node_leaf, prepend=-1))
+        position = np.arange(len(self.node_leaf)) - np.repeat(
+            opens, np.diff(opens, append=len(self.node_leaf))
+        )
+        each = np.array([group.nodes_per_domain for group in self.groups])
+        return np.cumsum(position % each[self.node_type] == 0) - 1
+
+    @cached_property
+    def domain_gpus(self) -> Ints:
+        """GPUs of each type that a gang may count on in one NVLink domain, or on one node, shape (T,)."""
+        return np.array([group.domain_gpus for group in self.groups], dtype=np.int64)
+
+    @cached_property
+    def has_domains(self) -> bool:
+        """Whether an NVLink domain joins several nodes."""
+        return any(group.nodes_per_domain > 1 for group in self.groups)
 
     @cached_property
     def node_minipod(self) -> Ints:
@@ -175,11 +226,18 @@ class ClusterSpec:
         # Plain lists: indexing one node at a time is far faster than in an array.
         return self.node_leaf.tolist(), self.node_minipod.tolist()
 
+    @cached_property
+    def _domains(self) -> list[int]:
+        domains: list[int] = self.node_domain.tolist()
+        return domains
+
     def locality(self, nodes: Nodes) -> Locality:
         """Return the lowest network tier that connects all the nodes."""
         if len(nodes) == 1:
             return Locality.NODE
         leaf, minipod = self._switches
+        if self.has_domains and len({self._domains[node] for node, _ in nodes}) == 1:
+            return Locality.DOMAIN
         if len({leaf[node] for node, _ in nodes}) == 1:
             return Locality.LEAF
         if len({minipod[node] for node, _ in nodes}) == 1:
@@ -188,10 +246,10 @@ class ClusterSpec:
 
     def compact_locality(self, gpu_type: int, gpus: int) -> Locality:
         """Return the lowest tier that can hold `gpus` GPUs of a type on the empty cluster."""
-        per_node = int(self.gpus_per_node[gpu_type])
-        if gpus <= per_node:
+        group = self.groups[gpu_type]
+        if gpus <= group.domain_gpus:
             return Locality.NODE
-        needed = -(-gpus // per_node)
+        needed = -(-gpus // group.gpus_per_node)
         in_leaf, in_minipod = self._most_nodes[gpu_type]
         if needed <= in_leaf:
             return Locality.LEAF
@@ -202,10 +260,22 @@ class ClusterSpec:
         """Most nodes of each type below one leaf switch, and in one minipod."""
         mine = [self.node_type == gpu_type for gpu_type in range(len(self.groups))]
         leaf, minipod = self.node_leaf, self.node_minipod
+        # Of each domain a gang may count on some nodes only.
+        for rows, group in zip(mine, self.groups, strict=True):
+            if group.gang_nodes is not None:
+                rows[rows] = self.place_in_domain[rows] < group.gang_nodes
         return [
             (int(np.bincount(leaf[rows]).max(initial=0)), int(np.bincount(minipod[rows]).max(initial=0)))
             for rows in mine
         ]
+
+    @cached_property
+    def place_in_domain(self) -> Ints:
+        """Number of each node within its domain, from 0, shape (N,)."""
+        opens = np.flatnonzero(np.diff(self.node_domain, prepend=-1))
+        sizes = np.diff(opens, append=len(self.node_domain))
+        place: Ints = np.arange(len(self.node_domain)) - np.repeat(opens, sizes)
+        return place
 
     def bandwidth_gbs(self, gpu_type: int, locality: Locality) -> float:
         """Return the bandwidth in one direction, GB/s: per GPU inside a node, per node across nodes.
@@ -226,4 +296,14 @@ class ClusterSpec:
 
     def fingerprint(self) -> dict[str, Any]:
         """Return everything that determines the cluster except its name, as plain JSON values."""
-        return {"groups": [asdict(g) for g in self.groups], "fabric": asdict(self.fabric)}
+        groups = [_without_defaults(asdict(group)) for group in self.groups]
+        return {"groups": groups, "fabric": asdict(self.fabric)}
+
+
+def _without_defaults(group: dict[str, Any]) -> dict[str, Any]:
+    """Return a group without keys that most clusters lack, so that these have the digests they always had."""
+    plain = {"nodes_per_domain": 1, "gang_nodes": None}
+    kept = {key: value for key, value in group.items() if key not in plain or value != plain[key]}
+    optional = ("fp8_tflops", "fp4_tflops", "power_w")
+    gpu_type = {k: v for k, v in kept["gpu_type"].items() if k not in optional or v is not None}
+    return kept | {"gpu_type": gpu_type}

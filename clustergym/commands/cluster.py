@@ -33,7 +33,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     words = "what scontrol show node, sinfo -N -o '%%N|%%P|%%G|%%T' or kubectl get nodes -o json prints"
     imported.add_argument("source", type=Path, metavar="SRC", help=words)
-    imported.add_argument("-o", "--output", type=Path, required=True, metavar="OUT.yaml")
+    imported.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="OUT.yaml", help="file to write"
+    )
     imported.add_argument("--name", help="of the cluster (default: the file's)")
     words = "the data sheet of a GPU type that the catalogue lacks: that of another"
     imported.add_argument("--like", action="append", default=[], metavar="NAME=TYPE", help=words)
@@ -152,6 +154,7 @@ def _type_figures(spec: ClusterSpec, row: int) -> dict[str, Any]:
         "gpu_type": group.gpu_type.name,
         "nodes": group.nodes,
         "gpus_per_node": group.gpus_per_node,
+        "domain_gpus": group.nodes_per_domain * group.gpus_per_node,
         "gpus": int(spec.capacity[row]),
         "leaves": len(np.unique(spec.node_leaf[mine])),
         "minipods": len(np.unique(spec.node_minipod[mine])),
@@ -166,12 +169,13 @@ def table(shown: dict[str, Any]) -> Table:
     if "shapes" in shown:
         return _shapes(shown)
     title = "{name}: {gpus:,} GPUs, {nodes:,} nodes, {leaves:,} leaves, {minipods:,} minipods".format(**shown)
-    caption = "GB/s in one direction: in a node per GPU, across nodes per node"
+    caption = "GB/s in one direction: in a node or NVLink domain per GPU, across them per node"
     columns = (
         "GPU type",
         "nodes",
         "each",
         "GPUs",
+        "domain",
         "leaves",
         "minipods",
         "GB",
@@ -182,7 +186,7 @@ def table(shown: dict[str, Any]) -> Table:
     )
     rows = []
     for row in shown["gpu_types"]:
-        counts = ("nodes", "gpus_per_node", "gpus", "leaves", "minipods")
+        counts = ("nodes", "gpus_per_node", "gpus", "domain_gpus", "leaves", "minipods")
         cells = [f"{row[key]:,}" for key in counts] + [f"{row['memory_gb']:g}"]
         cells += [f"{value:,.4g}" for value in row["bandwidth_gbs"].values()]
         rows.append([row["gpu_type"], *cells])

@@ -24,7 +24,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--root", type=Path, metavar="DIR", help="folder of boards (leaderboards/)")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add = commands.add_parser("add", help="run a policy or placer in every cell and write it as an entry")
-    add.add_argument("board")
+    add.add_argument("board", help="name of its folder")
     add.add_argument("name", help="of the entry's folder")
     chosen = "and policy.PARAMETER=VALUE; or so for a placer"
     add.add_argument("override", nargs="+", metavar="policy=NAME", help=chosen)
@@ -52,23 +52,23 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--json", type=Path, metavar="FILE", help="write what was found")
     _add_workers(check)
     score = commands.add_parser("score", help="print the standings of a board")
-    score.add_argument("board")
+    score.add_argument("board", help="name of its folder")
     score.add_argument("--json", type=Path, metavar="FILE", help="write the same figures")
     render = commands.add_parser("render", help="write README.md and index.html of boards")
     render.add_argument("board", nargs="*", help="all by default")
     render.add_argument("--check", action="store_true", help="write nothing; fail if they would change")
     curves = commands.add_parser("curves", help="replay entries and write their curves")
-    curves.add_argument("board")
+    curves.add_argument("board", help="name of its folder")
     curves.add_argument("entry", nargs="*", help="all by default")
     _add_workers(curves)
     bound = commands.add_parser(
         "bound", help="prove what no schedule can beat, in cells that have no bound yet"
     )
-    bound.add_argument("board")
+    bound.add_argument("board", help="name of its folder")
     bound.add_argument("scenario", nargs="*", help="of the board; all by default")
     _add_workers(bound)
     freeze = commands.add_parser("freeze", help="measure the constants of a new board, and hash its traces")
-    freeze.add_argument("board")
+    freeze.add_argument("board", help="name of its folder")
     anew = "raise the version and measure all of it anew; every entry is then to be run anew"
     freeze.add_argument("--next-version", action="store_true", help=anew)
     _add_workers(freeze)
@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_searches(commands: Any) -> None:
     """Add the commands that search for schedules or train."""
     known = commands.add_parser("best-known", help="search in hindsight for the best schedule of each cell")
-    known.add_argument("board")
+    known.add_argument("board", help="name of its folder")
     words = "cells, or scenarios for all of their seeds (all)"
     known.add_argument("--cells", nargs="+", default=[], metavar="CELL", help=words)
     known.add_argument(
@@ -90,8 +90,8 @@ def _add_searches(commands: Any) -> None:
     known.add_argument("--types", type=float, default=0.4, metavar="SHARE", help=words)
     _add_workers(known)
     retrain = commands.add_parser("retrain", help="train a learned entry anew and compare the scores")
-    retrain.add_argument("board")
-    retrain.add_argument("entry")
+    retrain.add_argument("board", help="name of its folder")
+    retrain.add_argument("entry", help="name of its folder")
     words = "folder of the training (outputs/retrain/BOARD-ENTRY); a killed one goes on there"
     retrain.add_argument("--output", type=Path, metavar="DIR", help=words)
     retrain.add_argument("--seed", type=int, help="of the training (that of the entry's)")
@@ -192,13 +192,13 @@ def _best_known(options: argparse.Namespace) -> int:
     if not 0.0 <= options.types <= 1.0:
         raise InputError(f"{options.types}", field="--types", remedy="give a share from 0 to 1")
 
-    def told(found: SearchOutcome) -> None:
+    def print_outcome(found: SearchOutcome) -> None:
         beside = f"; best entry {found.best_entry} {found.best_value:.6g}" if found.best_entry else ""
         kept = "" if found.kept == found.value else f", kept {found.kept:.6g}"
         print(f"{found.cell}: {board.metric} {found.value:.6g}{kept}{beside}", flush=True)
 
     folder = best_known(
-        board, cells, options.evaluations, options.seed, options.types, _workers(options), told
+        board, cells, options.evaluations, options.seed, options.types, _workers(options), print_outcome
     )
     print(f"{folder}/: {len(cells)} cells searched; now `leaderboard render {board.name}`")
     return 0

@@ -5,10 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clustergym.common.errors import exits_on_bad_input
 from clustergym.scenario.configuration.hydra_edge import run_hydra
+
+if TYPE_CHECKING:
+    from clustergym.live.options import LiveOptions
 
 SUMMARY = """\
 Let a policy drive Slurm on a scenario, beside the simulator with the same policy, and write the results of
@@ -19,6 +22,7 @@ Examples:
   clustergym live policy=arena live.clock=scaled live.seconds_per_hour=60
   clustergym live policy=fcfs live.dry_run=true
   clustergym live policy=sia live.engine=slurm live.partition=gpu scenario.failures.mtbf_s=null
+  clustergym live policy=fcfs live.engine=slurm live.jobs=scripts
 
 Killed and started again by the same command, it goes on with what runs (journal.jsonl)."""
 
@@ -29,7 +33,7 @@ def live_job(config: Mapping[str, Any], folder: Path) -> bool:
     from clustergym.common.tables import print_table
     from clustergym.live.comparison import call_lines, first_difference
     from clustergym.live.live_run import dry_run, run_live
-    from clustergym.live.options import LiveOptions
+    from clustergym.live.options import LiveOptions as Options
     from clustergym.results.policy_run import run_policy
     from clustergym.results.report.metric_tables import comparison_table
     from clustergym.results.report.run_text import print_heading
@@ -37,7 +41,9 @@ def live_job(config: Mapping[str, Any], folder: Path) -> bool:
     from clustergym.scenario.registry import make_placer, make_policy
     from clustergym.scenario.scenario_config import build_scenario
 
-    options: LiveOptions = build(LiveOptions, config["live"], "live")
+    options: LiveOptions = build(Options, config["live"], "live")
+    if options.jobs is not None:
+        return _drive_own_scripts(config, options, folder)
     scenario, policy = build_scenario(config), make_policy(config["policy"])
     if options.dry_run:
         dry_run(scenario, policy, make_placer(config["placer"]), config["seed"], options)
@@ -66,6 +72,27 @@ def live_job(config: Mapping[str, Any], folder: Path) -> bool:
         equal = f"decisions, nodes and times equal the simulator's (digest {live['digest'][:16]}…)"
         print(f"lock-step: {equal}; wrote {folder}/ and simulated/ in it")
     return bool(difference)
+
+
+def _drive_own_scripts(config: Mapping[str, Any], options: LiveOptions, folder: Path) -> bool:
+    """Drive a user's scripts; return whether one of them did not complete."""
+    from clustergym.live.own.drive import drive_scripts
+    from clustergym.live.slurm import Slurm
+    from clustergym.scenario.registry import make_placer, make_policy
+
+    assert options.jobs is not None
+    told = drive_scripts(
+        Path(options.jobs),
+        folder,
+        lambda: (make_policy(config["policy"]), make_placer(config["placer"])),
+        Slurm(),
+        poll_s=options.poll_s,
+        patience_s=options.patience_s,
+        queues=config["scenario"].get("queues"),
+    )
+    states = ", ".join(f"{count} {state.lower()}" for state, count in sorted(told["states"].items()))
+    print(f"{told['scripts']} scripts: {states}; wrote {told['jobs']}")
+    return set(told["states"]) != {"COMPLETED"}
 
 
 @exits_on_bad_input

@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
         f"of all papers' claims, are written beside its page.\n\nPAPER is one of:\n{papers}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("paper", metavar="PAPER")
+    parser.add_argument("paper", metavar="PAPER", help="its name, one of these")
     parser.add_argument("--quick", action="store_true", help="only what takes a few minutes")
     parser.add_argument(
         "--data", metavar="DIR", type=Path, help=f"published data ($CLUSTERGYM_DATA, else {DATA})"

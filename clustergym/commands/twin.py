@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--now", metavar="TIME", help=words)
         command.add_argument("words", nargs="*", metavar="KEY=VALUE", help="as clustergym run takes them")
     eta.add_argument("--draws", type=int, default=49, metavar="N", help="of run times (default: 49)")
-    eta.add_argument("--seed", type=int, default=0)
+    eta.add_argument("--seed", type=int, default=0, help="of the drawn run times (default: 0)")
     advise.add_argument("--shadow", type=Path, metavar="FILE", help="append what it would have done to FILE")
     score = commands.add_parser("score", help="compare what advise --shadow wrote with a later log")
     score.add_argument("folder", type=Path, metavar="FOLDER", help="the folder with the later log.csv")

@@ -108,7 +108,7 @@ def exits_on_bad_input(command: Callable[P, int]) -> Callable[P, int]:
     """Decorate a command so that an `InputError` becomes one line on stderr and exit status 2."""
 
     @wraps(command)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> int:
+    def run_command(*args: P.args, **kwargs: P.kwargs) -> int:
         try:
             return command(*args, **kwargs)
         except InputError as error:
@@ -124,7 +124,7 @@ def exits_on_bad_input(command: Callable[P, int]) -> Callable[P, int]:
             sys.stderr.close()
             return 0
 
-    return wrapped
+    return run_command
 
 
 _INVISIBLE = re.compile(

@@ -31,12 +31,12 @@ class KubernetesObject:
 
     @property
     def kind(self) -> str:
-        """Its kind, as in `Workload`."""
+        """The object's kind, as in `Workload`."""
         return self.text("kind")
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The object's `metadata.name`."""
         return self.text("metadata.name")
 
     def error(self, field: str, message: str) -> InputError:
@@ -44,7 +44,7 @@ class KubernetesObject:
         where = f"{self.kind} {self.name}: {field}" if field != "metadata.name" else field
         return InputError(message, file=self.path, field=where, remedy=REMEDY)
 
-    def get(self, field: str, kind: type | tuple[type, ...], missing: Any) -> Any:
+    def get(self, field: str, expected: type | tuple[type, ...], missing: Any) -> Any:
         """Return the value at a path of keys; `missing` where there is none or null.
 
         Raises
@@ -57,7 +57,7 @@ class KubernetesObject:
             found = found.get(key) if isinstance(found, Mapping) else None
         if found is None:
             return missing
-        if not isinstance(found, kind) or isinstance(found, bool):
+        if not isinstance(found, expected) or isinstance(found, bool):
             raise self.error(field, f"is of another kind than expected: {str(found)[:40]!r}")
         return found
 
@@ -81,7 +81,7 @@ class KubernetesObject:
         return [KubernetesObject(self.path, {**same, **entry}) for entry in found]
 
     def labels(self) -> dict[str, str]:
-        """Return its labels, and those that a ResourceFlavor asks of nodes."""
+        """Return the object's labels, including the node labels that a ResourceFlavor requires."""
         found = {**self.get("metadata.labels", dict, {}), **self.get("spec.nodeLabels", dict, {})}
         return {str(key): str(value) for key, value in found.items()}
 

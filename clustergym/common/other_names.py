@@ -143,11 +143,12 @@ MODULES = {
     "training.auction_imitation": "training.group_gradient",
     "sim.parts.known_scores": "sim.parts.placers",
     "oracle.models.model_class": "oracle.models.model_spec",
-    "oracle.stacks.plan": "oracle.stacks.shape",
+    "oracle.stacks.plan": "oracle.models.shape",
     "results.metrics.losses": "results.metrics.jobs",
     "scenario.tenants.history": "scenario.tenants.fair_share",
     "envs.placement.parameters": "envs.placement.drawing",
-    "oracle.stacks.machine": "oracle.stacks.shape",
+    "oracle.stacks.machine": "oracle.models.shape",
+    "oracle.stacks.shape": "oracle.models.shape",
 }
 """Other names of modules that the names of their packages do not lead to."""
 
@@ -271,7 +272,7 @@ class _Loader:
         """Let Python make a module, which `exec_module` puts another in place of."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Put the module in place of the new one; Python takes what stands in `sys.modules` afterwards."""
+        """Register the module under its other name in `sys.modules`, from which Python's import takes it."""
         sys.modules[module.__name__] = import_module(self._own.name)
 
     def get_code(self, name: str) -> CodeType | None:

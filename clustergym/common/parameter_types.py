@@ -59,4 +59,6 @@ Delay = Annotated[float, Ge(0), Lt(1e9)]
 Duration = Annotated[float, Gt(0), Lt(1e12)]
 IN_ORDER = Condition(lambda pair: len(pair) == 2 and pair[0] <= pair[1], "in order, as [low, high]")
 PositiveRange = Annotated[tuple[PositiveFloat, ...], IN_ORDER]
+Window = Annotated[tuple[NonNegativeFloat, ...], IN_ORDER]
+"""From the first time on, and before the second, seconds."""
 AscendingFloats = Annotated[tuple[float, ...], Condition(_ascending, "above 0, ascending")]

@@ -63,10 +63,18 @@ def show_jobs_progress(name: str, jobs: int, wanted: bool) -> Iterator[Show | No
 
 def _bar(name: str, jobs: int) -> Iterator[Show]:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("jobs"))
-    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as bar:
+    counts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("jobs,"))
+    times = (TimeElapsedColumn(), TextColumn("so far,"), TimeRemainingColumn(), TextColumn("left"))
+    with Progress(*counts, *times, console=Console(stderr=True), transient=True) as bar:
         task, last = bar.add_task(name, total=jobs), time.perf_counter()
 
         def show(simulation: Clock) -> None:

@@ -101,6 +101,7 @@ TIME_LIMITS = RandomStream("time limits", words=(54,))
 RESAMPLED_WEEKS = RandomStream("resampled weeks", 1)
 REMAINING_RUN_TIMES = RandomStream("remaining run times", 1)
 PARTS_ORDER = RandomStream("parts order")
+LANGUAGE_MODEL_JOBS = RandomStream("language model jobs")
 
 # Learning.
 TRAINING_EPISODES = RandomStream("training episodes", words=())

@@ -45,7 +45,7 @@ def text_table(
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], words: Collection[int] = (0,)) -> str:
-    """Return a Markdown table: columns of `words`, by position, to the left, the others to the right."""
+    """Return a Markdown table; the columns of `words` are aligned left, the others right."""
     lines = [headers, ["---" if at in words else "---:" for at in range(len(headers))], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 

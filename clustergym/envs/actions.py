@@ -46,7 +46,7 @@ class Actions(ABC):
         """The action space."""
         return spaces.Discrete(self.number)
 
-    def checked(self, action: Any) -> Any:
+    def check_action(self, action: Any) -> Any:
         """Return an action as `act` takes it.
 
         Raises
@@ -363,7 +363,7 @@ def choose_rows(view: View, rows: int, turn: int = 0) -> Ints:
 
 
 def _in_turn(ordered: Ints, number: int, turn: int) -> Ints:
-    """Return `number` members: half are the first, a quarter the last, and the rest take turns."""
+    """Choose `number` members: half from the front, a quarter from the end, the others in rotation."""
     if number >= len(ordered):
         return ordered
     front, back = number // 2, number // 4

@@ -72,9 +72,9 @@ class AuctionActions(Actions):
         self._counts = setting.counts.astype(np.int64)
         self.number = len(features.KNOBS) if self.knobs else self.numbers
         self.bound = BOUNDS[name]
-        self._prior = auction.weights_of(features.PRIOR)
+        self._prior = auction.make_weights(features.PRIOR)
         self._knob = np.array([features.NAMES.index(knob) for knob in features.KNOBS])
-        self._of_priorities = auction.weights_of(features.OF_PRIORITIES)
+        self._of_priorities = auction.make_weights(features.OF_PRIORITIES)
         self.described = np.zeros((*self._shape, features.COUNT), dtype=np.float32)
         self._turn = 0
 
@@ -88,7 +88,7 @@ class AuctionActions(Actions):
         """The numbers of an action."""
         return spaces.Box(-self.bound, self.bound, (self.number,), np.float32)
 
-    def checked(self, action: Any) -> Floats:
+    def check_action(self, action: Any) -> Floats:
         """Return the numbers of an action, with their precision."""
         return check_numbers(action, (self.number,), self.bound)
 
@@ -115,7 +115,7 @@ class AuctionActions(Actions):
         auction.write_move_features(gpus, self._counts, self._bids, moves)
         self.described[:shown], self.described[shown:] = moves[self.shown], 0.0
 
-    def ranked(self) -> Floats:
+    def rank_jobs(self) -> Floats:
         """Return what ranks the jobs with a row, shape (m, len(RANKED))."""
         facts = auction.job_facts(int(self.view.available.sum()), self._counts, self._bids)
         return facts[self.shown][:, RANKED]

@@ -43,7 +43,7 @@ class Drive:
 
 
 def driving_parameters(policy: Policy | str) -> dict[str, Any]:
-    """Return parameters of an environment in which a policy sees and does what it would in a simulation."""
+    """Return environment parameters under which a policy sees and decides the same as in a simulation."""
     policy = _make_policy(policy)
     known = {"information": policy.information_class.value, "round_s": policy.round_s}
     return {**known, "mask_stop_while_idle": False}
@@ -98,7 +98,7 @@ def drive(
 
 
 def edits(actions: EditActions, view: View, decision: Decision) -> tuple[list[int], int]:
-    """Return the edits that lead from the present allotments to a decision; `stop` is not among them.
+    """Return the edits that turn the present allotments into a decision, without the final `stop`.
 
     Preemptions come first, then assignments, those that fit as they are; a running job whose new
     allotment must wait for GPUs that another such job holds is preempted before. What concerns a

@@ -36,7 +36,7 @@ _kept: OrderedDict[tuple[Any, ...], Scenario] = OrderedDict()
 
 
 def trace_seed(split: str, index: int) -> int:
-    """Return the seed of trace `index` of a split; modulo 3 it is the number of the split."""
+    """Return the seed of trace `index` of a split; seeds of different splits never coincide (modulo 3)."""
     return index * len(SPLITS) + SPLITS.index(split)
 
 
@@ -180,7 +180,7 @@ class Episodes:
 
     @cached_property
     def _name(self) -> str:
-        """What tells drawn scenarios of one seed apart, besides the keys of the trace."""
+        """A name that tells drawn scenarios of one seed apart, beside the trace's keys."""
         parameters = self.parameters
         named = [parameters.costs, parameters.horizon_s, parameters.failures, parameters.failure_scale]
         named += [parameters.queues]

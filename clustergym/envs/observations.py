@@ -176,7 +176,7 @@ class Summary:
         )
         self._work = work
 
-    def edited(self, actions: Actions, action: int) -> None:
+    def update_edited(self, actions: Actions, action: int) -> None:
         """Update the numbers that an edit has changed."""
         if not isinstance(actions, EditActions):
             return
@@ -288,9 +288,9 @@ class JobRows(Summary):
     def _by_size(self, gpus: Any) -> Any:
         return np.log2(1.0 + gpus) / math.log2(1.0 + float(self.setting.counts[-1]))
 
-    def edited(self, actions: Actions, action: int) -> None:
+    def update_edited(self, actions: Actions, action: int) -> None:
         """Update the row that an edit has changed."""
-        super().edited(actions, action)
+        super().update_edited(actions, action)
         assert isinstance(actions, EditActions)
         row = action // actions.width
         at = int(actions.shown[row])
@@ -332,7 +332,7 @@ class RankedRows(JobRows):
         super().begin(view, actions, left, known)
         assert isinstance(actions, AuctionActions)
         table, shown = self._tables["ranked"], len(actions.shown)
-        table[:shown], table[shown:] = actions.ranked(), 0.0
+        table[:shown], table[shown:] = actions.rank_jobs(), 0.0
 
 
 class QueueRows(JobRows):
@@ -357,9 +357,9 @@ class QueueRows(JobRows):
         table[: len(shown), 1] = np.minimum(rules.quota[shown] / self.total, 1.0)
         table[: len(shown), 2] = fair[shown] / self.total
 
-    def edited(self, actions: Actions, action: int) -> None:
+    def update_edited(self, actions: Actions, action: int) -> None:
         """Update what the queues hold as edited."""
-        super().edited(actions, action)
+        super().update_edited(actions, action)
         assert isinstance(actions, EditActions)
         shown = self._leaf[actions.shown]
         held = np.bincount(self._leaf, actions.target_gpus, self._leaves)

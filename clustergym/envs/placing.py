@@ -97,7 +97,7 @@ class PlacingEnv(gymnasium.Env[Observation, np.int64], Generic[State, P]):
             raise InputError(message, field="action", remedy=f"legal: {shown}")
 
     def _end_step(self, legal: bool, terminated: bool) -> Step:
-        """Return what `step` does, once the action is done."""
+        """Return observation, reward and flags of a step whose action has been carried out."""
         terms = self._reward.terms(self.state)
         reward = self._reward.total(terms)
         if not legal and self.parameters.on_illegal == "penalty":

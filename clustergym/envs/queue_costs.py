@@ -80,7 +80,7 @@ class QueueImbalance:
         self._rate = None
 
     def compute_owed(self, now_s: float) -> float:
-        """Return the hours of the cluster that queues lacked of their quotas while they wanted them."""
+        """Return how much quota queues wanted but did not get so far, in hours of the whole cluster."""
         return self._until(now_s)[0]
 
     def share_error(self, now_s: float) -> float:

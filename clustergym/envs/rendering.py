@@ -34,7 +34,7 @@ GAP = 8
 
 
 def check_mode(given: str | None, modes: Sequence[str]) -> str | None:
-    """Return a render mode; raise an InputError if it is none of the environment's."""
+    """Return the render mode; raise an InputError if the environment does not support it."""
     if given is not None and given not in modes:
         raise InputError(f"unknown mode {given!r}", field="render_mode", remedy=nearest("", modes))
     return given
@@ -123,7 +123,7 @@ class Picture:
     def text(
         self, left: float, top: float, text: str, size: int = 13, colour: Colour = INK, anchor: str = "la"
     ) -> None:
-        """Write a line; `anchor` says which point of it is at (left, top), as in Pillow."""
+        """Draw a line of text; `anchor` is the point of the text placed at (left, top), as in Pillow."""
         stamp, right, down = _stamp(text, size, anchor)
         self._draw.bitmap((round(left) + right, round(top) + down), stamp, colour)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import gymnasium
 import numpy as np
@@ -26,7 +26,7 @@ from clustergym.envs.observations import FEATURES, times_known
 from clustergym.envs.rendering import check_mode
 from clustergym.envs.rewards import Reward
 from clustergym.envs.scheduling_costs import COSTS, OF_QUEUES, Outcomes, ReferenceCosts, ReferenceCostTimes
-from clustergym.envs.scheduling_parameters import SchedulingParameters
+from clustergym.envs.scheduling_parameters import SchedulingKeywords, SchedulingParameters
 from clustergym.envs.scheduling_picture import as_pixels, as_text
 from clustergym.results.metrics.metrics import Metrics, measure_scenario
 from clustergym.scenario.policy import Decision, InformationClass, Setting, View
@@ -76,7 +76,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 8}  # noqa: RUF012
     defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
 
-    def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
+    def __init__(self, render_mode: str | None = None, **parameters: Unpack[SchedulingKeywords]) -> None:
         self.render_mode = check_mode(render_mode, self.metadata["render_modes"])
         self.parameters: SchedulingParameters = build_from_keywords(
             SchedulingParameters, {**self.defaults, **parameters}, "env"
@@ -270,7 +270,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
     def _checked(self, action: Any) -> Any:
         """Return an action of the action space as `_act` takes it."""
-        return self.actions.checked(action)
+        return self.actions.check_action(action)
 
     def _act(self, action: Any) -> Step:
         if not self.actions.legal(action):
@@ -279,7 +279,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         decision = self.actions.act(action)
         if decision is not None:
             return self._decide(decision, action)
-        self.features.edited(self.actions, action)
+        self.features.update_edited(self.actions, action)
         return (
             self.as_observation(self.features.values()),
             0.0,
@@ -346,7 +346,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
             return terms
         until_s = math.inf if finished else self._outcomes.now_s
         # A job that left has stopped to cost: at its own end the reference costs what it ever will.
-        then = self._reference.at(min(until_s, max(self._reference.end_s, self._outcomes.now_s)))
+        then = self._reference.rewind(min(until_s, max(self._reference.end_s, self._outcomes.now_s)))
         reference = self._reference_reward.terms(then)
         return {name: value - reference[name] for name, value in terms.items()}
 

@@ -106,8 +106,8 @@ class Outcomes:
                 self.queues.read(event)
         self._read, self.now_s = len(events), now_s
 
-    def at(self, now_s: float) -> Outcomes:
-        """Return the outcomes as they were known at a time."""
+    def rewind(self, now_s: float) -> Outcomes:
+        """Return the outcomes as they were at an earlier time."""
         then = Outcomes(self.of)
         past = self.leave_s <= now_s
         then.now_s = now_s
@@ -175,7 +175,7 @@ def broken_promises(now: Outcomes) -> float:
     return float((late & ~dropped & ~now.meets_deadline()).mean())
 
 
-def owed(now: Outcomes) -> float:
+def compute_owed_hours(now: Outcomes) -> float:
     """Return the GPU time that queues lacked of their quotas while they wanted it, over the GPUs, hours."""
     assert now.queues is not None
     return now.queues.compute_owed(now.now_s)
@@ -196,7 +196,7 @@ COSTS: dict[str, Callable[[Outcomes], float]] = {
     "unfairness": unfairness,
     "deadlines_met": deadlines_met,
     "broken_promises": broken_promises,
-    "owed": owed,
+    "owed": compute_owed_hours,
     "share_error": share_error,
 }
 """Costs by the names that `reward` weighs; a package may add its own, each 0 at the start of an episode."""

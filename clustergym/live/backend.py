@@ -102,7 +102,7 @@ class Backend(ABC):
 
     @abstractmethod
     def first_claim(self) -> Claim | None:
-        """Return the claim that has the cluster."""
+        """Return the claim of the run that drives the cluster now, if there is one."""
 
     @abstractmethod
     def claim(self, where: str) -> None:

@@ -48,7 +48,7 @@ class LiveAllocator(Allocator):
     _leaving: list[str] = field(default_factory=list)
 
     def connect(self, clock: LateClock, queue: JobQueue, ask: Ask, run: str) -> None:
-        """Connect it to a scheduler, whose calls move the clock on, under the name of a run."""
+        """Connect to a scheduler under the name of a run; the clock follows the scheduler's calls."""
         self._clock, self._queue, self._ask_link, self._run = clock, queue, ask, run
 
     def ask(self, call: str, **given: object) -> Answer:
@@ -114,9 +114,9 @@ class LiveExecution(JobExecution):
             self._stand_still(row, done)
         return super().vacate(row)
 
-    def launch(self, row: int, kind: int, gpus: int, *, rescale: bool, **how: Any) -> None:
+    def launch(self, row: int, gpu_type: int, gpus: int, *, rescale: bool, **how: Any) -> None:
         """Launch a job; if it was moved, log that it has stood still since its GPUs were given up."""
-        super().launch(row, kind, gpus, rescale=rescale, **how)
+        super().launch(row, gpu_type, gpus, rescale=rescale, **how)
         if rescale and (stopped := ticks(self._stopped[row].time_s)) < self.clock.now:
             self._stand_still(row, stopped)
 

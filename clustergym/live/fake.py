@@ -38,7 +38,7 @@ class FakeBackend(Backend):
         """Do nothing."""
 
     def submit(self, name: str, part: Part) -> str:
-        """Hold GPUs, if they are free."""
+        """Start an allocation if its GPUs are free; return why it cannot start, or an empty text."""
         if name in self.parts:
             return ""
         for node in part.nodes:

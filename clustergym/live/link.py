@@ -72,7 +72,7 @@ class Link:
         return {}
 
     def _poll(self) -> BackendStatus:
-        """Poll; go on while the scheduler does not answer, as when it is started anew, but not for ever."""
+        """Poll the scheduler; keep trying for a while if it does not answer, as during a restart."""
         until = time.monotonic() + self.patience_s
         while True:
             try:
@@ -246,7 +246,7 @@ class Link:
         return set(self.expected().keys() - seen.parts.keys())
 
     def _wrong(self, seen: BackendStatus) -> set[str]:
-        """Return the parts that are not as asked."""
+        """Return the names of allocations that differ from what was asked for."""
         expected = self.expected()
         return {name for name, part in seen.parts.items() if expected.get(name, part) != part}
 

@@ -99,7 +99,7 @@ def run_live(
 
 
 def dry_run(scenario: Scenario, policy: Policy, placer: Placer, seed: int, options: LiveOptions) -> None:
-    """Print the calls of a live run in lock-step, and make none but those that ask what the cluster is."""
+    """Print the scheduler calls that a live run would make; make only those that ask about the cluster."""
     check_scenario(scenario, policy, options)
     if options.engine == "slurm":
         slurm = Slurm()

@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -255,7 +256,7 @@ def packages_root() -> Path | None:
 def _fetch(root: Path) -> None:
     """Fetch and unpack the packages, completely or not at all."""
     remedy = "install slurmctld, slurmd and slurm-client, or live.engine=fake"
-    making = root.with_name(f".{root.name}.{os.getpid()}")
+    making = root.with_name(f".{root.name}.{uuid.uuid4().hex}")
     try:
         making.mkdir(parents=True)
         words = ["apt-get", "-q", "download", *PACKAGES]

@@ -25,11 +25,15 @@ class LiveOptions(Parameters):
     gpus: Literal["gres", "cpus"] = "gres"
     inject_failures: bool = False
     arguments: tuple[str, ...] = ()
+    jobs: str | None = None
     poll_s: Period = 0.2
     patience_s: Period = 60.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.jobs is not None and self.engine != "slurm":
+            remedy = "give live.engine=slurm: they run on your cluster"
+            raise InputError("are scripts of your own", field="live.jobs", remedy=remedy)
         if self.nodes is None:
             return
         twice = [name for place, name in enumerate(self.nodes) if name in self.nodes[:place]]

@@ -16,7 +16,7 @@ import numpy as np
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import InputError, nearest
-from clustergym.oracle.models.model_spec import ModelClass
+from clustergym.oracle.models.model_spec import ModelClass, ModelSpec
 
 if TYPE_CHECKING:
     from clustergym.oracle.models.catalog import Catalog
@@ -87,6 +87,9 @@ class OracleTables:
         Times of pure data parallelism; inf where that does not fit.
     batches : BatchTables, optional
         Times and efficiencies at other global batches than the requested one.
+    segments : ndarray of int, shape (C, T, K), optional
+        GPUs of each block of a job that must lie in one NVLink domain: those of its plan on the most compact
+        placement; 1 where infeasible. None: GPUs of a job may lie anywhere.
     """
 
     classes: tuple[ModelClass, ...]
@@ -96,6 +99,7 @@ class OracleTables:
     profiled: Floats
     data_parallel: Floats
     batches: BatchTables | None = None
+    segments: Ints | None = None
 
     @staticmethod
     def from_oracle(
@@ -122,9 +126,12 @@ class OracleTables:
     @property
     def sha256(self) -> str:
         """SHA-256 of axes and values."""
+        # Bytes of a fixed order ("<f8"), so that the digest is the same on every machine.
         digest = hashlib.sha256(repr((self.classes, self.gpu_types, self.counts.tolist())).encode())
         for table in (self.execution, self.profiled, self.data_parallel):
             digest.update(np.ascontiguousarray(table, dtype="<f8").tobytes())
+        if self.segments is not None:
+            digest.update(np.ascontiguousarray(self.segments, dtype="<i8").tobytes())
         if self.batches is not None:
             digest.update(np.ascontiguousarray(self.batches.sizes, dtype="<i8").tobytes())
             for table in (self.batches.execution, self.batches.ends, self.batches.efficiency):
@@ -142,6 +149,8 @@ class Oracle(ABC):
         The models it knows by their dimensions.
     worth_caching : bool
         Whether its tables take so long to build that they are kept on disk.
+    knows_segments : bool
+        Whether its tables say which GPUs of a job must lie in one NVLink domain.
     sees_fabric : bool
         Whether its times depend on the bandwidths of the cluster's fabric.
     knows_models : bool
@@ -153,6 +162,7 @@ class Oracle(ABC):
     name: str
     catalog: Catalog
     worth_caching: bool = False
+    knows_segments: bool = False
     sees_fabric: bool = False
     knows_models: bool = True
     lacks: str = "fit in the memory of none of its GPUs"
@@ -184,6 +194,7 @@ def fill_tiers(times: Floats) -> Floats:
     filled = times.copy()
     for tier in range(1, filled.shape[-1]):
         gap = np.isinf(filled[..., tier])
+        # In ascending tiers, so that a gap of several tiers is filled from the tightest one known.
         filled[..., tier][gap] = filled[..., tier - 1][gap]
     return filled
 
@@ -192,6 +203,15 @@ def check_counts(counts: Sequence[int]) -> None:
     """Raise an `InputError` for a count below 1."""
     if any(count < 1 for count in counts):
         raise InputError(f"{min(counts)} GPUs are not an allocation", remedy="give counts of at least 1")
+
+
+def refuse_shapes(oracle: str, specs: Sequence[ModelSpec]) -> None:
+    """Raise an `InputError` for a public transformer, whose times an oracle does not know."""
+    for spec in specs:
+        if spec.shape:
+            model = f"{spec.family}-{spec.size}" if spec.size else spec.family
+            message = f"the {oracle} oracle does not know {model}, a transformer of today"
+            raise InputError(message, field="oracle", remedy="choose oracle=stack")
 
 
 def check_choice(value: str, valid: Collection[str], field: str) -> None:
@@ -207,7 +227,7 @@ def six_digits(values: Floats) -> Floats:
 
 
 def linear(times: Floats, feasible: Bools, counts: Ints, precise: int = 1) -> Floats:
-    """Keep the times of the least counts, and scale the last of them linearly to larger counts.
+    """Keep the known times of the smallest GPU counts, and scale the last one linearly to larger counts.
 
     Parameters
     ----------
@@ -231,11 +251,13 @@ def linear(times: Floats, feasible: Bools, counts: Ints, precise: int = 1) -> Fl
     if precise < 1:
         raise InputError(f"{precise} is not valid", field="precise", remedy="give at least 1")
     known = feasible & np.isfinite(times)
+    # 1 for the least known count, 2 for the next, and so on.
     rank = np.cumsum(known, axis=-1)
     exact = known & (rank <= precise)
     positions = np.where(exact, np.arange(times.shape[-1]), -1)
     last = positions.max(axis=-1, keepdims=True, initial=-1)
     base = np.take_along_axis(times, np.maximum(last, 0), axis=-1)
+    # Twice the GPUs, half the time: the bootstrap knows nothing of communication.
     scaled = np.where(last < 0, np.inf, base * counts[np.maximum(last, 0)] / counts)
     out = np.where(feasible & ~exact, six_digits(scaled), np.inf)
     return np.where(exact, times, out)
@@ -267,6 +289,7 @@ def same_local_batch(times: Floats, sizes: Ints, feasible: Bools, counts: Ints) 
         least = int(np.argmax(feasible[c, t]))
         has = np.flatnonzero(sizes[c])
         fits = feasible[c, t] & (counts > counts[least])
+        # The batch that gives each of the least count's GPUs as many samples as this allotment's GPUs have.
         local = sizes[c, has] * counts[least] / counts[fits, None]
         out[c, t, fits, : len(has)] = np.interp(local, sizes[c, has], times[c, t, least, has])
     return six_digits(out)

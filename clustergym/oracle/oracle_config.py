@@ -91,12 +91,23 @@ class RecordedChoice(Choice):
     module, made_by = "measured.recorded_oracle", "RecordedOracle"
 
 
+@dataclass(frozen=True, kw_only=True)
+class StackChoice(Choice):
+    """Keys of `StackOracle`."""
+
+    module, made_by = "stacks.stack_oracle", "StackOracle"
+    stack: str = "auto"
+    precision: str = "bf16"
+    sequence_length: int | None = None
+
+
 ORACLES: dict[str, type[Choice]] = {
     "roofline": RooflineChoice,
     "sia": SiaChoice,
     "table": TableChoice,
     "grid": GridChoice,
     "recorded": RecordedChoice,
+    "stack": StackChoice,
 }
 """Keys by name."""
 

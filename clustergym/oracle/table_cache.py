@@ -38,7 +38,7 @@ SCHEMA = 1
 """Raised whenever the layout of a file changes."""
 
 KINDS = ("execution", "profiled", "data_parallel")
-"""Tables of a class, in the order they are stacked in its file."""
+"""Tables of a class, in the order they are stacked in its file; then segments, if the oracle knows any."""
 
 _OURS = re.compile(r"[0-9a-f]{64}\.npz|\.[0-9a-f]{64}\.npz\.[0-9a-f]+\.tmp")
 _noted: set[str] = set()
@@ -94,7 +94,8 @@ def load_or_build_tables(
         As `Oracle.tables`.
     """
     counts = [int(count) for count in counts]
-    shape = (len(KINDS), len(cluster.groups), len(counts), len(Locality))
+    stacked = len(KINDS) + oracle.knows_segments
+    shape = (stacked, len(cluster.groups), len(counts), len(Locality))
     store = Store(Path(folder) if folder is not None else cache_folder())
     keys = dict(zip(classes, cache_keys(oracle, classes, cluster, counts), strict=True))
     stacks = {model: store.read(key, shape) for model, key in keys.items()}
@@ -105,7 +106,12 @@ def load_or_build_tables(
             store.write(keys[model], stack)
     found = [stack for model in classes if (stack := stacks[model]) is not None]
     whole = np.stack(found, axis=1) if found else np.empty((shape[0], 0, *shape[1:]))
-    return OracleTables(tuple(classes), cluster.gpu_types, np.array(counts, dtype=np.int64), *whole)
+    axis = np.array(counts, dtype=np.int64)
+    # A segment is the same at every tier.
+    segments = whole[len(KINDS), ..., 0].astype(np.int64) if oracle.knows_segments else None
+    execution, profiled, data_parallel = whole[: len(KINDS)]
+    times = execution, profiled, data_parallel
+    return OracleTables(tuple(classes), cluster.gpu_types, axis, *times, segments=segments)
 
 
 def cache_keys(
@@ -122,6 +128,8 @@ def cache_keys(
     base = hashlib.sha256(json.dumps(shared, sort_keys=True).encode())
     keys = []
     for model in classes:
+        # What all classes share is hashed once; a file is named by that and its class alone, so that
+        # scenarios with other mixes of models find the same files.
         digest = base.copy()
         digest.update(json.dumps([model.family, model.size, int(model.global_batch)]).encode())
         keys.append(digest.hexdigest())
@@ -129,8 +137,11 @@ def cache_keys(
 
 
 def stack_tables(tables: OracleTables) -> Floats:
-    """Return the tables as one array, shape (C, 3, T, K, 4), in the order of `KINDS`."""
-    return np.stack([np.asarray(getattr(tables, table), dtype=np.float64) for table in KINDS], axis=1)
+    """Return the tables as one array, shape (C, 3, T, K, 4), in the order of `KINDS`; 4 with segments."""
+    stacked = [np.asarray(getattr(tables, table), dtype=np.float64) for table in KINDS]
+    if tables.segments is not None:
+        stacked.append(np.broadcast_to(tables.segments[..., None].astype(np.float64), stacked[0].shape))
+    return np.stack(stacked, axis=1)
 
 
 class Store:
@@ -193,7 +204,7 @@ def pack(key: str, stack: Floats) -> bytes:
 
 
 def unpack(key: str, content: bytes, shape: tuple[int, ...]) -> Floats | None:
-    """Return the array in a file's bytes; None if it is damaged or not the array of that key."""
+    """Return the array in a file's bytes; None if they are damaged or belong to another key."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             if any(part.compress_type != zipfile.ZIP_STORED for part in archive.zip.infolist()):

@@ -108,6 +108,19 @@ class RecordingPlacer(Placer):
             gpu_type, gpus, lambda: self.inner.place_evenly(allocations, gpu_type, gpus, nodes)
         )
 
+    @property
+    def places_segments(self) -> bool:
+        """Whether the inner placer does."""
+        return self.inner.places_segments
+
+    def place_segments(
+        self, allocations: Allocations, gpu_type: int, gpus: int, segment: int
+    ) -> Nodes | Infeasible:
+        """Return and record the inner placer's answer."""
+        return self._answered(
+            gpu_type, gpus, lambda: self.inner.place_segments(allocations, gpu_type, gpus, segment)
+        )
+
     def _answered(
         self, gpu_type: int, gpus: int, place: Callable[[], Nodes | Infeasible]
     ) -> Nodes | Infeasible:
@@ -131,7 +144,7 @@ class RecordingPlacer(Placer):
         before = time.perf_counter()
         found = self.inner.place_part(allocations, job)
         self.times.add(time.perf_counter() - before)
-        gpus = allocations.gpus_of(job)
+        gpus = allocations.count_gpus(job)
         if isinstance(found, Infeasible):
             self.answers.append(Answer(self.clock(), 0, gpus, infeasible=found))
         else:
@@ -190,13 +203,24 @@ class ReplayingPlacer(Placer):
         return self.place(allocations, gpu_type, gpus)
 
     @property
+    def places_segments(self) -> bool:
+        """It answers whatever the log has."""
+        return True
+
+    def place_segments(
+        self, allocations: Allocations, gpu_type: int, gpus: int, segment: int
+    ) -> Nodes | Infeasible:
+        """Return the next answer of the log."""
+        return self.place(allocations, gpu_type, gpus)
+
+    @property
     def places_parts(self) -> bool:
         """It answers whatever the log has."""
         return True
 
     def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
         """Return the next answer of the log."""
-        answer = self._answer(allocations, 0, allocations.gpus_of(job))
+        answer = self._answer(allocations, 0, allocations.count_gpus(job))
         if answer.infeasible is not None:
             return answer.infeasible
         place = Place(answer.nodes[0][0], answer.device)

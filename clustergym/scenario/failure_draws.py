@@ -163,7 +163,7 @@ class Repairs:
 
     def __init__(self, draw: Draw, cluster: ClusterSpec) -> None:
         self._draw, self._model, self._cluster = draw, draw.model, cluster
-        self._copy_observation: dict[int, deque[float]] = {}
+        self._recent_s: dict[int, deque[float]] = {}
         self._replaced: set[int] = set()
         self._spares = [[0.0] * self._model.spares.nodes for _ in cluster.gpu_types]
 
@@ -177,7 +177,7 @@ class Repairs:
         """Return the seconds for which a failed node is out of use, and note its failure."""
         exclusion, repair_s = self._model.exclusion, fault.repair_s
         if exclusion.after is not None:
-            seen = self._copy_observation.setdefault(fault.number, deque())
+            seen = self._recent_s.setdefault(fault.number, deque())
             seen.append(fault.time_s)
             while seen[0] < fault.time_s - exclusion.within_s:
                 seen.popleft()

@@ -85,10 +85,14 @@ def _lookup(
     """Return what each class keeps beside each other, shape (C, C, T, K); NaN where the table has no pair."""
     names = [Workload(model.model, model.global_batch) for model in classes]
     kept = np.full((len(names), len(names), len(gpu_types), len(counts)), np.nan)
-    place = {(kind, int(count)): (t, k) for t, kind in enumerate(gpu_types) for k, count in enumerate(counts)}
+    place = {
+        (gpu_type, int(count)): (t, k)
+        for t, gpu_type in enumerate(gpu_types)
+        for k, count in enumerate(counts)
+    }
     row = {name: at for at, name in enumerate(names)}
-    for (kind, count, first, second), pair in pairs.items():
-        at = place.get((kind, count))
+    for (gpu_type, count, first, second), pair in pairs.items():
+        at = place.get((gpu_type, count))
         if at is not None and first in row and second in row:
             kept[row[first], row[second], *at] = pair[0]
     return kept

@@ -530,6 +530,20 @@ class Placer(Parameters, ABC):
         raise NotImplementedError
 
     @property
+    def places_segments(self) -> bool:
+        """Whether it has a `place_segments`."""
+        return False
+
+    def place_segments(
+        self, allocations: Allocations, gpu_type: int, gpus: int, segment: int
+    ) -> Nodes | Infeasible:
+        """Choose nodes so that each block of `segment` GPUs lies in one NVLink domain; as `place`.
+
+        Blocks of at most a node lie on one node; larger ones are of whole nodes.
+        """
+        raise NotImplementedError
+
+    @property
     def places_parts(self) -> bool:
         """Whether it has a `place_part`."""
         return False

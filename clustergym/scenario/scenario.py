@@ -68,6 +68,9 @@ class Scenario:
         Queues among which GPUs may be divided, and the queue of each job.
     pairs : PairSpeeds, optional
         How fast jobs are that share GPUs in pairs; None: no job shares.
+    scored_s : pair of float, optional
+        Jobs submitted from the first time on and before the second are scored; others arrive before and after
+        them, and the run ends when the last of these jobs has left. None: all jobs are.
     """
 
     name: str
@@ -86,6 +89,7 @@ class Scenario:
     parts: Parts | None = None
     tenants: Tenants | None = None
     pairs: PairSpeeds | None = None
+    scored_s: tuple[float, float] | None = None
 
     def round_s(self, policy_round_s: float | None) -> float | None:
         """Return the seconds between decision points for a policy with such rounds; None: every event."""
@@ -112,8 +116,19 @@ class Scenario:
             parts["tenants"] = self.tenants.fingerprint()
         if self.pairs is not None:
             parts["pairs"] = self.pairs.fingerprint()
+        if self.scored_s is not None:
+            parts["scored_s"] = list(self.scored_s)
         parts |= {disturbance.key: disturbance.fingerprint() for disturbance in self.disturbances}
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+    @cached_property
+    def scored(self) -> Bools:
+        """Whether each job is scored, shape (n,)."""
+        if self.scored_s is None:
+            return np.ones(len(self.trace), dtype=np.bool_)
+        first_s, end_s = self.scored_s
+        inside: Bools = (self.trace.submit_s >= first_s) & (self.trace.submit_s < end_s)
+        return inside
 
     @cached_property
     def class_of(self) -> Ints:
@@ -167,20 +182,20 @@ class Scenario:
         return np.moveaxis(fill_tiers(np.moveaxis(self.tables.batches.execution, -1, 1)), 1, -1)
 
     def iteration_s(
-        self, job: int, kind: int, level: int, locality: int, slowdown: float = 1.0, column: int = -1
+        self, job: int, gpu_type: int, level: int, locality: int, slowdown: float = 1.0, column: int = -1
     ) -> float:
         """Return the seconds per iteration of a job on an allotment, to six significant digits.
 
         Parameters
         ----------
-        job, kind, level, locality : int
+        job, gpu_type, level, locality : int
             Row of the trace, type index, index of `tables.counts`, `Locality`.
         slowdown : float
             Factor by which its traffic between nodes is slower than on free links.
         column : int
             Column of its global batch in `BatchTables.sizes`; -1: the requested batch.
         """
-        cell = self.class_of[job], kind, level, locality
+        cell = self.class_of[job], gpu_type, level, locality
         alone = float(self.execution[cell] if column < 0 else self.batch_execution[*cell, column])
         if slowdown == 1.0 or self.communication_s is None:
             return alone
@@ -307,7 +322,7 @@ class Scenario:
     def _oversize_error(self, row: int, wanted: int) -> InputError:
         if self.parts is not None:
             return fits_nowhere(self.trace, self.cluster, self.parts, row)
-        kind = "of one type" if wanted < 0 else self.cluster.gpu_types[wanted]
+        type_text = "of one type" if wanted < 0 else self.cluster.gpu_types[wanted]
         most, read = self._most_gpus(wanted), int(self.trace.gpus[row])
         asked = read if self.trace.asked_gpus is None else int(self.trace.asked_gpus[row])
         allowed = int(self.tables.counts[-1])
@@ -316,7 +331,7 @@ class Scenario:
         keep = "keep counts with trace.counts=keep, " * (asked <= most)
         return InputError(
             f"job {self.trace.job_id[row]} asks for {asked} GPUs{rounded}, cluster "
-            f"{self.cluster.name} has {most} {kind}{limit * (asked <= most)}",
+            f"{self.cluster.name} has {most} {type_text}{limit * (asked <= most)}",
             file=self.trace.path or None,
             line=int(self.trace.line[row]) or None,
             field="gpus",
@@ -331,9 +346,9 @@ class Scenario:
         """
         out = np.full(len(self.trace), np.nan)
         rows = np.flatnonzero(self.request_gpus > 0)
-        kind, times = self.request_type[rows], self._at_request(self._compact_execution)[rows]
+        gpu_type, times = self.request_type[rows], self._at_request(self._compact_execution)[rows]
         fastest = np.where(self._at_request(self.feasible)[rows], times, np.inf).min(axis=1)
-        out[rows] = np.where(kind < 0, fastest, times[np.arange(len(rows)), kind])
+        out[rows] = np.where(gpu_type < 0, fastest, times[np.arange(len(rows)), gpu_type])
         return out
 
     @cached_property

@@ -17,7 +17,7 @@ from clustergym.cluster.divisible import DivisibleCluster
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError, require
-from clustergym.common.parameter_types import Duration, Period, Seed
+from clustergym.common.parameter_types import Duration, Period, Seed, Window
 from clustergym.common.parameters import Parameters, build, check_value
 from clustergym.oracle.base import Oracle, OracleTables
 from clustergym.oracle.models.catalog import Catalog
@@ -61,6 +61,8 @@ class Rules(Parameters):
         Table of pairs of jobs that share GPUs (`clustergym.trace.pair_tables`); null: none share.
     interference : str
         `refuse`, `free` or `estimate`: what becomes of a pair that the table lacks.
+    scored_s : pair of float or None
+        Window of submission of the jobs that are scored (`Scenario.scored_s`); null: all jobs are.
     """
 
     config_key: ClassVar[str] = "scenario"
@@ -74,6 +76,7 @@ class Rules(Parameters):
     contention: bool = False
     pairs: str | None = None
     interference: Interference = "refuse"
+    scored_s: Window | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,15 +185,20 @@ class Conditions:
             parts=parts,
             tenants=_tenants(rules, trace, cluster),
             pairs=pairs,
+            scored_s=None if rules.scored_s is None else (rules.scored_s[0], rules.scored_s[1]),
         )
+        if not scenario.scored.any():
+            remedy = f"the trace's submissions lie from 0 to {scenario.trace.submit_s.max(initial=0.0):g} s"
+            message = "no job is submitted in this window"
+            raise InputError(message, field="scenario.scored_s", remedy=remedy)
         _check_some_fit(scenario, self.oracle)
         return scenario
 
     def trace(self, chosen: Mapping[str, Any] | TraceChoice, seed: int) -> Trace:
         """Read or generate the trace of the `trace` group; raises as `scenario`."""
-        return make_trace(chosen, seed, self.cluster, self.rules.counts, self.times_on)
+        return make_trace(chosen, seed, self.cluster, self.rules.counts, self.make_reference_times)
 
-    def times_on(self, cluster: ClusterSpec) -> ReferenceTime:
+    def make_reference_times(self, cluster: ClusterSpec) -> ReferenceTime:
         """Return the iteration times on a cluster by this oracle: those at which jobs run there alone."""
         from clustergym.trace.draw import ReferenceTimes
 
@@ -214,7 +222,7 @@ class Conditions:
         """
         oracle = self.oracle
 
-        def tables_of(cluster: ClusterSpec) -> OracleTables:
+        def make_tables(cluster: ClusterSpec) -> OracleTables:
             if not oracle.worth_caching:
                 return oracle.tables(classes, cluster, counts)
             from clustergym.oracle.table_cache import load_or_build_tables
@@ -222,9 +230,9 @@ class Conditions:
             return load_or_build_tables(oracle, classes, cluster, counts, progress=True)
 
         if not self.rules.contention:
-            return tables_of(cluster), None
+            return make_tables(cluster), None
         require_fabric(oracle)
-        return on_free_links(tables_of, cluster)
+        return on_free_links(make_tables, cluster)
 
     def _checkpoint(self, model: ModelClass, trace: Trace) -> float:
         """Return the seconds to save and load the checkpoint of a model class of a trace."""

@@ -23,6 +23,7 @@ from clustergym.common.errors import InputError, nearest
 from clustergym.common.parameter_types import Seed
 from clustergym.common.parameters import Parameters, build
 from clustergym.common.paths import traces_dir
+from clustergym.trace.generators.llm import LLM_SOURCE, LlmWorkload, generate_llm
 from clustergym.trace.generators.parts import PARTS_SOURCE, PartWorkload, at_load, generate_parts
 from clustergym.trace.options import GeneratorOptions, LimitChoice, ReferenceTime
 from clustergym.trace.trace import Trace
@@ -59,7 +60,8 @@ class TraceChoice(GeneratorOptions, Parameters):
         A trace shipped with the project.
     source : str or None
         A generator, with the options of `GeneratorOptions`; `load` is offered load on the run's cluster.
-        `openb` asks for parts of GPUs and goes with a divisible cluster
+        `llm-2026` is a workload of today's language models (`clustergym.trace.generators.llm`), which needs
+        `oracle=stack`. `openb` asks for parts of GPUs and goes with a divisible cluster
         (`clustergym.trace.generators.parts`); on such a cluster `load` changes the times between the
         submissions of a file, too.
     any_type : bool
@@ -165,6 +167,8 @@ def _plain_trace(
 
     if choice.source == PARTS_SOURCE:
         return _generate_parts(choice, seed, cluster)
+    if choice.source == LLM_SOURCE:
+        return _generate_llm(choice, seed, cluster, times_on)
     return generate(
         choice.source,
         seed=seed,
@@ -179,6 +183,15 @@ def _generate_parts(choice: TraceChoice, seed: int, cluster: ClusterSpec) -> Tra
     own = ("load", "min_duration_s", "max_duration_s")
     given = {name: float(value) for name in own if (value := getattr(choice, name)) is not None}
     return generate_parts(PartWorkload(choice.jobs, seed, int(cluster.capacity.sum()), **given))
+
+
+def _generate_llm(choice: TraceChoice, seed: int, cluster: ClusterSpec, times_on: TimesOn | None) -> Trace:
+    if times_on is None:
+        message, remedy = "needs the times of the run's oracle", "choose scenario=llm-2026"
+        raise InputError(message, field="trace.source", remedy=remedy)
+    own = {"span_s": choice.span_s, "load": choice.load, "max_duration_s": choice.max_duration_s}
+    given = {name: float(value) for name, value in own.items() if value is not None}
+    return generate_llm(LlmWorkload(choice.jobs, seed, **given), cluster, times_on(cluster))
 
 
 def _read_options(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -25,10 +26,11 @@ def make_allocations(scenario: Scenario, placer: Placer) -> Allocations:
     Raises
     ------
     InputError
-        If the cluster is divisible and the placer cannot place parts, or if jobs ask for numbers of nodes and
-        cannot have them.
+        If the cluster is divisible and the placer cannot place parts, if jobs ask for numbers of nodes and
+        cannot have them, or if parts of jobs must lie in one NVLink domain and the placer does not see to it.
     """
     _check_node_requests(scenario, placer)
+    _check_segments(scenario, placer)
     if scenario.parts is None or not isinstance(scenario.cluster, DivisibleCluster):
         return Allocations(scenario.cluster)
     if not placer.places_parts:
@@ -39,6 +41,13 @@ def make_allocations(scenario: Scenario, placer: Placer) -> Allocations:
         remedy = f"choose placer={names}, or learned with placer.checkpoint=sharing"
         raise InputError(message, field="placer", remedy=remedy)
     return PartAllocations(scenario.cluster, scenario.parts)
+
+
+def _check_segments(scenario: Scenario, placer: Placer) -> None:
+    if scenario.tables.segments is None or placer.places_segments:
+        return
+    message = f"{placer.name} does not keep the parts of a job together that must lie in one NVLink domain"
+    raise InputError(message, field="placer", remedy="choose placer=buddy, best-fit or topology-aware")
 
 
 def _check_node_requests(scenario: Scenario, placer: Placer) -> None:
@@ -80,28 +89,54 @@ class Allocator:
         nodes = self.scenario.trace.nodes
         return int(nodes[row]) if nodes is not None and gpus == self.scenario.request_gpus[row] else 0
 
+    def segment(self, row: int, gpu_type: int, gpus: int) -> int:
+        """Return the GPUs of each block of a job that must lie in one NVLink domain; 1: they lie anywhere."""
+        tables = self.scenario.tables
+        if tables.segments is None or row < 0:
+            return 1
+        level = int(np.searchsorted(tables.counts, gpus))
+        return int(tables.segments[self.scenario.class_of[row], gpu_type, level])
+
+    def keeps_segments(self, row: int, nodes: Nodes) -> bool:
+        """Whether each block of a job's GPUs that must lie in one NVLink domain does so on these nodes."""
+        cluster, gpus = self.scenario.cluster, sum(count for _, count in nodes)
+        first = nodes[0][0]
+        segment = self.segment(row, int(cluster.node_type[first]), gpus)
+        domain = (
+            cluster.node_domain if segment > cluster.node_gpus[first] else np.arange(len(cluster.node_type))
+        )
+        inside = Counter[int]()
+        for node, count in nodes:
+            inside[int(domain[node])] += count
+        return all(count % segment == 0 for count in inside.values())
+
     def place(
-        self, kind: int, gpus: int, until: float, on: int = 0, avoid: tuple[int, ...] = ()
+        self, gpu_type: int, gpus: int, until: float, on: int = 0, avoid: tuple[int, ...] = (), row: int = -1
     ) -> Nodes | Infeasible:
         """Ask the placer for nodes that a job or profile will hold until tick `until`.
 
-        It asks for `on` nodes, 0 for any, and for none of `avoid`. An answer that names a failed node counts
-        as `Infeasible`.
+        It asks for `on` nodes, 0 for any, and for none of `avoid`, as the job of a row needs its GPUs in
+        NVLink domains; -1: of no job. An answer that names a failed node counts as `Infeasible`.
         """
+        segment = self.segment(row, gpu_type, gpus)
         allocations, withheld = self.allocations, self.withheld(until)
         if avoid:
+            # The reasons of disturbances come last and win: they are the ones that a log should name.
             withheld = dict.fromkeys(avoid, "jobs that wait") | withheld
+        # Hidden nodes look full to the placer, so that no placer needs to know about reservations.
         with allocations.hidden(withheld):
-            if withheld and (short := gpus - int(allocations.free[kind])) > 0:
+            if withheld and (short := gpus - int(allocations.free[gpu_type])) > 0:
                 kept_for = next(iter(withheld.values()))
                 return Infeasible(f"nodes are kept for {kept_for}", gpus_short=short)
-            nodes = (
-                self.placer.place_evenly(allocations, kind, gpus, on)
-                if on
-                else self.placer.place(allocations, kind, gpus)
-            )
+            if segment > 1:
+                nodes = self.placer.place_segments(allocations, gpu_type, gpus, segment)
+            elif on:
+                nodes = self.placer.place_evenly(allocations, gpu_type, gpus, on)
+            else:
+                nodes = self.placer.place(allocations, gpu_type, gpus)
         if isinstance(nodes, Infeasible):
             return nodes
+        # Failed nodes are full too, but a placer from outside may name one all the same.
         failed = [node for node, _ in nodes if node in allocations.down] if allocations.down else []
         if failed:
             return Infeasible(f"node {failed[0]} has failed", nodes_short=len(failed))
@@ -137,7 +172,7 @@ class Allocator:
     def stop_released(self) -> None:
         """Stop what still runs on released nodes; in a simulation nothing does."""
 
-    def holders_on(self, nodes: Collection[int]) -> list[int]:
+    def list_holders(self, nodes: Collection[int]) -> list[int]:
         """Return the jobs (>= 0) and profiles (< 0) that hold GPUs of some nodes, in order of allocation."""
         held = self.allocations
         return [holder for holder in held.holders if any(on in nodes for on, _ in held.holding(holder))]
@@ -148,6 +183,7 @@ class Allocator:
         available: Ints = cluster.capacity - profiled
         for node in self.allocations.down:
             available[cluster.node_type[node]] -= cluster.node_gpus[node]
+        # A policy cannot take GPUs from a job that it does not see.
         for row in self.jobs.unseen & self.allocations.holders:
             available[self.jobs.gpu_type[row]] -= self.jobs.gpus[row]
         return available

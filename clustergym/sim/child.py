@@ -62,6 +62,7 @@ def run_supervised(
         return task(StepWatchdog(limit_s))
     names[NO_ROLE] = " or ".join(foreign)
     check_limit(limit_s)
+    # Shared memory says where the run is even after a crash; a pipe would lose what was not flushed.
     place, (reader, writer) = mmap.mmap(-1, PLACE.size), Pipe(duplex=False)
     child = _fork_work(lambda: _send(task, limit_s, place, writer))
     writer.close()
@@ -113,6 +114,7 @@ def _fork_work(work: Callable[[], None]) -> int:
         if os.getppid() == parent:
             work()
     finally:
+        # No cleanup of the parent's handlers or buffers in the child, whatever happened.
         os._exit(1)
 
 

@@ -105,11 +105,11 @@ def check_decision(decision: Decision, limits: Limits, scenario: Scenario) -> No
     used = np.bincount(decision.gpu_type, weights=gpus, minlength=len(limits.available))
     over = np.flatnonzero(used > limits.available)
     if len(over):
-        kind = int(over[0])
+        gpu_type = int(over[0])
         raise DecisionError(
-            f"uses {int(used[kind])} {scenario.cluster.gpu_types[kind]}, "
-            f"{int(limits.available[kind])} are available",
-            job_id=_job_id(scenario, decision.job[decision.gpu_type == kind][-1]),
+            f"uses {int(used[gpu_type])} {scenario.cluster.gpu_types[gpu_type]}, "
+            f"{int(limits.available[gpu_type])} are available",
+            job_id=_job_id(scenario, decision.job[decision.gpu_type == gpu_type][-1]),
             remedy="leave out or shrink jobs of that GPU type",
         )
 

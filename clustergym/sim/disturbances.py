@@ -88,8 +88,10 @@ class Disturbances:
             Seconds that the next launch of each job stands still longer.
         """
         self._count_outage(node, events[0], cause)
-        interruption, rows = _Interruption(reason, cause, restart_s), self.jobs_on(node)
+        interruption, rows = _Interruption(reason, cause, restart_s), self.list_jobs(node)
         if detection and rows:
+            # Jobs hang on it but nothing new starts there: a scheduler would not use a node that stopped
+            # answering, though it does not yet know why.
             self.allocator.suspect[node] = "a check"
             for row in rows:
                 self._hang(row, detection, interruption)
@@ -117,10 +119,11 @@ class Disturbances:
     def _close(self, node: int, interruption: _Interruption) -> None:
         self.allocator.suspect.pop(node, None)
         if node not in self.allocations.down:
-            for holder in self.allocator.holders_on((node,)):
+            for holder in self.allocator.list_holders((node,)):
                 if holder >= 0:
                     self.interrupt(holder, *interruption)
                 else:
+                    # Measurements on a node that fails are worth nothing.
                     self.profiler.postpone(holder, forget=True)
             self.allocations.fail(node)
         self.decide_again()
@@ -128,23 +131,24 @@ class Disturbances:
     def give_back(self, node: int, event: str) -> None:
         """End a time in which a node is out of use."""
         self.out[node] -= 1
+        # Outages may overlap: the node is back when the last is over.
         if not self.out[node]:
             self.allocations.repair(node)
         self.note(event, node)
         self.decide_again()
 
-    def jobs_on(self, node: int) -> list[int]:
+    def list_jobs(self, node: int) -> list[int]:
         """Return the jobs that hold GPUs of a node, in order of allocation."""
-        return [holder for holder in self.allocator.holders_on((node,)) if holder >= 0]
+        return [holder for holder in self.allocator.list_holders((node,)) if holder >= 0]
 
-    def busy_at(self, tick: int) -> set[int]:
+    def list_busy_nodes(self, tick: int) -> set[int]:
         """Return the nodes whose jobs are estimated to be still running at a tick."""
         jobs, busy = self.jobs, set[int]()
         for row in self.allocations.holders:
             if row >= 0 and row not in jobs.unseen:
                 standstill = max(int(jobs.ready[row]) - self.clock.now, 0)
-                kind, level = int(jobs.gpu_type[row]), jobs.level_of(row)
-                if self.progress.estimate_end(row, kind, level, standstill) > tick:
+                gpu_type, level = int(jobs.gpu_type[row]), jobs.count_level(row)
+                if self.progress.estimate_end(row, gpu_type, level, standstill) > tick:
                     busy.update(node for node, _ in self.allocations.holding(row))
         return busy
 
@@ -158,7 +162,7 @@ class Disturbances:
         def change(act: Callable[[float], None], event: str) -> None:
             act(factor)
             self.note(event, node, cause)
-            for row in self.jobs_on(node):
+            for row in self.list_jobs(node):
                 self.progress.update_speed(row)
 
         change(factors.append, events[0])
@@ -166,7 +170,7 @@ class Disturbances:
 
     def clear(self, nodes: Collection[int]) -> None:
         """Preempt the jobs on some nodes, and put off the profiles there."""
-        for holder in self.allocator.holders_on(nodes):
+        for holder in self.allocator.list_holders(nodes):
             if holder < 0:
                 self.profiler.postpone(holder)
             elif not self.give_up(holder):
@@ -178,28 +182,28 @@ class Disturbances:
         """Whether a job is in the queue."""
         return bool(self.jobs.phase[row] == Phase.QUEUED)
 
-    def queued_at(self, row: int) -> int:
+    def find_queued_tick(self, row: int) -> int:
         """Return the tick at which a job last began to wait; it tells one run of it from the next."""
         return int(self.jobs.queued_since[row])
 
-    def works_from(self, row: int) -> int | None:
+    def find_work_tick(self, row: int) -> int | None:
         """Return the tick from which a job works or has worked on its GPUs; None if it holds none."""
         return int(self.jobs.ready[row]) if self.jobs.gpus[row] else None
 
     def request(self, row: int) -> tuple[int, int]:
         """Return (type index, GPUs) of a job's request; "any type" becomes the job's fastest type."""
         scenario = self.scenario
-        kind, gpus = int(scenario.request_type[row]), int(scenario.request_gpus[row])
-        if kind < 0:
+        gpu_type, gpus = int(scenario.request_type[row]), int(scenario.request_gpus[row])
+        if gpu_type < 0:
             level = int(np.searchsorted(scenario.tables.counts, gpus))
             times = scenario.known_times(InformationClass.CLAIRVOYANT)
-            kind = int(np.argmin(times[scenario.class_of[row], :, level]))
-        return kind, gpus
+            gpu_type = int(np.argmin(times[scenario.class_of[row], :, level]))
+        return gpu_type, gpus
 
-    def start_on(self, row: int, kind: int, gpus: int, nodes: Nodes) -> None:
+    def start_at_nodes(self, row: int, gpu_type: int, gpus: int, nodes: Nodes) -> None:
         """Clear nodes of all jobs and profiles, and start a waiting job there."""
         self.clear([node for node, _ in nodes])
-        self.execution.launch(row, kind, gpus, rescale=False, on=nodes)
+        self.execution.launch(row, gpu_type, gpus, rescale=False, on=nodes)
         self.decide_again()
 
     def interrupt(self, row: int, reason: str, cause: str = "", restart_s: float = 0.0) -> None:
@@ -212,8 +216,10 @@ class Disturbances:
         if not jobs.gpus[row]:
             return
         given = _Interruption(reason, cause, restart_s)
+        # A job that hangs already is interrupted for what it hangs for, whatever interrupts it now.
         reason, cause, restart_s = self._undetected.pop(row, given)
-        kind, gpus = int(jobs.gpu_type[row]), int(jobs.gpus[row])
+        gpu_type, gpus = int(jobs.gpu_type[row]), int(jobs.gpus[row])
+        # Before `vacate`, which settles the job's progress up to now.
         left, undone = jobs.at_checkpoint(row, self.clock.now)
         self.execution.vacate(row)
         lost = left - float(jobs.remaining[row])
@@ -221,7 +227,7 @@ class Disturbances:
         self.log.record(
             EventKind.FAIL,
             row,
-            kind,
+            gpu_type,
             gpus,
             reason=reason,
             lost_s=seconds(undone),
@@ -231,7 +237,7 @@ class Disturbances:
         )
         self.queue.enqueue(row)
         for course in self.courses:
-            course.interrupted(row)
+            course.note_interruption(row)
 
     def give_up(self, row: int) -> bool:
         """Interrupt a job that hangs; return whether it did."""
@@ -269,5 +275,6 @@ class Disturbances:
         left, undone = jobs.at_checkpoint(row, now)
         jobs.settle(row, now)
         jobs.checkpointed[row], jobs.unsaved[row] = left, undone
+        # A standstill that is under way is not cut short.
         jobs.ready[row] = max(int(jobs.ready[row]), now + duration)
         return left, undone

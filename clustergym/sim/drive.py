@@ -16,7 +16,7 @@ from clustergym.common.errors import InputError
 from clustergym.scenario.policy import Decision, InformationClass, InformationError, Placer, Policy, View
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.engine import Change, Simulation
-from clustergym.sim.engines import AnySimulation, Engine, simulation_of
+from clustergym.sim.engines import AnySimulation, Engine, make_simulation
 from clustergym.sim.guard import NO_ROLE, PLACER, POLICY, OvertimeError, StepWatchdog, make_stopped_error
 
 Progress = Callable[[AnySimulation], None]
@@ -32,6 +32,7 @@ class DecisionTimes:
     def add(self, wall_s: float) -> None:
         """Count one decision."""
         self.count += 1
+        # Bins of equal ratio keep the relative error the same from microseconds to minutes.
         key = math.floor(math.log(max(wall_s, 1e-9)) / 0.02)
         self.bins[key] = self.bins.get(key, 0) + 1
 
@@ -64,7 +65,7 @@ def simulate(
     engine: Engine = "auto",
 ) -> Run:
     """Run a policy on a scenario to its end; raises as `drive` and `chosen_engine`."""
-    return drive(simulation_of(scenario, policy, placer, seed, engine), policy, seed, progress, watch)
+    return drive(make_simulation(scenario, policy, placer, seed, engine), policy, seed, progress, watch)
 
 
 def drive(
@@ -181,11 +182,11 @@ def _make_diverged_error(change: Change) -> InputError:
 def _decision(change: Change, view: View) -> Decision:
     gone = {*change.preempt, *change.drop}
     held = {
-        int(row): (int(kind), int(gpus))
-        for row, kind, gpus in zip(view.job, view.gpu_type, view.gpus, strict=True)
+        int(row): (int(gpu_type), int(gpus))
+        for row, gpu_type, gpus in zip(view.job, view.gpu_type, view.gpus, strict=True)
         if gpus and int(row) not in gone
     }
-    held.update({row: (kind, gpus) for row, kind, gpus in change.launch})
+    held.update({row: (gpu_type, gpus) for row, gpu_type, gpus in change.launch})
     # On a divisible cluster jobs are placed in the order of the decision.
     ordered = sorted(held.items()) if view.parts is None else held.items()
     decision = Decision.of(((row, *allotment) for row, allotment in ordered), change.drop)

@@ -130,9 +130,12 @@ class Simulation:
         profiler = self.profiler = Profiler(information, log, allocator, queue)
         self.progress = JobProgress(scenario, clock, jobs, log, held, views, self.sharing, links, courses)
         self.execution = self.execution_type(self.progress, allocator, queue, profiler)
+        # The order of construction is part of a run's result: of what is due at one tick, SimPy calls first
+        # what was scheduled first.
         clock.process(self._submit_all())
         self.disturbances = self.disturbances_type(self.execution)
         self.stalls = StallWatch(self.execution)
+        # A stream of its own: a placer's draws do not depend on the policy's.
         placer.reset(scenario.cluster, random_streams.PLACER.generator(seed))
 
     @property
@@ -172,12 +175,15 @@ class Simulation:
         # A live run may notice a submission late.
         self.log.append(Event(seconds(int(jobs.submit[row])), EventKind.SUBMIT, row))
         left = queue.leaving[row] = self.clock.event()
+        # A request of 0 GPUs marks a job that no allotment of the cluster can hold.
         if not self.scenario.request_gpus[row]:
             self.execution.drop(row, "fits nowhere")
+        # A job that a disturbance starts itself is neither profiled nor shown to the policy.
         elif row in jobs.unseen:
             queue.enqueue(row)
         elif self.profiler.gpus:
             self.profiler.ask(row)
+            # With profile_reuse=model another job of the class may have been profiled already.
             if jobs.profiled[row].any():
                 queue.enqueue(row)
             else:
@@ -196,7 +202,7 @@ class Simulation:
         Returns
         -------
         View or None
-            None once every job has left or the horizon is reached.
+            None once every job that is scored has left or the horizon is reached.
 
         Raises
         ------
@@ -205,7 +211,7 @@ class Simulation:
         """
         self._limits = None
         clock, queue = self.clock, self.queue
-        while queue.leaving or queue.ahead:
+        while queue.scored_left and (queue.leaving or queue.ahead):
             self.allocator.stop_released()
             instant = self.next_instant()
             if instant == math.inf:
@@ -213,12 +219,17 @@ class Simulation:
             if self.horizon is not None and instant > self.horizon:
                 self._end(self.horizon)
                 return None
+            # All events of a tick come before its decision, in whatever order they were scheduled: a decision
+            # sees the state after all of them, and two jobs that end together are one decision point.
             while clock.peek() == instant:
                 clock.step()
             for course in self.disturbances.courses:
                 course.serve()
+            # Profiles have the first claim on free GPUs, except at a decision point with jobs in the queue:
+            # there `apply` starts them after the launches.
             if not (queue.due and self._decides_first()):
                 self.profiler.start_waiting()
+            # Nothing is decided at the horizon itself: what was launched there would have no time to run.
             if queue.due and not (self.horizon is not None and clock.now >= self.horizon):
                 queue.due = False
                 if queue.decided_at == clock.now:
@@ -249,6 +260,7 @@ class Simulation:
         self.allocator.stop_released()
         self.queue.decided_at = self.clock.now
         self.decision_points += 1
+        # Before the View is made, so that the policy sees where jobs are now, not where they were.
         self.execution.defragment()
         return self.make_view()
 
@@ -256,6 +268,7 @@ class Simulation:
         """Return the View of now, and remember what a decision on it may do."""
         rows, now, held = self.queue.rows, self.clock.now, self.allocations
         available = self.allocator.available(self.profiler.held)
+        # Copies, for the View hands its arrays to a policy that may write into them.
         self._limits = Limits(rows, available.copy(), self.jobs.profiled)
         if isinstance(held, PartAllocations):
             return self.views.part_view(now, rows, available, held)
@@ -280,6 +293,7 @@ class Simulation:
         if limits is None:
             raise RuntimeError("apply() needs a decision point: call advance() first")
         decision = coerce_decision(decision)
+        # All is checked before anything changes: a refused decision leaves the state as it was.
         check_decision(decision, limits, self.scenario)
         self._limits = None
         self._enact(decision, limits.job)
@@ -299,9 +313,12 @@ class Simulation:
         else:
             changed, joins = list_moves(decision, self.jobs)
         leaving = self.jobs.gpus[rows] > 0
+        # A decision names all that is to hold GPUs; a running job that it does not name loses its own.
         leaving[np.searchsorted(rows, decision.job)] = False
         drops = sorted(decision.drop.tolist())
         preempts = [int(row) for row in rows[leaving] if int(row) not in set(drops)]
+        # Negative counts sort the widest jobs first: they are the hardest to place while free nodes are
+        # scattered.
         gpus, kinds = (-decision.gpus[changed]).tolist(), decision.gpu_type[changed].tolist()
         launches = list(zip(gpus, decision.job[changed].tolist(), kinds, strict=True))
         batches = self._new_batches(decision, changed)
@@ -311,13 +328,15 @@ class Simulation:
             launches.sort()
         for row in drops:
             self.execution.drop(row, "policy")
+        # First everything that gives GPUs back (drops, preemptions, moves), then every launch: a decision is
+        # legal as a whole, and no order of its launches may run out of GPUs.
         for row in preempts:
             if not self.disturbances.give_up(row):
                 self.execution.preempt(row)
         told = decision.avoid or {}
         avoid = {row: tuple(told[row]) for _, row, _ in launches if row in told}
         self._launch_all(launches, batches, joins, avoid)
-        moved = tuple((row, kind, -gpus) for gpus, row, kind in launches)
+        moved = tuple((row, gpu_type, -gpus) for gpus, row, gpu_type in launches)
         if self.scenario.parts is None:
             moved = tuple(sorted(moved))
         for row in sorted(batches.keys() - {row for row, _, _ in moved}):
@@ -336,20 +355,20 @@ class Simulation:
         """Launch jobs, given as (-GPUs, row, type), with batches, beside jobs and off nodes as told."""
         for _, row, _ in launches if self.jobs.disturbed else ():
             self.disturbances.give_up(row)
-        gpu_type, gpus = self.jobs.gpu_type, self.jobs.gpus
-        was_running = {row: (int(gpu_type[row]), int(gpus[row])) for _, row, _ in launches if gpus[row]}
+        types, gpus = self.jobs.gpu_type, self.jobs.gpus
+        was_running = {row: (int(types[row]), int(gpus[row])) for _, row, _ in launches if gpus[row]}
         for row in was_running:
             self.execution.vacate(row)
         # A job that joins another comes after all that hold GPUs of their own.
         in_order = sorted(launches, key=lambda of: of[1] in joins) if joins else launches
-        for negative_gpus, row, kind in in_order:
+        for negative_gpus, row, gpu_type in in_order:
             self.jobs.batch[row] = batches.get(row, self.scenario.trace.global_batch[row])
             self.execution.launch(
                 row,
-                kind,
+                gpu_type,
                 -negative_gpus,
                 rescale=row in was_running,
-                migrates=was_running.get(row) == (kind, -negative_gpus),
+                migrates=was_running.get(row) == (gpu_type, -negative_gpus),
                 beside=joins.get(row, NO_JOB),
                 avoid=avoid.get(row, ()),
             )
@@ -365,5 +384,7 @@ class Simulation:
         requested = self.scenario.trace.global_batch[decision.job]
         given = np.zeros_like(requested) if decision.batch is None else decision.batch
         batch = np.where(given == 0, requested, given)
+        # A launch begins at the requested batch unless told otherwise, so only another batch is worth a line
+        # of the decision log.
         new = batch != np.where(launched, requested, self.jobs.batch[decision.job])
         return dict(zip(decision.job[new].tolist(), batch[new].tolist(), strict=True))

@@ -53,7 +53,7 @@ def chosen_engine(scenario: Scenario, policy: Policy, placer: Placer, engine: En
     return "compiled"
 
 
-def simulation_of(
+def make_simulation(
     scenario: Scenario, policy: Policy, placer: Placer, seed: int = 0, engine: Engine = "auto"
 ) -> AnySimulation:
     """Return a new simulation for a policy; raises as `chosen_engine`."""

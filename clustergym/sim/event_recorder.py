@@ -23,10 +23,10 @@ class EventRecorder(EventLog):
         self._parts = allocations if isinstance(allocations, PartAllocations) else None
 
     def record(
-        self, kind: str, row: int, gpu_type: int = -1, gpus: int = 0, nodes: Nodes = (), **more: Any
+        self, event_type: str, row: int, gpu_type: int = -1, gpus: int = 0, nodes: Nodes = (), **more: Any
     ) -> None:
         """Log an event of now; `more` are further columns of `Event`."""
-        if kind in PACES:
+        if event_type in PACES:
             batch = int(self._jobs.batch[row])
             if batch != self._requested[row]:
                 more["batch"] = batch
@@ -36,9 +36,11 @@ class EventRecorder(EventLog):
                 more["partner"] = partner
         if self._parts is not None and nodes and row != NO_JOB:
             more["devices"] = int(self._parts.devices_of[row])
-        self.append(Event(self._clock.now_s, kind, row, gpu_type, gpus, nodes, **more))
+        self.append(Event(self._clock.now_s, event_type, row, gpu_type, gpus, nodes, **more))
 
-    def note(self, kind: str, node: int, cause: str = "") -> None:
+    def note(self, event_type: str, node: int, cause: str = "") -> None:
         """Log an event of a node."""
         gpus = int(self._cluster.node_gpus[node])
-        self.record(kind, NO_JOB, int(self._cluster.node_type[node]), gpus, ((node, gpus),), cause=cause)
+        self.record(
+            event_type, NO_JOB, int(self._cluster.node_type[node]), gpus, ((node, gpus),), cause=cause
+        )

@@ -117,7 +117,7 @@ class StepWatchdog:
         if self.limit_s is None and self.place is None:
             return simulation.advance, policy.schedule, simulation.apply
 
-        def timed(role: int, step: Callable[P, R]) -> Callable[P, R]:
+        def limit_step(role: int, step: Callable[P, R]) -> Callable[P, R]:
             def run(*given: P.args, **named: P.kwargs) -> R:
                 self._begin(role, simulation)
                 answer = step(*given, **named)
@@ -128,9 +128,9 @@ class StepWatchdog:
             return run
 
         return (
-            timed(PLACER, simulation.advance),
-            timed(POLICY, policy.schedule),
-            timed(PLACER, simulation.apply),
+            limit_step(PLACER, simulation.advance),
+            limit_step(POLICY, policy.schedule),
+            limit_step(PLACER, simulation.apply),
         )
 
     def _begin(self, role: int, simulation: AnySimulation) -> None:
@@ -138,6 +138,7 @@ class StepWatchdog:
             where = simulation.decision_points, simulation.jobs_in_view, simulation.now_s
             PLACE.pack_into(self.place, 0, role, *where, time.monotonic())
         if self.limit_s is not None:
+            # Repeated, for a step that swallowed the first interruption is interrupted again.
             signal.setitimer(signal.ITIMER_REAL, self.limit_s, AGAIN_S)
 
 

@@ -53,21 +53,24 @@ class JobProgress:
     complete: Callable[[int], None] = field(init=False)
 
     def iteration_s(
-        self, row: int, kind: int, level: int, nodes: Nodes, remaining: float, slowdown: float = 1.0
+        self, row: int, gpu_type: int, level: int, nodes: Nodes, remaining: float, slowdown: float = 1.0
     ) -> float:
         """Return the seconds a job needs now for the work of one iteration at its requested batch."""
         scenario, choices = self.scenario, self.scenario.batch_choices
         column = -1 if choices is None else choices.column(row, int(self.jobs.batch[row]))
         locality = int(scenario.cluster.locality(nodes))
-        iteration_s = scenario.iteration_s(row, kind, level, locality, slowdown, column)
+        iteration_s = scenario.iteration_s(row, gpu_type, level, locality, slowdown, column)
         if self.sharing is not None:
-            iteration_s /= self.sharing.get_kept_speed(row, kind, level)
+            iteration_s /= self.sharing.get_kept_speed(row, gpu_type, level)
         if self.slow:
+            # Synchronous training: all wait for the slowest node, on which several causes multiply.
             iteration_s *= max(math.prod(self.slow.get(node, ())) for node, _ in nodes)
         if self.jobs.disturbed:
+            # Writing checkpoints takes a share of the time; iterations get the rest.
             iteration_s /= 1.0 - float(self.jobs.write_share[row])
         if choices is None or column < 0:
             return iteration_s
+        # Iterations are counted at the requested batch; one at another batch is worth more or fewer of them.
         return iteration_s / choices.worth(row, column, remaining)
 
     def plan_checkpoints(self, row: int, nodes: Nodes) -> None:
@@ -89,11 +92,14 @@ class JobProgress:
         generation = int(jobs.generation[row])
         standstill = max(int(jobs.ready[row]) - self.clock.now, 0)
         remaining, iteration_s = float(jobs.remaining[row]), float(jobs.iteration_s[row])
+        # `ends_at` is above 0 where the log says that the job ended before its work was done.
         action, work = self.complete, ticks((remaining - float(jobs.ends_at[row])) * iteration_s)
         choices = self.scenario.batch_choices
         if choices is not None and jobs.batch[row] != self.scenario.trace.global_batch[row]:
             end = choices.next_end(row, remaining)
             if end > jobs.ends_at[row]:
+                # Rounded up: a tick too early the efficiency would be the old one, and the next change at
+                # once due again.
                 work = math.ceil((remaining - end) * iteration_s * TICKS_PER_S)
                 action = self.update_speed
 
@@ -113,16 +119,16 @@ class JobProgress:
         """Recompute a running job's speed from its batch, progress and share of the links; log it so."""
         jobs = self.jobs
         jobs.settle(row, self.clock.now)
-        kind, gpus = int(jobs.gpu_type[row]), int(jobs.gpus[row])
+        gpu_type, gpus = int(jobs.gpu_type[row]), int(jobs.gpus[row])
         nodes, remaining = self.allocations.holding(row), float(jobs.remaining[row])
         locality = int(self.scenario.cluster.locality(nodes))
         slowdown = 1.0 if self.links is None else self.links.slowdown(row)
-        iteration_s = self.iteration_s(row, kind, jobs.level_of(row), nodes, remaining, slowdown)
+        iteration_s = self.iteration_s(row, gpu_type, jobs.count_level(row), nodes, remaining, slowdown)
         jobs.iteration_s[row] = iteration_s
         self.await_completion(row)
         standstill_s = seconds(max(int(jobs.ready[row]) - self.clock.now, 0))
         marks |= {"locality": locality, "overhead_s": standstill_s, "iteration_time_s": iteration_s}
-        self.log.record(event, row, kind, gpus, **marks)
+        self.log.record(event, row, gpu_type, gpus, **marks)
 
     def update_speeds(self) -> None:
         """Update the speed of each running job whose partner or share of the links has changed."""
@@ -133,13 +139,18 @@ class JobProgress:
         if self.links is None:
             return
         for row, slowdown in self.links.update().items():
-            kind, level, nodes = int(jobs.gpu_type[row]), jobs.level_of(row), self.allocations.holding(row)
-            remaining = float(jobs.remaining_at(np.array([row]), self.clock.now)[0])
-            if self.iteration_s(row, kind, level, nodes, remaining, slowdown) != jobs.iteration_s[row]:
+            gpu_type, level, nodes = (
+                int(jobs.gpu_type[row]),
+                jobs.count_level(row),
+                self.allocations.holding(row),
+            )
+            remaining = float(jobs.compute_remaining(np.array([row]), self.clock.now)[0])
+            # A link that changes touches all its jobs, but an unchanged speed is not logged again.
+            if self.iteration_s(row, gpu_type, level, nodes, remaining, slowdown) != jobs.iteration_s[row]:
                 self.update_speed(row)
 
     def estimate_end(
-        self, row: int, kind: int, level: int, standstill: int, kept: float | None = None
+        self, row: int, gpu_type: int, level: int, standstill: int, kept: float | None = None
     ) -> float:
         """Return the tick at which a job is estimated to end if it works after a standstill (in ticks).
 
@@ -150,10 +161,11 @@ class JobProgress:
         views, now = self.views, self.clock.now
         if not self.courses or views.information == InformationClass.NONE:
             return math.inf
-        iteration_s = float(views.known[views.class_of[row], kind, level])
+        iteration_s = float(views.known[views.class_of[row], gpu_type, level])
         if self.sharing is not None:
-            iteration_s /= self.sharing.get_kept_speed(row, kind, level) if kept is None else kept
-        left_s = float(views.remaining_at(np.array([row]), now)[0]) * iteration_s
+            iteration_s /= self.sharing.get_kept_speed(row, gpu_type, level) if kept is None else kept
+        # What the policy believes, not what is true: reservations must not leak when jobs really end.
+        left_s = float(views.compute_remaining(np.array([row]), now)[0]) * iteration_s
         return now + standstill + ticks(left_s) if math.isfinite(left_s) else math.inf
 
 
@@ -185,7 +197,7 @@ class JobExecution:
     def launch(
         self,
         row: int,
-        kind: int,
+        gpu_type: int,
         gpus: int,
         *,
         rescale: bool,
@@ -201,7 +213,9 @@ class JobExecution:
         """
         jobs, progress = self.jobs, self.progress
         level = int(np.searchsorted(self.scenario.tables.counts, gpus))
-        overhead = ticks(float(jobs.restart_cost_s(row)[kind, level]))
+        # Before `launched` and `searched` are set below: the cost depends on whether this is the first
+        # launch.
+        overhead = ticks(float(jobs.restart_cost_s(row)[gpu_type, level]))
         what = EventKind.RESUME if jobs.launched[row] else EventKind.START
         if rescale:
             what = EventKind.MIGRATE if on or migrates else EventKind.RESCALE
@@ -211,40 +225,41 @@ class JobExecution:
         elif sharing is not None and beside != NO_JOB:
             nodes = self._join(sharing, row, beside, overhead)
         else:
-            until = progress.estimate_end(row, kind, level, overhead)
+            until = progress.estimate_end(row, gpu_type, level, overhead)
             asked = self.allocator.asked_nodes(row, gpus)
-            nodes = on or self.allocator.place(kind, gpus, until, asked, avoid)
+            nodes = on or self.allocator.place(gpu_type, gpus, until, asked, avoid, row)
         if beside == NO_JOB and not isinstance(nodes, Infeasible):
             nodes = self.allocator.allocate(row, nodes)
         if isinstance(nodes, Infeasible):
-            self.log.record(EventKind.UNPLACED, row, kind, gpus, reason=str(nodes))
+            self.log.record(EventKind.UNPLACED, row, gpu_type, gpus, reason=str(nodes))
+            # A rescaled job has given its GPUs up already, so without new ones it waits.
             if jobs.phase[row] == Phase.RUNNING:
                 self._wait_again(row)
             return
         locality, now = int(self.scenario.cluster.locality(nodes)), self.clock.now
         if jobs.disturbed:
             progress.plan_checkpoints(row, nodes)
-        iteration_s = progress.iteration_s(row, kind, level, nodes, float(jobs.remaining[row]))
-        jobs.phase[row], jobs.gpu_type[row], jobs.gpus[row] = Phase.RUNNING, kind, gpus
+        iteration_s = progress.iteration_s(row, gpu_type, level, nodes, float(jobs.remaining[row]))
+        jobs.phase[row], jobs.gpu_type[row], jobs.gpus[row] = Phase.RUNNING, gpu_type, gpus
         jobs.iteration_s[row], jobs.ready[row] = iteration_s, now + overhead
         jobs.worked_until[row] = jobs.held_since[row] = now
         jobs.checkpointed[row] = jobs.remaining[row]
         jobs.restarts[row] += what != EventKind.START
-        jobs.launched[row] = jobs.searched[row, kind, level] = True
+        jobs.launched[row] = jobs.searched[row, gpu_type, level] = True
         if progress.links is not None:
             progress.links.enter(row, nodes)
         progress.await_completion(row)
         pace = {"locality": locality, "overhead_s": seconds(overhead), "iteration_time_s": iteration_s}
-        self.log.record(what, row, kind, gpus, nodes, **pace)
+        self.log.record(what, row, gpu_type, gpus, nodes, **pace)
         for course in self.courses:
-            course.launched(row)
+            course.note_launch(row)
 
     def _join(self, sharing: Sharing, row: int, beside: int, overhead: int) -> Nodes | Infeasible:
         """Let a job share the GPUs of another, unless their nodes are kept for what comes before its end."""
         if on := self.allocator.allocations.holding(beside):
-            kind, level = int(self.jobs.gpu_type[beside]), self.jobs.level_of(beside)
-            kept = sharing.get_pair_speed(row, beside, kind, level)
-            until = self.progress.estimate_end(row, kind, level, overhead, kept)
+            gpu_type, level = int(self.jobs.gpu_type[beside]), self.jobs.count_level(beside)
+            kept = sharing.get_pair_speed(row, beside, gpu_type, level)
+            until = self.progress.estimate_end(row, gpu_type, level, overhead, kept)
             withheld = self.allocator.withheld(until)
             if kept_for := next((withheld[node] for node, _ in on if node in withheld), None):
                 return Infeasible(f"nodes are kept for {kept_for}")
@@ -283,6 +298,7 @@ class JobExecution:
     def _complete(self, row: int) -> None:
         """Let a job leave that has done its work, or failed or was killed where its log says so."""
         self.vacate(row)
+        # Ticks are whole, so the work done by now may be off by part of a tick; set what is left exactly.
         self.jobs.remaining[row] = self.jobs.ends_at[row]
         outcomes = self.scenario.trace.outcome
         outcome = COMPLETED if outcomes is None else outcomes[row]
@@ -292,7 +308,7 @@ class JobExecution:
         self.queue.decide_again()
 
     def _leave(self, row: int, phase: Phase) -> None:
-        self.profiler.pass_on(row)
+        self.profiler.hand_over_profiles(row)
         self.queue.leave(row, phase)
 
     def defragment(self) -> None:
@@ -300,12 +316,13 @@ class JobExecution:
         placer, now = self.allocator.placer, self.clock.now
         if placer.defragment_s is None or now - self.defragmented_at < ticks(placer.defragment_s):
             return
+        # Also where nothing moves: the next attempt is a full interval away.
         self.defragmented_at = now
         for row, nodes in placer.defragment(self.allocator.allocations):
             if self._is_worth_moving(row, nodes):
-                kind, gpus = int(self.jobs.gpu_type[row]), int(self.jobs.gpus[row])
+                gpu_type, gpus = int(self.jobs.gpu_type[row]), int(self.jobs.gpus[row])
                 self.vacate(row)
-                self.launch(row, kind, gpus, rescale=True, on=nodes)
+                self.launch(row, gpu_type, gpus, rescale=True, on=nodes)
 
     def _is_worth_moving(self, row: int, nodes: Nodes) -> bool:
         """Whether a proposed move is still possible and lets the job end earlier despite its restart."""
@@ -314,18 +331,22 @@ class JobExecution:
         free = self.allocator.allocations.free_on_node
         if any(free[node] + held.get(node, 0) < gpus for node, gpus in nodes):
             return False
+        # A job that hangs is to be interrupted, and one half of a pair cannot move alone.
         if row in jobs.unseen or jobs.hangs[row] or jobs.get_partner(row) != NO_JOB:
             return False
-        kind, level = int(jobs.gpu_type[row]), jobs.level_of(row)
-        overhead_s = float(jobs.restart_cost_s(row)[kind, level])
-        withheld = self.allocator.withheld(progress.estimate_end(row, kind, level, ticks(overhead_s)))
+        if not self.allocator.keeps_segments(row, nodes):
+            return False
+        gpu_type, level = int(jobs.gpu_type[row]), jobs.count_level(row)
+        overhead_s = float(jobs.restart_cost_s(row)[gpu_type, level])
+        withheld = self.allocator.withheld(progress.estimate_end(row, gpu_type, level, ticks(overhead_s)))
         if any(node in withheld for node, _ in nodes):
             return False
         # If the job would share links, assume its present slowdown; inside a leaf it shares no links.
         slowdown = 1.0
         if progress.links is not None and self.scenario.cluster.locality(nodes) > Locality.LEAF:
             slowdown = progress.links.slowdown(row)
-        remaining = float(progress.views.remaining_at(np.array([row]), now)[0])
-        faster = progress.iteration_s(row, kind, level, nodes, remaining, slowdown)
+        remaining = float(progress.views.compute_remaining(np.array([row]), now)[0])
+        faster = progress.iteration_s(row, gpu_type, level, nodes, remaining, slowdown)
+        # The rest of a standstill that is under way is saved by no move, so it counts for staying.
         stay = max(seconds(int(jobs.ready[row]) - now), 0.0) + remaining * float(jobs.iteration_s[row])
         return overhead_s + remaining * faster < stay

@@ -19,6 +19,8 @@ class JobQueue:
     ----------
     ahead : int
         Jobs that are still to be submitted.
+    scored_left : int
+        Jobs that are scored and have not left; the run ends with the last of them.
     leaving : dict of int to Event
         SimPy's event of leaving, of each job in the system; in order of submission.
     in_view : set of int
@@ -35,6 +37,8 @@ class JobQueue:
         self._round_pending = False
         self._rows: Ints | None = None
         self.ahead = len(scenario.trace)
+        self._scored = scenario.scored
+        self.scored_left = int(scenario.scored.sum())
         self.leaving: dict[int, simpy.Event] = {}
         self.in_view: set[int] = set()
         self.due, self.decided_at = False, -1
@@ -50,6 +54,7 @@ class JobQueue:
         """Let a job wait, and ask for a decision if the policy sees it."""
         jobs = self.jobs
         jobs.phase[row], jobs.queued_since[row] = Phase.QUEUED, self.clock.now
+        # A job that waits forgets the batch that was chosen for its last allotment.
         jobs.batch[row] = self._requested[row]
         if row not in jobs.unseen:
             self.in_view.add(row)
@@ -59,6 +64,7 @@ class JobQueue:
     def leave(self, row: int, phase: Phase) -> None:
         """Let a job leave for good, as completed or dropped."""
         self.jobs.phase[row] = phase
+        self.scored_left -= bool(self._scored[row])
         self.in_view.discard(row)
         self._rows = None
         self.leaving[row].succeed()
@@ -75,8 +81,11 @@ class JobQueue:
         if self._round is None or self._round_pending or not self.in_view:
             return
         now = self.clock.now
+        # An instant has one decision at most, so the next round after a decision is a later one.
         earliest = now + 1 if self.due or self.decided_at >= now else now
         self._round_pending = True
+        # Rounds lie at multiples of their length since 0 (rounded up), not since the last event; none is held
+        # while no job is in view.
         self.clock.after(-(-earliest // self._round) * self._round - now, self._begin_round)
 
     def ask_later(self) -> None:

@@ -41,6 +41,7 @@ def max_min_rates(flows: Sequence[Flows], demand: Sequence[float], capacity: Seq
         if demand[waiting[0]] <= full:
             stops, rate = [job for job in waiting if demand[job] == demand[waiting[0]]], demand[waiting[0]]
         else:
+            # Equal levels differ by rounding; treated as one, they fill in one step.
             tight = {link for link, at in level.items() if at <= full * (1 + 1e-12)}
             stops, rate = [job for job in waiting if not tight.isdisjoint(flows[job])], full
         for job in stops:
@@ -96,6 +97,8 @@ class Uplinks:
             total += count
             for link in (self._leaf[node], self._minipod[node]):
                 below[link] = below.get(link, 0) + count
+        # A collective crosses a cut with as many flows as its smaller side has; what lies wholly below a
+        # switch does not use its uplink.
         return {link: min(count, total - count) for link, count in below.items() if count < total}
 
 
@@ -145,6 +148,8 @@ class SharedLinks:
         """Return the new slowdown of each job whose slowdown may have changed since the last call."""
         if not self._changed_links:
             return {}
+        # Once before and once after the links are weighed: a link that stops being crowded frees its jobs,
+        # too.
         touched = self._changed_links & self._crowded
         for link in self._changed_links:
             self._weigh(link)
@@ -157,12 +162,14 @@ class SharedLinks:
         rates = max_min_rates(crowded, demand, self._uplinks.capacity)
         for job, rate in zip(jobs, rates, strict=True):
             self._slowdown[job] = max(self._demand[job] / rate, 1.0)
+        # Jobs that came are named even where nothing is crowded: their speed was set without a slowdown.
         news = {job: self._slowdown[job] for job in sorted({*jobs, *self._came})}
         self._changed_links, self._came = set(), set()
         return news
 
     def _weigh(self, link: int) -> None:
         """Update whether a link is crowded: whether its jobs could fill it."""
+        # fsum, because a set's order is no order: the result must not depend on it.
         load = math.fsum(self._flows[job][link] * self._demand[job] for job in self._on.get(link, ()))
         if load > self._uplinks.capacity[link]:
             self._crowded.add(link)

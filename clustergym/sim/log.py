@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -146,14 +146,6 @@ class EventLog:
     def digest(self) -> str:
         """SHA-256 digest of all events so far, hexadecimal."""
         return self._sha256.hexdigest()
-
-
-def digest_of(parts: Iterable[Sequence[Event]]) -> str:
-    """Return the digest that an `EventLog` of these events has, one part after the other."""
-    sha256 = hashlib.sha256()
-    for events in parts:
-        sha256.update("".join(map(_line, events)).encode())
-    return sha256.hexdigest()
 
 
 @lru_cache(maxsize=4096)

@@ -89,23 +89,27 @@ def list_moves(decision: Decision, jobs: JobStates) -> Moves:
     count; each GPU is kept by one pair or job, that of the lowest row: two want the same GPUs only where a
     pair parts. The other job of a pair joins.
     """
-    kind, gpus = dict(_rows(decision, decision.gpu_type)), dict(_rows(decision, decision.gpus))
-    partner = {row: NO_JOB for row in kind}
+    gpu_type, gpus = dict(_rows(decision, decision.gpu_type)), dict(_rows(decision, decision.gpus))
+    partner = {row: NO_JOB for row in gpu_type}
     if decision.partner is not None:
         partner.update(_rows(decision, decision.partner))
     stays: dict[int, int] = {}
+    # In ascending rows, so that which unit keeps contested GPUs does not depend on the decision's order.
     units = sorted(row for row, other in partner.items() if other == NO_JOB or row < other)
     kept: set[int] = set()
     for unit in units:
         members = [unit] if partner[unit] == NO_JOB else [unit, partner[unit]]
         for row in members:
-            same = jobs.gpus[row] == gpus[row] and jobs.gpu_type[row] == kind[row]
+            same = jobs.gpus[row] == gpus[row] and jobs.gpu_type[row] == gpu_type[row]
             if same and _name_held_gpus(row, jobs) not in kept:
                 kept.add(_name_held_gpus(row, jobs))
+                # The whole unit stays there: the member that holds the GPUs keeps them, and the other joins
+                # it.
                 stays.update(dict.fromkeys(members, row))
                 break
     moved, joins = set[int](), dict[int, int]()
     for row, other in partner.items():
+        # A pair of which neither holds the GPUs is launched as its lower row, which the other joins.
         anchor = stays.get(row, row if other == NO_JOB else min(row, other))
         is_there = row in stays and (row == anchor or jobs.get_partner(row) == anchor)
         if not is_there:
@@ -171,11 +175,11 @@ class Sharing:
         self._changed.clear()
         return rows
 
-    def get_kept_speed(self, row: int, kind: int, level: int) -> float:
+    def get_kept_speed(self, row: int, gpu_type: int, level: int) -> float:
         """Return the share of its speed alone that a job has on an allotment beside its partner."""
         other = int(self._partner[row])
-        return 1.0 if other == NO_JOB else self.get_pair_speed(row, other, kind, level)
+        return 1.0 if other == NO_JOB else self.get_pair_speed(row, other, gpu_type, level)
 
-    def get_pair_speed(self, row: int, other: int, kind: int, level: int) -> float:
+    def get_pair_speed(self, row: int, other: int, gpu_type: int, level: int) -> float:
         """Return the share of its speed alone that a job keeps beside another."""
-        return float(self._speeds.kept[self._class_of[row], self._class_of[other], kind, level])
+        return float(self._speeds.kept[self._class_of[row], self._class_of[other], gpu_type, level])

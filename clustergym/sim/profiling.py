@@ -84,15 +84,17 @@ class Profiler:
 
     def ask(self, row: int) -> None:
         """Queue the profiles that a job needs, except on types that are known or already being profiled."""
-        for kind in np.flatnonzero(self._find_needed(row) & ~self._jobs.profiled[row]).tolist():
+        for gpu_type in np.flatnonzero(self._find_needed(row) & ~self._jobs.profiled[row]).tolist():
             unit = int(self._unit_of[row])
-            profile = self._begun.get((unit, kind))
+            profile = self._begun.get((unit, gpu_type))
             if profile is None:
-                profile = self._begun[unit, kind] = Profile(unit, kind, row, self._ticks(row, kind))
-            elif profile in self.running or profile in self.waiting[kind]:
+                profile = self._begun[unit, gpu_type] = Profile(
+                    unit, gpu_type, row, self._ticks(row, gpu_type)
+                )
+            elif profile in self.running or profile in self.waiting[gpu_type]:
                 continue
             profile.row = row
-            self.waiting[kind].append(profile)
+            self.waiting[gpu_type].append(profile)
 
     def _find_needed(self, row: int) -> Bools:
         assert self._price is not None
@@ -103,17 +105,17 @@ class Profiler:
             fits = fits & (np.arange(len(fits)) == asked)
         return fits
 
-    def _ticks(self, row: int, kind: int) -> int:
+    def _ticks(self, row: int, gpu_type: int) -> int:
         assert self._price is not None
-        fits = self._scenario.feasible[self._scenario.class_of[row], kind]
+        fits = self._scenario.feasible[self._scenario.class_of[row], gpu_type]
         return ticks(self._price.seconds * (int(fits.sum()) if self._price.per == "configuration" else 1))
 
     def start_waiting(self) -> None:
         """Start waiting profiles on free GPUs, in the order in which they wait."""
         free = self._allocator.allocations.free
-        for kind, waiting in enumerate(self.waiting):
-            while waiting and free[kind] >= self.gpus:
-                nodes = self._allocator.place(kind, self.gpus, self._clock.now + waiting[0].left)
+        for gpu_type, waiting in enumerate(self.waiting):
+            while waiting and free[gpu_type] >= self.gpus:
+                nodes = self._allocator.place(gpu_type, self.gpus, self._clock.now + waiting[0].left)
                 if isinstance(nodes, Infeasible) or not self._start(waiting.popleft(), nodes):
                     break
 
@@ -130,6 +132,7 @@ class Profiler:
         return True
 
     def _holder(self, profile: Profile) -> int:
+        # Negative, so that holders of profiles and of jobs never meet; unique by job and type.
         return -1 - (profile.row * len(self.waiting) + profile.gpu_type)
 
     def _stop(self, profile: Profile) -> Nodes:
@@ -142,6 +145,7 @@ class Profiler:
         return nodes
 
     def _end(self, profile: Profile, started: int) -> None:
+        # It was put off and started again meanwhile: this end belongs to the earlier start.
         if profile not in self.running or profile.since != started:
             return
         self._stop(profile)
@@ -155,13 +159,14 @@ class Profiler:
         """Return the jobs (rows of the trace) that share the result of a profile."""
         return np.flatnonzero(self._unit_of == profile.unit)
 
-    def pass_on(self, row: int) -> None:
+    def hand_over_profiles(self, row: int) -> None:
         """Hand the profiles of a leaving job to another job that shares them, or stop them."""
         there = [*self.running, *(profile for waiting in self.waiting for profile in waiting)]
         for profile in [profile for profile in there if profile.row == row]:
             others = set(self._jobs_of(profile).tolist()) - {row} - self._jobs.unseen
             phase = self._jobs.phase
             here = (job for job in self._queue.leaving if job in others and phase[job] < Phase.COMPLETED)
+            # The job that has been in the system longest, as `leaving` is in the order of submission.
             heir = next(here, None)
             runs = profile in self.running
             nodes = self._stop(profile) if runs else ()

@@ -22,7 +22,7 @@ from clustergym.common.parameter_types import PositiveInt
 from clustergym.common.parameters import Parameters
 from clustergym.common.reading import read_regular
 from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
-from clustergym.sim.program_wire import packed, packed_setting, packed_view
+from clustergym.sim.program_wire import encode_message, packed_setting, packed_view
 
 LARGEST_BYTES = 1_000_000
 LONGEST_ANSWER_BYTES = 1_000_000
@@ -110,7 +110,7 @@ class Program(Policy):
         self._late.start()
         try:
             use = {"cpu_s": limits.cpu_s, "memory_bytes": limits.memory_mb * MIB}
-            self._send(packed({"text": text, **use}))
+            self._send(encode_message({"text": text, **use}))
             made = self._answer()
             self.information_class, self.round_s = _declared(made)
         except BaseException:
@@ -121,7 +121,9 @@ class Program(Policy):
         """Return this policy."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: object, trace: TracebackType | None
+    ) -> None:
         """End the process."""
         self.close()
 

@@ -23,7 +23,7 @@ from typing import Any
 from clustergym.common import random_streams
 from clustergym.scenario import view_text  # noqa: F401  (the program may not open its file any more)
 from clustergym.scenario.policy import Decision, InformationClass, Policy, View
-from clustergym.sim.program_wire import answer_of, setting_of, unpacked, view_of
+from clustergym.sim.program_wire import decode_message, decode_setting, decode_view, encode_answer
 
 PACKAGE = Path(__file__).resolve().parent.parent
 MODULE = "program"
@@ -104,8 +104,8 @@ def limit(cpu_s: int, memory_bytes: int) -> None:
     # The hard limit ends what catches the first signal, or is in a call into C.
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    for kind in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE):
-        resource.setrlimit(kind, (0, 0))
+    for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE):
+        resource.setrlimit(limit, (0, 0))
     code = tuple(str(Path(one).resolve()) + os.sep for one in sys.path if one)
     closed = tuple(f"{PACKAGE / room}{os.sep}" for room in CLOSED)
 
@@ -121,7 +121,7 @@ def limit(cpu_s: int, memory_bytes: int) -> None:
     sys.addaudithook(refuse)
 
 
-def told(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return an error as one line, with the line of the program it comes from."""
     lines = [
         frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "<string>"
@@ -129,26 +129,26 @@ def told(error: BaseException) -> str:
     number = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
     text = error.msg if isinstance(error, SyntaxError) else str(error)
     where = f"line {number}: " if number else ""
-    kind = "" if isinstance(error, Limit) else f"{type(error).__name__}: "
-    return f"{where}{kind}{' '.join(text.split())}"[:1000]
+    name = "" if isinstance(error, Limit) else f"{type(error).__name__}: "
+    return f"{where}{name}{' '.join(text.split())}"[:1000]
 
 
 def serve(channel: Connection) -> None:
     """Load the program of the first message, then answer one message after the other until there is none."""
-    words, _ = unpacked(channel.recv_bytes())
+    words, _ = decode_message(channel.recv_bytes())
     limit(words["cpu_s"], words["memory_bytes"])
     policy = load(words["text"])
     information = InformationClass(policy.information_class)
     _send(channel, {"information_class": information, "round_s": policy.round_s})
     while True:
-        words, arrays = unpacked(channel.recv_bytes())
+        words, arrays = decode_message(channel.recv_bytes())
         if "seed" in words:
-            setting = setting_of(words, arrays)
+            setting = decode_setting(words, arrays)
             # A new policy for each run, which keeps nothing of the last one.
             policy = type(policy)() if not isinstance(policy, _FunctionPolicy) else policy
             policy.reset(setting, random_streams.POLICY.generator(words["seed"]))
         else:
-            _send(channel, answer_of(policy.schedule(view_of(words, arrays, setting))))
+            _send(channel, encode_answer(policy.schedule(decode_view(words, arrays, setting))))
 
 
 def _send(channel: Connection, answer: dict[str, Any]) -> None:
@@ -163,7 +163,7 @@ def main() -> None:
     except EOFError:
         return
     except BaseException as error:
-        _send(channel, {"error": told(error)})
+        _send(channel, {"error": describe_error(error)})
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ SETTING = ("capacity", "gpus_per_node", "counts")
 ANSWER = ("job", "gpu_type", "gpus", "drop", "batch", "partner")
 
 
-def packed(words: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] | None = None) -> bytes:
+def encode_message(words: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] | None = None) -> bytes:
     """Return a message of JSON values and named arrays."""
     given = arrays or {}
     shapes = [(name, one.dtype.str, one.shape) for name, one in given.items()]
@@ -36,13 +36,13 @@ def packed(words: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] | None =
     return b"".join([LENGTH.pack(len(head)), head, *(one.tobytes() for one in given.values())])
 
 
-def unpacked(message: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def decode_message(message: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return the values and the read-only arrays of a message of `packed`."""
     start = LENGTH.size + LENGTH.unpack_from(message)[0]
     head, arrays = json.loads(message[LENGTH.size : start]), {}
-    for name, kind, shape in head["arrays"]:
+    for name, dtype, shape in head["arrays"]:
         count = math.prod(shape)
-        arrays[name] = np.frombuffer(message, kind, count, start).reshape(shape)
+        arrays[name] = np.frombuffer(message, dtype, count, start).reshape(shape)
         start += arrays[name].nbytes
     return head["words"], arrays
 
@@ -50,10 +50,10 @@ def unpacked(message: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 def packed_setting(setting: Setting, seed: int) -> bytes:
     """Return the message that begins a run."""
     words = {"gpu_types": setting.gpu_types, "round_s": setting.round_s, "seed": seed}
-    return packed(words, {name: getattr(setting, name) for name in SETTING})
+    return encode_message(words, {name: getattr(setting, name) for name in SETTING})
 
 
-def setting_of(words: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Setting:
+def decode_setting(words: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Setting:
     """Return the Setting of a message of `packed_setting`."""
     given: dict[str, Any] = dict(arrays)
     return Setting(tuple(words["gpu_types"]), **given, round_s=words["round_s"])
@@ -67,23 +67,23 @@ def packed_view(view: View, information: InformationClass) -> bytes:
     if information != InformationClass.NONE:
         arrays["times"] = view.iteration_time_s()
     arrays["costs"] = view.restart_cost_s()
-    return packed({"now_s": view.now_s}, arrays)
+    return encode_message({"now_s": view.now_s}, arrays)
 
 
-def view_of(words: Mapping[str, Any], arrays: dict[str, NDArray[Any]], setting: Setting) -> View:
+def decode_view(words: Mapping[str, Any], arrays: dict[str, NDArray[Any]], setting: Setting) -> View:
     """Return the View of a message of `packed_view`."""
     times, costs = arrays.pop("times", None), arrays.pop("costs")
 
-    def known() -> NDArray[Any]:
+    def give_times() -> NDArray[Any]:
         if times is None:
             raise InformationError("asked for iteration times, which information class none does not include")
         return times
 
-    calls = {"times": known, "costs": lambda: costs, "batches": lambda: None}
+    calls = {"times": give_times, "costs": lambda: costs, "batches": lambda: None}
     return View(now_s=words["now_s"], setting=setting, **arrays, **calls)  # type: ignore[arg-type]
 
 
-def answer_of(decision: object) -> dict[str, Any]:
+def encode_answer(decision: object) -> dict[str, Any]:
     """Return the columns of a program's decision as lists.
 
     Raises

@@ -40,6 +40,7 @@ class StallWatch:
             If it could not for more than `IDLE_ROUNDS` decisions in a row.
         """
         waits = bool(self._queue.in_view) and not (self._jobs.gpus[self._queue.rows] > 0).any()
+        # A repair is still to come, and may give waiting jobs room.
         if waits and self._execution.allocator.allocations.down:
             return
         hopeless = waits and not self._queue.ahead and not self._execution.profiler.active
@@ -51,12 +52,12 @@ class StallWatch:
     def error(self) -> StalledError:
         """Return the error of a run that cannot go on now."""
         rows, views = np.asarray(self._queue.rows, dtype=np.int64), self._views
-        return stalled(
+        return make_stalled_error(
             self._scenario, views.information, rows, self._jobs.profiled[rows], self._queue.clock.now_s
         )
 
 
-def stalled(
+def make_stalled_error(
     scenario: Scenario, information: InformationClass, waiting: Ints, profiled: Bools, now_s: float
 ) -> StalledError:
     """Return the error of a run that stalled.
@@ -94,9 +95,9 @@ def _untimed(scenario: Scenario, information: InformationClass, rows: Ints, prof
     if not len(untimed):
         return ""
     first = int(untimed[0])
-    row, kind = int(rows[first]), gpu_types[int(np.argmax(fits[first]))]
+    row, gpu_type = int(rows[first]), gpu_types[int(np.argmax(fits[first]))]
     return (
         f"; information class {information.value} knows no finite time of {len(untimed)} of them "
         f"where their requests fit (first: {scenario.trace.job_id[row]}, {scenario.request_gpus[row]} "
-        f"{kind}): start such jobs by View.feasible, or declare another class"
+        f"{gpu_type}): start such jobs by View.feasible, or declare another class"
     )

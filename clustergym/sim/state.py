@@ -82,6 +82,7 @@ class JobStates:
         self.phase = np.zeros(n, dtype=np.int64)
         self.gpu_type = np.full(n, -1, dtype=np.int64)
         self.gpus = np.zeros(n, dtype=np.int64)
+        # Ones, not zeros: it divides before a job has ever run.
         self.iteration_s = np.ones(n)
         self.ready = np.zeros(n, dtype=np.int64)
         self.worked_until = np.zeros(n, dtype=np.int64)
@@ -89,6 +90,7 @@ class JobStates:
         self.attained_gpu_s = np.zeros(n)
         self.queued_since = np.zeros(n, dtype=np.int64)
         self.restarts = np.zeros(n, dtype=np.int64)
+        # Counts what was scheduled for a job; an event of an older generation is void.
         self.generation = np.zeros(n, dtype=np.int64)
         self.launched = np.zeros(n, dtype=np.bool_)
         self.searched = np.zeros(shape, dtype=np.bool_)
@@ -110,13 +112,14 @@ class JobStates:
         They load their checkpoints, the first time only if that costs too; search for a plan where they have
         none yet; and wait for what a disturbance has added.
         """
+        # Where the scenario charges no first launch, a job that never ran has no checkpoint to load.
         cost = (self.launched[rows] | self._first_launch) * self._checkpoint_s[rows]
         if self.disturbed:
             cost = cost + self.restart_s[rows]
         table: Floats = cost[..., None, None] + ~self.searched[rows] * self._search_s
         return table
 
-    def level_of(self, row: int) -> int:
+    def count_level(self, row: int) -> int:
         """Return the index of `tables.counts` of the GPUs that a job holds."""
         return int(np.searchsorted(self._counts, self.gpus[row]))
 
@@ -124,14 +127,15 @@ class JobStates:
         """Return the job that shares a job's GPUs; `NO_JOB`: none."""
         return NO_JOB if self.partner is None else int(self.partner[row])
 
-    def remaining_at(self, rows: Ints, now: int) -> Floats:
+    def compute_remaining(self, rows: Ints, now: int) -> Floats:
         """Return the iterations each job has left at tick `now`, shape of `rows`."""
         worked = np.maximum(now - np.maximum(self.worked_until[rows], self.ready[rows]), 0)
         done = worked / (self.iteration_s[rows] * TICKS_PER_S)
+        # Only running jobs work; the formula above is meaningless for the others, and `where` discards it.
         running = self.phase[rows] == Phase.RUNNING
         return np.where(running, np.maximum(self.remaining[rows] - done, 0.0), self.remaining[rows])
 
-    def attained_at(self, rows: Ints, now: int) -> Floats:
+    def compute_attained(self, rows: Ints, now: int) -> Floats:
         """Return the GPU-seconds each job has held up to tick `now`, shape of `rows`.
 
         The GPUs of a pair count half for each of its jobs.
@@ -147,16 +151,18 @@ class JobStates:
         if self.phase[row] != Phase.RUNNING or worked <= 0:
             return float(self.checkpointed[row]), unsaved
         every = int(self.checkpoint_every[row])
+        # Without checkpoints everything since the start would be lost.
         since = (worked + unsaved) % every if every else worked + unsaved
+        # The last checkpoint is older than the present speed, so its progress was worked out when that began.
         if now - since <= max(self.worked_until[row], self.ready[row]):
             return float(self.checkpointed[row]), since
-        return float(self.remaining_at(np.array([row]), now - since)[0]), since
+        return float(self.compute_remaining(np.array([row]), now - since)[0]), since
 
     def settle(self, row: int, now: int) -> None:
         """Record a job's progress and GPU-seconds up to tick `now`; call it before its allotment changes."""
         if self.disturbed:
             self.checkpointed[row] = self.at_checkpoint(row, now)[0]
-        # As `remaining_at` and `attained_at`, which take ten times as long for one job.
+        # As `compute_remaining` and `compute_attained`, which take ten times as long for one job.
         if self.phase[row] == Phase.RUNNING:
             worked = max(now - max(int(self.worked_until[row]), int(self.ready[row])), 0)
             done = worked / (self.iteration_s[row] * TICKS_PER_S)
@@ -192,12 +198,12 @@ class ViewMaker:
         self.known_at_batches = scenario.get_known_batch_times(information) if knows else None
         self.pairs = scenario.pairs
 
-    def remaining_at(self, rows: Ints, now: int) -> Floats:
+    def compute_remaining(self, rows: Ints, now: int) -> Floats:
         """Return the iterations that the policy believes each job has left at tick `now`, shape of `rows`.
 
         Those left of what the job asked for; a clairvoyant policy knows where a log ends the job before.
         """
-        left = self.jobs.remaining_at(rows, now)
+        left = self.jobs.compute_remaining(rows, now)
         return left if self._undone is None else left - self._undone[rows]
 
     def part_view(self, now: int, rows: Ints, available: Ints, allocations: PartAllocations) -> View:
@@ -210,6 +216,7 @@ class ViewMaker:
             allocations.devices_of[rows],
             allocations.nodes.copy,
         )
+        # Parts of GPUs are not elastic: a job gets what it asks for or nothing.
         asked = view.setting.counts == view.requested_gpus[:, None, None]
         return replace(view, feasible=view.feasible & asked, parts=parts)
 
@@ -217,6 +224,7 @@ class ViewMaker:
         """Return the View of the jobs `rows` at tick `now`."""
         jobs, trace = self.jobs, self.trace
         queued = jobs.phase[rows] == Phase.QUEUED
+        # A policy must not see that a job hangs: nobody has noticed yet.
         idle = queued | jobs.hangs[rows] if jobs.disturbed else queued
         return View(
             now_s=seconds(now),
@@ -234,11 +242,12 @@ class ViewMaker:
             queued_s=np.where(queued, jobs.queued_since[rows] / TICKS_PER_S, np.nan),
             standstill_s=np.where(idle, 0, np.maximum(jobs.ready[rows] - now, 0)) / TICKS_PER_S,
             iterations=jobs.iterations[rows] - (0.0 if self._undone is None else self._undone[rows]),
-            remaining_iterations=self.remaining_at(rows, now),
+            remaining_iterations=self.compute_remaining(rows, now),
             global_batch=trace.global_batch[rows],
             priority=trace.priority[rows],
             restarts=jobs.restarts[rows],
-            attained_gpu_s=jobs.attained_at(rows, now),
+            attained_gpu_s=jobs.compute_attained(rows, now),
+            # What is not profiled cannot be launched, even where it would fit.
             feasible=self.feasible[self.class_of[rows]] & jobs.profiled[rows][:, :, None],
             batch=jobs.batch[rows],
             queue=self.queue[rows],
@@ -274,7 +283,7 @@ class ViewMaker:
             return None
         profiled = self.jobs.profiled[rows][:, :, None, None]
         times = np.where(profiled, self.known_at_batches[self.class_of[rows]], np.inf)
-        return self.batches.options(rows, self.jobs.remaining_at(rows, now), times)
+        return self.batches.options(rows, self.jobs.compute_remaining(rows, now), times)
 
     def costs(self, rows: Ints) -> Floats:
         """Return the seconds each job would stand still for each allotment, shape (len(rows), T, K)."""
@@ -282,5 +291,6 @@ class ViewMaker:
         cost = jobs.restart_cost_s(rows)
         held = np.flatnonzero(jobs.gpus[rows] > 0)
         level = np.searchsorted(self.counts, jobs.gpus[rows][held])
+        # Keeping what one holds is no launch.
         cost[held, jobs.gpu_type[rows][held], level] = 0.0
         return cost

@@ -230,7 +230,7 @@ class ReferenceTimes:
                     self._known[model, type_name, gpus] = float(execution[c, t, k, tier])
 
     def prepare_rule(self, rule: Rule, pairs: Iterable[tuple[int, int]]) -> None:
-        """Compute the times of all models that a rule may draw for (class, GPU count)."""
+        """Compute the run times of every model that a rule may draw, by class and GPU count."""
         prepared = self._prepared.setdefault(rule, set())
         if new := set(pairs) - prepared:
             models = {model for pair in new for tier in rule.tiers(*pair) for model, _ in tier}
@@ -401,7 +401,7 @@ class _Menus:
         return self._row[key]
 
     def pick(self, row: Ints, chance: Floats) -> Ints:
-        """Return the choice that a random number in [0, 1) makes from each menu."""
+        """Draw one choice from the menu of each row, by a random number in [0, 1)."""
         until, last = self._until[row], self._last[row]
         total = until[np.arange(len(row)), last]
         picked = (until <= (chance * total)[:, None]).sum(axis=1)
@@ -471,7 +471,7 @@ def _nothing_fits(
 def _collect_drawn(
     records: Records, options: ReadOptions, menus: _Menus, menu: Ints, choice: Ints, gpus: Ints
 ) -> DrawnJobs:
-    """Return the jobs of choices that were picked from menus."""
+    """Return the drawn jobs: model, batch and iterations of each row's choice from its menu."""
     gpu_s = records.duration_s * records.gpus
     time_s = menus.time_s[choice]
     iterations = np.maximum(1, np.rint(gpu_s / gpus / time_s)).astype(np.int64)

@@ -85,7 +85,7 @@ def write_log(log: RecordedJobs, path: Path, rows: Sequence[int] | None = None) 
     write_text(path, text.getvalue(), "--output")
 
 
-def report_of(log: RecordedJobs) -> dict[str, Any]:
+def summarise_log(log: RecordedJobs) -> dict[str, Any]:
     """Return what was read, left out and guessed, as plain values."""
     return {
         "source": str(log.path),

@@ -251,7 +251,7 @@ class PairStatistics(NamedTuple):
 
 
 def _above(ascending: Floats, share: float) -> float | None:
-    """Return the least value above which lie all but a share of the values; None if there are none."""
+    """Return the quantile at `share` of ascending values; None without values."""
     number = len(ascending)
     return float(ascending[min(int(share * number), number - 1)]) if number else None
 

@@ -77,7 +77,7 @@ class CellRules:
         return hashlib.sha256(f"{self.salt}\0{cell}".encode()).hexdigest()[:10]
 
 
-def zone_of(name: str | None) -> ZoneInfo | None:
+def find_zone(name: str | None) -> ZoneInfo | None:
     """Return a time zone by its name, as `Europe/Zurich`; raise an `InputError` for an unknown one."""
     if name is None:
         return None

@@ -112,18 +112,18 @@ class AuctionEvolution(Agent):
         search = start_search(begin[searched], self.sigma, self.population, seed, self.hidden > 0)
         with workers(processes, "spawn") as run:
 
-            def fitness_of(generation: int, candidates: Sequence[Floats]) -> list[float]:
+            def compute_fitness(generation: int, candidates: Sequence[Floats]) -> list[float]:
                 weights = [_replace_weights(begin, searched, candidate) for candidate in candidates]
                 first = generation * self.episodes
                 return self._evaluate(run, weights, self.split, seed, first, self.episodes)
 
-            def validated(mean: Floats) -> tuple[float, Floats]:
+            def validate_mean(mean: Floats) -> tuple[float, Floats]:
                 weights = _replace_weights(begin, searched, mean)
                 there = seed + VALIDATION_SEED_OFFSET
                 [value] = self._evaluate(run, [weights], "dev", there, 0, self.validation)
                 return value, weights
 
-            best, curves = evolve(history, search, fitness_of, validated, state, progress)
+            best, curves = evolve(history, search, compute_fitness, validate_mean, state, progress)
         return TrainingOutcome(
             self._with_start_deadlines(best, seed), InformationClass(self.information), curves
         )
@@ -208,7 +208,7 @@ def _replace_weights(weights: Floats, searched: Ints, values: Floats) -> Floats:
 
 def start() -> Floats:
     """Return the weights the search begins with."""
-    return auction.weights_of(features.PRIOR)
+    return auction.make_weights(features.PRIOR)
 
 
 def objectives(

@@ -94,7 +94,7 @@ class Distribution(Parameters):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The numbers of GPUs that one is drawn from."""
+        """Cluster sizes, in GPUs, of which each episode draws one."""
         return (self.gpus,) if isinstance(self.gpus, int) else self.gpus
 
     def draw(self, split: str, seed: int, index: int) -> Scenario:

@@ -76,7 +76,7 @@ class History(TrainingHistory):
 def evolve(
     history: History,
     search: Any,
-    fitness_of: Callable[[int, Sequence[Floats]], Sequence[float]],
+    compute_fitness: Callable[[int, Sequence[Floats]], Sequence[float]],
     validated: Callable[[Floats], tuple[float, Floats]],
     state: Path,
     progress: Progress,
@@ -89,7 +89,7 @@ def evolve(
         Its key has the numbers of `generations` and of generations between validations, `validate_every`.
     search : cma.CMAEvolutionStrategy
         At its start; it is brought to where the history ends.
-    fitness_of : callable
+    compute_fitness : callable
         Takes the number of a generation, from 0, and its candidates; returns the objective of each.
     validated : callable
         Takes the distribution's mean; returns its objective on the dev split, and the weights it stands for.
@@ -105,7 +105,7 @@ def evolve(
     for number in range(len(history.fitness) + 1, generations + 1):
         began = time.monotonic()
         candidates = search.ask()
-        history.fitness.append(list(fitness_of(number - 1, candidates)))
+        history.fitness.append(list(compute_fitness(number - 1, candidates)))
         search.tell(candidates, history.fitness[-1])
         if number % every == 0 or number == generations:
             value, weights = validated(search.mean)

@@ -124,16 +124,16 @@ def search(
     fits = np.any(scenario.feasible[scenario.class_of], axis=2)
     jct_s_of, judged = plan_episodes(scenario), goal.judge(scenario)
 
-    def value_of(plan: Plan) -> float:
+    def compute_value(plan: Plan) -> float:
         return judged(jct_s_of(plan))
 
     starts = _starts(scenario, metric)[:evaluations]
-    value, here = min(((value_of(plan), plan) for plan in starts), key=lambda pair: pair[0])
+    value, here = min(((compute_value(plan), plan) for plan in starts), key=lambda pair: pair[0])
     best_value, best = value, here
     for left in range(evaluations - len(starts), 0, -1):
         temperature = goal.temperature * left / evaluations
         plan = _near(here, fits, of_types, rng)
-        found = value_of(plan)
+        found = compute_value(plan)
         if found <= value or rng.random() < np.exp((value - found) / temperature):
             value, here = found, plan
         if value < best_value:
@@ -165,7 +165,7 @@ def _propose_type_change(bias: Floats, fits: Bools, rng: np.random.Generator) ->
 
 
 def _near(plan: Plan, fits: Bools, of_types: float, rng: np.random.Generator) -> Plan:
-    """Return a plan with some other weights or biases; `fits`, shape (n, T), says where jobs can run."""
+    """Return a random neighbour of a plan: some weights or biases changed; `fits` says where jobs can run."""
     if of_types > 0.0 and fits.shape[1] > 1 and rng.random() < of_types:
         return Plan(plan.weights, _propose_type_change(plan.bias, fits, rng))
     if rng.random() < OF_WEIGHTS:

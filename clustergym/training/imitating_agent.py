@@ -226,7 +226,7 @@ def acceptable_actions(actions: EditActions, gpu_type: Ints, gpus: Ints) -> Bool
     Parameters
     ----------
     actions : EditActions
-    kind, gpus : ndarray of int, shape (n,)
+    gpu_type, gpus : ndarray of int, shape (n,)
         What the jobs of the View are to have; type -1: nothing.
     """
     mask, found = actions.mask(), np.zeros(actions.number, dtype=np.bool_)

@@ -110,7 +110,7 @@ class RowNetwork(nn.Module):
             nn.init.orthogonal_(layer.weight, gain)
             nn.init.zeros_(layer.bias)
 
-    def rows_of(self, observations: Singles) -> tuple[Tensor, Tensor]:
+    def select_rows(self, observations: Singles) -> tuple[Tensor, Tensor]:
         """Return the inputs of rows, shape (n, R, width), and which rows have a job, shape (n, R)."""
         tables = self._features.unpack(observations)
         n, rows = tables["jobs"].shape[:2]
@@ -240,7 +240,7 @@ class JobCreditLearner:
     def predict(self, observations: Singles, masks: npt.NDArray[np.int8]) -> npt.NDArray[Any]:
         """Return the greedy actions."""
         with torch.no_grad():
-            head, _ = self.network(*self.network.rows_of(observations))
+            head, _ = self.network(*self.network.select_rows(observations))
             if self.network.discrete:
                 chosen: npt.NDArray[Any] = (
                     head.masked_fill(torch.from_numpy(masks == 0), MASKED).argmax(1).numpy()
@@ -272,7 +272,7 @@ class JobCreditLearner:
         for _ in range(self.settings.steps):
             masks, jobs, now_s = envs.action_masks(), envs.row_jobs(), envs.core.now_s
             spent_s = envs.time_in_system_s(jobs)
-            inputs, filled = self.network.rows_of(self._observations)
+            inputs, filled = self.network.select_rows(self._observations)
             if not self._scaled:
                 self.network.see(inputs, filled)
                 self._scaled = True
@@ -293,7 +293,7 @@ class JobCreditLearner:
                 seen, _ = envs.reset(options={"reset_mask": over})
             self._observations = seen
         with torch.no_grad():
-            _, values = self.network(*self.network.rows_of(self._observations))
+            _, values = self.network(*self.network.select_rows(self._observations))
         kept["values"].append(values.numpy())
         kept["jobs"].append(envs.row_jobs())
         self.steps_taken += self.settings.steps * envs.num_envs
@@ -308,7 +308,7 @@ class JobCreditLearner:
         gain = torch.from_numpy(advantage.reshape(-1)).float()
         gain = (gain - gain.mean()) / (gain.std() + 1e-8)
         goal = torch.from_numpy(wanted.reshape(-1, wanted.shape[2])).float()
-        inputs, filled = self.network.rows_of(observations.numpy())
+        inputs, filled = self.network.select_rows(observations.numpy())
         self.network.see(inputs, filled)
         for _ in range(settings.epochs):
             shuffled = torch.randperm(len(gain), generator=self._shuffle)

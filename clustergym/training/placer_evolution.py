@@ -79,16 +79,16 @@ class PlacerEvolution(Agent):
         search = start_search(start, self.sigma, self.population, seed, diagonal=False)
         train, dev = self._draw_episodes("train", self.seeds), self._draw_episodes("dev", self.validation)
 
-        def fitness_of(generation: int, candidates: Sequence[Floats]) -> list[float]:
+        def compute_fitness(generation: int, candidates: Sequence[Floats]) -> list[float]:
             first = generation * self.episodes
             at = range(first, first + self.episodes)
             met = [episodes[number % self.seeds] for episodes in train for number in at]
             return [objective(met, candidate) for candidate in candidates]
 
-        def validated(mean: Floats) -> tuple[float, Floats]:
+        def validate_mean(mean: Floats) -> tuple[float, Floats]:
             return objective([episode for episodes in dev for episode in episodes], mean), mean
 
-        best, curves = evolve(history, search, fitness_of, validated, state, progress)
+        best, curves = evolve(history, search, compute_fitness, validate_mean, state, progress)
         return TrainingOutcome(best, InformationClass.NONE, curves)
 
     def record(self) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class NetworkPlayer:
             decision = actions.act(action)
             if decision is not None:
                 return decision
-            features.edited(actions, action)
+            features.update_edited(actions, action)
 
     def _choose(self, observation: Any) -> Any:
         """Return the greedy action, or stop where it is illegal (in training it changes nothing)."""

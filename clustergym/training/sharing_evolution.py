@@ -73,14 +73,14 @@ class SharingEvolution(Agent):
         search = start_search(start.ravel(), self.sigma, self.population, seed, diagonal=True)
         dev = list_seeds("dev", 0, self.validation)
 
-        def fitness_of(generation: int, candidates: Sequence[Floats]) -> list[float]:
+        def compute_fitness(generation: int, candidates: Sequence[Floats]) -> list[float]:
             met = list_seeds("train", generation * self.episodes, self.episodes)
             return [objective(env, met, candidate) for candidate in candidates]
 
-        def validated(mean: Floats) -> tuple[float, Floats]:
+        def validate_mean(mean: Floats) -> tuple[float, Floats]:
             return objective(env, dev, mean), mean
 
-        best, curves = evolve(history, search, fitness_of, validated, state, progress)
+        best, curves = evolve(history, search, compute_fitness, validate_mean, state, progress)
         return TrainingOutcome(best.reshape(SHAPE), InformationClass.NONE, curves)
 
     def record(self) -> dict[str, Any]:

@@ -41,7 +41,7 @@ Part = tuple[int, int]
 
 
 class FabricComponent(NamedTuple):
-    """A set of minipods (ascending positions) and the number of groups that share them."""
+    """Minipods (ascending positions) and the number of communication groups placed on them together."""
 
     minipods: tuple[int, ...]
     groups: int
@@ -73,6 +73,7 @@ def split(free: Ints, groups: int, size: int, most: int) -> Ints:
     ValueError
         If neither is true.
     """
+    # As many whole groups as fit, minipod by minipod; what is left over must then satisfy (1).
     whole = np.diff(np.minimum(np.cumsum(free // size), groups), prepend=0)
     while True:
         parts = groups - int(whole.sum())
@@ -81,6 +82,8 @@ def split(free: Ints, groups: int, size: int, most: int) -> Ints:
             break
         if not whole.any():
             raise ValueError(f"{groups} groups of {size} nodes do not fit with {most} minipods each")
+        # Give one whole group back to the splits: from the minipod with most nodes left, which frees most
+        # together.
         whole[np.where(whole > 0, left, -1).argmax()] -= 1
     counts = np.zeros((groups, len(free)), dtype=np.int64)
     counts[np.arange(groups - parts), np.repeat(np.arange(len(free)), whole)] = size
@@ -204,9 +207,11 @@ class _Search:
             if chosen is None:
                 stack.pop()
                 path = path[:-1]
+                # A search that was cut short proves nothing about the state.
                 self.failed.update([] if self.stopped else [state])
                 continue
             path = [*path[: len(stack) - 1], chosen]
+            # All groups that were left are in this component: the path is a solution.
             if chosen[1] == state[1]:
                 return [component for component in path if component[1]]
             left = self._trim_state(_remove_taken(state[0], chosen[0]), state[1] - chosen[1])

@@ -97,11 +97,13 @@ def _moves(neighbours: Neighbours, inside: list[bool], least: int, most: int) ->
         size += -1 if side else 1
         for other, weight in neighbours[node]:
             if not moved[other]:
+                # An edge to the moved node changes from inside to cut or back, hence twice its weight.
                 gains[other] += 2 * weight if inside[other] == side else -2 * weight
                 heapq.heappush(heaps[inside[other]], (-gains[other], other))
 
 
 def _top(heap: list[tuple[float, int]], gains: list[float], moved: list[bool]) -> tuple[float, int] | None:
+    # Outdated entries are left in the heap and skipped here.
     while heap and (moved[heap[0][1]] or -heap[0][0] != gains[heap[0][1]]):
         heapq.heappop(heap)
     return heap[0] if heap else None

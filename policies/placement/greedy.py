@@ -67,6 +67,7 @@ def gpu_packing(instance: Instance, rng: np.random.Generator | None = None) -> A
     order: list[int] = []
     while left:
         last = tightest(free, left)
+        # Roomiest first uses the fewest minipods; the last one is the tightest, which keeps roomy ones whole.
         minipod = int(free.argmax()) if last is None else last
         taken = min(left, int(free[minipod]))
         order += [minipod] * taken

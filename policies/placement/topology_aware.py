@@ -50,6 +50,8 @@ def _halve(
         if room >= len(nodes):
             return [(nodes, half)]
     cuts = []
+    # The refinement only finds a local optimum, so it starts once with groups kept together and once with the
+    # nodes of equal place in their groups together.
     for start in (nodes, nodes[np.argsort(nodes % group_nodes, kind="stable")]):
         inside = bipartition(start, edges, len(nodes) - rooms[1], rooms[0])
         cuts.append((cut_weight(inside, start, edges), start, inside))

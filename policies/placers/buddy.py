@@ -14,7 +14,7 @@ from clustergym.cluster.spec import ClusterSpec, Locality, Nodes
 from clustergym.common import random_streams
 from clustergym.common.arrays import Bools, Ints
 from clustergym.common.parameter_types import Period
-from clustergym.scenario.policy import Placer
+from clustergym.scenario.policy import Infeasible, Placer
 
 Share = tuple[int, int]
 
@@ -24,7 +24,7 @@ NONE = np.iinfo(np.int64).max
 
 @dataclass
 class Buddy(Placer):
-    """Best fit in blocks, as a buddy allocator would, over nodes, leaves and minipods.
+    """Best fit in blocks, as a buddy allocator would, over nodes, NVLink domains, leaves and minipods.
 
     - Up to a node: the partly used node with the fewest free GPUs that suffice (ties: lowest
       index); if there is none, a wholly free node as below.
@@ -70,6 +70,23 @@ class Buddy(Placer):
         hierarchy = self._get_hierarchy(allocations, gpu_type)
         return hierarchy.place(hierarchy.free(allocations), gpus)
 
+    @property
+    def places_segments(self) -> bool:
+        """It does."""
+        return True
+
+    def place_segments(
+        self, allocations: Allocations, gpu_type: int, gpus: int, segment: int
+    ) -> Nodes | Infeasible:
+        """Return nodes on which each segment of the job lies on one node, or on free nodes of one domain.
+
+        Segments of at most a node are placed as by `place`, on GPUs that are free in multiples of a segment.
+        Larger ones go to the lowest tier that has room for all of them, there to the switch with the fewest
+        that suffice, and to the fewest domains.
+        """
+        hierarchy = self._get_hierarchy(allocations, gpu_type)
+        return hierarchy.place_segments(hierarchy.free(allocations), int(gpus), int(segment))
+
     def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
         """Propose better nodes for jobs; profiling holds (negative holders) stay.
 
@@ -111,26 +128,30 @@ class _Hierarchy:
     first, per_node : int
         First node in the cluster's counting; GPUs on each.
     starts : tuple of ndarray of int
-        First node of each leaf, of each minipod, and (0,): the lower ends of switches by tier.
+        First node of each NVLink domain of several nodes, of each leaf, of each minipod, and (0,): the lower
+        ends of switches by tier.
     ends : tuple of ndarray of int
         Their upper ends, exclusive.
+    gang_nodes : int
+        Nodes of a domain that a gang may count on.
     """
 
     first: int
     per_node: int
-    starts: tuple[Ints, Ints, Ints]
-    ends: tuple[Ints, Ints, Ints]
+    starts: tuple[Ints, ...]
+    ends: tuple[Ints, ...]
+    gang_nodes: int
 
     @staticmethod
     def from_spec(spec: ClusterSpec, gpu_type: int) -> _Hierarchy:
-        mine = np.flatnonzero(spec.node_type == gpu_type)
-        switches = (spec.node_leaf[mine], spec.node_minipod[mine], np.zeros_like(mine))
-        leaf, minipod, core = (np.flatnonzero(np.diff(switch, prepend=-1)) for switch in switches)
-        starts = (leaf, minipod, core)
+        mine, group = np.flatnonzero(spec.node_type == gpu_type), spec.groups[gpu_type]
+        switches = [spec.node_leaf[mine], spec.node_minipod[mine], np.zeros_like(mine)]
+        if group.nodes_per_domain > 1:
+            switches.insert(0, spec.node_domain[mine])
+        starts = tuple(np.flatnonzero(np.diff(switch, prepend=-1)) for switch in switches)
         ends = tuple(np.append(start[1:], len(mine)) for start in starts)
-        return _Hierarchy(
-            int(mine[0]), int(spec.gpus_per_node[gpu_type]), starts, (ends[0], ends[1], ends[2])
-        )
+        gang_nodes = group.domain_gpus // group.gpus_per_node
+        return _Hierarchy(int(mine[0]), group.gpus_per_node, starts, ends, gang_nodes)
 
     @cached_property
     def nodes(self) -> int:
@@ -157,6 +178,41 @@ class _Hierarchy:
         shares = self._in_blocks(free, *divmod(gpus, self.per_node)) or self._gather(free, gpus)
         return tuple((self.first + node, count) for node, count in sorted(shares))
 
+    def place_segments(self, free: Ints, gpus: int, segment: int) -> Nodes | Infeasible:
+        if segment <= self.per_node:
+            usable = free - free % segment
+            if (short := gpus - int(usable.sum())) > 0:
+                return Infeasible(f"segments of {segment} GPUs do not fit on nodes", gpus_short=short)
+            return self.place(usable, gpus)
+        each, wanted = segment // self.per_node, gpus // segment
+        empty = free == self.per_node
+        empty_in_domain = np.add.reduceat(empty, self.starts[0], dtype=np.int64)
+        room = np.minimum(empty_in_domain, self.gang_nodes) // each
+        if (short := wanted - int(room.sum())) > 0:
+            reason = f"segments of {segment} GPUs do not fit in NVLink domains"
+            return Infeasible(reason, nodes_short=short * each)
+        nodes: list[int] = []
+        for domain, take in self._choose_domains(room, empty_in_domain, wanted):
+            low, high = int(self.starts[0][domain]), int(self.ends[0][domain])
+            nodes += _block(empty[low:high], take * each, low)
+        return tuple((self.first + node, self.per_node) for node in sorted(nodes))
+
+    def _choose_domains(self, room: Ints, empty: Ints, wanted: int) -> list[Share]:
+        """Return domains and segments on each, under one switch of the lowest tier that has room for all.
+
+        Of switches, or domains, with room for equally many segments the one with the fewest free nodes.
+        """
+        for starts, ends in zip(self.starts, self.ends, strict=True):
+            first = np.searchsorted(self.starts[0], starts)
+            # Free nodes break ties: there are never more than all nodes.
+            rank = np.add.reduceat(room * (self.nodes + 1) + empty, first)
+            switch = _best_fit(rank, wanted * (self.nodes + 1), NONE)
+            if switch is not None:
+                low, high = np.searchsorted(self.starts[0], [starts[switch], ends[switch]]).tolist()
+                order = low + np.lexsort((empty[low:high],))
+                return [(int(order[at]), take) for at, take in _split(room[order].tolist(), wanted)]
+        raise AssertionError("the tier of all domains has room")
+
     def _in_blocks(self, free: Ints, whole: int, rest: int) -> list[Share]:
         """Return `whole` wholly free nodes and `rest` GPUs on one more node; empty if too few are free."""
         empty = free == self.per_node
@@ -164,6 +220,8 @@ class _Hierarchy:
         for tier, starts in enumerate(self.starts):
             counts = np.add.reduceat(empty, starts, dtype=np.int64)
             needed = whole + (rest > 0) - np.logical_or.reduceat(spare, starts)
+            # Switches that spare a whole node, as a partly used one holds the rest, come first; among these
+            # the one with the fewest empty nodes, so that large free blocks stay whole.
             rank = counts + (needed - needed.min()) * self.nodes
             switch = int(np.where(counts >= needed, rank, NONE).argmin())
             if counts[switch] >= needed[switch]:
@@ -217,6 +275,8 @@ class _Hierarchy:
         cut = low + int(short[switch])
         shares = list(zip(order[low:cut].tolist(), sizes[low:cut].tolist(), strict=True))
         rest = gpus - int(sizes[low:cut].sum())
+        # The fullest nodes are taken whole; the remainder goes to the node that it fills best, not to the
+        # next.
         last = _best_fit(sizes[cut:high], rest, self.per_node + 1)
         assert last is not None
         return [*shares, (int(order[cut + last]), rest)]
@@ -224,6 +284,7 @@ class _Hierarchy:
     def _fullest_first(self, free: Ints, switch: Ints) -> Ints:
         """Return the nodes sorted by switch, then by free GPUs, most first, then by index."""
         nodes = np.arange(self.nodes)
+        # One integer holds switch, free GPUs (most first) and node, so a single sort orders by all three.
         key = (switch * (self.per_node + 1) + self.per_node - free) * self.nodes + nodes
         key.sort()
         return key % self.nodes
@@ -258,6 +319,7 @@ def _block(empty: Bools, wanted: int, low: int) -> list[int]:
     large blocks stay whole.
     """
     size = _block_sizes(empty)
+    # The buddy rule: blocks have a power of two of nodes, and lie at multiples of their size.
     whole_block = 1 << (wanted - 1).bit_length()
     roomy = np.where(size >= whole_block, size, NONE)
     start = int(roomy.argmin())

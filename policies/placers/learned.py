@@ -147,7 +147,7 @@ def _by_minipod(spec: ClusterSpec, nodes: Bools) -> Ints:
 
 
 def _lowest(spec: ClusterSpec, among: Bools, minipod: int, wanted: int) -> Ints:
-    """Return the lowest nodes of a minipod that are among those marked, as many as wanted or there are."""
+    """Return up to `wanted` marked nodes of a minipod, the lowest first."""
     return np.flatnonzero(among & (spec.node_minipod == minipod))[:wanted]
 
 

@@ -12,6 +12,7 @@ from clustergym.cluster.part_allocations import PartAllocations
 from clustergym.cluster.parts import Place
 from clustergym.cluster.spec import ClusterSpec, Nodes
 from clustergym.common import random_streams
+from clustergym.common.arrays import Ints
 from clustergym.common.parameter_types import Period
 from clustergym.envs.placement.communication import PretrainingJob
 from clustergym.envs.placement.instances import Instance, algorithm
@@ -77,12 +78,44 @@ class MinipodPlacer(Buddy):
         empty = (spec.node_type == gpu_type) & (allocations.free_on_node == per_node)
         if gpus < per_node or wanted > int(empty.sum()):
             return super().place(allocations, gpu_type, gpus)
-        free = np.bincount(spec.node_minipod[empty], minlength=int(spec.node_minipod[-1]) + 1)
+        chosen = self._choose(spec, np.flatnonzero(empty)[:, None], wanted)
+        shares = [per_node] * (wanted - 1) + [gpus - per_node * (wanted - 1)]
+        return tuple(zip(chosen, shares, strict=True))
+
+    def place_segments(
+        self, allocations: Allocations, gpu_type: int, gpus: int, segment: int
+    ) -> Nodes | Infeasible:
+        """Return nodes of minipods that the algorithm chooses by the segments for which domains have room."""
+        spec, gpus = allocations.spec, int(gpus)
+        group = spec.groups[gpu_type]
+        if segment <= group.gpus_per_node:
+            placed = self.place(allocations, gpu_type, gpus)
+            whole = all(count % segment == 0 for _, count in placed)
+            return placed if whole else super().place_segments(allocations, gpu_type, gpus, segment)
+        each, wanted = segment // group.gpus_per_node, gpus // segment
+        free = np.flatnonzero(
+            (spec.node_type == gpu_type) & (allocations.free_on_node == group.gpus_per_node)
+        )
+        blocks = [
+            inside[: min(len(inside), group.domain_gpus // group.gpus_per_node) // each * each].reshape(
+                -1, each
+            )
+            for inside in np.split(free, np.flatnonzero(np.diff(spec.node_domain[free])) + 1)
+        ]
+        rows = np.concatenate(blocks) if len(free) else np.empty((0, each), dtype=np.int64)
+        if wanted > len(rows):
+            return super().place_segments(allocations, gpu_type, gpus, segment)
+        return tuple((node, group.gpus_per_node) for node in self._choose(spec, rows, wanted))
+
+    def _choose(self, spec: ClusterSpec, blocks: Ints, wanted: int) -> list[int]:
+        """Return the nodes of the lowest `wanted` blocks, shape (blocks, nodes), of the minipods chosen."""
+        minipod_of, each = spec.node_minipod[blocks[:, 0]], blocks.shape[1]
+        free = np.bincount(minipod_of, minlength=int(spec.node_minipod[-1]) + 1)
+        per_node = int(spec.node_gpus[blocks[0, 0]]) * each
+        # The job as one communication group over all its nodes: nothing is known of its parallelism here.
         job = PretrainingJob(wanted * per_node, wanted, per_node, 1, per_node)
         counts = algorithm(self.algorithm)(Instance(job, free, 0.5, "dp"), self._rng).counts[0]
         chosen: list[int] = []
         for minipod in np.flatnonzero(counts).tolist():
-            inside = np.flatnonzero(empty & (spec.node_minipod == minipod))
-            chosen += inside[: counts[minipod]].tolist()
-        shares = [per_node] * (wanted - 1) + [gpus - per_node * (wanted - 1)]
-        return tuple(zip(sorted(chosen), shares, strict=True))
+            chosen += blocks[minipod_of == minipod][: counts[minipod]].ravel().tolist()
+        return sorted(chosen)

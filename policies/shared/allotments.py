@@ -21,7 +21,7 @@ class Allotments:
 
     Attributes
     ----------
-    kind, level : ndarray of int, shape (n,)
+    gpu_type, level : ndarray of int, shape (n,)
         Index of the GPU type and of the count; -1: none.
     free : ndarray of int, shape (T,)
     counts : ndarray of int, shape (K,)
@@ -38,7 +38,7 @@ class Allotments:
         self.cost_s = view.restart_cost_s()
 
     def give(self, at: int, gpu_type: int, level: int) -> None:
-        """Give the job at a position of the View type `kind` and count index `level`; kind -1: nothing."""
+        """Give the job at a position of the View type `gpu_type` (-1: nothing) and count index `level`."""
         if self.gpu_type[at] >= 0:
             self.free[self.gpu_type[at]] += self.counts[self.level[at]]
         self.gpu_type[at], self.level[at] = gpu_type, level

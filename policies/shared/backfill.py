@@ -38,7 +38,9 @@ class FreeTimeline:
         """Return the earliest start at which `gpus` GPUs are free for `duration_s`; inf: never."""
         enough = self.free >= gpus
         short = np.where(enough, np.inf, self.time_s)
+        # From the end backwards: for each moment, the next one at which too few GPUs are free.
         next_short = np.minimum.accumulate(short[::-1])[::-1]
+        # A gap may end exactly when the job does: a reservation is for [start, end).
         starts = np.flatnonzero(enough & (next_short >= self.time_s + duration_s))
         return float(self.time_s[starts[0]]) if len(starts) else np.inf
 
@@ -120,13 +122,17 @@ def starts_between_reservations(
         gpus = int(view.requested_gpus[at])
         options = _possible_starts(lines, gpus, left_s[at])
         if heads_only:
+            # EASY: behind the head of a type a job may start now or not at all; it gets no reservation of its
+            # own.
             options = [o for o in options if o.begin_s <= view.now_s or not headed[o.gpu_type]]
         options = [o for o in options if allowed(at, o.gpu_type)]
         if not options:
             continue
+        # The type on which it ends first, not the one on which it could begin first.
         end_s, gpu_type, begin_s = min(options)
         if begin_s <= view.now_s:
             yield at, gpu_type
         else:
             headed = [was or t == gpu_type or one_queue for t, was in enumerate(headed)]
+        # Starts are reserved like waits, so that jobs further back see neither's GPUs as free.
         lines[gpu_type].reserve(begin_s, gpus, end_s - begin_s)

@@ -80,6 +80,8 @@ def goodput_at_best_batch(view: View, options: BatchOptions | None, time_s: Floa
         return requested / time_s, np.broadcast_to(requested, time_s.shape)
     known, prior = options.iteration_time_s, get_requested_time_s(view, options)
     fits = np.isfinite(prior) & np.isfinite(time_s)
+    # Seconds beyond the known time are taken for communication, which does not depend on the batch, and are
+    # added; a job that is faster than known is faster in all it does, and is scaled.
     more = np.where(fits, time_s, 1.0) - np.where(fits, prior, 1.0)
     share = np.where(fits, time_s, 1.0) / np.where(fits, prior, 1.0)
     at_batch = np.where((more >= 0)[..., None], known + more[..., None], known * share[..., None])

@@ -41,7 +41,7 @@ def mark_counted_jobs(view: View) -> Bools:
 
 
 def labels(pairs: PairOptions) -> Ints:
-    """Return how much each class suffers from sharing, 0 to 2, by what it keeps on average, (C, T, K)."""
+    """Return each class's label, 0 (loses little by sharing) to 2 (much), shape (C, T, K)."""
     if pairs.kept is None:
         raise ValueError("the information class knows no speeds of pairs")
     number = pairs.allowed.sum(axis=1)
@@ -89,6 +89,7 @@ class Binder:
                     view.gpus[host] == view.requested_gpus[at]
                     and options[at, gpu_type]
                     and pairs.allowed[(*of, *cell)]
+                    # Lucid, section 3.3: two jobs that both need most of a GPU never share.
                     and label[(of[0], *cell)] + label[(of[1], *cell)] <= MOST_LABELS
                     and LONGER * priority[host] >= priority[at]
                 ):
@@ -99,10 +100,10 @@ class Binder:
 
 
 class Records:
-    """Run times of the jobs that have left, as far as Views showed them: GPU-seconds held, over the GPUs."""
+    """Run times of finished jobs, from the last View that showed each: GPU-seconds held over GPUs."""
 
     def __init__(self) -> None:
-        self._copy_observation: dict[int, tuple[int, int, float]] = {}
+        self._last_seen: dict[int, tuple[int, int, float]] = {}
         self._ran_s: dict[tuple[int, ...], list[float]] = defaultdict(list)
 
     def follow(self, view: View) -> None:
@@ -115,11 +116,11 @@ class Records:
             strict=True,
         )
         now = {job: (gpus, batch, ran_s) for job, gpus, batch, ran_s in table}
-        for job in sorted(self._copy_observation.keys() - now.keys()):
-            gpus, batch, ran_s = self._copy_observation[job]
+        for job in sorted(self._last_seen.keys() - now.keys()):
+            gpus, batch, ran_s = self._last_seen[job]
             for key in ((gpus, batch), (gpus,), ()):
                 self._ran_s[key].append(ran_s)
-        self._copy_observation = now
+        self._last_seen = now
 
     def estimate_s(self, view: View) -> Floats:
         """Return the estimated whole run time of each job at its request, shape (n,)."""

@@ -15,7 +15,7 @@ from .requests import find_requested_level
 
 
 class Scaling(NamedTuple):
-    """Give the job at a position of the View type `kind` and count index `level`; kind -1: none."""
+    """Give the job at a position of the View type `gpu_type` (-1: none) and count index `level`."""
 
     at: int
     gpu_type: int
@@ -67,12 +67,13 @@ class VirtualCluster(Allotments):
     def enact(self, steps: list[Scaling]) -> None:
         """Apply scalings, in order, to the virtual cluster."""
         for at, gpu_type, level in steps:
+            # The room changes on the type that is left and on the one that is taken; -1 stands for no GPUs.
             for changed in {int(self.gpu_type[at]), gpu_type} - {-1}:
                 self._forget(changed)
             self.give(at, gpu_type, level)
 
     def _forget(self, gpu_type: int) -> None:
-        """Forget the releases of a type; those of another depend on the jobs and free GPUs of that alone."""
+        """Forget the planned releases of a GPU type whose jobs or free GPUs have changed."""
         self._loss[gpu_type] = np.nan
         self._halvings.pop(gpu_type, None)
         for level in range(len(self.counts)):
@@ -123,9 +124,12 @@ class VirtualCluster(Allotments):
         for left in range(self.depth, 0, -1):
             if missing <= 0:
                 break
+            # With one halving left it must free all that is missing, with two half of it, and so on: a job
+            # that frees less would use up the search depth.
             enough = np.flatnonzero(freed >= -(-missing // 2 ** (left - 1)))
             if not len(enough):
                 return None
+            # Loss for each GPU of use: what is freed beyond the missing ones does not make a victim cheaper.
             best = int(enough[np.argmin(lost[enough] / np.minimum(freed[enough], missing))])
             missing -= int(freed[best])
             loss += float(lost[best])
@@ -138,7 +142,7 @@ class VirtualCluster(Allotments):
         return Release(loss, steps) if missing <= 0 else None
 
     def _possible_halvings(self, gpu_type: int) -> Halvings:
-        """Return the jobs on a type that may be halved now; a job that may not can become none of them."""
+        """Return the jobs on a type that may be halved now, with what each halving frees and loses."""
         victims = np.flatnonzero(self.gpu_type == gpu_type)
         victims = victims[self.worth_disturbing(victims)]
         freed, lost = self.halving(victims, gpu_type, self.level[victims])
@@ -167,7 +171,7 @@ class VirtualCluster(Allotments):
 
         Parameters
         ----------
-        kind, level : int
+        gpu_type, level : int
         among : ndarray of bool, shape (n,)
             Jobs that may be preempted.
         """
@@ -180,6 +184,7 @@ class VirtualCluster(Allotments):
             freed = self.counts[self.level[victims]]
             lost = self.value[victims, gpu_type, self.level[victims]]
             share = -(-missing // 2 ** (left - 1))
+            # As in `_release`, but there may be as many preemptions as there are victims.
             cost = np.where(freed >= share, lost / np.minimum(freed, missing), np.inf)
             best = int(np.argmin(cost))
             if not np.isfinite(cost[best]):
@@ -210,9 +215,12 @@ class VirtualCluster(Allotments):
         gain, gpu_type, level = self._growth(held)
         for _ in count() if most is None else range(most):
             best = int(np.argmax(gain))
+            # Sums of throughputs carry rounding errors, and a gain of that size is none.
             if not gain[best] > 1e-9:
                 return
             self.enact([Scaling(int(held[best]), int(gpu_type[best]), int(level[best]))])
+            # A growth takes idle GPUs away and may give some of another type back; a best choice that still
+            # fits is kept, so jobs are not looked at again for the GPUs that were given back.
             stale = np.flatnonzero((gain > 0) & ~self._still_fits(held, gpu_type, level))
             again = np.union1d(stale, [best])
             gain[again], gpu_type[again], level[again] = self._growth(held[again])
@@ -243,6 +251,7 @@ class VirtualCluster(Allotments):
         """
         now_kind, now_level = self.gpu_type[held], self.level[held]
         types, steps = np.arange(len(self.free)), np.array([-1, 0, 1])
+        # At an end of the counts two of the three choices are the same; that is harmless for a maximum.
         level = np.clip(now_level[:, None, None] + steps, 0, len(self.counts) - 1)
         level = np.broadcast_to(level, (len(held), len(types), 3))
         rows = held[:, None, None]
@@ -304,6 +313,8 @@ class Launches:
             len(gpu_type)
             and (self._cluster.losses(gpu_type, level) < self._refused_at[gpu_type, level]).any()
         ):
+            # A launch, or what it scaled down, made some allotment cheaper than when it was refused: all are
+            # considered again from the head, for the order of the queue comes before gain.
             self._refused, self._refused_at[:] = 0, np.nan
         length = FIRST_BLOCK
         while self._refused < len(self._jobs):

@@ -28,7 +28,7 @@ class Gangs:
     gpus : list of int
         What each holds, or asks for.
     priority : list of int
-    kind : list of int
+    gpu_type : list of int
         Type that each is to hold; -1: none.
     options : list of list of int
         Types that each may run on.
@@ -104,6 +104,7 @@ class GangQueues(Policy):
         gangs = Gangs(view, self.book.tree.leaves, self._since_s)
         self._open(gangs)
         waiting = np.flatnonzero(view.state == QUEUED)
+        # Rows are in the order of submission, which decides between equal priorities.
         waiting = waiting[np.lexsort((waiting, -view.priority[waiting]))]
         for ways in self.passes:
             self._serve(gangs, [at for at in waiting.tolist() if gangs.gpu_type[at] < 0], ways)
@@ -165,8 +166,11 @@ class GangQueues(Policy):
         while lists:
             leaf = self._next(gangs, {name: rows[-1] for name, rows in lists.items()}, keys, None)
             at = lists[leaf].pop()
+            # Where one job found nobody to stop, another of the same shape would not either, until something
+            # starts.
             alike = leaf, gangs.gpus[at], gangs.priority[at], tuple(gangs.options[at])
             if self._start(gangs, at) or (alike not in failed and self._try_stopping(gangs, at, ways)):
+                # A start changes what queues hold, and with it every key and every failure.
                 keys.clear()
                 failed.clear()
             elif self._strict:
@@ -179,7 +183,7 @@ class GangQueues(Policy):
     def _next(
         self, gangs: Gangs, heads: Mapping[str, int], keys: dict[tuple[str, int], Any], parent: str | None
     ) -> str:
-        """Return the leaf to serve, of those below a queue; empty: none of them has a job."""
+        """Return the leaf queue below `parent` to serve next; empty if none of them has a waiting job."""
         best, found = None, ""
         for child in self.book.tree.children[parent]:
             inner = bool(self.book.tree.children[child])
@@ -236,6 +240,8 @@ class GangQueues(Policy):
         succeeds = room() and self._agrees(gangs, at, gpu_type, stopped)
         for victim in list(stopped):
             self._take(gangs.leaf[victim], gpu_type, gangs.gpus[victim])
+            # Victims are taken in the order of excess, so early ones may turn out not to be needed once a
+            # later, wider one is stopped: each is put back, and stops only if there is no room without it.
             if succeeds and not room():
                 self._take(gangs.leaf[victim], gpu_type, -gangs.gpus[victim])
             else:
@@ -249,12 +255,13 @@ class GangQueues(Policy):
         return succeeds
 
     def _evict(self, gangs: Gangs) -> None:
-        """Stop jobs; undo starts in the place of those that keep their GPUs for now, and all after these."""
+        """Stop the victims; undo starts whose victims may not stop yet, and later starts on that type."""
         view, waiting = gangs.view, set[int]()
         self._evictions.open()
         for at, way, stopped in self._begun:
             gpu_type, jobs = gangs.gpu_type[at], view.job[stopped].tolist()
             if (
+                # A list, not a generator: every victim is told, even after one that does not go at once.
                 not all([self._evictions.note_eviction(job, view.now_s) for job in jobs])
                 or gpu_type in waiting
             ):

@@ -50,6 +50,8 @@ class GeneticSearch:
         """
         at_most, first = _at_most(value), np.argsort(-attained, kind="stable")
         genes = self._inherit_population(job, value, start)
+        # The present allocation is always in the population, so that a search cannot end worse than no
+        # change.
         genes[-1] = start
         genes = repair_genes(genes, at_most, gpus, capacity, first)
         fitness = _fitness(genes, value)
@@ -59,6 +61,7 @@ class GeneticSearch:
             pairs = self._rng.integers(0, size, (2, size, 2))
             self._rng.random(out=draws)
             children = breed(genes, fitness, pairs, draws, *constants)
+            # Parents compete with their children: the best of a generation is never lost.
             genes = np.concatenate([genes, children])
             fitness = np.concatenate([fitness, _fitness(children, value)])
             best = np.argsort(-fitness, kind="stable")[:size]

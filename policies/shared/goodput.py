@@ -59,6 +59,7 @@ def open_configurations(view: View, most_gpus: Ints | None, growth: int) -> Bool
     counts = view.setting.counts
     allowed = view.feasible & configurations(view.setting)
     nowhere = ~allowed.any(axis=(1, 2))
+    # A job that fits on none of the shapes that Sia knows may have any that it runs on.
     allowed[nowhere] = view.feasible[nowhere]
     if most_gpus is not None:
         least = counts[np.argmax(allowed, axis=2)][..., None]
@@ -80,7 +81,7 @@ class ObservedSpeeds:
     """
 
     def __init__(self) -> None:
-        self._copy_observation = np.empty((0, 0, 0))
+        self._observed_s = np.empty((0, 0, 0))
         self._most_gpus = np.zeros(0, dtype=np.int64)
         self._job = self._kind = self._gpus = np.empty(0, dtype=np.int64)
         self._remaining = self._ready_s = self._attained_gpu_s = np.empty(0)
@@ -96,7 +97,10 @@ class ObservedSpeeds:
             return np.empty(0, dtype=np.int64)
         at = np.minimum(np.searchsorted(self._job, view.job), len(self._job) - 1)
         same = self._job[at] == view.job
+        # A time is credited to an allotment only where the job held that one all the while.
         same &= (self._kind[at] == view.gpu_type) & (self._gpus[at] == view.gpus)
+        # Service tells when the launch really came: seconds since the decision that are not in it were waited
+        # for.
         held_s = (view.attained_gpu_s - self._attained_gpu_s[at]) / np.maximum(view.gpus, 1)
         late_s = view.now_s - self._decided_s - held_s
         worked_s = view.now_s - self._ready_s[at] - np.where(late_s > LATE_S, late_s, 0.0)
@@ -107,10 +111,11 @@ class ObservedSpeeds:
         if options is not None:
             seen = self._at_requested(view, options, row, at[row], time_s)
             row, level, time_s = row[~np.isnan(seen)], level[~np.isnan(seen)], seen[~np.isnan(seen)]
-        before = self._copy_observation[view.job[row], view.gpu_type[row], level]
+        before = self._observed_s[view.job[row], view.gpu_type[row], level]
+        # NaN compares as new; what moved by less than a thousandth keeps its fit.
         new = ~(np.abs(before - time_s) <= 1e-3 * time_s)
         row, level, time_s = row[new], level[new], time_s[new]
-        self._copy_observation[view.job[row], view.gpu_type[row], level] = time_s
+        self._observed_s[view.job[row], view.gpu_type[row], level] = time_s
         return row
 
     def _at_requested(self, view: View, options: BatchOptions, row: Ints, at: Ints, time_s: Floats) -> Floats:
@@ -148,7 +153,7 @@ class ObservedSpeeds:
 
     def get_observed_times(self, view: View) -> Floats:
         """Return observed seconds per iteration, shape (n, T, K); NaN: the job never ran there."""
-        return self._copy_observation[view.job]
+        return self._observed_s[view.job]
 
     def most_gpus(self, view: View) -> Ints:
         """Return the most GPUs that each job has held, shape (n,); 0: none."""
@@ -179,14 +184,12 @@ class ObservedSpeeds:
 
     def _make_room(self, view: View) -> None:
         types, counts = view.feasible.shape[1:]
-        if not self._copy_observation.size:
-            self._copy_observation = np.empty((0, types, counts))
+        if not self._observed_s.size:
+            self._observed_s = np.empty((0, types, counts))
         need = int(view.job[-1]) + 1 if len(view) else 0
-        if need > len(self._copy_observation):
-            more = max(need, 2 * len(self._copy_observation)) - len(self._copy_observation)
-            self._copy_observation = np.concatenate(
-                [self._copy_observation, np.full((more, types, counts), np.nan)]
-            )
+        if need > len(self._observed_s):
+            more = max(need, 2 * len(self._observed_s)) - len(self._observed_s)
+            self._observed_s = np.concatenate([self._observed_s, np.full((more, types, counts), np.nan)])
             self._most_gpus = np.concatenate([self._most_gpus, np.zeros(more, dtype=np.int64)])
 
 

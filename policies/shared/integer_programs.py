@@ -32,7 +32,7 @@ class Choices:
     ----------
     value : ndarray of float, shape (n, m)
         What is maximised in sum; -inf where a job may not have a configuration.
-    kind, gpus : ndarray of int, shape (m,)
+    gpu_type, gpus : ndarray of int, shape (m,)
         GPU type and count of each configuration.
     capacity : ndarray of int, shape (T,)
     """
@@ -115,6 +115,7 @@ def solve(
     """
     check_solver(solver)
     value = np.where(problem.gpus <= problem.capacity[problem.gpu_type], problem.value, -np.inf)
+    # What adds nothing is never chosen before nothing, so it may be left out.
     value = np.where(value > 0, value, -np.inf)
     problem = Choices(value, problem.gpu_type, problem.gpus, problem.capacity)
     first = improve_choice(problem, _legal(problem, start))
@@ -134,11 +135,15 @@ def solve(
         bound = float(worst.max(axis=1).sum()) if value.size else 0.0
         return ProgramSolution(first, problem.total(first), bound, FAILED)
     bound, reduced = _lagrangian(merged, members, prices)
+    # Rounding down cannot break a capacity; the small term saves amounts that are whole but for rounding
+    # errors.
     rounded = improve_choice(problem, _assign_rows(np.floor(amounts + 1e-6).astype(np.int64), row_of, start))
     best = max(first, rounded, key=problem.total)
     distance = bound - problem.total(best)
     if distance <= gap * bound:
         return ProgramSolution(best, problem.total(best), bound, OPTIMAL)
+    # Reduced-cost fixing: a variable that would lower the bound to the best known value or below it is in no
+    # better solution.
     usable = np.isfinite(rows) & (reduced > -distance)
     begin = _merge_rows(best, row_of, rows)
     try:
@@ -189,9 +194,11 @@ def improve_choice(problem: Choices, choice: Ints, none: float = 0.0) -> Ints:
     free = problem.capacity - problem.count_used(choice)
     usable = np.isfinite(value)
     now = np.where(choice >= 0, value[np.arange(len(choice)), choice], none)
+    # On the type that it holds a job pays only the difference.
     own = (choice >= 0)[:, None] & (gpu_type[choice][:, None] == gpu_type)
     added = gpus - np.where(own, gpus[choice][:, None], 0)
     gain = np.where(usable, np.where(usable, value, 0.0) - now[:, None], -np.inf)
+    # Fewer or no more GPUs for more value come first: the floor of the divisor makes their ratio large.
     worth = np.where(gain > 1e-9, gain / np.maximum(added, 1e-3), -np.inf)
     while worth.size:
         row, column = divmod(int(np.argmax(np.where(added <= free[gpu_type], worth, -np.inf))), len(gpu_type))
@@ -261,6 +268,7 @@ def _solve_relaxation(problem: Choices, members: Ints) -> tuple[Floats, Floats]:
     if found.status != 0:
         raise SolverError(found.message)
     amounts[row, column] = found.x
+    # The duals of the capacity rows: what one more GPU of a type would be worth.
     prices: Floats = np.maximum(-found.ineqlin.marginals[len(members) :], 0.0)
     return prices, amounts
 
@@ -293,6 +301,7 @@ def _integral(
     used = np.bincount(
         problem.gpu_type[column], problem.gpus[column] * counted[row, column], len(problem.capacity)
     )
+    # Solvers keep constraints only within tolerances; what is rounded from them is checked exactly.
     if (counted < 0).any() or (counted.sum(axis=1) > members).any() or (used > problem.capacity).any():
         raise SolverError("its solution breaks a constraint")
     return counted, bound, status
@@ -323,6 +332,7 @@ def _scip(
 
     model = Model()
     model.hideOutput()
+    # No limit of time: the answer must not depend on how fast the machine is.
     model.setParams({"limits/gap": gap, "limits/nodes": nodes, "parallel/maxnthreads": 1})
     value, top = problem.value[row, column], members[row]
     amount = [

@@ -100,7 +100,7 @@ class KueueScheduler:
             self._waiting[job.queue].append(job)
 
     def run_cycle(self, now: float) -> CycleResult:
-        """Try the head of each queue; `now` is when those that are admitted are said to be."""
+        """Try to admit the head of each queue; jobs admitted count as admitted at `now`."""
         heads = [
             self._head(queue) for queue, jobs in self._waiting.items() if jobs and queue not in self._blocked
         ]
@@ -108,6 +108,8 @@ class KueueScheduler:
         stopped: list[KueueJob] = []
         reserved: list[tuple[QuotaNode, int, float]] = []
         failed: list[KueueJob] = []
+        # All heads are nominated against the state at the start of the cycle; only then is one after another
+        # admitted, which is why `_would_fit` has to ask again.
         for entry in self._in_turn([self._nominate(job) for job in heads]):
             job = entry.job
             if entry.victims and not self._renominate(entry, stopped):
@@ -132,6 +134,7 @@ class KueueScheduler:
                 self.holders.free[job.gpu_type] -= job.gpus
                 result.admitted.append((job, job.gpu_type))
             reserved.append((job.queue, entry.gpu_type, job.gpus))
+        # Reservations last for the cycle; `_settle` books what really changed.
         for queue, at, gpus in reversed(reserved):
             queue.use(at, -gpus)
         self._settle(result, stopped, failed, now)
@@ -178,6 +181,7 @@ class KueueScheduler:
             fit, level = self._fit(job, at)
             if best is None or (fit != Fit.NONE and (fit, -level) > (best[0], -best[1])):
                 best = fit, level, at
+            # The first type that is free wins, even if a later one would borrow less.
             if fit == Fit.FREE:
                 break
         if best is None:
@@ -254,7 +258,7 @@ class KueueScheduler:
     def _settle(
         self, result: CycleResult, stopped: list[KueueJob], failed: list[KueueJob], now: float
     ) -> None:
-        """Let admitted jobs hold their quotas, stopped ones wait, and set aside those that cannot be had."""
+        """Book a cycle's result: admitted jobs hold quota, stopped ones wait, hopeless ones are set aside."""
         for job, _ in result.admitted:
             job.admitted = now
             job.queue.use(job.gpu_type, job.gpus)

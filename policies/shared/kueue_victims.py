@@ -214,7 +214,7 @@ def _may_stop(candidate: _Candidate, job: KueueJob, at: int, may_borrow: bool) -
 def _collect_borrowers(
     holders: QuotaHolders, job: KueueJob, at: int
 ) -> tuple[list[_Candidate], list[_Candidate]]:
-    """Return the jobs of queues that borrow: those that a subtree's quota has a right to, and the others.
+    """Return the jobs of borrowing queues, in two lists: within reach of a subtree's quota, and the others.
 
     Going up from the queue, the first subtree whose quota holds the job has a right to what others borrow
     of the cohorts above it (KEP-79).
@@ -281,14 +281,14 @@ def _find_fair_victims(holders: QuotaHolders, job: KueueJob, at: int) -> list[Ku
 def _stop_by_shares(
     holders: QuotaHolders, job: KueueJob, at: int, candidates: list[KueueJob], stopped: list[KueueJob]
 ) -> bool:
-    """Stop jobs until the job fits, by the final and then by the initial share; return whether it does.
+    """Stop jobs by Kueue's final-share rule, then by its initial-share rule; return whether the job fits.
 
     Final share: the other side's share without its job is still no less than the own side's with the job.
     Initial share: the other side's share now is greater; tried for the jobs that the first rule passed over.
     """
     passed_over: list[KueueJob] = []
 
-    def fits_without(other: KueueJob) -> bool:
+    def try_eviction(other: KueueJob) -> bool:
         holders.discount(other)
         stopped.append(other)
         job.queue.use(at, -job.gpus)
@@ -299,7 +299,7 @@ def _stop_by_shares(
     turns = _FairTurns(job, candidates)
     while (queue := turns.next_queue()) is not None:
         if queue is job.queue:
-            if fits_without(turns.jobs[queue].pop(0)):
+            if try_eviction(turns.jobs[queue].pop(0)):
                 return True
             continue
         mine, theirs = sides_below_common_cohort(job.queue, queue)
@@ -311,14 +311,14 @@ def _stop_by_shares(
             queue.use(at, other.gpus)
             # Within its own quota a queue takes back what others borrow, whatever the shares.
             if not job.queue.borrows(at) or share <= left:
-                if fits_without(other):
+                if try_eviction(other):
                     return True
                 break
             passed_over.append(other)
     turns = _FairTurns(job, passed_over)
     while (queue := turns.next_queue()) is not None:
         mine, theirs = sides_below_common_cohort(job.queue, queue)
-        if mine.share() < theirs.share() and fits_without(turns.jobs[queue].pop(0)):
+        if mine.share() < theirs.share() and try_eviction(turns.jobs[queue].pop(0)):
             return True
         turns.skip_queue(queue)
     return False
@@ -349,7 +349,7 @@ class _FairTurns:
         self._left_out.add(node)
 
     def next_queue(self) -> QuotaNode | None:
-        """Return the queue whose next job is looked at; None: no queue has one any more."""
+        """Return the queue to take the next candidate from; None when no queue has one left."""
         if not self._root.children:
             return self._root if self.jobs.get(self._root) else None
         while self._root not in self._left_out:

@@ -101,6 +101,7 @@ def max_min_shares(problem: ShareProblem, need: Floats, second_stage: bool = Tru
     share, level, _ = _level(problem, need, np.zeros_like(need))
     if not second_stage:
         return share, level
+    # The second program keeps the level for all (its floor) and maximises the total on top of it.
     weight = np.where(need > 0, 1.0 / np.where(need > 0, need, 1.0), 0.0)
     return max_total_shares(problem, weight, level * need), level
 
@@ -135,6 +136,8 @@ def water_filling_shares(problem: ShareProblem, need: Floats) -> Floats:
         full, (share, level, price) = _highest(problem, need, floor, left, most)
         problem = _only_fastest(problem, full)
         bottleneck = left & ~full & (price > SHADOW_PRICE)
+        # Gavel, section 4.3: bottlenecked jobs keep the level that they have reached while the others are
+        # raised.
         floor = np.where(full, most, np.where(bottleneck, level * need, floor))
         left = left & ~full & ~bottleneck
         if not (bottleneck | full).any():
@@ -157,7 +160,9 @@ def _highest(
     ceiling = most / np.where(left, need, 1.0)
     heights = np.unique(ceiling[left])
 
-    def solve_at(steps: int) -> tuple[Bools, tuple[Floats, float, Floats]] | None:
+    def solve_step(steps: int) -> tuple[Bools, tuple[Floats, float, Floats]] | None:
+        # Ceilings in ascending order: after so many steps of the bisection's scale these jobs are at their
+        # most.
         full = left & (ceiling <= (heights[steps - 1] if steps else -np.inf))
         rising, kept = np.where(left & ~full, need, 0.0), np.where(full, most, floor)
         try:
@@ -172,10 +177,10 @@ def _highest(
 
     low, high, best, steps = 0, len(heights) + 1, None, len(heights)
     while high - low > 1:
-        answer = solve_at(steps)
+        answer = solve_step(steps)
         low, high, best = (steps, high, answer) if answer else (low, steps, best)
         steps = (low + high) // 2
-    return best or solve_at(0) or (left & False, _level(problem, need, floor))
+    return best or solve_step(0) or (left & False, _level(problem, need, floor))
 
 
 def _only_fastest(problem: ShareProblem, full: Bools) -> ShareProblem:
@@ -225,6 +230,7 @@ def least_finish_ratio_shares(
         least = max(least, bound)
         if best - least <= FINISH_TOLERANCE * best:
             break
+        # Newton's step where the bound leaves every job time; else bisection, which always makes progress.
         ratio = bound if bound == least and (jobs.room(bound) > 0).all() else (least + best) / 2
     if not second_stage:
         return share, best
@@ -281,7 +287,7 @@ def _equal_shares(problem: ShareProblem) -> Floats:
 
 
 def _level(problem: ShareProblem, need: Floats, floor: Floats) -> tuple[Floats, float, Floats]:
-    """Maximise z with progress >= need z and >= floor; return shares, z and jobs' prices (sum 1)."""
+    """Maximise the level z at which each job progresses by need x z, and by its floor at least."""
     if not (need > 0).any():
         return _equal_shares(problem), 0.0, np.zeros_like(need)
     return _solve(problem, np.zeros_like(problem.rate), 1.0, need, floor)
@@ -304,6 +310,7 @@ def _solve(
     bounds[:-1, 1] = can.ravel()
     bounds[-1, 1] = np.inf if worth_of_level else 0.0
     aim = np.append(-worth.ravel() / max(float(np.abs(worth).max(initial=0.0)), 1e-300), -worth_of_level)
+    # The dual simplex is the faster one for few groups, the interior point method for many.
     method = "highs-ds" if m < INTERIOR_POINT_FROM else "highs-ipm"
     limits = np.concatenate([np.ones(m), np.ones(types), -slack])
     solved = linprog(aim, A_ub=rows, b_ub=limits, bounds=bounds, method=method)

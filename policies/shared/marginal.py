@@ -42,6 +42,7 @@ def per_gpu_efficiency(counts: Ints, requested_gpus: Ints, time_s: Floats) -> Fl
     infeasible; counts below the reference are compared with it too.
     """
     usable = np.isfinite(time_s) & (counts >= requested_gpus[:, None, None])
+    # The first usable count: argmax returns the first True along the counts.
     base = np.argmax(usable, axis=2)[..., None]
     gpu_s = time_s * counts
     known = usable.any(axis=2, keepdims=True) & np.isfinite(time_s)
@@ -117,11 +118,14 @@ class Target(Allotments):
         for i, (at, gpu_type, level, staying, held) in enumerate(
             zip(rows.tolist(), kinds.tolist(), levels.tolist(), stays.tolist(), now, strict=True)
         ):
+            # The precomputed choice has no room any more: choose again among what is left.
             if counts[level] > left[gpu_type]:
                 times = np.where(self.counts <= np.array(left)[:, None], time_s[i], np.inf)
                 gpu_type, level = divmod(int(np.argmin(times)), len(counts))
                 if not times[gpu_type, level] < np.inf:
                     continue
+                # The allotment in question has changed, so whether the move repays its restart has to be
+                # asked again.
                 staying = held[0] >= 0 and times[held] < np.inf and not self.repays(at, gpu_type, level)
             if staying and counts[held[1]] <= left[held[0]]:
                 gpu_type, level = held
@@ -194,9 +198,11 @@ class Target(Allotments):
         """Push a job's next larger count that is faster onto the heap, if it has room and repays."""
         gpu_type, level = int(self.gpu_type[at]), int(self.level[at])
         times = self.time_s[at, gpu_type]
+        # A next count that is no faster is skipped: two steps together may still gain.
         larger = np.flatnonzero(times[level + 1 :] < times[level])
         if not len(larger):
             return
+        # One offer a job is on the heap at a time; taking it pushes the next.
         after = level + 1 + int(larger[0])
         extra = int(self.counts[after] - self.counts[level])
         as_held = (gpu_type, level) == (int(self.view.gpu_type[at]), int(self.held_level[at]))

@@ -62,6 +62,7 @@ class PackedProblem:
         at, gpu_type = np.nonzero(rate > 0)
         runs = (rate > 0)[:, None, :] & (rate > 0)[None, :, :] & (gpus[:, None] == gpus)[..., None]
         gains = runs & (kept > 0) & (kept + kept.swapaxes(0, 1) > 1.0)
+        # Each pair of groups once; a group with itself only if it has two jobs.
         gains &= np.triu(np.ones((len(gpus), len(gpus)), dtype=np.bool_))[..., None]
         gains[np.arange(len(gpus)), np.arange(len(gpus))] &= (members > 1)[:, None]
         one, other, on = np.nonzero(gains)

@@ -36,6 +36,7 @@ class PackedRounds:
         self._jobs, self._last_s = view.job.copy(), view.now_s
         held = np.flatnonzero(view.gpus > 0)
         other = held if view.partner is None else _places(view, view.partner[held], held)
+        # A pair is booked once, in the cell of its lower position.
         own = held <= other
         self._received_s[held[own], other[own], view.gpu_type[held[own]]] += since_s
 

@@ -111,6 +111,8 @@ def fifo_decision(view: View, time_s: Floats, pairs: PairOptions | None) -> Deci
     for at in waiting:
         gains = [float(kept[at, i, t] + kept[i, at, t]) * float(kept[at, i, t] > 0) for i, t in lone]
         best = int(np.argmax(gains)) if gains else 0
+        # In order of arrival: where the first that waits gains too little, those behind it do not share
+        # either.
         if not gains or gains[best] <= FIFO_GAIN:
             break
         partner, gpu_type = lone.pop(best)

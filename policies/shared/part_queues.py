@@ -53,7 +53,7 @@ def fill_parts(view: View, order: Ints, *, blocks: bool) -> list[tuple[int, int,
 
 
 class _Room:
-    """Room for further jobs: beside all running ones, and if those that may be stopped left.
+    """Room for more jobs: beside all running ones, and after stopping those that may be stopped.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class _Room:
         return True
 
     def _in_place_of_others(self, at: int) -> PlacedRequest | None:
-        """Stop as many jobs of one node as it takes, and place a job there."""
+        """Place a job on the node where it can fit by stopping other jobs; return where, or None."""
         assert self._without is not None
         request, requests = int(self._parts.kind[at]), self._parts.requests
         there = _place_request(self._without, requests, request)
@@ -117,7 +117,7 @@ class _Room:
             self._book(nodes, at, int(self._parts.node[at]), int(self._parts.devices[at]), 1)
 
     def _book(self, nodes: Nodes, at: int, node: int, devices: int, sign: int) -> None:
-        book(nodes, self._parts.requests.of(int(self._parts.kind[at])), node, devices, sign)
+        book(nodes, self._parts.requests.unpack_row(int(self._parts.kind[at])), node, devices, sign)
 
 
 @cache

@@ -16,7 +16,7 @@ COLUMNS = [field.name for field in fields(View) if field.name not in ("available
 
 
 class QueueViews:
-    """A View divided by queue, for policies each of which has only the jobs of one; none may be shared.
+    """A View divided by queue, so that each queue's policy sees its own jobs alone.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class QueueViews:
         )
 
     def find_changed(self, last: QueueViews, times: bool) -> Ints:
-        """Return the queues whose jobs are others than before, or do not hold what was decided `together`.
+        """Return the queues whose jobs changed since the last View, or do not hold what was decided for them.
 
         Parameters
         ----------
@@ -146,7 +146,7 @@ class QueueViews:
         return None if keeps.all() else decision
 
     def together(self, decisions: Mapping[int, Decision]) -> Decision:
-        """Return the decisions of queues as one; the jobs of those without keep what they hold."""
+        """Join the decisions of queues into one; jobs of queues without a decision keep what they hold."""
         decided = np.zeros(len(self.jobs), dtype=np.bool_)
         decided[list(decisions)] = True
         kept = (self.gpus > 0) & ~decided[self.view.queue]

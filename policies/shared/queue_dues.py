@@ -54,7 +54,7 @@ def compute_demand(view: View, leaves: int) -> Demand:
 
 
 class _Divided(NamedTuple):
-    """The GPUs of a type, as they were divided.
+    """The last division of one type's GPUs, with the inputs for which it holds.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class QueueEntitlements:
         self._divided: list[_Divided | None] = [None] * len(gpu_types)
         self._due: Floats = np.zeros((len(tree.leaves), len(gpu_types)))
 
-    def of(self, available: Ints, asked: Floats, history: History, now_s: float) -> Floats:
+    def compute_dues(self, available: Ints, asked: Floats, history: History, now_s: float) -> Floats:
         """Return what each leaf is due, shape (L, T): the same array as before if nothing has changed.
 
         What nobody asks for is divided too, among those that have jobs, for jobs that may grow.
@@ -125,15 +125,15 @@ class QueueEntitlements:
         division, bounds = self._divisions[at], list[Bounds]()
         some = {name: one for name, one in zip(self._leaves, asked.tolist(), strict=True) if one > 0}
         claims = division.claims(some)
-        own, wide = division.divided(total, claims, usage, bounds), self._none
+        own, wide = division.divide(total, claims, usage, bounds), self._none
         if sum([own[queue] for queue in claims.at]) < total:
-            wide = division.divided(total, division.claims(dict.fromkeys(some, total)), usage, bounds)
+            wide = division.divide(total, division.claims(dict.fromkeys(some, total)), usage, bounds)
         kept = [one for one in bounds if len(one.queue) or not one.certain] or [Bounds.none()]
         within = kept[0] if len(kept) == 1 else Bounds.together(kept)
         return _Divided(of, own, wide, within)
 
     def _sum_up(self, available: Ints, given: Floats) -> None:
-        """Set what leaves are due by the shares of all queues, shape (2, T, Q): their own, and the wider."""
+        """Set each leaf's due from all queues' shares, shape (2, T, Q): what it asks for, and more."""
         due, wider = given[:, :, self._places].transpose(0, 2, 1)
         left = available - self._limits.compute_idle_reserve(due) - due.sum(axis=0)
         more = np.maximum(wider - due, 0.0)

@@ -11,7 +11,7 @@ from clustergym.scenario.tenants.queue_tree import QueueTree, get_most_gpus, get
 
 
 class QueueLimits:
-    """The most that each of Q queues may use of each of T GPU types, and what others may not use of its own.
+    """Limits of Q queues on T GPU types: the most each may use, and the part of its quota it does not lend.
 
     Parameters
     ----------

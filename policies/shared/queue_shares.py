@@ -32,7 +32,7 @@ class Shares(NamedTuple):
 
 
 def compute_room(available: Ints, shares: Shares, limits: QueueLimits) -> Ints:
-    """Return what each leaf may use: what it holds, and of idle GPUs what it lacks, shape (L, T)."""
+    """Return the GPUs that each leaf may use, shape (L, T): those it holds, and idle ones up to its due."""
     room = shares.held.copy()
     idle = available - room.sum(axis=0)
     served = shares.held / np.maximum(shares.due, 1.0)

@@ -34,7 +34,7 @@ class _CachedDecision(NamedTuple):
 
 
 class DecisionCache:
-    """Asks the policy of each queue, and those that are steady only where what they see has changed.
+    """Asks each queue's policy for a decision, and reuses the last one where a steady policy sees no change.
 
     Parameters
     ----------

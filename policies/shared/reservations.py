@@ -97,9 +97,12 @@ class Reservations:
         """Return a job's plan under each cap: at any time it takes as many GPUs as are free, up to it."""
         usable = job.best[np.minimum(job.caps[:, None], self._room)]
         speed = job.rate[usable]
+        # The standstill is charged as work at the count of the last segment, so that the plan needs no
+        # segment of its own for it.
         need = job.iterations + job.waited[usable[:, -1]]
         before = np.zeros(usable.shape)
         np.cumsum(speed[:, :-1] * (self.start_s[1:] - self.start_s[:-1]), axis=1, out=before[:, 1:])
+        # The last segment in which work is still left at its start; the job ends within it.
         last = np.count_nonzero(before < need[:, None], axis=1) - 1
         rows = np.arange(len(last))
         at_end = speed[rows, last]

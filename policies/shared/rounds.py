@@ -90,6 +90,8 @@ class RoundMechanism:
         """Return all pairs (job position, type) that may run, in descending order of priority."""
         owed, received = self.owed_s[view.job], self.received_s[view.job]
         round_s = view.setting.round_s or self.round_s
+        # Gavel, section 5: a share over the fraction of time received. Half a round in the divisor stands for
+        # rounds not yet had, or a new job would have an infinite priority.
         priority = (owed + share * round_s) / (received + round_s / 2)
         priority = np.where(share > LEAST_SHARE, priority, 0.0)
         holds = view.gpu_type[:, None] == np.arange(share.shape[1])
@@ -101,6 +103,7 @@ class RoundMechanism:
         useful = np.isfinite(time_s) & ((priority > 0) | holds | (wait_s < round_s))
         at, gpu_type = np.nonzero(useful)
         tie = holds if self.hold_ties else np.broadcast_to(-np.arange(share.shape[1]), share.shape)
+        # The last key counts first. Priorities are rounded so that sums in another order do not break ties.
         keys = (speed, owed - received, tie, np.round(priority, 9), on_turn)
         order = np.lexsort([-key[at, gpu_type].astype(np.float64) for key in keys])
         return at[order], gpu_type[order]

@@ -55,6 +55,7 @@ def best_scalings(cluster: VirtualCluster, waiting: Ints, gap: float = RELATIVE_
     if chosen is None:
         return None
     freed = np.where(cluster.gpu_type[found.at] >= 0, cluster.counts[cluster.level[found.at]], 0)
+    # Shrinks first, so that no step in between needs more GPUs than are free.
     order = sorted(chosen.tolist(), key=lambda c: int(cluster.counts[found.level[c]] - freed[c]))
     return [Scaling(int(found.at[c]), int(found.gpu_type[c]), int(found.level[c])) for c in order]
 
@@ -102,6 +103,7 @@ def _solve(cluster: VirtualCluster, found: ScalingCandidates, free: Ints, gap: f
     use[found.gpu_type, columns] += cluster.counts[found.level]
     running = np.flatnonzero(cluster.gpu_type[found.at] >= 0)
     jobs = found.at[running]
+    # A change of a running job gives back what it holds, so a shrink has a negative use.
     use[cluster.gpu_type[jobs], running] -= cluster.counts[cluster.level[jobs]]
     members, row = np.unique(found.at, return_inverse=True)
     once = csr_array((np.ones(len(columns)), (row, columns)), shape=(len(members), len(columns)))
@@ -119,6 +121,7 @@ def _solve(cluster: VirtualCluster, found: ScalingCandidates, free: Ints, gap: f
     if answer.x is None:
         return None
     chosen = np.flatnonzero(answer.x > 0.5)
+    # The solver's tolerances are not ours: what breaks a capacity, or loses, is no answer.
     legal = (use[:, chosen].sum(axis=1) <= free).all() and len(np.unique(found.at[chosen])) == len(chosen)
     return chosen if legal and found.gain[chosen].sum() >= 0 else None
 

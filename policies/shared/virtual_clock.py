@@ -41,6 +41,7 @@ class FairQueue:
             self._finish = np.concatenate([self._finish, np.full(max(more, len(self._finish)), np.nan)])
         for at in np.flatnonzero(np.isnan(self._finish[view.job])).tolist():
             row = int(view.job[at])
+            # The clock cannot run backwards: a job that was shown late arrives now.
             self._sharing.advance(max(float(view.submit_s[at]), self._sharing.now_s))
             self._finish[row] = self._sharing.arrive(row, float(work_gpu_s[at]))
         return self._finish[view.job]

@@ -161,6 +161,12 @@ def test_a_broken_yaml_is_one_line(saved, text):
         load(str(saved))
 
 
+def test_an_unknown_class_names_the_nearest(saved):
+    describe(saved, packed(WEIGHTS), information_class="clairvoyent")
+    with pytest.raises(InputError, match=r"information_class: unknown class 'clairvoyent' \(did you mean cl"):
+        load(str(saved))
+
+
 def test_a_missing_one_names_the_nearest(saved, tmp_path):
     with pytest.raises(InputError, match="did you mean elastic"):
         load("elastc")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from clustergym.cluster import cluster_files
 from clustergym.cluster.cluster_files import (
     canonical_gpu_type,
     cluster_from_config,
@@ -284,6 +285,19 @@ def test_aliases(alias: str, name: str) -> None:
 def test_an_unknown_gpu_type_names_the_nearest(name: str, near: str) -> None:
     with pytest.raises(InputError, match=rf"unknown GPU type '{name}' \(did you mean .*{near}"):
         canonical_gpu_type(name)
+
+
+def test_an_alias_of_no_type_in_the_catalogue_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (conf_dir() / "hardware" / "gpus.yaml").read_text()
+    (tmp_path / "hardware").mkdir()
+    (tmp_path / "hardware" / "gpus.yaml").write_text(text.rstrip("\n") + "\n  mine: A10O\n")
+    line = len(text.rstrip("\n").splitlines()) + 1
+    monkeypatch.setattr(cluster_files, "conf_dir", lambda: tmp_path)
+    told = rf"gpus.yaml:{line}: aliases.mine: unknown GPU type 'A10O' \(did you mean .*A100"
+    with pytest.raises(InputError, match=told):
+        cluster_files._catalogue.__wrapped__()
 
 
 def test_the_catalogue_is_read_once_and_cannot_be_changed() -> None:

@@ -53,6 +53,8 @@ def test_one_line_and_several_lines_are_the_same(tmp_path):
 def test_partitions_name_types():
     nodes, _ = read_nodes(LISTS / "valid-sinfo.txt")
     assert types_of_partitions(nodes) == {"gpu": "V100", "long": "V100", "big": "H100"}
+    nodes, _ = read_nodes(LISTS / "valid-nodes.json")
+    assert {node.name: node.partitions for node in nodes} == {"n1": (), "n2": ("small",)}
 
 
 def test_hosts():
@@ -88,6 +90,8 @@ def test_a_type_of_ones_own_has_a_data_sheet_by_name(tmp_path, capsys):
     assert main(["import", str(source), "-o", str(out)]) == 2
     assert "GPU type 'rtx3090' is not in the catalogue (name one" in error_line(capsys)
     assert main(["import", str(source), "-o", str(out), "--like", "rtx3090=A40"]) == 0
+    assert main(["import", str(source), "-o", str(source / "mine.yaml"), "--like", "rtx3090=A40"]) == 2
+    assert "mine.yaml: --output: cannot be written" in error_line(capsys)
     cluster = load_cluster(str(out))
     assert (cluster.gpu_types, cluster.groups[0].gpu_type.memory_gb) == (("rtx3090",), 48)
 

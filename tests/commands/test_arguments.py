@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+from collections.abc import Iterator
 from importlib import import_module
 
 import pytest
@@ -10,6 +12,7 @@ from error_lines import error_line
 
 from clustergym.__main__ import COMMANDS as CONSOLE
 from clustergym.__main__ import main as console
+from clustergym.commands.trace import DELEGATED
 
 COMMANDS = (
     *("commands.bench", "commands.collect", "commands.reproduce", "commands.replay", "commands.trace"),
@@ -25,6 +28,12 @@ def test_an_unknown_option_is_one_line(name, capsys):
     assert "--help" in printed
 
 
+@pytest.mark.parametrize("option", ["--price", "--days", "--resamples"])
+def test_a_word_for_a_number_is_one_line(option, capsys):
+    assert import_module("clustergym.commands.twin").main(["whatif", "folder", option, "much"]) == 2
+    assert f"argument {option}: invalid " in error_line(capsys)
+
+
 @pytest.mark.parametrize("name", CONSOLE)
 def test_help_has_one_program_name(name, capsys):
     """`clustergym COMMAND` and `python -m clustergym.COMMAND` show the same help, of the former."""
@@ -37,3 +46,45 @@ def test_help_has_one_program_name(name, capsys):
     assert shown[0].startswith(f"usage: clustergym {name} ")
     assert "python -m clustergym" not in shown[0]
     assert "__main__" not in shown[0]
+
+
+class ParsedError(Exception):
+    """Ends a command once it has made its parser."""
+
+
+def list_arguments(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
+    """Yield the arguments of a parser and of its sub-commands, each with the words in front of it."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                yield from list_arguments(inner)
+        else:
+            yield parser.prog, action
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *([name] for name in CONSOLE if name not in ("run", "live", "train", "evaluate")),
+        *(["trace", name] for name in DELEGATED),
+        ["evaluate", "--policy-file"],
+    ],
+    ids=" ".join,
+)
+def test_every_argument_says_what_it_is(words, monkeypatch):
+    """But those of commands that read KEY=VALUE alone."""
+    made = []
+
+    def parse_args(parser, *_):
+        made.append(parser)
+        raise ParsedError
+
+    for name in ("parse_args", "parse_known_args", "parse_intermixed_args"):
+        monkeypatch.setattr(argparse.ArgumentParser, name, parse_args)
+    with pytest.raises(ParsedError):
+        import_module(CONSOLE[words[0]][0]).main([*words[1:], "--help"])
+    arguments = list(list_arguments(made[0]))
+    assert len(arguments) > 1
+    assert [
+        (prog, action.option_strings or action.dest) for prog, action in arguments if not action.help
+    ] == []

@@ -97,23 +97,24 @@ def test_a_scaled_run_is_replayed_from_its_journal(tmp_path, capsys):
     words = ["policy=srtf", "live.engine=fake", "live.clock=scaled", "live.seconds_per_hour=0.3"]
     assert live.main([*words, "live.poll_s=0.01", f"hydra.run.dir={out}", *SMALL]) == 0
     assert "scaled clock: mean JCT " in capsys.readouterr().out
+    assert json.loads((out / "result.json").read_text())["live"]["seconds_per_hour"] == 0.3
     assert replay.main([str(out)]) == 0
     assert ": equal: " in capsys.readouterr().out
     journal = (out / "journal.jsonl").read_text().splitlines()
     at, wait = next((at, json.loads(line)) for at, line in enumerate(journal) if line.startswith('["wait"'))
     edits = (
-        {"t": []},
-        {"t": 10**400},
-        {"t": None, "wall_s": "x"},
-        {"down": [999]},
-        {"down": "ab"},
-        {"gone": 3},
+        ({"t": []}, ""),
+        ({"t": 10**400}, ""),
+        ({"t": None, "wall_s": "x"}, ""),
+        ({"down": [999]}, ": node 999 is down, of "),
+        ({"down": "ab"}, ""),
+        ({"gone": 3}, ""),
     )
-    for edit in edits:
+    for edit, told in edits:
         line = json.dumps([*wait[:2], wait[2] | edit])
         (out / "journal.jsonl").write_text("\n".join([*journal[:at], line, *journal[at + 1 :]]) + "\n")
         assert replay.main([str(out)]) == 2
-        assert "journal.jsonl" in error_line(capsys)
+        assert f"journal.jsonl{told}" in re.sub(r":\d+", "", error_line(capsys))
     (out / "journal.jsonl").write_text("\n".join(journal[:5]) + "\n")
     assert replay.main([str(out)]) == 2
     assert "does not answer" in error_line(capsys)

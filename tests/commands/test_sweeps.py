@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -179,6 +180,17 @@ def test_a_ray_cluster_of_two_nodes_gives_the_same_results(plain, tmp_path):
         for node in reversed(nodes):
             node.terminate()
             node.wait(30)
+
+
+@needs_ray
+def test_the_ray_launcher_starts_its_own_where_an_earlier_cluster_left_its_address(
+    plain, monkeypatch, tmp_path
+):
+    with tempfile.TemporaryDirectory(dir="/tmp") as there:  # Ray's sockets need short paths.
+        Path(there, "ray").mkdir()
+        Path(there, "ray", "ray_current_cluster").write_text(f"127.0.0.1:{free_port()}\n", encoding="utf-8")
+        monkeypatch.setenv("RAY_TMPDIR", there)
+        assert swept(tmp_path / "out", "hydra/launcher=ray") == plain
 
 
 def test_optuna_finds_the_best_of_the_values_it_tried(tmp_path, monkeypatch, capfd):

@@ -12,7 +12,7 @@ from clustergym.common.errors import InputError
 from clustergym.envs.cluster_picture import DOWN, FREE, PROFILING, fill_squares, make_layout, node_columns
 from clustergym.envs.families import ElasticEnv
 from clustergym.envs.placement.environment import PlacementEnv
-from clustergym.envs.rendering import INK, PALETTE, WHITE, Picture, Size, clock, table
+from clustergym.envs.rendering import INK, PALETTE, WHITE, Picture, Size, choose_ink, clock, table
 from clustergym.envs.scheduling_picture import MARGIN, TOP
 
 CLUSTERS = ["arena-16", "arena-a", "arena-b", "arena-sim", "ares-16", "ares-64", "ares-384", "ares-1280"]
@@ -201,3 +201,14 @@ def test_without_pillow_one_line_names_the_extra(made, monkeypatch):
         InputError, match=r"Pillow, which is not installed .*pip install 'clustergym\[render\]'"
     ):
         pictures.render()
+
+
+@pytest.mark.parametrize(
+    ("colour", "ink"),
+    [
+        *(((0, 0, 0), WHITE), ((0, 0, 255), WHITE), ((120, 0, 120), WHITE)),
+        *(((255, 255, 255), INK), ((255, 255, 0), INK), ((170, 220, 255), INK)),
+    ],
+)
+def test_ink_is_white_on_dark_colours_and_dark_on_light_ones(colour, ink):
+    assert choose_ink(colour) == ink

@@ -183,6 +183,20 @@ def test_costs(now, leave, completed, costs):
     assert found == pytest.approx(costs)
 
 
+def test_outcomes_as_they_were_known_earlier():
+    # The first job completed at 120 s in time, the second was dropped at 150 s.
+    last = Outcomes(yardsticks())
+    last.now_s, last.leave_s = 999.0, np.array([120.0, 150.0])
+    last.completed = np.array([True, False])
+    for at_s, left, completed in ((119.0, 0, [False, False]), (130.0, 1, [True, False])):
+        then = last.at(at_s)
+        assert (then.now_s, then.left, then.completed.tolist()) == (at_s, left, completed)
+    # At 130 s of 120 and 30 s each; one of two has met its deadline.
+    assert COSTS["jobs_in_system"](last.at(130.0)) == pytest.approx((120 + 30) / 7200)
+    assert COSTS["deadlines_met"](last.at(130.0)) == -0.5
+    assert COSTS["deadlines_met"](last.at(119.0)) == 0.0
+
+
 def test_unfairness_is_what_the_metrics_say():
     env = FairEnv(
         cluster="ares-16", jobs=20, reward={"unfairness": 1.0}, rows=20, **driving_parameters("las")

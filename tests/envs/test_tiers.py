@@ -181,7 +181,7 @@ def test_many_environments_of_knobs_take_whole_episodes():
 
 
 def test_the_prior_checkpoint_is_the_prior():
-    from clustergym.agents.auction import weights_of
+    from clustergym.agents.auction import make_weights
     from clustergym.agents.auction_checkpoints import load
 
-    assert load("prior").weights.tolist() == weights_of(features.PRIOR).tolist()
+    assert load("prior").weights.tolist() == make_weights(features.PRIOR).tolist()

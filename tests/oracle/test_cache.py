@@ -289,6 +289,14 @@ def test_fewer_than_one_process_is_refused(tmp_path: Path) -> None:
         load_or_build_tables(ORACLE, CLASSES, CLUSTER, COUNTS, folder=tmp_path, processes=0)
 
 
+@pytest.mark.processes
+def test_several_processes_build_and_not_this_one(tmp_path: Path) -> None:
+    oracle = Counting()
+    found = load_or_build_tables(oracle, CLASSES, CLUSTER, COUNTS, folder=tmp_path, processes=2)
+    assert found.sha256 == ORACLE.tables(CLASSES, CLUSTER, COUNTS).sha256
+    assert oracle.built == []
+
+
 def test_an_oracle_that_cannot_be_sent_is_used_here(tmp_path: Path) -> None:
     oracle = Counting()
     oracle.lock = threading.Lock()  # type: ignore[attr-defined]

@@ -18,7 +18,7 @@ from clustergym.cluster.cluster_files import load_cluster, load_gpu_types
 from clustergym.cluster.spec import ClusterSpec, Fabric, Locality, NodeGroup
 from clustergym.common.errors import InputError
 from clustergym.oracle.models.catalog import ARENA_FAMILIES, load_catalog
-from clustergym.oracle.models.model_spec import ModelClass
+from clustergym.oracle.models.model_spec import SHAPE, ModelClass
 from clustergym.oracle.roofline.devices import Devices, Layout
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle, best_times
 from clustergym.oracle.roofline.work import UniformPlan, Work, sample_bytes, state_bytes
@@ -122,7 +122,14 @@ def test_the_estimate_differs_for_the_kernels_of_a_device() -> None:
 
 
 CATALOG = load_catalog()
-MODELS = st.sampled_from([(family, size) for family in CATALOG.families for size in CATALOG.sizes(family)])
+MODELS = st.sampled_from(
+    [
+        (family, size)
+        for family in CATALOG.families
+        for size in CATALOG.sizes(family)
+        if CATALOG.get(ModelClass(family, size, 1)).kind != SHAPE
+    ]
+)
 GPUS = st.sampled_from(sorted(load_gpu_types()))
 BATCHES = st.integers(1, 20_000)
 COUNTS = [1, 2, 3, 4, 6, 8, 12, 16, 32]

@@ -12,16 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustergym.common.errors import InputError
-from clustergym.oracle.stacks.catalog import (
-    load_accelerator,
-    load_stack,
-    load_transformer,
-    stack_names,
-    transformer_names,
-)
+from clustergym.oracle.models.shape import Machine, ParallelPlan, TransformerShape
+from clustergym.oracle.models.shape_files import load_accelerator, load_transformer, transformer_names
+from clustergym.oracle.stacks.catalog import load_stack, stack_names
 from clustergym.oracle.stacks.memory import activation_bytes, choose_recompute, fits, state_bytes
 from clustergym.oracle.stacks.search import assess_plan, best_steps, search_plans
-from clustergym.oracle.stacks.shape import Machine, ParallelPlan, TransformerShape
 from clustergym.oracle.stacks.step_time import StackConstants, step_parts
 
 LLAMA = load_transformer("llama3-8B")
@@ -305,6 +300,10 @@ def test_a_hugging_face_config(tmp_path, name, config):
         (json.dumps(LLAMA_CONFIG | {"hidden_size": -1}), "hidden: "),
         (json.dumps(LLAMA_CONFIG | {"num_hidden_layers": 0}), "layers: must be above 0"),
         (json.dumps(LLAMA_CONFIG | {"num_local_experts": 8}), "experts_per_token: must be above 0"),
+        (
+            json.dumps(LLAMA_CONFIG | {"num_local_experts": 8, "num_experts_per_tok": 9}),
+            r"config.json: \S+: more experts a token than there are",
+        ),
     ],
 )
 def test_a_config_that_is_wrong(tmp_path: Path, content, message):

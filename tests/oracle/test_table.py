@@ -173,11 +173,11 @@ def test_a_measured_model_that_is_not_catalogued(tmp_path: Path) -> None:
 
 
 def test_a_gpu_type_of_the_users_own_cluster(tmp_path: Path) -> None:
-    path = write(tmp_path, "bert,1.3B,128,b200,1,2,2,optimal,1.5,1,a")
-    gpu = GpuType("B200", 2250, 75, 1125, 180, 8000, "nvlink5", 900, 400, True)
+    path = write(tmp_path, "bert,1.3B,128,mine-2,1,2,2,optimal,1.5,1,a")
+    gpu = GpuType("MINE-2", 2250, 75, 1125, 180, 8000, "nvlink5", 900, 400, True)
     cluster = ClusterSpec("mine", (NodeGroup(gpu, 2, 8),), Fabric())
     assert TableOracle(path).tables([GPT], cluster, COUNTS).execution[0, 0, 1, 0] == 1.5
-    with pytest.raises(InputError, match=r"measured.csv:2: gpu_type: unknown GPU type 'b200'"):
+    with pytest.raises(InputError, match=r"measured.csv:2: gpu_type: unknown GPU type 'mine-2'"):
         TableOracle(path).tables([GPT], a40_nodes(), COUNTS)
 
 

@@ -56,6 +56,15 @@ def test_every_job_gets_something_before_any_gets_more():
     assert chosen == {0: (0, 1), 1: (0, 1)}
 
 
+@pytest.mark.parametrize("slower", [1.0, 1e-2, 1e4])
+def test_a_job_ten_thousand_times_slower_is_given_the_same(slower):
+    # Rows are normalised by their least: 1 / 2 a second and 5,000 seconds an iteration are alike.
+    times = {"m": {kind: {n: s * slower for n, s in row.items()} for kind, row in LINEAR["m"].items()}}
+    jobs = [Job("a", 0, 1000), Job("b", 0, 1000)]
+    chosen = first_decision(jobs, {"X": (1, 4), "Y": (1, 4)}, times, growth=None)
+    assert sorted(chosen.values()) == [(0, 4), (1, 4)]
+
+
 def test_a_positive_power_maximises():
     # p = 1 on one type: 1, 2, 4 for 1, 2, 4 GPUs, 1.1 lost without: 4 + 0 against 2 + 2 + 2 x 1.1 in
     # incentives: two jobs on 2 are worth 6.2, one on 4 is worth 5.1.

@@ -11,8 +11,9 @@ import yaml
 from clustergym.common.paths import conf_dir
 from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_spec import ModelClass
+from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
 from clustergym.oracle.oracle_config import oracle_from_config
-from clustergym.oracle.stacks.catalog import load_accelerator, load_transformer, stack_names
+from clustergym.oracle.stacks.catalog import stack_names
 from clustergym.results.report.wandb_logger import read_logger_choice
 from clustergym.scenario.by_name import compose
 from clustergym.scenario.registry import (
@@ -160,7 +161,8 @@ def test_cluster_of_a_file(tmp_path):
 @pytest.mark.parametrize("name", [name for name in names("trace") if name != "file"])
 def test_trace(name):
     ares = "160" in name or "newtrace" in name
-    scenario = "sharing" if name == "openb-like" else "ares" if ares else "testbed"
+    own = {"openb-like": "sharing", "llm-2026": "llm-2026"}
+    scenario = own.get(name, "ares" if ares else "testbed")
     run_short([f"scenario={scenario}", f"trace={name}"])
 
 
@@ -183,7 +185,7 @@ def test_costs(name):
 
 
 def test_oracles(tmp_path, monkeypatch):
-    assert names("oracle") == ["grid", "recorded", "roofline", "sia", "table"]
+    assert names("oracle") == ["grid", "recorded", "roofline", "sia", "stack", "table"]
     monkeypatch.setenv("CLUSTERGYM_CACHE", str(tmp_path / "cache"))
     run_short(["oracle=grid"], "arena")
     run_short(["oracle=roofline"])

@@ -11,6 +11,7 @@ import pytest
 from clustergym import policies
 from clustergym.common.errors import InputError
 from clustergym.scenario import registry
+from clustergym.scenario.registry import find_class
 
 ONE = """
 from dataclasses import dataclass
@@ -49,6 +50,32 @@ def test_a_file_that_is_not_one_policy_is_one_line(folder: Path, text: str, coun
     (folder / "newest.py").write_text(text)
     with pytest.raises(InputError, match=f"it defines {count} classes of Policy, not one"):
         registry.make_policy({"name": "newest"})
+
+
+def test_a_file_that_cannot_be_imported_is_one_line(folder: Path) -> None:
+    (folder / "newest.py").write_text("import a_module_that_nobody_has\n")
+    told = (
+        "^policy.name: policy 'newest' cannot be loaded from clustergym.policies.newest.*a_module_that_nobo"
+    )
+    with pytest.raises(InputError, match=told):
+        registry.make_policy({"name": "newest"})
+
+
+def test_a_period_that_is_none_names_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that a class sets itself."""
+
+    class HastyPolicy(find_class("policy", "fcfs")):
+        def __post_init__(self) -> None:
+            self.round_s = -5.0
+
+    class HastyPlacer(find_class("placer", "buddy")):
+        def __post_init__(self) -> None:
+            self.defragment_s = -5.0
+
+    for made_by, one, key in (("policy", HastyPolicy, "round_s"), ("placer", HastyPlacer, "defragment_s")):
+        monkeypatch.setattr(registry, "find_class", lambda *_, one=one: one)
+        with pytest.raises(InputError, match=f"^{made_by}.{key}: "):
+            getattr(registry, f"make_{made_by}")({"name": "hasty"})
 
 
 def test_a_policy_that_lacks_something_is_one_line(folder: Path) -> None:

@@ -111,7 +111,7 @@ class CrashCourse(ActiveDisturbance):
     run: object
     launches: int = 0
 
-    def launched(self, row):
+    def note_launch(self, row):
         self.launches += 1
         self.run.follow(self._crash(row, self.run.now + ticks(self.crashes.after_s[self.launches - 1])))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from clustergym.policies.placers.buddy import Buddy
@@ -11,7 +12,7 @@ from scenarios import Job, small_scenario
 
 from clustergym.scenario.disturbances.failures import Failures
 from clustergym.scenario.registry import make_policy
-from clustergym.sim.compiled import coverage
+from clustergym.sim.compiled import coverage, numba_cache
 from clustergym.sim.engines import MANY, chosen_engine, expected_decisions
 
 
@@ -68,3 +69,13 @@ def test_the_compiled_engine_says_that_it_needs_numba(monkeypatch):
     monkeypatch.setattr(coverage, "find_spec", lambda _: None)
     with pytest.raises(coverage.UncoveredError, match=r"^run\.engine: .* needs the package numba .*learn"):
         chosen_engine(scenario_of(), FCFS, Buddy(), "compiled")
+
+
+def test_machine_code_is_kept_by_all_sources_that_it_is_of() -> None:
+    house = Path(numba_cache.__file__).parents[2]
+    for folder in numba_cache.FOLDERS:
+        for path in (house / folder).glob("*.py"):
+            lines = path.read_text(encoding="utf-8").splitlines()
+            if any(line.startswith(("@compile_", "@entry_in_place")) for line in lines):
+                name = ".".join(("clustergym", *path.relative_to(house).with_suffix("").parts))
+                assert name in numba_cache._sources(), name

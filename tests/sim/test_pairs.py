@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 from dataclasses import replace
 
@@ -14,7 +16,9 @@ from pairs import PairScript, RandomPairs, with_pairs
 from scenarios import Job, Script, small_scenario
 from wild_scenarios import with_extras
 
+from clustergym.results.decision_log import read_decisions
 from clustergym.results.measured_run import make_result, measure_run
+from clustergym.results.result_writing import decision_lines
 from clustergym.scenario.disturbances.reservations import PlannedJobs, Reservation
 from clustergym.scenario.policy import Decision, InformationClass
 from clustergym.sim.decision_checks import DecisionError
@@ -109,6 +113,19 @@ def test_two_running_jobs_that_are_put_together_and_apart_again():
     assert result.jobs.migrations.tolist() == [0, 2]
     held = dict(zip(result.timeline.time_s.tolist(), result.timeline.held_gpus[:, 0].tolist(), strict=True))
     assert (held[10.0], held[20.0], held[40.0], held[104.0]) == (2, 1, 2, 1)
+
+
+def test_pairs_are_read_from_the_log(tmp_path):
+    scenario = two_jobs()
+    both = {"a": ("X", 1), "b": ("X", 1)}
+    run = ran(scenario, {0.0: ({"a": ("X", 1)}, ()), 10.0: (both, [("a", "b")])})[0].run
+    named = {"policy": {"name": "script"}, "placer": {"name": "buddy", "parameters": {}}, "seed": 0}
+    lines = [json.dumps(line) + "\n" for line in decision_lines(run.simulation, named)]
+    path = tmp_path / "decisions.jsonl.gz"
+    path.write_bytes(gzip.compress("".join(lines).encode()))
+    changes = list(read_decisions(path, scenario)[1])
+    assert changes[1].partner == ((1, 0),)
+    assert changes == run.simulation.changes
 
 
 def test_partners_change_without_more_moves_than_needed():

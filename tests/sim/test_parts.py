@@ -224,7 +224,9 @@ def check_account(account, running):
     whole = account.spec.empty_nodes()
     cpu, memory, gpu = whole.cpu_milli.copy(), whole.memory_mib.copy(), whole.gpu_milli.copy()
     for row in running:
-        cpu_milli, memory_mib, gpus, milli, models = account.parts.requests.of(int(account.parts.kind[row]))
+        cpu_milli, memory_mib, gpus, milli, models = account.parts.requests.unpack_row(
+            int(account.parts.kind[row])
+        )
         (node, _), *_ = account.holding(row)
         devices = int(account.devices_of[row])
         assert bin(devices).count("1") == gpus

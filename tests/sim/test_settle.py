@@ -27,7 +27,7 @@ def test_one_job_is_settled_as_many_are_read(remaining, iteration_s, ticks, now,
     jobs.remaining[row], jobs.iteration_s[row], jobs.phase[row] = remaining, iteration_s, phase
     jobs.worked_until[row], jobs.ready[row], jobs.held_since[row] = ticks
     jobs.gpus[row], jobs.attained_gpu_s[row] = gpus, attained
-    expected = jobs.remaining_at(np.array([row]), now)[0], jobs.attained_at(np.array([row]), now)[0]
+    expected = jobs.compute_remaining(np.array([row]), now)[0], jobs.compute_attained(np.array([row]), now)[0]
     jobs.settle(row, now)
     assert (jobs.remaining[row], jobs.attained_gpu_s[row]) == expected
     assert jobs.worked_until[row] == jobs.held_since[row] == now

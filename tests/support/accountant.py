@@ -75,18 +75,18 @@ class Accountant:
         self.measured: dict[tuple[int, int], int] = {}
         self.known: set[tuple[int, int]] = set()
         self.profiling_since: dict[tuple[int, int], int] = {}
-        self._copy_observation = 0
+        self._next_event = 0
 
     def follow(self, events: list[Any]) -> None:
         """Follow the events that have come since the last call."""
-        for event in events[self._copy_observation :]:
+        for event in events[self._next_event :]:
             now = tick(event.time_s)
             assert now >= self.now, f"time goes back to {event.time_s} s"
             if now > self.now:
                 self.close_instant()
             self.now = now
             getattr(self, f"_{event.kind!s}")(event)
-        self._copy_observation = len(events)
+        self._next_event = len(events)
 
     def close_instant(self) -> None:
         """Check who holds what; within an instant GPUs change hands in any order."""

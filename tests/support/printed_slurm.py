@@ -67,6 +67,8 @@ class PrintedSlurm(Slurm):
 
     def run(self, *words: str) -> CompletedProcess[str]:
         """Run a command."""
+        if not all(type(word) is str for word in words):
+            raise TypeError(f"words of a command are texts, not {words}")
         self.calls.append(words)
         told = self.before.get(words[0], lambda words: None)(words)
         if told is None:
@@ -79,7 +81,8 @@ class PrintedSlurm(Slurm):
             if option in words:
                 wanted = words[words.index(option) + 1]
                 found = [job for job in found if str(getattr(job, column)) == wanted]
-        return "".join(job.format_call(form) for job in found), "", 0
+        head = "" if "-h" in words else "HEADER\n"
+        return head + "".join(job.format_call(form) for job in found), "", 0
 
     def _sinfo(self, words):
         if "--version" in words:

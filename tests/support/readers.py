@@ -28,6 +28,8 @@ from clustergym.cluster.divisible import read_divisible
 from clustergym.cluster.node_lists import cluster_keys, read_nodes
 from clustergym.envs.sharing import openb
 from clustergym.live import journal
+from clustergym.live.own.ledger import read_ledger
+from clustergym.live.own.script import read_script
 from clustergym.oracle.calibration.measured_memory import validate_memory
 from clustergym.oracle.grid import constants
 from clustergym.oracle.measured.iteration_times import read_measurements
@@ -35,7 +37,8 @@ from clustergym.oracle.measured.sia_oracle import read_profile
 from clustergym.oracle.measured.sia_training import read_training
 from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_spec import ModelClass
-from clustergym.oracle.stacks.catalog import load_accelerator, load_stack, load_transformer
+from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
+from clustergym.oracle.stacks.catalog import load_stack
 from clustergym.oracle.stacks.throughput import read_throughput
 from clustergym.oracle.table_cache import Store
 from clustergym.results import schedule_log
@@ -61,6 +64,7 @@ from clustergym.sim.program import read_program
 from clustergym.trace.formats import FORMATS, ReadOptions, load_trace
 from clustergym.trace.generators.sources import load_source
 from clustergym.trace.pair_tables import read_pair_table
+from clustergym.trace.readers import slurmdbd
 from clustergym.trace.readers.pai import JOB_TABLE, TASK_TABLE
 from clustergym.training import network_checkpoints, placer_checkpoints
 from clustergym.training.evolution import History
@@ -114,6 +118,11 @@ def _two(names: tuple[str, str], read: Callable[[Path], object]) -> Reader:
         return read(folder)
 
     return reader
+
+
+def _slurm_archive(content: bytes, folder: Path) -> object:
+    (folder / "tres.txt").write_text("Type|Name|ID\ngres|gpu|1001\ngres|gpu:a40|1002\n")
+    return _written("jobs", slurmdbd.read_log)(content, folder)
 
 
 def _provenance(content: bytes, folder: Path) -> object:
@@ -220,6 +229,7 @@ READERS: Mapping[str, Reader] = {
     "trace-pai": _two(
         (f"{JOB_TABLE}.csv", f"{TASK_TABLE}.csv"), lambda folder: load_trace(folder, "pai", OPTIONS)
     ),
+    "trace-slurm-archive": _slurm_archive,
     "trace-provenance": _provenance,
     "generator": _written("source.yaml", lambda path: load_source(str(path))),
     "queues": _written("queues.yaml", load_queues),
@@ -231,6 +241,8 @@ READERS: Mapping[str, Reader] = {
     "slurm-config": _written("config.txt", read_config),
     "slurm-accounts": _written("assoc.txt", read_accounts),
     "kueue-rules": _written("queues.json", lambda path: read_rules([path], "account", False)),
+    "live-script": _written("train.sh", read_script),
+    "live-scripts": _written("jobs.jsonl", read_ledger),
     "study": _written("study.yaml", read_study),
     "pairs": _written("pairs.csv", read_pair_table),
     "pairs-gavel": _written("simulation_throughputs.json", read_pair_table),

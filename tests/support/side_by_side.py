@@ -15,7 +15,7 @@ from clustergym.scenario.scenario import Scenario
 from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled.batch import Batch
 from clustergym.sim.compiled.cluster_arrays import cluster_arrays
-from clustergym.sim.compiled.event_log import event_log
+from clustergym.sim.compiled.event_log import LazyLog
 from clustergym.sim.compiled.scenario_arrays import check_covered, scenario_arrays
 from clustergym.sim.engine import Simulation, StalledError
 
@@ -54,7 +54,7 @@ class SideBySide:
         self.cluster = cluster_arrays(scenario.cluster, scenario.tables.counts)
         self.batch = Batch(self.cluster, 1, logged=True)
         self.batch.load(0, scenario_arrays(scenario, information, None))
-        self._copy_observation = 0
+        self._next_episode = 0
         self.view: View | None = None
         self._advance()
 
@@ -181,11 +181,11 @@ class SideBySide:
         return expected, got
 
     def _compare_events(self) -> None:
-        episodes, first = self.batch.episodes, self._copy_observation
+        episodes, first = self.batch.episodes, self._next_episode
         last = self._clock(c.EVENTS)
         assert last <= len(episodes.event[0]), "written past the log's end"
         assert self._clock(c.EVENT_NODES) <= len(episodes.event_node[0]), "written past the log's end"
-        log = event_log(
+        log = LazyLog(
             episodes.event[0, first:last], episodes.event_iteration_s[0, first:last], episodes.event_node[0]
         )
         expected = self.simulation.log.events[first:]
@@ -193,4 +193,4 @@ class SideBySide:
             if tuple(map(str, mine)) != tuple(map(str, other)):
                 raise AssertionError(f"step {self.step}, event {first + at}: SimPy {other}, compiled {mine}")
         self._same("events", len(expected), last - first)
-        self._copy_observation = last
+        self._next_episode = last

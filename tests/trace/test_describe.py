@@ -1,6 +1,8 @@
 """`describe` and `generate` of `python -m clustergym.trace`."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from error_lines import error_line
@@ -37,6 +39,23 @@ def test_describe_prints_and_writes_the_same_figures(tmp_path, capsys):
         figures["sha256"][:16],
     ):
         assert expected in shown
+
+
+def test_describe_prints_the_bursts_under_their_titles(tmp_path, capsys):
+    path = tmp_path / "[bold]helios.csv"
+    path.write_bytes(Path(HELIOS).read_bytes())
+    assert main(["describe", str(path), "--json", str(tmp_path / "figures.json")]) == 0
+    shown = capsys.readouterr().out
+    assert shown.splitlines()[0] == "[bold]helios"
+    every = [], []
+    for name, counts in json.loads((tmp_path / "figures.json").read_text())["counts"].items():
+        row = re.search(rf"^ *jobs per {name} +(.*)$", shown, re.MULTILINE)[1].split()
+        every[0].extend(row)
+        every[1].extend(counts[key] for key in ("mean", "max", "fano", "lag1_autocorrelation"))
+    assert ["-" if figure is None else round(figure, 2) for figure in every[1]] == [
+        cell if cell == "-" else float(cell.replace(",", "")) for cell in every[0]
+    ]
+    assert len(every[0]) - every[0].count("-") >= 6
 
 
 def test_describe_warns_above_one_only(tmp_path, capsys):

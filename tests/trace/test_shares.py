@@ -113,6 +113,7 @@ def test_nodes_are_a_cluster(tmp_path, capsys):
             r"pods\.csv:2: gpu_milli: 500 asks for a part of each of 2 GPUs \(give 1000",
         ),
         ("f,1,1,0,500,,R,1,2,1", r"pods\.csv:2: gpu_milli: 500 asks for a part of no GPU \(give 0"),
+        ("f,1,1,0,1,,R,1,2,1", r"pods\.csv:2: gpu_milli: 1 asks for a part of no GPU \(give 0"),
         ("f,1,1,1,0,,R,1,2,1", r"pods\.csv:2: gpu_milli: 0 asks for nothing of a GPU \(give 1 to 1000"),
         ("f,1,1,1,500,,R,1,2,x", r"pods\.csv:2: scheduled_time: .*'x'"),
         ("f,1,1,1,500,,P,1,2,", r"pods\.csv: deletion_time: no pod ran"),

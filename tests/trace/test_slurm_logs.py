@@ -10,14 +10,14 @@ from error_lines import error_line
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustergym.cluster.slurm_text import gpus_of, gpus_of_gres, gpus_of_tres, known_type
+from clustergym.cluster.slurm_text import gpus_of_gres, gpus_of_tres, known_type, read_gpus
 from clustergym.commands.trace import main
 from clustergym.common.columns import iso, parse_seconds
 from clustergym.common.errors import InputError
 from clustergym.trace.formats import find_format, load_trace
 from clustergym.trace.log_files import write_log
-from clustergym.trace.readers import kueue, sacct, slurmdbd
-from clustergym.trace.slurm_fields import CellRules, span_s, waiting_tasks, zone_of
+from clustergym.trace.readers import durations, kueue, sacct, slurmdbd
+from clustergym.trace.slurm_fields import CellRules, find_zone, span_s, waiting_tasks
 
 REGRESSIONS = Path(__file__).parents[1] / "regressions"
 HEAD = "JobID|User|Account|Partition|Submit|Start|End|ElapsedRaw|State|Timelimit|AllocTRES|ReqTRES"
@@ -52,7 +52,7 @@ def row(job="1", state="COMPLETED", tres="cpu=8,gres/gpu=2", start="2026-03-01T0
     ],
 )
 def test_gpus_of_tres_and_gres(text, gpus, kind):
-    assert gpus_of(text) == (gpus, kind)
+    assert read_gpus(text) == (gpus, kind)
 
 
 def test_names_of_types_are_the_catalogues_where_it_has_them():
@@ -131,14 +131,14 @@ def test_time_zones_and_hashed_users(tmp_path):
         row(submit="2026-03-29T01:00:00", start="2026-03-29T01:30:00", end="2026-03-29T03:30:00", seconds=""),
     )
     assert sacct.read_log(path).duration_s.tolist() == [7200.0]
-    log = sacct.read_log(path, CellRules(zone_of("Europe/Zurich"), "salt"))
+    log = sacct.read_log(path, CellRules(find_zone("Europe/Zurich"), "salt"))
     assert log.duration_s.tolist() == [3600.0]
     assert log.submit_s.tolist() == [parse_seconds("2026-03-29 00:00:00")]
     assert log.user != ["al"]
     assert log.user == sacct.read_log(path, CellRules(None, "salt")).user
     assert sacct.read_log(path, CellRules(None, "pepper")).user != log.user
     with pytest.raises(InputError, match="unknown time zone 'Nowhere'"):
-        zone_of("Nowhere")
+        find_zone("Nowhere")
 
 
 @pytest.mark.parametrize(
@@ -239,3 +239,43 @@ def test_a_dump_of_the_database(tmp_path):
         (tmp_path / "dump.sql").write_text(text.replace(wrong, wanted))
         with pytest.raises(InputError, match=r"dump\.sql"):
             slurmdbd.read_log(tmp_path / "dump.sql")
+
+
+def test_parts_of_seconds_are_kept_in_a_log(tmp_path):
+    head = "job_id,submit_time,duration,gpus,time_limit_s"
+    (tmp_path / "own.csv").write_text(f"{head}\na,0,90.25,1,120.5\nb,5,60,2,\n")
+    log = durations.read_log(tmp_path / "own.csv")
+    write_log(log, tmp_path / "log.csv")
+    again = durations.read_log(tmp_path / "log.csv")
+    assert again.duration_s.tolist() == [90.25, 60.0]
+    assert again.time_limit_s.tolist()[0] == 120.5
+    assert ",60,2," in (tmp_path / "log.csv").read_text()
+
+
+def test_an_archive_of_the_database(tmp_path):
+    # Written by slurmdbd 22.05.8; sacct printed of the same jobs what stands here. Tasks of the array ran
+    # 0 s, job 5 and one that was cancelled while it was held had no GPU, and job 6 was requeued.
+    path = tmp_path / "mine_job_table_archive"
+    path.write_bytes((REGRESSIONS / "trace-slurm-archive/valid").read_bytes())
+    with pytest.raises(InputError, match=r"no tres\.txt beside it .*sacctmgr -P show tres"):
+        slurmdbd.read_log(path)
+    (tmp_path / "tres.txt").write_text("Type|Name|ID\ncpu||1\ngres|gpu|1001\ngres|gpu:a40|1002\n")
+    log = slurmdbd.read_log(path)
+    assert log.job_id == ["1", "2", "4", "6", "6-run2"]
+    assert log.duration_s.tolist() == [4.0, 6.0, 1.0, 1.0, 8.0]
+    assert (log.submit_s - log.submit_s[0]).tolist() == [0.0, 0.0, 0.0, 0.0, 10.0]
+    assert (log.start_s - log.submit_s).tolist() == [1.0, 5.0, 5.0, 5.0, 6.0]
+    assert (log.gpus.tolist(), set(log.gpu_type), set(log.user)) == ([4, 4, 1, 1, 1], {"A40"}, {"0"})
+    assert log.virtual_cluster == ["vision", "speech", "vision", "vision", "vision"]
+    assert log.outcome == ["completed", "completed", "killed", "killed", "completed"]
+    assert log.time_limit_s.tolist() == [300.0, 420.0, 540.0, 540.0, 540.0]
+    assert log.left_out == {"ran 0 s": 3, "CPU job": 2}
+    content = path.read_bytes()
+    for wrong, message in (
+        (b"\x27" + content[1:], r"not of Slurm 22\.05 \(protocol 39, not 38\)"),
+        (content[:-30], "ends within a record"),
+        (content[:10] + b"\x05\x90" + content[12:], "records of number 1424"),
+    ):
+        path.write_bytes(wrong)
+        with pytest.raises(InputError, match=message):
+            slurmdbd.read_log(path)

@@ -9,15 +9,17 @@ import os
 import pickle
 import resource
 import signal
+import sys
 import time
 import warnings
 
+import gymnasium
 import numpy as np
 import pytest
 from error_lines import error_line
 
 from clustergym.commands import train as train_command
-from clustergym.training import stable_baselines
+from clustergym.training import auction_evolution, stable_baselines
 from clustergym.training.split_env import SplitEnv
 from clustergym.training.training import TrainingLog
 
@@ -249,6 +251,45 @@ def test_a_reward_is_checked_after_scaling():
         else:
             with pytest.raises(ValueError, match="the reward is"):
                 env.step(0)
+
+
+def test_without_a_seed_an_environment_is_as_with_seed_0():
+    class Listing(gymnasium.Env):
+        observation_space = action_space = gymnasium.spaces.Discrete(2)
+
+        def __init__(self):
+            self.seeds = []
+
+        def reset(self, *, seed=None, options=None):
+            self.seeds.append(seed)
+            return 0, {}
+
+    drawn = []
+    for seed in (None, 0, 1):
+        env = SplitEnv(Listing(), "train", 1000)
+        env.reset(seed=seed)
+        env.reset()
+        drawn.append(env.unwrapped.seeds)
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_tensorboard_that_is_missing_is_one_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    words = ["progress=false", "tensorboard=true", f"output={tmp_path / 'a'}", "agent.generations=1"]
+    assert train_command.main([*words, "agent.scenarios.origin=synthetic"]) == 2
+    told = "tensorboard: needs torch and tensorboard (pip install torch tensorboard, or tensorboard=false)"
+    assert told in error_line(capsys)
+
+
+def test_an_objective_that_is_no_number_is_one_line(tmp_path, capsys, monkeypatch):
+    def objectives(scenarios, split, seed, known, goal, weights, index):
+        return np.full(len(weights), np.nan)
+
+    monkeypatch.setattr(auction_evolution, "objectives", objectives)
+    words = ["progress=false", "processes=1", f"output={tmp_path / 'a'}", "agent.scenarios.origin=synthetic"]
+    assert train_command.main([*words, "agent.population=4", "agent.episodes=1", "agent.validation=1"]) == 2
+    told = "objective: is not a finite number (the training scenarios are broken)"
+    assert told in error_line(capsys)
 
 
 MASKABLE = [

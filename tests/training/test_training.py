@@ -23,8 +23,9 @@ from clustergym.training.agents import make_agent
 from clustergym.training.auction_evolution import Objective
 from clustergym.training.comparison import Entrant, ratio
 from clustergym.training.distribution import Distribution, draw_scenario
+from clustergym.training.evolution import History
 from clustergym.training.simulated_episodes import AuctionEpisode
-from clustergym.training.windows import BOUNDS, draw_window, philly_file
+from clustergym.training.windows import BOUNDS, SOURCES, draw_window, philly_file
 
 SMALL = [
     "processes=1", "progress=false", "agent.population=6", "agent.episodes=4", "agent.validation=4",
@@ -47,6 +48,8 @@ def test_the_same_seed_gives_the_same_checkpoint(tmp_path):
     a, b, c = (tmp_path / name / f"{name}.safetensors" for name in "abc")
     assert a.read_bytes() == b.read_bytes() != c.read_bytes()
     assert without_times(a.with_suffix(".yaml")) == without_times(b.with_suffix(".yaml"))
+    traces = without_times(a.with_suffix(".yaml"))["traces"]
+    assert traces == {"origin": "synthetic", "generators": list(SOURCES)}
     assert len(load(str(a)).about["curves"]["objective"]) == 4
 
 
@@ -127,6 +130,26 @@ def test_a_state_of_another_training_is_refused(tmp_path, capsys):
     (tmp_path / "a" / "state.json").write_text("[1, 2")
     assert run_train(tmp_path / "a") == 2
     error_line(capsys)
+
+
+@pytest.mark.parametrize(
+    ("fitness", "validated"),
+    [
+        ([[1.0], [2.0]], [[1, 2.0], [2, "nan"]]),
+        ([[1.0], ["inf"]], [[1, 2.0], [2, 2.0]]),
+        ([[1.0], [2.0]], [[1, 2.0], [2, 2.0, 0.5]]),
+        ([[1.0], [2.0]], [[1, 2.0]]),
+        ([[1.0, 2.0]], [[1, 2.0]]),
+    ],
+)
+def test_a_state_of_numbers_that_no_training_writes_is_refused(tmp_path, fitness, validated):
+    key, path = {"population": 1, "generations": 2, "validate_every": 1}, tmp_path / "state.json"
+    state = {"schema": History.schema, "key": key, "fitness": [[1.0], [2.0]]}
+    path.write_text(json.dumps(state | {"validated": [[1, 2.0], [2, 2.0]]}))
+    assert History.read(path, key).fitness == [[1.0], [2.0]]
+    path.write_text(json.dumps(state | {"fitness": fitness, "validated": validated}))
+    with pytest.raises(InputError, match="is not a state of a training"):
+        History.read(path, key)
 
 
 def test_evolution_finds_a_better_schedule(tmp_path):

@@ -19,7 +19,7 @@ class TargetArrays(NamedTuple):
 
     Attributes
     ----------
-    kind, level : ndarray of int, shape (n,)
+    gpu_type, level : ndarray of int, shape (n,)
         NONE: none.
     free : ndarray of int, shape (T,)
     time_s : ndarray of float, shape (n, T, K)

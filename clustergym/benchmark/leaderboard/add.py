@@ -288,13 +288,13 @@ def freeze(board: Board, workers: int = 1, next_version: bool = False, progress:
 def _constants(board: Board, workers: int, label: str | None) -> dict[str, Any]:
     """Measure the constants of all cells, by scenario and seed."""
     found: dict[str, dict[int, Any]] = {scenario.name: {} for scenario in board.scenarios}
-    runs = in_order(partial(measured, board), board.cells, workers, label)
+    runs = in_order(partial(measure_constants, board), board.cells, workers, label)
     for cell, values in zip(board.cells, runs, strict=True):
         found[cell.scenario][cell.seed] = values
     return found
 
 
-def measured(board: Board, cell: Cell) -> dict[str, Any]:
+def measure_constants(board: Board, cell: Cell) -> dict[str, Any]:
     """Measure the constants of a cell: baseline, reference and lower bound."""
     from clustergym.results.bounds.bounds import lower_bounds
 

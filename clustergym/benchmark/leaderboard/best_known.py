@@ -72,7 +72,7 @@ def best_known(
     workers: int = 1,
     done: Callable[[SearchOutcome], None] = lambda searched: None,
 ) -> Path:
-    """Search for the best schedule of cells, and write those that beat what the entry has.
+    """Search for better schedules of cells, and write those that beat the entry's present ones.
 
     Parameters
     ----------

@@ -78,7 +78,7 @@ class BoardScenario(StrictSchema):
 
     @property
     def family(self) -> str:
-        """The family of its traces: the file of conf/trace, and that of the trace where it reads one."""
+        """Family of the scenario's traces: the file in conf/trace, and the trace file that it reads."""
         named = self.find_chosen_file("trace") or self.name
         return f"{named} {self._given['trace.path']}" if "trace.path" in self._given else named
 

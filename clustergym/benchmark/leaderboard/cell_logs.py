@@ -90,7 +90,7 @@ def pack(lines: Iterable[object]) -> bytes:
 
 
 def write_logs(folder: Path, packed: Mapping[Cell, bytes], cells: Sequence[Cell]) -> None:
-    """Write those logs that `packed` has into an entry's folder, in the order of `cells`."""
+    """Write the given packed logs into an entry's folder, in the order of `cells`."""
     there = [cell for cell in cells if cell in packed]
     parts = [{"cell": str(cell), "bytes": len(packed[cell])} for cell in there]
     contents = {"schema": SCHEMA, "cells": parts}

@@ -99,11 +99,11 @@ def check_entries(
 
 def check_constants(board: Board, workers: int = 1, progress: bool = False) -> list[Flag]:
     """Run a board's baseline and reference in every cell; return flags where board.yaml says otherwise."""
-    from clustergym.benchmark.leaderboard.add import measured
+    from clustergym.benchmark.leaderboard.add import measure_constants
 
     board.compose()
     label = f"baseline and reference of {board.name}" if progress else None
-    found = in_order(partial(_compare_constants, board, measured), board.cells, workers, label)
+    found = in_order(partial(_compare_constants, board, measure_constants), board.cells, workers, label)
     return [
         Flag(FlagKind.CONSTANTS, str(cell), message)
         for cell, wrong in zip(board.cells, found, strict=True)

@@ -155,7 +155,7 @@ class Entry(StrictSchema):
 
     @property
     def keys(self) -> dict[str, Any]:
-        """The name and parameters of what it chooses, as the board's `baseline` has them."""
+        """Names and parameters of the entry's policy and placer, in the form of the board's `baseline`."""
         keys = {component: chosen.keys for component, chosen in self.choices.items()}
         return keys if len(keys) > 1 else next(iter(keys.values()))
 
@@ -231,7 +231,7 @@ def _problems(entry: Entry, board: Board) -> Iterator[tuple[str, str, str]]:
             message = f"is missing: entries of {board.name} choose a {board.chooses}"
             yield component, message, f"give {component}: {{name: …, parameters: …}}"
     if board.chooses == "placer" and entry.information_class != "none":
-        message = f"{entry.information_class!r} is not that of a placer, which is told no speeds"
+        message = f"{entry.information_class!r} is not that of a placer, which uses no speeds"
         yield "information_class", message, "give none"
     known = [*dict.fromkeys((*board.splits, *TUNING)), *board_names(board.folder.parent), ELSEWHERE]
     for source in entry.trained_on:

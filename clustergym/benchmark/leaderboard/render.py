@@ -35,13 +35,13 @@ RULES = """\
 A cell is a scenario and a seed. Its score is 0 for what {baseline} reaches and 1 for what the
 reference ({reference}) does, by {metric} ({better} is better); beyond either, on the same line. An entry's
 score is the mean over families of traces of the interquartile mean of each family's cells, so that every
-family weighs the same, with a 95 % bootstrap interval stratified by scenario. Divisions are by what a policy
-is told of the speeds of jobs; clairvoyant entries are oracles, which know the times jobs will really run at,
-as no real scheduler can. *rank* is inside the division and *rank, all* over all of them;
-an entry shares a rank if the difference to the best of that rank, over the same resampled cells, is not clear
-of 0. *P(better)*: the probability that the entry is better in a cell than the next of its division. *Gap to
-optimum*: by how much the entry's mean over cells of {metric} misses that of the best possible schedules: at
-least by as much as that of the best schedules known, at most by as much as what no schedule can beat.
+family weighs the same, with a 95 % bootstrap interval stratified by scenario. Divisions are by the
+information about jobs' speeds that a policy has; clairvoyant entries are oracles, which know the times jobs
+will really run at, as no real scheduler can. *rank* is inside the division and *rank, all* over all of them;
+entries that are statistically tied with the best of a rank, by the difference over the same resampled cells,
+share it. *P(better)*: the probability that the entry is better in a cell than the next of its division. *Gap
+to optimum*: by how much the entry's mean over cells of {metric} misses that of the best possible schedules:
+at least by as much as that of the best schedules known, at most by as much as the proven bound.
 """
 
 

@@ -75,16 +75,16 @@ def run_cell(
 def play_cell(
     board: Board, scenario: Scenario, policy: Policy, placer: Placer, cell: Cell, watch: StepWatchdog
 ) -> CellRun:
-    """Run a policy and a placer in a cell, whose scenario is given, and return what an entry has of it."""
+    """Run a policy and a placer on a cell's scenario; return the cell's row and packed log for an entry."""
     from clustergym.results.result_writing import make_content
 
-    result, lines_of = _RUNS[board.chooses](scenario, policy, placer, cell.seed, watch)
+    result, list_lines = _RUNS[board.chooses](scenario, policy, placer, cell.seed, watch)
     content = make_content(result, policy, placer, cell.seed)
-    return CellRun(make_result_row(cell, content), pack(lines_of(content)))
+    return CellRun(make_result_row(cell, content), pack(list_lines(content)))
 
 
 def make_result_row(cell: Cell, content: Mapping[str, Any]) -> ResultRow:
-    """Return the row of a run, of the content of its result.json."""
+    """Return the results row of a run from the content of its result.json."""
     times = content["decisions"]
     seconds = {
         "decision_s_p50": _digits(times["seconds_p50"] or 0.0),
@@ -117,13 +117,13 @@ def _run_placer(
 
     run, recorded = simulate_recorded(scenario, policy, placer, seed, watch)
 
-    def lines_of(result: Mapping[str, Any]) -> Iterable[object]:
+    def list_lines(result: Mapping[str, Any]) -> Iterable[object]:
         keys = ("policy", "placer")
         chosen = {key: {"name": result[key]["name"], **result[key]["parameters"]} for key in keys}
         header = {**chosen, "defragment_s": placer.defragment_s, "seed": seed}
         return placement_lines(scenario, recorded.answers, header)
 
-    return make_result(replace(run, decision_times=recorded.times)), lines_of
+    return make_result(replace(run, decision_times=recorded.times)), list_lines
 
 
 def _run_schedule(

@@ -66,7 +66,7 @@ def _plain(spec: RunSpec, figures: Figures) -> dict[str, Any]:
 
 
 def _comparison(policies: Sequence[str], trace: str, rounds: int | None) -> page.Section:
-    """Return the table of policies on a trace, and what it says of the published simulator."""
+    """Return the table of policies on a trace, with a text that compares it with the published simulator."""
     reference = REFERENCE.get((trace, rounds), {})
     runs = {(policy, s): make_run(trace, rounds, s, policy) for policy in policies for s in SETTINGS}
 

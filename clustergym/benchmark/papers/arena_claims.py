@@ -48,7 +48,7 @@ class RunComparison(NamedTuple):
     def _figure(self, setting: str, name: str, metric: str) -> float:
         return float(self.found[self.run(setting, name)][metric])
 
-    def of(self, name: str, metric: str) -> Measure:
+    def measure_metric(self, name: str, metric: str) -> Measure:
         """Return a metric of a run."""
         return lambda setting: self._figure(setting, name, metric)
 
@@ -59,12 +59,12 @@ class RunComparison(NamedTuple):
     def best(self, metric: str) -> Measure:
         """Return the greatest gain of the first over the others: percent where less is better, else times."""
 
-        def of(setting: str) -> float:
+        def measure_setting(setting: str) -> float:
             own, *others = (self._figure(setting, name, metric) for name in self.names)
             ratios = [own / other for other in others]
             return 100 * (min(ratios) - 1) if choose_unit(metric) == c.PERCENT else max(ratios)
 
-        return of
+        return measure_setting
 
     def measure_gain(self, metric: str, other: str) -> Measure:
         """Return the first's gain over another: percent where less is better, else times."""
@@ -73,12 +73,12 @@ class RunComparison(NamedTuple):
     def measure_padded_ratio(self, ours: str, theirs: str) -> Measure:
         """Return the ratio of two padded mean JCTs; the first of `names` sets how far lists are padded."""
 
-        def of(setting: str) -> float:
+        def measure_setting(setting: str) -> float:
             runs = {name: self.found[self.run(setting, name)] for name in self.names}
             means = compute_padded_jct(runs, self.names[0])
             return means[ours] / means[theirs]
 
-        return of
+        return measure_setting
 
     def measure_padded_change(self, ours: str, theirs: str) -> Measure:
         """Return the difference of two padded mean JCTs, percent."""
@@ -124,7 +124,7 @@ def _simulator(found: Found) -> Iterator[PaperClaim]:
                     claim = f"{policy}'s {what}, {rounds:,} rounds of Philly"
                     shown = c.ClaimUnit(unit, None, 0)
                     yield make_measured_claim(
-                        claim, source, float(figure), ours.of(policy, metric), shown, why
+                        claim, source, float(figure), ours.measure_metric(policy, metric), shown, why
                     )
     late, many = parts.JITTER_RUNS, len(parts.JITTER_RUNS)
     claim = f"arena's JCT of finished jobs, mean of {many} draws of submissions up to a round late"
@@ -155,7 +155,7 @@ def _week(found: Found, rounds: int) -> Iterator[PaperClaim]:
         claim = f"{METRICS[metric]} over a baseline, the greatest gain, {where}"
         yield make_measured_claim(claim, source, figure, runs.best(metric), c.TIMES)
         yield from gain_claims(runs, metric, where, source)
-    claim, restarts = f"reschedulings a job of arena, {where}", runs.of("arena", "restarts_mean")
+    claim, restarts = f"reschedulings a job of arena, {where}", runs.measure_metric("arena", "restarts_mean")
     yield make_measured_claim(claim, "section 5.3", 2.29, restarts, c.COUNT, first_stated_by=PREPRINT)
     for metric, of, direction in (
         ("jct_mean", runs.measure_padded_change("gavel", "elasticflow-ls"), -1),
@@ -167,7 +167,7 @@ def _week(found: Found, rounds: int) -> Iterator[PaperClaim]:
 
 
 class PlaceClaims(NamedTuple):
-    """What a paper says of its gains at a place.
+    """The gains that a paper claims at one place in its text.
 
     `greatest` has the paper's greatest gain over a baseline by metric, None where no text has it; `metrics`
     are those in which it says that it gains on all. `figures_of` names the section of the preprint whose
@@ -197,7 +197,7 @@ PLACES: Sequence[PlaceClaims] = (
 
 
 def place_claims(found: Found, names: Sequence[str], rows: Iterable[PlaceClaims]) -> Iterator[PaperClaim]:
-    """Yield the first policy's greatest gain, and that over each of the others, place by place."""
+    """Yield, for each place, the first policy's greatest gain and its gain over each other policy."""
     for place, title, source, greatest, why, figures_of in rows:
         runs, where = RunComparison(found, make_run_factory(place), names), title
         shown, first = cite_preprint(source, figures_of), PREPRINT if figures_of else ""
@@ -213,7 +213,7 @@ CRIUS_DEADLINES = "section 8.5, Fig. 19"
 
 
 def cite_preprint(source: str, figures_of: str) -> str:
-    """Return a source whose figure is the preprint's, of this section of it."""
+    """Return a claim's source with the section of the preprint that its figure is taken from."""
     return f"{source}; figure of Crius, {figures_of}" if figures_of else source
 
 

@@ -137,7 +137,7 @@ def ablations_table(
     `published` has, by label, the paper's JCT and throughput in words.
     """
 
-    def added(found: Found, runs: Labelled) -> dict[str, list[str]]:
+    def make_columns(found: Found, runs: Labelled) -> dict[str, list[str]]:
         means = {setting: compute_padded_by_label(found, runs, whole, setting) for setting in SETTINGS}
         times = [means[s][label] / means[s][whole] if means[s] else None for label, s in runs]
         more = {"JCT padded, times": column(times, 2)}
@@ -148,7 +148,7 @@ def ablations_table(
             more["preprint "] = [published[label][1] for label, _ in runs]
         return more
 
-    return page.runs_table(text, ["variant", "setting"], runs, COLUMNS, added)
+    return page.runs_table(text, ["variant", "setting"], runs, COLUMNS, make_columns)
 
 
 def depths(rounds: int) -> Section:
@@ -171,7 +171,7 @@ def deadlines(preset: str = "arena") -> Section:
     }
     text = passage("arena", "deadlines", rounds=ROUNDS, factor=BUDGET_FACTOR)
 
-    def added(found: Found, runs: Labelled) -> dict[str, list[str]]:
+    def make_columns(found: Found, runs: Labelled) -> dict[str, list[str]]:
         return {
             "JCT padded, s": column(
                 [compute_padded_by_label(found, runs, preset, s).get(name) for name, s in runs]
@@ -180,7 +180,7 @@ def deadlines(preset: str = "arena") -> Section:
 
     met = RunColumn("deadlines met", "deadline_satisfaction", 1, "%")
     columns = (met, FINISHED, DROPPED, THROUGHPUT, PEAK, JCT)
-    return page.runs_table(text, ["policy", "setting"], runs, columns, added)
+    return page.runs_table(text, ["policy", "setting"], runs, columns, make_columns)
 
 
 # Number of queues (section 5.8)

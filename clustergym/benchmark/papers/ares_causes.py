@@ -113,7 +113,7 @@ class Causes(NamedTuple):
         ares, pollux, _ = (found[spec]["jct_mean"] for spec in specs)
         return float(100 * (ares / pollux - 1))
 
-    def at(self, found: Found, power: float, load: float) -> list[float]:
+    def compute_ratios(self, found: Found, power: float, load: float) -> list[float]:
         """Return the mean JCT of the three at a point of the map, over that of Ares, mean over traces."""
         ratios = []
         for trace in self.traces:
@@ -155,7 +155,7 @@ class Causes(NamedTuple):
         def text(found: Found) -> str:
             rows = []
             for power, load in points:
-                values = self.at(found, power, load)
+                values = self.compute_ratios(found, power, load)
                 shown = [f"{power:g}", f"{load:g}", *column(values[1:], 2)]
                 rows.append([*shown, _first(values[:2]), _first(values)])
             named = {"traces": " and ".join(self.traces), "plot": self.study.file("map")}
@@ -166,7 +166,7 @@ class Causes(NamedTuple):
     def plot(self, found: Found) -> Draw:
         """Return the picture of the map."""
         powers, loads = self.axes
-        values = [[self.at(found, power, load) for load in loads] for power in powers]
+        values = [[self.compute_ratios(found, power, load) for load in loads] for power in powers]
         return grid_plot(
             [f"{load:g}" for load in loads],
             [f"{power:g}" for power in powers],
@@ -275,13 +275,13 @@ def _decision_times(gpus: int) -> Figures:
     policy, taken = RunSpec("", None, "", "ares").make_policy(), []
     decide = policy.schedule
 
-    def timed(view: Any) -> Any:
+    def decide_and_time(view: Any) -> Any:
         started = time.perf_counter()
         decision = decide(view)
         taken.append((time.perf_counter() - started, len(view)))
         return decision
 
-    policy.schedule = timed  # type: ignore[method-assign]
+    policy.schedule = decide_and_time  # type: ignore[method-assign]
     simulate(build_timed_scenario(gpus), policy)
     seconds, jobs = np.array(taken).T
     return {

@@ -104,7 +104,9 @@ def _claim_simulated(parts: AresFigures) -> Iterator[PaperClaim]:
 
 def _why_load(parts: AresFigures) -> str:
     powers, loads = parts.causes.axes
-    ratios = {load: parts.causes.at(parts.found, powers[0], load)[1] for load in (loads[0], loads[-1])}
+    ratios = {
+        load: parts.causes.compute_ratios(parts.found, powers[0], load)[1] for load in (loads[0], loads[-1])
+    }
     ends = " and ".join(f"{ratio:.2f} at load {load:g}" for load, ratio in ratios.items())
     return f"the map, efficiency as measured: pollux over Ares {ends}"
 

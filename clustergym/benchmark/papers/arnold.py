@@ -45,7 +45,7 @@ def claims(figures: Figures) -> list[PaperClaim]:
 
 
 def _yes(claim: str, source: str, ours: bool, why: str, published: bool | None = None) -> PaperClaim:
-    """Return the claim that a statement is true: our figure is 1 where it is, else 0."""
+    """Return a claim whose figure is 1 if a statement holds for our results, else 0."""
     as_published = None if published is None else float(published)
     figures = (1.0, float(ours), as_published)
     return PaperClaim(f"{claim} (1: yes)", source, *figures, unit="", why=why, decimals=0)

@@ -139,7 +139,7 @@ class PaperClaim:
 
     @property
     def main_verdict(self) -> str:
-        """The one of `VERDICTS` that the claim counts for: as published, else fair."""
+        """The verdict that counts for the claim: of the published setting, else of the fair one."""
         return next(name for name in VERDICTS if self.verdict.startswith(name))
 
     @property
@@ -242,7 +242,7 @@ def _value(of: Measure, setting: str) -> float | None:
 
 
 def following(claim: PaperClaim, parts: Iterable[PaperClaim]) -> PaperClaim:
-    """Return a claim on a difference or ratio of others, which says if one of those is reversed."""
+    """Return a claim about a difference or ratio of others; it says if one of them is reversed."""
     turned = next((part.claim for part in parts if part.main_verdict == REVERSED), "")
     return replace(claim, rests_on=turned)
 

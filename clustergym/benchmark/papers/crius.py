@@ -101,7 +101,7 @@ def _cluster(found: Found, rounds: int) -> Iterator[PaperClaim]:
     peak = runs.change("throughput_peak", "elasticflow-ls", "crius")
     claim = f"peak throughput of elasticflow-ls against crius, {lasts}"
     yield make_measured_claim(claim, "section 8.4, Fig. 17c", -10.7, peak)
-    restarts = runs.of("crius", "restarts_mean")
+    restarts = runs.measure_metric("crius", "restarts_mean")
     yield make_measured_claim(f"restarts a job of crius, {lasts}", "section 8.4", 2.29, restarts, c.COUNT)
     why = "an input: the sizes are those of the trace"
     yield PaperClaim("distribution of model sizes", "section 8.4, Fig. 15", None, why=why)
@@ -182,7 +182,7 @@ def _bars(policies: Sequence[str], rounds: int, setting: str, found: Found) -> P
 def _comparison(policies: Sequence[str], rounds: int | None) -> page.Section:
     runs = {(policy, s): make_run("philly", rounds, s, policy) for policy in policies for s in SETTINGS}
 
-    def added(found: Found, runs: page.Labelled) -> dict[str, list[str]]:
+    def make_columns(found: Found, runs: page.Labelled) -> dict[str, list[str]]:
         means = {setting: _compute_padded_jct(runs, found, setting) for setting in SETTINGS}
         gains = [
             change(means[s]["crius"], means[s][policy]) if means[s] and policy != "crius" else "-"
@@ -193,12 +193,12 @@ def _comparison(policies: Sequence[str], rounds: int | None) -> page.Section:
         return {"JCT padded, s": padded, "Crius's JCT, padded": gains, "preprint": claimed}
 
     return page.runs_table(
-        f"## {describe_length('philly', rounds)}", ["policy", "setting"], runs, COLUMNS, added
+        f"## {describe_length('philly', rounds)}", ["policy", "setting"], runs, COLUMNS, make_columns
     )
 
 
 def _compute_padded_jct(runs: page.Labelled, found: Found, setting: str) -> dict[str, float]:
-    """Return the padded JCT of the preprint's policies, seconds; empty where Crius is not among them.
+    """Return the padded mean JCT of each policy of the preprint, seconds; empty without a run of Crius.
 
     Arena is not in the preprint, so it does not set how far lists are padded.
     """
@@ -234,10 +234,10 @@ def _depths_table() -> page.Section:
     }
     text = page.passage("crius", "depths", rounds=ROUNDS)
 
-    def added(found: Found, runs: page.Labelled) -> dict[str, list[str]]:
+    def make_columns(found: Found, runs: page.Labelled) -> dict[str, list[str]]:
         means = [
             page.compute_padded_by_label(found, runs, str(DEPTHS[-1]), at).get(depth) for depth, at in runs
         ]
         return {"JCT padded, s": column(means)}
 
-    return page.runs_table(text, ["search depth", "submissions, times"], runs, parts.COLUMNS, added)
+    return page.runs_table(text, ["search depth", "submissions, times"], runs, parts.COLUMNS, make_columns)

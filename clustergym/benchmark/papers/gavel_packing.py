@@ -58,8 +58,8 @@ class Load(NamedTuple):
     @property
     def name(self) -> str:
         """Name of the stream, which is that of its trace."""
-        kind = "1 to 8 GPUs" if self.several else "one GPU"
-        return f"{self.jobs_per_h:g} jobs an hour, {kind}"
+        gpus = "1 to 8 GPUs" if self.several else "one GPU"
+        return f"{self.jobs_per_h:g} jobs an hour, {gpus}"
 
     def spec(self, parameters: Parameters) -> RunSpec:
         """Return the run of Gavel with some parameters."""
@@ -83,7 +83,7 @@ PACKED: Parameters = (("packed", True),)
 
 
 def _cluster() -> ClusterSpec:
-    nodes = [{"gpu_type": kind, "count": EACH // 4, "gpus_per_node": 4} for kind in NAMES]
+    nodes = [{"gpu_type": gpu_type, "count": EACH // 4, "gpus_per_node": 4} for gpu_type in NAMES]
     return cluster_from_config({"name": "gavel-108", "nodes": nodes})
 
 
@@ -94,7 +94,7 @@ def _family(job_type: str, gpus: int) -> str:
 @cache
 def _table(path: Path) -> tuple[Rates, PairTable]:
     entries, sha256 = gavel_pairs(path)
-    ours = {theirs: kind for kind, theirs in NAMES.items()}
+    ours = {theirs: gpu_type for gpu_type, theirs in NAMES.items()}
     kept = {}
     for entry in entries:
         pair = (Workload(_family(name, entry.gpus), 1) for name in (entry.first, entry.second))
@@ -141,8 +141,8 @@ def packing_scenario(data: Path, spec: RunSpec) -> Scenario:
     times = np.full((len(classes), len(cluster.gpu_types), len(counts), 4), np.inf)
     for row, model in enumerate(classes):
         name, _, gpus = model.family.rpartition(" x ")
-        for at, kind in enumerate(cluster.gpu_types):
-            if (rate := rates[kind].get((name, int(gpus)), 0.0)) > 0:
+        for at, gpu_type in enumerate(cluster.gpu_types):
+            if (rate := rates[gpu_type].get((name, int(gpus)), 0.0)) > 0:
                 times[row, at, int(np.searchsorted(counts, int(gpus)))] = 1.0 / rate
     alone = Scenario(
         name="gavel-108",

@@ -60,7 +60,7 @@ class _OracleFigures:
         return 100 * float(self.figures[name])
 
     def minutes(self, name: str) -> float:
-        """Return the mean wall-clock time of a search side by side on an allocation's GPUs."""
+        """Return the mean wall-clock minutes of a search that uses all GPUs of its allocation in parallel."""
         return float((getattr(self.rows, name) / self.rows.gpus).mean() / 60)
 
     @property
@@ -79,7 +79,7 @@ class _OracleFigures:
 
     @property
     def without_plan(self) -> int:
-        """Allocations on which half of the space holds no plan, though there is one."""
+        """Number of allocations where the pruned half of the space has no plan although the whole has one."""
         return int((~np.isfinite(self.rows.half_space_s)).sum())
 
 

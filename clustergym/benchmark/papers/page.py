@@ -221,7 +221,7 @@ def runs_table(
 
 
 def changes(found: Found, runs: Labelled, metric: str) -> list[str]:
-    """Return how far each run's metric is from that of the first row with the same later labels."""
+    """Return each run's change of a metric from the first run that shares its later labels."""
     first: dict[tuple[str, ...], float] = {}
     for labels, spec in runs.items():
         first.setdefault(labels[1:], found[spec][metric])

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from clustergym.benchmark.twin.ahead import QUANTILES, Ahead, Moment
+from clustergym.benchmark.twin.ahead import QUANTILES, Ahead
 from clustergym.benchmark.twin.present import Present
 from clustergym.benchmark.twin.waits import CLOSE_S, origin_s
 from clustergym.common.arrays import Floats
@@ -18,6 +18,7 @@ from clustergym.common.errors import InputError
 from clustergym.common.reading import parse_json
 from clustergym.common.text_files import read_text
 from clustergym.scenario.policy import Decision, View
+from clustergym.sim.from_now import Moment
 from clustergym.trace.trace import Trace
 
 CHANGES = ("start", "stop", "resize", "move", "drop", "wait")

@@ -2,53 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from clustergym.benchmark.twin.folder import TwinFolder
-from clustergym.benchmark.twin.present import LEAST_LEFT_S, PastRuns, Present
+from clustergym.benchmark.twin.present import Present
+from clustergym.benchmark.twin.run_times import LEAST_LEFT_S, PastRuns
 from clustergym.benchmark.twin.waits import origin_s
 from clustergym.common import random_streams
 from clustergym.common.columns import DAY_S
 from clustergym.scenario.by_name import compose
-from clustergym.scenario.policy import QUEUED, Decision, Policy, View
 from clustergym.scenario.registry import make_placer, make_policy
 from clustergym.scenario.scenario import Scenario
 from clustergym.scenario.scenario_config import Conditions
-from clustergym.sim.engine import Simulation, StalledError
+from clustergym.sim.from_now import MARK, Moment, list_moments
 from clustergym.trace.log_files import write_log
 from clustergym.trace.readers.sacct import SlurmJob
 from clustergym.trace.records import RecordedJobs
 
-MARK = "now"
-"""Job of no work that is submitted now and dropped at once, so that there is a decision point."""
-LONGEST_S = 30 * DAY_S
-"""Simulated time after which a job that still waits counts as never started."""
 QUANTILES = (0.1, 0.5, 0.9)
-
-
-@dataclass(frozen=True)
-class Moment:
-    """What a policy decides now.
-
-    Attributes
-    ----------
-    view : View
-    decision : Decision
-    job_id : tuple of str
-        Of the rows of the view.
-    """
-
-    view: View
-    decision: Decision
-    job_id: tuple[str, ...]
 
 
 class Ahead:
@@ -88,11 +65,10 @@ class Ahead:
         """Return how long from now each waiting job starts in one draw, seconds; NaN: it does not."""
         generator = random_streams.REMAINING_RUN_TIMES.generator(seed, draw)
         arrivals = self._arrivals(generator)
-        scenario = self._scenario(lambda job, elapsed: self.past.draw(job, elapsed, generator), arrivals)
-        policy = make_policy(self.config["policy"])
+        scenario = self._scenario(self.past.draw(generator).run_s, arrivals)
         waiting = {job.job_id for job in self.present.waiting}
         found = {name: float("nan") for name in waiting}
-        for moment in self._course(scenario, policy):
+        for moment in self._moments(scenario):
             begun = set(moment.decision.job.tolist()) - set(moment.view.job[moment.view.gpus > 0].tolist())
             for row in begun:
                 name = moment.job_id[row]
@@ -107,13 +83,19 @@ class Ahead:
 
         None where no job runs or waits.
         """
+        generator = random_streams.REMAINING_RUN_TIMES.generator(0, 0)
+        draws = [self.past.draw(generator) for _ in range(25)]
 
         def usual(job: SlurmJob, elapsed_s: float) -> float:
-            draws = random_streams.REMAINING_RUN_TIMES.generator(0, 0)
-            return float(np.median([self.past.draw(job, elapsed_s, draws) for _ in range(25)]))
+            return float(np.median([drawn.run_s(job, elapsed_s) for drawn in draws]))
 
         scenario = self._scenario(usual, [])
-        return next(self._course(scenario, make_policy(self.config["policy"])), None)
+        return next(self._moments(scenario), None)
+
+    def _moments(self, scenario: Scenario) -> Iterator[Moment]:
+        policy, placer = make_policy(self.config["policy"]), make_placer(self.config["placer"])
+        running = [job.job_id for job in self.present.running]
+        return list_moments(scenario, policy, placer, running, self._now_s)
 
     @property
     def _now_s(self) -> float:
@@ -196,54 +178,3 @@ class Ahead:
             path = Path(folder) / "now.csv"
             write_log(log, path)
             return self.conditions.scenario({**given, "path": str(path)}, 0)
-
-    def _course(self, scenario: Scenario, policy: Policy) -> Iterator[Moment]:
-        """Yield what a policy decides, from now on; before, running jobs start and nobody else does."""
-        simulation = Simulation(
-            scenario, make_placer(self.config["placer"]), policy.information_class, policy.round_s, 0
-        )
-        policy.check(simulation.known_trace, simulation.setting)
-        policy.reset(simulation.setting, random_streams.POLICY.generator(0))
-        job_id = scenario.trace.job_id
-        row_of = {name: row for row, name in enumerate(job_id)}
-        running, mark = {row_of[job.job_id] for job in self.present.running}, row_of[MARK]
-        begun = False
-        with contextlib.suppress(StalledError):
-            while (view := simulation.advance()) is not None:
-                begun = begun or mark in view.job
-                if view.now_s > self._now_s + LONGEST_S:
-                    return
-                if not begun:
-                    simulation.apply(Decision.keep(view).also(_held_now(view, running)))
-                    continue
-                marked = mark in view.job
-                decision = policy.schedule(drop_row(view, mark) if marked else view)
-                yield Moment(view, decision, job_id)
-                simulation.apply(
-                    replace(decision, drop=np.append(decision.drop, mark)) if marked else decision
-                )
-
-
-def _held_now(view: View, running: Collection[int]) -> list[tuple[int, int, int]]:
-    """Return the starts of the jobs that run now, each on the first type that has room."""
-    free, found = view.free.copy(), []
-    for at in np.flatnonzero((view.state == QUEUED) & np.isin(view.job, list(running))).tolist():
-        gpus, asked = int(view.requested_gpus[at]), int(view.requested_type[at])
-        kinds = [asked] if asked >= 0 else np.flatnonzero(free >= gpus).tolist()
-        if kinds and free[kinds[0]] >= gpus:
-            free[kinds[0]] -= gpus
-            found.append((int(view.job[at]), kinds[0], gpus))
-    return found
-
-
-def drop_row(view: View, row: int) -> View:
-    """Return a view without one job."""
-    keep = view.job != row
-    columns: dict[str, Any] = {}
-    for column in fields(view):
-        value = getattr(view, column.name)
-        if isinstance(value, np.ndarray) and column.name not in ("available", "free"):
-            columns[column.name] = value[keep]
-    columns["times"] = lambda: view.times()[keep]
-    columns["costs"] = lambda: view.costs()[keep]
-    return view.with_columns(columns)

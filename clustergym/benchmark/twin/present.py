@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import check_path, first_lines
 from clustergym.trace.readers import kueue, sacct
@@ -19,10 +18,6 @@ from clustergym.trace.trace import Trace
 
 RUNNING = ("RUNNING", "R", "COMPLETING", "CG", "CONFIGURING", "CF", "SUSPENDED", "S", "STOPPED")
 WAITING = ("PENDING", "PD")
-LEAST_RUNS = 5
-"""Past runs from which a user's own are drawn; of fewer, those of all users."""
-LEAST_LEFT_S = 60.0
-"""What is left of a job that has run for longer than any before it."""
 
 
 @dataclass(frozen=True)
@@ -111,51 +106,3 @@ def snapshot(trace: Trace, now_s: float) -> Present:
         )
         (running if runs else waiting).append(job)
     return Present(now_s, tuple(running), tuple(waiting))
-
-
-class PastRuns:
-    """How long the users of a log ran, as parts of their limits; of jobs without limits, in seconds.
-
-    Parameters
-    ----------
-    trace : Trace
-        A log whose jobs do an iteration a second; only jobs that had ended by `until_s` count.
-    until_s : float
-    """
-
-    def __init__(self, trace: Trace, until_s: float = np.inf) -> None:
-        run_s = trace.work_iterations.astype(np.float64)
-        begun = trace.submit_s if trace.start_s is None else trace.start_s
-        ended = begun + run_s <= until_s
-        self._run_s, self._users = run_s[ended], np.array(trace.user, dtype=object)[ended]
-        limits = np.full(len(trace), np.nan) if trace.time_limit_s is None else trace.time_limit_s
-        self._limits = limits[ended]
-        self._pools: dict[tuple[str, float], list[Floats]] = {}
-
-    def draw(self, job: SlurmJob, elapsed_s: float, generator: np.random.Generator) -> float:
-        """Return a drawn run time of a job that has run for `elapsed_s`: a longer one of past runs.
-
-        Of the user's runs with a limit that is neither twice nor half as long, or else all of the user's, or
-        all with such limits, or all: the first of these of which `LEAST_RUNS` are known and one was longer.
-        Where none was, what is left is a minute.
-        """
-        limited = job.limit_s > 0 and bool(np.isfinite(self._limits).any())
-        unit = job.limit_s if limited else 1.0
-        key = (job.user, unit)
-        if key not in self._pools:
-            self._pools[key] = self._pools_of(job.user, unit if limited else None)
-        for pool in self._pools[key]:
-            first = int(np.searchsorted(pool, elapsed_s / unit, side="right"))
-            if len(pool) >= LEAST_RUNS and first < len(pool):
-                return float(pool[int(generator.integers(first, len(pool)))] * unit)
-        return elapsed_s + LEAST_LEFT_S
-
-    def _pools_of(self, user: str, limit_s: float | None) -> list[Floats]:
-        """Return past runs, ascending, from those most like a job's to all."""
-        mine = self._users == user
-        if limit_s is None:
-            return [np.sort(self._run_s[which]) for which in (mine, np.ones_like(mine))]
-        known = np.isfinite(self._limits)
-        near = known & (self._limits < 2 * limit_s) & (self._limits > limit_s / 2)
-        ratio = self._run_s / self._limits
-        return [np.sort(ratio[which]) for which in (mine & near, mine & known, near, known)]

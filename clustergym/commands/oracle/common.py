@@ -217,7 +217,7 @@ def _check_count(gpus: int, cluster: ClusterSpec, row: int) -> None:
 
 
 def _locality(name: str, best: Locality, gpus: int) -> Locality:
-    tiers = {tier.name.lower(): tier for tier in Locality}
+    tiers = {name.lower(): tier for name, tier in Locality.__members__.items()}
     if name.lower() not in tiers:
         raise InputError(f"unknown locality {name!r}", field="--locality", remedy=nearest(name, tiers))
     asked = tiers[name.lower()]

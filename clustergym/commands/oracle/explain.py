@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Explain; return the exit status."""
-    from clustergym.oracle.stacks.catalog import is_transformer
+    from clustergym.oracle.models.shape_files import is_transformer
 
     if is_transformer(options.model, options.shapes):
         from clustergym.commands.oracle import step_explanation
@@ -83,7 +83,7 @@ def _check_absent(options: argparse.Namespace) -> None:
     given |= {"--stack": options.stack is not None, "--accelerators": options.accelerators is not None}
     for option, there in given.items():
         if there:
-            from clustergym.oracle.stacks.catalog import transformer_names
+            from clustergym.oracle.models.shape_files import transformer_names
 
             names = ", ".join(transformer_names()[:4])
             remedy = f"leave it out, or name one of {names}, ..."

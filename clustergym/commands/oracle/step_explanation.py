@@ -10,9 +10,10 @@ from typing import Any
 from clustergym.commands.oracle import common
 from clustergym.common.errors import InputError, require
 from clustergym.common.writing import write_json
-from clustergym.oracle.stacks.catalog import default_stack, load_accelerator, load_stack, load_transformer
+from clustergym.oracle.models.shape import Machine, ParallelPlan, TransformerShape
+from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
+from clustergym.oracle.stacks.catalog import default_stack, load_stack
 from clustergym.oracle.stacks.search import PlannedStep, search_plans
-from clustergym.oracle.stacks.shape import Machine, ParallelPlan, TransformerShape
 
 SHOWN = 5
 """Next best plans, and plans that do not fit, that are shown."""

@@ -53,7 +53,7 @@ def _read_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _write_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="OUT.csv")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="OUT.csv", help="trace to write")
     parser.add_argument("--force", action="store_true", help="overwrite OUT.csv")
 
 
@@ -66,11 +66,11 @@ def _parser(command: str) -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     imported = commands.add_parser("import", help="write a trace of any format in the native one")
-    imported.add_argument("source", type=Path, metavar="SRC")
+    imported.add_argument("source", type=Path, metavar="SRC", help="trace or log to read")
     validate = commands.add_parser("validate", help="check traces of any format")
-    validate.add_argument("files", type=Path, nargs="+", metavar="FILE")
+    validate.add_argument("files", type=Path, nargs="+", metavar="FILE", help="trace to check")
     sliced = commands.add_parser("slice", help="write a part of a trace")
-    sliced.add_argument("source", type=Path, metavar="FILE")
+    sliced.add_argument("source", type=Path, metavar="FILE", help="trace to read")
     _slice_arguments(sliced)
     for subparser in (imported, validate, sliced):
         _read_arguments(subparser)

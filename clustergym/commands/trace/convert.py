@@ -19,9 +19,9 @@ from clustergym.common.writing import write_json
 from clustergym.trace.describe import check_models, warn_of_unit
 from clustergym.trace.drawn_outcomes import with_outcomes
 from clustergym.trace.formats import ReadOptions, find_format, load_trace
-from clustergym.trace.log_files import OPERATORS, read_operators_log, report_of, write_log
+from clustergym.trace.log_files import OPERATORS, read_operators_log, summarise_log, write_log
 from clustergym.trace.native import provenance_path, write_trace
-from clustergym.trace.slurm_fields import CellRules, zone_of
+from clustergym.trace.slurm_fields import CellRules, find_zone
 from clustergym.trace.trace import Trace, cut_trace
 
 
@@ -38,12 +38,12 @@ def import_trace(args: argparse.Namespace) -> int:
 
 def _import_log(name: str, args: argparse.Namespace) -> int:
     """Write a log of an operator's own table of jobs: when they were submitted, started and ended."""
-    rules = CellRules(zone_of(args.timezone), args.hash_users)
+    rules = CellRules(find_zone(args.timezone), args.hash_users)
     nodes = None if args.nodes is None else types_of_partitions(read_nodes(args.nodes)[0])
     check_path(args.source)
     log = read_operators_log(name, args.source, rules, nodes)
     write_log(log, args.output)
-    report = report_of(log) | {"output": str(args.output)}
+    report = summarise_log(log) | {"output": str(args.output)}
     write_json(args.json, report)
     print(f"wrote    {args.output}")
     print(f"format   {name}")

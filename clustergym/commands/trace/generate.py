@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("-o", "--output", type=Path, required=True, metavar="OUT.csv", help="trace to write")
     add("--force", action="store_true", help="overwrite OUT.csv")
-    add("--jobs", type=int, required=True, metavar="N")
+    add("--jobs", type=int, required=True, metavar="N", help="how many jobs")
     add(
         "--span-s",
         type=float,
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         help="offered load on the cluster: scales the span, or with --span-s the jobs",
     )
-    add("--seed", type=int, default=0)
+    add("--seed", type=int, default=0, help="seed of what is drawn (default: 0)")
     add("--rule", help="how models are drawn: arena (default) or ares")
     add("--any-type", action="store_true", help="request no GPU type")
     add("--gpu-type", action="append", metavar="TYPE", help="request this type only (may be repeated)")

@@ -194,7 +194,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
         return self._begin(PlacementState(instance), most_steps)
 
     def step(self, action: Any) -> Step:
-        """Place the next node, or the next nodes, of the group in hand in minipod `action`."""
+        """Place the next node or nodes of the current group in minipod `action`."""
         minipod, state = self._checked(action), self.state
         if state.shortfall:
             self._over = True

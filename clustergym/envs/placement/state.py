@@ -113,7 +113,7 @@ MARGIN, TOP, BARS = 12, 64, 300
 
 
 def as_text(state: PlacementState, minipod_nodes: Sequence[int]) -> str:
-    """Return a table of minipods, the group in hand and the spreads so far.
+    """Return a text table of minipods, the current group and the spreads so far.
 
     Parameters
     ----------

@@ -144,7 +144,7 @@ def _whole(column: Ints) -> Ints:
 
 
 def put(desk: SharingEpisode, node: int, device: int) -> None:
-    """Place the request in hand, on a device if it asks for a part, and go on to the next that fits."""
+    """Place the current request, on one device if it asks for a part, and advance to the next that fits."""
     _next(desk, node, device)
 
 
@@ -166,7 +166,7 @@ _next = Direct(_put)
 
 @compile_in_place
 def accept(desk: SharingEpisode, node: int, device: int) -> None:
-    """Place the request in hand on a node on which it fits."""
+    """Place the current request on a node where it fits."""
     arrival = desk.counts[AT]
     request = desk.arrivals[arrival]
     desk.node[arrival] = node
@@ -286,7 +286,7 @@ def classify_request(kinds: Requests, request: int) -> int:
 
 @entry_in_place
 def choose(desk: SharingEpisode, weights: Floats) -> int:
-    """Return the node of the highest score for the request in hand, of equal ones that of the lowest rank."""
+    """Return the node with the highest score for the current request; ties go to the lowest rank."""
     request = desk.arrivals[desk.counts[AT]]
     own, rank, best, most = weights[classify_request(desk.kinds, request)], desk.nodes.rank, -1, 0.0
     for at in range(len(rank)):

@@ -192,13 +192,13 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
         return self._begin(state, self.parameters.max_steps or 2 * state.number)
 
     def step(self, action: Any) -> Step:
-        """Place the request in hand on the node, or the device, `action`."""
+        """Place the current request on the node, or the device, `action`."""
         action, state = self._checked(action), self.state
         legal = state.over or self._place(state, action)
         return self._end_step(legal, state.over)
 
     def _place(self, state: SharingState, action: int) -> bool:
-        """Place the request in hand, if the action is legal; return whether it was."""
+        """Place the current request if the action is legal; return whether it was."""
         if not self.action_masks()[action]:
             self._refuse(f"the request does not fit at {action}", 10)
             return False

@@ -33,7 +33,7 @@ from clustergym.envs.sharing.streams import Stream
 
 
 class SharingState:
-    """A stream of requests, placed up to the one in hand.
+    """A stream of requests, placed up to the current one.
 
     Parameters
     ----------
@@ -58,12 +58,12 @@ class SharingState:
         self._first_fragments = self.fragments
 
     def put(self, node: int, device: int) -> None:
-        """Place the request in hand where it fits, and go on to the next that fits somewhere."""
+        """Place the current request on a node, and advance to the next request that fits anywhere."""
         put(self.desk, node, device)
 
     @property
     def arrival(self) -> int:
-        """The request in hand: how many came before it."""
+        """Index of the current request: how many came before it."""
         return int(self.desk.counts[AT])
 
     @property
@@ -78,12 +78,12 @@ class SharingState:
 
     @property
     def kind(self) -> int:
-        """The kind of the request in hand."""
+        """Index of the current request among the distinct requests."""
         return int(self.desk.arrivals[self.arrival])
 
     @property
     def part(self) -> bool:
-        """Whether the request in hand asks for a part of a GPU."""
+        """Whether the current request asks for a part of a GPU."""
         return 0 < int(self.desk.kinds.gpu_milli[self.kind]) < WHOLE
 
     @property
@@ -118,7 +118,7 @@ class SharingState:
 
     @property
     def fragments_cost(self) -> float:
-        """The fragments, less those of the start."""
+        """Fragmentation now minus fragmentation at the start."""
         return self.fragments - self._first_fragments
 
     @property
@@ -187,7 +187,7 @@ LARGEST, SMALLEST = 22, 4
 
 
 def as_text(state: SharingState) -> str:
-    """Return a table of the nodes with what is free, and the request in hand."""
+    """Return a text table of each node's free resources, and the current request."""
     desk = state.desk
     rows = []
     for node, devices in enumerate(desk.nodes.devices.tolist()):

@@ -32,10 +32,10 @@ class AuctionCore(Core):
         self._actions, self._numbers = actions, np.zeros((size, actions.numbers))
         added = [name for name in ("scored_moves", "ranked") if name in parts]
         usual = parts[added[0]].start if added else single.features.size
-        weights = auction.weights_of(features.OF_PRIORITIES)
+        weights = auction.make_weights(features.OF_PRIORITIES)
         self._own = AuctionRules(actions.decides_by, usual, added == ["ranked"], actions.hold, weights)
 
-    def checked(self, actions: npt.ArrayLike) -> Ints | Floats:
+    def check_actions(self, actions: npt.ArrayLike) -> Ints | Floats:
         """Return an action for each episode; raise an InputError if one is not valid."""
         return check_numbers(actions, (self.size, self._actions.number), self._actions.bound)
 

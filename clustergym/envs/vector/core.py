@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from clustergym.envs.vector import step as steps
 from clustergym.envs.vector.desk import SHOWN, EpisodeRules, EpisodeState
 from clustergym.envs.vector.desks import EpisodeStates, PreparedScenario
 from clustergym.envs.vector.menus import Memories
-from clustergym.results.metrics.metrics import measure_scenario
+from clustergym.results.metrics.metrics import Metrics, measure_scenario
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled.batch import Batch
@@ -35,6 +35,23 @@ PARTS = 4
 """Parts of the episodes for each of several threads: a thread takes the next, so that none waits long."""
 LEAST = 64
 """Episodes for each thread, at least: of fewer, handing them over takes longer than stepping them."""
+
+
+class Summary(NamedTuple):
+    """An episode so far, of which metrics and digest are worked out when they are asked for."""
+
+    scenario: Scenario
+    log: EventLog
+    end_s: float
+    stalled: bool
+
+    def get_digest(self) -> str:
+        """Return the digest of the event log."""
+        return self.log.digest
+
+    def get_metrics(self) -> Metrics:
+        """Return the metrics, as `result.json` has them."""
+        return measure_scenario(self.scenario, self.log.events, self.end_s, self.stalled).metrics
 
 
 class Core:
@@ -127,7 +144,7 @@ class Core:
         for row in rows:
             begin(row, row + 1)
 
-    def checked(self, actions: npt.ArrayLike) -> Ints | Floats:
+    def check_actions(self, actions: npt.ArrayLike) -> Ints | Floats:
         """Return an action for each episode as `take` takes it; raise an InputError if one is not valid."""
         taken, number = np.asarray(actions), self.desks.mask.shape[1]
         if taken.shape != (self.size,) or taken.dtype.kind not in "iu":
@@ -224,18 +241,6 @@ class Core:
             "rewards": dict(zip(self._reward_names, self.terms[row].tolist(), strict=True)),
         }
 
-    def end(self, row: int) -> dict[str, Any]:
-        """Return what the last info of an episode has besides: `stalled`; if logged, metrics and digest."""
-        stalled = {"stalled": self._is_stalled(row)}
-        if not self.logged:
-            return stalled
-        log = self._batch.log(row)
-        return {"metrics": self.metrics(row, log), "digest": log.digest, **stalled}
-
-    def digest(self, row: int) -> str:
-        """Return the digest of an episode's event log so far."""
-        return self._batch.log(row).digest
-
     def log(self, row: int) -> EventLog:
         """Return an episode's event log so far."""
         return self._batch.log(row)
@@ -245,15 +250,15 @@ class Core:
         episodes, desks = self._batch.episodes, self._desks.arrays
         return Episode._make(part[row] for part in episodes), EpisodeState._make(part[row] for part in desks)
 
-    def metrics(self, row: int, log: EventLog | None = None) -> Any:
-        """Return the metrics of an episode so far; its log is built if it is not given."""
+    def summary(self, row: int) -> Summary:
+        """Return what says metrics and digest of an episode so far; it stays as it is."""
         scenario, over = self.scenarios[row], self.outcomes[row] >= steps.TERMINATED
         assert scenario is not None
         end_s = float(self._batch.episodes.clock[row, c.END if over else c.NOW]) / c.TICKS_PER_S
-        events = (log or self._batch.log(row)).events
-        return measure_scenario(scenario, events, end_s, self._is_stalled(row)).metrics
+        return Summary(scenario, self._batch.log(row), end_s, self.is_stalled(row))
 
-    def _is_stalled(self, row: int) -> bool:
+    def is_stalled(self, row: int) -> bool:
+        """Whether an episode ended because its jobs would wait for ever."""
         return bool(self.outcomes[row] == steps.STALLED)
 
     def get_outcomes(self, row: int) -> Outcomes:

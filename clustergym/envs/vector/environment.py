@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,9 @@ from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.vector import auction_step
 from clustergym.envs.vector import step as steps
 from clustergym.envs.vector.auction_core import make_core
+from clustergym.envs.vector.core import Summary
 from clustergym.envs.vector.desk import Bytes, Singles
+from clustergym.envs.vector.lazy_info import LazyInfo
 from clustergym.envs.vector.scenarios import PreparedScenarios, UncoveredError, fall_back
 
 OF_ALL = ("action_space", "features", "metadata", "observation_space", "parameters", "placer", "render_mode")
@@ -50,7 +52,8 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         Whether `reset` and `step` return copies of observations and masks. If not, the arrays they return
         change with the next call.
     summaries : bool
-        Whether the info of an episode's end has `metrics` and `digest`. Both need a log of events.
+        Whether the info of an episode's end has `metrics` and `digest`, which are worked out when they are
+        read. Both need a log of events.
     **parameters
         Fields of `clustergym.envs.scheduling_parameters.SchedulingParameters`.
 
@@ -182,7 +185,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         if begins and (self.autoreset_mode is not AutoresetMode.NEXT_STEP or None in self.core.scenarios):
             which = f"environment {begins[0]} has no episode"
             raise ResetNeeded(f"{which}: call reset(), with options={{'reset_mask': …}} for single ones")
-        taken = self.core.checked(actions)
+        taken = self.core.check_actions(actions)
         if begins:
             self._begin(begins, {})
         self._illegal = ~(self.core.legal(taken) | over)
@@ -206,7 +209,8 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
             own = self._get_observations()
             shown[0][ended], shown[1][ended] = own[0][ended], own[1][ended]
         every = np.ones(self.num_envs, dtype=np.bool_)
-        infos = self._infos(every, np.zeros_like(ended) if begun else ended, shown[1]) | final
+        infos = self._infos(every, np.zeros_like(ended) if begun else ended, shown[1])
+        infos.update(final)
         return self.single.as_observation(shown[0]), rewards, terminated, truncated, infos
 
     def action_masks(self) -> Bytes:
@@ -260,7 +264,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def digest(self, row: int) -> str:
         """Return the digest of the event log of an environment's episode so far; needs `summaries`."""
-        return self.core.digest(row)
+        return self.core.log(row).digest
 
     def _get_observations(self) -> tuple[Singles, Bytes]:
         """Return observations and masks, which the next step overwrites."""
@@ -286,17 +290,35 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
             terms[name], terms[f"_{name}"] = own.copy() if all_shown else np.where(chosen, own, 0.0), shown
         infos["rewards"], infos["_rewards"] = terms, shown
         for row in ended.nonzero()[0].tolist():
-            self._add_info(infos, self.core.end(row), row)
-        return infos
+            self._add_info(infos, {"stalled": self.core.is_stalled(row)}, row)
+        return self._summarise(infos, ended)
 
     def _final(self, ended: Bools) -> dict[str, Any]:
         """Return `final_obs` and `final_info` of the episodes that are over."""
         final: dict[str, Any] = {}
         for row in np.flatnonzero(ended).tolist():
             seen = self.single.as_observation(self.core.desks.observation[row].copy())
-            info = self.core.info(row, bool(self._illegal[row])) | self.core.end(row)
+            info = self.core.info(row, bool(self._illegal[row])) | {"stalled": self.core.is_stalled(row)}
             final = self._add_info(final, {"final_obs": seen, "final_info": info}, row)
-        return final
+        return final | {"final_info": self._summarise(final["final_info"], ended)}
+
+    def _summarise(self, infos: dict[str, Any], ended: Bools) -> dict[str, Any]:
+        """Return infos with `metrics` and `digest` of the episodes that are over, if there are summaries."""
+        if not (self.summaries and ended.any()):
+            return infos
+        summaries = {row: self.core.summary(row) for row in ended.nonzero()[0].tolist()}
+
+        def gather(name: str, get: Callable[[Summary], Any]) -> Any:
+            found: dict[str, Any] = {}
+            for row, summary in summaries.items():
+                self._add_info(found, {name: get(summary)}, row)
+            return found[name]
+
+        makers = {
+            "metrics": partial(gather, "metrics", Summary.get_metrics),
+            "digest": partial(gather, "digest", Summary.get_digest),
+        }
+        return LazyInfo(infos | {f"_{name}": ended.copy() for name in makers}, makers)
 
     def close_extras(self, **kwargs: Any) -> None:
         """Stop the threads."""
@@ -377,7 +399,7 @@ def make_vector(
         except UncoveredError as refusal:
             fall_back(refusal, engine)
     number = _whole("num_envs", num_envs, None)
-    singles = [partial(single_class, engine=engine, **parameters)] * number
+    singles = [partial(single_class, **(parameters | {"engine": engine}))] * number
     mode = _autoreset_mode(autoreset_mode)
     return SteppedVectorEnv(singles, copy=copy, autoreset_mode=mode)
 

@@ -16,6 +16,7 @@ from clustergym.envs.vector import step as steps
 from clustergym.envs.vector.auction_core import make_core
 from clustergym.envs.vector.core import Core
 from clustergym.envs.vector.desk import TURN
+from clustergym.envs.vector.lazy_info import LazyInfo
 from clustergym.envs.vector.scenarios import PreparedScenarios, UncoveredError, fall_back
 from clustergym.envs.vector.views import EpisodeViews, collect_edits
 from clustergym.results.metrics.metrics import Metrics
@@ -80,7 +81,7 @@ class EngineEnv(SchedulingEnv):
         return self._copy_observation(), self._core.info(0, False)
 
     def _checked(self, action: Any) -> Any:
-        return self._own_actions.checked(action)
+        return self._own_actions.check_action(action)
 
     def _act(self, action: Any) -> Step:
         core = self._core
@@ -95,7 +96,9 @@ class EngineEnv(SchedulingEnv):
             self._shown_view = None
         over = outcome >= steps.TERMINATED
         if over:
-            info |= core.end(0)
+            summary, stalled = core.summary(0), {"stalled": core.is_stalled(0)}
+            makers = {"metrics": summary.get_metrics, "digest": summary.get_digest}
+            info = LazyInfo(info | stalled, makers)
         truncated = outcome == steps.TRUNCATED
         return self._copy_observation(), float(core.rewards[0]), over and not truncated, truncated, info
 
@@ -119,8 +122,7 @@ class EngineEnv(SchedulingEnv):
     def metrics(self) -> Metrics:
         """Return the metrics of the episode so far, as `result.json` has them."""
         if self._core is not None and self._on_core:
-            found: Metrics = self._core.metrics(0)
-            return found
+            return self._core.summary(0).get_metrics()
         return super().metrics()
 
     @property

@@ -101,7 +101,7 @@ def planning(oracle: GridOracle) -> Figures:
         "as_measured": summary(every.where(every.gpus <= max(PAPER_COUNTS))),
         "by_cluster": {name: summary(rows) for name, rows in found.items()},
         "by_gpus": by_gpus(every),
-        "rules": {name: summary(evaluated(**rules)) for name, rules in READINGS.items()},
+        "rules": {name: summary(evaluate_oracle(**rules)) for name, rules in READINGS.items()},
     }
 
 
@@ -111,7 +111,7 @@ def plan_clusters(oracle: GridOracle, counts: Sequence[int]) -> dict[str, Planni
     return {name: outcomes(oracle, classes, load_cluster(name), counts) for name in CLUSTERS}
 
 
-def evaluated(**parameters: Any) -> PlanningOutcomes:
+def evaluate_oracle(**parameters: Any) -> PlanningOutcomes:
     """Return the outcomes on 1 to 16 GPUs of all clusters, by an oracle with these parameters."""
     return join_outcomes(list(plan_clusters(GridOracle(**parameters), PAPER_COUNTS).values()))
 

@@ -207,9 +207,12 @@ class Calibrator:
         usable = chosen & np.isfinite(self.rows.seconds)
 
         for step in range(rounds):
+            # Plans are frozen for a round, as a fit through a search is not differentiable; then all are
+            # planned anew.
             use = usable & np.isfinite(self.predict(constants))
 
             def residuals(logs: Floats, use: Bools = use) -> Floats:
+                # Logarithms keep constants positive and make errors relative.
                 times = self._seconds(with_vector(centre, np.exp(logs)))
                 errors = robust(np.log(times[use] / self.rows.seconds[use]))
                 return np.concatenate([errors / NOISE, (logs - prior) / spread])

@@ -217,7 +217,7 @@ class _Explainer:
         return tried[-1]
 
     def shortage(self) -> OutOfMemory:
-        """Return the whole model as one stage, on the number of GPUs where it exceeds memory least."""
+        """Return by how much memory falls short for the whole model in one stage, at best."""
         table = stage_table(self.rows, self.machine, self.leanest_counts(), self.gpus)
         needed = table.memory_bytes[0, self.rows.operators - 1]
         size = int(np.argmin(needed))

@@ -13,7 +13,7 @@ import numpy as np
 
 from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.common.arrays import Floats
-from clustergym.oracle.base import Oracle, OracleTables, check_choice, check_counts
+from clustergym.oracle.base import Oracle, OracleTables, check_choice, check_counts, refuse_shapes
 from clustergym.oracle.grid.constants import Constants, default_path, load_constants
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
 from clustergym.oracle.grid.operators import OperatorGraph, operator_graph
@@ -114,6 +114,7 @@ class GridOracle(Oracle):
     ) -> OracleTables:
         """Return the dense tables; raise an `InputError` for an unknown class or a count below 1."""
         check_counts(counts)
+        refuse_shapes(self.name, [self.catalog.get(model) for model in classes])
         graphs = [build_graph(self.catalog.get(model)) for model in classes]
         check_rule(self.micro_batches, [model.global_batch for model in classes])
         places = cells(len(classes), cluster, counts)
@@ -134,6 +135,7 @@ class GridOracle(Oracle):
             return parallel.iteration_s, _estimate_plans(parallel, rows, machine), parallel.iteration_s
         found = full_search(rows, machine)
         estimated = estimate(rows, machine, self.strategy, self.micro_batches).best.iteration_s
+        # The search tries few limits on the slowest stage: what it finds need not be the faster of the two.
         executed = np.minimum(found.iteration_s, parallel.iteration_s)
         # What can run has an estimate: where no grid has a proxy plan, that of the plan that runs.
         estimated = np.where(np.isfinite(estimated), estimated, _estimate_plans(found, rows, machine))
@@ -173,7 +175,7 @@ def build_graph(spec: ModelSpec) -> OperatorGraph:
 
 
 def spread(gpus: int, per_node: int, locality: Locality) -> int:
-    """Return how many nodes GPUs are on: one, or else the fewest that hold them, but at least two."""
+    """Return the number of nodes for an allocation: one, or across nodes as few as possible from two on."""
     return 1 if locality == Locality.NODE else max(2, -(-gpus // per_node))
 
 
@@ -187,13 +189,17 @@ def cells(
     found: dict[SearchCell, list[tuple[int, int]]] = {}
     for gpu_type, group in enumerate(cluster.groups):
         for index, count in enumerate(counts):
+            # The largest power of two within the count: plans use no other, and the other GPUs idle.
             gpus = 1 << int(count).bit_length() - 1
             for tier in Locality:
                 inside = tier == Locality.NODE
-                if (inside and count > group.gpus_per_node) or (not inside and count < 2):
+                # An NVLink domain counts as a node with all of its ports.
+                room = group.domain_gpus
+                if (inside and count > room) or (not inside and count < 2):
                     continue
-                nodes = spread(gpus, group.gpus_per_node, tier)
-                rate = 0.0 if inside else cluster.bandwidth_gbs(gpu_type, tier)
+                nodes = spread(gpus, room, tier)
+                ports = room / group.gpus_per_node
+                rate = 0.0 if inside else cluster.bandwidth_gbs(gpu_type, tier) * ports
                 for model in range(classes):
                     cell = SearchCell(model, gpu_type, gpus, nodes, rate)
                     found.setdefault(cell, []).append((index, int(tier)))

@@ -65,6 +65,7 @@ class GraphAllocations:
         names = graphs[0].columns
         columns = {name: np.stack([graph[name] for graph in graphs])[:, None, :] for name in names}
         count, hosts = np.array(gpus, dtype=np.float64), np.array(nodes, dtype=np.float64)
+        # An allocation is spread evenly over its nodes.
         per_node, links = np.ceil(count / hosts), np.array([link_gbs(gpu) for gpu in gpu_types])
         rate = np.where(hosts > 1, np.array(network_gbs, dtype=np.float64), per_node * links)
         layout = Layout(
@@ -173,6 +174,8 @@ class Machine:
         products = peak * _column(constants.shares("matmul", names))
         convolutions = single * _column(constants.shares("convolution", names))
         return Machine(
+            # Language models are measured in fp16 and wide ResNets in fp32, which decides between the two
+            # rates.
             rate_flops=np.where(half, products, convolutions),
             peak_flops=np.where(half, peak, single),
             memory_bytes_per_s=_column(gpu.memory_gbs * 1e9 for gpu in rows.gpu_types),
@@ -283,9 +286,13 @@ def operator_costs(rows: GraphAllocations, machine: Machine, samples: Floats, sp
     columns = rows.columns
     data = split.gpus / split.tensor
     held = np.where(machine.experts, 1.0, split.tensor)
+    # `share` is a GPU's part of the work, `local` the samples that it sees: ranks that split an operator see
+    # the same samples.
     local, share = samples * held / split.gpus, samples / split.gpus
     shared, experts = columns["shared_parameters"] / held, columns["expert_parameters"] / split.tensor
     sharded = machine.sharded_state_bytes
+    # Sharded states are divided among the data-parallel ranks, of which there are GPUs / held for a layer
+    # that all of them hold.
     state = (machine.state_bytes + sharded * held / split.gpus) * shared
     state = state + (machine.state_bytes + sharded / data) * experts
     bandwidth = machine.memory_bytes_per_s
@@ -294,6 +301,7 @@ def operator_costs(rows: GraphAllocations, machine: Machine, samples: Floats, sp
     reduced = _synchronise_s(machine, shared, experts, split)
     return OperatorCosts(
         pass_s=_pass_s(columns, machine, share, split),
+        # A profiler that runs single operators sees neither gradient accumulation nor the optimizer step.
         weights_s=np.zeros_like(weights) if alone else weights,
         exchange_s=_exchange_s(columns, machine, local, split),
         synchronise_s=reduced if alone else reduced + 2 * state / bandwidth,
@@ -328,6 +336,7 @@ def _count_lost_flops(columns: Mapping[str, Floats], machine: Machine, split: Sp
     channels it has). Where a block is split over GPUs, only the last convolution's reduction is split.
     """
     exponent = np.where(machine.convolutional, machine.constants.split_saturation, 1.0)
+    # A split matrix product loses in proportion to its own weights; a convolution's loss shrinks less.
     whole = columns["unit_flops"] / split.tensor**exponent
     tail = columns["reduction"] + columns["split_reduction"] / split.tensor
     mixed = 0.5 * whole + 0.5 * 2 * WAVE_CHANNELS * tail
@@ -350,6 +359,7 @@ def _exchange_s(columns: Mapping[str, Floats], machine: Machine, local: Floats, 
     factor = np.where(machine.convolutional, machine.constants.block_exchange, 1.0)
     reduced = all_reduce_s(volume * factor, *ring)
     if machine.experts.any():
+        # Experts exchange tokens, other layers sums.
         reduced = np.where(machine.experts, all_to_all_s(volume, *ring), reduced)
     return np.where(split.tensor > 1, count * reduced, 0.0)
 
@@ -360,5 +370,7 @@ def _synchronise_s(machine: Machine, shared: Floats, experts: Floats, split: Spl
     seconds = all_reduce_s(GRADIENT_BYTES * shared, *ring)
     if not machine.experts.any():
         return seconds
+    # An expert has as many copies as there are data-parallel ranks, so its gradients take a ring of their
+    # own.
     ring = _ring(machine, split.gpus / split.tensor, split.tensor, split.gpus)
     return seconds + np.where(experts > 0, all_reduce_s(GRADIENT_BYTES * experts, *ring), 0.0)

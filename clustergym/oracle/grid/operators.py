@@ -128,9 +128,11 @@ def operator_graph(spec: ModelSpec, clusters: int = CLUSTERS) -> OperatorGraph:
         name: np.add.reduceat(np.array([getattr(layer, name) for layer in layers], dtype=np.float64), first)
         for name in SUMMED
     }
+    # What a cluster hands on is what its last layer hands on, so this column does not add up.
     last = [*(start - 1 for start in first[1:]), len(layers) - 1]
     columns["boundary_bytes"] = np.array([layers[index].boundary_bytes for index in last])
     workspace = np.array([layer.workspace_bytes for layer in layers])
+    # Layers are recomputed one after another: the largest workspace counts, not their sum.
     columns["workspace_bytes"] = np.maximum.reduceat(workspace, first)
     titles = tuple(names[a] if a == b else f"{names[a]}-{names[b]}" for a, b in zip(first, last, strict=True))
     return OperatorGraph(spec, titles, int(spec.tensor_limit), columns)
@@ -158,6 +160,7 @@ def balance_cuts(weights: Sequence[float], parts: int) -> list[int]:
         for last in range(part, items):
             for cut in range(part, last + 1):
                 run = prefix[last + 1] - prefix[cut]
+                # Compared as a pair: the heaviest run, then the sum of squares.
                 value = (max(best[cut - 1][0], run), best[cut - 1][1] + run**2)
                 if value < values[last]:
                     values[last], chosen[last] = value, cut
@@ -195,6 +198,8 @@ def _transformer_layer(size: Mapping[str, int], element: int, factor: int) -> La
     """Return one layer; activation bytes follow Korthikanti et al. (2022), section 4.1."""
     tokens, hidden = size["sequence_length"], size["hidden"]
     width = factor * hidden
+    # Korthikanti et al. (2022), section 4.1, in elements of `element` bytes and dropout masks of one byte:
+    # attention with its scores, then the two linear layers and the norms.
     held = (5 * element + 1) * tokens * hidden + (2 * element + 1) * size["heads"] * tokens**2
     held += tokens * (2 * element * width + (3 * element + 1) * hidden)
     parameters = 4.0 * hidden**2 + 2.0 * hidden * width
@@ -222,6 +227,7 @@ def _moe_layer(size: Mapping[str, int], element: int) -> Layer:
     mask = float(GATE_PASSES * element * tokens * slots)
     expert = 2.0 * hidden * width
     return Layer(
+        # Each token has as many slots as the capacity factor, and a slot is worked through, full or empty.
         flops=plain.flops + (CAPACITY_FACTOR - 1) * 2.0 * tokens * expert,
         attention_flops=plain.attention_flops,
         gate_flops=2 * 2.0 * tokens * slots * hidden,

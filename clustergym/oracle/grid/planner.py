@@ -54,6 +54,7 @@ def compositions(gpus: int, stages: int) -> Ints:
             return
         size = 1
         while size <= left - missing + 1:
+            # Prune early: the rest must still be a sum of so many powers of two.
             if size * missing >= left or _reachable(left - size, missing - 1):
                 extend((*prefix, size), left - size)
             size *= 2
@@ -66,6 +67,7 @@ def compositions(gpus: int, stages: int) -> Ints:
 @lru_cache(maxsize=65536)
 def _reachable(total: int, count: int) -> bool:
     """Whether `count` powers of two can sum up to `total`."""
+    # Splitting a power of two in halves adds one summand, from as few as there are bits to as many as ones.
     return total.bit_count() <= count <= total
 
 
@@ -87,12 +89,14 @@ def roofline_load(rows: GraphAllocations, machine: Machine) -> Floats:
     columns = rows.columns
     flops = columns["flops"] + columns["attention_flops"] + columns["gate_flops"]
     moved = columns["traffic_bytes"] + columns["gate_traffic_bytes"]
+    # Eq. 2: the roofline takes the longer of computing and moving memory, at the data sheet's rates.
     return np.asarray(np.maximum(flops / machine.peak_flops, moved / machine.memory_bytes_per_s)[:, 0])
 
 
 def fractional_gpus(rows: GraphAllocations, machine: Machine) -> Floats:
     """Return each operator's share of the GPUs in proportion to its load, shape (R, K)."""
     load = roofline_load(rows, machine)
+    # Section 3.3: GPUs in proportion to loads, all of the grid's GPUs together.
     return np.asarray(load / load.sum(axis=1, keepdims=True) * rows.layout.gpus[:, None])
 
 
@@ -168,6 +172,7 @@ class Planner:
     def candidates(self, stages: int) -> NormalisedPartitions:
         """Return the partitions into `stages` stages, each in its least biased normalisations."""
         first, last = partitions(self.rows.operators, stages)
+        # What a stage deserves is the sum over its operators, taken as a difference of prefix sums.
         ideal = self.deserved[:, last + 1] - self.deserved[:, first]
         sizes, bias = _normalise_partitions(ideal, compositions(self.gpus, stages))
         kept = sizes.shape[2]
@@ -180,6 +185,7 @@ class Planner:
         where = (row, run[None], index)
         seconds = self.table.seconds[where]
         if not self.literal:
+            # Eq. 4 leaves transfers between stages out as small and overlapped; ours counts them (see above).
             seconds = seconds + self.transfers(starts, ends, gpus)
         return NormalisedPartitions(
             first=first,
@@ -188,6 +194,7 @@ class Planner:
             tensor=self.table.tensor[where],
             cut=self.table.cut[where],
             bias=bias.reshape(shape),
+            # Eq. 4: the communication of one micro-batch, times their number.
             communication_s=seconds.sum(axis=2) * self.micro_batches[:, None],
             memory_bytes=self.table.memory_bytes[where],
             bias_step=EXACT if self.literal else BIAS_STEP,
@@ -216,6 +223,7 @@ def _normalise_partitions(ideal: Floats, every: Ints) -> tuple[Ints, Floats]:
     ideal : ndarray of float, shape (R, P, S)
     every : ndarray of int, shape (C, S)
     """
+    # Eq. 3, expanded as |a|^2 + |b|^2 - 2ab: all distances by one matrix product.
     squares = (ideal**2).sum(axis=2)[..., None] + (every**2).sum(axis=1) - 2 * ideal @ every.T
     kept = min(NORMALISATIONS, len(every))
     # Rounding makes equal distances equal on every machine; a stable sort then keeps their order.
@@ -241,11 +249,14 @@ def frontiers(candidates: NormalisedPartitions, gpus: int) -> Bools:
     partition of less bias communicates as little.
     """
     steps, load = reduce_bias(candidates, gpus), candidates.communication_s
+    # In ascending bias, of equal bias the least load first: a partition is dominated exactly if one before it
+    # in this order communicates as little.
     order = np.lexsort((candidates.bias, load, steps), axis=1)
     ordered = np.take_along_axis(load, order, axis=1)
     before = np.minimum.accumulate(ordered, axis=1)[:, :-1]
     before = np.concatenate([np.full((len(ordered), 1), np.inf), before], axis=1)
     found = np.zeros(load.shape, dtype=bool)
+    # Less by more than rounding; infinite loads are never less than what came before.
     np.put_along_axis(found, order, ordered < before * (1 - 1e-9), axis=1)
     return found
 
@@ -259,6 +270,7 @@ def frontier(candidates: NormalisedPartitions, gpus: int, row: int) -> Ints:
 def proxies(candidates: NormalisedPartitions, gpus: int) -> tuple[Ints, Bools]:
     """Return the proxy plan of each row, least bias, then least communication, and whether there is one."""
     steps = reduce_bias(candidates, gpus)
+    # Section 3.3, proxy plan: first the least computation bias, then of these the least communication.
     lowest = steps == steps.min(axis=1, keepdims=True)
     load = np.where(lowest, candidates.communication_s, np.inf)
     choice = np.argmin(load, axis=1)

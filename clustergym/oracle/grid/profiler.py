@@ -123,6 +123,7 @@ def _improve_plans(best: BestPlans, planner: Planner, some: Ints, stages: int, s
     choice, fits = proxies(candidates, planner.gpus)
     plans = candidates.pipelines(choice)
     if strategy == "assembly":
+        # Crius, Fig. 9: the times of stages are measured apart, so all 2^stages mixes cost nothing more.
         plans, fits = _assemble_plans(planner, plans)
     rows, machine = planner.rows, planner.machine
     seconds = price(rows, machine, Layouts(rows, plans), planner.micro_batches).iteration_s
@@ -143,6 +144,7 @@ def _assemble_plans(planner: Planner, plans: Pipelines) -> tuple[Pipelines, Bool
     for ranks in (np.ones_like(plans.gpus), np.minimum(plans.gpus, int(tensor.max()))):
         variant = np.argmax((gpus == plans.gpus[..., None]) & (tensor == ranks[..., None]), axis=2)
         pair.append((ranks, seconds[row, variant, run]))
+    # Bit s of a mask: stage s is tensor-parallel.
     masks = (np.arange(1 << stages)[:, None] >> np.arange(stages)) & 1
     moved = planner.transfers(plans.first[:, None], plans.last[:, None], plans.gpus[:, None])
     times = np.where(masks[None] == 1, pair[1][1][:, None], pair[0][1][:, None]) + moved

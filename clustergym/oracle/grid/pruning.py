@@ -88,8 +88,10 @@ def _three_rules(planner: Planner, candidates: NormalisedPartitions) -> Bools:
     """Keep stages of partitions no more biased than the frontier's; a stage on it keeps only its split."""
     kept = frontiers(candidates, planner.gpus)
     fits = np.isfinite(candidates.communication_s)
+    # Section 3.6, rule 2: no partition of more bias than the most biased one on the frontier.
     most = np.where(kept, candidates.bias, -np.inf).max(axis=1, keepdims=True)
     free = _stages(planner, candidates, fits & (candidates.bias <= most), MOST_TENSOR)
+    # Rule 3: a stage with the operators of one on the frontier keeps the GPUs and the split of that one.
     fixed = _stages(planner, candidates, kept, 1)
     return np.where(fixed.any(axis=1, keepdims=True), fixed, free)
 
@@ -118,6 +120,8 @@ def _half_space(rows: GraphAllocations, best: BestPlans, here: Ints, stages: int
     for stage in range(stages):
         run = run_index(rows.operators, plans.first[:, stage], plans.last[:, stage])
         size, ranks = plans.gpus[:, stage, None], plans.tensor[:, stage, None]
+        # As many copies as ranks per operator is the middle between data and tensor parallelism: ranks^2 =
+        # GPUs.
         more_data = ranks**2 <= size
         half = np.where(more_data, tensor**2 <= gpus, tensor**2 >= gpus) | (tensor == ranks)
         index, variant = np.nonzero((gpus == size) & half)
@@ -136,6 +140,7 @@ def search_cost(
     gpus, tensor = splits(int(rows.layout.gpus[0]))
     seconds, _, memory = every_split(rows, machine, micro_batches, "seconds", gpus, tensor)
     tried = np.isfinite(memory) if allowed is None else np.isfinite(memory) & allowed
+    # What does not fit in memory still had to be compiled to find out.
     run_s = COMPILE_S + RUNS * np.where(np.isfinite(seconds), seconds, 0.0)
     total = np.where(tried, gpus[:, None] * run_s, 0.0).sum(axis=(1, 2))
     trials = tried.sum(axis=(1, 2))

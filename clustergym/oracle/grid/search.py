@@ -55,6 +55,7 @@ def micro_batch_counts(rows: GraphAllocations, machine: Machine) -> Iterator[tup
     planned = machine.planned.ravel()
     for count in (MICRO_BATCHES, MOST_MICRO_BATCHES):
         yield everywhere[planned], divide_batches(rows, float(count))
+    # Pure data parallelism over all GPUs needs a sample for each GPU in every micro-batch.
     fewer = np.maximum(np.floor(rows.batch / rows.layout.gpus), 1.0)
     some = planned & (fewer < MICRO_BATCHES)
     yield everywhere[some], divide_batches(rows, fewer)
@@ -100,6 +101,7 @@ def every_variant(rows: GraphAllocations, machine: Machine) -> tuple[Ints, Float
 
 def fastest(rows: int, some: Ints, seconds: Floats) -> Ints:
     """Return the positions in `some` of the fastest variant of every row that occurs and fits."""
+    # Sorted by row and then by time: the first of each row is its fastest.
     order = np.lexsort((seconds, some))
     first = order[np.searchsorted(some[order], np.unique(some))]
     return np.asarray(first[np.isfinite(seconds[first])])
@@ -126,6 +128,7 @@ def improve_plans(
     counts, seconds : ndarray of float, shape (V,)
     """
     pick = fastest(len(best.iteration_s), some, seconds)
+    # Only what is faster replaces a plan, so the order of searches decides ties.
     pick = pick[seconds[pick] < best.iteration_s[some[pick]]]
     micro_batches, iteration_s = best.micro_batches.copy(), best.iteration_s.copy()
     micro_batches[some[pick]], iteration_s[some[pick]] = counts[pick], seconds[pick]
@@ -208,8 +211,10 @@ class _Steps:
         self.sizes = table.sizes[table.sizes <= self.most]
         several, per_node = rows.layout.nodes[:, None, None] > 1, rows.layout.per_node[:, None, None]
         start, gpus = self.gpus[:, None, None] - np.arange(self.most + 1), self.sizes[:, None]
+        # A stage begins on a node of its own where the GPUs before it fill whole nodes.
         self.receives = several & (start % per_node == 0)
         self.sends = several & ((start + gpus) % per_node == 0)
+        # Alpa's submeshes: inside a node, or whole nodes from a node's beginning.
         laid = within_node(start, gpus, per_node) | ((gpus > per_node) & (start % per_node == 0))
         self.misplaced = several & ~laid
 
@@ -244,6 +249,8 @@ class _Steps:
         for operator in range(self.operators - 1, -1, -1):
             stage = self.stage_s(operator)
             times = stage + shifted[:, :, operator + 1 :]
+            # A stage slower than the limit is in no pipeline of that limit; the sum of the rest is then
+            # minimised.
             np.copyto(times, np.inf, where=stage > limits[:, :, None, None, None])
             times = times.reshape(*times.shape[:2], -1, self.most + 1)
             choices.append(times.argmin(axis=2))
@@ -269,6 +276,7 @@ class _Steps:
         trail = self._trail(row, limit, fits.ravel(), choices)
         total = sum(stage.seconds for stage in trail)
         slowest = np.max([stage.seconds for stage in trail], axis=0)
+        # Every limit has given its pipeline of least sum; the latency of the pipeline decides between them.
         cost = np.where(fits.ravel(), total + (micro_batches[row] - 1) * slowest, np.inf)
         pick = np.argmin(cost.reshape(fits.shape), axis=1) + limits * np.arange(self.rows)
         first, last, gpus, tensor, cut = (

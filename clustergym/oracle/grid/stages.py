@@ -127,6 +127,7 @@ def every_split(
     first, _ = intervals(rows.operators)
     seconds, memory = sums.stages(np.arange(len(first)), None, np.arange(len(gpus)))
     cut = np.broadcast_to(first, seconds.shape).copy()
+    # Without a split there is nothing to mix.
     several = np.flatnonzero(tensor > 1)
     if not mixed or not machine.convolutional.any() or not len(several):
         return seconds, cut, memory
@@ -173,6 +174,8 @@ class _Sums:
         self.micro_batches = micro_batches.reshape(-1, 1, 1)
         self.samples = np.ceil(rows.batch / micro_batches).reshape(-1, 1, 1)
         self.gpus, self.tensor = gpus[None, :, None].astype(np.float64), tensor[None, :, None].astype(float)
+        # The variant of as many GPUs that splits nothing is the first of its count; a mixed stage begins with
+        # it.
         self.plain = np.searchsorted(gpus, gpus)
         costs = operator_costs(rows, machine, self.samples, Split(self.gpus, self.tensor))
         self.recomputing, self.keeping = (
@@ -198,6 +201,8 @@ class _Sums:
         seconds = self._run(self.recomputing, *bounds)
         held = flight * self._run(self.kept, *bounds) + self.workspace[:, variants][:, :, chosen]
         whole = last - first + 1 == self.rows.operators
+        # A single stage keeps its activations unless the model always recomputes: measured, wide ResNets of
+        # one stage do three passes, pipelined ones four.
         if whole.any() and not self.machine.recomputes.all():
             entire = (first[whole], last[whole], None if cut is None else cut[whole], variants)
             again = self.machine.recomputes
@@ -219,6 +224,8 @@ class _Sums:
         return np.asarray(plain[:, :, cut] - plain[:, :, first] + split[:, :, last + 1] - split[:, :, cut])
 
     def _possible(self) -> Bools:
+        # Every data-parallel rank needs a sample; a mixture of experts, whose ranks all see data, needs two a
+        # GPU.
         data = np.where(self.machine.experts, 2 * self.gpus, self.gpus / self.tensor)
         fits = (data <= self.samples) & (self.tensor <= self.machine.tensor_limit)
         return np.asarray(fits & (self.gpus <= self.rows.layout.gpus.reshape(-1, 1, 1)))
@@ -228,6 +235,7 @@ def operator_seconds(
     costs: OperatorCosts, micro_batches: Floats, recomputes: bool, objective: str = "seconds"
 ) -> Floats:
     """Return an operator's seconds per micro-batch, with its share of what comes once an iteration."""
+    # Recomputing repeats the collectives of the forward pass, half of those of forward and backward.
     exchange = 1.5 if recomputes else 1.0
     seconds = costs.synchronise_s / micro_batches + exchange * costs.exchange_s
     if objective == "communication":

@@ -155,11 +155,13 @@ def iteration_time_s(curve: Curve, gpus: int, global_batch: int) -> float:
     gpus, global_batch : int
     """
     sizes, step, sync = curve
+    # Fewer accumulation steps would exceed the largest local batch that was profiled.
     first = max(1, int(np.ceil(global_batch / (gpus * sizes[-1]))))
     last = max(first, int(global_batch // (gpus * sizes[0])))
     steps = np.arange(first, last + 1)
     local = np.ceil(global_batch / (gpus * steps))
     full, waiting = np.interp(local, sizes, step), np.interp(local, sizes, sync)
+    # Only the last of the accumulation steps waits for the synchronisation.
     seconds = full + (steps - 1) * (full - waiting)
     return float(np.where(local <= sizes[-1], seconds, np.inf).min())
 
@@ -286,7 +288,9 @@ class SiaProfileOracle(Oracle):
         epochs = [training.by_noise(batch) for batch in sizes]
         needed = np.array([[column[part].sum() for column in epochs] for part in parts])
         own = needed[:, sizes.index(model.global_batch)]
+        # Shares of the training at the job's own batch, in which its progress is counted.
         ends = np.cumsum(own) / own.sum()
+        # The sum may miss 1 by rounding, and a training must not end beyond its last segment.
         ends[-1] = 1.0
         return Segments(ends, own[:, None] / needed * model.global_batch / np.array(sizes))
 
@@ -318,6 +322,8 @@ class SiaProfileOracle(Oracle):
             whole, rest = divmod(count, room)
             spread = (*((rest,) if rest else ()), *(room,) * whole)
         else:
+            # The files have no row for GPUs that need not leave a node; evenly over two is the closest to a
+            # real one.
             spread = (count // 2, count - count // 2)
         across = self._time_s(model, profile, spread) if count > 1 else np.inf
         return [inside, across, across, across]
@@ -332,4 +338,4 @@ class SiaProfileOracle(Oracle):
         training = self._get_training(model)
         choices = zip(training.batches.astype(int), training.iterations, strict=True)
         totals = [needed * iteration_time_s(curve, gpus, size) for size, needed in choices]
-        return float(min(totals) / training.at(model.global_batch))
+        return float(min(totals) / training.interpolate_iterations(model.global_batch))

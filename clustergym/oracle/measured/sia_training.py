@@ -40,7 +40,7 @@ class Training:
     progress: Floats
     noise: Floats
 
-    def at(self, global_batch: int) -> float:
+    def interpolate_iterations(self, global_batch: int) -> float:
         """Return the iterations at a global batch; between validated ones log-linearly.
 
         Raises

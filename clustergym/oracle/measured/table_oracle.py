@@ -87,10 +87,12 @@ class TableOracle(Oracle):
             for measurement in ("optimal", "estimated_best", "estimated_dp")
         )
         if self.missing == "estimate":
+            # A planner that found no plan is evidence; a row that nobody measured is none.
             execution[np.isnan(execution) & np.isinf(profiled)] = np.inf
             self._estimate(execution, data_parallel, types, classes, cluster, counts)
         execution = np.where(np.isnan(execution), np.inf, execution)
         fits = np.isfinite(execution)
+        # A class that runs must have an estimate, or a policy could never start it.
         profiled = np.where(np.isfinite(profiled), profiled, execution)
         data_parallel = np.where(np.isnan(data_parallel), np.inf, data_parallel)
         if not self.measured.has_kinds:
@@ -168,6 +170,7 @@ class TableOracle(Oracle):
         for key, seconds in self._rows(measurement).items():
             layouts = cells.setdefault((key.model, types[key.gpu_type].name), {})
             where = (key.nodes, key.per_node)
+            # Of rows that measure the same cell, the faster plan is the one that would run.
             layouts[where] = min(seconds, layouts.get(where, np.inf))
         filled = np.full((len(classes), len(cluster.gpu_types), len(counts), len(Locality)), np.nan)
         for c, model in enumerate(classes):
@@ -304,6 +307,8 @@ class Corrections:
         near = self._layout_weights(counts)
         sums = np.einsum("ctn,kln->ctkl", pairs * self.log_ratio, near)
         weight = np.einsum("ctn,kln->ctkl", pairs, near)
+        # The prior pulls the mean of the logarithms towards 0, that is the correction towards 1, where no row
+        # is near.
         factors = np.exp(sums / (weight + DISTANCES.prior))
         return np.asarray(factors[..., [int(tier != Locality.NODE) for tier in Locality]])
 

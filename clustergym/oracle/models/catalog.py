@@ -155,6 +155,7 @@ def _load_family(family: str, path: Path, modified_ns: int, size_bytes: int) -> 
             batches=tuple(keys.batches),
             relaunch_s=keys.relaunch_s,
             dimensions=keys.dimensions(size),
+            shape=str(size.get("shape", "")),
             **keys.costs(size),
         )
         for name, size in keys.every_size().items()
@@ -200,6 +201,12 @@ class DenseSize(StrictSchema):
     forward_flops_per_sample: Positive
     activation_bytes_per_sample: Positive
     layers: Whole
+
+
+class ShapeSize(StrictSchema):
+    """A public transformer, by its name in conf/transformer/shapes.yaml or by its config.json file."""
+
+    shape: Text
 
 
 class Family(StrictSchema):
@@ -292,11 +299,43 @@ class DenseFamily(Family):
         return ()
 
 
+class ShapeFamily(Family):
+    """A family of public transformers (`clustergym.oracle.models.shape`)."""
+
+    sequence_length: Whole
+    size: ShapeSize = Field(default=ABSENT)
+    sizes: dict[Text, ShapeSize] = Field(default_factory=dict)
+
+    def costs(self, size: Mapping[str, Any]) -> models.Costs:
+        """Return the costs of one model size that any transformer has; no layer of it is split by them."""
+        from clustergym.oracle.models.shape_files import load_transformer
+
+        shape = load_transformer(size["shape"])
+        tokens = self.sequence_length
+        scores = tokens * shape.score_flops(tokens)
+        layer_bytes = 34.0 * tokens * shape.hidden
+        return {
+            "parameters": float(shape.parameters),
+            "expert_parameters": float(shape.expert_layers * shape.experts * shape.expert_parameters),
+            "forward_flops_per_sample": 2.0 * tokens * shape.active_parameters + scores,
+            "attention_flops": scores,
+            "activation_bytes_per_sample": shape.all_layers * layer_bytes,
+            "layer_bytes": layer_bytes,
+            "layers": shape.all_layers,
+            "tensor_limit": shape.heads,
+        }
+
+    def dimensions(self, size: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+        """Return the tokens of a sample; all else is in the shape."""
+        return (("sequence_length", self.sequence_length),)
+
+
 KINDS: dict[str, type[Family]] = {
     "transformer": TransformerFamily,
     "moe": MoeFamily,
     "wide_resnet": WideResNetFamily,
     "dense": DenseFamily,
+    models.SHAPE: ShapeFamily,
 }
 
 

@@ -15,6 +15,9 @@ ELEMENT_BYTES = {"fp16": 2, "fp32": 4}
 CAPACITY_FACTOR = 2
 """Slots per token in GShard's top-2 gating: 2S per group of S tokens, whatever the number of experts."""
 
+SHAPE = "shape"
+"""Kind of models that are public transformers by name, whose times only `oracle=stack` knows."""
+
 FFN_FACTOR = {"transformer": 4, "moe": 8}
 """Feed-forward width over the hidden size (Alpa's benchmark suite for MoE)."""
 
@@ -66,6 +69,8 @@ class ModelSpec:
         the forward, recomputing and backward passes.
     dimensions : tuple of (str, int)
         What the YAML file says of the size and of its family, by key; empty for kind `dense`.
+    shape : str
+        Name of a public transformer, or path of its config.json; empty for other models.
     """
 
     family: str
@@ -89,6 +94,7 @@ class ModelSpec:
     head_bytes: float = 0.0
     exchange_bytes: float = 0.0
     dimensions: tuple[tuple[str, int], ...] = ()
+    shape: str = ""
 
 
 Costs = dict[str, float]

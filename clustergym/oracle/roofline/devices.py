@@ -75,7 +75,7 @@ class Devices(NamedTuple):
         """Gather GPU types into arrays of shape (n,)."""
         return Devices(*np.array([_device(gpu) for gpu in types], dtype=np.float64).reshape(-1, 6).T)
 
-    def reshaped(self, *shape: int) -> Devices:
+    def reshape(self, *shape: int) -> Devices:
         """Return the same arrays in another shape."""
         return Devices(*(column.reshape(shape) for column in self))
 
@@ -83,6 +83,7 @@ class Devices(NamedTuple):
 def _device(gpu: GpuType) -> tuple[float, ...]:
     efficiency = EFFICIENCY.get(gpu.name, UNIFORM)
     half, single = gpu.fp16_tflops * 1e12, gpu.fp32_tflops * 1e12
+    # Only for the estimate, which does not know the type's own efficiency; the executed rate has it fitted.
     roof = single / 2 if gpu.name in HALF_FP32 else single
     return (
         half,
@@ -136,15 +137,15 @@ class Layout(NamedTuple):
         """Return the layouts of `counts` GPUs of every type at every locality, shape (T, K, 4).
 
         `NODE` puts all GPUs on one node, on which they must fit. The other localities spread them evenly over
-        as few nodes as they can, but at least two.
+        as few nodes as they can, but at least two. An NVLink domain counts as a node with all of its ports.
         """
         gpus = np.array(counts, dtype=np.float64)[None, :, None]
-        room = cluster.gpus_per_node.astype(np.float64)[:, None, None]
+        room = cluster.domain_gpus.astype(np.float64)[:, None, None]
         inside = np.array([tier == Locality.NODE for tier in Locality])
         nodes = np.where(inside, 1.0, np.maximum(2.0, np.ceil(gpus / room)))
         links = np.array([link_gbs(group.gpu_type) for group in cluster.groups])[:, None, None]
         rates = [[cluster.bandwidth_gbs(t, tier) for tier in Locality] for t in range(len(cluster.groups))]
-        network = np.array(rates)[:, None, :]
+        network = np.array(rates)[:, None, :] * (room / cluster.gpus_per_node[:, None, None])
         share = np.array([network_shares(group.gpu_type) for group in cluster.groups])[:, :, None, None]
         possible = np.where(inside, gpus <= room, gpus >= 2)
         return _cap_rates(gpus, nodes, links, network * share[:, 0], network * share[:, 1], possible)

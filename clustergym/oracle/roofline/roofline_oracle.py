@@ -15,7 +15,7 @@ import numpy as np
 
 from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.common.arrays import Floats
-from clustergym.oracle.base import Oracle, OracleTables, check_counts, six_digits
+from clustergym.oracle.base import Oracle, OracleTables, check_counts, refuse_shapes, six_digits
 from clustergym.oracle.models.catalog import Catalog, load_catalog
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.roofline.devices import UNIFORM, Devices, Layout
@@ -86,9 +86,10 @@ class _BuiltRows:
     def _build(self, classes: Sequence[ModelClass]) -> Floats:
         """Return the three tables of the classes, shape (3, C, T, K, 4)."""
         specs = [self._catalog.get(model) for model in classes]
-        work = Work.from_specs(specs, [model.global_batch for model in classes]).reshaped(-1, 1, 1, 1)
+        refuse_shapes(RooflineOracle.name, specs)
+        work = Work.from_specs(specs, [model.global_batch for model in classes]).reshape(-1, 1, 1, 1)
         layout = Layout.of_cluster(self._cluster, self._counts)
-        devices = Devices.from_types([group.gpu_type for group in self._cluster.groups]).reshaped(1, -1, 1, 1)
+        devices = Devices.from_types([group.gpu_type for group in self._cluster.groups]).reshape(1, -1, 1, 1)
         shape = len(classes), *self._times.shape[2:]
         times = [np.broadcast_to(table, shape) for table in best_times(work, devices, layout)]
         return np.stack([six_digits(table) for table in times])
@@ -150,6 +151,7 @@ def iteration_times(work: Work, devices: Devices, layout: Layout, plan: UniformP
     per_slot = _memory_s(work, devices, plan, samples) + _exchange_s(work, layout, plan, samples)
     per_slot = per_slot + _transfer_s(work, layout, plan, samples)
     rest = slots * per_slot + _synchronise_s(work, layout, plan)
+    # The optimizer reads and writes its states once an iteration.
     rest = rest + 2 * state_bytes(work, plan) / devices.memory_bytes_per_s
     compute = slots * _compute_s(work, devices, plan, samples)
     uniform = slots * _uniform_compute_s(work, devices, plan, samples)
@@ -209,7 +211,9 @@ def _transfer_s(work: Work, layout: Layout, plan: UniformPlan, samples: Floats) 
     if plan.stages == 1:
         return 0.0
     ranks = np.maximum(plan.data, 1)
+    # There and back: the activation, and its gradient.
     volume_gb = 2 * samples * work.boundary_bytes / 1e9
+    # Replicas on one node send at the same time and share its port.
     senders = np.minimum(ranks, np.maximum(1, layout.per_node // plan.tensor))
     most = layout.link_gbs * np.minimum(layout.per_node, ranks * plan.tensor)
     across = volume_gb * senders / np.minimum(layout.transfer_gbs, most)
@@ -219,6 +223,7 @@ def _transfer_s(work: Work, layout: Layout, plan: UniformPlan, samples: Floats) 
 def _synchronise_s(work: Work, layout: Layout, plan: UniformPlan) -> Floats:
     """Return the time to all-reduce gradients over data-parallel ranks, once an iteration."""
     ranks = np.maximum(plan.data, 1)
+    # A mixture of experts splits its experts alone: other layers are whole on each GPU.
     split = np.where(work.splits_experts, 1.0, plan.tensor)
     ring = groups(ranks * plan.tensor / split, split, layout.per_node)
     shared = all_reduce_s(GRADIENT_BYTES * work.shared_parameters / split / plan.stages, *ring, layout)

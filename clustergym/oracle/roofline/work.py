@@ -92,7 +92,7 @@ class Work:
             splits_experts=model_kind == "moe",
         )
 
-    def reshaped(self, *shape: int) -> Work:
+    def reshape(self, *shape: int) -> Work:
         """Return the same arrays in another shape."""
         return Work(**{column.name: getattr(self, column.name).reshape(shape) for column in fields(self)})
 
@@ -158,6 +158,7 @@ def micro_batch(work: Work, plan: UniformPlan, memory_bytes: Floats) -> tuple[Fl
     floor = np.where(work.splits_experts, plan.tensor, 1)
     wanted = np.maximum(np.where(work.planned, np.ceil(local / MICRO_BATCHES), local), floor)
     least = np.maximum(np.where(work.planned, np.ceil(local / MOST_MICRO_BATCHES), 1), floor)
+    # What the states leave is for activations, which grow with the micro-batch.
     room = USABLE * memory_bytes - state_bytes(work, plan)
     most = np.floor(room / sample_bytes(work, plan))
     return np.minimum(wanted, np.maximum(most, 1)), (most >= least) & (plan.data >= 1)

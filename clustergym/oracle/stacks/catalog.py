@@ -1,20 +1,20 @@
-"""Reads accelerators, transformers and software stacks from YAML; transformers from config.json, too."""
+"""Reads software stacks from YAML."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Any
 
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.paths import conf_dir
-from clustergym.oracle.stacks.shape import LatentAttention, Machine, Mamba, TransformerShape
+from clustergym.oracle.models.shape import Machine
+from clustergym.oracle.models.shape_files import make_schema
 from clustergym.oracle.stacks.step_time import StackConstants
 
-T = TypeVar("T")
-LARGEST_CONFIG_BYTES = 1_000_000
-_READ: dict[tuple[Path, str], tuple[tuple[int, ...], Any]] = {}
+DEFAULT_STACKS = {False: "fsdp-2023", True: "megatron-2026"}
+"""Stack of GPUs without and with fp8 arithmetic: that of their newest measurements."""
 
 
 @dataclass(frozen=True)
@@ -26,228 +26,6 @@ class Stack:
     fitted_to: str = ""
 
 
-def _schema(made: Any) -> Any:
-    """Return the schema of a dataclass: its fields but the name, with `aliases` and `source`."""
-    from pydantic import Field, create_model
-
-    from clustergym.cluster.schema import StrictSchema, Text
-
-    # Counts are bounded so that no product of them overflows a float.
-    of_type: dict[Any, Any] = {
-        int: Annotated[int, Field(ge=0, le=10**7)],
-        float: Annotated[float, Field(ge=0, lt=1e9)],
-        bool: bool,
-        str: str,
-        tuple[str, ...]: list[Text],
-    }
-    hints = get_type_hints(made)
-    keys: dict[str, Any] = {}
-    for one in fields(made):
-        hint = hints[one.name]
-        inner = next((part for part in getattr(hint, "__args__", ()) if is_dataclass(part)), None)
-        optional = one.default is None
-        options = [part for part in getattr(hint, "__args__", ()) if part is not type(None)]
-        plain = options[0] if optional else hint
-        known: Any = _schema(inner) if inner else of_type[plain]
-        keys[one.name] = (known | None if optional else known, ... if one.default is MISSING else one.default)
-    named = keys.pop("name", None)
-    if named is not None:
-        keys |= {"aliases": (list[Text], []), "source": (str, ""), "uncertain": (list[Text], [])}
-    return create_model(made.__name__ + "Keys", __base__=StrictSchema, **keys)
-
-
-def _build(made: Any, keys: Mapping[str, Any], **more: Any) -> Any:
-    known = {one.name for one in fields(made)}
-    given: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in keys.items() if key in known
-    }
-    inside: tuple[tuple[str, Any], ...] = (("latent", LatentAttention), ("mamba", Mamba))
-    for key, inner in inside:
-        if isinstance(given.get(key), dict):
-            given[key] = inner(**given[key])
-    return made(**given, **more)
-
-
-def _read(path: Path, section: str, made: type[T]) -> dict[str, T]:
-    """Return the entries of a file by each of their names, in lower case."""
-    from pydantic import create_model
-
-    from clustergym.cluster.schema import StrictSchema, Text, validate_content
-    from clustergym.common.yaml_file import read_mapping
-
-    by_name: Any = dict.__class_getitem__((Text, _schema(made)))
-    keys_of_file: dict[str, Any] = {section: (by_name, ...)}
-    file_keys: Any = create_model("FileKeys", __base__=StrictSchema, **keys_of_file)
-    source = read_mapping(path)
-    given = validate_content(file_keys, source.content, file=path, source=source)
-    found: dict[str, T] = {}
-    for name, keys in getattr(given, section).items():
-        one = _build(made, keys.model_dump(), name=name)
-        _check_shape(one, path, source.line((section, name)))
-        for alias in (name, *keys.aliases):
-            found[alias.lower()] = one
-    return found
-
-
-def _check_shape(one: object, path: Path, line: int | None) -> None:
-    """Check what no single key can tell."""
-    if isinstance(one, Machine):
-        needed: tuple[str, ...] = (
-            "bf16_tflops",
-            "memory_gb",
-            "memory_gbs",
-            "link_gbs",
-            "nic_gbps",
-            "power_w",
-            "domain",
-        )
-    elif isinstance(one, TransformerShape):
-        needed = ("hidden", "layers", "heads", "vocabulary")
-        if one.experts:
-            needed += ("experts_per_token", "expert_feed_forward")
-        elif one.mamba is None:
-            needed += ("feed_forward",)
-    else:
-        return
-    for key in (*needed, "window_every") if isinstance(one, TransformerShape) else needed:
-        if not getattr(one, key):
-            raise InputError("must be above 0", file=path, line=line, field=f"{one.name}.{key}")
-    if isinstance(one, TransformerShape) and (one.experts_per_token > one.experts or one.expert_layers < 0):
-        message = "more experts a token than there are, or more layers without experts than layers"
-        raise InputError(message, file=path, line=line, field=one.name)
-
-
-def _accelerators(more: Path | None) -> Mapping[str, Machine]:
-    own = _read_once(conf_dir() / "hardware" / "accelerators.yaml", "accelerators", Machine)
-    return {**own, **_read_once(more, "accelerators", Machine)} if more else own
-
-
-def _transformers(more: Path | None) -> Mapping[str, TransformerShape]:
-    own = _read_once(conf_dir() / "transformer" / "shapes.yaml", "transformers", TransformerShape)
-    return {**own, **_read_once(more, "transformers", TransformerShape)} if more else own
-
-
-def _read_once(path: Path, section: str, made: type[T]) -> Mapping[str, T]:
-    """Return `_read` of a file, from memory while the file does not change."""
-    try:
-        status = path.stat()
-    except OSError:
-        # Reading it says what is wrong.
-        return _read(path, section, made)
-    stamp = (status.st_mtime_ns, status.st_size)
-    if _READ.get((path, section), ((), {}))[0] != stamp:
-        _READ[path, section] = (stamp, _read(path, section, made))
-    known: Mapping[str, T] = _READ[path, section][1]
-    return known
-
-
-def _entry(name: str, known: Mapping[str, T], field: str) -> T:
-    if name.lower() not in known:
-        names = sorted({str(getattr(one, "name", "")) for one in known.values()})
-        raise InputError(f"unknown {field} {name!r}", remedy=nearest(name, names))
-    return known[name.lower()]
-
-
-def load_accelerator(name: str, more: Path | None = None) -> Machine:
-    """Return an accelerator by name, upper and lower case being one.
-
-    Parameters
-    ----------
-    more : Path, optional
-        A YAML file with further ones, in the form of conf/hardware/accelerators.yaml.
-
-    Raises
-    ------
-    InputError
-        If there is none, with the nearest names; or if the file is malformed, with line and key.
-    """
-    return _entry(name, _accelerators(more), "accelerator")
-
-
-def is_transformer(name: str, more: Path | None = None) -> bool:
-    """Whether a name is of a transformer of the catalogue or of `more`, or of a config.json."""
-    return name.endswith(".json") or name.lower() in _transformers(more)
-
-
-def transformer_names() -> list[str]:
-    """Return the names of the catalogue's transformers."""
-    return sorted({one.name for one in _transformers(None).values()})
-
-
-def load_transformer(name: str, more: Path | None = None) -> TransformerShape:
-    """Return a transformer by name, or of the Hugging Face config.json that `name` is.
-
-    Raises
-    ------
-    InputError
-        As `load_accelerator`.
-    """
-    if name.endswith(".json"):
-        return read_hugging_face(Path(name))
-    return _entry(name, _transformers(more), "model")
-
-
-def read_hugging_face(path: Path) -> TransformerShape:
-    """Return the shape of a Hugging Face config.json: dense, GQA, MLA and experts.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or lacks a needed key or has one that is not a number.
-    """
-    from clustergym.cluster.schema import validate_content
-    from clustergym.common.reading import read_json
-
-    content = read_json(path, LARGEST_CONFIG_BYTES, "give a config.json of a Hugging Face model")
-    if not isinstance(content, dict):
-        raise InputError(
-            "is not an object of keys", file=path, remedy="give a config.json of a Hugging Face model"
-        )
-
-    def first(*keys: str) -> Any:
-        return next((content[key] for key in keys if content.get(key) is not None), None)
-
-    keys = {
-        "hidden": first("hidden_size", "n_embd", "d_model"),
-        "layers": first("num_hidden_layers", "n_layer", "n_layers"),
-        "heads": first("num_attention_heads", "n_head", "n_heads"),
-        "vocabulary": first("vocab_size"),
-        "key_value_heads": first("num_key_value_heads"),
-        "head_dim": first("head_dim"),
-        "gated": first("hidden_act", "activation_function") in (None, "silu", "swiglu"),
-        "tied": first("tie_word_embeddings"),
-        "experts": first("n_routed_experts", "num_local_experts", "num_experts"),
-        "experts_per_token": first("num_experts_per_tok", "experts_per_token"),
-        "shared_experts": first("n_shared_experts"),
-        "dense_layers": first("first_k_dense_replace"),
-        "predicted_ahead": first("num_nextn_predict_layers"),
-    }
-    inner = first("intermediate_size", "n_inner", "d_ff")
-    if keys["experts"]:
-        keys["expert_feed_forward"] = first("moe_intermediate_size") or inner
-    keys["feed_forward"] = (
-        inner if inner is not None else 4 * keys["hidden"] if isinstance(keys["hidden"], int) else None
-    )
-    if content.get("q_lora_rank"):
-        names = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
-        widths = [one.name for one in fields(LatentAttention)]
-        keys["latent"] = {one: content.get(name) for one, name in zip(widths, names, strict=True)}
-        # Keys and values are latent; the config's count of heads for them is not that of a grouped-query
-        # model.
-        keys["key_value_heads"] = keys["head_dim"] = None
-    window_layers = content.get("layer_types")
-    if content.get("sliding_window") and isinstance(window_layers, list):
-        windows = sum(one == "sliding_attention" for one in window_layers)
-        if windows:
-            keys |= {"window": content["sliding_window"], "window_every": round(len(window_layers) / windows)}
-    given: Any = validate_content(
-        _schema(TransformerShape), {k: v for k, v in keys.items() if v is not None}, file=path
-    )
-    shape: TransformerShape = _build(TransformerShape, given.model_dump(), name=path.parent.name or "config")
-    _check_shape(shape, path, None)
-    return shape
-
-
 def stack_names() -> list[str]:
     """Return the names of the stacks in conf/stack."""
     return sorted(path.stem for path in (conf_dir() / "stack").glob("*.yaml"))
@@ -255,7 +33,7 @@ def stack_names() -> list[str]:
 
 def default_stack(machine: Machine) -> str:
     """Return the stack of the newest measurements: of GPUs without fp8, as the A100, only one has any."""
-    return "fsdp-2023" if machine.fp8_tflops is None else "megatron-2026"
+    return DEFAULT_STACKS[machine.fp8_tflops is not None]
 
 
 def load_stack(name: str) -> Stack:
@@ -276,7 +54,7 @@ def load_stack(name: str) -> Stack:
         raise InputError(f"unknown stack {name!r}", field="--stack", remedy=nearest(name, known))
     path = Path(name) if name.endswith((".yaml", ".yml")) else conf_dir() / "stack" / f"{name}.yaml"
     file_keys: Any = create_model(
-        "StackKeys", __base__=StrictSchema, fitted_to=(str, ""), constants=(_schema(StackConstants), ...)
+        "StackKeys", __base__=StrictSchema, fitted_to=(str, ""), constants=(make_schema(StackConstants), ...)
     )
     source = read_mapping(path)
     given = validate_content(file_keys, source.content, file=path, source=source)

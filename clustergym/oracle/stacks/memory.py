@@ -6,7 +6,7 @@ stores; state by Rajbhandari et al. (ZeRO, SC '20), section 3.
 
 from __future__ import annotations
 
-from clustergym.oracle.stacks.shape import Machine, ParallelPlan, TransformerShape
+from clustergym.oracle.models.shape import Machine, ParallelPlan, TransformerShape
 
 LAYER_BYTES = 34.0
 """Bytes of a token and layer over the hidden width, in 16 bit."""

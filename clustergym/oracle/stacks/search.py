@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from clustergym.oracle.models.shape import Machine, ParallelPlan, Precision, TransformerShape
 from clustergym.oracle.stacks.memory import USABLE, choose_recompute, compute_needed_bytes
-from clustergym.oracle.stacks.shape import Machine, ParallelPlan, Precision, TransformerShape
 from clustergym.oracle.stacks.step_time import StackConstants, StepParts, step_parts
 
 LARGEST_TENSOR = 16
@@ -75,7 +75,7 @@ def search_plans(
     precision: Precision = "bf16",
     also: Iterable[ParallelPlan] = (),
 ) -> list[PlannedStep]:
-    """Return plans, those that fit first, each group fastest first. The first one is the search's own.
+    """Return plans sorted by whether they fit in memory, then by speed; the first is the search's choice.
 
     Parameters
     ----------

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 
+from clustergym.oracle.models.shape import Machine, ParallelPlan, TransformerShape
 from clustergym.oracle.stacks.memory import choose_recompute
-from clustergym.oracle.stacks.shape import Machine, ParallelPlan, TransformerShape
 
 REFERENCE_TFLOPS = 312.0
 REFERENCE_TFLOPS_PER_W = 312.0 / 400.0
@@ -39,7 +39,7 @@ ATTENTION_BACKWARD = 2.5
 
 @dataclass(frozen=True)
 class StackConstants:
-    """What a software stack makes of data sheets; fitted by `clustergym oracle fit-stack`.
+    """Shares of data-sheet rates that a software stack reaches; fitted by `clustergym oracle fit-stack`.
 
     Attributes
     ----------
@@ -146,6 +146,7 @@ def step_parts(
     exposed = _time_sharded_exchange(shape, machine, plan, busy)
     per_round = busy + exposed
     bubble = _idle_rounds(plan, rounds) * per_round
+    # Gradients are exchanged once a step, behind the last micro-batch, and only that one can hide them.
     once = _gradient_exchange(shape, machine, plan, busy)
     if plan.adapters:
         once = 0.0
@@ -294,6 +295,7 @@ def _ring_s(shape: TransformerShape, machine: Machine, plan: ParallelPlan) -> fl
     """
     seconds = 0.0
     for parameters, group in _local_parameters(shape, plan):
+        # Tensor-parallel ranks fill the NVLink domain first; the rest of it is left for the ring.
         members = max(1, min(group, machine.domain // plan.tensor))
         speed = machine.link_gbs * 1e9 * LINK_SHARE
         if group > members:
@@ -317,4 +319,5 @@ def _gradient_exchange(shape: TransformerShape, machine: Machine, plan: Parallel
     if plan.sharding != "optimizer":
         return 0.0
     exposed = 2 * _ring_s(shape, machine, plan)
+    # The first layers' gradients and the last layers' weights have no computation left to hide behind.
     return max(0.1 * exposed, exposed - OVERLAP * busy)

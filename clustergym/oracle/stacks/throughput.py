@@ -13,9 +13,10 @@ from typing import Any
 
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import read_csv
-from clustergym.oracle.stacks.catalog import default_stack, load_accelerator, load_stack, load_transformer
+from clustergym.oracle.models.shape import Machine, ParallelPlan, Precision, Sharding, TransformerShape
+from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
+from clustergym.oracle.stacks.catalog import default_stack, load_stack
 from clustergym.oracle.stacks.search import PlannedStep, best_steps
-from clustergym.oracle.stacks.shape import Machine, ParallelPlan, Precision, Sharding, TransformerShape
 
 REQUIRED = ("id", "model", "gpu_type", "gpus", "tokens_per_s_per_gpu")
 OPTIONAL = (
@@ -60,7 +61,7 @@ class ThroughputRow:
 
     @property
     def configuration(self) -> tuple[object, ...]:
-        """What a later release of a stack measures again; plans may differ."""
+        """Key of the setting, by which rows of later releases count as measurements of the same."""
         length = self.setting.sequence_length if self.setting else None
         return (self.source, self.job, self.model, self.gpu_type, self.gpus, self.precision, length)
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from clustergym.common.errors import InputError
 from clustergym.oracle.calibration.validation import summarise_groups, summary
+from clustergym.oracle.models.shape import Machine, Precision, TransformerShape
 from clustergym.oracle.stacks.catalog import load_stack
 from clustergym.oracle.stacks.fit import FREE, OPTIONAL, fit_stack, leave_out_groups, tokens_per_s_per_gpu
 from clustergym.oracle.stacks.search import assess_plan, best_steps
-from clustergym.oracle.stacks.shape import Machine, Precision, TransformerShape
 from clustergym.oracle.stacks.step_time import StackConstants, StepParts
 from clustergym.oracle.stacks.throughput import Setting, ThroughputRow, newest
 
@@ -110,7 +110,7 @@ def figures(rows: Sequence[ThroughputRow], predictions: Sequence[Mapping[str, An
     ran = [made for _, made in pairs if made["fits"] is not None]
     scored = [row for row, _ in pairs]
 
-    def by(name: Callable[[ThroughputRow], Any], chosen: Any = None) -> dict[str, Any]:
+    def summarise_each(name: Callable[[ThroughputRow], Any], chosen: Any = None) -> dict[str, Any]:
         mask = np.where(chosen, errors, np.nan) if chosen is not None else errors
         return summarise_groups(mask, [name(row) for row in scored])
 
@@ -129,11 +129,13 @@ def figures(rows: Sequence[ThroughputRow], predictions: Sequence[Mapping[str, An
             "experts, all releases": summary(errors[~dense]),
         },
         "per_gpu_speed": scaling_errors(scored, [made["predicted"] for _, made in pairs]),
-        "by_source": by(lambda row: row.source),
-        "by_gpu_type": by(lambda row: row.gpu_type),
-        "by_model": by(lambda row: row.setting.shape.name if row.setting else row.model),
-        "by_precision": by(lambda row: row.setting.plan.precision if row.setting else row.precision),
-        "by_gpus": by(lambda row: row.gpus or 0),
+        "by_source": summarise_each(lambda row: row.source),
+        "by_gpu_type": summarise_each(lambda row: row.gpu_type),
+        "by_model": summarise_each(lambda row: row.setting.shape.name if row.setting else row.model),
+        "by_precision": summarise_each(
+            lambda row: row.setting.plan.precision if row.setting else row.precision
+        ),
+        "by_gpus": summarise_each(lambda row: row.gpus or 0),
     }
 
 

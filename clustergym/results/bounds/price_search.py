@@ -52,7 +52,7 @@ def search(programme: Programme, report: Report | None = None) -> Bound:
     """
     found: list[tuple[int, float]] = []
 
-    def reached(certificate: Certificate) -> None:
+    def note_bound(certificate: Certificate) -> None:
         found.append((certificate.price.shape[1], proven(programme, certificate)))
         if report is not None:
             report(*found[-1])
@@ -61,14 +61,14 @@ def search(programme: Programme, report: Report | None = None) -> Bound:
         part, share = sample_programme(programme, -(-len(programme.jobs.weight) // SOME_JOBS))
         edges_s, price = search(part).certificate
         certificate = round_certificate(Certificate(edges_s, share * price))
-        reached(certificate)
+        note_bound(certificate)
         return Bound(found[-1][1], certificate, tuple(found))
     edges_s = first_edges(programme)
     certificate = Certificate(edges_s, np.zeros((len(programme.capacity), len(edges_s) - 1)))
     ahead = 0.1
     for level in range(LEVELS):
         certificate = ascend_prices(programme, certificate, ahead)
-        reached(certificate)
+        note_bound(certificate)
         if level and abs(found[-1][1] - found[-2][1]) <= CLOSE * abs(found[-1][1]):
             break
         ahead = 0.02
@@ -139,7 +139,7 @@ def _end_s(programme: Programme, rows: np.ndarray) -> float:
 
 
 def split(programme: Programme, certificate: Certificate) -> Certificate:
-    """Halve the half of the intervals in which prices differ most from those beside them."""
+    """Refine a certificate: split the half of its intervals where prices change most."""
     edges_s, price = certificate
     padded = np.pad(price, ((0, 0), (1, 1)), mode="edge")
     padded[:, -1] = 0.0

@@ -74,6 +74,22 @@ queue_mean_several_gpus | s | lower | queue_mean of jobs that ask for more GPUs
 """)
 """Metrics of runs on divisible nodes alone."""
 
+OF_SEGMENTS = _metrics("""
+stranded_gpu_hours | GPU h | lower | free GPUs that no segment of a waiting job can use, over time: GPUs of a
+    type for which a job waits, on nodes and in NVLink domains where not even the smallest block of such a
+    job's GPUs fits that must lie together (metrics/stranded.py)
+stranded_share | share | lower | the same over all free GPUs of types for which a job waits
+""")
+"""Metrics of runs whose oracle knows which GPUs of a job must lie in one NVLink domain."""
+
+OF_WINDOW = _metrics("""
+jobs_scored | jobs |  | submitted jobs that are scored (scenario.scored_s); of these are completion times,
+    waiting times, fairness, deadlines and metrics by outcome, which elsewhere are of all jobs
+time_without_arrivals | s | lower | from the last submission of the trace to the end of the run: above 0 no
+    further jobs came while scored ones were in the system
+""")
+"""Metrics of runs that score the jobs of a window."""
+
 OF_TENANTS = _metrics("""
 tenant_ftf_mean |  | lower | mean over tenants with a quota of the mean over their finished jobs of JCT / JCT
     if the tenant had its quota to itself, shared fluidly among its jobs: above 1 it would be better off alone
@@ -157,6 +173,8 @@ unfair_unfinished | jobs | lower | unfinished jobs that had been in the system l
 """),
     *OF_OUTCOMES,
     *OF_PARTS,
+    *OF_SEGMENTS,
+    *OF_WINDOW,
     *OF_TENANTS,
 )
 

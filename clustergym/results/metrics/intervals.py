@@ -11,6 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.sim.compiled import columns as c
+from clustergym.sim.compiled.event_log import KINDS as COMPILED_KINDS
+from clustergym.sim.compiled.event_log import ArrayEvents
 from clustergym.sim.log import NO_JOB, PACES, Event, EventKind
 from clustergym.trace.trace import Trace
 
@@ -21,6 +24,7 @@ KINDS = tuple(EventKind)
 """Event kinds in the order of the second axis of `Intervals.counts`."""
 
 _CODE: dict[str, int] = {event_type: code for code, event_type in enumerate(KINDS)}
+_COMPILED_CODE = np.array([_CODE[COMPILED_KINDS[at][0]] for at in range(len(COMPILED_KINDS))])
 _PACE = np.array([_CODE[event_type] for event_type in PACES])
 _PROFILING = np.array([_CODE[EventKind.PROFILE_START], _CODE[EventKind.PROFILE_END]])
 _BESIDE_CHAIN = np.append(_PROFILING, _CODE[EventKind.UNPLACED])
@@ -155,7 +159,7 @@ class Intervals:
 @dataclass(frozen=True, eq=False)
 class _Columns:
     time_s: Floats
-    kind: Ints
+    event_type: Ints
     job: Ints
     gpu_type: Ints
     gpus: npt.NDArray[Any]
@@ -187,19 +191,23 @@ def read_intervals(events: Sequence[Event], trace: Trace, end_s: float) -> Inter
         If an event lies out of order, after `end_s`, or before its job's submission; if a job's
         events do not follow from one another; if a job due before `end_s` was never submitted.
     """
-    disturbances = tuple(event for event in events if event.kind not in _UNDISTURBED)
-    events = [event for event in events if event.kind in _CODE] if disturbances else events
-    columns = _columns(events)
+    disturbances: tuple[Event, ...] = ()
+    if isinstance(events, ArrayEvents):
+        columns = _array_columns(events)
+    else:
+        disturbances = tuple(event for event in events if event.kind not in _UNDISTURBED)
+        events = [event for event in events if event.kind in _CODE] if disturbances else events
+        columns = _columns(events)
     _check_rows(columns, trace, end_s)
     if trace.gpu_milli is not None:
         columns = replace(columns, gpus=columns.gpus * trace.gpu_milli[columns.job] / 1000)
     submit_s, leave_s = _presence(columns, trace)
     by_job = np.argsort(columns.job, kind="stable")
-    chain = by_job[~np.isin(columns.kind[by_job], _BESIDE_CHAIN)]
+    chain = by_job[~np.isin(columns.event_type[by_job], _BESIDE_CHAIN)]
     _check_chain(columns, chain, trace)
     counts = _count(columns, len(trace))
     reason = [""] * len(trace)
-    for index in np.flatnonzero(columns.kind == _CODE[EventKind.DROP]).tolist():
+    for index in np.flatnonzero(columns.event_type == _CODE[EventKind.DROP]).tolist():
         reason[columns.job[index]] = events[index].reason
     return Intervals(
         trace=trace,
@@ -227,7 +235,7 @@ def _columns(events: Sequence[Event]) -> _Columns:
     column = dict(zip(Event._fields, raw, strict=True))
     return _Columns(
         time_s=np.array(column["time_s"], dtype=np.float64),
-        kind=np.array([_CODE[event_type] for event_type in column["kind"]], dtype=np.int64),
+        event_type=np.array([_CODE[event_type] for event_type in column["kind"]], dtype=np.int64),
         job=np.array(column["job"], dtype=np.int64),
         gpu_type=np.array(column["gpu_type"], dtype=np.int64),
         gpus=np.array(column["gpus"], dtype=np.int64),
@@ -240,6 +248,24 @@ def _columns(events: Sequence[Event]) -> _Columns:
     )
 
 
+def _array_columns(events: ArrayEvents) -> _Columns:
+    """Return the columns of events in arrays, of which none is made an `Event`."""
+    event, nothing = events.event, np.broadcast_to(0.0, len(events))
+    return _Columns(
+        time_s=event[:, c.TIME] / c.TICKS_PER_S,
+        event_type=_COMPILED_CODE[event[:, c.KIND]],
+        job=event[:, c.JOB].copy(),
+        gpu_type=event[:, c.EVENT_TYPE],
+        gpus=event[:, c.EVENT_GPUS],
+        overhead_s=event[:, c.OVERHEAD] / c.TICKS_PER_S,
+        iteration_time_s=events.iteration_s,
+        lost_s=nothing,
+        lost_iterations=nothing,
+        partner=np.broadcast_to(NO_JOB, len(events)),
+        write_share=nothing,
+    )
+
+
 def _refuse(wrong: Bools, columns: _Columns, trace: Trace, what: str) -> None:
     """Raise a `LogError` for the first event that is marked in `wrong`."""
     if not wrong.any():
@@ -247,7 +273,7 @@ def _refuse(wrong: Bools, columns: _Columns, trace: Trace, what: str) -> None:
     index = int(np.argmax(wrong))
     row = int(columns.job[index])
     name = trace.job_id[row] if 0 <= row < len(trace) else f"row {row}"
-    event_type = KINDS[columns.kind[index]]
+    event_type = KINDS[columns.event_type[index]]
     raise LogError(f"job {name}: event {index} ({event_type} at {float(columns.time_s[index])!r} s): {what}")
 
 
@@ -256,8 +282,8 @@ def _check_rows(columns: _Columns, trace: Trace, end_s: float) -> None:
     _refuse(~(columns.time_s <= end_s), columns, trace, f"lies after the end of the run, {end_s!r} s")
     late = np.diff(columns.time_s, prepend=-np.inf) < 0
     _refuse(late, columns, trace, "lies before the event above it")
-    launch = np.isin(columns.kind, _PACE)
-    holds = launch | (columns.kind == _CODE[EventKind.PROFILE_START])
+    launch = np.isin(columns.event_type, _PACE)
+    holds = launch | (columns.event_type == _CODE[EventKind.PROFILE_START])
     _refuse(holds & ((columns.gpus < 1) | (columns.gpu_type < 0)), columns, trace, "holds no GPUs")
     _refuse(launch & ~(columns.overhead_s >= 0), columns, trace, "has a negative overhead")
     speed = (columns.iteration_time_s > 0) & np.isfinite(columns.iteration_time_s)
@@ -266,16 +292,16 @@ def _check_rows(columns: _Columns, trace: Trace, end_s: float) -> None:
 
 def _presence(columns: _Columns, trace: Trace) -> tuple[Floats, Floats]:
     """Return when each job entered and left the system; check that its profiling lies between."""
-    submit = columns.kind == _CODE[EventKind.SUBMIT]
+    submit = columns.event_type == _CODE[EventKind.SUBMIT]
     off = np.abs(columns.time_s - trace.submit_s[columns.job]) > CLOCK_S
     _refuse(submit & off, columns, trace, "is not at the submit time of the trace")
     submit_s, leave_s = trace.submit_s.copy(), np.full(len(trace), np.inf)
     submit_s[columns.job[submit]] = columns.time_s[submit]
-    leaving = np.isin(columns.kind, (_CODE[EventKind.COMPLETE], _CODE[EventKind.DROP]))
+    leaving = np.isin(columns.event_type, (_CODE[EventKind.COMPLETE], _CODE[EventKind.DROP]))
     leave_s[columns.job[leaving]] = columns.time_s[leaving]
     early = columns.time_s < submit_s[columns.job]
     _refuse(early, columns, trace, "lies before the job's submission")
-    beside = np.isin(columns.kind, (_CODE[EventKind.PROFILE_START], _CODE[EventKind.UNPLACED]))
+    beside = np.isin(columns.event_type, (_CODE[EventKind.PROFILE_START], _CODE[EventKind.UNPLACED]))
     late = (columns.time_s > leave_s[columns.job]) & beside
     _refuse(late, columns, trace, "lies after the job left")
     return submit_s, leave_s
@@ -288,16 +314,16 @@ def _check_chain(columns: _Columns, chain: Ints, trace: Trace) -> None:
         allowed[
             _NOTHING if before is None else _CODE[before], [_CODE[event_type] for event_type in after]
         ] = True
-    event_type, job = columns.kind[chain], columns.job[chain]
+    event_type, job = columns.event_type[chain], columns.job[chain]
     first = np.diff(job, prepend=-1) != 0
     before_kind = np.where(first, _NOTHING, np.roll(event_type, 1))
-    wrong = np.zeros(len(columns.kind), dtype=np.bool_)
+    wrong = np.zeros(len(columns.event_type), dtype=np.bool_)
     wrong[chain] = ~allowed[before_kind, event_type]
     _refuse(wrong, columns, trace, "does not follow from the job's event before it")
 
 
 def _count(columns: _Columns, jobs: int) -> Ints:
-    flat = np.bincount(columns.job * len(KINDS) + columns.kind, minlength=jobs * len(KINDS))
+    flat = np.bincount(columns.job * len(KINDS) + columns.event_type, minlength=jobs * len(KINDS))
     return flat.reshape(jobs, len(KINDS)).astype(np.int64)
 
 
@@ -318,7 +344,7 @@ def _launches(columns: _Columns, chain: Ints) -> Holdings:
     job, time_s = columns.job[chain], columns.time_s[chain]
     last = np.append(job[1:] != job[:-1], True)[: len(job)]
     stop = np.where(last, np.inf, np.roll(time_s, -1))
-    launch = np.isin(columns.kind[chain], _PACE)
+    launch = np.isin(columns.event_type[chain], _PACE)
     index, stop = chain[launch], stop[launch]
     return Holdings(
         job=columns.job[index],
@@ -340,8 +366,8 @@ def _profiles(columns: _Columns, by_job: Ints, trace: Trace) -> Holdings:
     # One more key, greater than all, stands for "no such start".
     keys = np.append(start_key, np.iinfo(np.int64).max)
     place = np.searchsorted(start_key, stop_key)
-    began = np.append(start, len(columns.kind))[place]
-    wrong = np.zeros(len(columns.kind), dtype=np.bool_)
+    began = np.append(start, len(columns.event_type))[place]
+    wrong = np.zeros(len(columns.event_type), dtype=np.bool_)
     wrong[stop[(keys[place] != stop_key) | (began > stop)]] = True
     _refuse(wrong, columns, trace, "ends a profiling that had not started")
     stop_s = np.full(len(start), np.inf)
@@ -364,9 +390,9 @@ def _number_events(columns: _Columns, by_job: Ints, event_type: EventKind) -> tu
 
     A key encodes job, GPU type, and the event's number among those of the same job and type.
     """
-    index = by_job[columns.kind[by_job] == _CODE[event_type]]
+    index = by_job[columns.event_type[by_job] == _CODE[event_type]]
     index = index[np.lexsort((columns.gpu_type[index], columns.job[index]))]
     group = columns.job[index] * (int(columns.gpu_type.max(initial=0)) + 2) + columns.gpu_type[index] + 1
     position = np.arange(len(index))
     first = np.where(np.diff(group, prepend=group[:1] - 1) != 0, position, 0)
-    return index, group * len(columns.kind) + position - np.maximum.accumulate(first)
+    return index, group * len(columns.event_type) + position - np.maximum.accumulate(first)

@@ -24,6 +24,7 @@ from clustergym.results.metrics.jobs import (
     write_gpu_hours,
 )
 from clustergym.results.metrics.statistics import compute_restricted_mean
+from clustergym.results.metrics.stranded import stranded_metrics
 from clustergym.results.metrics.takings import OF_QUEUE, compute_queue_usage
 from clustergym.results.metrics.tenants import measure_tenants, tenant_metrics
 from clustergym.results.metrics.timeline import Timeline, compute_timeline, has_reference
@@ -112,7 +113,11 @@ def measure_scenario(
         scenario.fair_iteration_time_s,
         scenario.tenants,
         stalled,
+        None if scenario.scored_s is None else scenario.scored,
     )
+    if scenario.tables.segments is not None:
+        own = {name: _plain(value) for name, value in stranded_metrics(scenario, events, end_s).items()}
+        measured = measured._replace(metrics=_in_order(measured.metrics | own))
     if scenario.parts is None or not isinstance(scenario.cluster, DivisibleCluster):
         return measured
     # It loads Numba, which runs of whole GPUs do without.
@@ -121,7 +126,7 @@ def measure_scenario(
     course, records = part_course(events, scenario.cluster, scenario.parts), measured.records
     seen = np.not_equal(records.outcome, Outcome.NOT_SUBMITTED)
     own = part_metrics(course, scenario.cluster, scenario.parts, records.submit_s, records.queue_s, seen)
-    timeline = replace(measured.timeline, further=course.at(measured.timeline.time_s))
+    timeline = replace(measured.timeline, further=course.look_up(measured.timeline.time_s))
     return measured._replace(metrics=measured.metrics | own, timeline=timeline)
 
 
@@ -136,6 +141,7 @@ def measure(
     fair_iteration_time_s: Floats | None = None,
     tenants: Tenants | None = None,
     stalled: bool = False,
+    scored: Bools | None = None,
 ) -> Measurement:
     """Compute the metrics, job records and timeline of a run.
 
@@ -164,6 +170,9 @@ def measure(
     stalled : bool
         Whether the run ended because its jobs would wait for ever: completion times and fairness then count
         the jobs in the system as if they had left at the end, and what no job has is 0.
+    scored : ndarray of bool, shape (n,), optional
+        Jobs of which completion times and fairness are; all by default. What is of the cluster or of GPU time
+        counts all jobs.
 
     Raises
     ------
@@ -187,19 +196,23 @@ def measure(
         disturbances=intervals.disturbances,
     )
     fairness = _measure_fairness(run)
+    if scored is not None:
+        fairness = fairness._replace(rho=np.where(scored, fairness.rho, np.nan))
+    of_scored = run if scored is None else _only(run, scored)
     losses = losses_by_cause(events, end_s) if intervals.disturbances else {}
     groups = (
         _counts(run),
-        _completion(run),
+        _completion(of_scored),
         _rates(run),
         _restarts(run),
         _losses(run, intervals, losses),
-        _fairness(run, fairness),
-        _by_outcome(run),
+        _fairness(of_scored, fairness),
+        _by_outcome(of_scored),
+        {} if scored is None else _window(run, scored),
     )
     values = {name: value for group in groups for name, value in group.items()}
     if stalled:
-        values |= _of_stalled(run, values)
+        values |= _of_stalled(of_scored, values)
     of_tenants: dict[str, Any] = {}
     if tenants is not None:
         # Queues go with whole GPUs alone.
@@ -212,6 +225,24 @@ def measure(
         values |= tenant_metrics(of_tenants, run.gpus)
     metrics = {name: _plain(values[name]) for name in METRICS if name in values}
     return Measurement(metrics, records, record, fairness.rho, losses, of_tenants)
+
+
+def _in_order(metrics: Metrics) -> Metrics:
+    return {name: metrics[name] for name in METRICS if name in metrics}
+
+
+def _only(run: _Run, scored: Bools) -> _Run:
+    """Return a run as if the other jobs had never been submitted; its end stays."""
+    outcome = np.where(scored, run.records.outcome, int(Outcome.NOT_SUBMITTED))
+    return run._replace(records=replace(run.records, outcome=outcome))
+
+
+def _window(run: _Run, scored: Bools) -> Metrics:
+    """Return `OF_WINDOW`."""
+    return {
+        "jobs_scored": int((scored & run.submitted).sum()),
+        "time_without_arrivals": max(run.end_s - float(run.trace.submit_s.max()), 0.0),
+    }
 
 
 def _plain(value: float | int | np.generic | None) -> MetricValue:
@@ -243,7 +274,7 @@ def _counts(run: _Run) -> Metrics:
 
 
 def _time_so_far(run: _Run) -> Floats:
-    """Return the JCT of each finished job, the time so far of the others; NaN if not submitted.
+    """Return each finished job's JCT and each other job's age so far, seconds; NaN if not submitted.
 
     A dropped job counts until the horizon, or the end of the run if there is no horizon.
     """

@@ -37,7 +37,7 @@ class PartUsage(NamedTuple):
     fragmented_gpus: Floats
     partly_used_nodes: Floats
 
-    def at(self, times: Floats) -> dict[str, Floats]:
+    def look_up(self, times: Floats) -> dict[str, Floats]:
         """Return the states at some times, by name."""
         rows = np.searchsorted(self.time_s, times, side="right") - 1
         return {name: getattr(self, name)[rows] for name in self._fields[1:]}

@@ -30,12 +30,12 @@ def whole_tree(tree: QueueTree, cluster: ClusterSpec) -> QueueTree:
         kinds = zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True)
         return sum(min(of_type(amount, gpu_type, missing), float(most)) for gpu_type, most in kinds)
 
-    def changed(queue: Queue) -> Queue:
+    def round_queue(queue: Queue) -> Queue:
         most = None if queue.limit is None else whole(queue.limit, np.inf)
         return replace(queue, quota=whole(queue.quota), limit=most, guarantee=0.0)
 
     settings = replace(tree.settings, oversubscribe=True)
-    return QueueTree({name: changed(queue) for name, queue in tree.queues.items()}, settings)
+    return QueueTree({name: round_queue(queue) for name, queue in tree.queues.items()}, settings)
 
 
 def list_quotas(tree: QueueTree) -> Floats:
@@ -170,7 +170,7 @@ def tenant_metrics(tenants: dict[str, Any], gpus: float) -> Figures:
     """Return `OF_TENANTS` of what `measure_tenants` returns, for a cluster of so many GPUs."""
     rows = [row for row in tenants["queues"].values() if row["jobs"]]
 
-    def known(key: str) -> list[float]:
+    def list_known(key: str) -> list[float]:
         return [row[key] for row in rows if row[key] is not None]
 
     def mean(values: Sequence[float]) -> float | None:
@@ -179,16 +179,16 @@ def tenant_metrics(tenants: dict[str, Any], gpus: float) -> Figures:
     wanting = [row for row in rows if row["quota_gpus"] and row["wanting_s"]]
     times = sum(row["times_owed"] for row in rows)
     return {
-        "tenant_ftf_mean": mean(known("ftf_mean")),
-        "tenant_ftf_worst": max(known("ftf_mean"), default=None),
-        "tenant_jct_mean": mean(known("jct_mean_s")),
-        "tenant_share_error": mean([value / gpus for value in known("share_error_gpus")]),
+        "tenant_ftf_mean": mean(list_known("ftf_mean")),
+        "tenant_ftf_worst": max(list_known("ftf_mean"), default=None),
+        "tenant_jct_mean": mean(list_known("jct_mean_s")),
+        "tenant_share_error": mean([value / gpus for value in list_known("share_error_gpus")]),
         "tenant_owed_time": mean([row["owed_s"] / row["wanting_s"] for row in wanting]),
-        "tenant_owed_gpu_hours": float(sum(known("owed_gpu_hours"))),
-        "tenant_reclaim_mean": sum(known("owed_s")) / times if times else None,
-        "tenant_owed_longest": max(known("longest_owed_s"), default=None),
-        "tenant_starved_longest": max(known("longest_starved_s"), default=None),
-        "tenant_borrowed_gpu_hours": float(sum(known("borrowed_gpu_hours"))),
+        "tenant_owed_gpu_hours": float(sum(list_known("owed_gpu_hours"))),
+        "tenant_reclaim_mean": sum(list_known("owed_s")) / times if times else None,
+        "tenant_owed_longest": max(list_known("longest_owed_s"), default=None),
+        "tenant_starved_longest": max(list_known("longest_starved_s"), default=None),
+        "tenant_borrowed_gpu_hours": float(sum(list_known("borrowed_gpu_hours"))),
         "tenant_stopped": sum(row["stopped"] for row in tenants["taken"]),
         "tenant_shrunk": sum(row["shrunk"] for row in tenants["taken"]),
         "tenant_jain_index": tenants["jain_index"],

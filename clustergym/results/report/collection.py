@@ -80,7 +80,7 @@ def _column_json(
 def write_csv(
     results: Sequence[ResultFile], metrics: Sequence[str], file: TextIO, keys: Sequence[str] = ()
 ) -> None:
-    """Write one line per result: what it is a result of, `keys`, its metrics; empty where there is none."""
+    """Write one CSV line per result: its labels, `keys` and metrics; missing values are empty."""
     settings = read_settings(results, keys) if keys else ()
     writer = csv.writer(file, lineterminator="\n")
     head = ("scenario", "version", "sha256", "horizon_s", "policy", "policy_parameters", "placer")

@@ -64,7 +64,7 @@ class Holding(NamedTuple):
 
     @property
     def share(self) -> float:
-        """What part of each of its GPUs the job is charged."""
+        """Share of each of its GPUs that the job is charged for."""
         return 0.5 if self.beside else self.gpu_milli / WHOLE
 
 
@@ -234,7 +234,7 @@ class _Reader:
 
 
 def _number(event: dict[str, Any], key: str, most: float, default: float | None = None) -> float:
-    """Return a number from 0 to `most` from an event; raise a KeyError or ValueError for anything else."""
+    """Return an event's number, checked to be from 0 to `most`; raise KeyError or ValueError otherwise."""
     value = event[key] if default is None else event.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
         raise ValueError(f"{key} is {value!r}, no number from 0 to {most:g}")

@@ -43,7 +43,7 @@ class Column:
 
     @property
     def any(self) -> ResultFile:
-        """Any of the column's results, for what all of them share."""
+        """One of the column's results, to read fields that all of them share."""
         return next(iter(self.by_seed.values()))
 
 
@@ -253,7 +253,7 @@ def _families(results: Iterable[ResultFile], by: str) -> list[list[ResultFile]]:
 
 
 def _comparable(results: list[ResultFile]) -> list[ResultGroup]:
-    """Split a scenario's results if a seed has different jobs in some of them."""
+    """Split a scenario's results into comparable lists: equal seeds must have equal jobs."""
     if all(len(of_seed) == 1 for of_seed in _hashes(results).values()):
         return [ResultGroup(results)]
     parts: dict[str, list[ResultFile]] = {}

@@ -93,7 +93,7 @@ def comparison_table(
         shown in words under the label, and `ratios` (name to `Aggregate`), shown with their intervals.
         The content of a result.json is such a row.
     metrics : iterable of str, optional
-        Lines, in order; by default all of `METRICS` that some row has a value of.
+        Lines, in order; by default all of `METRICS` that some row has a value of other than 0.
     reference : int or None
         Position of the row that ratios are to; None: no ratios.
     title : str
@@ -103,7 +103,7 @@ def comparison_table(
     labels = [
         "\n".join([_label(row), *filter(None, [KNOWS.get(row.get("information_class", ""))])]) for row in rows
     ]
-    shown = metrics or [name for name in METRICS if any(r["metrics"].get(name) is not None for r in rows)]
+    shown = metrics or [name for name in METRICS if any(_mean(row["metrics"].get(name)) for row in rows)]
     arrows = {name: _ARROWS[METRICS[name].better] if name in METRICS else "" for name in shown}
     cells: list[list[str | Text]] = [
         [name + arrow, *_cells(name, rows, base)] for name, arrow in arrows.items()
@@ -147,10 +147,15 @@ def _cells(name: str, rows: Sequence[Mapping[str, Any]], base: Mapping[str, Any]
         if metric.better and share is not None:
             known = row.get("ratios", {}).get(name)
             low, high = (share, share) if known is None else (known.low, known.high)
-            interval = "" if low == high else f" [{low:.2f}, {high:.2f}]"
-            text.append(f"  {share:.2f}x{interval}", style=_style(metric, share, low, high))
+            interval = "" if low == high else f" [{_times(low)}, {_times(high)}]"
+            text.append(f"  {_times(share)}x{interval}", style=_style(metric, share, low, high))
         cells.append(text)
     return cells
+
+
+def _times(share: float) -> str:
+    """Return a ratio with as many digits as say something: 0.97, 12, 440."""
+    return f"{share:.2f}" if share < 9.995 else f"{share:,.0f}"
 
 
 def _style(metric: Metric, share: float, low: float, high: float) -> str:

@@ -111,6 +111,9 @@ def _call_hydra(task: Callable[[Any], float | None], name: str, program: str, wo
     from clustergym.scenario.configuration.composing import composing_once
 
     wrapped = hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=name)(task)
+    if "hydra/launcher=ray" in words:
+        # Otherwise Ray joins the cluster that the address file of an earlier one names, even if it is gone.
+        os.environ.setdefault("RAY_ADDRESS", "local")
     before = sys.argv
     sys.argv = [program, *_open_overrides(words)]
     try:

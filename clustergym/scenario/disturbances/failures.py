@@ -195,7 +195,7 @@ class Failures(Disturbance):
         restart, in_place = self.model.restart, fault.step == IN_PLACE
         standstill = ticks(self.model.detection_s + (restart.in_place_s if in_place else restart.process_s))
         reason = f"node {fault.number}: restart {'in place' if in_place else 'of processes'}"
-        for row in run.jobs_on(fault.number):
+        for row in run.list_jobs(fault.number):
             run.halt(row, standstill, not in_place, reason, fault.cause)
 
     def upcoming(self, nodes: int) -> Iterator[NodeFailure]:

@@ -72,7 +72,7 @@ class PendingJobFailures(ActiveDisturbance):
         self._left: dict[int, list[float]] = {}
         self._pending: set[int] = set()
 
-    def launched(self, row: int) -> None:
+    def note_launch(self, row: int) -> None:
         """Plan a job's failures at its first launch, or carry out one that is due."""
         if row in self._pending:
             self._pending.remove(row)
@@ -87,10 +87,10 @@ class PendingJobFailures(ActiveDisturbance):
 
     def _fail(self, row: int, tick: int) -> Iterator[int]:
         yield tick
-        begins = self._run.works_from(row)
+        begins = self._run.find_work_tick(row)
         if begins is not None and begins > self._run.now:
             yield begins
-            begins = self._run.works_from(row)
+            begins = self._run.find_work_tick(row)
         if begins is None or begins > self._run.now:
             self._pending.add(row)
             return

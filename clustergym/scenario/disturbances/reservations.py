@@ -165,7 +165,7 @@ class ActiveReservations(ActiveDisturbance):
             for node in self.nodes[job]
         }
 
-    def interrupted(self, row: int) -> None:
+    def note_interruption(self, row: int) -> None:
         """Look for nodes again for a planned job that lost its own."""
         if row in self.start:
             self.nodes[row] = ()
@@ -175,22 +175,22 @@ class ActiveReservations(ActiveDisturbance):
         """Find nodes for planned jobs that have none, and start due ones, in order of planned start."""
         run = self._run
         for row in [row for row in self.start if row in self.nodes]:
-            kind, gpus = self._wanted[row]
+            gpu_type, gpus = self._wanted[row]
             cluster, down = run.allocations.spec, run.allocations.down
             if not down.isdisjoint(self.nodes[row]):
                 self.nodes[row] = ()
             if not self.nodes[row]:
                 closed = {*down, *self.withheld(math.inf), *self._list_used()}
-                busy = run.busy_at(self.start[row])
-                self.nodes[row] = choose_nodes(cluster, run.placer, kind, gpus, closed, busy)
+                busy = run.list_busy_nodes(self.start[row])
+                self.nodes[row] = choose_nodes(cluster, run.placer, gpu_type, gpus, closed, busy)
             if row in self.due and self.nodes[row] and run.waits(row):
-                nodes = fill_nodes(self.nodes.pop(row), gpus, int(cluster.gpus_per_node[kind]))
+                nodes = fill_nodes(self.nodes.pop(row), gpus, int(cluster.gpus_per_node[gpu_type]))
                 self.due.discard(row)
-                run.start_on(row, kind, gpus, nodes)
+                run.start_at_nodes(row, gpu_type, gpus, nodes)
 
 
 def choose_nodes(
-    spec: ClusterSpec, placer: Placer, kind: int, gpus: int, closed: set[int], busy: set[int]
+    spec: ClusterSpec, placer: Placer, gpu_type: int, gpus: int, closed: set[int], busy: set[int]
 ) -> tuple[int, ...]:
     """Choose whole nodes for a planned job; empty if there are too few.
 
@@ -201,21 +201,21 @@ def choose_nodes(
     ----------
     spec : ClusterSpec
     placer : Placer
-    kind, gpus : int
+    gpu_type, gpus : int
         Type index and GPUs of the job.
     closed : set of int
         Nodes that have failed or are kept for other planned jobs.
     busy : set of int
         Nodes that will be in use at the planned start.
     """
-    per_node = int(spec.gpus_per_node[kind])
+    per_node = int(spec.gpus_per_node[gpu_type])
     wanted = -(-gpus // per_node)
     for shut in (closed | busy, closed):
         room = Allocations(spec)
         with room.hidden(shut):
-            if room.free[kind] < wanted * per_node:
+            if room.free[gpu_type] < wanted * per_node:
                 continue
-            found = placer.place(room, kind, wanted * per_node)
+            found = placer.place(room, gpu_type, wanted * per_node)
         if not isinstance(found, Infeasible):
             return tuple(int(node) for node, _ in found[:wanted])
     return ()

@@ -59,9 +59,9 @@ class _ActiveTimeLimits(ActiveDisturbance):
         self._run, self._limit_s = run, limit_s
         self._watched: dict[int, int] = {}
 
-    def launched(self, row: int) -> None:
+    def note_launch(self, row: int) -> None:
         """Watch a job that has just started or resumed, not one that was moved."""
-        since, limit_s = self._run.queued_at(row), float(self._limit_s[row])
+        since, limit_s = self._run.find_queued_tick(row), float(self._limit_s[row])
         if math.isfinite(limit_s) and self._watched.get(row) != since:
             self._watched[row] = since
             # A job that ends just in time is not late.
@@ -69,6 +69,6 @@ class _ActiveTimeLimits(ActiveDisturbance):
 
     def _end(self, row: int, since: int, tick: int) -> Iterator[int]:
         yield tick
-        if self._run.queued_at(row) == since and self._run.works_from(row) is not None:
+        if self._run.find_queued_tick(row) == since and self._run.find_work_tick(row) is not None:
             self._run.drop(row, "time limit")
             self._run.decide_again()

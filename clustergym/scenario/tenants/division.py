@@ -96,7 +96,7 @@ class Division:
         """
         return _claims(self._top, requests)
 
-    def divided(
+    def divide(
         self, total: float, claims: Claims, usage: Sequence[float], bounds: list[Bounds] | None = None
     ) -> list[float]:
         """Return the share of each queue.
@@ -184,7 +184,7 @@ def divide_among_queues(
     """
     division = _division(tree, rule, gpu_type)
     used = [usage.get(name, 0.0) for name in tree.queues]
-    return dict(zip(tree.queues, division.divided(total, division.claims(requests), used), strict=True))
+    return dict(zip(tree.queues, division.divide(total, division.claims(requests), used), strict=True))
 
 
 @dataclass(frozen=True)

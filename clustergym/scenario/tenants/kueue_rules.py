@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from clustergym.cluster.node_lists import product_of
+from clustergym.cluster.node_lists import read_product
 from clustergym.common.errors import InputError
 from clustergym.common.kubernetes import GPU, KubernetesObject, quantity, read_objects
 from clustergym.scenario.tenants.slurm_rules import Rules
@@ -35,7 +35,9 @@ def read_kueue_rules(paths: Sequence[Path], fair_sharing: bool = False) -> Rules
         If there is no ClusterQueue, or a quota is no number of GPUs.
     """
     objects = [one for path in paths for one in read_objects(path)]
-    types = {one.name: product_of(one.labels(), one.name) for one in objects if one.kind == "ResourceFlavor"}
+    types = {
+        one.name: read_product(one.labels(), one.name) for one in objects if one.kind == "ResourceFlavor"
+    }
     queues = [one for one in objects if one.kind == "ClusterQueue"]
     if not queues:
         remedy = "print them with kubectl get clusterqueues,cohorts,resourceflavors -o json"
@@ -74,8 +76,8 @@ def _queue(one: KubernetesObject, types: dict[str, str], parent: str) -> dict[st
     found: dict[str, Any] = {"parent": parent} if parent else {}
     amounts: dict[str, dict[str, int]] = {"quota": {}, "borrowing_limit": {}, "lending_limit": {}}
     for field, flavor, value in _quotas(one):
-        kind = types.get(flavor, product_of({}, flavor))
-        amounts[field][kind] = amounts[field].get(kind, 0) + quantity(one, field, value)
+        gpu_type = types.get(flavor, read_product({}, flavor))
+        amounts[field][gpu_type] = amounts[field].get(gpu_type, 0) + quantity(one, field, value)
     found |= {field: amount for field, amount in amounts.items() if amount or field == "quota"}
     weight = one.get("spec.fairSharing.weight", (str, int), "1")
     if str(weight).isascii() and str(weight).isdigit() and str(weight) != "1":
@@ -100,7 +102,7 @@ def _add_quotas(name: str, own: dict[str, int], queues: dict[str, Any]) -> None:
     """Let every cohort above a queue have the queue's own quota too: a cohort's is all that is in it."""
     seen, parent = {name}, queues[name].get("parent")
     while parent is not None and parent not in seen:
-        for kind, gpus in own.items():
-            queues[parent]["quota"][kind] = queues[parent]["quota"].get(kind, 0) + gpus
+        for gpu_type, gpus in own.items():
+            queues[parent]["quota"][gpu_type] = queues[parent]["quota"].get(gpu_type, 0) + gpus
         seen.add(parent)
         parent = queues[parent].get("parent")

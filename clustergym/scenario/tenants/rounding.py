@@ -116,7 +116,7 @@ class Offers:
 
 
 class _Turn(NamedTuple):
-    """What queues are offered of what is left, as `Bounds`."""
+    """The offers to queues in one round of rounding, kept as `Bounds`."""
 
     queue: list[int]
     even: Sequence[float]

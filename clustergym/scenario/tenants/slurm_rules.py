@@ -95,10 +95,9 @@ def read_config(path: Path) -> tuple[dict[str, Any], Counter[str]]:
     if "backfill" in given["schedulertype"]:
         parts = (part.partition("=") for part in given.get("schedulerparameters", "").split(","))
         own = {key.strip(): value for key, equals, value in parts if equals}
-        # At events alone, a job that the interval makes wait would wait for the next event, however late.
         interval_s = config.amount("bf_interval", own.get("bf_interval", "30"))
-        guessed[f"backfill at every event, not each {interval_s:g} s"] += 1
-        found["backfill"] = "conservative"
+        guessed[f"backfill at arrivals and departures that are {interval_s:g} s apart, not in between"] += 1
+        found["backfill"], found["backfill_interval_s"] = "slurm", interval_s
         found["backfill_resolution_s"] = config.amount("bf_resolution", own.get("bf_resolution", "60"))
     if "multifactor" not in given.get("prioritytype", ""):
         guessed["PriorityType is not multifactor: jobs by submission"] += 1
@@ -189,10 +188,10 @@ def _queue(row: Mapping[str, str], parent: str | None) -> dict[str, Any]:
     share = row.get("share", "").strip()
     if share.isascii() and share.isdigit() and len(share) < 10 and int(share) != 1:
         found["weight"] = float(share)
-    limits = {kind: int(count) for kind, count in _GPU_LIMIT.findall(row.get("grptres", ""))}
+    limits = {gpu_type: int(count) for gpu_type, count in _GPU_LIMIT.findall(row.get("grptres", ""))}
     if "" in limits:
         # A limit without a type is on the sum over types, which the limit of a queue is not: it is on each.
         found["limit"] = limits[""]
     elif limits:
-        found["limit"] = {known_type(kind): count for kind, count in limits.items()}
+        found["limit"] = {known_type(gpu_type): count for gpu_type, count in limits.items()}
     return found

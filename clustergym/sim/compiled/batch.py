@@ -8,10 +8,9 @@ from clustergym.common.arrays import Ints
 from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
-from clustergym.sim.compiled.event_log import event_log
+from clustergym.sim.compiled.event_log import LazyLog
 from clustergym.sim.compiled.numba_cache import compile_inline
 from clustergym.sim.compiled.scenario_arrays import ScenarioArrays
-from clustergym.sim.log import EventLog
 
 ROUNDS = 4
 """Rounds that may be planned at a time."""
@@ -106,14 +105,14 @@ class Batch:
         room = self.episodes.event.shape[1], self.episodes.event_node.shape[1]
         self.full_at = room[0] - (events - most[c.EVENTS]), room[1] - (nodes - most[c.EVENT_NODES])
 
-    def log(self, at: int) -> EventLog:
-        """Return the event log of row `at` so far."""
+    def log(self, at: int) -> LazyLog:
+        """Return the event log of row `at` so far, which stays as it is."""
         episodes = self.episodes
         events, nodes = episodes.clock[at, c.EVENTS], episodes.clock[at, c.EVENT_NODES]
-        return event_log(
-            episodes.event[at, :events],
-            episodes.event_iteration_s[at, :events],
-            episodes.event_node[at, :nodes],
+        return LazyLog(
+            episodes.event[at, :events].copy(),
+            episodes.event_iteration_s[at, :events].copy(),
+            episodes.event_node[at, :nodes].copy(),
         )
 
     def _grow(self, least: int, *names: str, used: int | None = None) -> None:

@@ -29,7 +29,10 @@ def _reasons(scenario: Scenario, placer: Placer) -> Reasons:
         (bool(scenario.disturbances), "has disturbances", "scenario"),
         (scenario.parts is not None, "divides GPUs", "cluster"),
         (scenario.trace.nodes is not None, "has jobs that ask for numbers of nodes", "trace"),
+        (scenario.cluster.has_domains, "has NVLink domains of several nodes", "cluster"),
+        (scenario.tables.segments is not None, "keeps parts of jobs in NVLink domains", "oracle"),
         (scenario.communication_s is not None, "shares network links", "scenario.contention"),
+        (scenario.scored_s is not None, "scores the jobs of a window", "scenario.scored_s"),
         (scenario.pairs is not None, "lets jobs share GPUs in pairs", "scenario.pairs"),
         (scenario.batch_choices is not None, "has jobs that choose their batch", "scenario.batch"),
     )

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import starmap
+from operator import eq
+from typing import Any, overload
+
+import numpy as np
 
 from clustergym.common.arrays import Floats, Ints
 from clustergym.sim.compiled import columns as c
-from clustergym.sim.log import Event, EventKind, EventLog, digest_of
+from clustergym.sim.log import Event, EventKind, EventLog
 
 KINDS = {
     c.SUBMITTED: (EventKind.SUBMIT, ""),
@@ -24,59 +30,109 @@ KINDS = {
 }
 """KIND of a compiled event -> the engine's kind and reason."""
 
-TOGETHER = 65536
+NAMES = [str(KINDS[kind][0]) for kind in range(len(KINDS))]
+REASONS = [repr(KINDS[kind][1]) for kind in range(len(KINDS))]
+"""Texts of the kinds and reasons, by KIND."""
+
+TOGETHER = 16384
 """Events that are made at a time."""
 ROW_BYTES = 16
 """Of a node and its GPUs."""
+Allocation = tuple[tuple[int, int], ...]
 
 
 class _Nodes:
-    """The nodes and GPUs of allocations, of which many events have the same; each is made a tuple once."""
+    """The nodes and GPUs of allocations, of which many events have the same; each is made once."""
 
-    def __init__(self, event_node: Ints) -> None:
-        self._event_node, self._bytes = event_node, event_node.tobytes()
-        self._made: dict[bytes, tuple[tuple[int, int], ...]] = {}
+    def __init__(self) -> None:
+        self._made: dict[bytes, tuple[Allocation, str]] = {b"": ((), "()")}
 
-    def __getitem__(self, rows: tuple[int, int]) -> tuple[tuple[int, int], ...]:
-        first, last = rows
-        key = self._bytes[first * ROW_BYTES : last * ROW_BYTES]
-        if key not in self._made:
-            self._made[key] = tuple((node, gpus) for node, gpus in self._event_node[first:last].tolist())
-        return self._made[key]
+    def read(self, first: Ints, count: Ints, event_node: Ints) -> list[tuple[Allocation, str]]:
+        """Return the allocation of each of some events, and its text."""
+        begin = int(first[0])
+        own = event_node[begin : int((first + count).max())]
+        packed, made = own.tobytes(), self._made
+        ends = ((first - begin + count) * ROW_BYTES).tolist()
+        keys = list(map(packed.__getitem__, map(slice, ((first - begin) * ROW_BYTES).tolist(), ends)))
+        for key in set(keys) - made.keys():
+            pairs = np.frombuffer(key, np.int64).reshape(-1, 2).tolist()
+            allocation = tuple((node, gpus) for node, gpus in pairs)
+            made[key] = allocation, str(allocation)
+        return list(map(made.__getitem__, keys))
 
 
-def _events(event: Ints, iteration_s: Floats, event_node: Ints) -> Iterator[list[Event]]:
-    """Yield the events in the arrays of an `Episode`, some thousands at a time."""
-    nodes = _Nodes(event_node)
-    for begin in range(0, len(event), TOGETHER):
-        some = slice(begin, begin + TOGETHER)
-        times_s = (event[some, c.TIME] / c.TICKS_PER_S).tolist()
-        overheads_s = (event[some, c.OVERHEAD] / c.TICKS_PER_S).tolist()
-        yield [
-            Event(
-                now_s,
-                KINDS[row[c.KIND]][0],
-                row[c.JOB],
-                row[c.EVENT_TYPE],
-                row[c.EVENT_GPUS],
-                nodes[row[c.FIRST_NODE], row[c.FIRST_NODE] + row[c.NODE_COUNT]],
-                row[c.LOCALITY],
-                overhead_s,
-                time_s,
-                KINDS[row[c.KIND]][1],
+class ArrayEvents(Sequence[Event]):
+    """The events in the arrays of an `Episode`; each is made when it is read, and not kept.
+
+    Parameters
+    ----------
+    event, iteration_s, event_node : ndarray
+        As of `Episode`.
+    """
+
+    def __init__(self, event: Ints, iteration_s: Floats, event_node: Ints) -> None:
+        self.event, self.iteration_s, self.event_node = event, iteration_s, event_node
+
+    def __len__(self) -> int:
+        return len(self.event)
+
+    @overload
+    def __getitem__(self, at: int) -> Event: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Event]: ...
+    def __getitem__(self, at: int | slice) -> Event | Sequence[Event]:
+        """Return an event, or a list of some."""
+        if isinstance(at, slice):
+            return [self[one] for one in range(*at.indices(len(self)))]
+        place = range(len(self))[at]
+        (found,) = ArrayEvents(self.event[place : place + 1], self.iteration_s[place:], self.event_node)
+        return found
+
+    def __iter__(self) -> Iterator[Event]:
+        """Yield the events, some thousands of which are made at a time."""
+        for times_s, rows, allocations, overheads_s, iterations_s in self._columns():
+            columns = zip(times_s, rows, allocations, overheads_s, iterations_s, strict=True)
+            for now_s, (what, job, gpu_type, gpus, locality), (nodes, _), overhead_s, time_s in columns:
+                kind, reason = KINDS[what]
+                yield Event(now_s, kind, job, gpu_type, gpus, nodes, locality, overhead_s, time_s, reason)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether another sequence has the same events."""
+        if not isinstance(other, Sequence) or len(self) != len(other):
+            return False
+        return all(starmap(eq, zip(self, other, strict=True)))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def lines(self) -> Iterator[str]:
+        """Yield what is hashed of the events, as `clustergym.sim.log` writes it, some thousands at a time."""
+        for times_s, rows, allocations, overheads_s, iterations_s in self._columns():
+            columns = zip(times_s, rows, allocations, overheads_s, iterations_s, strict=True)
+            yield "".join(
+                f"('{now_s}', '{NAMES[kind]}', '{job}', '{gpu_type}', '{gpus}', '{nodes[1]}', '{locality}', "
+                f"'{overhead_s}', '{time_s}', {REASONS[kind]})\n"
+                for now_s, (kind, job, gpu_type, gpus, locality), nodes, overhead_s, time_s in columns
             )
-            for row, now_s, overhead_s, time_s in zip(
-                event[some].tolist(), times_s, overheads_s, iteration_s[some].tolist(), strict=True
+
+    def _columns(self) -> Iterator[tuple[list[Any], ...]]:
+        """Yield times, (kind, job, type, GPUs, locality), allocations, overheads and iteration times."""
+        nodes, chosen = _Nodes(), [c.KIND, c.JOB, c.EVENT_TYPE, c.EVENT_GPUS, c.LOCALITY]
+        for begin in range(0, len(self.event), TOGETHER):
+            some = self.event[begin : begin + TOGETHER]
+            yield (
+                (some[:, c.TIME] / c.TICKS_PER_S).tolist(),
+                some[:, chosen].tolist(),
+                nodes.read(some[:, c.FIRST_NODE], some[:, c.NODE_COUNT], self.event_node),
+                (some[:, c.OVERHEAD] / c.TICKS_PER_S).tolist(),
+                self.iteration_s[begin : begin + len(some)].tolist(),
             )
-        ]
 
 
-def event_log(event: Ints, iteration_s: Floats, event_node: Ints) -> EventLog:
-    """Return the log of events in the arrays of an `Episode`."""
-    log = EventLog()
-    for some in _events(event, iteration_s, event_node):
-        log.extend(some)
-    return log
+def _digest(lines: Iterable[str]) -> str:
+    sha256 = hashlib.sha256()
+    for some in lines:
+        sha256.update(some.encode())
+    return sha256.hexdigest()
 
 
 class LazyLog(EventLog):
@@ -89,16 +145,9 @@ class LazyLog(EventLog):
     """
 
     def __init__(self, event: Ints, iteration_s: Floats, event_node: Ints) -> None:
-        self._arrays = event, iteration_s, event_node
-
-    @cached_property
-    def events(self) -> list[Event]:  # type: ignore[override]
-        """All events."""
-        return [event for some in _events(*self._arrays) for event in some]
+        self.events: ArrayEvents = ArrayEvents(event, iteration_s, event_node)  # type: ignore[assignment]
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 digest of all events, hexadecimal; they are not kept for it."""
-        if "events" in self.__dict__:
-            return digest_of([self.events])
-        return digest_of(_events(*self._arrays))
+        """SHA-256 digest of all events, hexadecimal."""
+        return _digest(self.events.lines())

@@ -26,7 +26,7 @@ FOLDERS = (
 )
 """Folders of compiled functions; they call each other, so a change in one outdates the code of all."""
 
-DECORATED = re.compile(rb"^@(?:compiled|entry|inlined)", re.MULTILINE)
+DECORATED = re.compile(rb"^@(?:compile|entry)_", re.MULTILINE)
 IMPORT = re.compile(rb"^from (clustergym[\w.]*) import (\([^)]*\)|[^(\n]*)", re.MULTILINE)
 WORD = re.compile(rb"\w+")
 

@@ -22,7 +22,7 @@ from clustergym.sim.compiled.scenario_arrays import scenario_arrays
 from clustergym.sim.decision_checks import Limits, check_decision, coerce_decision
 from clustergym.sim.engine import Change
 from clustergym.sim.log import EventLog
-from clustergym.sim.stalls import stalled
+from clustergym.sim.stalls import make_stalled_error
 from clustergym.sim.state import make_setting
 from clustergym.trace.trace import Trace
 
@@ -128,7 +128,7 @@ class CompiledSimulation:
         if self._outcome == c.STALLED:
             rows = self._episode.in_view[: self.jobs_in_view].copy()
             profiled = self._views.states.profiled_on(rows)
-            raise stalled(self.scenario, self.information, rows, profiled, self.now_s)
+            raise make_stalled_error(self.scenario, self.information, rows, profiled, self.now_s)
         if self._outcome == c.OVER:
             return None
         self._await_answer = True

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from clustergym.cluster.node_lists import product_of
+from clustergym.cluster.node_lists import read_product
 from clustergym.cluster.slurm_text import known_type
 from clustergym.common.columns import MAX_GPUS, parse_seconds
 from clustergym.common.kubernetes import GPU, KubernetesObject, quantity, read_objects
 from clustergym.common.text_files import read_bytes
-from clustergym.trace.readers.sacct import SlurmJob, log_of
+from clustergym.trace.readers.sacct import SlurmJob, build_log
 from clustergym.trace.records import RecordedJobs
 from clustergym.trace.trace import COMPLETED, FAILED, KILLED
 
@@ -38,14 +38,14 @@ class Names:
     type_of: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, objects: Sequence[KubernetesObject]) -> Names:
+    def from_objects(cls, objects: Sequence[KubernetesObject]) -> Names:
         """Return the names in a list of objects."""
         found = cls()
         for one in objects:
             if one.kind == "LocalQueue":
                 found.queue_of[one.text("metadata.namespace"), one.name] = one.text("spec.clusterQueue")
             if one.kind == "ResourceFlavor":
-                found.type_of[one.name] = product_of(one.labels(), one.name)
+                found.type_of[one.name] = read_product(one.labels(), one.name)
         return found
 
 
@@ -64,7 +64,7 @@ def read_rows(path: Path) -> tuple[list[SlurmJob], Counter[str], str]:
         If a file is not a list of objects, or a field of one is not what Kueue writes.
     """
     objects = read_objects(path)
-    names, left_out, jobs = Names.of(objects), Counter[str](), []
+    names, left_out, jobs = Names.from_objects(objects), Counter[str](), []
     for at, one in enumerate(objects):
         if one.kind == "Workload":
             jobs.append(_job(at, one, names))
@@ -122,11 +122,11 @@ def _course(one: KubernetesObject) -> tuple[float, float, str]:
     """Return when a workload started and ended, NaN if it did not, and how."""
     times, outcome = dict[str, float](), ""
     for condition in one.items("status.conditions"):
-        kind = condition.text("type")
+        condition_type = condition.text("type")
         if condition.text("status") != "True":
             continue
-        times[kind] = _moment(one, kind, condition.text("lastTransitionTime"))
-        if kind == "Finished":
+        times[condition_type] = _moment(one, condition_type, condition.text("lastTransitionTime"))
+        if condition_type == "Finished":
             said = f"{condition.text('reason')} {condition.text('message')}".lower()
             failed = "fail" in said or "error" in said
             outcome = FAILED if failed else KILLED if "deactivat" in said or "delet" in said else COMPLETED
@@ -149,6 +149,6 @@ def read_log(path: Path) -> RecordedJobs:
     runs is taken to end with the last event of the list.
     """
     rows, left_out, sha256 = read_rows(path)
-    found = log_of(path, NAME, sha256, rows, left_out, {})
+    found = build_log(path, NAME, sha256, rows, left_out, {})
     priority = {job.job_id: int(job.qos) for job in rows}
     return replace(found, priority=np.array([priority.get(name, 0) for name in found.job_id], dtype=np.int64))

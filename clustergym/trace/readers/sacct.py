@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from clustergym.cluster.slurm_text import gpus_of, gpus_of_gres, gpus_of_tres
+from clustergym.cluster.slurm_text import gpus_of_gres, gpus_of_tres, read_gpus
 from clustergym.common.columns import MAX_GPUS, number, quote_cell
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import MOST_ROWS, read_text
@@ -185,26 +185,26 @@ def _job(row: _Row, rules: CellRules) -> SlurmJob:
 
 def _gpus(row: _Row) -> tuple[int, str, bool]:
     """Return GPUs, their type, and whether they are those that were asked for."""
-    allocated, kind = gpus_of(row.text("allocated"))
+    allocated, gpu_type = read_gpus(row.text("allocated"))
     if allocated:
-        return allocated, kind, False
-    asked, kind = gpus_of_tres(row.text("asked"))
+        return allocated, gpu_type, False
+    asked, gpu_type = gpus_of_tres(row.text("asked"))
     if asked:
-        return asked, kind, True
-    each, kind = gpus_of_gres(row.text("per_node"))
+        return asked, gpu_type, True
+    each, gpu_type = gpus_of_gres(row.text("per_node"))
     nodes = row.count("nodes")
-    return each * max(int(nodes) if nodes < MAX_GPUS else 1, 1), kind, bool(each)
+    return each * max(int(nodes) if nodes < MAX_GPUS else 1, 1), gpu_type, bool(each)
 
 
 def read_log(
     path: Path, rules: CellRules | None = None, type_of_partition: Mapping[str, str] | None = None
 ) -> RecordedJobs:
-    """Read the jobs that ran, without drawing models; see `log_of`."""
+    """Read the jobs that ran, without drawing models; see `build_log`."""
     rows, left_out, sha256 = read_rows(path, rules)
-    return log_of(path, NAME, sha256, rows, left_out, type_of_partition or {})
+    return build_log(path, NAME, sha256, rows, left_out, type_of_partition or {})
 
 
-def log_of(
+def build_log(
     path: Path,
     form: str,
     sha256: str,
@@ -249,7 +249,7 @@ def log_of(
             guessed["a run of a requeued job, taken as a job of its own"] += 1
         jobs.append(job)
     guessed["GPU type: not named, any"] += sum(not job.gpu_type for job in jobs)
-    return recorded(path, form, sha256, jobs, left_out, facts, guessed)
+    return build_recorded(path, form, sha256, jobs, left_out, facts, guessed)
 
 
 def _why_not(job: SlurmJob) -> str:
@@ -264,7 +264,7 @@ def _why_not(job: SlurmJob) -> str:
     return "" if job.duration_s > 0 else "ran 0 s"
 
 
-def recorded(
+def build_recorded(
     path: Path,
     form: str,
     sha256: str,

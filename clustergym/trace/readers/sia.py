@@ -69,7 +69,11 @@ def _read_validated(table: TextTable, folder: Path, lengths: str) -> Ints:
             training[name] = read_training(folder / name)
         try:
             found = training[name]
-            needed = found.at(int(batch)) if lengths == "validated" else found.by_noise(int(batch)).sum()
+            needed = (
+                found.interpolate_iterations(int(batch))
+                if lengths == "validated"
+                else found.by_noise(int(batch)).sum()
+            )
             iterations.append(max(1, round(needed)))
         except InputError as error:
             raise InputError(

@@ -1,7 +1,8 @@
-"""Read slurmdbd's database as mysqldump writes it: the tables of jobs, of associations and of TRES."""
+"""Read slurmdbd's database as mysqldump writes it, with associations and TRES, and its archives of jobs."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,17 +13,21 @@ import numpy as np
 from clustergym.cluster.slurm_text import gpus_of_gres, known_type
 from clustergym.common.columns import MAX_GPUS
 from clustergym.common.errors import InputError
-from clustergym.common.text_files import read_text
-from clustergym.trace.readers.sacct import SlurmJob, log_of
+from clustergym.common.text_files import read_bytes, read_text
+from clustergym.trace.readers import slurm_archive
+from clustergym.trace.readers.sacct import SlurmJob, build_log
 from clustergym.trace.readers.supercloud import NO_LIMIT, STATES
 from clustergym.trace.records import RecordedJobs
 from clustergym.trace.slurm_fields import CellRules
+from clustergym.trace.trace import KILLED
 
 NAME = "slurmdbd"
 REMEDY = "write it with mysqldump slurm_acct_db tres_table CLUSTER_assoc_table CLUSTER_job_table"
 NEEDED = ("id_job", "id_assoc", "state", "time_submit", "time_start", "time_end", "tres_alloc")
 STATE_BITS = 0xFF
 """The rest of the state's bits are flags (slurm.h)."""
+REQUEUED_BIT = 0x400
+"""Flag of a run that was ended to be started again (JOB_REQUEUE)."""
 _CREATE = re.compile(r"CREATE TABLE `(\w+_)?(job|assoc|tres)_table` \((.*?)^\)", re.DOTALL | re.MULTILINE)
 _INSERT = re.compile(r"INSERT INTO `(?:\w+_)?(job|assoc|tres)_table` VALUES ")
 _VALUE = re.compile(r"\s*(?:'((?:[^'\\]|\\.|'')*)'|([^,()']*))\s*([,)])")
@@ -38,16 +43,20 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
 def read_log(
     path: Path, rules: CellRules | None = None, type_of_partition: Mapping[str, str] | None = None
 ) -> RecordedJobs:
-    """Read the jobs of a dump that ran, without drawing models; see `sacct.log_of`.
+    """Read the jobs of a dump or an archive that ran, without drawing models; see `sacct.build_log`.
 
     Times are seconds since 1970, whatever the time zone. GPUs are TRES `gres/gpu` and `gres/gpu:TYPE` by the
-    ids that the table of TRES gives them; user and account are those of the association.
+    ids that the table of TRES gives them; user and account are those of the association. An archive has no
+    tables beside that of jobs: its users are numbers, and ids of GPUs are in a file beside it.
 
     Raises
     ------
     InputError
         If a table or a column is missing, or a row is not what mysqldump writes.
     """
+    content = read_bytes(path)
+    if slurm_archive.is_archive(content):
+        return _read_archive(content, path, rules or CellRules(), type_of_partition or {})
     text, sha256 = read_text(path)
     columns = {
         found[2]: re.findall(r"^\s*`(\w+)`", found[3], re.MULTILINE) for found in _CREATE.finditer(text)
@@ -68,7 +77,18 @@ def read_log(
         _job(row, types, whose.get(row["id_assoc"], {}), rules, path)
         for row in _rows(text, path, "job", columns)
     ]
-    return log_of(path, NAME, sha256, jobs, Counter(), type_of_partition or {})
+    return build_log(path, NAME, sha256, jobs, Counter(), type_of_partition or {})
+
+
+def _read_archive(
+    content: bytes, path: Path, rules: CellRules, type_of_partition: Mapping[str, str]
+) -> RecordedJobs:
+    types = slurm_archive.read_gpu_ids(path)
+    jobs = [
+        _job(row, types, {"user": row["id_user"]}, rules, path)
+        for row in slurm_archive.read_records(content, path)
+    ]
+    return build_log(path, NAME, hashlib.sha256(content).hexdigest(), jobs, Counter(), type_of_partition)
 
 
 def _rows(
@@ -121,9 +141,9 @@ def _job(
             f"{state[:40]!r} is no state", file=path, field=f"job {job_id}: state", remedy=REMEDY
         )
     start_s, end_s = seconds("time_start"), seconds("time_end")
-    gpus, kind = _gpus(row["tres_alloc"], types)
+    gpus, gpu_type = _gpus(row["tres_alloc"], types)
     if not gpus:
-        gpus, kind = gpus_of_gres(row.get("gres_used", "").replace("gres:", ""))
+        gpus, gpu_type = gpus_of_gres(row.get("gres_used", "").replace("gres:", ""))
     minutes = row.get("timelimit", "0")
     limited = minutes.isascii() and minutes.isdigit() and 0 < int(minutes[:10]) < NO_LIMIT
     return SlurmJob(
@@ -134,14 +154,14 @@ def _job(
         partition=row.get("partition", "").partition(",")[0],
         qos=row.get("id_qos", ""),
         state=code,
-        outcome=STATES[code],
+        outcome=KILLED if int(state) & REQUEUED_BIT else STATES[code],
         submit_s=seconds("time_submit"),
         start_s=start_s,
         end_s=end_s,
         duration_s=max(end_s - start_s, 0.0) if start_s == start_s else np.nan,
         limit_s=60.0 * int(minutes[:10]) if limited else float("nan"),
         gpus=min(gpus, MAX_GPUS),
-        gpu_type=kind,
+        gpu_type=gpu_type,
         from_request=False,
     )
 
@@ -150,6 +170,6 @@ def _gpus(tres: str, types: Mapping[str, str]) -> tuple[int, str]:
     """Return the GPUs in `id=count,…`, and the type with most."""
     pairs = (part.partition("=")[::2] for part in tres.split(","))
     held = [(types[name], int(count)) for name, count in pairs if name in types and count[:9].isdecimal()]
-    named = {kind: count for kind, count in held if kind}
-    total = max(sum(count for kind, count in held if not kind), sum(named.values()))
-    return total, known_type(max(named, key=lambda kind: named[kind])) if named else ""
+    named = {gpu_type: count for gpu_type, count in held if gpu_type}
+    total = max(sum(count for gpu_type, count in held if not gpu_type), sum(named.values()))
+    return total, known_type(max(named, key=lambda gpu_type: named[gpu_type])) if named else ""

@@ -27,8 +27,14 @@ from clustergym.benchmark.leaderboard.cell_logs import FILE, pack
 from clustergym.benchmark.leaderboard.cell_replay import FlagKind
 from clustergym.benchmark.leaderboard.render import pages
 from clustergym.benchmark.leaderboard.score import standings
+from clustergym.cluster.allocation import Allocations
+from clustergym.cluster.cluster_files import load_gpu_types
+from clustergym.cluster.spec import ClusterSpec, Fabric, NodeGroup
 from clustergym.commands.leaderboard import main
+from clustergym.common.errors import InputError
 from clustergym.results.placement_log import (
+    Answer,
+    ReplayingPlacer,
     expand_runs,
     group_nodes,
     placement_lines,
@@ -317,6 +323,26 @@ def test_a_crowd_of_nodes_is_refused(placers):
     (line,) = flags(placers, "moving")
     assert line.startswith("decision log: ii-6: ")
     assert "2,000,000 jobs and nodes" in line
+
+
+@pytest.mark.parametrize(
+    ("runs", "told"),
+    [
+        (((8, 2, 4),), "job 0 is to move to GPUs of another type"),
+        (((1, 1, 4),), "job 0 is to move to another number of GPUs than it holds"),
+        (((2, 2, 4),), "4 GPUs on node 2, of which 3 are free"),
+    ],
+)
+def test_a_move_that_is_not_allowed_says_why(runs, told):
+    # Job 0 holds nodes 0 and 1 of eight with 4 V100, job 1 a GPU on node 2; the rest are A40.
+    types = load_gpu_types()
+    groups = (NodeGroup(types["V100"], 8, 4), NodeGroup(types["A40"], 4, 4))
+    allocations = Allocations(ClusterSpec("two-types", groups, Fabric(nodes_per_leaf=4)))
+    allocations.allocate(0, ((0, 4), (1, 4)))
+    allocations.allocate(1, ((2, 1),))
+    placer = ReplayingPlacer([Answer(0.0, moves=((0, runs),))])
+    with pytest.raises(InputError, match=rf"^placements: at 0.0 s: {told} \(it was edited\)"):
+        placer.defragment(allocations)
 
 
 def test_a_wrong_count_of_answers_is_flagged(placers):

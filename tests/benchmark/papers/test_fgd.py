@@ -118,7 +118,7 @@ def test_an_order_file_is_followed(folder: Path) -> None:
         (POD_FILE, PODS.replace("1,500,", "1,1500,"), [":2: ", "gpu_milli", "1500 is above 1000"]),
         (POD_FILE, PODS.replace("1,500,", "1,-1,"), [":2: ", "gpu_milli", "below 0"]),
         (POD_FILE, PODS.replace("1,500,", "1,0,"), [":2: ", "gpu_milli", "0 asks for nothing"]),
-        (POD_FILE, PODS.replace("0,0,", "0,10,"), [":4: ", "gpu_milli", "10 asks for a part of no GPU"]),
+        (POD_FILE, PODS.replace("0,0,", "0,1,"), [":4: ", "gpu_milli", "1 asks for a part of no GPU"]),
         (POD_FILE, PODS.replace("T4", "T5"), [":3: ", "gpu_spec", "'T5'", "T4"]),
         (POD_FILE, PODS.replace("num_gpu", "gpus"), ["num_gpu"]),
         (NODE_FILE, NODES.replace("8000,100,2", "x,100,2"), [":2: ", "cpu_milli", "'x'"]),

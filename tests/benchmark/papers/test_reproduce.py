@@ -12,7 +12,7 @@ import pytest
 from error_lines import error_line
 from scenarios import Job, small_scenario
 
-from clustergym.benchmark.papers import PAPERS
+from clustergym.benchmark.papers import PAPERS, gavel, sia
 from clustergym.benchmark.papers.arena_scenarios import data_parallel_fits, read_memory
 from clustergym.benchmark.papers.study import Options, RunSpec, change, choose, presets, run_all
 from clustergym.commands.reproduce import main
@@ -194,6 +194,11 @@ JOB = "ResNet-18 (batch size 64)\tx\tx\tx\t0\t100\t1\t1\t-1\t{arrival_s}\n"
             '{"v100": {}, "p100": {}, "k80": {}}',
             "max_min_fairness.trace:1: arrival_time: 'soon' is not a finite number",
         ),
+        (
+            JOB.format(arrival_s="-5"),
+            '{"v100": {}, "p100": {}, "k80": {}}',
+            "max_min_fairness.trace:1: arrival_time: ",
+        ),
     ],
 )
 def test_damaged_data_of_gavel_is_one_line(trace, rates, message, tmp_path, capsys):
@@ -202,3 +207,30 @@ def test_damaged_data_of_gavel_is_one_line(trace, rates, message, tmp_path, caps
     (tmp_path / "gavel" / "simulation_throughputs.json").write_text(rates)
     assert main(["gavel", "--data", str(tmp_path)]) == 2
     assert message in error_line(capsys)
+
+
+def test_the_jobs_of_gavel_have_the_rates_of_the_table(tmp_path):
+    (tmp_path / "gavel" / "traces_physical").mkdir(parents=True)
+    (tmp_path / "gavel" / "traces_physical" / "max_min_fairness.trace").write_text(JOB.format(arrival_s="5"))
+    rates = {"v100": {"('ResNet-18 (batch size 64)', 1)": {"null": 4.0}}, "p100": {}, "k80": {}}
+    (tmp_path / "gavel" / "simulation_throughputs.json").write_text(json.dumps(rates))
+    scenario = gavel._scenario(tmp_path)
+    assert (scenario.trace.submit_s.tolist(), scenario.trace.iterations.tolist()) == ([5.0], [100])
+    # Four steps a second on one V100, at any locality; on other types and counts it does not run.
+    times = dict(zip(scenario.cluster.gpu_types, scenario.tables.execution[0], strict=True))
+    assert times.pop("V100")[0].tolist() == [0.25] * 4
+    assert all(np.isinf(one).all() for one in times.values())
+
+
+def test_sia_is_held_against_each_other_policy():
+    # On philly-1 sia 1 h and another 4 h: 75 % less; the paper has 0.542 against 1.671 h, 67.6 % less.
+    traces = [("philly-1", "sia"), ("philly-1", "gavel max-sum")]
+    found = {
+        sia._spec(trace, label, setting): {"jct_mean": hours * 3600.0, "makespan": 1.0, "restarts_mean": 1.0}
+        for (trace, label), hours in zip(traces, (1.0, 4.0), strict=True)
+        for setting in (sia.FAIR, sia.PUBLISHED)
+    }
+    claims = {claim.claim: claim for claim in sia._claims(traces, found) if "against" in claim.claim}
+    (claim,) = claims.values()
+    assert claim.claim == "mean JCT, sia against gavel max-sum, philly-1"
+    assert (claim.paper, claim.fair) == (pytest.approx(-67.6, abs=0.1), pytest.approx(-75.0))

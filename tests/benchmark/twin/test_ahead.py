@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from hypothesis import strategies as st
 from clustergym.benchmark.twin.advice import quantiles, score_shadow
 from clustergym.benchmark.twin.ahead import Ahead
 from clustergym.benchmark.twin.folder import TwinFolder
-from clustergym.benchmark.twin.present import LEAST_LEFT_S, PastRuns, read_queue, snapshot
+from clustergym.benchmark.twin.present import read_queue, snapshot
+from clustergym.benchmark.twin.run_times import LEAST_LEFT_S, PRIOR_RUNS, PastRuns
 from clustergym.commands.twin import main
 from clustergym.common.errors import InputError
 from clustergym.trace.log_files import write_log
@@ -93,11 +95,69 @@ def test_a_job_that_does_not_start_has_no_time(folder):
 
 def test_past_runs_are_those_that_were_longer(folder):
     log = TwinFolder(folder).log
-    past, generator = PastRuns(log), np.random.default_rng(0)
+    drawn = PastRuns(log).draw(np.random.default_rng(0))
     (job,) = read_queue(queue(folder, row(1, "RUNNING", 4, start="2026-03-03T11:00:00")), NOW).running
-    assert past.draw(job, 3600.0, generator) == 7200.0
+    assert drawn.run_s(job, 3600.0) == 7200.0
     # Nobody has used more than half of a limit.
-    assert past.draw(job, 7300.0, generator) == 7300.0 + LEAST_LEFT_S
+    assert drawn.run_s(job, 7300.0) == 7300.0 + LEAST_LEFT_S
+
+
+def run_times_log(folder, runs):
+    """A twin's log of runs of (user, run time, limit) in seconds, one after another."""
+    write_cluster(folder, A100=1)
+    head = "job_id,submit_time,start_time,duration,gpus,gpu_type,user,outcome,time_limit_s"
+    at = [f"2026-03-{1 + row // 24:02d}T{row % 24:02d}:00:00" for row in range(len(runs))]
+    rows = [
+        f"{row},{at[row]},{at[row]},{run_s},8,A100,{user},completed,{limit_s}"
+        for row, (user, run_s, limit_s) in enumerate(runs)
+    ]
+    (folder / "log.csv").write_text("\n".join([head, *rows]) + "\n")
+    return TwinFolder(folder).log
+
+
+def asked(folder, user, limit="02:00:00"):
+    line = row(1, "RUNNING", 4, start="2026-03-03T11:00:00", limit=limit).replace("|al|", f"|{user}|")
+    return read_queue(queue(folder, line), NOW).running[0]
+
+
+def test_few_runs_of_ones_own_count_beside_those_of_all(tmp_path):
+    # al ran 10 times for a quarter of the limit; others 30 times for half of it. A run of al is a quarter
+    # with chance (10 + 5 * share) / 15, where share is what the next pools say of a quarter: al's runs again,
+    # then a quarter of all runs. (10 + 5 * (10 + 5 / 4) / 15) / 15 = 0.917.
+    log = run_times_log(tmp_path, [("al", 1800, 7200)] * 10 + [("bo", 3600, 7200)] * 30)
+    past, generator, al = PastRuns(log), np.random.default_rng(0), asked(tmp_path, "al")
+    drawn = np.array([past.draw(generator).run_s(al, 0.0) for _ in range(4000)])
+    own = 10 / (10 + PRIOR_RUNS)
+    assert np.isclose((drawn == 1800).mean(), own + (1 - own) * (own + (1 - own) / 4), atol=0.02)
+    # All of a job that has run for longer are others' runs, and a new user has those of all.
+    assert {past.draw(generator).run_s(al, 2000.0) for _ in range(20)} == {3600.0}
+    new = [past.draw(generator).run_s(asked(tmp_path, "new"), 0.0) for _ in range(2000)]
+    assert np.isclose(np.mean(np.array(new) == 1800), 0.25, atol=0.03)
+
+
+def test_what_is_not_known_of_a_user_is_common_to_his_jobs(tmp_path):
+    # Two runs, one short, one long: the share of long ones in a draw is uniform between 0 and 1 (two
+    # exponential weights), with deviation 0.289, where independent draws of 50 jobs have 0.07.
+    log = run_times_log(tmp_path, [("al", 1000, 7200), ("al", 2000, 7200)])
+    past, generator, al = PastRuns(log), np.random.default_rng(0), asked(tmp_path, "al")
+    shares = []
+    for _ in range(400):
+        drawn = past.draw(generator)
+        shares.append(np.mean([drawn.run_s(al, 0.0) == 2000 for _ in range(50)]))
+    assert np.isclose(np.std(shares), 0.297, atol=0.03)
+
+
+def test_runs_that_are_drawn_again_hold_four_of_five_further_ones(tmp_path):
+    # Each log has 12 runs of a user and one more of the same distribution: of 19 draws, the second and the
+    # eighteenth hold it in four of five logs.
+    rng, held = np.random.default_rng(1), []
+    for _ in range(300):
+        *runs, one = np.maximum(rng.lognormal(7.0, 0.7, 13), 1.0)
+        log = run_times_log(tmp_path, [("al", run_s, 86_400) for run_s in runs])
+        past, al = PastRuns(log), asked(tmp_path, "al", "1-00:00:00")
+        drawn = sorted(past.draw(rng).run_s(al, 0.0) for _ in range(19))
+        held.append(drawn[1] <= one <= drawn[17])
+    assert 0.73 <= np.mean(held) <= 0.87
 
 
 def test_a_moment_of_a_log(folder):
@@ -210,7 +270,8 @@ def test_with_the_true_run_times_starts_are_those_of_the_log(tmp_path, monkeypat
     wait_s = trace.start_s - trace.submit_s
     now_s = float(trace.submit_s[int(np.argmax(wait_s))]) + 60.5
     ahead = Ahead(TwinFolder(tmp_path), snapshot(trace, now_s), policy, until_s=now_s)
-    monkeypatch.setattr(ahead.past, "draw", lambda job, elapsed_s, generator: float(run_s[job.job_id]))
+    known = SimpleNamespace(run_s=lambda job, elapsed_s: float(run_s[job.job_id]))
+    monkeypatch.setattr(ahead.past, "draw", lambda generator: known)
     later = [(row, at - now_s) for row, at in enumerate(trace.submit_s.tolist()) if at > now_s]
     monkeypatch.setattr(ahead, "_arrivals", lambda generator: later)
     starts = ahead.starts(0)

@@ -120,6 +120,20 @@ def test_prices_of_a_part_of_the_jobs_prove_a_bound_of_all(monkeypatch):
     assert bound.value == proven(programme, bound.certificate)
 
 
+def test_a_part_has_the_allotments_of_its_own_jobs():
+    times = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}}, "n": {"X": {1: 3.0}}}
+    jobs = [Job(f"{i}", 0, 1 + i, family="mnmn"[i]) for i in range(4)]
+    programme = build_programme(small_scenario(jobs, {"X": (1, 4)}, times), "jct_mean")
+    for every, kept in ((2, (0, 2)), (3, (0, 3))):
+        own = [slice(*programme.jobs.first[row : row + 2]) for row in kept]
+        part, share = price_search.sample_programme(programme, every)
+        assert share == 0.5
+        assert np.diff(part.jobs.first).tolist() == [one.stop - one.start for one in own]
+        for name in ("gpus", "rate"):
+            expected = np.concatenate([getattr(programme.jobs, name)[one] for one in own])
+            assert getattr(part.jobs, name).tolist() == expected.tolist()
+
+
 @pytest.mark.slow
 def test_nothing_to_bound():
     scenario = small_scenario([Job("a", 0, 10, gpus=4)], {"X": (1, 4)}, {"m": {"X": {}}})

@@ -10,7 +10,15 @@ import pytest
 from log_readings import job_records, timeline
 from scenarios import Job, small_cluster, small_trace
 
-from clustergym.results.metrics.catalogue import METRICS, OF_DISTURBANCES, OF_OUTCOMES, OF_PARTS, OF_TENANTS
+from clustergym.results.metrics.catalogue import (
+    METRICS,
+    OF_DISTURBANCES,
+    OF_OUTCOMES,
+    OF_PARTS,
+    OF_SEGMENTS,
+    OF_TENANTS,
+    OF_WINDOW,
+)
 from clustergym.results.metrics.intervals import Outcome
 from clustergym.results.metrics.jobs import write_jobs_csv
 from clustergym.results.metrics.metrics import measure
@@ -257,8 +265,8 @@ EXPECTED = {
 
 def test_metrics():
     metrics = measure(LOG, TRACE, CLUSTER, REFERENCE, END, END).metrics
-    # The trace does not keep outcomes, ask for parts or have queues, so its metrics have none of them.
-    absent = {metric.name for metric in (*OF_OUTCOMES, *OF_PARTS, *OF_TENANTS)}
+    # The trace does not keep outcomes, ask for parts or have queues, and its oracle knows no segments.
+    absent = {metric.name for metric in (*OF_OUTCOMES, *OF_PARTS, *OF_SEGMENTS, *OF_TENANTS, *OF_WINDOW)}
     assert list(metrics) == [name for name in METRICS if name not in absent]
     assert set(EXPECTED) | {metric.name for metric in OF_DISTURBANCES} == set(metrics)
     for name, value in EXPECTED.items():

@@ -27,7 +27,7 @@ def test_settings_of_slurm():
     policy = make_policy(found)
     assert (policy.name, policy.backfill, policy.fair_share) == (
         "slurm-multifactor",
-        "conservative",
+        "slurm",
         "fair_tree",
     )
     assert (policy.weight_age, policy.weight_fair_share, policy.weight_qos) == (1000.0, 10_000.0, 0.0)

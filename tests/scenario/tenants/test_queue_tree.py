@@ -11,6 +11,7 @@ from clustergym.scenario.tenants.queue_tree import (
     Queue,
     QueueTree,
     Settings,
+    get_most_gpus,
     get_reserved_gpus,
     load_queues,
     of_type,
@@ -153,6 +154,22 @@ def test_quotas_may_not_exceed_the_cluster_unless_the_file_says_so(tmp_path):
 def test_nobody_else_uses_the_guarantee_nor_what_is_not_lent(guarantee, lending_limit, kept):
     # Of a quota of 8, 8 - 6 = 2 GPUs are not lent; the greater of both is kept.
     assert get_reserved_gpus(Queue(quota=8.0, guarantee=guarantee, lending_limit=lending_limit), "X") == kept
+
+
+@pytest.mark.parametrize(
+    ("limit", "borrowing_limit", "most"),
+    [
+        (5.0, None, 5.0),
+        ({"X": 5.0}, None, 5.0),
+        ({"Y": 5.0}, None, math.inf),
+        ({"Y": 5.0}, {"Y": 1.0}, math.inf),
+        ({"Y": 5.0}, 2.0, 10.0),
+        ({"X": 9.0}, 2.0, 9.0),
+    ],
+)
+def test_a_type_that_a_limit_leaves_out_is_without_limit(limit, borrowing_limit, most):
+    # Of X, a quota of 8 and 2 more to borrow are 10.
+    assert get_most_gpus(Queue(quota=8.0, limit=limit, borrowing_limit=borrowing_limit), "X") == most
 
 
 def test_sums_of_quotas_count_types_that_few_queues_name(tmp_path):

@@ -15,7 +15,7 @@ from clustergym.scenario.tenants.rounding import Bounds
 
 def divided(tree, total, asked, usage):
     division, bounds = Division(tree, "fair_share", "X"), []
-    shares = division.divided(total, division.claims(asked), usage, bounds)
+    shares = division.divide(total, division.claims(asked), usage, bounds)
     return shares, Bounds.together([Bounds.none(), *bounds])
 
 

@@ -27,7 +27,7 @@ from clustergym.scenario.scenario import Scenario
 from clustergym.sim.decision_checks import DecisionError
 from clustergym.sim.drive import drive, replay
 from clustergym.sim.engine import StalledError
-from clustergym.sim.engines import AnySimulation, Engine, simulation_of
+from clustergym.sim.engines import AnySimulation, Engine, make_simulation
 
 STEPS = 60
 """Most decisions of a case."""
@@ -48,7 +48,7 @@ def small() -> Scenario:
 
 def ended(scenario: Scenario, policy: Policy, placer: Buddy, engine: Engine) -> tuple[Any, Any]:
     """Return a simulation after so many decisions, and what ended it before."""
-    simulation = simulation_of(scenario, policy, placer, engine=engine)
+    simulation = make_simulation(scenario, policy, placer, engine=engine)
     try:
         policy.check(simulation.known_trace, simulation.setting)
         policy.reset(simulation.setting, random_streams.POLICY.generator(0))
@@ -96,10 +96,10 @@ def test_a_policy_that_asks_where_jobs_are_runs_on_simpy() -> None:
         with_queues_for("slurm-multifactor", small()),
         make_policy({"name": "slurm-multifactor"}),
     )
-    assert simulation_of(scenario, policy, Buddy()).engine == "simpy"
+    assert make_simulation(scenario, policy, Buddy()).engine == "simpy"
     with pytest.raises(InputError, match="policy slurm-multifactor asks where jobs are"):
-        simulation_of(scenario, policy, Buddy(), engine="compiled")
-    view = simulation_of(small(), make_policy({"name": "fcfs"}), Buddy(), engine="compiled").advance()
+        make_simulation(scenario, policy, Buddy(), engine="compiled")
+    view = make_simulation(small(), make_policy({"name": "fcfs"}), Buddy(), engine="compiled").advance()
     with pytest.raises(InputError, match=r"declare Policy\.needs_places"):
         view.places()
 
@@ -114,7 +114,7 @@ def test_a_view_that_a_policy_keeps_stays_as_it_was() -> None:
     for engine in ("compiled", "simpy"):
         policy = Script(small(), entries)
         with pytest.raises(StalledError):
-            drive(simulation_of(small(), policy, Buddy(), engine=engine), policy)  # type: ignore[arg-type]
+            drive(make_simulation(small(), policy, Buddy(), engine=engine), policy)  # type: ignore[arg-type]
         views.append(policy.views)
     assert len(views[0]) == len(views[1]) > 4
     arrays = 0
@@ -158,7 +158,7 @@ WRONG: dict[str, Callable[[View], object]] = {
 def test_a_decision_that_is_not_legal_is_refused_in_the_same_words(wrong: str) -> None:
     refusals = []
     for engine in ("compiled", "simpy"):
-        simulation = simulation_of(small(), make_policy({"name": "fcfs"}), Buddy(), engine=engine)  # type: ignore[arg-type]
+        simulation = make_simulation(small(), make_policy({"name": "fcfs"}), Buddy(), engine=engine)  # type: ignore[arg-type]
         simulation.advance()
         simulation.apply(Decision.of([(0, 0, 2)]))
         view = simulation.advance()
@@ -171,6 +171,25 @@ def test_a_decision_that_is_not_legal_is_refused_in_the_same_words(wrong: str) -
         with pytest.raises(RuntimeError, match="needs a decision point"):
             simulation.apply(Decision.of([]))
     assert refusals[0] == refusals[1]
+
+
+def test_a_job_on_nodes_of_one_gpu_moves_into_a_leaf() -> None:
+    # Two leaves of four nodes with a GPU each. At 10 s a node of each leaf is free for both GPUs of the last
+    # job, which goes half as fast so. At 30 s two nodes of the first leaf are free; at 60 s it moves there.
+    runs_s = [30, 30, 500, 10, 500, 500, 500, 10]
+    jobs = [Job(f"j{at}", 0.0, count, gpus=1) for at, count in enumerate(runs_s)]
+    jobs.append(Job("a", 5.0, 400, gpus=2))
+    scenario = small_scenario(jobs, {"X": (8, 1)}, {"m": {"X": {1: 1.0, 2: 1.0}}}, rounds=10.0)
+    scenario.tables.execution[..., 2:] *= 2
+    logs = []
+    for engine in ("compiled", "simpy"):
+        simulation, over = ended(scenario, make_policy({"name": "fcfs"}), Buddy(60.0), engine)
+        assert over
+        logs.append(simulation.log.events)
+    assert logs[0] == logs[1]
+    # 25 of 400 iterations in 50 s, then one a second.
+    assert [(e.time_s, e.nodes) for e in logs[0] if e.kind == "migrate"] == [(60.0, ((0, 1), (1, 1)))]
+    assert max(e.time_s for e in logs[0] if e.job == 8) == 435.0
 
 
 def test_simpy_rebuilds_a_compiled_run_from_its_decisions() -> None:

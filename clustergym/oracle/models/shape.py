@@ -93,7 +93,7 @@ class TransformerShape:
 
     @property
     def attending_layers(self) -> int:
-        """Layers that attend, with those that predict later tokens."""
+        """Number of attention layers, including layers that predict later tokens."""
         return (
             self.all_layers if self.attention_layers is None else self.attention_layers + self.predicted_ahead
         )
@@ -121,6 +121,8 @@ class TransformerShape:
         """Parameters of a layer's attention."""
         if self.latent is not None:
             one = self.latent
+            # DeepSeek-V3, section 2.1.1: down and up projections of queries, one of keys and values with the
+            # rotary key apart, and the output.
             query_key = one.query_key_plain + one.query_key_rotary
             return (
                 self.hidden * one.query_rank
@@ -130,6 +132,7 @@ class TransformerShape:
                 + self.heads * one.value * self.hidden
             )
         width = self.head_dim or self.hidden // self.heads
+        # Queries and output have all heads, keys and values only theirs (grouped-query attention).
         return 2 * self.hidden * width * (self.heads + (self.key_value_heads or self.heads))
 
     @cached_property
@@ -172,6 +175,8 @@ class TransformerShape:
         if self.mamba is None:
             return 0
         one = self.mamba
+        # In: gate and input (2 x inner), B and C of each group, a step of each head; out: inner. In all 3 x
+        # inner.
         inner = one.heads * one.head_dim
         return self.hidden * (3 * inner + 2 * one.groups * one.state + one.heads)
 
@@ -242,6 +247,7 @@ class TransformerShape:
 
     def context(self, sequence_length: int) -> float:
         """Return the mean number of tokens that a token attends to, causal attention counted once."""
+        # Causal: a token attends on average to half of the sequence.
         full = sequence_length / 2
         if not self.window:
             return full
@@ -265,7 +271,7 @@ Sharding = Literal["optimizer", "gradients", "full"]
 
 @dataclass(frozen=True)
 class ParallelPlan:
-    """Degrees of parallelism and what goes with them.
+    """A parallel plan: degrees of parallelism, micro-batch, sharding, recomputation and precision.
 
     Attributes
     ----------
@@ -325,7 +331,7 @@ class ParallelPlan:
 
 @dataclass(frozen=True)
 class Machine:
-    """A GPU with the links of the machine that it is built into. Rates are dense and of data sheets.
+    """A GPU and the links of its machine; rates are dense data-sheet values.
 
     Attributes
     ----------

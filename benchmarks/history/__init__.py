@@ -1,0 +1,1 @@
+"""Speeds over the history of the repository, which asv measures."""

@@ -1,0 +1,203 @@
+"""Sbatch scripts: what each asks for, by its `#SBATCH` lines."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import math
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from clustergym.cluster.slurm_text import gpus_of_gres, known_type
+from clustergym.common.columns import quote_cell
+from clustergym.common.errors import InputError
+from clustergym.common.text_files import read_text
+from clustergym.trace.slurm_fields import span_s
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
+SIGNAL = re.compile(r"(?P<batch>[RB]*:)?(?P<name>[A-Z0-9]{1,12})(?:@(?P<grace>\d{1,6}))?", re.ASCII)
+GRACE_S = 60.0
+"""Seconds that Slurm gives after a signal where a script names none (sbatch's --signal)."""
+SIZES = "#CLUSTERGYM sizes="
+OPTIONS = (
+    *(("-N", "--nodes"), ("--gres",), ("--gpus-per-node",), ("-G", "--gpus"), ("-t", "--time")),
+    *(("-A", "--account"), ("-p", "--partition"), ("--signal",), ("-a", "--array"), ("-D", "--chdir")),
+    *(("--reservation",),),
+)
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script, and what it asks for.
+
+    Attributes
+    ----------
+    path : Path
+    sha256 : str
+    nodes, gpus : int
+        Nodes, and GPUs in all.
+    gpu_type : str
+        As Slurm calls it; empty: any.
+    limit_s : float
+        NaN: none.
+    account, partition, reservation, folder : str
+        Empty: Slurm's default.
+    signal : str
+        Signal with which it saves its state and ends; empty: it cannot be stopped.
+    batch : bool
+        Whether the signal is for the script alone, not for its steps.
+    grace_s : float
+        What it needs from the signal to its end.
+    sizes : tuple of int
+        Numbers of GPUs at which it can run.
+    """
+
+    path: Path
+    sha256: str
+    nodes: int
+    gpus: int
+    gpu_type: str = ""
+    limit_s: float = float("nan")
+    account: str = ""
+    partition: str = ""
+    reservation: str = ""
+    folder: str = ""
+    signal: str = ""
+    batch: bool = False
+    grace_s: float = GRACE_S
+    sizes: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Its file's name."""
+        return self.path.name
+
+    def shape(self, gpus: int) -> tuple[int, int]:
+        """Return the nodes, and the GPUs on each, for a number of GPUs: at most as many as it asks for."""
+        each = self.gpus // self.nodes
+        return (1, gpus) if gpus <= each else (gpus // each, each)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(message)
+
+
+def _parser() -> _Parser:
+    parser = _Parser(add_help=False, allow_abbrev=False)
+    for names in OPTIONS:
+        parser.add_argument(*names, default="")
+    return parser
+
+
+def read_scripts(folder: Path) -> list[Script]:
+    """Read the scripts of a folder, its files that begin with `#!`, in the order of their names.
+
+    Raises
+    ------
+    InputError
+        If there is none, or one asks for what cannot be driven.
+    """
+    if not folder.is_dir():
+        raise InputError("is no folder", file=folder, field="live.jobs", remedy="name a folder of scripts")
+    found = []
+    for path in sorted(folder.iterdir()):
+        if path.is_file():
+            with path.open("rb") as file:
+                is_script = file.read(2) == b"#!"
+            if is_script:
+                found.append(read_script(path))
+    if not found:
+        raise InputError("has no script", file=folder, field="live.jobs", remedy="begin each with #!")
+    return found
+
+
+def read_script(path: Path) -> Script:
+    """Read one script.
+
+    Raises
+    ------
+    InputError
+        If its name or a line is not understood, or it asks for no GPUs or for an array.
+    """
+    if NAME.fullmatch(path.name) is None:
+        remedy = "use letters, digits, dots, hyphens and underscores"
+        raise InputError("is no name of a script", file=path, field="live.jobs", remedy=remedy)
+    text, _ = read_text(path)
+    words, sizes = list[str](), ""
+    try:
+        for row in text.splitlines():
+            if row.startswith("#SBATCH"):
+                words += shlex.split(row.removeprefix("#SBATCH"), comments=True)
+            elif row.startswith(SIZES):
+                sizes = row.removeprefix(SIZES)
+            elif row.strip() and not row.startswith("#"):
+                break
+        given, _ = _parser().parse_known_args(words)
+        return _make(path, hashlib.sha256(text.encode()).hexdigest(), given, sizes)
+    except ValueError as problem:
+        raise InputError(str(problem), file=path, remedy="see docs/live.md") from problem
+
+
+def _make(path: Path, sha256: str, given: Any, sizes: str) -> Script:
+    if given.array:
+        raise ValueError("is an array: give a script for each task")
+    nodes = _count(given.nodes or "1", "--nodes")
+    if given.gpus:
+        gpus, gpu_type = _gpus(given.gpus)
+    else:
+        gpus, gpu_type = _gpus(given.gpus_per_node) if given.gpus_per_node else _gres(given.gres)
+        gpus *= nodes
+    if not gpus or gpus % nodes:
+        raise ValueError(f"asks for {gpus} GPUs on {nodes} nodes")
+    signal = SIGNAL.fullmatch(given.signal) if given.signal else None
+    if given.signal and signal is None:
+        raise ValueError(f"--signal={quote_cell(given.signal)} is not [B:]SIGNAL[@SECONDS]")
+    script = Script(
+        path=path,
+        sha256=sha256,
+        nodes=nodes,
+        gpus=gpus,
+        gpu_type=gpu_type,
+        limit_s=span_s(given.time),
+        account=given.account,
+        partition=given.partition,
+        reservation=given.reservation,
+        folder=given.chdir,
+        signal=signal["name"] if signal else "",
+        batch=bool(signal and "B" in (signal["batch"] or "")),
+        grace_s=float(signal["grace"]) if signal and signal["grace"] else GRACE_S,
+        sizes=tuple(sorted({gpus, *(_count(size, SIZES) for size in sizes.split(",") if size.strip())})),
+    )
+    for size in script.sizes:
+        if math.prod(script.shape(size)) != size:
+            raise ValueError(f"{size} GPUs are no whole number of nodes with {gpus // nodes} GPUs each")
+    if len(script.sizes) > 1 and not script.signal:
+        raise ValueError("has several sizes, and no --signal by which it is told to save its state")
+    return script
+
+
+def _count(text: str, name: str) -> int:
+    found = re.fullmatch(r"\s*([1-9]\d{0,4})\s*", text, re.ASCII)
+    if found is None:
+        raise ValueError(f"{name} {quote_cell(text)} is no count from 1")
+    return int(found[1])
+
+
+def _gpus(text: str) -> tuple[int, str]:
+    name, _, count = text.rpartition(":")
+    return _count(count, "GPUs"), name
+
+
+def _gres(text: str) -> tuple[int, str]:
+    gpus, _ = gpus_of_gres(text)
+    named = re.search(r"gpu:([^:,()]*[A-Za-z][^:,()]*)", text)
+    return gpus, named[1] if named else ""
+
+
+def find_gpu_type(script: Script) -> str:
+    """Return the catalogue's name of the GPUs that a script asks for; empty: any."""
+    return known_type(script.gpu_type) if script.gpu_type else ""

@@ -1,0 +1,30 @@
+"""A user's own scripts on a real Slurm that others use, through a restart of slurmctld and a kill."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from clustergym.common.errors import InputError
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+
+def test_every_script_runs_once_to_its_end(tmp_path):
+    from live_scripts import play
+
+    if os.geteuid() or not Path("/dev/tty3").exists():
+        pytest.skip("GPUs of Slurm need root and the terminals that stand for them")
+    try:
+        told = play(tmp_path, 12, ["policy=srtf"], most_s=500.0)
+    except InputError as error:
+        if error.field in ("packages", "live.engine"):
+            pytest.skip(str(error))
+        raise
+    assert (told["ended_once"], told["ended_more_often"]) == (12, 0)
+    assert told["of_others_completed"] == told["of_others"] == 3
+    assert (told["on_reserved_node"], told["status"]) == (0, 0)
+    assert (told["again"], told["submitted_again"]) == (0, 0)

@@ -1,0 +1,196 @@
+"""The oracle by software stack as a scenario uses it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clustergym.cluster.cluster_files import load_cluster, load_gpu_types
+from clustergym.cluster.spec import ClusterSpec, Locality
+from clustergym.common.errors import InputError
+from clustergym.oracle.models.catalog import load_catalog
+from clustergym.oracle.models.model_spec import SHAPE, ModelClass
+from clustergym.oracle.models.shape_files import find_accelerator, load_accelerator, load_transformer
+from clustergym.oracle.oracle_config import oracle_from_config
+from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
+from clustergym.oracle.stacks.catalog import load_stack
+from clustergym.oracle.stacks.search import search_plans
+from clustergym.oracle.stacks.stack_oracle import StackOracle, find_transformer, make_machine
+from clustergym.oracle.table_cache import load_or_build_tables
+
+LLM = load_cluster("llm-2026")
+ORACLE = StackOracle()
+COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+CLASSES = [
+    ModelClass("llama3", "8B", 512),
+    ModelClass("llama3", "70B", 1024),
+    ModelClass("qwen3", "235B-A22B", 1024),
+    ModelClass("deepseek", "v3", 1024),
+]
+TABLES = ORACLE.tables(CLASSES, LLM, COUNTS)
+
+
+def test_execution_is_the_search_of_the_stack() -> None:
+    found = search_plans(
+        load_transformer("llama3-70B"), load_accelerator("H100"), load_stack("megatron-2026").constants,
+        gpus=64, global_batch=1024, sequence_length=8192,
+    )  # fmt: skip
+    # 64 of 1,024 H100 in one leaf: the catalogue's machine, whose figures of the data sheet differ by 0.04 %.
+    at = TABLES.execution[1, 0, COUNTS.index(64), Locality.LEAF]
+    assert at == pytest.approx(found[0].seconds, rel=1e-3)
+    assert np.isinf(TABLES.execution[1, 0, COUNTS.index(64), Locality.NODE])
+
+
+def test_a_rack_is_one_domain() -> None:
+    # 64 GB200 are within NVLink, 128 are not; 512 take racks of both minipods.
+    racks = [LLM.compact_locality(1, gpus) for gpus in (64, 128, 512)]
+    assert racks == [Locality.DOMAIN, Locality.MINIPOD, Locality.CROSS]
+    for gpus, best in zip((64, 128, 512), racks, strict=True):
+        times = TABLES.execution[:, 1, COUNTS.index(gpus)]
+        assert np.isfinite(times[2:, best:]).all()
+        assert np.isinf(times[:, :best]).all()
+
+
+def test_segments_are_the_blocks_of_the_plan() -> None:
+    assert TABLES.segments is not None
+    level = COUNTS.index(256)
+    # Expert groups of 64 fill the 16 trays on which gangs may count; on 8 H100 of a node no more than 8 fit.
+    assert TABLES.segments[3, :, level].tolist() == [8, 64]
+    # Llama 3 70B: tensor groups of four H100, of two GB200.
+    assert TABLES.segments[1, :, level].tolist() == [4, 2]
+    assert (TABLES.segments[0, :, level] == 1).all()
+    divides = np.array(COUNTS)[None, None, :] % TABLES.segments
+    assert (divides == 0).all()
+
+
+def test_wider_placements_are_never_faster() -> None:
+    times = np.where(np.isfinite(TABLES.execution), TABLES.execution, np.nan)
+    for tier in (Locality.LEAF, Locality.MINIPOD, Locality.CROSS):
+        assert not (times[..., tier] < times[..., tier - 1] * (1 - 1e-9)).any()
+
+
+def test_information_classes_follow_from_the_plan() -> None:
+    fits = np.isfinite(TABLES.execution)
+    assert (np.isfinite(TABLES.profiled) == fits).all()
+    # A profile in one domain sees neither straggling nor exposed exchanges: it never promises too little.
+    assert (TABLES.profiled[fits] <= TABLES.execution[fits]).all()
+    assert (TABLES.profiled[fits] < TABLES.execution[fits] * 0.999).any()
+    known = np.isfinite(TABLES.data_parallel)
+    assert (TABLES.data_parallel[known] >= TABLES.execution[known]).all()
+    # A 671B model is not trained with data parallelism alone.
+    assert not known[3].any()
+    assert known[0].any()
+
+
+def test_a_table_up_to_512_gpus_takes_under_five_cpu_seconds() -> None:
+    start = time.process_time()
+    StackOracle().tables([ModelClass("kimi", "k2", 4096)], LLM, COUNTS)
+    assert time.process_time() - start < 5
+
+
+def test_tables_with_segments_come_back_from_the_cache(tmp_path: Path) -> None:
+    built = load_or_build_tables(ORACLE, CLASSES[:2], LLM, COUNTS, folder=tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+
+    class Broken(StackOracle):
+        def tables(self, *_: object) -> None:  # type: ignore[override]
+            raise AssertionError("the cache has them")
+
+    read = load_or_build_tables(Broken(), CLASSES[:2], LLM, COUNTS, folder=tmp_path)
+    assert read.sha256 == built.sha256 == ORACLE.tables(CLASSES[:2], LLM, COUNTS).sha256
+    other = load_or_build_tables(StackOracle(precision="fp8"), CLASSES[:1], LLM, COUNTS, folder=tmp_path)
+    assert (other.execution[0, :, -1, 3] < built.execution[0, :, -1, 3]).all()
+
+
+def test_models_of_papers_on_their_clusters() -> None:
+    arena = load_cluster("arena-a")
+    classes = [
+        ModelClass("gpt3", "1.3B", 256),
+        ModelClass("gshard_moe", "2.4B", 256),
+        ModelClass("resnet50", "", 256),
+    ]
+    tables = ORACLE.tables(classes, arena, (1, 2, 4, 8))
+    assert np.isfinite(tables.execution[0]).any()
+    assert np.isfinite(tables.execution[1]).any()
+    # A model that is no transformer has the times of roofline.
+    roofline = RooflineOracle().tables(classes[2:], arena, (1, 2, 4, 8))
+    assert np.array_equal(tables.execution[2], roofline.execution[0])
+    shape, tokens = find_transformer(load_catalog().get(classes[0]))  # type: ignore[misc]
+    assert tokens == 1024
+    assert shape.parameters == pytest.approx(load_catalog().get(classes[0]).parameters, rel=0.01)
+    experts, _ = find_transformer(load_catalog().get(classes[1]))  # type: ignore[misc]
+    assert experts.parameters == pytest.approx(load_catalog().get(classes[1]).parameters, rel=0.02)
+
+
+def test_every_gpu_type_of_the_catalogue_is_a_machine() -> None:
+    for name, gpu in load_gpu_types().items():
+        known = find_accelerator(name)
+        assert known is not None, name
+        assert known.memory_gbs == gpu.memory_gbs
+        assert known.bf16_tflops == pytest.approx(gpu.fp16_tflops, rel=1e-3)
+        assert known.link_gbs == gpu.link_gbs
+
+
+OWN = """name: own
+nodes: [{{gpu_type: X1, count: 4, gpus_per_node: 8}}]
+gpu_types:
+  X1: {{fp16_tflops: 500, fp32_tflops: 40, memory_gb: 100, memory_gbs: 4000, link_kind: x,
+    link_gbs: 300, nic_gbps: 400{}}}
+"""
+
+
+def own_cluster(folder: Path, more: str) -> ClusterSpec:
+    path = folder / "own.yaml"
+    path.write_text(OWN.format(more))
+    return load_cluster(str(path))
+
+
+def test_a_gpu_type_of_a_cluster_file(tmp_path: Path) -> None:
+    own = own_cluster(tmp_path, ", power_w: 600, fp8_tflops: 1000")
+    machine = make_machine(own.groups[0])
+    assert (machine.power_w, machine.fp8_tflops, machine.fp4_tflops, machine.domain) == (600, 1000, None, 8)
+    # One port of 400 Gbit/s for 8 GPUs.
+    assert machine.nic_gbps == 50
+    plain, fp8 = (
+        StackOracle(precision=precision).tables(CLASSES[:1], own, (8, 16)).execution[0, 0, :, -1]
+        for precision in ("bf16", "fp8")
+    )
+    assert (fp8 < plain).all()
+    with pytest.raises(InputError, match="X1 has no power_w"):
+        ORACLE.tables(CLASSES[:1], own_cluster(tmp_path, ""), (8,))
+
+
+def test_configuration_and_refusals(tmp_path: Path) -> None:
+    oracle = oracle_from_config({"name": "stack", "stack": "megatron-2026", "models": None})
+    assert isinstance(oracle, StackOracle)
+    with pytest.raises(InputError, match="unknown stack"):
+        oracle_from_config({"name": "stack", "stack": "megatron-2062"})
+    with pytest.raises(InputError, match="unknown value 'bf8'"):
+        oracle_from_config({"name": "stack", "precision": "bf8"})
+    with pytest.raises(InputError, match="no sequence"):
+        oracle_from_config({"name": "stack", "sequence_length": 0})
+    with pytest.raises(InputError, match="does not know llama3-8B"):
+        RooflineOracle().tables(CLASSES[:1], LLM, (8,))
+
+
+def test_a_model_of_a_users_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(
+        "kind: shape\ndtype: fp16\nsequence_length: 4096\nbatches: [128]\n"
+        "sizes:\n  small: {shape: llama3-8B}\n"
+    )
+    oracle = oracle_from_config({"name": "stack", "models": str(tmp_path / "mine.yaml")})
+    mine = oracle.tables([ModelClass("mine", "small", 128)], LLM, (8,)).execution
+    same = StackOracle(sequence_length=4096).tables([ModelClass("llama3", "8B", 128)], LLM, (8,)).execution
+    assert np.array_equal(mine, same)
+
+
+def test_every_model_of_today_fits_somewhere() -> None:
+    catalog = load_catalog()
+    for family in catalog.families:
+        for size in catalog.sizes(family):
+            model = ModelClass(family, size, catalog.get(ModelClass(family, size, 1)).batches[-1])
+            if catalog.get(model).kind == SHAPE:
+                assert np.isfinite(ORACLE.tables([model], LLM, (512,)).execution).any(), model
