@@ -111,7 +111,7 @@ class TenantsParallelEnv(ParallelEnv):
         weight = spaces.Box(1 / LARGEST_WEIGHT, LARGEST_WEIGHT, (1,), np.float32)
         self.observation_spaces = dict.fromkeys(self.possible_agents, seen)
         self.action_spaces = dict.fromkeys(self.possible_agents, weight)
-        self._prior, self._rng = auction.weights_of(PRIOR), np.random.default_rng()
+        self._prior, self._rng = auction.make_weights(PRIOR), np.random.default_rng()
         self._simulation: Simulation | None = None
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -31,7 +29,7 @@ def choose_action(actions: AuctionActions, weights: Floats) -> npt.NDArray[np.fl
     weights : ndarray of float, shape (features.COUNT,)
     """
     if actions.knobs:
-        prior = auction.weights_of(features.PRIOR)
+        prior = auction.make_weights(features.PRIOR)
         knob = [features.NAMES.index(name) for name in features.KNOBS]
         chosen = (weights - prior)[knob]
     elif actions.decides_by == SCORES:
@@ -42,7 +40,7 @@ def choose_action(actions: AuctionActions, weights: Floats) -> npt.NDArray[np.fl
         chosen = rank_as_priorities(actions.described.astype(np.float64), weights)
     else:
         chosen = weights
-    clipped: Any = np.clip(chosen, -actions.bound, actions.bound).astype(np.float32)
+    clipped: npt.NDArray[np.float32] = np.clip(chosen, -actions.bound, actions.bound).astype(np.float32)
     return clipped
 
 
@@ -61,13 +59,15 @@ def rank_as_priorities(moves: Floats, weights: Floats) -> Floats:
         A job whose best doubling scores 0 or less has -1 as its second priority, and is not doubled.
     """
     flat = moves.reshape(len(moves), -1, features.COUNT)
-    scores, added = flat @ weights, flat @ auction.weights_of(features.OF_PRIORITIES)
+    scores, added = flat @ weights, flat @ auction.make_weights(features.OF_PRIORITIES)
     chosen = np.empty((len(flat), 2))
     for place, (feature, base) in enumerate(((_START, 0.0), (_DOUBLE, BASE_OF_DOUBLING))):
         there = flat[..., feature] > 0
         best = np.where(there, scores, -np.inf).argmax(axis=1)[:, None]
-        score, rest, some = (np.take_along_axis(one, best, 1)[:, 0] for one in (scores, added + base, there))
-        priority = (score - rest) / PER_PRIORITY
+        some = np.take_along_axis(there, best, 1)[:, 0]
+        score: Floats = np.take_along_axis(scores, best, 1)[:, 0]
+        rest: Floats = np.take_along_axis(added, best, 1)[:, 0]
+        priority = (score - rest - base) / PER_PRIORITY
         if feature == _DOUBLE:
             priority = np.where(some & (score > 0), np.maximum(priority, 0.0), -1.0)
         chosen[:, place] = np.where(some, priority, -1.0)

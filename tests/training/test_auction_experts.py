@@ -13,7 +13,7 @@ from clustergym.training.auction_experts import choose_action, rank_as_prioritie
 
 
 def move(**values):
-    return auction.weights_of(values)
+    return auction.make_weights(values)
 
 
 def test_priorities_by_hand():
