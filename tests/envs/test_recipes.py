@@ -23,6 +23,8 @@ def test_a_recipe_trains(name, monkeypatch, capsys):
     pytest.importorskip(NEEDS[name])
     monkeypatch.setattr(sys, "argv", [name, "3"])
     runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
-    lines = [line for line in capsys.readouterr().out.splitlines() if "CPU-s: return" in line]
+    # In three seconds Stable-Baselines3 may still be at its first hundred episodes; it ends with greedy play.
+    told = "greedy on unseen traces" if name == "recipe_sb3" else "CPU-s: return"
+    lines = [line for line in capsys.readouterr().out.splitlines() if told in line]
     assert lines
     assert "nan" not in "".join(lines)
