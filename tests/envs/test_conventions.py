@@ -65,7 +65,7 @@ def test_signatures_types_and_metadata(name):
         observation, reward, terminated, truncated, info = env.step(legal(env, info))
         assert type(reward) is float
         assert type(terminated) is type(truncated) is bool
-        assert type(info) is dict
+        assert isinstance(info, dict)
         if terminated or truncated:
             observation, info = env.reset()
     env.close()
