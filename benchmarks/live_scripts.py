@@ -231,6 +231,8 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep scripts, logs and ledger here")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
+        # Scripts of the other user are in it while they run.
+        Path(name).chmod(0o755)
         try:
             folder = options.keep or Path(name)
             for key, value in play(folder.absolute(), options.scripts, options.policy).items():

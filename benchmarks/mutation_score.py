@@ -5,9 +5,9 @@
 Draws mutants by mutmut's operators, all but that of strings, as many from each package. Applies one at a
 time to a copy of the checkout in WORK, and runs tests that reach the changed statement, the fastest first,
 in a fork of a process that has collected them: there the changed functions get their new code. What runs at
-import is tried in a new process. Numba compiles nothing: machine code does not change
-with its source. First every test runs once, with a note in front of each statement that has a mutant; a test
-that takes longer than `--test-s`, or fails in these processes, is left out. Each mutant is one line of
+import is tried in a new process. Numba compiles nothing: machine code does not change with its source.
+First every test runs once, with a note in front of each statement that has a mutant; a test that takes
+longer than `--test-s`, or fails in these processes, is left out. Each mutant is one line of
 WORK/results.jsonl. A second call goes on where the first stopped. Needs Linux, `pip install mutmut`.
 """
 
@@ -53,8 +53,6 @@ SETUP_S = 10.0
 SLOW = ("agreement", "boards", "compiled", "processes", "reproduction", "slow", "training")
 """Marks of tests that come last."""
 OPTIONS = ("-n", "0", "-s", "-m", "not browser and not docs and not slurm and not wheel")
-RECORD_S = 7200.0
-"""Most time to run every test once."""
 
 
 def source_files() -> list[str]:
@@ -306,7 +304,7 @@ class Trial:
             if type(one) is FunctionType and one.__code__.co_filename.startswith(str(Path.cwd())):
                 self.live.setdefault((one.__code__.co_filename, one.__code__.co_qualname), []).append(one)
         gc.freeze()
-        forked(partial(self.note, session), RECORD_S)
+        forked(partial(self.note, session), self.given.record_s)
         self.tests = {one["test"]: one for one in lines_of(self.notes) if one["s"] >= 0}
         self.setup_s = dict[str, float]()
         for test, one in self.tests.items():
@@ -448,6 +446,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--packages", nargs="+", help="of the sample, only mutants of these, as sim")
     parser.add_argument("--tests", nargs="+", help="only these folders of tests, as sim; else all")
+    parser.add_argument("--record-s", type=float, default=7200.0, help="most time to run every test once")
     parser.add_argument("--test-s", type=float, default=4.0, help="most seconds of tests per mutant")
     given = parser.parse_args()
     work, copy = given.work.resolve(), given.work.resolve() / "checkout"
@@ -472,8 +471,7 @@ def main() -> None:
     packages = given.packages or {*map(package_of, names)}
     given.mutants = [one for one in json.loads(path.read_text()) if package_of(one[0]["file"]) in packages]
     wanted = {name_of(mutant) for mutant, _ in given.mutants}
-    folders = given.tests or [path.name for path in Path("tests").iterdir() if any(path.rglob("test_*.py"))]
-    tests = [f"tests/{name}" for name in sorted(folders)]
+    tests = [f"tests/{name}" for name in given.tests] if given.tests else ["tests"]
     pytest.main([*OPTIONS, f"--basetemp={work / 'tmp'}", *tests], plugins=[Trial(given, work)])
     report([one for one in lines_of(work / "results.jsonl") if name_of(one) in wanted])
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -157,6 +158,7 @@ def fit(out: Path) -> list[tuple[str, dict[str, Any]]]:
     found = []
     for setting in SETTINGS:
         mine = out / setting / "mine"
+        shutil.rmtree(mine, ignore_errors=True)
         source = {name: str(out / setting / name) for name in PRINTED}
         commands = [
             ["trace", "import", source["sacct.txt"], "--nodes", source["nodes.txt"], "-o", f"{mine}/log.csv"],

@@ -1,6 +1,7 @@
 """What PPO learns from scratch in an environment, seed by seed, with its curve.
 
-    nice python benchmarks/tiers.py knobs-16 --seeds 5 --cpu-s 60 --json knobs-16.json
+    nice python benchmarks/tiers.py knobs-16 --seeds 5 --steps 6400 --json knobs-16.json
+    nice python benchmarks/tiers.py priority-16 --learner by_job --steps 500000 --json priority-16.json
 
 Trains on the split `train`, by PPO of Stable-Baselines3 with the settings of `SETTINGS` or with credit by
 job (`--learner by_job`). Measures greedy play on the 40 traces of the split `dev` as it goes, and at the end
@@ -15,6 +16,7 @@ import json
 import resource
 import sys
 from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,9 @@ import numpy as np
 import numpy.typing as npt
 
 import clustergym
-from clustergym.common.errors import InputError, nearest
+from clustergym.common.errors import InputError, exits_on_bad_input, nearest
+from clustergym.common.figures import check_figure, draw_figure
+from clustergym.common.writing import atomic_path
 from clustergym.envs.episodes import trace_seed
 from clustergym.envs.registration import register_envs
 from clustergym.scenario.environments import ENVIRONMENTS
@@ -52,8 +56,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "policy_kwargs": {"log_std_init": -1.6},
     },
 }
-EVERY_S = 10.0
-"""Processor time between two measurements of the curve, seconds."""
+POINTS = 10
+"""Measurements of a curve."""
 Figures = npt.NDArray[np.float64]
 
 
@@ -77,115 +81,150 @@ class Judge:
     name : str
         The environment's id.
     split : {"dev", "test"}
-
-    Attributes
-    ----------
-    hesrpt_s : ndarray of float, shape (TRACES,)
-        Mean JCT of heSRPT on each trace, seconds, deciding when the environment's agent does.
+    traces : int
+        The first so many.
+    **parameters
+        Of the environment.
     """
 
-    def __init__(self, name: str, split: str) -> None:
-        self._envs = envs_of(name, TRACES)
-        self._seeds = [trace_seed(split, index) for index in range(TRACES)]
-        episodes, rng = self._envs.single.episodes, np.random.default_rng(0)
-        scenarios = [episodes.choose({"trace_seed": seed}, rng) for seed in self._seeds]
-        policy = parse_policy(f"hesrpt round_s={self._envs.single.parameters.round_s}", "policy")
-        runs = [clustergym.simulate(scenario, policy) for scenario in scenarios]
-        self.hesrpt_s: Figures = np.array([run.metrics["jct_mean"] for run in runs])
+    def __init__(self, name: str, split: str, traces: int = TRACES, **parameters: Any) -> None:
+        self.envs, self.traces = envs_of(name, traces, **parameters), traces
+        self._seeds = [trace_seed(split, index) for index in range(traces)]
 
-    def draw(self) -> Any:
+    @cached_property
+    def hesrpt_s(self) -> Figures:
+        """Mean JCT of heSRPT on each trace, seconds, shape (traces,)."""
+        return self.simulate("hesrpt")
+
+    def simulate(self, policy: str) -> Figures:
+        """Return the mean JCT of a policy on each trace, deciding when the environment's agent does."""
+        episodes, rng = self.envs.single.episodes, np.random.default_rng(0)
+        chosen = parse_policy(f"{policy} round_s={self.envs.single.parameters.round_s}", "policy")
+        scenarios = (episodes.choose({"trace_seed": seed}, rng) for seed in self._seeds)
+        return np.array([clustergym.simulate(one, chosen).metrics["jct_mean"] for one in scenarios])
+
+    def draw(self, *_: Any) -> Any:
         """Return a random legal action for each trace."""
-        return self._envs.sample_actions()
+        return self.envs.sample_actions()
 
     def measure(self, decide: Callable[[Any, Any], Any]) -> Figures:
         """Return the mean JCT on each trace where `decide` gives the actions, seconds."""
-        observations, _ = self._envs.reset(seed=0, options={"trace_seed": self._seeds})
-        found, over = np.full(TRACES, np.nan), np.zeros(TRACES, dtype=np.bool_)
+        return self.play(decide)["jct_s"]
+
+    def play(self, decide: Callable[[Any, Any], Any]) -> dict[str, Figures]:
+        """Play an episode on each trace.
+
+        Parameters
+        ----------
+        decide : callable
+            (observations, masks) -> actions.
+
+        Returns
+        -------
+        dict of str to ndarray, shape (traces,)
+            `jct_s`, `steps`, and `moves`: steps at which the clock moves.
+        """
+        envs = self.envs
+        observations, _ = envs.reset(seed=0, options={"trace_seed": self._seeds})
+        found = {name: np.zeros(self.traces) for name in ("jct_s", "steps", "moves")}
+        over = np.zeros(self.traces, dtype=np.bool_)
         while not over.all():
-            observations, _, terminated, truncated, infos = self._envs.step(
-                decide(observations, self._envs.action_masks())
+            before = envs.core.reached
+            observations, _, terminated, truncated, infos = envs.step(
+                decide(observations, envs.action_masks())
             )
+            found["steps"] += ~over
+            found["moves"] += ~over & (envs.core.reached > before)
             ended = terminated | truncated
             for row in np.flatnonzero(ended & ~over).tolist():
-                found[row] = infos["metrics"]["jct_mean_censored"][row]
+                found["jct_s"][row] = infos["metrics"]["jct_mean_censored"][row]
             over |= ended
             if ended.any() and not over.all():
                 # With `Disabled` every environment must have an episode: those that ended play theirs again.
-                observations, _ = self._envs.reset(options={"reset_mask": ended, "trace_seed": self._seeds})
+                observations, _ = envs.reset(options={"reset_mask": ended, "trace_seed": self._seeds})
         return found
 
 
 Decide = Callable[[Any, Any], Any]
 Curve = list[tuple[float, int, float]]
-"""Processor time, steps and mean ratio to heSRPT on the dev traces."""
+"""Processor time without measuring, steps, and mean ratio to heSRPT on the dev traces."""
 
 
-def train_by_job(name: str, seed: int, cpu_s: float, judge: Judge) -> tuple[Decide, Curve]:
+class CurveRecorder:
+    """Measures an agent on the dev traces now and then as it trains.
+
+    Parameters
+    ----------
+    seed, steps : int
+        Of the training.
+    judge : Judge
+    decide : callable
+        How the agent plays by now.
+
+    Attributes
+    ----------
+    curve : list of (float, int, float)
+    """
+
+    def __init__(self, seed: int, steps: int, judge: Judge, decide: Decide) -> None:
+        self._seed, self._every, self._judge, self._decide = seed, steps / POINTS, judge, decide
+        self._began, self._measuring_s = spent_s(), 0.0
+        self.curve: Curve = []
+
+    def measure(self, taken: int, last: bool = False) -> None:
+        """Measure, at the end in any case, before it unless that was done a short time ago."""
+        if self.curve and not last and taken - self.curve[-1][1] < self._every:
+            return
+        before = spent_s()
+        used = before - self._began - self._measuring_s
+        ratio = float(np.mean(self._judge.measure(self._decide) / self._judge.hesrpt_s))
+        self.curve.append((round(used, 1), taken, ratio))
+        print(f"seed {self._seed}: {used:6.0f} CPU-s {taken:9,} steps {ratio:.3f}", file=sys.stderr)
+        self._measuring_s += spent_s() - before
+
+
+def train_by_job(name: str, seed: int, steps: int, judge: Judge) -> tuple[Decide, Curve]:
     """Train with credit by job; return how it plays, and its curve."""
     from clustergym.training.job_credit import JobCredit, JobCreditLearner
 
     envs = envs_of(name, 32, split="train", summaries=False)
     learner = JobCreditLearner(envs, JobCredit(), seed)
-    curve: Curve = []
-    began, measuring_s = spent_s(), 0.0
-
-    def goes_on(learner: JobCreditLearner) -> bool:
-        nonlocal measuring_s
-        used = spent_s() - began - measuring_s
-        if not curve or used - curve[-1][0] >= EVERY_S or used >= cpu_s:
-            before = spent_s()
-            ratio = float(np.mean(judge.measure(learner.predict) / judge.hesrpt_s))
-            curve.append((used, learner.steps_taken, ratio))
-            print(
-                f"seed {seed}: {used:6.0f} CPU-s {learner.steps_taken:9,} steps {ratio:.3f}", file=sys.stderr
-            )
-            measuring_s += spent_s() - before
-        return used < cpu_s
-
-    learner.learn(goes_on)
+    recorder = CurveRecorder(seed, steps, judge, learner.decide)
+    while learner.num_timesteps < steps:
+        recorder.measure(learner.num_timesteps)
+        learner.learn(learner.num_timesteps + 1, steps)
+    recorder.measure(learner.num_timesteps, last=True)
     envs.close()
-    return learner.predict, curve
+    return learner.decide, recorder.curve
 
 
-def train_stock(name: str, seed: int, cpu_s: float, judge: Judge) -> tuple[Decide, Curve]:
+def train_stock(name: str, seed: int, steps: int, judge: Judge) -> tuple[Decide, Curve]:
     """Train PPO of Stable-Baselines3; return how it plays, and its curve."""
     from stable_baselines3 import PPO
     from stable_baselines3.common.callbacks import BaseCallback
 
     settings = dict(SETTINGS[name.removeprefix("ClusterGym/").partition("-")[0].lower()])
     envs = SchedulingVecEnv(envs_of(name, settings.pop("num_envs"), split="train", summaries=False), 10.0)
-    curve: Curve = []
+    agent = PPO("MlpPolicy", envs, seed=seed, device="cpu", **settings)
+
+    def decide(seen: Any, _: Any) -> Any:
+        return agent.predict(seen, deterministic=True)[0]
+
+    recorder = CurveRecorder(seed, steps, judge, decide)
 
     class Measuring(BaseCallback):
-        """Measures now and then, and ends the training when its time is spent."""
-
-        began, measuring_s = spent_s(), 0.0
-
-        def measure(self) -> float:
-            used = spent_s() - self.began - self.measuring_s
-            if not curve or used - curve[-1][0] >= EVERY_S or used >= cpu_s:
-                before = spent_s()
-                ratio = judge.measure(lambda seen, _: self.model.predict(seen, deterministic=True)[0])
-                curve.append((used, self.num_timesteps, float(np.mean(ratio / judge.hesrpt_s))))
-                print(
-                    f"seed {seed}: {used:6.0f} CPU-s {self.num_timesteps:9,} steps {curve[-1][2]:.3f}",
-                    file=sys.stderr,
-                )
-                self.measuring_s += spent_s() - before
-            return used
+        """Measures before a rollout."""
 
         def _on_rollout_start(self) -> None:
-            self.measure()
+            recorder.measure(self.num_timesteps)
 
         def _on_step(self) -> bool:
-            return spent_s() - self.began - self.measuring_s < cpu_s
+            return True
 
-    agent = PPO("MlpPolicy", envs, seed=seed, device="cpu", **settings)
-    callback = Measuring()
-    agent.learn(10**9, callback)
-    callback.measure()
+    agent.learn(steps, Measuring())
+    recorder.measure(agent.num_timesteps, last=True)
     envs.close()
-    return lambda seen, _: agent.predict(seen, deterministic=True)[0], curve
+    return decide, recorder.curve
 
 
 LEARNERS = {"stock": train_stock, "by_job": train_by_job}
@@ -202,46 +241,77 @@ def interval(ratios: Figures) -> tuple[float, float, float]:
     return float(ratios.mean()), float(low), float(high)
 
 
-def main() -> None:
+def train_seeds(name: str, given: argparse.Namespace) -> dict[str, Any]:
+    """Train each seed that the file does not have yet; return the figures of all."""
+    about = {"id": name, "learner": given.learner, "steps": given.steps}
+    figures: dict[str, Any] = {**about, "seeds": []}
+    if given.json is not None and given.json.is_file():
+        figures = json.loads(given.json.read_text(encoding="utf-8"))
+        if any(figures.get(key) != value for key, value in about.items()):
+            raise InputError("is of another training", file=given.json, remedy="give another --json")
+    dev, test = Judge(name, "dev"), Judge(name, "test")
+    random = test.measure(test.draw)
+    figures["random"] = float(np.mean(random / test.hesrpt_s))
+    figures["hesrpt_jct_s"] = float(test.hesrpt_s.mean())
+    for seed in range(len(figures["seeds"]), given.seeds):
+        decide, curve = LEARNERS[given.learner](name, seed, given.steps, dev)
+        ratios = test.measure(decide) / test.hesrpt_s
+        figures["seeds"].append({"seed": seed, "test": ratios.tolist(), "curve": curve})
+        figures["over_hesrpt"] = interval(np.array([row["test"] for row in figures["seeds"]]))
+        if given.json is not None:
+            with atomic_path(given.json) as temporary:
+                temporary.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    return figures
+
+
+def draw_curves(figures: Mapping[str, Any], figure: Any) -> None:
+    """Draw the curve of each seed against processor time and against steps."""
+    titles = ("processor time, s", "steps of the environments")
+    for at, (axes, title) in enumerate(zip(figure.subplots(1, 2, sharey=True), titles, strict=True)):
+        for row in figures["seeds"]:
+            points = np.array(row["curve"])
+            axes.plot(points[:, at], points[:, 2], label=f"seed {row['seed']}", linewidth=1.2)
+        axes.axhline(1.0, color="0.4", linewidth=0.8, linestyle="--")
+        axes.set(xlabel=title, yscale="log")
+        axes.yaxis.set_major_formatter("{x:.2f}")
+        axes.yaxis.set_minor_formatter("{x:.2f}")
+    figure.axes[0].set_ylabel("mean JCT / heSRPT's")
+    figure.axes[1].legend(frameon=False, fontsize=8)
+
+
+@exits_on_bad_input
+def main(argv: list[str] | None = None) -> int:
     """Train, measure and print."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("tier", help="as knobs-16")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--cpu-s", type=float, default=60.0, help="of training, each seed, without measuring")
+    parser.add_argument("--steps", type=int, default=6_400, help="of the environments, each seed")
     parser.add_argument("--learner", choices=LEARNERS, default="stock")
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    parser.add_argument("--json", type=Path, help="seeds that it has already are not trained again")
+    parser.add_argument("--svg", type=Path, help="a picture of the curves")
+    given = parser.parse_args(argv)
+    check_figure(given.svg, "--svg")
     known = {row.short_name: row.id for row in ENVIRONMENTS if row.vector_entry_point}
     if given.tier not in known:
         raise InputError(
             f"unknown tier {given.tier!r}", field="tier", remedy=nearest(given.tier, list(known))
         )
-    name = known[given.tier]
-    dev, test = Judge(name, "dev"), Judge(name, "test")
-    random = test.measure(lambda seen, _: test.draw())
-    ratios, curves = [], []
-    for seed in range(given.seeds):
-        decide, curve = LEARNERS[given.learner](name, seed, given.cpu_s, dev)
-        ratios.append(test.measure(decide) / test.hesrpt_s)
-        curves.append(curve)
-    mean, low, high = interval(np.array(ratios))
-    figures = {
-        "id": name,
-        "over_hesrpt": [mean, low, high],
-        "of_seeds": [float(ratio.mean()) for ratio in ratios],
-        "random": float(np.mean(random / test.hesrpt_s)),
-        "hesrpt_jct_s": float(test.hesrpt_s.mean()),
-        "curves": curves,
-    }
-    print(f"{name}: {mean:.3f} [{low:.3f}, {high:.3f}] of heSRPT, {given.seeds} seeds")
+    figures = train_seeds(known[given.tier], given)
+    mean, low, high = figures["over_hesrpt"]
+    each = ", ".join(f"{np.mean(row['test']):.3f}" for row in figures["seeds"])
+    spent = ", ".join(f"{row['curve'][-1][0]:.0f}" for row in figures["seeds"])
+    print(f"{figures['id']}: {mean:.3f} [{low:.3f}, {high:.3f}] of heSRPT, {len(figures['seeds'])} seeds")
+    print(f"each seed: {each}; CPU-s: {spent}")
     print(f"random play: {figures['random']:.3f}")
-    print(f"each seed: {', '.join(f'{value:.3f}' for value in figures['of_seeds'])}")
     if given.json is not None:
-        given.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
         print(f"wrote {given.json}")
+    if given.svg is not None:
+        draw_figure(given.svg, (7.0, 2.8), partial(draw_curves, figures), "--svg")
+        print(f"wrote {given.svg}")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

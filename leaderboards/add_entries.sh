@@ -48,7 +48,7 @@ if [[ $board == tenants ]]; then # Policies without quotas, under quotas, and un
   add kai 'KAI' policy=kai
   add kueue 'Kueue' policy=kueue policy.fair_sharing=true policy.reclaim_within_cohort=any policy.within_cluster_queue=lower_priority
   add capacity 'Volcano and YARN, capacity' policy=capacity
-  add slurm-multifactor 'Slurm, multifactor, conservative backfill' policy=slurm-multifactor
+  add slurm-multifactor 'Slurm, multifactor' policy=slurm-multifactor
   quotas() { add "quotas-$1" "Quotas, $2" policy=quotas "policy.within='$3'" "${@:4}"; }
   quotas fcfs 'FCFS' fcfs
   quotas srtf 'SRTF' srtf

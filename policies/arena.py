@@ -18,10 +18,11 @@ from clustergym.common.parameter_types import (
     PositiveFloat,
     PositiveInt,
 )
-from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.scenario.policy import Decision, InformationClass, Setting, View
 from clustergym.trace.trace import Trace
 
 from .shared.elastic import Launches, Scaling, VirtualCluster
+from .shared.notices import NoticePolicy
 from .shared.objectives import OBJECTIVES, THROUGHPUTS, behind, check_deadlines
 from .shared.requests import find_requested_level, get_requested_time_s
 
@@ -29,7 +30,7 @@ PLANNERS = {"adaptive": InformationClass.PROFILED, "dp": InformationClass.DATA_P
 
 
 @dataclass
-class Arena(Policy):
+class Arena(NoticePolicy):
     """Arena (EuroSys '26, section 3.5), or its preprint Crius (section 6): scaling for cluster throughput.
 
     Waiting jobs are taken queue by queue, in each in the order they were submitted. The candidates
@@ -95,6 +96,9 @@ class Arena(Policy):
         Any number of scalings up.
     repay_restarts : bool
         A job is scaled up only where that saves more time than its restart takes.
+    notice : str
+        Who saves before it stops or is scaled, where stops lose work: `never` anybody; `cheaper`: who has
+        worked for longer since its last checkpoint than saving takes; `always`. A choice of our own.
     round_s : float or None
         Seconds between decision points (Arena: 300).
     """
@@ -139,7 +143,7 @@ class Arena(Policy):
         """Return how often the integer program failed and the heuristic decided instead."""
         return {"ilp_fallbacks": self._ilp_fallbacks} if self.ilp else {}
 
-    def schedule(self, view: View) -> Decision:
+    def decide(self, view: View) -> Decision:
         """Launch jobs from the queues, then scale running jobs up on idle GPUs."""
         if not len(view):
             return Decision.keep(view)

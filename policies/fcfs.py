@@ -12,10 +12,11 @@ from clustergym.common import random_streams
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import Period
-from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
+from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Setting, View
 
 from .shared.backfill import starts_between_reservations
 from .shared.finish_times import remaining_at_request_s, request_times
+from .shared.making_room import MovingPolicy
 from .shared.queues import Blocks, fill, first_type
 from .shared.requests import request_options
 
@@ -23,7 +24,7 @@ QUEUES: dict[str, Blocks] = {"cluster": "cluster", "gpu_type": "types"}
 
 
 @dataclass
-class FirstComeFirstServed(Policy):
+class FirstComeFirstServed(MovingPolicy):
     """First come, first served: gang scheduling at the request, with or without backfill.
 
     Without backfill a job waits until all its GPUs are free and no job ahead of it in its queue waits; it
@@ -53,6 +54,12 @@ class FirstComeFirstServed(Policy):
         do not use this parameter.
     backfill : str
         `none`, `aggressive`, `easy` or `conservative`.
+    moves_per_hour : float
+        Running jobs that it may move in an hour, saved up for an hour at most, so that a gang which it starts
+        has its NVLink domains; 0: it moves none.
+    notice : str
+        Who saves before it is moved, where stops lose work: `never` anybody; `cheaper`: who has worked for
+        longer since its last checkpoint than saving takes; `always`.
     round_s : float or None
         Seconds between decision points where the scenario leaves them to the policy.
     """
@@ -70,6 +77,7 @@ class FirstComeFirstServed(Policy):
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Keep the run's random stream, and forget all jobs."""
+        super().reset(setting, rng)
         self._rng = rng
         self._promised = {}
 
@@ -94,7 +102,7 @@ class FirstComeFirstServed(Policy):
         """Whether it makes no reservations."""
         return self.steady
 
-    def schedule(self, view: View) -> Decision:
+    def decide(self, view: View) -> Decision:
         """Start jobs from the head of each queue, and later jobs where backfill allows."""
         waiting = np.flatnonzero(view.state == QUEUED)
         if self.backfill in ("easy", "conservative"):

@@ -152,10 +152,9 @@ class Gavel(Policy):
         except SolverError:
             self._failures += 1
             # Shares of pairs are in a matrix of (job, job, type); a job by itself stands on the diagonal.
-            alone = np.zeros((len(view), *finish_times.compute_isolated_shares(view, times).shape))
-            alone[np.arange(len(view)), np.arange(len(view))] = finish_times.compute_isolated_shares(
-                view, times
-            )
+            share = finish_times.compute_isolated_shares(view, times)
+            alone = np.zeros((len(view), *share.shape))
+            alone[np.arange(len(view)), np.arange(len(view))] = share
             return alone
 
     def _solve(self, view: View, times: finish_times.RequestTimes) -> Floats:

@@ -10,19 +10,21 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from clustergym.common.parameter_types import Period
-from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
+from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Setting, View
 from clustergym.scenario.tenants.cohorts import Cohort, QuotaNode
 from clustergym.scenario.tenants.queue_tree import of_type
 
 from .shared.evictions import Evictions
 from .shared.kueue_cycles import CycleResult, KueueScheduler
 from .shared.kueue_victims import KueueJob, QueueRules, QuotaHolders
+from .shared.making_room import MovingPolicy
+from .shared.notices import Victims, losses_per_gpu
 from .shared.queue_book import QueueHoldings
 from .shared.requests import request_options
 
 
 @dataclass
-class Kueue(Policy):
+class Kueue(MovingPolicy):
     """The cluster queues of Kueue: nominal quotas, lent in cohorts, admission in cycles, preemption by rule.
 
     A leaf is a cluster queue with its quota, a queue with queues in it a cohort; GPUs that no quota covers
@@ -64,6 +66,15 @@ class Kueue(Policy):
         Highest priority of a job that `borrow_within_cohort` preempts; None: any lower one.
     within_cluster_queue : str
         Whom a job preempts in its own queue; `lower_or_newer`: those of equal priority, too, that came later.
+    victims : str
+        Who stops first of those of equal priority: the most `recent` to be admitted, or the `cheapest`, which
+        loses fewest GPU-seconds for each GPU that it gives (`View.stop_costs`); a choice of our own.
+    notice : str
+        Who saves before it stops, where stops lose work: `never` anybody; `cheaper`: who has worked for
+        longer since its last checkpoint than saving takes; `always`.
+    moves_per_hour : float
+        Running jobs that it may move in an hour, saved up for an hour at most, so that a gang which it starts
+        has its NVLink domains; 0: it moves none.
     round_s : float or None
         Seconds between decision points where the scenario leaves them to the policy.
     """
@@ -77,6 +88,7 @@ class Kueue(Policy):
     borrow_within_cohort: Literal["never", "lower_priority"] = "never"
     borrow_max_priority: int | None = None
     within_cluster_queue: Literal["never", "lower_priority", "lower_or_newer"] = "never"
+    victims: Victims = "recent"
     round_s: Period | None = 60.0
     cycles: list[CycleResult] = field(default_factory=list, init=False, repr=False)
     """What each cycle of the last decision point changed."""
@@ -91,6 +103,7 @@ class Kueue(Policy):
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Begin a run: no job has a quota."""
+        super().reset(setting, rng)
         self._book = QueueHoldings(self.name, setting)
         cluster = _build_cohort(self._book, None, setting.capacity.tolist())
         self._root = QuotaNode(cluster, setting.gpu_types)
@@ -102,7 +115,7 @@ class Kueue(Policy):
         """Return how many jobs were preempted, from their own queue and from others."""
         return dict(self._counters)
 
-    def schedule(self, view: View) -> Decision:
+    def decide(self, view: View) -> Decision:
         """Run cycles until nothing changes."""
         self._evictions.open()
         jobs = self._list_jobs(view)
@@ -129,6 +142,8 @@ class Kueue(Policy):
         options = request_options(view)
         gpus = np.where(view.gpus > 0, view.gpus, view.requested_gpus).tolist()
         waited_s = np.nan_to_num(view.now_s - view.queued_s).tolist()
+        cheapest = self.victims == "cheapest"
+        loss = losses_per_gpu(view, self.notice).tolist() if cheapest else [0.0] * len(view)
         jobs = []
         for at, row in enumerate(view.job.tolist()):
             leaf = leaves[view.queue[at]]
@@ -144,6 +159,7 @@ class Kueue(Policy):
                     tuple(np.flatnonzero(options[at]).tolist()),
                     gpu_type=-1 if waits else int(view.gpu_type[at]),
                     admitted=self._admitted.get(row, -1.0),
+                    loss=loss[at],
                     leaving=self._evictions.is_leaving(row),
                     safe=None
                     if waits

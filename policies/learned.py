@@ -20,7 +20,7 @@ from .shared.marginal import times_or_guess
 class Learned(Policy):
     """A trained agent of `python -m clustergym.train`, as a policy.
 
-    A network (`agent=ppo`, `maskable_ppo`, `masked_group_pg`) decides by its greedy actions, at
+    A network (`agent=ppo`, `maskable_ppo`, `job_credit`) decides by its greedy actions, at
     the decision points of the environment it was trained in. Weights of `agent=auction_es` hold an auction.
 
     At a decision point all GPUs are put up for auction: again and again the move of greatest learned score is

@@ -19,11 +19,12 @@ from clustergym.scenario.tenants.queue_tree import Queue, QueueTree, UsageWindow
 from clustergym.trace.trace import Trace
 
 from .shared.evictions import Evictions
+from .shared.making_room import MovingPolicy
 from .shared.parts_of_views import QueueViews
 from .shared.queue_book import get_queues
 from .shared.queue_dues import Demand, QueueEntitlements, compute_demand
 from .shared.queue_limits import QueueLimits
-from .shared.queue_shares import Reclaim, ReclaimPlan, Shares, compute_room
+from .shared.queue_shares import Reclaim, ReclaimPlan, Shares, Victims, compute_room
 from .shared.remembered import DecisionCache
 
 SHOWN = ("job", "gpus", "gpu_type", "state", "available", "free")
@@ -74,7 +75,7 @@ class _LastDecision(NamedTuple):
 
 
 @dataclass
-class Quotas(Policy):
+class Quotas(MovingPolicy):
     """GPUs of each type are divided among queues of tenants; in each queue another policy decides.
 
     The queues are those of the scenario (`scenario.queues`). At every decision point each has its quota, as
@@ -99,6 +100,11 @@ class Quotas(Policy):
         is lacking, or to the fewest GPUs it can run on; the rest of its queue stays as it is until the next
         decision point. This choice is our own. `stop`: jobs are stopped, the last to start first.
         `never`: GPUs come back only as jobs end or their own queue's policy gives them up.
+    victims : str
+        Which job of the queue furthest above its share stops, or is shrunk: the most `recent` to start, that
+        of lowest `priority`, or the `cheapest`, which loses fewest GPU-seconds for each GPU that is lacking.
+    notice, moves_per_hour : str, float
+        As of `policy=kueue`: who saves before it stops or its GPUs change, and how many jobs may move.
     """
 
     name: ClassVar[str] = "quotas"
@@ -106,6 +112,7 @@ class Quotas(Policy):
     within: str = "fcfs"
     division: DivisionRule = "fair_share"
     reclaim: Reclaim = "shrink"
+    victims: Victims = "recent"
     _tree: QueueTree = field(init=False, repr=False)
     _dues: QueueEntitlements = field(init=False, repr=False)
     _limits: QueueLimits = field(init=False, repr=False)
@@ -159,6 +166,7 @@ class Quotas(Policy):
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Begin a run: no queue has used any GPU."""
+        super().reset(setting, rng)
         # A stream for each queue: draws in one do not depend on how many another makes.
         for policy, stream in zip(self._policies, rng.spawn(len(self._policies)), strict=True):
             policy.reset(setting, stream)
@@ -177,7 +185,7 @@ class Quotas(Policy):
             total.update(policy.counters())
         return dict(total)
 
-    def schedule(self, view: View) -> Decision:
+    def decide(self, view: View) -> Decision:
         """Divide the GPUs, take back what is due, and let each queue's policy decide."""
         last, leaves, shown = self._last, len(self._tree.leaves), self._describe_view(view)
         same = last is not None and shown.same(last.shown)
@@ -194,7 +202,8 @@ class Quotas(Policy):
             return last.decision
         # First what queues must give back, then the queues' own decisions, then lending of what is left: a
         # later step never takes what an earlier one gave.
-        taking = ReclaimPlan(view, self._tree, self._since_s[view.job], self.reclaim, self._evictions)
+        rules = self.reclaim, self.victims, self.notice
+        taking = ReclaimPlan(view, self._tree, self._since_s[view.job], rules, self._evictions)
         shares = taking.take(Shares(demand.held, demand.asked, due))
         self._counters["jobs_shrunk_for_quota"] += taking.shrunk
         self._counters["jobs_stopped_for_quota"] += taking.stopped

@@ -57,6 +57,7 @@ MARKS = {
     "docs": (
         "test_docs.py",
         "test_journeys.py",
+        "test_labs.py",
         "test_notebooks.py",
         "test_outcome_ranks.py",
         "test_pictures.py",

@@ -13,6 +13,7 @@ from typing import Any
 from clustergym.benchmark.leaderboard import DECISION_LIMIT_S
 from clustergym.common.arguments import Parser
 from clustergym.common.errors import InputError, exits_on_bad_input
+from clustergym.common.processes import Processes
 
 OVERRIDES = (("", "="), ("", "."), ("+", "."))
 """What stands before and after `policy` or `placer` in an override of an entry's."""
@@ -30,7 +31,7 @@ def _parser() -> argparse.ArgumentParser:
     add.add_argument("override", nargs="+", metavar="policy=NAME", help=chosen)
     add.add_argument("--title", help="as it is to be shown")
     add.add_argument("--author", action="append", metavar="NAME", help="may be given several times")
-    add.add_argument("--workers", type=int, default=1, metavar="N", help="processes (1)")
+    add.add_argument("--workers", default=1, metavar="N", help="processes (1), or ray")
     limit = f"seconds of wall time that a decision may take ({DECISION_LIMIT_S:g})"
     add.add_argument("--decision-limit-s", type=float, default=DECISION_LIMIT_S, metavar="S", help=limit)
     words = "folder of a run in a cell, as of `clustergym live`, which is not run again; several times"
@@ -100,8 +101,8 @@ def _add_searches(commands: Any) -> None:
 
 
 def _add_workers(command: argparse.ArgumentParser) -> None:
-    words = "processes (as many as there are cores)"
-    command.add_argument("--workers", type=int, metavar="N", help=words)
+    words = "processes (as many as there are cores), or ray: those of a Ray cluster"
+    command.add_argument("--workers", metavar="N", help=words)
 
 
 def _add(options: argparse.Namespace) -> int:
@@ -142,12 +143,18 @@ def _add(options: argparse.Namespace) -> int:
     return 0
 
 
-def _workers(options: argparse.Namespace) -> int:
-    from clustergym.common.processes import cores
+def _workers(options: argparse.Namespace) -> Processes:
+    from clustergym.common.processes import RAY, cores
 
-    workers: int = cores() if options.workers is None else options.workers
+    given = cores() if options.workers is None else options.workers
+    if given == RAY:
+        return "ray"
+    try:
+        workers = int(given)
+    except ValueError:
+        workers = 0
     if workers < 1:
-        raise InputError(f"{workers} processes", field="--workers", remedy="give at least 1")
+        raise InputError(f"{given} processes", field="--workers", remedy="give at least 1, or ray")
     return workers
 
 

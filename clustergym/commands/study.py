@@ -9,6 +9,7 @@ from pathlib import Path
 
 from clustergym.common.arguments import Parser
 from clustergym.common.errors import InputError, exits_on_bad_input
+from clustergym.common.paths import install_line
 from clustergym.common.writing import write_json
 
 LAUNCHER = ("hydra/launcher=", "hydra.launcher.")
@@ -48,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
     out = options.out or Path("outputs", "studies", options.file.stem)
     drawable = importlib.util.find_spec("matplotlib") is not None
     if not drawable:
-        print("note: no plots without Matplotlib: pip install 'clustergym[report]'", file=sys.stderr)
+        print(f"note: no plots without Matplotlib: {install_line('report')}", file=sys.stderr)
     cells = list(study.cells())
     status, finished = run_cells(cells, out / "runs", hydra_words)
     if status != 0:

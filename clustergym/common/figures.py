@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.common.errors import InputError
+from clustergym.common.paths import install_line
 from clustergym.common.writing import write_files
 
 FORMATS: dict[str, dict[str, Any]] = {
@@ -37,7 +38,7 @@ def check_figure(path: Path | None, option: str | None = None) -> None:
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError:
-        remedy = "pip install 'clustergym[report]'"
+        remedy = install_line("report")
         raise InputError("needs Matplotlib, which is not installed", field=option, remedy=remedy) from None
 
 

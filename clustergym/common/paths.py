@@ -24,3 +24,10 @@ def conf_dir() -> Path:
 def traces_dir() -> Path:
     """Return the absolute path of the folder of committed traces."""
     return _data_folder("traces")
+
+
+def install_line(extra: str) -> str:
+    """Return the command that installs an extra: in the checkout, or beside an installed wheel."""
+    root = PACKAGE.parent
+    where = f"-e '{root}[{extra}]'" if (root / "pyproject.toml").is_file() else f"'clustergym[{extra}]'"
+    return f"pip install {where}"

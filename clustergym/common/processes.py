@@ -9,13 +9,18 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from clustergym.common.errors import InputError
+from clustergym.common.parameter_types import NonNegativeInt
+from clustergym.common.parameters import check_value
 from clustergym.common.progress import track_results
 
 T = TypeVar("T")
 R = TypeVar("R")
+RAY = "ray"
+Processes = int | Literal["ray"]
+"""Processes on this machine, 0: one per core; or `ray`: those of a Ray cluster."""
 
 
 QUOTA = Path("/sys/fs/cgroup/cpu.max")
@@ -32,16 +37,35 @@ def cores() -> int:
     return max(1, min(there, quota_us // period_us))
 
 
+def check_processes(value: Any, field: str = "processes") -> Processes:
+    """Return a number of processes, or `ray`; raise an InputError for anything else."""
+    if value == RAY:
+        return "ray"
+    try:
+        number: int = check_value(value, NonNegativeInt, field)
+    except InputError as error:
+        remedy = "give 0 for one per core, more, or ray"
+        raise InputError(f"{value!r} is no count", field=field, remedy=remedy) from error
+    return number
+
+
 @contextmanager
 def workers(
-    processes: int, start: str | None = None, prepare: Callable[[], object] | None = None
+    processes: Processes, start: str | None = None, prepare: Callable[[], object] | None = None
 ) -> Iterator[Any]:
     """Yield a `map` that runs in that many processes (0: one per core; 1: in this process).
 
     `start` is the start method of a process; use `spawn` where PyTorch may have threads, which do not
     survive a fork.
-    Each process calls `prepare` before its first task.
+    Each process calls `prepare` before its first task. `ray`: see `clustergym.common.ray_workers`.
     """
+    if isinstance(processes, str):
+        from clustergym.common.ray_workers import ray_workers
+
+        assert prepare is None, "processes of a Ray cluster are not prepared"
+        with ray_workers() as run:
+            yield run
+        return
     count = processes or cores()
     if count == 1:
         if prepare is not None:
@@ -63,8 +87,9 @@ def report_lost_processes() -> Iterator[None]:
 
 
 def in_order(
-    task: Callable[[T], R], items: Sequence[T], processes: int = 1, label: str | None = None
+    task: Callable[[T], R], items: Sequence[T], processes: Processes = 1, label: str | None = None
 ) -> Iterator[R]:
     """Yield the task's result for each item, in order; with a label, show progress on stderr."""
-    with report_lost_processes(), workers(max(1, min(processes, len(items)))) as run:
+    count = processes if isinstance(processes, str) else max(1, min(processes, len(items)))
+    with report_lost_processes(), workers(count) as run:
         yield from track_results(label or "", run(task, items), len(items), label is not None)

@@ -67,6 +67,7 @@ def _enter(registration: ModuleType) -> None:
                 entry_point=row.entry_point,
                 vector_entry_point=row.vector_entry_point,
                 kwargs=dict(row.kwargs),
+                reward_threshold=row.reward_threshold,
             )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.common.errors import InputError, nearest
+from clustergym.common.paths import install_line
 from clustergym.results.report.colours import COLOURS
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Picture:
             raise InputError(
                 "pictures need Pillow, which is not installed",
                 field="render_mode",
-                remedy="pip install 'clustergym[render]', or give render_mode='ansi'",
+                remedy=f"{install_line('render')}, or give render_mode='ansi'",
             ) from error
         if isinstance(pixels, tuple):
             self._image = Image.new("RGB", (pixels[1], pixels[0]), WHITE)

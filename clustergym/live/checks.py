@@ -70,8 +70,12 @@ def _list_nodes(slurm: Slurm) -> list[_Node]:
     return nodes
 
 
-def choose_words(slurm: Slurm, cluster: ClusterSpec, options: LiveOptions) -> SlurmWords:
+def choose_words(
+    slurm: Slurm, cluster: ClusterSpec, options: LiveOptions, teams: Sequence[str] = ()
+) -> SlurmWords:
     """Choose the nodes of a user's cluster that stand for the scenario's, after checking them.
+
+    `teams` are those of the scenario's jobs, by row.
 
     Raises
     ------
@@ -100,7 +104,20 @@ def choose_words(slurm: Slurm, cluster: ClusterSpec, options: LiveOptions) -> Sl
                 field="live.gpus",
                 remedy="name another cluster=, or let CPUs stand for GPUs with live.gpus=cpus",
             )
-    return SlurmWords(names, options.partition or "", options.gpus == "gres", options.arguments)
+    _check_partitions(every, names, options)
+    of_job = [options.team_words(team) for team in teams] if options.accounts or options.partitions else []
+    return SlurmWords(names, options.partition or "", options.gpus == "gres", options.arguments, of_job)
+
+
+def _check_partitions(every: Sequence[_Node], names: Sequence[str], options: LiveOptions) -> None:
+    """Raise an `InputError` if a node of the run is not in the partition of a team."""
+    for team, partition in options.partitions.items():
+        inside = {node.name for node in every if node.partition.rstrip("*") == partition}
+        outside = [name for name in names if name not in inside]
+        if outside:
+            message = f"node {outside[0]} is not in partition {partition!r}"
+            remedy = "name nodes that are in all of them with live.nodes=[…]"
+            raise InputError(message, field=f"live.partitions.{team}", remedy=remedy)
 
 
 def _as_named(cluster: ClusterSpec, known: dict[str, _Node], names: Sequence[str]) -> list[str]:

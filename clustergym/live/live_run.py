@@ -103,7 +103,7 @@ def dry_run(scenario: Scenario, policy: Policy, placer: Placer, seed: int, optio
     check_scenario(scenario, policy, options)
     if options.engine == "slurm":
         slurm = Slurm()
-        words = choose_words(slurm, scenario.cluster, options)
+        words = choose_words(slurm, scenario.cluster, options, scenario.trace.virtual_cluster)
         check_alone(SlurmBackend(slurm, words, "dry").others())
     else:
         words = SlurmWords(node_names(scenario.cluster), "", False, ())
@@ -138,7 +138,7 @@ def back_end(scenario: Scenario, options: LiveOptions, folder: Path, run: str) -
     try:
         if local is None:
             slurm = Slurm()
-            words = choose_words(slurm, scenario.cluster, options)
+            words = choose_words(slurm, scenario.cluster, options, scenario.trace.virtual_cluster)
         else:
             local.start()
             slurm, words = local.slurm, SlurmWords(local.names, "", False, ())

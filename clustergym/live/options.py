@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from clustergym.common.errors import InputError
@@ -26,6 +27,8 @@ class LiveOptions(Parameters):
     inject_failures: bool = False
     arguments: tuple[str, ...] = ()
     jobs: str | None = None
+    accounts: Mapping[str, str] = field(default_factory=dict)
+    partitions: Mapping[str, str] = field(default_factory=dict)
     poll_s: Period = 0.2
     patience_s: Period = 60.0
 
@@ -39,6 +42,11 @@ class LiveOptions(Parameters):
         twice = [name for place, name in enumerate(self.nodes) if name in self.nodes[:place]]
         if twice:
             raise InputError(f"node {twice[0]} is named twice", field="live.nodes", remedy="name each once")
+
+    def team_words(self, team: str) -> list[str]:
+        """Return the arguments of salloc that a team's jobs have."""
+        account, partition = self.accounts.get(team), self.partitions.get(team)
+        return [*(["-A", account] if account else []), *(["-p", partition] if partition else [])]
 
     def live_clock(self) -> LiveClock:
         """Return a clock."""

@@ -105,10 +105,20 @@ class SlurmWords:
         Whether GPUs are asked for as `--gres=gpu`, or as a CPU each.
     further : sequence of str
         Further arguments of salloc.
+    of_job : sequence of sequence of str
+        Arguments of salloc for each of the scenario's jobs, by row; empty: none has any.
     """
 
-    def __init__(self, nodes: Sequence[str], partition: str, gres: bool, further: Sequence[str]) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[str],
+        partition: str,
+        gres: bool,
+        further: Sequence[str],
+        of_job: Sequence[Sequence[str]] = (),
+    ) -> None:
         self.nodes, self.partition, self.gres, self.further = tuple(nodes), partition, gres, tuple(further)
+        self.of_job = of_job
 
     def submit(self, name: str, part: Part) -> list[str]:
         """Return the words that hold GPUs."""
@@ -116,7 +126,10 @@ class SlurmWords:
         words = ["salloc", "--no-shell", "--immediate=1", "-J", name, "-N", str(len(part.nodes))]
         words += ["-w", ",".join(self.nodes[node] for node in part.nodes)]
         words += each if self.gres else [f"--ntasks-per-node={part.gpus}", "-c", "1"]
-        return [*words, *(["-p", self.partition] if self.partition else []), *self.further]
+        # A later -p or -A counts, and of an allocation for a profile it is not known whose it is.
+        row = name.rpartition("-")[0].rpartition("-")[2]
+        own = self.of_job[int(row)] if row.isdigit() and self.of_job else ()
+        return [*words, *(["-p", self.partition] if self.partition else []), *self.further, *own]
 
     def down(self, node: int) -> list[str]:
         """Return the words that take a node out of use."""

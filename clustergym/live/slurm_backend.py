@@ -32,7 +32,10 @@ ENDED = re.compile(
     r"JobId=(?P<job>\d+) UserId=[^\s()]*\((?P<user>\d+)\) GroupId=\S* Name=(?P<name>\S+) "
     r"JobState=(?P<state>\w+) .*? ?StartTime=(?P<start>\S+) EndTime=(?P<end>\S+) NodeList=(?P<nodes>\S*)( |$)"
 )
-"""Lines of squeue for the run's user and for others, of sinfo, and of Slurm's log of ended jobs."""
+ACCOUNTED = re.compile(r"(\d+)\|([A-Z_]+)[^|]*\|([^|]*)\|([^|]*)\|([^|]*)\|([^|]*)")
+"""Lines of squeue for the run's user and for others, of sinfo, of Slurm's log of ended jobs, and of sacct."""
+ACCOUNTED_DAYS = 30
+"""How long ago what a run reads of Slurm's accounting can have begun."""
 GONE = ("Invalid job id specified", "already completing or completed")
 """What `scancel` says of jobs that have ended already."""
 
@@ -205,20 +208,39 @@ class SlurmBackend(Backend):
     # The end
 
     def log(self) -> Sequence[FinishedAllocation] | None:
-        """Return this run's records of Slurm's completion log, if it is a file that can be read."""
+        """Return this run's records of Slurm's completion log, if that is a file, or of sacct."""
         pairs = (line.partition("=") for line in self.slurm.read("scontrol", "show", "config"))
         settings = {key.strip(): value.strip() for key, _, value in pairs}
         path = Path(settings.get("JobCompLoc", ""))
         if settings.get("JobCompType") != "jobcomp/filetxt" or not path.is_file():
-            return None
+            return self._read_accounting()
         if not os.access(path, os.R_OK):
-            return None
+            return self._read_accounting()
         found = []
         with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
             for line in file:
                 record = ENDED.match(line.rstrip("\n"))
                 if record and (ended := self._ended(record)):
                     found.append(ended)
+        return found
+
+    def _read_accounting(self) -> Sequence[FinishedAllocation] | None:
+        """Return this run's records of the last days in Slurm's accounting; None if it keeps none."""
+        words = ("sacct", "-n", "-X", "-P", "-u", self.user, "-S", f"now-{ACCOUNTED_DAYS}days")
+        try:
+            done = self.slurm.run(*words, "-o", "JobIDRaw,State,Start,End,NodeList,JobName")
+        except InputError:
+            return None
+        if done.returncode:
+            return None
+        found = []
+        for line in done.stdout.split("\n"):
+            row = ACCOUNTED.fullmatch(line)
+            if row is None or self._granted.get(row[6], row[1]) != row[1]:
+                continue
+            times = (_unix(row[3]), _unix(row[4]))
+            if self._name.fullmatch(f"{row[1]}|{self.user}|{row[6]}") and all(map(math.isfinite, times)):
+                found.append(FinishedAllocation(row[6], row[2], self._nodes(row[5]), *times))
         return found
 
     def _ended(self, record: re.Match[str]) -> FinishedAllocation | None:

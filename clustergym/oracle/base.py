@@ -259,6 +259,7 @@ def linear(times: Floats, feasible: Bools, counts: Ints, precise: int = 1) -> Fl
     base = np.take_along_axis(times, np.maximum(last, 0), axis=-1)
     # Twice the GPUs, half the time: the bootstrap knows nothing of communication.
     scaled = np.where(last < 0, np.inf, base * counts[np.maximum(last, 0)] / counts)
+    # Rounded as all tables are, so that no last digit of a quotient differs between machines.
     out = np.where(feasible & ~exact, six_digits(scaled), np.inf)
     return np.where(exact, times, out)
 

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from clustergym.cluster.spec import Nodes
 from clustergym.common.errors import InputError
 from clustergym.common.reading import read_json_lines
+from clustergym.results.columns import check_lines
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.engine import Change
 
@@ -22,7 +24,7 @@ MOST_CHANGES = 500_000
 MOST_NAMES = 2_000_000
 """Limits on decisions and on all jobs they name; each takes a few hundred bytes of memory."""
 REMEDY = "give the decision log of a finished run"
-KEYS = frozenset({"time_s", "launch", "preempt", "drop", "batch", "beside", "avoid"})
+KEYS = frozenset({"time_s", "launch", "preempt", "drop", "batch", "beside", "avoid", "notice", "move"})
 
 
 def read_decisions(
@@ -42,6 +44,8 @@ def read_decisions(
     InputError
         If the file cannot be read, is not a decision log, or names what the scenario does not have.
     """
+    if packed is None:
+        check_lines(path)
     header, lines = open_log(path, "decision", DECISIONS_SCHEMA, packed)
     return header, parse_changes(path, scenario, lines)
 
@@ -99,7 +103,23 @@ def _change(
         if rows[job] not in launched or not all(type(node) is int and 0 <= node < count for node in nodes):
             raise ValueError(f"{job} is not launched, or avoids what is no node")
         avoid.append((rows[job], tuple(nodes)))
-    return Change(float(time_s), tuple(launch), preempt, drop, tuple(batches), beside, tuple(avoid))
+    notice = tuple(rows[job] for job in _names(entry.get("notice", [])))
+    move = tuple((rows[job], _parse_target(target, count)) for job, target in entry.get("move", ()))
+    if any(row not in launched for row, _ in move):
+        raise ValueError("moves a job that is not launched")
+    decided = tuple(launch), preempt, drop, tuple(batches), beside, tuple(avoid)
+    return Change(float(time_s), *decided, notice, move)
+
+
+def _parse_target(target: Any, count: int) -> Nodes | int:
+    """Return the nodes, or the domain, to which a job moves."""
+    if type(target) is int and target >= 0:
+        return target
+    nodes = tuple((node, gpus) for node, gpus in target)
+    for node, gpus in nodes:
+        if not (type(node) is type(gpus) is int and 0 <= node < count and 0 < gpus <= MOST_GPUS):
+            raise ValueError(f"{[node, gpus]} are no GPUs of a node")
+    return nodes
 
 
 def _count_named_jobs(change: Change) -> int:
@@ -107,9 +127,12 @@ def _count_named_jobs(change: Change) -> int:
     named = [job for job, _, _ in change.launch] + [*change.preempt, *change.drop]
     chosen = [job for job, _ in change.batch]
     shared = [job for pair in change.partner for job in pair]
-    if any(len(set(jobs)) < len(jobs) for jobs in (named, chosen, shared)):
+    moved = [job for job, _ in change.move]
+    if any(len(set(jobs)) < len(jobs) for jobs in (named, chosen, shared, change.notice, moved)):
         raise ValueError("names a job twice")
-    return len(named) + len(chosen) + len(shared) + sum(len(nodes) for _, nodes in change.avoid)
+    nodes = sum(len(nodes) for _, nodes in change.avoid)
+    nodes += sum(1 if isinstance(target, int) else len(target) for _, target in change.move)
+    return len(named) + len(chosen) + len(shared) + len(change.notice) + nodes
 
 
 def _names(value: Any) -> list[str]:

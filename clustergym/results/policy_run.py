@@ -9,6 +9,7 @@ from typing import Any
 from clustergym.common.errors import InputError
 from clustergym.common.parameters import build
 from clustergym.common.progress import show_jobs_progress
+from clustergym.results.columns import choose_logs
 from clustergym.results.measured_run import simulate
 from clustergym.results.result_writing import (
     find_finished_result,
@@ -32,7 +33,8 @@ def run_policy(
     `config` is the composed configuration, which is written beside the result.
     """
     seed, options = int(config["seed"]), build(RunOptions, config.get("run") or {}, "run")
-    done = find_finished_result(folder, run_key(scenario, policy, placer, seed))
+    logs = choose_logs(options.logs, len(scenario.trace))
+    done = find_finished_result(folder, run_key(scenario, policy, placer, seed), options.logs)
     if done is not None:
         print(f"{policy.name}: finished already, not run again ({folder / 'result.json'})")
         return done, False
@@ -43,7 +45,7 @@ def run_policy(
         ) as progress:
             result = simulate(scenario, policy, placer, seed, progress, watch, options.engine)
         content = make_content(result, policy, placer, seed)
-        write_result(folder, config, result, content)
+        write_result(folder, config, result, content, logs)
         return content
 
     try:

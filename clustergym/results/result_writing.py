@@ -22,21 +22,33 @@ from clustergym.common.arrays import Ints
 from clustergym.common.errors import InputError
 from clustergym.common.reading import read_json
 from clustergym.common.version import __version__
+from clustergym.results.columns import (
+    IN_COLUMNS,
+    change_tables,
+    choose_logs,
+    event_tables,
+    split_rows,
+    write_columns,
+)
 from clustergym.results.decision_log import DECISIONS_SCHEMA
 from clustergym.results.measured_run import Result
-from clustergym.results.metrics.jobs import write_jobs_csv
-from clustergym.results.metrics.timeline import write_timeline_csv
+from clustergym.results.metrics.jobs import job_table, write_csv
+from clustergym.results.metrics.timeline import timeline_table
 from clustergym.results.result_files import UNFINISHED
 from clustergym.scenario.policy import Placer, Policy
 from clustergym.scenario.registry import list_parameters
 from clustergym.scenario.request_changes import request_changes
 from clustergym.scenario.scenario import Scenario
+from clustergym.sim.engine import Change
 from clustergym.sim.engines import AnySimulation
+from clustergym.sim.guard import Logs
 from clustergym.sim.log import NO_JOB, Event, EventKind
 
 RESULT_SCHEMA = "clustergym.result/1"
 FILES = ("config.yaml", "jobs.csv", "timeline.csv", "decisions.jsonl.gz", "events.jsonl.gz", "result.json")
-"""The files of a result in the order of writing, so that a folder with a result.json is complete."""
+"""The files of a result in the order of writing, so that a folder with a result.json is complete.
+
+The tables of a large run are in columns, in the files of `clustergym.results.columns.IN_COLUMNS`."""
 
 
 def run_key(scenario: Scenario, policy: Policy, placer: Placer, seed: int) -> str:
@@ -51,8 +63,10 @@ def run_key(scenario: Scenario, policy: Policy, placer: Placer, seed: int) -> st
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def find_finished_result(folder: Path, key: str) -> dict[str, Any] | None:
-    """Return the result that a folder already has, if it is of the same run."""
+def find_finished_result(folder: Path, key: str, logs: Logs = "auto") -> dict[str, Any] | None:
+    """Return the result that a folder already has, if it is of the same run and has the logs asked for."""
+    if logs != "auto" and (folder / IN_COLUMNS["jobs.csv"]).exists() != (logs == "columns"):
+        return None
     try:
         result = read_json(folder / "result.json", 2**24, "run it again")
     except InputError:
@@ -124,34 +138,58 @@ def _summarise_pairs(simulation: AnySimulation) -> dict[str, Any]:
 
 
 def write_result(
-    folder: Path, config: Mapping[str, Any], result: Result, content: Mapping[str, Any]
+    folder: Path, config: Mapping[str, Any], result: Result, content: Mapping[str, Any], logs: Logs = "auto"
 ) -> list[Path]:
-    """Write all files of a run, result.json last, so that a reader never takes a part for a result."""
+    """Write all files of a run, result.json last, so that a reader never takes a part for a result.
+
+    Raises
+    ------
+    InputError
+        As `choose_logs`.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".writing-", dir=folder) as scratch:
         made = Path(scratch)
         (made / "config.yaml").write_text(yaml.safe_dump(dict(config), sort_keys=False), encoding="utf-8")
         simulation, scenario = result.run.simulation, result.run.simulation.scenario
-        types = [*scenario.cluster.gpu_types, "any"]
-        requests = {
-            "request_gpu_type": [types[gpu_type] for gpu_type in scenario.request_type.tolist()],
-            "request_gpus": scenario.request_gpus.tolist(),
-            "request_changed": scenario.request_changed.astype(int).tolist(),
-            "finish_time_fairness": ["" if rho != rho else rho for rho in result.fairness.tolist()],
-        }
-        if scenario.trace.outcome is not None:
-            requests["log_outcome"] = list(scenario.trace.outcome)
-        requests |= _whose(scenario)
-        write_jobs_csv(result.jobs, scenario.trace, made / "jobs.csv", extra=requests)
-        write_timeline_csv(result.timeline, made / "timeline.csv")
-        _write_lines(made / "decisions.jsonl.gz", decision_lines(simulation, content))
-        _write_lines(made / "events.jsonl.gz", event_lines(simulation))
+        jobs = job_table(result.jobs, scenario.trace, _requests(result))
+        timeline = timeline_table(result.timeline)
+        in_columns = choose_logs(logs, len(scenario.trace)) == "columns"
+        names = [IN_COLUMNS.get(name, name) if in_columns else name for name in FILES]
+        if in_columns:
+            types, (header, *_) = scenario.cluster.gpu_types, decision_lines(simulation, content, ())
+            events = event_tables(simulation.log.events, types)
+            write_columns(made / names[1], split_rows(jobs), {})
+            write_columns(made / names[2], split_rows(timeline), {})
+            write_columns(made / names[3], change_tables(simulation.iterate_changes(), types), header)
+            write_columns(made / names[4], events, {})
+        else:
+            write_csv(jobs, made / names[1])
+            write_csv(timeline, made / names[2])
+            _write_lines(made / names[3], decision_lines(simulation, content))
+            _write_lines(made / names[4], event_lines(simulation))
         text = json.dumps(content, indent=2, allow_nan=False) + "\n"
         (made / "result.json").write_text(text, encoding="utf-8")
-        (folder / "result.json").unlink(missing_ok=True)
-        for name in FILES:
+        for name in ("result.json", *IN_COLUMNS, *IN_COLUMNS.values()):
+            (folder / name).unlink(missing_ok=True)
+        for name in names:
             shutil.move(made / name, folder / name)
-    return [folder / name for name in FILES]
+    return [folder / name for name in names]
+
+
+def _requests(result: Result) -> dict[str, Any]:
+    """Return the columns of the jobs' table that its records do not have."""
+    scenario = result.run.simulation.scenario
+    types = [*scenario.cluster.gpu_types, "any"]
+    requests: dict[str, Any] = {
+        "request_gpu_type": [types[gpu_type] for gpu_type in scenario.request_type.tolist()],
+        "request_gpus": scenario.request_gpus,
+        "request_changed": scenario.request_changed.astype(int),
+        "finish_time_fairness": result.fairness,
+    }
+    if scenario.trace.outcome is not None:
+        requests["log_outcome"] = list(scenario.trace.outcome)
+    return requests | _whose(scenario)
 
 
 def _whose(scenario: Scenario) -> dict[str, Any]:
@@ -173,8 +211,13 @@ def _write_lines(path: Path, lines: Iterable[object]) -> None:
             packed.write("".join(f"{encoded(line)}\n" for line in some).encode())
 
 
-def decision_lines(simulation: AnySimulation, result: Mapping[str, Any]) -> Iterable[object]:
-    """Yield the lines of the decision log: a header, then one object per decision that changed something."""
+def decision_lines(
+    simulation: AnySimulation, result: Mapping[str, Any], changes: Iterable[Change] | None = None
+) -> Iterable[Any]:
+    """Yield the lines of the decision log: a header, then one object per decision that changed something.
+
+    `changes` are those of the simulation unless they are given.
+    """
     yield {
         "schema": DECISIONS_SCHEMA,
         "scenario_sha256": simulation.scenario.sha256,
@@ -185,7 +228,7 @@ def decision_lines(simulation: AnySimulation, result: Mapping[str, Any]) -> Iter
         "seed": result["seed"],
     }
     names, job_id = simulation.setting.gpu_types, simulation.scenario.trace.job_id
-    for change in simulation.changes:
+    for change in simulation.iterate_changes() if changes is None else changes:
         line: dict[str, Any] = {"time_s": change.time_s}
         if change.launch:
             line["launch"] = [[job_id[row], names[gpu_type], gpus] for row, gpu_type, gpus in change.launch]
@@ -199,6 +242,10 @@ def decision_lines(simulation: AnySimulation, result: Mapping[str, Any]) -> Iter
             line["beside"] = [[job_id[row], job_id[other]] for row, other in change.partner]
         if change.avoid:
             line["avoid"] = [[job_id[row], list(nodes)] for row, nodes in change.avoid]
+        if change.notice:
+            line["notice"] = [job_id[row] for row in change.notice]
+        if change.move:
+            line["move"] = [[job_id[row], target] for row, target in change.move]
         yield line
 
 
@@ -227,7 +274,7 @@ def event_lines(simulation: AnySimulation) -> Iterable[dict[str, Any]]:
         if event.reason:
             line["reason"] = event.reason
         line |= {key: value for key in ("cause", "write_share") if (value := getattr(event, key))}
-        if event.kind in (EventKind.FAIL, EventKind.HALT):
+        if event.kind in (EventKind.FAIL, EventKind.HALT, EventKind.UNDO):
             line |= {"lost_s": event.lost_s, "lost_iterations": event.lost_iterations}
         yield line
 

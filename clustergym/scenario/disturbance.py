@@ -108,10 +108,13 @@ class Disturbance(ABC):
     metrics : tuple of DisturbanceMetric
     ends_jobs : bool
         Whether it may end jobs before their work is done, so that means over jobs leave them out.
+    stops_lose : bool
+        Whether jobs that are stopped or moved without notice go back to their last checkpoints.
     """
 
     key: ClassVar[str]
     ends_jobs: ClassVar[bool] = False
+    stops_lose: ClassVar[bool] = False
     outages: ClassVar[tuple[tuple[str, str], ...]] = ()
     metrics: ClassVar[tuple[DisturbanceMetric, ...]] = ()
 

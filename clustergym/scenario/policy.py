@@ -153,14 +153,74 @@ class Places:
         GPUs of each node that a decision may give.
     nodes : mapping of int to Nodes
         What each running job holds, by row of the trace.
+    domain : ndarray of int, shape (N,)
+        Number of each node's NVLink domain, ascending: of the node alone where none joins several.
+    domain_gpus : ndarray of int, shape (T,)
+        GPUs of each type that a gang may count on in one domain.
+    segment : ndarray of int, shape (n, T)
+        GPUs of each block of a job's request that must lie in one NVLink domain; 1: they lie anywhere.
     """
 
     node_type: Ints
     free_on_node: Ints
     nodes: Mapping[int, Nodes]
+    domain: Ints
+    domain_gpus: Ints
+    segment: Ints
 
     def __post_init__(self) -> None:
         _lock(self)
+
+    def free_in_domains(self, gpu_type: int) -> Ints:
+        """Return the GPUs of a type that are free in each domain, shape (domains,)."""
+        free = np.where(self.node_type == gpu_type, self.free_on_node, 0)
+        return np.bincount(self.domain, weights=free).astype(np.int64)
+
+    def stranded_gpus(self, gpu_type: int, gpus: int) -> int:
+        """Return the free GPUs that jobs of so many GPUs, each inside a domain, cannot use."""
+        return int((self.free_in_domains(gpu_type) % gpus).sum())
+
+    def fragmentation(self, gpu_type: int, gpus: int) -> float:
+        """Return `stranded_gpus` over all free GPUs of the type; 0 where none is free."""
+        free = int(self.free_in_domains(gpu_type).sum())
+        return self.stranded_gpus(gpu_type, gpus) / free if free else 0.0
+
+
+@dataclass(frozen=True)
+class StopCosts:
+    """What it costs to stop each job of a View now; 0 for jobs that wait, but for `save_s`.
+
+    Attributes
+    ----------
+    checkpoint_age_s : ndarray of float, shape (n,)
+        Seconds of work since the last checkpoint, or since the launch if there was none.
+    save_s : ndarray of float, shape (n,)
+        Seconds that saving takes.
+    lost_iterations, lost_gpu_s : ndarray of float, shape (n,)
+        Iterations and GPU-seconds of work that a stop without notice undoes.
+    save_gpu_s : ndarray of float, shape (n,)
+        GPU-seconds that a stop with notice takes to save; 0 where jobs save whenever they are stopped.
+    restart_gpu_s : ndarray of float, shape (n,)
+        GPU-seconds that the job stands still when it is launched again on as many GPUs of the type.
+    loses : bool
+        Whether stops without notice lose work; if not, a decision gives no notice.
+    """
+
+    checkpoint_age_s: Floats
+    save_s: Floats
+    lost_iterations: Floats
+    lost_gpu_s: Floats
+    save_gpu_s: Floats
+    restart_gpu_s: Floats
+    loses: bool
+
+    def __post_init__(self) -> None:
+        _lock(self)
+
+    def select(self, rows: Ints | slice) -> StopCosts:
+        """Return the costs of some jobs, by their places in the View."""
+        columns = {name: value[rows] for name, value in vars(self).items() if name != "loses"}
+        return replace(self, **columns)
 
 
 @dataclass(frozen=True)
@@ -219,6 +279,9 @@ class View:
     requested_nodes : ndarray of int, shape (n,), or None
         Nodes that a job asks for, with equally many of its requested GPUs on each; 0: any. None: no job asks
         for any.
+    coming : ndarray of int, shape (T,), or None
+        GPUs held by jobs that were given notice, which are available once these have saved: until then no
+        View shows the jobs. None: there are none.
     """
 
     now_s: float
@@ -251,8 +314,10 @@ class View:
     partner: Ints | None = None
     time_limit_s: Floats | None = None
     requested_nodes: Ints | None = None
+    coming: Ints | None = None
     pairs: Callable[[], PairOptions | None] = field(repr=False, default=lambda: None)
     where: Callable[[], Places | None] = field(repr=False, default=lambda: None)
+    stops: Callable[[], StopCosts | None] = field(repr=False, default=lambda: None)
 
     def __post_init__(self) -> None:
         _lock(self)
@@ -284,6 +349,23 @@ class View:
             If the policy's information class is `none`.
         """
         return self.times()
+
+    def find_fitting_types(self, at: Ints | slice, level: Ints) -> Bools:
+        """Return on which types jobs fit with a count of their own, without making all of `feasible`.
+
+        Parameters
+        ----------
+        at : ndarray of int or slice
+            Positions of m jobs in the View.
+        level : ndarray of int, shape (m,)
+            Index into `setting.counts` for each.
+
+        Returns
+        -------
+        ndarray of bool, shape (m, T)
+        """
+        found: Bools = self.feasible[at][np.arange(len(level)), :, level]
+        return found
 
     def restart_cost_s(self) -> Floats:
         """Return the seconds each job would stand still if it were moved to (type, count) now.
@@ -323,6 +405,19 @@ class View:
         """Return where jobs are; None where GPUs can be divided."""
         return self.where()
 
+    def stop_costs(self) -> StopCosts:
+        """Return what it costs to stop each job now, with and without notice.
+
+        Raises
+        ------
+        InformationError
+            If the View is of no run.
+        """
+        found = self.stops()
+        if found is None:
+            raise InformationError("this View is of no run, and does not know what a stop costs")
+        return found
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -345,6 +440,13 @@ class Decision:
         count; -1: none. The GPUs of a pair count once. None: no job shares.
     avoid : mapping of int to tuple of int, or None
         Nodes that the launch of a job may not use, by row of the trace, such as those reserved for others.
+    notice : ndarray of int
+        Trace rows of running jobs that save before they are stopped, which they hold their GPUs for, or
+        before they are launched on other GPUs, which then stands still for longer. Allowed only where jobs do
+        not save whenever they are stopped (`StopCosts.loses`).
+    move : mapping of int to Nodes or int, or None
+        Nodes, as (node, GPUs), or the NVLink domain that jobs of the decision are to be on. A running job
+        that is elsewhere moves there, at the price of a restart.
     """
 
     job: Ints
@@ -354,6 +456,8 @@ class Decision:
     batch: Ints | None = None
     partner: Ints | None = None
     avoid: Mapping[int, tuple[int, ...]] | None = None
+    notice: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    move: Mapping[int, Nodes | int] | None = None
 
     @staticmethod
     def of(allotments: Iterable[tuple[int, int, int]], drop: Iterable[int] = ()) -> Decision:
@@ -366,13 +470,14 @@ class Decision:
         more = Decision.of(allotments)
         if not len(more.job):
             return self
-        return Decision(
-            np.concatenate([self.job, more.job]),
-            np.concatenate([self.gpu_type, more.gpu_type]),
-            np.concatenate([self.gpus, more.gpus]),
-            self.drop,
-            None if self.batch is None else np.concatenate([self.batch, np.zeros_like(more.gpus)]),
-            None if self.partner is None else np.concatenate([self.partner, np.full_like(more.gpus, -1)]),
+        none = np.full_like(more.gpus, -1)
+        return replace(
+            self,
+            job=np.concatenate([self.job, more.job]),
+            gpu_type=np.concatenate([self.gpu_type, more.gpu_type]),
+            gpus=np.concatenate([self.gpus, more.gpus]),
+            batch=None if self.batch is None else np.concatenate([self.batch, np.zeros_like(more.gpus)]),
+            partner=None if self.partner is None else np.concatenate([self.partner, none]),
         )
 
     def paired(self, pairs: Iterable[tuple[int, int]]) -> Decision:
@@ -404,21 +509,26 @@ class Policy(Parameters, ABC):
         Whether it starts jobs that ask for parts of GPUs where there is room for them.
     needs_queues : bool
         Whether it divides GPUs among the queues of tenants, and refuses a scenario without.
-    needs_places : bool
-        Whether it asks where jobs are (`View.places`), which the compiled engine does not say.
     """
 
     config_key: ClassVar[str] = "policy"
     name: ClassVar[str]
     serves_parts: ClassVar[bool] = False
     needs_queues: ClassVar[bool] = False
-    needs_places: ClassVar[bool] = False
     round_s: float | None = None
 
     @property
     @abstractmethod
     def information_class(self) -> InformationClass:
         """What the policy knows of iteration times; usually a plain class attribute."""
+
+    @property
+    def needs_places(self) -> bool:
+        """Whether it asks where jobs are (`View.places`), moves them or gives them notice.
+
+        The compiled engine does none of these. Usually a plain class attribute.
+        """
+        return False
 
     def check(self, trace: Trace, setting: Setting) -> None:
         """Raise an `InputError` if the trace or the cluster lacks what the policy needs."""

@@ -71,6 +71,11 @@ class Scenario:
     scored_s : pair of float, optional
         Jobs submitted from the first time on and before the second are scored; others arrive before and after
         them, and the run ends when the last of these jobs has left. None: all jobs are.
+    apart_s : float
+        Least seconds between decision points at events: an event sooner after a decision waits for the next.
+    estimates_off : ndarray of float, shape (C, T), optional
+        Factors on the iteration times that policies are told, but clairvoyant ones; None: they are as the
+        oracle says. Jobs run as fast as ever.
     """
 
     name: str
@@ -90,6 +95,8 @@ class Scenario:
     tenants: Tenants | None = None
     pairs: PairSpeeds | None = None
     scored_s: tuple[float, float] | None = None
+    apart_s: float = 0.0
+    estimates_off: Floats | None = None
 
     def round_s(self, policy_round_s: float | None) -> float | None:
         """Return the seconds between decision points for a policy with such rounds; None: every event."""
@@ -118,6 +125,10 @@ class Scenario:
             parts["pairs"] = self.pairs.fingerprint()
         if self.scored_s is not None:
             parts["scored_s"] = list(self.scored_s)
+        if self.apart_s:
+            parts["apart_s"] = self.apart_s
+        if self.estimates_off is not None:
+            parts["estimates_off"] = self.estimates_off.tolist()
         parts |= {disturbance.key: disturbance.fingerprint() for disturbance in self.disturbances}
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -181,6 +192,21 @@ class Scenario:
         assert self.tables.batches is not None
         return np.moveaxis(fill_tiers(np.moveaxis(self.tables.batches.execution, -1, 1)), 1, -1)
 
+    def segment(self, row: int, gpu_type: int, gpus: int) -> int:
+        """Return the GPUs of each block of a job that must lie in one NVLink domain; 1: they lie anywhere."""
+        if self.tables.segments is None:
+            return 1
+        level = int(np.searchsorted(self.tables.counts, gpus))
+        return int(self.tables.segments[self.class_of[row], gpu_type, level])
+
+    def request_segments(self, rows: Ints) -> Ints:
+        """Return `segment` of what some jobs ask for on each GPU type, shape (n, T)."""
+        if self.tables.segments is None:
+            return np.ones((len(rows), len(self.cluster.gpu_types)), dtype=np.int64)
+        level = np.searchsorted(self.tables.counts, self.request_gpus[rows])
+        found: Ints = self.tables.segments[self.class_of[rows], :, level]
+        return found
+
     def iteration_s(
         self, job: int, gpu_type: int, level: int, locality: int, slowdown: float = 1.0, column: int = -1
     ) -> float:
@@ -232,6 +258,8 @@ class Scenario:
         times = np.where(self.feasible, times, np.inf)
         if information == InformationClass.BOOTSTRAP:
             times = linear(times, self.feasible, self.tables.counts)
+        if self.estimates_off is not None and information != InformationClass.CLAIRVOYANT:
+            times = times * self.estimates_off[:, :, None]
         return times
 
     def get_known_batch_times(self, information: InformationClass) -> Floats:

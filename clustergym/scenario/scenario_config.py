@@ -17,7 +17,7 @@ from clustergym.cluster.divisible import DivisibleCluster
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError, require
-from clustergym.common.parameter_types import Duration, Period, Seed, Window
+from clustergym.common.parameter_types import Delay, Duration, Period, Seed, Window
 from clustergym.common.parameters import Parameters, build, check_value
 from clustergym.oracle.base import Oracle, OracleTables
 from clustergym.oracle.models.catalog import Catalog
@@ -63,6 +63,8 @@ class Rules(Parameters):
         `refuse`, `free` or `estimate`: what becomes of a pair that the table lacks.
     scored_s : pair of float or None
         Window of submission of the jobs that are scored (`Scenario.scored_s`); null: all jobs are.
+    apart_s : float
+        Least seconds between decision points at events (`Scenario.apart_s`).
     """
 
     config_key: ClassVar[str] = "scenario"
@@ -77,6 +79,7 @@ class Rules(Parameters):
     pairs: str | None = None
     interference: Interference = "refuse"
     scored_s: Window | None = None
+    apart_s: Delay = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,6 +188,7 @@ class Conditions:
             parts=parts,
             tenants=_tenants(rules, trace, cluster),
             pairs=pairs,
+            apart_s=rules.apart_s,
             scored_s=None if rules.scored_s is None else (rules.scored_s[0], rules.scored_s[1]),
         )
         if not scenario.scored.any():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +16,7 @@ from clustergym.common.errors import InputError
 from clustergym.scenario.disturbance import ActiveDisturbance
 from clustergym.scenario.policy import Infeasible, Placer
 from clustergym.scenario.scenario import Scenario
+from clustergym.sim.moves import keeps_segments
 from clustergym.sim.state import JobStates
 
 
@@ -89,26 +89,11 @@ class Allocator:
         nodes = self.scenario.trace.nodes
         return int(nodes[row]) if nodes is not None and gpus == self.scenario.request_gpus[row] else 0
 
-    def segment(self, row: int, gpu_type: int, gpus: int) -> int:
-        """Return the GPUs of each block of a job that must lie in one NVLink domain; 1: they lie anywhere."""
-        tables = self.scenario.tables
-        if tables.segments is None or row < 0:
-            return 1
-        level = int(np.searchsorted(tables.counts, gpus))
-        return int(tables.segments[self.scenario.class_of[row], gpu_type, level])
-
     def keeps_segments(self, row: int, nodes: Nodes) -> bool:
         """Whether each block of a job's GPUs that must lie in one NVLink domain does so on these nodes."""
         cluster, gpus = self.scenario.cluster, sum(count for _, count in nodes)
-        first = nodes[0][0]
-        segment = self.segment(row, int(cluster.node_type[first]), gpus)
-        domain = (
-            cluster.node_domain if segment > cluster.node_gpus[first] else np.arange(len(cluster.node_type))
-        )
-        inside = Counter[int]()
-        for node, count in nodes:
-            inside[int(domain[node])] += count
-        return all(count % segment == 0 for count in inside.values())
+        segment = self.scenario.segment(row, int(cluster.node_type[nodes[0][0]]), gpus)
+        return keeps_segments(cluster, nodes, segment)
 
     def place(
         self, gpu_type: int, gpus: int, until: float, on: int = 0, avoid: tuple[int, ...] = (), row: int = -1
@@ -118,7 +103,7 @@ class Allocator:
         It asks for `on` nodes, 0 for any, and for none of `avoid`, as the job of a row needs its GPUs in
         NVLink domains; -1: of no job. An answer that names a failed node counts as `Infeasible`.
         """
-        segment = self.segment(row, gpu_type, gpus)
+        segment = 1 if row < 0 else self.scenario.segment(row, gpu_type, gpus)
         allocations, withheld = self.allocations, self.withheld(until)
         if avoid:
             # The reasons of disturbances come last and win: they are the ones that a log should name.
@@ -150,6 +135,12 @@ class Allocator:
         if int(place.node) in parts.down:
             return Infeasible(f"node {place.node} has failed", nodes_short=1)
         return parts.intend(row, place)
+
+    def claim(self, nodes: Nodes, until: float) -> Nodes | Infeasible:
+        """Return nodes that a launch ending at tick `until` is to use, or for what they are kept."""
+        withheld = self.withheld(until)
+        kept_for = next((withheld[node] for node, _ in nodes if node in withheld), None)
+        return nodes if kept_for is None else Infeasible(f"nodes are kept for {kept_for}")
 
     def withheld(self, until: float) -> dict[int, str]:
         """Return the nodes that a launch ending at tick `until` may not use, and what each is kept for."""
@@ -184,6 +175,6 @@ class Allocator:
         for node in self.allocations.down:
             available[cluster.node_type[node]] -= cluster.node_gpus[node]
         # A policy cannot take GPUs from a job that it does not see.
-        for row in self.jobs.unseen & self.allocations.holders:
+        for row in (self.jobs.unseen | self.jobs.saving.keys()) & self.allocations.holders:
             available[self.jobs.gpu_type[row]] -= self.jobs.gpus[row]
         return available

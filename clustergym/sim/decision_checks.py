@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from operator import index
 from typing import Any
 
 import numpy as np
 
+from clustergym.cluster.allocation import Allocations
 from clustergym.cluster.parts import WHOLE
+from clustergym.cluster.spec import Nodes
 from clustergym.common.arrays import Bools, Ints
 from clustergym.common.errors import InputError
 from clustergym.scenario.part_requests import sum_requested_milli
 from clustergym.scenario.policy import Decision
 from clustergym.scenario.scenario import Scenario
+from clustergym.sim.moves import find_move_fault, find_notice_fault
 from clustergym.sim.pairs import find_pair_fault, mark_counted_jobs
+from clustergym.sim.state import JobStates
 
 
 class DecisionError(InputError):
@@ -41,11 +47,15 @@ class Limits:
     available : ndarray of int, shape (T,)
     profiled : ndarray of bool, shape (jobs of the trace, T)
         GPU types on which a job is profiled.
+    jobs, held : JobStates, Allocations, or None
+        Who runs where, for decisions that give notice or nodes; None: the engine carries out neither.
     """
 
     job: Ints
     available: Ints
     profiled: Bools
+    jobs: JobStates | None = None
+    held: Allocations | None = None
 
 
 def coerce_decision(decision: object) -> Decision:
@@ -59,7 +69,9 @@ def coerce_decision(decision: object) -> Decision:
     if not isinstance(decision, Decision):
         message = f"is a {type(decision).__name__}, not a Decision"
         raise DecisionError(message, remedy="return Decision.of(...) or Decision.keep(view)")
-    columns = {name: getattr(decision, name) for name in ("job", "gpu_type", "gpus", "drop")}
+    if decision.move is not None:
+        decision = replace(decision, move=_coerce_moves(decision.move))
+    columns = {name: getattr(decision, name) for name in ("job", "gpu_type", "gpus", "drop", "notice")}
     if decision.batch is not None:
         columns["batch"] = decision.batch
     if decision.partner is not None:
@@ -70,7 +82,24 @@ def coerce_decision(decision: object) -> Decision:
     ):
         return decision
     whole = {name: _whole(name, value) for name, value in columns.items()}
-    return Decision(**whole, avoid=decision.avoid)
+    return Decision(**whole, avoid=decision.avoid, move=decision.move)
+
+
+def _coerce_moves(given: object) -> dict[int, Nodes | int] | None:
+    """Return where jobs move, as plain numbers."""
+    if not given:
+        return None
+    try:
+        assert isinstance(given, Mapping)
+        return {
+            index(row): index(target)
+            if isinstance(target, int | np.integer)
+            else tuple((index(node), index(gpus)) for node, gpus in target)
+            for row, target in given.items()
+        }
+    except (AssertionError, TypeError, ValueError):
+        remedy = "give {row: ((node, GPUs), ...)} or {row: domain}, of whole numbers"
+        raise DecisionError("its moves are no nodes or domains of jobs", remedy=remedy) from None
 
 
 def _whole(name: str, value: Any) -> Ints:
@@ -95,6 +124,8 @@ def check_decision(decision: Decision, limits: Limits, scenario: Scenario) -> No
     _check_allotments(decision, limits, scenario)
     _check_batches(decision, scenario)
     _check_avoided(decision, scenario)
+    if len(decision.notice) or decision.move:
+        _check_notices_and_moves(decision, limits, scenario)
     if scenario.parts is not None:
         _check_parts(decision, limits, scenario)
         return
@@ -122,6 +153,20 @@ def _check_avoided(decision: Decision, scenario: Scenario) -> None:
         if wrong:
             message = f"is to avoid node {wrong[0]}, and there are {count}"
             raise DecisionError(message, job_id=_job_id(scenario, row), remedy="count nodes from 0")
+
+
+def _check_notices_and_moves(decision: Decision, limits: Limits, scenario: Scenario) -> None:
+    """Check who is given notice, and the nodes that jobs are given."""
+    if limits.jobs is None or limits.held is None:
+        row = int(decision.notice[0]) if len(decision.notice) else next(iter(decision.move or {}))
+        message = "is given notice or nodes, which the compiled engine does not carry out"
+        remedy = "declare Policy.needs_places = True"
+        raise DecisionError(message, job_id=_job_id(scenario, row), remedy=remedy)
+    for find_fault in (find_notice_fault, find_move_fault):
+        fault = find_fault(decision, limits.jobs, scenario, limits.held)
+        if fault is not None:
+            job_id = _job_id(scenario, fault.row)
+            raise DecisionError(fault.message, job_id=job_id, remedy=fault.remedy)
 
 
 def _check_parts(decision: Decision, limits: Limits, scenario: Scenario) -> None:

@@ -219,18 +219,15 @@ class Disturbances:
         # A job that hangs already is interrupted for what it hangs for, whatever interrupts it now.
         reason, cause, restart_s = self._undetected.pop(row, given)
         gpu_type, gpus = int(jobs.gpu_type[row]), int(jobs.gpus[row])
-        # Before `vacate`, which settles the job's progress up to now.
-        left, undone = jobs.at_checkpoint(row, self.clock.now)
-        self.execution.vacate(row)
-        lost = left - float(jobs.remaining[row])
-        jobs.remaining[row], jobs.restart_s[row] = left, restart_s
+        lost_s, lost = self.execution.undo(row)
+        jobs.restart_s[row] = restart_s
         self.log.record(
             EventKind.FAIL,
             row,
             gpu_type,
             gpus,
             reason=reason,
-            lost_s=seconds(undone),
+            lost_s=lost_s,
             lost_iterations=lost,
             cause=cause,
             write_share=float(jobs.write_share[row]),
@@ -250,7 +247,7 @@ class Disturbances:
         """Let a job stand still for some ticks until a failure of its node is noticed."""
         if not self.jobs.hangs[row]:
             self._undetected[row], self.jobs.hangs[row] = interruption, True
-            self._stop(row, duration)
+            self.stand_still(row, duration)
             reason, cause = interruption.reason, interruption.cause
             self.progress.update_speed(row, EventKind.HANG, reason=reason, cause=cause)
 
@@ -262,14 +259,14 @@ class Disturbances:
         jobs = self.jobs
         if not jobs.gpus[row] or jobs.hangs[row]:
             return
-        left, undone = self._stop(row, duration)
+        left, undone = self.stand_still(row, duration)
         marks = {"lost_s": 0.0, "lost_iterations": 0.0}
         if undo:
             marks = {"lost_s": seconds(undone), "lost_iterations": left - float(jobs.remaining[row])}
             jobs.remaining[row], jobs.unsaved[row] = left, 0
         self.progress.update_speed(row, EventKind.HALT, reason=reason, cause=cause, **marks)
 
-    def _stop(self, row: int, duration: int) -> tuple[float, int]:
+    def stand_still(self, row: int, duration: int) -> tuple[float, int]:
         """Let a job stand still for some ticks from now on; return `JobStates.at_checkpoint` of now."""
         jobs, now = self.jobs, self.clock.now
         left, undone = jobs.at_checkpoint(row, now)

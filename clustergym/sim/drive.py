@@ -180,7 +180,8 @@ def _make_diverged_error(change: Change) -> InputError:
 
 
 def _decision(change: Change, view: View) -> Decision:
-    gone = {*change.preempt, *change.drop}
+    launched = {row for row, _, _ in change.launch}
+    gone = {*change.preempt, *change.drop, *(row for row in change.notice if row not in launched)}
     held = {
         int(row): (int(gpu_type), int(gpus))
         for row, gpu_type, gpus in zip(view.job, view.gpu_type, view.gpus, strict=True)
@@ -196,6 +197,9 @@ def _decision(change: Change, view: View) -> Decision:
     decision = replace(decision, batch=np.array([kept[row] for row in decision.job.tolist()], dtype=np.int64))
     if change.avoid:
         decision = replace(decision, avoid=dict(change.avoid))
+    if change.notice or change.move:
+        notice = np.array(change.notice, dtype=np.int64)
+        decision = replace(decision, notice=notice, move=dict(change.move))
     if view.partner is None and not change.partner:
         return decision
     return decision.paired([*_lasting_pairs(change, view), *change.partner])

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import simpy
 
 from clustergym.cluster.part_allocations import PartAllocations
+from clustergym.cluster.spec import Nodes
 from clustergym.common import random_streams
 from clustergym.common.arrays import Bools, Ints
 from clustergym.scenario.clock import seconds, ticks
@@ -26,7 +27,9 @@ from clustergym.sim.job_execution import JobExecution, JobProgress
 from clustergym.sim.job_queue import JobQueue
 from clustergym.sim.links import SharedLinks
 from clustergym.sim.log import NO_JOB, Event, EventKind
-from clustergym.sim.pairs import Sharing, list_moves
+from clustergym.sim.moves import list_moves, list_nodes_outside, list_stops
+from clustergym.sim.notices import Notices
+from clustergym.sim.pairs import Sharing, list_paired_launches
 from clustergym.sim.profiling import Profiler
 from clustergym.sim.stalls import IDLE_ROUNDS, StalledError, StallWatch
 from clustergym.sim.state import JobStates, Phase, ViewMaker, make_setting
@@ -55,6 +58,10 @@ class Change:
         launched too.
     avoid : tuple of (int, tuple of int)
         (job row, nodes) of every job that is launched and may not use some nodes.
+    notice : tuple of int
+        Rows of jobs that save before they stop, or before they are launched with other GPUs or elsewhere.
+    move : tuple of (int, Nodes or int)
+        (job row, nodes or domain) of every job that is launched there.
     """
 
     time_s: float
@@ -64,6 +71,16 @@ class Change:
     batch: tuple[tuple[int, int], ...] = ()
     partner: tuple[tuple[int, int], ...] = ()
     avoid: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    notice: tuple[int, ...] = ()
+    move: tuple[tuple[int, Nodes | int], ...] = ()
+
+
+class Terms(NamedTuple):
+    """On what terms a decision launches jobs: nodes they may not use, where they go, who saves before."""
+
+    avoid: Mapping[int, tuple[int, ...]]
+    moves: Mapping[int, Nodes | int]
+    notices: set[int]
 
 
 class Simulation:
@@ -134,6 +151,7 @@ class Simulation:
         # what was scheduled first.
         clock.process(self._submit_all())
         self.disturbances = self.disturbances_type(self.execution)
+        self.notices = Notices(self.disturbances)
         self.stalls = StallWatch(self.execution)
         # A stream of its own: a placer's draws do not depend on the policy's.
         placer.reset(scenario.cluster, random_streams.PLACER.generator(seed))
@@ -241,6 +259,10 @@ class Simulation:
         self._end(clock.now)
         return None
 
+    def iterate_changes(self) -> Iterator[Change]:
+        """Yield what the decisions so far have changed."""
+        return iter(self.changes)
+
     def next_instant(self) -> float:
         """Return the tick of the next instant at which anything happens; inf: never."""
         return float(self.clock.peek())
@@ -269,17 +291,20 @@ class Simulation:
         rows, now, held = self.queue.rows, self.clock.now, self.allocations
         available = self.allocator.available(self.profiler.held)
         # Copies, for the View hands its arrays to a policy that may write into them.
-        self._limits = Limits(rows, available.copy(), self.jobs.profiled)
+        self._limits = Limits(rows, available.copy(), self.jobs.profiled, self.jobs, held)
         if isinstance(held, PartAllocations):
             return self.views.part_view(now, rows, available, held)
         view = self.views.view(now, rows, available, held.free.copy())
-        return view.with_columns({"where": self._places})
+        return view.with_columns({"where": self._places, "coming": self.notices.coming_gpus()})
 
     def _places(self) -> Places:
         """Return where the jobs of the View are."""
         held, rows = self.allocations, set(self.queue.in_view)
         nodes = {row: held.holding(row) for row in held.holders if row in rows}
-        return Places(self.scenario.cluster.node_type, held.free_on_node.copy(), nodes)
+        cluster, free = self.scenario.cluster, held.free_on_node.copy()
+        segment = self.scenario.request_segments(self.queue.rows)
+        domains = cluster.node_domain, cluster.domain_gpus
+        return Places(cluster.node_type, free, nodes, *domains, segment)
 
     def apply(self, decision: Decision) -> None:
         """Carry out a decision at the current decision point.
@@ -311,31 +336,27 @@ class Simulation:
             held_type, held = self.jobs.gpu_type[decision.job], self.jobs.gpus[decision.job]
             changed = (held_type != decision.gpu_type) | (held != decision.gpus)
         else:
-            changed, joins = list_moves(decision, self.jobs)
-        leaving = self.jobs.gpus[rows] > 0
-        # A decision names all that is to hold GPUs; a running job that it does not name loses its own.
-        leaving[np.searchsorted(rows, decision.job)] = False
-        drops = sorted(decision.drop.tolist())
-        preempts = [int(row) for row in rows[leaving] if int(row) not in set(drops)]
+            changed, joins = list_paired_launches(decision, self.jobs)
+        moves = list_moves(decision, self.allocations)
+        if moves:
+            changed |= np.isin(decision.job, list(moves))
+        drops, notices = sorted(decision.drop.tolist()), set(decision.notice.tolist())
+        preempts, saves = list_stops(decision, rows, self.jobs)
         # Negative counts sort the widest jobs first: they are the hardest to place while free nodes are
         # scattered.
         gpus, kinds = (-decision.gpus[changed]).tolist(), decision.gpu_type[changed].tolist()
         launches = list(zip(gpus, decision.job[changed].tolist(), kinds, strict=True))
         batches = self._new_batches(decision, changed)
-        if not (drops or preempts or launches or batches):
+        if not (drops or preempts or saves or launches or batches):
             return
         if self.scenario.parts is None:
             launches.sort()
-        for row in drops:
-            self.execution.drop(row, "policy")
         # First everything that gives GPUs back (drops, preemptions, moves), then every launch: a decision is
         # legal as a whole, and no order of its launches may run out of GPUs.
-        for row in preempts:
-            if not self.disturbances.give_up(row):
-                self.execution.preempt(row)
+        self.notices.stop_all(drops, preempts, saves)
         told = decision.avoid or {}
         avoid = {row: tuple(told[row]) for _, row, _ in launches if row in told}
-        self._launch_all(launches, batches, joins, avoid)
+        self._launch_all(launches, batches, joins, Terms(avoid, moves, notices))
         moved = tuple((row, gpu_type, -gpus) for gpus, row, gpu_type in launches)
         if self.scenario.parts is None:
             moved = tuple(sorted(moved))
@@ -343,34 +364,40 @@ class Simulation:
             self.progress.change_batch(row, batches[row])
         logged, avoided = tuple(sorted(batches.items())), tuple(sorted(avoid.items()))
         gone, pairs = (tuple(preempts), tuple(drops)), tuple(sorted(joins.items()))
-        self.changes.append(Change(decided_s, moved, *gone, logged, pairs, avoided))
+        named = tuple(sorted(notices)), tuple(sorted(moves.items()))
+        self.changes.append(Change(decided_s, moved, *gone, logged, pairs, avoided, *named))
 
     def _launch_all(
         self,
         launches: Sequence[tuple[int, int, int]],
         batches: Mapping[int, int],
         joins: Mapping[int, int],
-        avoid: Mapping[int, tuple[int, ...]],
+        terms: Terms,
     ) -> None:
-        """Launch jobs, given as (-GPUs, row, type), with batches, beside jobs and off nodes as told."""
+        """Launch jobs, given as (-GPUs, row, type), with batches, beside jobs and on terms as told."""
         for _, row, _ in launches if self.jobs.disturbed else ():
             self.disturbances.give_up(row)
         types, gpus = self.jobs.gpu_type, self.jobs.gpus
         was_running = {row: (int(types[row]), int(gpus[row])) for _, row, _ in launches if gpus[row]}
         for row in was_running:
-            self.execution.vacate(row)
-        # A job that joins another comes after all that hold GPUs of their own.
-        in_order = sorted(launches, key=lambda of: of[1] in joins) if joins else launches
+            self.execution.stop(row, saves=row in terms.notices)
+        # Jobs that are given nodes come first, and one that joins another after all with GPUs of their own.
+        in_order = sorted(launches, key=lambda of: (of[1] in joins, of[1] not in terms.moves))
         for negative_gpus, row, gpu_type in in_order:
             self.jobs.batch[row] = batches.get(row, self.scenario.trace.global_batch[row])
+            target, avoid = terms.moves.get(row, ()), terms.avoid.get(row, ())
+            if isinstance(target, int):
+                avoid, target = (*avoid, *list_nodes_outside(self.scenario.cluster, target)), ()
             self.execution.launch(
                 row,
                 gpu_type,
                 -negative_gpus,
                 rescale=row in was_running,
+                on=target,
                 migrates=was_running.get(row) == (gpu_type, -negative_gpus),
                 beside=joins.get(row, NO_JOB),
-                avoid=avoid.get(row, ()),
+                avoid=avoid,
+                saves=row in terms.notices and row in was_running,
             )
 
     def _new_batches(self, decision: Decision, launched: Bools) -> dict[int, int]:

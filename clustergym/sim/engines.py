@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Literal, TypeAlias, Union
+
+import numpy as np
 
 from clustergym.scenario.policy import Placer, Policy
 from clustergym.scenario.scenario import Scenario
@@ -15,19 +18,23 @@ if TYPE_CHECKING:
 AnySimulation: TypeAlias = Union[Simulation, "CompiledSimulation"]
 Engine = Literal["auto", "simpy", "compiled"]
 
-PLACES = "give run.engine=simpy, which says so"
+PLACES = "give run.engine=simpy, which covers that"
 MANY = 4000
-"""Expected decisions from which `auto` chooses the compiled engine, which takes a while to load."""
+"""Expected steps from which `auto` chooses the compiled engine, which takes a while to load."""
 
 
-def expected_decisions(scenario: Scenario, policy: Policy) -> float:
-    """Return about how many decisions a run takes: two for each job, or one each round while jobs arrive."""
+def expected_steps(scenario: Scenario, policy: Policy) -> float:
+    """Return about how much happens in a run: starts and ends of jobs, or decisions if they are more.
+
+    A decision is made at each start and end, or each round while jobs arrive.
+    """
     submit_s, round_s = scenario.trace.submit_s, scenario.round_s(policy.round_s)
+    until_s = math.inf if scenario.horizon_s is None else scenario.horizon_s
+    ends = 2.0 * np.count_nonzero(submit_s <= until_s)
     if round_s is None:
-        return 2.0 * len(submit_s)
-    last_s = float(submit_s.max(initial=0.0))
-    until_s = last_s if scenario.horizon_s is None else min(last_s, scenario.horizon_s)
-    return (until_s - float(submit_s.min(initial=until_s))) / round_s
+        return ends
+    last_s = min(float(submit_s.max(initial=0.0)), until_s)
+    return max(ends, (last_s - float(submit_s.min(initial=last_s))) / round_s)
 
 
 def chosen_engine(scenario: Scenario, policy: Policy, placer: Placer, engine: Engine) -> Engine:
@@ -38,12 +45,14 @@ def chosen_engine(scenario: Scenario, policy: Policy, placer: Placer, engine: En
     UncoveredError
         If `compiled` is asked for and does not cover the scenario.
     """
-    if engine == "simpy" or (engine == "auto" and expected_decisions(scenario, policy) < MANY):
+    if engine == "simpy" or (engine == "auto" and expected_steps(scenario, policy) < MANY):
         return "simpy"
     try:
         if policy.needs_places:
             raise UncoveredError(
-                f"policy {policy.name} asks where jobs are", field="run.engine", remedy=PLACES
+                f"policy {policy.name} asks where jobs are, moves them or gives notice",
+                field="run.engine",
+                remedy=PLACES,
             )
         check_runnable(scenario, placer)
     except UncoveredError:

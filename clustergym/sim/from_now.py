@@ -94,8 +94,9 @@ def drop_row(view: View, row: int) -> View:
     columns: dict[str, Any] = {}
     for column in fields(view):
         value = getattr(view, column.name)
-        if isinstance(value, np.ndarray) and column.name not in ("available", "free"):
+        if isinstance(value, np.ndarray) and column.name not in ("available", "free", "coming"):
             columns[column.name] = value[keep]
     columns["times"] = lambda: view.times()[keep]
     columns["costs"] = lambda: view.costs()[keep]
+    columns["stops"] = lambda: view.stop_costs().select(np.flatnonzero(keep))
     return view.with_columns(columns)

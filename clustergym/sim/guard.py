@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType, TracebackType
-from typing import ClassVar, NoReturn, ParamSpec, TypeVar
+from typing import ClassVar, Literal, NoReturn, ParamSpec, TypeVar
 
 from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import Period
@@ -148,6 +148,9 @@ def check_limit(limit_s: float | None, field: str = "run.decision_limit_s") -> f
     return seconds
 
 
+Logs = Literal["auto", "lines", "columns"]
+
+
 @dataclass(frozen=True)
 class RunOptions(Parameters):
     """The `run` group of the configuration.
@@ -159,8 +162,12 @@ class RunOptions(Parameters):
     engine : str
         `simpy`, `compiled`, or `auto`: compiled where that covers the scenario and many decisions are
         expected.
+    logs : str
+        How the tables of a run are written: `lines` (CSV, JSON), `columns` (Parquet), or `auto`: columns for
+        more than 100,000 jobs where pyarrow is there.
     """
 
     config_key: ClassVar[str] = "run"
     decision_limit_s: Period | None = None
     engine: Engine = "auto"
+    logs: Logs = "auto"

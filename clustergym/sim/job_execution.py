@@ -205,29 +205,23 @@ class JobExecution:
         migrates: bool = False,
         beside: int = NO_JOB,
         avoid: tuple[int, ...] = (),
+        saves: bool = False,
     ) -> None:
         """Launch a job on the nodes `on`, on those of the job `beside`, or on nodes that the placer finds.
 
-        A running job (`rescale`) that is given nodes, or keeps its type and count (`migrates`), migrates. A
-        job for which there are no nodes waits; one that was running is preempted.
+        A running job (`rescale`) that keeps its type and count (`migrates`) migrates. Where stops lose work
+        it may have saved before (`saves`), which it pays for now. A job for which there are no nodes waits;
+        one that was running is preempted.
         """
         jobs, progress = self.jobs, self.progress
         level = int(np.searchsorted(self.scenario.tables.counts, gpus))
         # Before `launched` and `searched` are set below: the cost depends on whether this is the first
         # launch.
-        overhead = ticks(float(jobs.restart_cost_s(row)[gpu_type, level]))
+        overhead = ticks(self._standstill_s(row, gpu_type, level, saves))
         what = EventKind.RESUME if jobs.launched[row] else EventKind.START
         if rescale:
-            what = EventKind.MIGRATE if on or migrates else EventKind.RESCALE
-        allocations, sharing = self.allocator.allocations, progress.sharing
-        if isinstance(allocations, PartAllocations):
-            nodes: Nodes | Infeasible = self.allocator.place_part(allocations, row)
-        elif sharing is not None and beside != NO_JOB:
-            nodes = self._join(sharing, row, beside, overhead)
-        else:
-            until = progress.estimate_end(row, gpu_type, level, overhead)
-            asked = self.allocator.asked_nodes(row, gpus)
-            nodes = on or self.allocator.place(gpu_type, gpus, until, asked, avoid, row)
+            what = EventKind.MIGRATE if migrates else EventKind.RESCALE
+        nodes = self._find_nodes(row, gpu_type, gpus, overhead, on, beside, avoid)
         if beside == NO_JOB and not isinstance(nodes, Infeasible):
             nodes = self.allocator.allocate(row, nodes)
         if isinstance(nodes, Infeasible):
@@ -254,15 +248,44 @@ class JobExecution:
         for course in self.courses:
             course.note_launch(row)
 
+    def _find_nodes(
+        self,
+        row: int,
+        gpu_type: int,
+        gpus: int,
+        overhead: int,
+        on: Nodes,
+        beside: int,
+        avoid: tuple[int, ...],
+    ) -> Nodes | Infeasible:
+        """Return the nodes of a launch, as `launch` is told."""
+        allocations, sharing = self.allocator.allocations, self.progress.sharing
+        if isinstance(allocations, PartAllocations):
+            return self.allocator.place_part(allocations, row)
+        if sharing is not None and beside != NO_JOB:
+            return self._join(sharing, row, beside, overhead)
+        level = int(np.searchsorted(self.scenario.tables.counts, gpus))
+        until = self.progress.estimate_end(row, gpu_type, level, overhead)
+        if not on:
+            asked = self.allocator.asked_nodes(row, gpus)
+            return self.allocator.place(gpu_type, gpus, until, asked, avoid, row)
+        # Nodes of a planned job are kept for itself.
+        return on if row in self.jobs.unseen else self.allocator.claim(on, until)
+
+    def _standstill_s(self, row: int, gpu_type: int, level: int, saves: bool) -> float:
+        """Return the seconds for which a launch stands still, with those of saving if the job `saves`."""
+        restart_s = float(self.jobs.restart_cost_s(row)[gpu_type, level])
+        return restart_s + float(self.jobs.save_s[row]) if saves and self.jobs.stops_lose else restart_s
+
     def _join(self, sharing: Sharing, row: int, beside: int, overhead: int) -> Nodes | Infeasible:
         """Let a job share the GPUs of another, unless their nodes are kept for what comes before its end."""
         if on := self.allocator.allocations.holding(beside):
             gpu_type, level = int(self.jobs.gpu_type[beside]), self.jobs.count_level(beside)
             kept = sharing.get_pair_speed(row, beside, gpu_type, level)
             until = self.progress.estimate_end(row, gpu_type, level, overhead, kept)
-            withheld = self.allocator.withheld(until)
-            if kept_for := next((withheld[node] for node, _ in on if node in withheld), None):
-                return Infeasible(f"nodes are kept for {kept_for}")
+            claimed = self.allocator.claim(on, until)
+            if isinstance(claimed, Infeasible):
+                return claimed
         return sharing.join(row, beside, self.clock.now)
 
     def vacate(self, row: int) -> Nodes:
@@ -272,6 +295,7 @@ class JobExecution:
         if progress.sharing is not None:
             progress.sharing.part(row, self.clock.now)
         jobs.generation[row] += 1
+        jobs.saving.pop(row, None)
         if jobs.disturbed:
             jobs.hangs[row] = False
         jobs.gpu_type[row], jobs.gpus[row] = -1, 0
@@ -279,9 +303,28 @@ class JobExecution:
             progress.links.leave(row)
         return self.allocator.release(row)
 
-    def preempt(self, row: int) -> None:
-        """Take the GPUs of a running job, which waits again."""
+    def undo(self, row: int) -> tuple[float, float]:
+        """Vacate a job, which goes back to its last checkpoint; return seconds of work, iterations undone."""
+        jobs = self.jobs
+        left, undone = jobs.at_checkpoint(row, self.clock.now)
         self.vacate(row)
+        lost = left - float(jobs.remaining[row])
+        jobs.remaining[row] = left
+        return seconds(undone), lost
+
+    def stop(self, row: int, saves: bool) -> None:
+        """Vacate a job; unless it saves before, it loses what a stop loses."""
+        if saves or not self.jobs.stops_lose:
+            self.vacate(row)
+            return
+        held = int(self.jobs.gpu_type[row]), int(self.jobs.gpus[row])
+        lost_s, lost = self.undo(row)
+        share = float(self.jobs.write_share[row])
+        self.log.record(EventKind.UNDO, row, *held, lost_s=lost_s, lost_iterations=lost, write_share=share)
+
+    def preempt(self, row: int, saves: bool = True) -> None:
+        """Take the GPUs of a running job, which waits again."""
+        self.stop(row, saves)
         self._wait_again(row)
 
     def _wait_again(self, row: int) -> None:
@@ -322,7 +365,7 @@ class JobExecution:
             if self._is_worth_moving(row, nodes):
                 gpu_type, gpus = int(self.jobs.gpu_type[row]), int(self.jobs.gpus[row])
                 self.vacate(row)
-                self.launch(row, gpu_type, gpus, rescale=True, on=nodes)
+                self.launch(row, gpu_type, gpus, rescale=True, on=nodes, migrates=True, saves=True)
 
     def _is_worth_moving(self, row: int, nodes: Nodes) -> bool:
         """Whether a proposed move is still possible and lets the job end earlier despite its restart."""
@@ -332,12 +375,12 @@ class JobExecution:
         if any(free[node] + held.get(node, 0) < gpus for node, gpus in nodes):
             return False
         # A job that hangs is to be interrupted, and one half of a pair cannot move alone.
-        if row in jobs.unseen or jobs.hangs[row] or jobs.get_partner(row) != NO_JOB:
+        if row in jobs.unseen or row in jobs.saving or jobs.hangs[row] or jobs.get_partner(row) != NO_JOB:
             return False
         if not self.allocator.keeps_segments(row, nodes):
             return False
         gpu_type, level = int(jobs.gpu_type[row]), jobs.count_level(row)
-        overhead_s = float(jobs.restart_cost_s(row)[gpu_type, level])
+        overhead_s = self._standstill_s(row, gpu_type, level, saves=True)
         withheld = self.allocator.withheld(progress.estimate_end(row, gpu_type, level, ticks(overhead_s)))
         if any(node in withheld for node, _ in nodes):
             return False

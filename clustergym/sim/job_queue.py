@@ -34,6 +34,7 @@ class JobQueue:
     def __init__(self, scenario: Scenario, clock: Clock, jobs: JobStates, round_s: float | None) -> None:
         self.clock, self.jobs, self._requested = clock, jobs, scenario.trace.global_batch
         self._round = None if round_s is None else ticks(round_s)
+        self._apart = ticks(scenario.apart_s)
         self._round_pending = False
         self._rows: Ints | None = None
         self.ahead = len(scenario.trace)
@@ -61,18 +62,27 @@ class JobQueue:
             self._rows = None
             self.decide_again()
 
+    def hide(self, row: int) -> None:
+        """Show a job in no View until it waits again."""
+        self.in_view.discard(row)
+        self._rows = None
+
     def leave(self, row: int, phase: Phase) -> None:
         """Let a job leave for good, as completed or dropped."""
         self.jobs.phase[row] = phase
         self.scored_left -= bool(self._scored[row])
-        self.in_view.discard(row)
-        self._rows = None
+        self.hide(row)
         self.leaving[row].succeed()
 
     def decide_again(self) -> None:
         """Ask for a decision at the next possible time."""
         if self._round is None:
-            self.due = True
+            left = self.decided_at + self._apart - self.clock.now if self.decided_at >= 0 else 0
+            if left <= 0:
+                self.due = True
+            elif not self._round_pending:
+                self._round_pending = True
+                self.clock.after(left, self._begin_round)
         else:
             self.plan_round()
 

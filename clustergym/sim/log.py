@@ -46,6 +46,11 @@ class EventKind(enum.StrEnum):
     a FAIL or until it leaves them."""
     HALT = "halt"
     """A disturbance stops a running job, which keeps its GPUs and works again after `overhead_s`."""
+    SAVE = "save"
+    """The job is given notice: it stands still and saves for `overhead_s`, then loses its GPUs (PREEMPT)."""
+    UNDO = "undo"
+    """The job goes back to its last checkpoint, as it is stopped or moved without notice by the event that
+    follows; `gpus` are those that it held."""
 
 
 LAUNCHES = (EventKind.START, EventKind.RESUME, EventKind.RESCALE, EventKind.MIGRATE)
@@ -56,7 +61,7 @@ ENDS = (EventKind.PREEMPT, EventKind.COMPLETE, EventKind.FAIL, EventKind.DROP)
 NO_JOB = -1
 """The job of an event of a node."""
 
-PACES = (*LAUNCHES, EventKind.RATE, EventKind.HANG, EventKind.HALT)
+PACES = (*LAUNCHES, EventKind.RATE, EventKind.HANG, EventKind.HALT, EventKind.SAVE)
 """Events that set how fast a job works from `time_s + overhead_s` on."""
 
 
@@ -73,8 +78,8 @@ class Event(NamedTuple):
     gpu_type : int
         Index of the cluster's GPU types; -1 where the event has none.
     gpus : int
-        GPUs held after a launch or for profiling, lost by a FAIL, asked for by an UNPLACED launch, or of
-        the node; 0 where the event has none.
+        GPUs held after a launch or for profiling, before an UNDO, lost by a FAIL, asked for by an UNPLACED
+        launch, or of the node; 0 where the event has none.
     nodes : tuple of (int, int)
         (node, GPUs on it) of the allocation, nodes ascending; empty where it changes no nodes.
     locality : int
@@ -87,7 +92,7 @@ class Event(NamedTuple):
     reason : str
         Why a job was dropped, failed, could not be placed, or ended before its work was done.
     lost_s, lost_iterations : float
-        Seconds of work, and iterations, that a FAIL or a HALT undoes.
+        Seconds of work, and iterations, that a FAIL, a HALT or an UNDO takes back.
     batch : int
         Global batch after an event of `PACES`, samples; 0: the requested one.
     devices : int
@@ -98,7 +103,7 @@ class Event(NamedTuple):
         What a disturbance names as its cause; empty where it names none.
     write_share : float
         After an event of `PACES`, the share of the job's working time in which it writes checkpoints; before
-        a FAIL, what it was.
+        a FAIL or an UNDO, what it was.
     """
 
     time_s: float

@@ -67,7 +67,7 @@ def mark_counted_jobs(decision: Decision) -> Bools:
     return counts
 
 
-class Moves(NamedTuple):
+class PairedLaunches(NamedTuple):
     """What a decision with pairs changes.
 
     Attributes
@@ -82,7 +82,7 @@ class Moves(NamedTuple):
     joins: Mapping[int, int]
 
 
-def list_moves(decision: Decision, jobs: JobStates) -> Moves:
+def list_paired_launches(decision: Decision, jobs: JobStates) -> PairedLaunches:
     """Return which jobs a decision launches, where jobs may share GPUs.
 
     Each pair, or job on its own, stays on the GPUs that one of its jobs holds now, if they have the type and
@@ -116,7 +116,7 @@ def list_moves(decision: Decision, jobs: JobStates) -> Moves:
             moved.add(row)
             if row != anchor:
                 joins[row] = anchor
-    return Moves(np.array([row in moved for row in decision.job.tolist()], dtype=np.bool_), joins)
+    return PairedLaunches(np.array([row in moved for row in decision.job.tolist()], dtype=np.bool_), joins)
 
 
 def _name_held_gpus(row: int, jobs: JobStates) -> int:

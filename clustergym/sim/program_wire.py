@@ -94,5 +94,7 @@ def encode_answer(decision: object) -> dict[str, Any]:
     if not isinstance(decision, Decision):
         message = f"schedule returned a {type(decision).__name__}; return Decision.of([(job, type, GPUs), …])"
         raise TypeError(message)
+    if len(decision.notice) or decision.move:
+        raise TypeError("schedule gave notice or nodes, which no program does; leave notice and move out")
     columns = {name: getattr(decision, name) for name in ANSWER}
     return {name: np.asarray(one).tolist() for name, one in columns.items() if one is not None}

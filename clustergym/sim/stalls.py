@@ -44,6 +44,7 @@ class StallWatch:
         if waits and self._execution.allocator.allocations.down:
             return
         hopeless = waits and not self._queue.ahead and not self._execution.profiler.active
+        hopeless &= not self._jobs.saving
         hopeless &= not any(course.active for course in self._execution.courses)
         self.idle_rounds = self.idle_rounds + 1 if hopeless else 0
         if self.idle_rounds > IDLE_ROUNDS:

@@ -18,6 +18,7 @@ from clustergym.scenario.policy import (
     InformationError,
     PairOptions,
     Setting,
+    StopCosts,
     View,
 )
 from clustergym.scenario.scenario import Scenario
@@ -62,6 +63,7 @@ class JobStates:
     them, spread evenly. `unsaved` is what was worked since the last checkpoint up to `ready`, ticks.
     `restart_s` is what the next launch stands still longer after a disturbance; `hangs`: a node of the job
     has failed, which nobody has noticed yet. `unseen`: jobs that disturbances start, and that no policy sees.
+    `saving`: ticks at which jobs that were given notice have saved; no policy sees them until then.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -98,22 +100,28 @@ class JobStates:
         self.part = None if scenario.parts is None else scenario.parts.gpus / np.maximum(trace.gpus, 1)
         self.partner = None if scenario.pairs is None else np.full(n, NO_JOB, dtype=np.int64)
         self.unseen: set[int] = set()
+        self.saving: dict[int, int] = {}
         self.price_restarts(scenario)
 
     def price_restarts(self, scenario: Scenario) -> None:
         """Keep what restarts depend on besides the state of the jobs."""
         self._counts, self._first_launch = scenario.tables.counts, scenario.costs.first_launch
-        self._checkpoint_s = scenario.checkpoint_s[scenario.class_of]
+        self.stops_lose = any(disturbance.stops_lose for disturbance in scenario.disturbances)
+        whole_s = scenario.checkpoint_s[scenario.class_of]
+        # Half of the time to save and load is each: both move as many bytes.
+        self.save_s = whole_s / 2
+        self.load_s = whole_s - self.save_s if self.stops_lose else whole_s
         self._search_s = scenario.costs.search_s(self._counts)
 
     def restart_cost_s(self, rows: Ints | int) -> Floats:
         """Return the seconds for which jobs stand still when launched on each allotment, shape (..., T, K).
 
-        They load their checkpoints, the first time only if that costs too; search for a plan where they have
-        none yet; and wait for what a disturbance has added.
+        They load their checkpoints, and pay for saving them unless that was paid before, the first time only
+        if that costs too; search for a plan where they have none yet; and wait for what a disturbance has
+        added.
         """
         # Where the scenario charges no first launch, a job that never ran has no checkpoint to load.
-        cost = (self.launched[rows] | self._first_launch) * self._checkpoint_s[rows]
+        cost = (self.launched[rows] | self._first_launch) * self.load_s[rows]
         if self.disturbed:
             cost = cost + self.restart_s[rows]
         table: Floats = cost[..., None, None] + ~self.searched[rows] * self._search_s
@@ -258,6 +266,26 @@ class ViewMaker:
             time_limit_s=None if trace.time_limit_s is None else trace.time_limit_s[rows],
             requested_nodes=None if trace.nodes is None else trace.nodes[rows],
             pairs=lambda: self._pair_options(rows),
+            stops=lambda: self.stop_costs(rows, now),
+        )
+
+    def stop_costs(self, rows: Ints, now: int) -> StopCosts:
+        """Return what it costs to stop the jobs `rows` at tick `now`."""
+        jobs, gpus = self.jobs, self.jobs.gpus[rows]
+        undone_s, lost = np.zeros(len(rows)), np.zeros(len(rows))
+        left = jobs.compute_remaining(rows, now)
+        for at in np.flatnonzero(gpus > 0).tolist():
+            kept, undone = jobs.at_checkpoint(int(rows[at]), now)
+            undone_s[at], lost[at] = seconds(undone), kept - left[at]
+        loses, save_s = float(jobs.stops_lose), jobs.save_s[rows]
+        return StopCosts(
+            checkpoint_age_s=undone_s,
+            save_s=save_s,
+            lost_iterations=lost * loses,
+            lost_gpu_s=gpus * undone_s * loses,
+            save_gpu_s=gpus * save_s * loses,
+            restart_gpu_s=gpus * jobs.load_s[rows],
+            loses=jobs.stops_lose,
         )
 
     def _pair_options(self, rows: Ints) -> PairOptions | None:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.parameters import Parameters, build
+from clustergym.common.processes import Processes
 from clustergym.scenario.policy import InformationClass
 
 Progress = Callable[[int, int, Mapping[str, float]], None]
@@ -24,7 +25,7 @@ At the start it is called with what a killed run saved, in the same order, or wi
 AGENTS = {
     "auction_es": "clustergym.training.auction_evolution:AuctionEvolution",
     "group_pg": "clustergym.training.group_gradient:GroupPolicyGradient",
-    "masked_group_pg": "clustergym.training.masked_group_gradient:MaskedGroupGradient",
+    "job_credit": "clustergym.training.job_credit_agent:JobCreditAgent",
     "maskable_ppo": "clustergym.training.imitating_agent:MaskablePpo",
     "placer_es": "clustergym.training.placer_evolution:PlacerEvolution",
     "ppo": "clustergym.training.stable_baselines:Ppo",
@@ -62,14 +63,14 @@ class Agent(Parameters, ABC):
     split: str
 
     @abstractmethod
-    def train(self, seed: int, processes: int, state: Path, progress: Progress) -> TrainingOutcome:
+    def train(self, seed: int, processes: Processes, state: Path, progress: Progress) -> TrainingOutcome:
         """Train, and keep the state in a file from which a killed training continues.
 
         Parameters
         ----------
         seed : int
         processes : int
-            0: one per core.
+            0: one per core; `ray` of agents with a population.
         state : Path
         progress : callable
 

@@ -29,7 +29,7 @@ from clustergym.common.parameter_types import (
     PositiveInt,
 )
 from clustergym.common.parameters import check_value
-from clustergym.common.processes import workers
+from clustergym.common.processes import Processes, workers
 from clustergym.envs.scheduling_costs import ReferenceCostTimes
 from clustergym.results.metrics.fairness import UNFAIR_ABOVE
 from clustergym.scenario.policy import InformationClass
@@ -104,7 +104,7 @@ class AuctionEvolution(Agent):
         super().__post_init__()
         self._goal()
 
-    def train(self, seed: int, processes: int, state: Path, progress: Progress) -> TrainingOutcome:
+    def train(self, seed: int, processes: Processes, state: Path, progress: Progress) -> TrainingOutcome:
         """Train from the beginning, or from where a killed run left its state."""
         key = {"agent": self.name, "seed": seed, "features": features.VERSION, **asdict(self)}
         history = History.read(state, key)

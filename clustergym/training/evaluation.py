@@ -17,7 +17,7 @@ from annotated_types import Interval
 from clustergym.common.errors import InputError, nearest, require
 from clustergym.common.parameter_types import AtLeastTwo, NonNegativeInt, PositiveInt
 from clustergym.common.parameters import build, check_value
-from clustergym.common.processes import report_lost_processes, workers
+from clustergym.common.processes import check_processes, report_lost_processes, workers
 from clustergym.common.progress import track_results
 from clustergym.common.tables import table
 from clustergym.envs.episodes import SPLITS
@@ -61,7 +61,7 @@ def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any
         windows = len(files.files)
         require(loads == [None], "loads", loads, "leave it out with traces, whose load is their own")
     compared = _list_compared_metrics(config["ratios"], files is not None or len(base.deadline_slack) > 0)
-    processes = check_value(config["processes"], NonNegativeInt, "processes")
+    processes = check_processes(config["processes"])
     with report_lost_processes(), workers(processes, "spawn") as run:
         tuning = check_value(config["tuning_windows"], PositiveInt, "tuning_windows")
         steps = (tune_entrant(one, base, seed, tuning, run) for one in entrants)

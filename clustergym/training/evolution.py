@@ -13,6 +13,7 @@ import numpy as np
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
+from clustergym.common.paths import install_line
 from clustergym.training.agents import Progress
 from clustergym.training.training_state import TrainingHistory
 
@@ -22,9 +23,7 @@ def start_search(mean: Floats, sigma: float, population: int, seed: int, diagona
     try:
         import cma
     except ImportError as error:
-        raise InputError(
-            "needs the package cma", field="agent", remedy="pip install 'clustergym[learn]'"
-        ) from error
+        raise InputError("needs the package cma", field="agent", remedy=install_line("learn")) from error
     rng = random_streams.EVOLUTION.generator(seed)
     options = {
         "popsize": population,

@@ -20,6 +20,7 @@ from clustergym.common import random_streams
 from clustergym.common.arrays import Bools, Floats
 from clustergym.common.errors import InputError, require
 from clustergym.common.parameter_types import AtLeastTwo, Factor, NonNegativeInt, PositiveFloat, PositiveInt
+from clustergym.common.processes import Processes
 from clustergym.envs.episodes import trace_seed
 from clustergym.envs.registration import make_env
 from clustergym.envs.vector.groups import groups, relative_to_group
@@ -89,7 +90,7 @@ class GroupPolicyGradient(EnvironmentAgent):
 
     name = "group_pg"
 
-    def train(self, seed: int, processes: int, state: Path, progress: Progress) -> TrainingOutcome:
+    def train(self, seed: int, processes: Processes, state: Path, progress: Progress) -> TrainingOutcome:
         """Train from the beginning, or from where a killed run left its state."""
         require(self.groups <= self.traces, "agent.groups", self.groups, f"give at most {self.traces}")
         envs, judges = self._envs(self.groups * self.size), self._envs(self.validation)
@@ -131,9 +132,7 @@ class GroupPolicyGradient(EnvironmentAgent):
         given = {"features": "summary", "rows": 1, **self.env, "actions": "weights"}
         envs = make_compiled_envs(given, number)
         if envs is None:
-            raise not_compiled(
-                self.env, "choose env=auction-16 or auction-64; for Elastic, agent=masked_group_pg"
-            )
+            raise not_compiled(self.env, "choose env=auction-16 or auction-64; for Elastic, agent=job_credit")
         return envs
 
     def _first(self) -> Floats:

@@ -1,34 +1,30 @@
 """Policy gradients with credit by job: PPO (Schulman et al., 2017) whose critic values each job by itself.
 
-The mean JCT is a sum over jobs, and an action matters to a job only while the job is in the system. So
-each job in view has a value, its own time in the system to come, and an advantage by generalised
-estimation (Schulman et al., 2016) over the decision points at which it is in view; an action's advantage
-is their sum. Jobs that arrive later, whose times an ordinary critic has to predict, are left out of it.
+A reward is a sum over jobs, and an action matters to a job only while the job is in the system. So each job
+in view has a value, its own cost to come, and an advantage by generalised estimation (Schulman et al., 2016)
+over the decision points at which it is in view; an action's advantage is their sum. Jobs that arrive later,
+whose costs an ordinary critic has to predict, are left out of it. Importing this imports PyTorch.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from torch import Tensor, nn
 from torch.distributions import Categorical, Normal
 
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import InputError
-from clustergym.common.parameter_types import Fraction, PositiveFloat, PositiveInt
+from clustergym.common.parameter_types import Fraction, NonNegativeFloat, PositiveFloat, PositiveInt
 from clustergym.envs.observations import JobRows
 from clustergym.envs.vector.environment import SchedulingVectorEnv
-
-Singles = npt.NDArray[np.float32]
-MASKED = -1e9
+from clustergym.sim.compiled.columns import TICKS_PER_S
+from clustergym.training.row_network import MASKED, RowNetwork, Rows, Singles
 
 
 @dataclass(frozen=True)
@@ -37,124 +33,61 @@ class JobCredit:
 
     Parameters
     ----------
-    steps : int
+    n_steps : int
         Steps of each environment between two updates.
-    epochs, batch_size : int
+    n_epochs, batch_size : int
         Passes over the steps of an update, and steps in a gradient.
     learning_rate : float
-    discount_s : float
-        Time in which what is to come loses all but 1/e of its weight, seconds.
+        Of the first update.
+    critic : {"job", "episode"}
+        Whether each job in view has a value of its own, or the episode one for all jobs.
+    discount_s : float or None
+        Time in which what is to come loses all but 1/e of its weight, seconds; None: it keeps it.
     trace_decay : float
         Lambda of the advantages, for each decision.
     trace_decay_edit : float
         The same for each edit at which the clock stands still.
-    clip, value_weight, entropy_weight : float
-        Of PPO.
-    hidden : int
-        Width of the layers.
+    clip_range, value_weight, ent_coef : float
+        Of PPO: range of ratios, weights of the critic's loss and of the entropy.
+    hidden : tuple of int
+        Widths of the two layers.
     log_std : float
         Logarithm of the standard deviation of priorities at the start.
     """
 
-    steps: PositiveInt = 128
-    epochs: PositiveInt = 4
+    n_steps: PositiveInt = 128
+    n_epochs: PositiveInt = 4
     batch_size: PositiveInt = 512
-    learning_rate: PositiveFloat = 7e-4
-    discount_s: PositiveFloat = 6 * 3600.0
+    learning_rate: PositiveFloat = 2e-3
+    critic: Literal["job", "episode"] = "job"
+    discount_s: PositiveFloat | None = 6 * 3600.0
     trace_decay: Fraction = 0.95
     trace_decay_edit: Fraction = 0.9
-    clip: PositiveFloat = 0.2
-    value_weight: PositiveFloat = 0.5
-    entropy_weight: float = 0.0
-    hidden: PositiveInt = 64
+    clip_range: PositiveFloat = 0.2
+    value_weight: NonNegativeFloat = 0.5
+    ent_coef: NonNegativeFloat = 0.0
+    hidden: tuple[PositiveInt, ...] = (64, 64)
     log_std: float = -1.6
 
 
-class RowNetwork(nn.Module):
-    """Values and actions of rows of jobs, by weights that all rows share.
-
-    Each row is encoded with what the whole observation has in common, then again with the mean of all rows.
-
-    Parameters
-    ----------
-    features : JobRows
-        The observation's layout.
-    space : gymnasium.spaces.Box or Discrete
-        Two priorities for each row; or for each row its actions, and one to stop.
-    settings : JobCredit
-    """
-
-    def __init__(self, features: JobRows, space: spaces.Space[Any], settings: JobCredit) -> None:
-        super().__init__()
-        self._features = features
-        self.discrete = isinstance(space, spaces.Discrete)
-        shape = features.layout["jobs"]
-        width = sum(
-            int(np.prod(of)) // shape[0] for name, of in features.layout.items() if name not in SHARED
-        )
-        width += sum(int(np.prod(features.layout[name])) for name in SHARED)
-        self.mean, self.std = torch.zeros(width), torch.ones(width)
-        self.row = nn.Linear(width, settings.hidden)
-        self.mixed = nn.Linear(2 * settings.hidden, settings.hidden)
-        outputs = (int(space.n) - 1) // shape[0] if isinstance(space, spaces.Discrete) else 2
-        self.head = nn.Linear(settings.hidden, outputs)
-        self.stop = nn.Linear(settings.hidden, 1)
-        self.value = nn.Linear(settings.hidden, 1)
-        self.log_std = nn.Parameter(torch.full((2,), settings.log_std))
-        for layer, gain in (
-            (self.row, math.sqrt(2)),
-            (self.mixed, math.sqrt(2)),
-            (self.head, 0.01),
-            (self.value, 1.0),
-        ):
-            nn.init.orthogonal_(layer.weight, gain)
-            nn.init.zeros_(layer.bias)
-
-    def select_rows(self, observations: Singles) -> tuple[Tensor, Tensor]:
-        """Return the inputs of rows, shape (n, R, width), and which rows have a job, shape (n, R)."""
-        tables = self._features.unpack(observations)
-        n, rows = tables["jobs"].shape[:2]
-        parts = [part.reshape(n, rows, -1) for name, part in tables.items() if name not in SHARED]
-        shared = [np.repeat(tables[name].reshape(n, 1, -1), rows, axis=1) for name in SHARED]
-        found = torch.from_numpy(np.concatenate([*parts, *shared], axis=2))
-        return found, torch.from_numpy(tables["jobs"][:, :, 0] > 0)
-
-    def see(self, inputs: Tensor, filled: Tensor) -> None:
-        """Scale inputs from now on by the mean and the deviation of these rows."""
-        rows = inputs[filled]
-        self.mean, self.std = rows.mean(0), rows.std(0).clamp_min(1e-3)
-
-    def forward(self, inputs: Tensor, filled: Tensor) -> tuple[Tensor, Tensor]:
-        """Return actions' means or logits, and the value of each row, shape (n, R)."""
-        own = torch.tanh(self.row(((inputs - self.mean) / self.std).clamp(-5.0, 5.0)))
-        weight = filled.float().unsqueeze(-1)
-        pooled = (own * weight).sum(1) / weight.sum(1).clamp_min(1.0)
-        mixed = torch.tanh(self.mixed(torch.cat([own, pooled.unsqueeze(1).expand_as(own)], -1)))
-        head: Tensor = self.head(mixed)
-        if self.discrete:
-            head = torch.cat([head.flatten(1), self.stop(pooled)], -1)
-        return head, self.value(mixed).squeeze(-1)
-
-
-SHARED = ("cluster", "queue")
-"""Parts of an observation that are of no single job."""
-
-
 class Rollout(NamedTuple):
-    """What some environments have gone through, arrays with axes step, environment and row.
+    """What some environments have gone through, arrays with axes step, environment and value.
+
+    There is a value for each row of jobs, or with `critic="episode"` one of the episode.
 
     Attributes
     ----------
     observations, masks, actions : ndarray, shape (S, E, …)
     log_probs : ndarray of float, shape (S, E, R) or, of edits, (S, E, 1)
-    values : ndarray of float, shape (S + 1, E, R)
-    jobs : ndarray of int, shape (S + 1, E, R)
-        -1: no job.
-    cost_s, elapsed_s : ndarray of float, shape (S, E, R) and (S, E)
-        Seconds that each row's job spent in the system during a step; seconds that the clock moved.
-    left : ndarray of bool, shape (S, E, R)
+    values : ndarray of float, shape (S + 1, E, V)
+    jobs : ndarray of int, shape (S + 1, E, V)
+        What each value is of; -1: no job.
+    cost : ndarray of float, shape (S, E, V)
+        What that cost during a step.
+    elapsed_s : ndarray of float, shape (S, E)
+        Seconds that the clock moved.
+    left : ndarray of bool, shape (S, E, V)
         The job left during the step, or its episode ended.
-    over : ndarray of bool, shape (S, E)
     """
 
     observations: Singles
@@ -163,25 +96,16 @@ class Rollout(NamedTuple):
     log_probs: Singles
     values: Floats
     jobs: Ints
-    cost_s: Floats
+    cost: Floats
     elapsed_s: Floats
     left: Bools
-    over: Bools
 
 
-def advantages_by_job(rollout: Rollout, settings: JobCredit, scale: float) -> tuple[Floats, Floats]:
-    """Return each action's advantage, shape (S, E), and what rows' values should be, shape (S, E, R).
-
-    Parameters
-    ----------
-    rollout : Rollout
-    settings : JobCredit
-    scale : float
-        Reward of a second in the system, below 0.
-    """
-    number, envs, rows = rollout.cost_s.shape
-    own = np.zeros((number, envs, rows))
-    following = np.zeros((envs, rows))
+def advantages_by_job(rollout: Rollout, settings: JobCredit) -> tuple[Floats, Floats]:
+    """Return each action's advantage, shape (S, E), and what values should be, shape (S, E, V)."""
+    number, envs, columns = rollout.cost.shape
+    own = np.zeros((number, envs, columns))
+    following = np.zeros((envs, columns))
     for at in reversed(range(number)):
         # Where each job stands at the next decision point; jobs keep no row.
         same = rollout.jobs[at][:, :, None] == rollout.jobs[at + 1][:, None, :]
@@ -191,12 +115,11 @@ def advantages_by_job(rollout: Rollout, settings: JobCredit, scale: float) -> tu
         next_own = np.take_along_axis(following, place, 1)
         # A job that stays but is not shown is taken to be worth what it was.
         hidden = ~goes_on & ~rollout.left[at]
-        discount = np.exp(-rollout.elapsed_s[at] / settings.discount_s)[:, None]
-        decay = np.where(rollout.elapsed_s[at] > 0.0, settings.trace_decay, settings.trace_decay_edit)[
-            :, None
-        ]
+        moved_s = rollout.elapsed_s[at][:, None]
+        discount = 1.0 if settings.discount_s is None else np.exp(-moved_s / settings.discount_s)
+        decay = np.where(moved_s > 0.0, settings.trace_decay, settings.trace_decay_edit)
         worth = np.where(goes_on, next_value, np.where(hidden, rollout.values[at], 0.0))
-        delta = scale * rollout.cost_s[at] + discount * worth - rollout.values[at]
+        delta = discount * worth - rollout.cost[at] - rollout.values[at]
         following = delta + discount * decay * np.where(goes_on, next_own, 0.0)
         following = np.where(rollout.jobs[at] >= 0, following, 0.0)
         own[at] = following
@@ -213,10 +136,17 @@ class JobCreditLearner:
     settings : JobCredit
     seed : int
 
+    Attributes
+    ----------
+    policy : RowNetwork
+    num_timesteps : int
+        Steps of the environments so far.
+
     Raises
     ------
     InputError
-        If the environments begin episodes themselves, or their observations have no rows.
+        If the environments begin episodes themselves, their observations have no rows, or their rewards are
+        no sum over jobs.
     """
 
     def __init__(self, envs: SchedulingVectorEnv, settings: JobCredit, seed: int) -> None:
@@ -227,109 +157,144 @@ class JobCreditLearner:
                 "give autoreset_mode='Disabled' and features=jobs or ranked",
             )
             raise InputError(message, field="env", remedy=remedy)
-        torch.manual_seed(seed)
         torch.set_num_threads(1)
-        self.envs, self.settings, self.steps_taken = envs, settings, 0
-        self.network = RowNetwork(features, envs.single_action_space, settings)
-        self._optimizer = torch.optim.Adam(self.network.parameters(), settings.learning_rate, eps=1e-5)
-        self._shuffle = torch.Generator().manual_seed(seed)
+        self.settings, self.num_timesteps = settings, 0
+        torch.manual_seed(seed)
+        self.policy = RowNetwork(features, envs.single_action_space, settings.hidden, settings.log_std)
+        self.policy.optimizer = torch.optim.Adam(self.policy.parameters(), settings.learning_rate, eps=1e-5)
+        self.begin(envs, seed)
+
+    def begin(self, envs: SchedulingVectorEnv, seed: int) -> None:
+        """Begin new episodes in some environments, and seed the random streams."""
+        self.envs = envs
+        self._generator = torch.Generator().manual_seed(seed)
         self._observations: Any = envs.reset(seed=seed)[0]
-        self._scaled = False
-        self._scale = -1.0 / 3600.0
+        if not self.policy.seen:
+            self.policy.see(self.policy.read_rows(self._observations).inputs)
 
-    def predict(self, observations: Singles, masks: npt.NDArray[np.int8]) -> npt.NDArray[Any]:
+    def decide(self, observations: Singles, masks: npt.NDArray[np.int8]) -> npt.NDArray[Any]:
         """Return the greedy actions."""
-        with torch.no_grad():
-            head, _ = self.network(*self.network.select_rows(observations))
-            if self.network.discrete:
-                chosen: npt.NDArray[Any] = (
-                    head.masked_fill(torch.from_numpy(masks == 0), MASKED).argmax(1).numpy()
-                )
-                return chosen
-            priorities: npt.NDArray[Any] = head.clamp(-1.0, 1.0).flatten(1).numpy()
-            return priorities
+        return self.policy.decide(observations, masks)
 
-    def _draw(self, head: Tensor, masks: npt.NDArray[np.int8]) -> tuple[Tensor, Tensor]:
-        """Draw actions; return them with the logarithms of their probabilities, by row."""
-        choice: Any = self._choice(head, torch.from_numpy(masks))
-        action = choice.sample()
-        return action, self._by_row(choice.log_prob(action))
+    def _draw(self, rows: Rows, head: Tensor, masks: npt.NDArray[np.int8]) -> tuple[Any, Any, Any]:
+        """Draw actions; return them as drawn, as given, and the logarithms of their probabilities."""
+        if self.policy.discrete:
+            logs = torch.log_softmax(head.masked_fill(torch.from_numpy(masks == 0), MASKED), 1)
+            action = torch.multinomial(logs.exp(), 1, generator=self._generator)
+            return action[:, 0].numpy(), action[:, 0].numpy(), logs.gather(1, action).numpy()
+        noise = torch.randn(head.shape, generator=self._generator)
+        action = head + noise * self.policy.log_std.exp()
+        choice: Any = Normal(head, self.policy.log_std.exp())
+        log_prob = choice.log_prob(action).sum(1)
+        drawn, given = rows.spread(action).numpy(), self.policy.fill_priorities(rows, action)
+        return drawn, given, rows.spread(log_prob).numpy()
 
-    def _choice(self, head: Tensor, masks: Tensor) -> Categorical | Normal:
-        """Return how actions are drawn."""
-        if self.network.discrete:
-            return Categorical(logits=head.masked_fill(masks == 0, MASKED))
-        return Normal(head, self.network.log_std.exp())
-
-    def _by_row(self, log_prob: Tensor) -> Tensor:
-        """Return logarithms of probabilities, shape (n, R), or (n, 1) where an action is an edit."""
-        return log_prob.unsqueeze(1) if self.network.discrete else log_prob.sum(-1)
+    def _values(self, rows: Rows, values: Tensor) -> Singles:
+        """Return the values as a rollout has them, shape (E, V)."""
+        spread: Singles = rows.spread(values).numpy()
+        return spread if self.settings.critic == "job" else spread.sum(1, keepdims=True)
 
     def collect(self) -> Rollout:
         """Step the environments and return what they went through."""
         kept: dict[str, list[Any]] = {name: [] for name in Rollout._fields}
-        envs = self.envs
-        for _ in range(self.settings.steps):
-            masks, jobs, now_s = envs.action_masks(), envs.row_jobs(), envs.core.now_s
-            spent_s = envs.time_in_system_s(jobs)
-            inputs, filled = self.network.select_rows(self._observations)
-            if not self._scaled:
-                self.network.see(inputs, filled)
-                self._scaled = True
+        envs, by_job = self.envs, self.settings.critic == "job"
+        one = np.zeros((envs.num_envs, 1), dtype=np.int64)
+        for _ in range(self.settings.n_steps):
+            masks, began = envs.action_masks(), envs.core.reached
+            jobs = envs.row_jobs() if by_job else envs.all_jobs()
+            before, _ = envs.job_costs(jobs)
+            rows = self.policy.read_rows(self._observations)
             with torch.no_grad():
-                head, values = self.network(inputs, filled)
-                action, log_prob = self._draw(head, masks)
-            given = action.numpy() if self.network.discrete else action.clamp(-1.0, 1.0).flatten(1).numpy()
+                head, values = self.policy(rows)
+                drawn, given, log_probs = self._draw(rows, head, masks)
             seen, _, terminated, truncated, _ = envs.step(given)
             over = terminated | truncated
-            then_s = envs.time_in_system_s(jobs)
-            row = (self._observations, masks, action.numpy(), log_prob.numpy(), values.numpy(), jobs)
-            cost_s = np.nan_to_num(then_s - spent_s)
-            elapsed_s = np.where(over, cost_s.max(1), envs.core.now_s - now_s)
-            left = (cost_s < elapsed_s[:, None] - 1e-6) | over[:, None]
-            for name, part in zip(Rollout._fields, (*row, cost_s, elapsed_s, left, over), strict=True):
+            after, gone = envs.job_costs(jobs)
+            cost, left = after - before, gone | over[:, None]
+            if not by_job:
+                cost, left, jobs = cost.sum(1, keepdims=True), over[:, None], one
+            elapsed_s = (envs.core.reached - began) / TICKS_PER_S
+            row = (self._observations, masks, drawn, log_probs, self._values(rows, values), jobs)
+            for name, part in zip(Rollout._fields, (*row, cost, elapsed_s, left), strict=True):
                 kept[name].append(part)
             if over.any():
                 seen, _ = envs.reset(options={"reset_mask": over})
             self._observations = seen
+        rows = self.policy.read_rows(self._observations)
         with torch.no_grad():
-            _, values = self.network(*self.network.select_rows(self._observations))
-        kept["values"].append(values.numpy())
-        kept["jobs"].append(envs.row_jobs())
-        self.steps_taken += self.settings.steps * envs.num_envs
+            kept["values"].append(self._values(rows, self.policy(rows)[1]))
+        kept["jobs"].append(envs.row_jobs() if by_job else one)
+        self.num_timesteps += self.settings.n_steps * envs.num_envs
         return Rollout(**{name: np.stack(parts) for name, parts in kept.items()})
 
-    def update(self, rollout: Rollout) -> None:
-        """Improve the network by what some environments went through."""
+    def update(self, rollout: Rollout, rate: float = 1.0) -> dict[str, float]:
+        """Improve the network by what some environments went through; return figures of it.
+
+        Parameters
+        ----------
+        rollout : Rollout
+        rate : float
+            What the learning rate is multiplied by.
+        """
         settings = self.settings
-        advantage, wanted = advantages_by_job(rollout, settings, self._scale)
-        flat = [torch.from_numpy(part.reshape(-1, *part.shape[2:])) for part in rollout[:4]]
-        observations, masks, actions, log_probs = flat
+        for group in self.policy.optimizer.param_groups:
+            group["lr"] = rate * settings.learning_rate
+        advantage, wanted = advantages_by_job(rollout, settings)
         gain = torch.from_numpy(advantage.reshape(-1)).float()
         gain = (gain - gain.mean()) / (gain.std() + 1e-8)
         goal = torch.from_numpy(wanted.reshape(-1, wanted.shape[2])).float()
-        inputs, filled = self.network.select_rows(observations.numpy())
-        self.network.see(inputs, filled)
-        for _ in range(settings.epochs):
-            shuffled = torch.randperm(len(gain), generator=self._shuffle)
-            for first in range(0, len(gain), settings.batch_size):
-                batch = shuffled[first : first + settings.batch_size]
-                head, values = self.network(inputs[batch], filled[batch])
-                choice: Any = self._choice(head, masks[batch])
-                new, entropy = self._by_row(choice.log_prob(actions[batch])), choice.entropy().mean()
-                counts = torch.ones_like(new) if self.network.discrete else filled[batch].float()
-                ratio, own = (new - log_probs[batch]).exp(), gain[batch].unsqueeze(1)
-                clipped = ratio.clamp(1.0 - settings.clip, 1.0 + settings.clip)
-                improved = (torch.minimum(ratio * own, clipped * own) * counts).sum() / counts.sum()
-                rows = filled[batch]
-                error = nn.functional.smooth_l1_loss(values[rows], goal[batch][rows])
-                loss = settings.value_weight * error - improved - settings.entropy_weight * entropy
-                self._optimizer.zero_grad()
-                loss.backward()
-                nn.utils.clip_grad_norm_(self.network.parameters(), 0.5)
-                self._optimizer.step()
+        parts = [part.reshape(-1, *part.shape[2:]) for part in rollout[:4]]
+        totals = np.zeros(3)
+        for _ in range(settings.n_epochs):
+            shuffled = torch.randperm(len(gain), generator=self._generator)
+            for batch in torch.split(shuffled, settings.batch_size):
+                own = [part[batch.numpy()] for part in parts]
+                totals += self._step(own, gain[batch], goal[batch])
+        self.policy.see(self.policy.read_rows(parts[0]).inputs)
+        means = totals / (settings.n_epochs * -(-len(gain) // settings.batch_size))
+        return dict(zip(("approx_kl", "value_loss", "entropy"), means.tolist(), strict=True))
 
-    def learn(self, goes_on: Callable[[JobCreditLearner], bool]) -> None:
-        """Train for as long as a function says."""
-        while goes_on(self):
-            self.update(self.collect())
+    def _step(self, parts: list[npt.NDArray[Any]], gain: Tensor, goal: Tensor) -> Floats:
+        """Make a step of gradient on some of the actions; return figures of it."""
+        settings, policy = self.settings, self.policy
+        observations, masks, actions, log_probs = parts
+        rows = policy.read_rows(observations)
+        head, values = policy(rows)
+        if policy.discrete:
+            choice: Any = Categorical(logits=head.masked_fill(torch.from_numpy(masks == 0), MASKED))
+            new, old, gain = (
+                choice.log_prob(torch.from_numpy(actions)),
+                torch.from_numpy(log_probs[:, 0]),
+                gain,
+            )
+        else:
+            choice = Normal(head, policy.log_std.exp())
+            new = choice.log_prob(torch.from_numpy(actions)[rows.batch, rows.row]).sum(1)
+            old, gain = torch.from_numpy(log_probs)[rows.batch, rows.row], gain[rows.batch]
+        log_ratio = new - old
+        ratio, entropy = log_ratio.exp(), choice.entropy().mean()
+        clipped = ratio.clamp(1.0 - settings.clip_range, 1.0 + settings.clip_range)
+        improved = torch.minimum(ratio * gain, clipped * gain).mean()
+        if settings.critic == "job":
+            error = nn.functional.smooth_l1_loss(values, goal[rows.batch, rows.row])
+        else:
+            whole = torch.zeros(rows.observations).index_add(0, rows.batch, values)
+            error = nn.functional.smooth_l1_loss(whole, goal[:, 0])
+        loss = settings.value_weight * error - improved - settings.ent_coef * entropy
+        policy.optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(policy.parameters(), 0.5)
+        policy.optimizer.step()
+        moved = (ratio - 1.0 - log_ratio).mean()
+        return np.array([float(part.detach()) for part in (moved, error, entropy)])
+
+    def learn(self, until: int, steps: int) -> dict[str, float]:
+        """Train until `until` of `steps` steps are taken; return the means of the updates' figures.
+
+        The learning rate falls on a line, from the first step to 0 at the last.
+        """
+        rows = []
+        while self.num_timesteps < until:
+            rollout = self.collect()
+            rows.append(self.update(rollout, max(1.0 - self.num_timesteps / steps, 0.0)))
+        return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}

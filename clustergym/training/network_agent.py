@@ -16,6 +16,8 @@ from annotated_types import MinLen
 from clustergym.common import random_streams
 from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import Factor, PositiveInt
+from clustergym.common.paths import install_line
+from clustergym.common.processes import Processes
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.scheduling_costs import jobs_in_system
 from clustergym.scenario.policy import InformationClass
@@ -67,7 +69,7 @@ class NetworkAgent(EnvironmentAgent):
     split: str = "train"
 
     @abstractmethod
-    def envs(self, processes: int) -> AbstractContextManager[Any]:
+    def envs(self, processes: Processes) -> AbstractContextManager[Any]:
         """Make the training environments."""
 
     @abstractmethod
@@ -91,7 +93,7 @@ class NetworkAgent(EnvironmentAgent):
     def segment(self, model: Any, number: int) -> None:
         """Prepare the model for a segment."""
 
-    def train(self, seed: int, processes: int, state: Path, progress: Progress) -> TrainingOutcome:
+    def train(self, seed: int, processes: Processes, state: Path, progress: Progress) -> TrainingOutcome:
         """Train from the beginning, or from the last segment that a killed run ended."""
         needs_torch()
         path = state.with_suffix(".safetensors")
@@ -179,10 +181,10 @@ def play(policy: Any, env: SplitEnv, index: int) -> float:
     total, over = 0.0, False
     while not over:
         if hasattr(policy, "greedy_masked"):
-            action = np.int64(policy.greedy_masked(observation, env.action_masks()))
+            found = np.asarray(policy.greedy_masked(observation, env.action_masks()))
         else:
             found = policy.predict(observation, deterministic=True)[0]
-            action = found if found.ndim else np.int64(found)
+        action = found if found.ndim else np.int64(found)
         observation, reward, terminated, truncated, _ = env.step(action)
         total, over = total + reward, terminated or truncated
     return total
@@ -220,6 +222,6 @@ def needs_torch() -> None:
         import torch
     except ImportError as error:
         raise InputError(
-            "needs PyTorch and Stable-Baselines3", field="agent", remedy="pip install 'clustergym[rl]'"
+            "needs PyTorch and Stable-Baselines3", field="agent", remedy=install_line("rl")
         ) from error
     torch.set_num_threads(1)

@@ -11,14 +11,13 @@ import numpy as np
 
 from clustergym.agents.checkpoints import NETWORK_SCHEMA, CheckpointContent, Tensors, read, write
 from clustergym.common.errors import InputError, nearest
+from clustergym.common.paths import install_line
 from clustergym.envs.observations import JOB_FEATURES, OPTION_FEATURES, QUEUE_FEATURES
 from clustergym.envs.registration import make_env
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.scenario.policy import InformationClass
 
-MASKED = ("maskable_ppo", "masked_group_pg")
-"""Agents with the equivariant network."""
-AGENTS = ("ppo", *MASKED)
+AGENTS = ("ppo", "maskable_ppo", "job_credit")
 COLUMNS = {
     "jobs": list(JOB_FEATURES),
     "options": list(OPTION_FEATURES),
@@ -146,7 +145,7 @@ def build_policy(agent: str, env: Any, hidden: Sequence[int]) -> Any:
 
     Parameters
     ----------
-    agent : {"ppo", "maskable_ppo", "masked_group_pg"}
+    agent : {"ppo", "maskable_ppo", "job_credit"}
     env : gymnasium.Env
     hidden : sequence of int
         Widths of the hidden layers.
@@ -154,9 +153,12 @@ def build_policy(agent: str, env: Any, hidden: Sequence[int]) -> Any:
     from stable_baselines3.common.policies import ActorCriticPolicy
 
     from clustergym.training.equivariant import EquivariantPolicy, find_shapes
+    from clustergym.training.row_network import RowNetwork
 
     spaces = (env.observation_space, env.action_space, lambda _: 0.0)
-    if agent in MASKED:
+    if agent == "job_credit":
+        return RowNetwork(env.unwrapped.features, env.action_space, hidden)
+    if agent == "maskable_ppo":
         return EquivariantPolicy(*spaces, hidden=tuple(hidden), shapes=find_shapes(env))
     return ActorCriticPolicy(*spaces, net_arch=list(hidden))
 
@@ -166,7 +168,7 @@ def _network(stored: CheckpointContent, env: Any) -> Any:
     try:
         policy = build_policy(stored.about["agent"], env, stored.about["hidden"])
     except ImportError as error:
-        remedy = "pip install 'clustergym[rl]'"
+        remedy = install_line("rl")
         raise _bad(stored.path, None, f"needs {error.name or 'PyTorch'} to be used", remedy) from error
     from clustergym.training.training_state import load_arrays
 
@@ -177,5 +179,5 @@ def _network(stored: CheckpointContent, env: Any) -> Any:
             message = f"shape {given.get(name, 'missing')}, the network has {wanted.get(name, 'none')}"
             raise _bad(stored.path, name, message, "train it anew")
     load_arrays(policy, stored.tensors)
-    policy.set_training_mode(False)
+    policy.train(False)
     return policy

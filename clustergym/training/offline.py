@@ -17,6 +17,7 @@ import numpy as np
 
 from clustergym.common import random_streams
 from clustergym.common.errors import InputError
+from clustergym.common.paths import install_line
 from clustergym.common.version import __version__
 from clustergym.envs.actions import MetaActions
 from clustergym.envs.driver import drive
@@ -165,7 +166,7 @@ def needs_minari() -> None:
         import minari  # noqa: F401
         import PIL  # noqa: F401
     except ImportError as error:
-        remedy = "pip install 'clustergym[offline]'"
+        remedy = install_line("offline")
         raise InputError("needs the package minari", field="offline", remedy=remedy) from error
 
 

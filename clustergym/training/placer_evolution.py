@@ -17,6 +17,7 @@ from clustergym.agents.minipods import NAMES, PlacementEpisode, run
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import PositiveFloat, PositiveInt
+from clustergym.common.processes import Processes
 from clustergym.scenario.policy import InformationClass
 from clustergym.scenario.scenario import Scenario
 from clustergym.training.agents import Agent, Progress, TrainingOutcome
@@ -71,7 +72,7 @@ class PlacerEvolution(Agent):
     name = "placer_es"
     split = "train"
 
-    def train(self, seed: int, processes: int, state: Path, progress: Progress) -> TrainingOutcome:
+    def train(self, seed: int, processes: Processes, state: Path, progress: Progress) -> TrainingOutcome:
         """Train in this process, from the beginning or from where a killed run left its state."""
         key = {"agent": self.name, "seed": seed, "features": NAMES, **asdict(self)}
         history = History.read(state, key)

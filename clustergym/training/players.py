@@ -14,7 +14,7 @@ from clustergym.envs.observations import FEATURES, times_known
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.scenario.policy import Decision, InformationClass, Setting, View
 from clustergym.trace.trace import Trace
-from clustergym.training.network_checkpoints import MASKED, NetworkCheckpoint
+from clustergym.training.network_checkpoints import NetworkCheckpoint
 
 
 class NetworkPlayer:
@@ -46,7 +46,6 @@ class NetworkPlayer:
         self._trained = core.features.setting
         self._checkpoint = checkpoint
         self._known = times_known(self.information_class)
-        self._masked = checkpoint.agent in MASKED
 
     def check(self, trace: Trace, setting: Setting) -> None:
         """Refuse a cluster with other GPU types or counts than in training."""
@@ -86,8 +85,8 @@ class NetworkPlayer:
 
     def _choose(self, observation: Any) -> Any:
         """Return the greedy action, or stop where it is illegal (in training it changes nothing)."""
-        if self._masked:
-            return int(self._checkpoint.policy.greedy_masked(observation, self._actions.mask()))
+        if hasattr(self._checkpoint.policy, "greedy_masked"):
+            return self._checkpoint.policy.greedy_masked(observation, self._actions.mask())
         found = self._checkpoint.policy.predict(observation, deterministic=True)[0]
         action = found if found.ndim else int(found)
         if not self._actions.legal(action):

@@ -14,6 +14,7 @@ from clustergym.common import random_streams
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import PositiveFloat, PositiveInt
+from clustergym.common.processes import Processes
 from clustergym.envs.registration import make_env
 from clustergym.envs.sharing.desk import GROWTH, SHAPE, play
 from clustergym.envs.sharing.environment import SharingEnv
@@ -61,7 +62,7 @@ class SharingEvolution(Agent):
     name = "sharing_es"
     split = "train"
 
-    def train(self, seed: int, processes: int, state: Path, progress: Progress) -> TrainingOutcome:
+    def train(self, seed: int, processes: Processes, state: Path, progress: Progress) -> TrainingOutcome:
         """Train in this process, from the beginning or from where a killed run left its state."""
         env = make_env(self.env).unwrapped
         if not isinstance(env, SharingEnv):

@@ -15,6 +15,7 @@ import numpy as np
 
 from clustergym.common.errors import InputError, require
 from clustergym.common.parameter_types import AtLeastTwo, Factor, PositiveFraction, PositiveInt
+from clustergym.common.processes import Processes
 from clustergym.envs.actions import MetaActions
 from clustergym.training.network_agent import NetworkAgent
 from clustergym.training.split_env import SplitEnv
@@ -46,7 +47,7 @@ class StableBaselinesAgent(NetworkAgent):
         require(rollout % self.batch_size == 0, "agent.batch_size", self.batch_size, remedy)
 
     @contextmanager
-    def envs(self, processes: int) -> Iterator[Any]:
+    def envs(self, processes: Processes) -> Iterator[Any]:
         """Make the training environments: compiled, or else in this process or each in one of its own."""
         from stable_baselines3.common.vec_env import DummyVecEnv
 

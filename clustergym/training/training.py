@@ -18,6 +18,7 @@ from typing import Any
 
 from clustergym.common.errors import InputError, out_of_memory
 from clustergym.common.paths import PACKAGE
+from clustergym.common.processes import RAY, Processes, check_processes
 from clustergym.common.reading import read_json
 from clustergym.common.writing import atomic_path
 from clustergym.envs.episodes import SPLITS
@@ -45,7 +46,7 @@ def train(config: Mapping[str, Any], overrides: list[str]) -> Path:
     """
     logger = read_logger_choice(config)
     agent, leaks = _agent(config)
-    seed, processes, folder = _whole(config, "seed"), _whole(config, "processes"), _folder(config)
+    seed, processes, folder = _whole(config, "seed"), _processes(config, agent), _folder(config)
     mirror = _mirror(logger, config, folder) if logger.name == "wandb" else None
     began = time.monotonic()
     with (
@@ -136,6 +137,15 @@ def _whole(config: Mapping[str, Any], key: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise InputError(f"{value!r} is no count", field=key, remedy="give 0 or more")
     return value
+
+
+def _processes(config: Mapping[str, Any], agent: Any) -> Processes:
+    """Return the processes to use; only what a population of candidates plays is shared out on Ray."""
+    found = check_processes(config["processes"])
+    if found == RAY and agent.name != "auction_es":
+        remedy = "give agent=auction_es; seeds run on Ray with hydra/launcher=ray"
+        raise InputError(f"agent={agent.name} has no population", field="processes", remedy=remedy)
+    return found
 
 
 def _traces(origin: str, philly: Path) -> dict[str, Any]:

@@ -11,9 +11,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from clustergym.common.parameter_types import Period
-from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
+from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Setting, View
 
 from .evictions import Evictions
+from .notices import NoticePolicy, Victims, losses_per_gpu
 from .queue_book import QueueHoldings
 from .requests import request_options
 
@@ -36,6 +37,8 @@ class Gangs:
         Seconds since each last started.
     before : list of bool
         Whether each held GPUs when the decision began.
+    loss : list of float
+        What stopping each costs for each of its GPUs; 0 where nobody asks.
     """
 
     def __init__(self, view: View, leaves: list[str], since_s: Mapping[int, float]) -> None:
@@ -47,6 +50,7 @@ class Gangs:
         self.gpu_type = view.gpu_type.tolist()
         self.options = [np.flatnonzero(row).tolist() for row in request_options(view)]
         self.ran_s = [view.now_s - since_s.get(job, view.now_s) for job in view.job.tolist()]
+        self.loss = [0.0] * len(view)
         self.waited_s = np.nan_to_num(view.now_s - view.queued_s).tolist()
 
 
@@ -59,7 +63,7 @@ class _Start(NamedTuple):
 
 
 @dataclass
-class GangQueues(Policy):
+class GangQueues(NoticePolicy):
     """Base of policies that start whole jobs at their requests, queue by queue.
 
     At a decision point a policy makes passes over the jobs that wait. In each the queue that comes first, at
@@ -71,10 +75,14 @@ class GangQueues(Policy):
     ----------
     passes : tuple of tuple of str
         The ways to stop jobs that each pass tries.
+    victims : str
+        Who stops first of the jobs of a queue of equal priority: the most `recent` to start, or the
+        `cheapest`, which loses fewest GPU-seconds for each GPU that it gives (`View.stop_costs`).
     """
 
     information_class: ClassVar[InformationClass] = InformationClass.NONE
     passes: ClassVar[tuple[tuple[str, ...], ...]] = ((), ("reclaim",), ("preempt",))
+    victims: Victims = "recent"
     round_s: Period | None = 60.0
     book: QueueHoldings = field(init=False, repr=False)
     _since_s: dict[int, float] = field(default_factory=dict, init=False, repr=False)
@@ -97,11 +105,13 @@ class GangQueues(Policy):
         """Return how many jobs were stopped, by way."""
         return dict(self._counters)
 
-    def schedule(self, view: View) -> Decision:
+    def decide(self, view: View) -> Decision:
         """Start jobs in the order of queues, and stop those that must give way."""
         self.book.open(view)
         self._begun = []
         gangs = Gangs(view, self.book.tree.leaves, self._since_s)
+        if self.victims == "cheapest":
+            gangs.loss = losses_per_gpu(view, self.notice).tolist()
         self._open(gangs)
         waiting = np.flatnonzero(view.state == QUEUED)
         # Rows are in the order of submission, which decides between equal priorities.
@@ -150,7 +160,7 @@ class GangQueues(Policy):
 
     def _victim_key(self, gangs: Gangs, at: int) -> tuple[float, ...]:
         """Return a value by which the jobs of a queue are stopped, least first."""
-        return gangs.priority[at], gangs.ran_s[at], -at
+        return gangs.priority[at], gangs.loss[at], gangs.ran_s[at], -at
 
     def _take(self, leaf: str, gpu_type: int, gpus: int) -> None:
         self.book.take(leaf, gpu_type, gpus)

@@ -54,6 +54,8 @@ class KueueJob:
         Type that it holds; -1: it waits.
     admitted : float
         When it was given its quota: the later one is stopped first.
+    loss : float
+        What stopping it costs: of equal priority the least is stopped first, and then who was admitted last.
     leaving : bool
         Whether it was told to stop before and still holds its GPUs; such jobs are chosen first.
     safe : callable or None
@@ -69,6 +71,7 @@ class KueueJob:
     options: tuple[int, ...]
     gpu_type: int = -1
     admitted: float = 0.0
+    loss: float = 0.0
     leaving: bool = False
     safe: Callable[[QuotaNode], bool] | None = field(default=None, repr=False)
     may_preempt: bool = True
@@ -119,12 +122,13 @@ def _permits(whom: Whom, job: KueueJob, other: KueueJob) -> bool:
     return whom == "lower_or_newer" and other.priority == job.priority and job.created < other.created
 
 
-def _victim_order(job: KueueJob) -> Callable[[KueueJob], tuple[bool, bool, int, float, int]]:
-    """Return the order of candidates: of other queues first, then of lower priority, then the most recent."""
+def _victim_order(job: KueueJob) -> Callable[[KueueJob], tuple[bool, bool, int, float, float, int]]:
+    """Return the order of candidates: of other queues first, of lower priority, cheaper, more recent."""
     return lambda other: (
         not other.leaving,
         other.queue is job.queue,
         other.priority,
+        other.loss,
         -other.admitted,
         other.row,
     )

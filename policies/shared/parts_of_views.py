@@ -10,9 +10,14 @@ from typing import Any
 import numpy as np
 
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.scenario.policy import QUEUED, BatchOptions, Decision, View
+from clustergym.scenario.policy import QUEUED, BatchOptions, Decision, StopCosts, View
 
-COLUMNS = [field.name for field in fields(View) if field.name not in ("available", "free", "partner")]
+COLUMNS = [
+    field.name for field in fields(View) if field.name not in ("available", "free", "partner", "coming")
+]
+
+STOPS = ("checkpoint_age_s", "lost_iterations", "lost_gpu_s", "save_gpu_s", "restart_gpu_s")
+"""Costs of stops that jobs which wait do not have."""
 
 
 class QueueViews:
@@ -95,10 +100,13 @@ class QueueViews:
                 "available": available,
                 "free": free,
                 "partner": None,
+                "coming": None,
+                "stops": lambda: self._stops_of.select(rows),
                 "times": lambda: self._times[rows],
                 "costs": lambda: self._costs[rows],
                 "batches": lambda: self._batches(rows),
                 "pairs": lambda: None,
+                "where": lambda: None,
             }
         )
 
@@ -176,6 +184,12 @@ class QueueViews:
         held = np.flatnonzero(gpus > 0)
         found[held, gpu_type[held], np.searchsorted(self.view.setting.counts, gpus[held])] = 0.0
         return found
+
+    @cached_property
+    def _stops_of(self) -> StopCosts:
+        """What stops cost of all jobs, in order; nothing of those that are taken to wait."""
+        found = self.view.stop_costs().select(self._order)
+        return replace(found, **{name: getattr(found, name) * (self._columns["gpus"] > 0) for name in STOPS})
 
     @cached_property
     def _options(self) -> BatchOptions | None:

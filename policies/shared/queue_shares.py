@@ -11,10 +11,12 @@ from clustergym.scenario.policy import View
 from clustergym.scenario.tenants.queue_tree import QueueTree
 
 from .evictions import Evictions
+from .notices import Notice, choose_notices
 from .queue_limits import QueueLimits
 from .requests import request_options
 
 Reclaim = Literal["shrink", "stop", "never"]
+Victims = Literal["recent", "priority", "cheapest"]
 
 
 class Shares(NamedTuple):
@@ -63,8 +65,8 @@ class ReclaimPlan:
     tree : QueueTree
     since_s : ndarray of float, shape (n,)
         When each job last started.
-    reclaim : str
-        `shrink`, `stop` or `never`.
+    rules : tuple of (str, str, str)
+        `reclaim`, `victims` and `notice` of `policy=quotas`.
     evictions : Evictions
     """
 
@@ -73,11 +75,16 @@ class ReclaimPlan:
         view: View,
         tree: QueueTree,
         since_s: Floats,
-        reclaim: Reclaim,
+        rules: tuple[Reclaim, Victims, Notice],
         evictions: Evictions,
     ) -> None:
         self.view, self.leaf, self.tree, self.since_s = view, view.queue, tree, since_s
-        self.reclaim, self._evictions = reclaim, evictions
+        (self.reclaim, self.victims, notice), self._evictions = rules, evictions
+        self._undone, self._relaunch = np.zeros(len(view)), np.zeros(len(view))
+        if self.victims == "cheapest":
+            costs = view.stop_costs()
+            self._undone = np.where(choose_notices(view, notice), costs.save_gpu_s, costs.lost_gpu_s)
+            self._relaunch = costs.restart_gpu_s
         evictions.open()
         self.gpus = view.gpus.copy()
         """What each job is left with."""
@@ -182,7 +189,13 @@ class ReclaimPlan:
                 freed = self.gpus[row] - left
                 first = np.lexsort((-row, -self.since_s[row], freed, loss / np.minimum(freed, missing)))[0]
                 return int(row[first]), int(left[first])
-        return int(rows[np.lexsort((rows, self.since_s[rows]))[-1]]), 0
+        keys: tuple[Floats | Ints, ...] = (-rows, -self.since_s[rows])
+        if self.victims == "priority":
+            keys = (*keys, self.view.priority[rows])
+        elif self.victims == "cheapest":
+            loss = self._undone[rows] + self._relaunch[rows]
+            keys = (*keys, loss / np.minimum(self.gpus[rows], missing))
+        return int(rows[np.lexsort(keys)[0]]), 0
 
     def _ways(self, rows: Ints, gpu_type: int, missing: float) -> tuple[Ints, Ints, Floats]:
         """Return how jobs can be shrunk: the job, what it keeps, and the GPU-seconds that this loses.
@@ -199,4 +212,6 @@ class ReclaimPlan:
         row, level = rows[some], level[some]
         left = counts[level]
         stands = np.where(self.gpus[row] < self.view.gpus[row], self.gpus[row], 0)
-        return row, left, self.view.restart_cost_s()[row, gpu_type, level] * (left - stands)
+        # What is undone counts once, however often a job is shrunk.
+        undone = np.where(stands > 0, 0.0, self._undone[row])
+        return row, left, self.view.restart_cost_s()[row, gpu_type, level] * (left - stands) + undone

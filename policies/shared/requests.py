@@ -25,10 +25,9 @@ def find_held_level(view: View) -> Ints:
 
 def request_options(view: View, at: Ints | slice = ALL) -> Bools:
     """Return on which types the request of each job, or of those at some positions, may run, shape (n, T)."""
-    feasible, wanted = view.feasible[at], view.requested_type[at, None]
     level = np.searchsorted(view.setting.counts, view.requested_gpus[at])
-    fits = feasible[np.arange(len(level)), :, level]
-    asked = (wanted < 0) | (wanted == np.arange(feasible.shape[1]))
+    fits, wanted = view.find_fitting_types(at, level), view.requested_type[at, None]
+    asked = (wanted < 0) | (wanted == np.arange(fits.shape[1]))
     options: Bools = fits & asked
     return options
 

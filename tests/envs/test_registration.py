@@ -57,6 +57,7 @@ def test_the_table_is_the_registry():
     for row in ENVIRONMENTS:
         spec = gymnasium.spec(row.id)
         assert (spec.entry_point, spec.kwargs) == (row.entry_point, dict(row.kwargs))
+        assert spec.reward_threshold == row.reward_threshold
 
 
 def test_registering_again_changes_nothing():

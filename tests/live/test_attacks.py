@@ -16,6 +16,7 @@ from clustergym.live.backend import Part
 from clustergym.live.bridge import LiveSimulation
 from clustergym.live.clocks import LockStepClock, ScaledClock
 from clustergym.live.link import MOST_REFUSALS, Link
+from clustergym.live.options import LiveOptions
 from clustergym.live.slurm import Slurm, SlurmWords
 from clustergym.live.slurm_backend import SlurmBackend
 from clustergym.results.measured_run import simulate
@@ -455,3 +456,39 @@ def test_names_in_slurms_log_neither_end_a_run_nor_stand_for_its_jobs(slurm, tmp
     assert [(entry.name, entry.nodes, entry.end_s - entry.start_s) for entry in ours.log()] == [
         ("cg-x-0-1.0", (0,), 60.0)
     ]
+
+
+def test_the_log_is_that_of_sacct_where_slurm_keeps_no_file():
+    slurm = PrintedSlurm({"n0": 4, "n1": 4})
+    ours = backend(slurm)
+    ours.submit("cg-x-0-1.0", Part((0,), 2))
+    # Accounting is switched off.
+    assert ours.log() is None
+    lines = [
+        "1|COMPLETED|2026-01-01T00:00:00|2026-01-01T00:01:00|n0|cg-x-0-1.0",
+        "7|COMPLETED|2026-01-01T00:00:00|2026-01-01T00:09:00|n1|cg-x-0-1.0",
+        "8|CANCELLED by 0|2026-01-01T00:00:00|2026-01-01T00:02:00|n1|cg-x-3-1.0",
+        "9|RUNNING|2026-01-01T00:00:00|Unknown|n1|cg-x-4-1.0",
+        "10|COMPLETED|2026-01-01T00:00:00|2026-01-01T00:02:00|n1|cg-y-0-1.0",
+        "11|COMPLETED|2026-01-01T00:00:00|2026-01-01T00:02:00|n1|a|b",
+    ]
+    slurm.before["sacct"] = lambda words: ("\n".join([*lines, ""]), "", 0)
+    found = [(entry.name, entry.state, entry.nodes, entry.end_s - entry.start_s) for entry in ours.log()]
+    assert found == [("cg-x-0-1.0", "COMPLETED", (0,), 60.0), ("cg-x-3-1.0", "CANCELLED", (1,), 120.0)]
+
+
+def test_teams_have_accounts_and_partitions():
+    options = LiveOptions(
+        engine="slurm",
+        partition="gpu",
+        arguments=("-q", "normal"),
+        accounts={"vision": "lab-a"},
+        partitions={"vision": "long"},
+    )
+    words = SlurmWords(
+        ["n0"], "gpu", True, options.arguments, [options.team_words(t) for t in ("vision", "x")]
+    )
+    asked = words.submit("cg-x-0-1.0", Part((0,), 2))
+    assert asked[-8:] == ["-p", "gpu", "-q", "normal", "-A", "lab-a", "-p", "long"]
+    for name in ("cg-x-1-3.0", "cg-x-p1-1.0"):
+        assert words.submit(name, Part((0,), 2))[-4:] == ["-p", "gpu", "-q", "normal"]

@@ -17,6 +17,7 @@ from clustergym.live.link import Link
 from clustergym.results.measured_run import simulate
 from clustergym.results.metrics.metrics import measure_scenario
 from clustergym.scenario.by_name import load_scenario
+from clustergym.scenario.disturbances.checkpoints import Checkpoints
 from clustergym.scenario.disturbances.failures import Failures, NodeFailure
 from clustergym.scenario.policy import Decision
 from clustergym.scenario.registry import make_placer, make_policy
@@ -257,3 +258,42 @@ def test_on_a_running_clock_the_log_is_sound_and_jobs_are_late_but_whole(name):
     np.testing.assert_allclose(records.iterations_done, scenario.trace.iterations, rtol=1e-6)
     plain = simulate(scenario, make_policy({"name": name}), "buddy").metrics["jct_mean"]
     assert 0.95 * plain < records.jct_s.mean() < 1.1 * plain
+
+
+class Noticing(Script):
+    """Gives a notice at 50 to what it leaves out, and moves b to node 1 at 100."""
+
+    def schedule(self, view):
+        decision = super().schedule(view)
+        if view.now_s == 50.0:
+            return replace(decision, notice=np.array([0]))
+        return replace(decision, move={1: ((1, 2),)}) if view.now_s == 100.0 else decision
+
+
+def test_notice_is_a_stop_once_the_job_has_saved_and_a_move_is_a_stop_and_a_start():
+    # a saves from 50 to 60, b has node 0 from then on, and node 1 from 100; c wakes the policy at 100.
+    jobs = [Job("a", 0, 100, 2), Job("b", 50, 100, 2), Job("c", 100, 1, 2)]
+    scenario = two_nodes(jobs, checkpoint_s={"m": 20.0})
+    scenario = replace(scenario, disturbances=(Checkpoints(500.0),))
+    entries = {0.0: {"a": ("A", 2)}, 50.0: {}, 60.0: {"b": ("A", 2)}, 100.0: {"b": ("A", 2)}}
+    backend = Watched(scenario.cluster.node_gpus)
+    simulation = live(scenario, policy := Noticing(scenario, dict(entries)), backend)
+    view = simulation.advance()
+    while view is not None and view.now_s <= 100.0:
+        simulation.apply(policy.schedule(view))
+        view = simulation.advance()
+    assert kinds(simulation, 0) == [(0.0, "submit"), (0.0, "start"), (50.0, "save"), (60.0, "preempt")]
+    assert kinds(simulation, 1)[:4] == [
+        (50.0, "submit"),
+        (60.0, "start"),
+        (100.0, "undo"),
+        (100.0, "migrate"),
+    ]
+    first = next(call[2] for call in backend.calls if call[1] == "cg-x-1-1.0")
+    assert backend.calls[:5] == [
+        ("submit", "cg-x-0-1.0", (0,), 2),
+        ("cancel", "cg-x-0-1.0"),
+        ("submit", "cg-x-1-1.0", first, 2),
+        ("cancel", "cg-x-1-1.0"),
+        ("submit", "cg-x-1-2.0", (1,), 2),
+    ]

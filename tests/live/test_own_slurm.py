@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,21 @@ from clustergym.common.errors import InputError
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 
-def test_every_script_runs_once_to_its_end(tmp_path):
+@pytest.fixture
+def folder():
+    """A folder that another user can enter, as pytest's own cannot be: his jobs' scripts are in it."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def test_every_script_runs_once_to_its_end(folder):
     from live_scripts import play
 
     if os.geteuid() or not Path("/dev/tty3").exists():
         pytest.skip("GPUs of Slurm need root and the terminals that stand for them")
     try:
-        told = play(tmp_path, 12, ["policy=srtf"], most_s=500.0)
+        told = play(folder, 12, ["policy=srtf"], most_s=500.0)
     except InputError as error:
         if error.field in ("packages", "live.engine"):
             pytest.skip(str(error))

@@ -14,6 +14,7 @@ from clustergym.cluster.spec import Locality
 from clustergym.commands.oracle import explanation_text as explain
 from clustergym.common.errors import InputError
 from clustergym.common.figures import check_figure
+from clustergym.common.paths import install_line
 from clustergym.common.tables import print_table
 from clustergym.common.writing import plain
 from clustergym.oracle.grid.plans import (
@@ -222,7 +223,7 @@ def test_without_matplotlib_there_is_one_clear_line(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(InputError) as caught:
         check_figure(tmp_path / "a.png", "--plot")
-    wanted = "--plot: needs Matplotlib, which is not installed (pip install 'clustergym[report]')"
+    wanted = f"--plot: needs Matplotlib, which is not installed ({install_line('report')})"
     assert str(caught.value) == wanted
 
 

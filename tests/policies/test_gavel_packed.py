@@ -7,11 +7,13 @@ import pytest
 from clustergym.policies.gavel import FIFO, OBJECTIVES, Gavel
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.shared import packed_programs
+from clustergym.policies.shared.integer_programs import SolverError
 from clustergym.policies.shared.linear_programs import Finishes
 from clustergym.policies.shared.packed_programs import PackedProblem
 from pairs import with_pairs
 from scenarios import Job, small_scenario
 
+from clustergym.policies import gavel
 from clustergym.results.measured_run import make_result
 from clustergym.results.metrics.intervals import Outcome
 from clustergym.sim.drive import simulate
@@ -84,6 +86,16 @@ def test_packed_rounds_beside_rounds_in_turn():
     assert ends(scenario, Gavel()) == {"p": 1080.0, "q": 1440.0}
     assert ends(scenario, Gavel(packed=True)) == pytest.approx({"p": 900.0, "q": 900.0}, abs=1e-9)
     assert ends(two_like_jobs(0.4), Gavel(packed=True)) == {"p": 1080.0, "q": 1440.0}
+
+
+def test_where_no_program_is_solved_jobs_take_turns(monkeypatch):
+    def fail(*_):
+        raise SolverError("no solution")
+
+    monkeypatch.setattr(gavel, "compute_packed_shares", fail)
+    # 1/2 of the GPU each, as if they could not share: a round each.
+    policy = Gavel(packed=True)
+    assert ends(two_like_jobs(0.8), policy) == {"p": 1080.0, "q": 1440.0}
 
 
 def test_fifo_shares_only_where_the_pair_gains_enough():

@@ -13,7 +13,7 @@ from scenarios import Job, small_scenario
 from clustergym.scenario.disturbances.failures import Failures
 from clustergym.scenario.registry import make_policy
 from clustergym.sim.compiled import coverage, numba_cache
-from clustergym.sim.engines import MANY, chosen_engine, expected_decisions
+from clustergym.sim.engines import MANY, chosen_engine, expected_steps
 
 
 class OwnBuddy(Buddy):
@@ -29,9 +29,9 @@ FCFS = make_policy({"name": "fcfs"})
 
 
 def test_many_decisions_are_expected_of_many_jobs_or_rounds():
-    assert expected_decisions(scenario_of(jobs=7), FCFS) == 14
-    assert expected_decisions(scenario_of(jobs=7, gap_s=600.0, rounds=60.0), FCFS) == 60
-    assert expected_decisions(scenario_of(jobs=7, gap_s=600.0, rounds=60.0, horizon_s=900.0), FCFS) == 15
+    assert expected_steps(scenario_of(jobs=7), FCFS) == 14
+    assert expected_steps(scenario_of(jobs=7, gap_s=600.0, rounds=60.0), FCFS) == 60
+    assert expected_steps(scenario_of(jobs=7, gap_s=600.0, rounds=60.0, horizon_s=900.0), FCFS) == 15
 
 
 def test_auto_takes_the_compiled_engine_for_many_decisions_only():

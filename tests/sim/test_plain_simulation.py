@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from placers import LowestFirst
 from plain_simulation import Allotment, PlainSimulation, Rule, Seen
 from wild_scenarios import informed, wild_scenarios
 
 from clustergym.results.measured_run import measure_run
-from clustergym.scenario.policy import Decision, Infeasible, InformationClass, Placer, View
+from clustergym.scenario.disturbances.checkpoints import Checkpoints
+from clustergym.scenario.policy import Decision, InformationClass, View
 from clustergym.scenario.scenario import Scenario
+from clustergym.sim.drive import follow
 from clustergym.sim.engine import Simulation, StalledError
 
-Answer = tuple[dict[int, Allotment], list[int]]
-
-
-class LowestFirst(Placer):
-    """Gives out the nodes of least number."""
-
-    name = "lowest-first"
-
-    def place(self, allocations, gpu_type, gpus):
-        nodes = []
-        for node in np.flatnonzero((allocations.spec.node_type == gpu_type) & (allocations.free_on_node > 0)):
-            if gpus:
-                nodes.append((int(node), min(gpus, int(allocations.free_on_node[node]))))
-                gpus -= nodes[-1][1]
-        return Infeasible("too few", gpus_short=gpus) if gpus else tuple(nodes)
+Answer = tuple[Any, ...]
 
 
 def _asked(job: Seen) -> list[Allotment]:
@@ -90,6 +80,20 @@ def any_change(now: int, available: list[int], jobs: list[Seen]) -> Answer:
     return target, drops
 
 
+def any_stop(now: int, available: list[int], jobs: list[Seen]) -> Answer:
+    """As `any_change`, with notice for some of those that stop or change, and nodes that jobs exchange."""
+    target, drops = any_change(now, available, jobs)
+    draws = np.random.default_rng([now % 2**32, len(jobs), 1])
+    nodes: dict[int, dict[int, int]] = {}
+    stay = [job for job in jobs if job.held and target.get(job.row) == job.held]
+    for one, other in zip(stay[::2], stay[1::2], strict=False):
+        if one.held == other.held and one.nodes != other.nodes and draws.random() < 0.7:
+            nodes |= {one.row: other.nodes, other.row: one.nodes}
+    staying = {job.row for job in stay} - nodes.keys()
+    leave = [job.row for job in jobs if job.held and job.row not in staying.union(drops)]
+    return target, drops, {row for row in leave if draws.random() < 0.6}, nodes
+
+
 RULES: dict[str, Rule] = {
     rule.__name__: rule for rule in (first_come, shortest_first, even_shares, any_change)
 }
@@ -97,7 +101,7 @@ RULES: dict[str, Rule] = {
 
 def seen(view: View) -> list[Seen]:
     """Return what the engine shows as the plain simulation does."""
-    counts = view.setting.counts.tolist()
+    counts, nodes = view.setting.counts.tolist(), view.places().nodes
     return [
         Seen(
             int(row),
@@ -105,6 +109,7 @@ def seen(view: View) -> list[Seen]:
             (int(view.requested_type[at]), int(view.requested_gpus[at])),
             (int(view.gpu_type[at]), int(view.gpus[at])) if view.gpus[at] else None,
             [(int(kind), counts[k]) for kind, k in np.argwhere(view.feasible[at])],
+            dict(nodes.get(int(row), ())),
         )
         for at, row in enumerate(view.job)
     ]
@@ -114,9 +119,12 @@ def engine(scenario: Scenario, information: InformationClass, rule: Rule) -> Sim
     simulation = Simulation(scenario, LowestFirst(), information)
     try:
         while (view := simulation.advance()) is not None:
-            target, drops = rule(round(view.now_s * 1e6), view.available.tolist(), seen(view))
+            answer = rule(round(view.now_s * 1e6), view.available.tolist(), seen(view))
+            target, drops, notices, nodes = (*answer, set(), {})[:4]
             allotments = ((row, *one) for row, one in sorted(target.items()))
-            simulation.apply(Decision.of(allotments, drops))
+            told = np.array(sorted(notices), dtype=np.int64)
+            move = {row: tuple(sorted(there.items())) for row, there in nodes.items()}
+            simulation.apply(replace(Decision.of(allotments, drops), notice=told, move=move))
     except StalledError:
         pass
     return simulation
@@ -142,3 +150,21 @@ def test_both_tell_the_same(scenario: Scenario, information: InformationClass, r
         finished = np.flatnonzero(np.isfinite(jct_s)).tolist()
         ended_s = jct_s + scenario.trace.submit_s
         assert plain.ended == {row: round(float(ended_s[row]) * 1e6) for row in finished}
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(wild_scenarios(("failures", "planned")), informed, st.sampled_from([7.0, 40.0, 1000.0]))
+def test_both_tell_the_same_where_stops_lose_work(
+    scenario: Scenario, information: InformationClass, every_s: float
+) -> None:
+    scenario = replace(scenario, disturbances=(Checkpoints(every_s), *scenario.disturbances))
+    simulation = engine(scenario, information, any_stop)
+    plain = PlainSimulation(scenario, information, any_stop)
+    plain.run()
+    assert sorted(plain.log) == sorted(logged(simulation))
+    if simulation.end_s:
+        measure_run(simulation)
+        again = Simulation(scenario, LowestFirst(), information)
+        follow(again, simulation.changes)
+        assert again.log.digest == simulation.log.digest
+        assert again.changes == simulation.changes

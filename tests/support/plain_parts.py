@@ -25,6 +25,7 @@ class Job:
     launched: bool = False
     searched: set[Allotment] = field(default_factory=set)
     launches: int = 0
+    back_to: float | None = None
 
 
 @dataclass(eq=False)

@@ -2,10 +2,11 @@
 
 Covers: decision points at events and in rounds, horizon, GPU types, nodes and localities, launch, rescale,
 preemption, drops; checkpoints, searches, first launches; profiles with every price and both ways of sharing
-them; failures with checkpoints while working; planned jobs with draining and estimates. Nodes are given out
-lowest first. Leaves out: shared links, a choice of batch, defragmentation, and what comes first within a
-microsecond in which a node fails. Progress is computed by the same operations in the same order as in the
-engine, so that half a microsecond is rounded alike.
+them; failures with checkpoints while working; stops that lose work, notice, jobs that are given nodes;
+planned jobs with draining and estimates. Nodes are given out lowest first. Leaves out: shared links, a choice
+of batch, defragmentation, and what comes first within a microsecond in which a node fails. Progress is
+computed by the same operations in the same order as in the engine, so that half a microsecond is rounded
+alike.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from typing import Any, NamedTuple
 from plain_parts import SECOND, Allotment, Job, PlannedJobs, Profile, Profiles
 from scenarios import failures_of, planned_of
 
+from clustergym.scenario.disturbances.checkpoints import Checkpoints
+from clustergym.scenario.disturbances.failures import Failures
+
 
 class Seen(NamedTuple):
     """What a rule sees of a job."""
@@ -29,10 +33,12 @@ class Seen(NamedTuple):
     request: Allotment
     held: Allotment | None
     options: list[Allotment]
+    nodes: dict[int, int]
 
 
-Rule = Callable[[int, list[int], list[Seen]], tuple[dict[int, Allotment], list[int]]]
-"""(Tick, GPUs available of each type, jobs) -> the target, and who is dropped."""
+Rule = Callable[[int, list[int], list[Seen]], tuple[Any, ...]]
+"""(Tick, GPUs available of each type, jobs) -> the target, who is dropped, and where stops lose work who is
+given notice, and the nodes that some are given."""
 
 
 class PlainSimulation(PlannedJobs, Profiles):
@@ -62,6 +68,10 @@ class PlainSimulation(PlannedJobs, Profiles):
         self.start = {one.job: round(one.start_s * SECOND) for one in planned_of(scenario)}
         self.kept: dict[int, list[int]] = {}
         self.due: set[int] = set()
+        kept = [d for d in scenario.disturbances if isinstance(d, Checkpoints)]
+        self.loses, asked = bool(kept), [one.every_s for one in kept]
+        asked += [d.checkpoint_every_s for d in scenario.disturbances if isinstance(d, Failures)]
+        self.every = round(min(asked, default=0) * SECOND)
         self.log: list[tuple[Any, ...]] = []
         self.ended: dict[int, int] = {}
         self.now, self.record_decision, self.wanted = 0, -1, False
@@ -128,24 +138,39 @@ class PlainSimulation(PlannedJobs, Profiles):
         for one in self.holders:
             if isinstance(one, Profile):
                 out[one.kind] += self.price.gpus
-            elif self.jobs.index(one) in self.start:
+            elif self.jobs.index(one) in self.start or one.phase == "saving":
                 out[one.held[0]] += one.held[1]
         available = [int(c) - o for c, o in zip(self.s.cluster.capacity, out, strict=True)]
-        target, drops = self.rule(self.now, available, [self.seen(row) for row in self.view()])
+        answer = self.rule(self.now, available, [self.seen(row) for row in self.view()])
+        target, drops, notices, nodes = (*answer, set(), {})[:4]
         for row in sorted(drops):
             self.drop(row)
         seen = self.view()
         for row in seen:
             if self.jobs[row].held and row not in target:
-                self.preempt(row)
-        changed = [row for row in seen if row in target and target[row] != self.jobs[row].held]
-        ran = [row for row in changed if self.jobs[row].held]
-        for row in ran:
-            self.stop(row)
-        for row in sorted(changed, key=lambda row: (-target[row][1], row)):
-            self.launch(row, target[row], "rescale" if row in ran else "")
+                self.stop_or_save(row, row in notices)
+        self.launch_changed(seen, target, notices, nodes)
         self.wanted = False
         self.start_profiles()
+
+    def launch_changed(
+        self,
+        seen: list[int],
+        target: dict[int, Allotment],
+        notices: set[int],
+        nodes: dict[int, dict[int, int]],
+    ) -> None:
+        changed = [row for row in seen if row in target and target[row] != self.jobs[row].held]
+        changed += [row for row in nodes if row not in changed and nodes[row] != self.jobs[row].nodes]
+        ran = {row: self.jobs[row].held for row in changed if self.jobs[row].held}
+        for row in ran:
+            if row not in notices:
+                self.undo(row)
+            self.stop(row)
+        for row in sorted(changed, key=lambda row: (row not in nodes, -target[row][1], row)):
+            what = "" if row not in ran else "migrate" if ran[row] == target[row] else "rescale"
+            saves_s = self.save_s(row) if row in notices and row in ran else 0.0
+            self.launch(row, target[row], what, to=nodes.get(row), saves_s=saves_s)
 
     def seen(self, row: int) -> Seen:
         job, counts = self.jobs[row], self.s.tables.counts.tolist()
@@ -157,7 +182,7 @@ class PlainSimulation(PlannedJobs, Profiles):
             if fits[kind, level] and (self.price is None or (self.unit(row), kind) in self.known)
         ]
         request = int(self.s.request_type[row]), int(self.s.request_gpus[row])
-        return Seen(row, self.left(job), request, job.held, options)
+        return Seen(row, self.left(job), request, job.held, options, dict(job.nodes) if job.held else {})
 
     # Jobs
 
@@ -180,15 +205,57 @@ class PlainSimulation(PlannedJobs, Profiles):
         now = self.now if tick is None else tick
         return job.left - max(now - job.works_from, 0) / (job.pace_s * SECOND) if job.held else job.left
 
-    def launch(self, row: int, allotment: Allotment, what: str, on: dict[int, int] | None = None) -> None:
+    def save_s(self, row: int) -> float:
+        return float(self.s.checkpoint_s[self.s.class_of[row]]) / 2
+
+    def written(self, job: Job) -> float:
+        """Return the iterations a job had left at its last checkpoint."""
+        worked = max(self.now - job.works_from, 0)
+        if self.every and worked >= self.every:
+            return self.left(job, self.now - worked % self.every)
+        return job.written
+
+    def undo(self, row: int) -> None:
+        """Let a job that is about to stop go back to its last checkpoint, where stops lose work."""
+        if self.loses:
+            self.note("undo", row, self.jobs[row].held)
+            self.jobs[row].back_to = self.written(self.jobs[row])
+
+    def stop_or_save(self, row: int, notice: bool) -> None:
+        if notice:
+            self.save(row)
+            return
+        self.undo(row)
+        self.preempt(row)
+
+    def save(self, row: int) -> None:
+        """Let a job save, and stop it then."""
+        job, takes = self.jobs[row], round(self.save_s(row) * SECOND)
+        job.written, job.left = self.written(job), self.left(job)
+        job.works_from, job.launches = max(job.works_from, self.now + takes), job.launches + 1
+        job.phase, launches = "saving", job.launches
+        self.note("save", row, job.held)
+        self.at(
+            self.now + takes, lambda: self.preempt(row) if job.launches == launches and job.held else None
+        )
+
+    def launch(
+        self,
+        row: int,
+        allotment: Allotment,
+        what: str,
+        on: dict[int, int] | None = None,
+        to: dict[int, int] | None = None,
+        saves_s: float = 0.0,
+    ) -> None:
         job, costs, (kind, gpus) = self.jobs[row], self.s.costs, allotment
         stands_s = 0.0
         if allotment not in job.searched and costs.search in costs.search_s_max:
             stands_s = min(costs.search_s_per_gpu[costs.search] * gpus, costs.search_s_max[costs.search])
         if job.launched or costs.first_launch:
-            stands_s += float(self.s.checkpoint_s[self.s.class_of[row]])
-        stands = round(stands_s * SECOND)
-        nodes = on or self.place(kind, gpus, self.estimated_end(row, allotment, stands))
+            stands_s += float(self.s.checkpoint_s[self.s.class_of[row]]) / (2 if self.loses else 1)
+        stands = round((stands_s + saves_s) * SECOND)
+        nodes = on or self.place(kind, gpus, self.estimated_end(row, allotment, stands), to)
         if nodes is None:
             self.note("unplaced", row, allotment)
             if what:
@@ -211,7 +278,8 @@ class PlainSimulation(PlannedJobs, Profiles):
 
     def stop(self, row: int) -> None:
         job = self.jobs[row]
-        job.left, job.held = max(self.left(job), 0.0), None
+        job.left, job.held = max(self.left(job), 0.0) if job.back_to is None else job.back_to, None
+        job.back_to = None
         self.give_back(job)
 
     def requeue(self, row: int, why: str) -> None:
@@ -240,7 +308,8 @@ class PlainSimulation(PlannedJobs, Profiles):
         self.jobs[row].phase = phase
         running = [one for one in self.holders if isinstance(one, Profile)]
         for profile in [one for one in [*running, *itertools.chain(*self.waiting)] if one.row == row]:
-            here = (r for r, job in enumerate(self.jobs) if job.phase in ("profiling", "queued", "running"))
+            phases = ("profiling", "queued", "running", "saving")
+            here = (r for r, job in enumerate(self.jobs) if job.phase in phases)
             heir = next((r for r in here if self.unit(r) == profile.unit and r not in self.start), None)
             nodes = profile.nodes if profile in running else {}
             if nodes:
@@ -253,10 +322,14 @@ class PlainSimulation(PlannedJobs, Profiles):
 
     # Nodes
 
-    def place(self, kind: int, gpus: int, until: float) -> dict[int, int] | None:
+    def place(
+        self, kind: int, gpus: int, until: float, to: dict[int, int] | None = None
+    ) -> dict[int, int] | None:
         shut = {
             n for row, nodes in self.kept.items() if until > self.start[row] or row in self.due for n in nodes
         }
+        if to is not None:
+            return None if shut & to.keys() else to
         nodes: dict[int, int] = {}
         for node, free in enumerate(self.free):
             if self.node_type[node] == kind and free and node not in shut and gpus > sum(nodes.values()):
@@ -297,9 +370,8 @@ class PlainSimulation(PlannedJobs, Profiles):
         self.wanted = True
 
     def fail(self, row: int) -> None:
-        job, every = self.jobs[row], round(failures_of(self.s).checkpoint_every_s * SECOND)
-        worked, allotment = max(self.now - job.works_from, 0), job.held
-        written = self.left(job, self.now - worked % every) if worked >= every else job.written
+        job = self.jobs[row]
+        written, allotment = self.written(job), job.held
         self.stop(row)
         job.left, job.phase = written, "queued"
         self.note("fail", row, allotment)

@@ -119,5 +119,8 @@ class PrintedSlurm(Slurm):
         ]
         return "", "", 0
 
+    def _sacct(self, words):
+        return ("", "sacct: error: Slurm accounting storage is disabled\n", 1)
+
     def _scontrol(self, words):
         return "JobCompType = jobcomp/none\n", "", 0

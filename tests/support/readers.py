@@ -21,6 +21,7 @@ from clustergym.benchmark.papers.gavel_packing import read_rates
 from clustergym.benchmark.study.study_file import read_study
 from clustergym.benchmark.twin.advice import read_shadow
 from clustergym.benchmark.twin.folder import TwinFolder
+from clustergym.benchmark.twin.power import read_power
 from clustergym.benchmark.twin.present import read_queue
 from clustergym.benchmark.twin.rules import read_rules
 from clustergym.cluster.cluster_files import load_cluster
@@ -236,6 +237,7 @@ READERS: Mapping[str, Reader] = {
     "twin-policy": _written("policy.yaml", lambda path: TwinFolder(path.parent).policy_words(None)),
     "program": _written("program.py", read_program),
     "twin-queue": _written("squeue.txt", read_queue),
+    "twin-power": _written("power.csv", lambda path: read_power(path, 150.0)),
     "twin-shadow": _written("shadow.jsonl", read_shadow),
     "node-list": _written("nodes.txt", _cluster_of_nodes),
     "slurm-config": _written("config.txt", read_config),

@@ -11,6 +11,7 @@ import pytest
 from error_lines import error_line
 
 from clustergym.commands.offline import main
+from clustergym.common.paths import install_line
 from clustergym.envs.driver import drive
 from clustergym.envs.registration import make_env
 from clustergym.scenario.registry import parse_policy
@@ -112,7 +113,7 @@ def test_bad_input_is_one_line(tmp_path, capsys, words, said):
 def test_without_minari_a_line_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setitem(__import__("sys").modules, "minari", None)
     assert main([*SHORT]) == 2
-    assert "pip install 'clustergym[offline]'" in error_line(capsys)
+    assert install_line("offline") in error_line(capsys)
 
 
 def test_a_clone_learns_from_the_expert(tmp_path, capsys):

@@ -15,6 +15,7 @@ from error_lines import error_line
 from wandb_log import artifacts, rows, run_of
 
 from clustergym.commands import train as train_command
+from clustergym.common.paths import install_line
 from clustergym.sim.compiled import numba_cache
 from clustergym.training import training
 
@@ -141,7 +142,7 @@ def test_a_training_that_fails_ends_its_run_as_failed(tmp_path, runs, capsys, mo
 @pytest.mark.parametrize(
     ("overrides", "line"),
     [
-        (["logger=wandb"], "pip install 'clustergym[wandb]'"),
+        (["logger=wandb"], install_line("wandb")),
         (["logger=wandb", "logger.mode=ofline"], "did you mean offline"),
         (["logger=wnadb"], "did you mean wandb"),
     ],

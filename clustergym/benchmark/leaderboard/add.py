@@ -34,7 +34,7 @@ from clustergym.benchmark.leaderboard.entry_curves import write_curves
 from clustergym.benchmark.leaderboard.registered import list_training_data
 from clustergym.benchmark.leaderboard.run_cells import CellRun, make_result_row, run_cell, run_cells
 from clustergym.common.errors import InputError
-from clustergym.common.processes import in_order
+from clustergym.common.processes import Processes, in_order
 from clustergym.common.writing import write_text
 from clustergym.results.decision_log import DECISIONS_SCHEMA, open_log
 from clustergym.results.folder_replay import replay_folder
@@ -63,7 +63,7 @@ def add(
     *,
     title: str | None = None,
     authors: Sequence[str] = ("clustergym",),
-    workers: int = 1,
+    workers: Processes = 1,
     words: Sequence[str] = (),
     decision_limit_s: float | None = DECISION_LIMIT_S,
     finished: Sequence[Path] = (),
@@ -245,7 +245,7 @@ the {board.chooses}.
     write_text(folder / "README.md", text)
 
 
-def freeze(board: Board, workers: int = 1, next_version: bool = False, progress: bool = False) -> Path:
+def freeze(board: Board, workers: Processes = 1, next_version: bool = False, progress: bool = False) -> Path:
     """Measure the constants of a board's cells and the hashes of its traces; write them to board.yaml.
 
     For the constants, the baseline and the reference run in every cell.
@@ -285,7 +285,7 @@ def freeze(board: Board, workers: int = 1, next_version: bool = False, progress:
     return path
 
 
-def _constants(board: Board, workers: int, label: str | None) -> dict[str, Any]:
+def _constants(board: Board, workers: Processes, label: str | None) -> dict[str, Any]:
     """Measure the constants of all cells, by scenario and seed."""
     found: dict[str, dict[int, Any]] = {scenario.name: {} for scenario in board.scenarios}
     runs = in_order(partial(measure_constants, board), board.cells, workers, label)
@@ -311,7 +311,7 @@ def measure_constants(board: Board, cell: Cell) -> dict[str, Any]:
     return {"sha256": built.sha256, **values, "jct_bound": lower_bounds(built).jct_mean}
 
 
-def _traces(board: Board, workers: int, label: str | None) -> dict[str, Any]:
+def _traces(board: Board, workers: Processes, label: str | None) -> dict[str, Any]:
     """Draw the traces of every split; return their hashes by scenario, split and seed."""
     found: dict[str, Any] = {
         scenario.name: {split: {} for split in board.splits} for scenario in board.scenarios

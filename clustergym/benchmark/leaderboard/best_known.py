@@ -32,7 +32,7 @@ from clustergym.benchmark.leaderboard.entry import (
 from clustergym.benchmark.leaderboard.entry_curves import write_curves
 from clustergym.benchmark.leaderboard.run_cells import CellRun, play_cell
 from clustergym.common.errors import InputError, nearest
-from clustergym.common.processes import in_order
+from clustergym.common.processes import Processes, in_order
 from clustergym.common.version import __version__
 from clustergym.sim.guard import StepWatchdog
 from clustergym.training.hindsight import GOALS, OF_TYPES, search
@@ -69,7 +69,7 @@ def best_known(
     evaluations: int,
     seed: int,
     types: float = OF_TYPES,
-    workers: int = 1,
+    workers: Processes = 1,
     done: Callable[[SearchOutcome], None] = lambda searched: None,
 ) -> Path:
     """Search for better schedules of cells, and write those that beat the entry's present ones.

@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 from clustergym.benchmark.leaderboard.board import Board, Cell, Sha256
 from clustergym.cluster.schema import StrictSchema, Text, validate_content
 from clustergym.common.errors import InputError
-from clustergym.common.processes import in_order
+from clustergym.common.processes import Processes, in_order
 from clustergym.common.reading import read_json
 from clustergym.common.writing import write_text
 from clustergym.results.bounds.bounds import BOUNDED, Certificate, build_programme, proven
@@ -88,7 +88,7 @@ def read_bounds(board_folder: Path) -> dict[str, CellBound]:
     return validate_content(BoardBounds, {"cells": read_json(path, LARGEST_BYTES, remedy)}, file=path).cells
 
 
-def add_bounds(board: Board, workers: int = 1, scenarios: list[str] | None = None) -> Path:
+def add_bounds(board: Board, workers: Processes = 1, scenarios: list[str] | None = None) -> Path:
     """Find the bounds of the cells that have none yet, or one of another scenario; write each when found.
 
     Raises

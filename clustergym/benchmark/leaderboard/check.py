@@ -38,7 +38,7 @@ from clustergym.benchmark.leaderboard.registered import (
 )
 from clustergym.common import random_streams
 from clustergym.common.errors import InputError, alike, shorten_text, visible
-from clustergym.common.processes import in_order
+from clustergym.common.processes import Processes, in_order
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.engine import Simulation
 
@@ -51,7 +51,7 @@ def check_entries(
     names: Sequence[str],
     strict: int = 0,
     seed: int = 0,
-    workers: int = 1,
+    workers: Processes = 1,
     progress: bool = False,
 ) -> dict[str, list[Flag]]:
     """Check entries; return the flags of each, by name.
@@ -97,7 +97,7 @@ def check_entries(
     return flags
 
 
-def check_constants(board: Board, workers: int = 1, progress: bool = False) -> list[Flag]:
+def check_constants(board: Board, workers: Processes = 1, progress: bool = False) -> list[Flag]:
     """Run a board's baseline and reference in every cell; return flags where board.yaml says otherwise."""
     from clustergym.benchmark.leaderboard.add import measure_constants
 

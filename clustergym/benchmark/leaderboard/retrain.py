@@ -15,6 +15,7 @@ from clustergym.benchmark.leaderboard.run_cells import run_cells
 from clustergym.benchmark.leaderboard.score import compute_scores
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
+from clustergym.common.processes import Processes
 from clustergym.results.metrics.statistics import Aggregate, aggregate_stratified
 
 
@@ -48,7 +49,12 @@ class RetrainingOutcome(NamedTuple):
 
 
 def retrain(
-    board: Board, name: str, output: Path, seed: int | None = None, processes: int = 1, workers: int = 1
+    board: Board,
+    name: str,
+    output: Path,
+    seed: int | None = None,
+    processes: Processes = 1,
+    workers: Processes = 1,
 ) -> RetrainingOutcome:
     """Train an entry's agent anew, run it in every cell of the board, and compare the scores.
 

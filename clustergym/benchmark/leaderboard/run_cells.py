@@ -14,7 +14,7 @@ from clustergym.benchmark.leaderboard.board import Board, Cell
 from clustergym.benchmark.leaderboard.cell_logs import pack
 from clustergym.benchmark.leaderboard.entry import ResultRow
 from clustergym.common.errors import InputError
-from clustergym.common.processes import in_order
+from clustergym.common.processes import Processes, in_order
 from clustergym.scenario.policy import Placer, Policy
 from clustergym.scenario.scenario import Scenario
 
@@ -155,7 +155,7 @@ def run_cells(
     board: Board,
     parameters: Mapping[str, Any],
     cells: Sequence[Cell],
-    workers: int = 1,
+    workers: Processes = 1,
     done: Callable[[CellRun], None] = lambda run: None,
     decision_limit_s: float | None = DECISION_LIMIT_S,
 ) -> list[CellRun]:

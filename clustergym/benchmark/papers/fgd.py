@@ -23,6 +23,7 @@ from clustergym.cluster.parts import Nodes, Requests
 from clustergym.common import random_streams
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.errors import InputError, nearest
+from clustergym.common.paths import install_line
 from clustergym.common.processes import in_order
 from clustergym.common.tables import table
 from clustergym.envs.sharing import arrivals, openb
@@ -66,7 +67,7 @@ class Run(NamedTuple):
 def reproduce(options: Options) -> Report:
     """Run the study and write its page."""
     if not has_numba():
-        raise InputError("needs the package numba", field="fgd", remedy="pip install 'clustergym[learn]'")
+        raise InputError("needs the package numba", field="fgd", remedy=install_line("learn"))
     folder = find_folder(options.data)
     placers = tuple(_choose_names("--policies", options.policies, PLACERS, PUBLISHED))
     runs = list(_runs(folder, options, placers))
@@ -141,7 +142,7 @@ def _fills(run: Run) -> dict[str, FillCurves]:
     """Fill the cluster once with each placer."""
     source = read_source(run.folder, run.workload)
     order = source.orders.get(run.seed) or draw_orders(source.nodes, source.rows, run.seed)
-    kinds, request, installed = source.kinds, source.kind[order.arrivals], source.nodes.installed_milli
+    kinds, request, installed = source.kinds, source.request[order.arrivals], source.nodes.installed_milli
     arrived = np.cumsum((kinds.gpus * kinds.gpu_milli)[request])
     curve = partial(at_arrived_pct, arrived, installed_milli=installed)
     found = {}

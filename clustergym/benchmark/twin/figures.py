@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clustergym.benchmark.twin.waits import BY, JobTable, groups_of, waits
+from clustergym.benchmark.twin.waits import BY, JobTable, list_groups, waits
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
 from clustergym.results.report.series import column, read_table
@@ -118,21 +118,22 @@ def check_counts(course: UsageCurve, path: Path) -> None:
         raise InputError(message, file=path, field="--policy", remedy=remedy)
 
 
-def figures_of(course: UsageCurve, prices: Prices) -> dict[str, Any]:
+def summarise_run(course: UsageCurve, prices: Prices) -> dict[str, Any]:
     """Return the figures of a run as plain values, in GPU-hours, kWh and kg."""
     found: dict[str, Any] = {"waits": {}, "lost": {}}
     for by in BY:
         found["waits"][by] = {
-            name: waits(course.wait_s[mine], course.run_s[mine]) for name, mine in groups_of(course.jobs, by)
+            name: waits(course.wait_s[mine], course.run_s[mine])
+            for name, mine in list_groups(course.jobs, by)
         }
     lost = course.overhead_gpu_s + course.lost_gpu_s
     early = np.isin(course.log_outcome, (FAILED, KILLED))
     lost = lost + np.where(early, course.held_gpu_s - lost, 0.0)
     for by in ("team", "size"):
         found["lost"][by] = {
-            name: float(lost[mine].sum()) / 3600 for name, mine in groups_of(course.jobs, by)
+            name: float(lost[mine].sum()) / 3600 for name, mine in list_groups(course.jobs, by)
         }
-    found["goodput_gpu_hours"] = goodput = goodput_of(course)
+    found["goodput_gpu_hours"] = goodput = divide_goodput(course)
     found["utilisation"] = utilisation(course)
     if prices.gpu_hour is not None:
         found["cost"] = {name: hours * prices.gpu_hour for name, hours in goodput.items()}
@@ -145,7 +146,7 @@ def figures_of(course: UsageCurve, prices: Prices) -> dict[str, Any]:
     return found
 
 
-def goodput_of(course: UsageCurve) -> dict[str, float]:
+def divide_goodput(course: UsageCurve) -> dict[str, float]:
     """Return the GPU-hours of the cluster by what became of them, from the first submission to the end."""
     overhead, undone = float(course.overhead_gpu_s.sum()), float(course.lost_gpu_s.sum())
     working = course.held_gpu_s - course.overhead_gpu_s - course.lost_gpu_s

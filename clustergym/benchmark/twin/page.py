@@ -26,7 +26,7 @@ class Section(NamedTuple):
     rows: Sequence[Sequence[str]]
 
 
-def sections_of(figures: Mapping[str, Any]) -> list[Section]:
+def list_sections(figures: Mapping[str, Any]) -> list[Section]:
     """Return the tables of a question's figures."""
     options = figures["options"]
     found = [_overview(options, figures["ratios"])]

@@ -61,10 +61,10 @@ def read_queue(path: Path, now: str | None = None) -> Present:
             now_s = CellRules().moment(now)
         except ValueError as problem:
             raise InputError(str(problem), field="--now", remedy="give 2026-03-01T12:00:00") from problem
-    return present_of(rows, now_s)
+    return find_present(rows, now_s)
 
 
-def present_of(rows: list[SlurmJob], now_s: float) -> Present:
+def find_present(rows: list[SlurmJob], now_s: float) -> Present:
     """Return the jobs of a table that run and wait at a moment; arrays that wait become their tasks."""
     running, waiting = list[SlurmJob](), list[SlurmJob]()
     for job in rows:

@@ -60,7 +60,7 @@ class JobTable(NamedTuple):
         return cls(trace.gpus, gpu_s, trace.submit_s, origin_s(trace), trace.virtual_cluster, partition)
 
 
-def groups_of(jobs: JobTable, by: str) -> Iterator[tuple[str, Bools]]:
+def list_groups(jobs: JobTable, by: str) -> Iterator[tuple[str, Bools]]:
     """Yield the name and the jobs, shape (n,), of each group of a kind in `BY`."""
     names = _names(jobs, by)
     found: dict[str, float] = {}
@@ -139,7 +139,7 @@ def compare(trace: Trace, start_s: Floats) -> Fit:
     tables: dict[str, dict[str, dict[str, Any]]] = {}
     for by in BY:
         tables[by] = {}
-        for name, mine in groups_of(jobs, by):
+        for name, mine in list_groups(jobs, by):
             close = np.abs(late[mine]) <= CLOSE_S
             tables[by][name] = {
                 "logged": waits(logged[mine], run_s[mine]),

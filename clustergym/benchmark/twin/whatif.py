@@ -14,7 +14,7 @@ import yaml
 
 from clustergym.benchmark.study.runs import read_cells, run_cells
 from clustergym.benchmark.study.study_file import Study, read_study
-from clustergym.benchmark.twin.figures import Prices, check_counts, figures_of, read_course
+from clustergym.benchmark.twin.figures import Prices, check_counts, read_course, summarise_run
 from clustergym.benchmark.twin.folder import CLUSTER, QUEUES, TwinFolder
 from clustergym.benchmark.twin.resample import Drawn, draw_log
 from clustergym.cluster.cluster_files import canonical_gpu_type, load_cluster
@@ -179,8 +179,8 @@ def ask(
         course = read_course(folder, drawn[cell.seed].origin_s, capacity)
         if not any(word.startswith("oracle") for word in question.words):
             check_counts(course, folder / "jobs.csv")
-        by_option.setdefault(label_of(study, cell.scenario, cell.policy), []).append(
-            figures_of(course, prices)
+        by_option.setdefault(make_label(study, cell.scenario, cell.policy), []).append(
+            summarise_run(course, prices)
         )
     return {
         "schema": "clustergym.twin-whatif/1",
@@ -193,7 +193,7 @@ def ask(
     }
 
 
-def label_of(study: Study, scenario: str, policy: str) -> str:
+def make_label(study: Study, scenario: str, policy: str) -> str:
     """Return what a scenario and a policy together are called; today's cluster under today's rules: today."""
     parts = [scenario] if scenario != TODAY else []
     parts += [policy] if policy != study.reference_policy else []

@@ -58,7 +58,7 @@ def fill(
     requests : Requests
         K kinds.
     arrivals : ndarray of int, shape (A,)
-        The kind of each arrival.
+        Index of each arrival among the distinct requests.
     usual : Usual
     placer : str
         One of `clustergym.sim.parts.placers.PLACERS`.

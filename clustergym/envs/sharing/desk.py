@@ -110,7 +110,7 @@ def make_empty_episode(
         As they are at the start; they are the desk's, not copied.
     requests : Requests
     arrivals : ndarray of int, shape (A,)
-        The kind of each.
+        Index of the distinct request of each.
     usual : Usual
     """
     # The compiled step is called without a look at the types of its arguments.

@@ -148,7 +148,7 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
         state = self.state
         if state.over:
             return np.ones(self.actions, dtype=np.int8)
-        desk, request = state.desk, state.kind
+        desk, request = state.desk, state.request
         fits: Bools = desk.features[request, FITS] > 0
         if self.parameters.action == "node":
             return fits.view(np.int8)
@@ -176,7 +176,7 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
                 remedy='make the environment with action="device"',
             )
         desk = self.state.desk
-        value, device = score_nodes(desk.nodes, desk.kinds, self.state.kind, placer, desk.usual)
+        value, device = score_nodes(desk.nodes, desk.kinds, self.state.request, placer, desk.usual)
         node = int(np.lexsort((desk.nodes.rank, -value))[0])
         if self.parameters.action == "node":
             return node
@@ -203,7 +203,7 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
             self._refuse(f"the request does not fit at {action}", 10)
             return False
         if self.parameters.action == "node":
-            state.put(action, int(state.desk.device[state.kind, action]))
+            state.put(action, int(state.desk.device[state.request, action]))
         else:
             node, device = divmod(action, self.devices)
             state.put(node, device if state.part else UNFIT)

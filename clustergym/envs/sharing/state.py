@@ -77,14 +77,14 @@ class SharingState:
         return self.arrival == self.number
 
     @property
-    def kind(self) -> int:
+    def request(self) -> int:
         """Index of the current request among the distinct requests."""
         return int(self.desk.arrivals[self.arrival])
 
     @property
     def part(self) -> bool:
         """Whether the current request asks for a part of a GPU."""
-        return 0 < int(self.desk.kinds.gpu_milli[self.kind]) < WHOLE
+        return 0 < int(self.desk.kinds.gpu_milli[self.request]) < WHOLE
 
     @property
     def rejected(self) -> int:
@@ -172,7 +172,7 @@ def observe(state: SharingState, sizes: dict[str, int]) -> dict[str, npt.NDArray
     if state.over:
         shown |= {name: np.zeros(size, np.float32) for name, size in sizes.items() if name != "stream"}
     else:
-        request = state.kind
+        request = state.request
         shown |= zip(NAMES, desk.features[request].copy(), strict=True)
         shown["request"] = state.requests[request].copy()
     if "device_free" in sizes:
@@ -192,7 +192,7 @@ def as_text(state: SharingState) -> str:
     rows = []
     for node, devices in enumerate(desk.nodes.devices.tolist()):
         free = " ".join(str(milli) for milli in desk.nodes.gpu_milli[node, :devices].tolist())
-        fits = "" if state.over else "yes" if desk.features[state.kind, FITS, node] > 0 else "no"
+        fits = "" if state.over else "yes" if desk.features[state.request, FITS, node] > 0 else "no"
         cores, gib = desk.nodes.cpu_milli[node] / 1000, desk.nodes.memory_mib[node] / 1024
         rows.append((node, f"{cores:g}", f"{gib:g}", free, fits))
     head = ("node", "free cores", "free GiB", "free thousandths of each GPU", "fits")
@@ -202,7 +202,7 @@ def as_text(state: SharingState) -> str:
 def _in_hand(state: SharingState) -> str:
     if state.over:
         return f"all {state.number} requests have come"
-    kinds, request = state.desk.kinds, state.kind
+    kinds, request = state.desk.kinds, state.request
     gpus, milli = int(kinds.gpus[request]), int(kinds.gpu_milli[request])
     asked = f"{milli} thousandths of a GPU" if state.part else f"{gpus} GPU{'' if gpus == 1 else 's'}"
     cores, gib = kinds.cpu_milli[request] / 1000, kinds.memory_mib[request] / 1024
@@ -254,7 +254,7 @@ def _grid(nodes: int, devices: int) -> tuple[int, int, int]:
 def _draw(picture: Picture, state: SharingState, node: int, place: tuple[int, int, int]) -> None:
     desk, (left, top, side) = state.desk, place
     nodes = desk.nodes
-    fits = not state.over and desk.features[state.kind, FITS, node] > 0
+    fits = not state.over and desk.features[state.request, FITS, node] > 0
     for device in range(int(nodes.devices[node])):
         at, used = left + device * side, 1.0 - nodes.gpu_milli[node, device] / WHOLE
         filled = round(used * (side - 1))

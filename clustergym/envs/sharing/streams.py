@@ -39,8 +39,8 @@ class Source(NamedTuple):
         A list of requests, each as likely as another.
     kinds : Requests
         The distinct ones among them.
-    kind : ndarray of int, shape (rows,)
-        The kind of each row.
+    request : ndarray of int, shape (rows,)
+        Index of the distinct request of each row.
     usual : Usual
     orders : mapping
         Seed -> a published order of arrivals; empty where there is none.
@@ -49,7 +49,7 @@ class Source(NamedTuple):
     nodes: Nodes
     rows: Requests
     kinds: Requests
-    kind: Ints
+    request: Ints
     usual: UsualRequests
     orders: Mapping[int, openb.Orders]
 
@@ -63,7 +63,7 @@ class Stream(NamedTuple):
         As they are at the start.
     kinds : Requests
     arrivals : ndarray of int, shape (A,)
-        The kind of each.
+        Index of the distinct request of each.
     leaves_at : ndarray of int, shape (A,)
         The arrival before which it leaves, later than itself, or NEVER.
     usual : Usual
@@ -96,7 +96,7 @@ def generate_source(nodes: int) -> Source:
 
 def make_published_stream(source: Source, order: openb.Orders) -> Stream:
     """Return the stream of an order of arrivals; no request leaves."""
-    arrivals = source.kind[order.arrivals]
+    arrivals = source.request[order.arrivals]
     nodes = source.nodes.with_ranks(order.node_rank)
     return Stream(nodes, source.kinds, arrivals, np.full(len(arrivals), NEVER), source.usual)
 
@@ -115,7 +115,7 @@ def draw_stream(source: Source, load: float, departures: bool, rng: np.random.Ge
         stream is then TURNOVERS times as long.
     rng : numpy.random.Generator
     """
-    asked = (source.kinds.gpus * source.kinds.gpu_milli)[source.kind]
+    asked = (source.kinds.gpus * source.kinds.gpu_milli)[source.request]
     most, mean = load * source.nodes.installed_milli, float(asked.mean())
     number = max(1, round((TURNOVERS if departures else 1) * most / mean))
     rows = rng.integers(len(asked), size=number)
@@ -123,7 +123,7 @@ def draw_stream(source: Source, load: float, departures: bool, rng: np.random.Ge
     if departures:
         leaves_at = np.arange(number) + 1 + rng.exponential(most / mean, number).astype(np.int64)
     rank = rng.permutation(len(source.nodes.devices))
-    return Stream(source.nodes.with_ranks(rank), source.kinds, source.kind[rows], leaves_at, source.usual)
+    return Stream(source.nodes.with_ranks(rank), source.kinds, source.request[rows], leaves_at, source.usual)
 
 
 MODELS = ("A10", "G2", "G3", "P100", "T4", "V100M16", "V100M32")

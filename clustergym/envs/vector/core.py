@@ -19,6 +19,7 @@ from clustergym.envs.scheduling_costs import Outcomes, ReferenceCostTimes
 from clustergym.envs.vector import step as steps
 from clustergym.envs.vector.desk import SHOWN, EpisodeRules, EpisodeState
 from clustergym.envs.vector.desks import EpisodeStates, PreparedScenario
+from clustergym.envs.vector.job_costs import job_costs, read_times
 from clustergym.envs.vector.menus import Memories
 from clustergym.results.metrics.metrics import Metrics, measure_scenario
 from clustergym.scenario.scenario import Scenario
@@ -80,7 +81,7 @@ class Core:
     def __init__(self, single: SchedulingEnv, size: int, logged: bool, threads: int = 1) -> None:
         episodes, reward = single.episodes, single.parameters.reward
         self.size, self.logged, self.threads = size, logged, threads
-        self._reward_names = list(reward)
+        self._reward, self._reward_names = reward, list(reward)
         self._cluster = cluster_arrays(episodes.cluster, episodes.setting.counts)
         self._batch = Batch(self._cluster, size, logged)
         self._desks = EpisodeStates(self._cluster, size, single.parameters, single.actions, single.features)
@@ -122,13 +123,26 @@ class Core:
         filled = np.arange(desks.shown.shape[1]) < desks.state[:, SHOWN, None]
         return np.where(filled, desks.shown, -1)
 
+    def all_jobs(self) -> Ints:
+        """Return every job of the episodes' traces by its place there, shape (size, m); -1: none."""
+        numbers = self._batch.episodes.clock[:, c.JOBS]
+        every = np.arange(int(numbers.max()))
+        return np.where(every < numbers[:, None], every, -1)
+
+    @property
+    def reached(self) -> Ints:
+        """Tick up to which costs count, shape (size,): the present, or where an episode is over its end."""
+        clock = self._batch.episodes.clock
+        return np.where(self.outcomes >= steps.TERMINATED, clock[:, c.END], clock[:, c.NOW])
+
     def time_in_system_s(self, jobs: Ints) -> Floats:
         """Return the seconds that jobs, shape (size, m), have been in the system so far; NaN for -1."""
-        episodes, rows = self._batch.episodes, self._rows[:, None]
-        end = np.where(self.outcomes >= steps.TERMINATED, episodes.clock[:, c.END], episodes.clock[:, c.NOW])
-        left = np.minimum(episodes.job[rows, jobs, c.LEAVE], end[:, None]) / c.TICKS_PER_S
-        spent: Floats = left - episodes.figures[rows, jobs, c.SUBMIT_S]
-        return np.where(jobs < 0, np.nan, spent)
+        spent_s = read_times(self._batch.episodes, jobs, self.reached).cost("jobs_in_system") * 3600.0
+        return np.where(jobs < 0, np.nan, spent_s)
+
+    def job_costs(self, jobs: Ints) -> tuple[Floats, Bools]:
+        """Return what jobs, shape (size, m), have cost so far, and which have left."""
+        return job_costs(self._batch.episodes, jobs, self.reached, self._reward)
 
     def begin(self, rows: Sequence[int], scenarios: Sequence[tuple[Scenario, PreparedScenario]]) -> None:
         """Begin episodes of scenarios in some rows; `outcomes` is DECIDED where one has a decision point."""

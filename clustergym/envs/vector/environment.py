@@ -236,6 +236,35 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         """
         return self.core.time_in_system_s(jobs)
 
+    def all_jobs(self) -> Ints:
+        """Return every job of each episode by its place in the trace, shape (num_envs, m); -1: none."""
+        return self.core.all_jobs()
+
+    def job_costs(self, jobs: Ints) -> tuple[Floats, Bools]:
+        """Return what each job has added so far to the cost of which rewards are made: credit by job.
+
+        Minus its mean over all jobs of the episode is the sum of the rewards so far, where no baseline is
+        subtracted. A term may measure against what nobody knows before the end, as rewards do.
+
+        Parameters
+        ----------
+        jobs : ndarray of int, shape (num_envs, m)
+            As `row_jobs` or `all_jobs` gives them; -1: none.
+
+        Returns
+        -------
+        costs : ndarray of float, shape (num_envs, m)
+            Where an episode is over: up to its end, until the next one begins.
+        left : ndarray of bool, shape (num_envs, m)
+            Which jobs have left the system.
+
+        Raises
+        ------
+        InputError
+            If a term of the reward is no mean over jobs.
+        """
+        return self.core.job_costs(jobs)
+
     def sample_actions(self) -> Ints | Floats:
         """Return a legal action for each environment, drawn at random, as `step` takes them."""
         return self.core.draw(self._draws)

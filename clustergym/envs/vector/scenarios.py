@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from clustergym.common import random_streams
+from clustergym.common.paths import install_line
 from clustergym.envs.auction_actions import NAMES as OF_AUCTIONS
 from clustergym.envs.episodes import KEPT
 from clustergym.envs.scheduling import SchedulingEnv, read_run_seed
@@ -47,7 +48,7 @@ class PreparedScenarios:
     def __init__(self, single: SchedulingEnv) -> None:
         self._single, self._cluster = single, single.episodes.cluster
         if not has_numba():
-            message, remedy = "compiled episodes need the package numba", "pip install 'clustergym[learn]'"
+            message, remedy = "compiled episodes need the package numba", install_line("learn")
             raise UncoveredError(message, field="env.engine", remedy=remedy)
         self._kept: OrderedDict[tuple[int, int], tuple[Scenario, PreparedScenario]] = OrderedDict()
         for name in single.parameters.reward:

@@ -67,6 +67,7 @@ class GraphAllocations:
         count, hosts = np.array(gpus, dtype=np.float64), np.array(nodes, dtype=np.float64)
         # An allocation is spread evenly over its nodes.
         per_node, links = np.ceil(count / hosts), np.array([link_gbs(gpu) for gpu in gpu_types])
+        # On one node the links of its GPUs take the network's place, so that rates need no case of their own.
         rate = np.where(hosts > 1, np.array(network_gbs, dtype=np.float64), per_node * links)
         layout = Layout(
             gpus=count,
@@ -348,6 +349,8 @@ def _ring(machine: Machine, size: Floats, stride: Floats, gpus: Floats) -> tuple
     wide = select_rows(machine.layout)
     per_node = np.minimum(wide.per_node, gpus)
     inside, across = groups(size, stride, per_node)
+    # A profiler times one group alone: its ranks on a node have the whole network rate of the node, which
+    # groups that run together share.
     return inside, across, wide._replace(per_node=inside if machine.disaggregated else per_node)
 
 

@@ -86,6 +86,8 @@ class Prices:
     @property
     def stage_s(self) -> Floats:
         """Time of a micro-batch with its share of once-an-iteration costs, shape (R, S)."""
+        # Spread evenly over micro-batches, so that the slowest stage is the one that is slowest over the
+        # iteration.
         once = self.synchronise_s / self.micro_batches[:, None]
         return self.compute_s + self.intra_stage_s + self.inter_stage_s + once
 
@@ -107,6 +109,7 @@ def pipeline_s(stages: Floats, micro_batches: Floats | float, hidden: Floats | f
     hidden : float or ndarray, shape (..., S)
         The part of these seconds that is hidden once the pipeline is full.
     """
+    # The first micro-batch passes all stages in full; of the others only the slowest stage's time is seen.
     slowest = (stages - hidden).max(axis=-1, initial=0.0)
     return np.asarray(stages.sum(axis=-1) + (micro_batches - 1) * slowest)
 
@@ -119,6 +122,7 @@ class Layouts:
         stages = np.arange(plans.first.shape[1])[None, :]
         self.exists = stages < plans.count[:, None]
         inside = (operator >= plans.first[:, :, None]) & (operator <= plans.last[:, :, None])
+        # 1 where an operator belongs to a stage: what follows are sums over stages, weighted by this.
         self.member = (inside & self.exists[:, :, None]).astype(np.float64)
         gpus = np.einsum("rsk,rs->rk", self.member, plans.gpus.astype(np.float64))
         split = self.member * (operator >= plans.cut[:, :, None])
@@ -153,7 +157,9 @@ def crossings(rows: GraphAllocations, gpus: Ints) -> tuple[Ints, Ints]:
     after, shape = np.cumsum(gpus, axis=-1), (-1, *[1] * (gpus.ndim - 1))
     several, per_node = rows.layout.nodes.reshape(shape) > 1, rows.layout.per_node.reshape(shape)
     whole = within_node(after - gpus, gpus, per_node)
+    # Two neighbours share a node if each lies within one, and their boundary is not between nodes.
     shared = whole[..., :-1] & whole[..., 1:] & (after[..., :-1] % per_node != 0)
+    # The first stage receives from nobody and the last sends to nobody: they share with no one there.
     alone = np.zeros_like(whole[..., :1])
     receives = several & ~np.concatenate([alone, shared], axis=-1)
     sends = several & ~np.concatenate([shared, alone], axis=-1)

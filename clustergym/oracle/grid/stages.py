@@ -32,6 +32,7 @@ def intervals(operators: int) -> tuple[Ints, Ints]:
 
 def run_index(operators: int, first: Ints, last: Ints) -> Ints:
     """Return the position of runs of operators in `intervals`."""
+    # Runs that begin at 0 come first, then those at 1, one fewer for each beginning: a triangular index.
     return np.asarray(first * operators - first * (first - 1) // 2 + last - first)
 
 

@@ -303,6 +303,8 @@ class Corrections:
         """Return factors that correct roofline times, shape (C, T, K, 4)."""
         other_type = _differs(gpu_types, [key.gpu_type for key in self.keys])
         type_weights = np.exp(-DISTANCES.gpu_type * other_type)
+        # Weights are exponentials of sums of distances, so that each distance can be worked out on its own
+        # axis and multiplied.
         pairs = self._class_weights(classes, specs)[:, None, :] * type_weights
         near = self._layout_weights(counts)
         sums = np.einsum("ctn,kln->ctkl", pairs * self.log_ratio, near)

@@ -117,8 +117,10 @@ def _language_model(kind: str, size: Mapping[str, int], tokens: int, vocabulary:
     hidden, layers, heads = size["hidden"], size["layers"], size["heads"]
     attention_flops, attention_bytes, attention_parameters = _attention(hidden, heads, tokens, element)
     width = FFN_FACTOR[kind] * hidden
+    # Attention, then the feed-forward network's two inner activations, and inputs, norms and a dropout mask.
     layer_bytes = attention_bytes + tokens * ((2 * element * width) + (3 * element + 1) * hidden)
     dense = layers * (attention_parameters + 2.0 * hidden * width)
+    # The output layer shares its weights with the embedding, which multiplies nothing.
     head_flops = 2.0 * tokens * hidden * vocabulary
     flops = layers * (attention_flops + 4.0 * tokens * hidden * width) + head_flops
     logits = float(tokens * vocabulary)
@@ -158,7 +160,9 @@ def mixture_of_experts(
     width = FFN_FACTOR["moe"] * hidden
     slots = CAPACITY_FACTOR * group
     expert_parameters = 2.0 * layers * experts * hidden * width
+    # Experts replace the feed-forward network of every second layer; a router comes on top.
     costs["parameters"] += expert_parameters - 2.0 * layers * hidden * width + layers * hidden * experts
+    # Each token has CAPACITY_FACTOR slots, of which the shared count has one already.
     extra = layers * 4.0 * tokens * hidden * width * (CAPACITY_FACTOR - 1)
     gate = layers * 2 * 2.0 * tokens * slots * hidden
     matmul = costs["forward_flops_per_sample"] - costs["attention_flops"] + extra
@@ -203,6 +207,8 @@ def bottleneck_blocks(depth: int, channels: int, width_factor: int, image: int) 
         filters, side = channels * 2**stage, image // 4 // 2**stage
         inner = filters * width_factor
         for first in range(count):
+            # The first convolution of a stage still has the side of the stage before; the second one halves
+            # it.
             before = side if first or not stage else side * 2
             block = [
                 Convolution(before, 1, inputs, filters),

@@ -129,6 +129,8 @@ def _fit_both(
     rows: Sequence[ThroughputRow], start: StackConstants, stack: str, priors: Mapping[str, Prior]
 ) -> StackConstants:
     """Fit first to dense models, then what only experts have to mixtures."""
+    # Dense rows alone decide the constants that all models have, so that what experts add cannot hide in
+    # them.
     for free, mixtures in zip(FREE[stack], (False, True), strict=True):
         chosen = [row for row in rows if row.setting and bool(row.setting.shape.experts) == mixtures]
         if chosen and free:
@@ -142,6 +144,7 @@ def _fit(rows: Sequence[ThroughputRow], start: StackConstants, priors: Mapping[s
     settings = [row.setting for row in rows if row.setting]
     measured = np.log([row.measured for row in rows if row.measured])
     low, high = (np.log([getattr(one, end) for one in priors.values()]) for end in ("low", "high"))
+    # A start on a bound has no way to move; that of a release is where all releases together ended.
     centres = np.clip(np.log([one.centre for one in priors.values()]), low + 1e-6, high - 1e-6)
     widths = np.array([one.width for one in priors.values()])
 
@@ -150,6 +153,7 @@ def _fit(rows: Sequence[ThroughputRow], start: StackConstants, priors: Mapping[s
 
     def residuals(logs: Floats) -> Floats:
         known = constants(logs)
+        # Logarithms: a prediction of half counts as much as one of twice.
         errors = np.log([tokens_per_s_per_gpu(one, known) for one in settings]) - measured
         return np.concatenate([errors / ERROR_SCALE, (logs - centres) / widths])
 

@@ -32,10 +32,13 @@ def state_bytes(shape: TransformerShape, plan: ParallelPlan) -> float:
     # Ranks that hold the same expert: the data-parallel group of experts.
     expert_shards = max(1.0, shards * plan.tensor / plan.expert)
     if plan.sharding == "full":
+        # Weight and gradient in 16 bit of two layers: the one that computes, and the next, fetched ahead.
         gathered = 2 * 4 * (plain + experts) / max(1.0, shape.all_layers / plan.pipeline)
         return 16 * (plain / shards + experts / expert_shards) + gathered
     if plan.sharding == "gradients":
+        # SHARD_GRAD_OP: weights stay whole; gradients, fp32 copy and moments are divided.
         return 2 * (plain + experts) + 14 * (plain / shards + experts / expert_shards)
+    # ZeRO-1: weights and gradients stay whole; fp32 copy and moments are divided.
     return 4 * (plain + experts) + 12 * (plain / shards + experts / expert_shards)
 
 
@@ -52,8 +55,10 @@ def activation_bytes(
     tokens = plan.micro_batch * sequence_length / (plan.tensor * plan.context)
     layers = shape.all_layers / plan.pipeline
     stages = plan.pipeline
+    # 1F1B: the first stage has as many micro-batches under way as there are stages.
     in_flight = min(float(plan.micro_batches(global_batch)), float(stages))
     if plan.virtual_stages > 1:
+        # Interleaving starts further micro-batches before the first comes back (Narayanan et al., SC '21).
         in_flight *= 1 + (stages - 1) / (stages * plan.virtual_stages)
     kept = layers * ((1 - recompute) * LAYER_BYTES + recompute * KEPT_BYTES)
     # The layer that is being computed again stands there in full.

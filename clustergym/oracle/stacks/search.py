@@ -105,6 +105,8 @@ def search_plans(
             )
             found.append(step)
             micro *= 2
+            # The first micro-batch that does not fit is kept, too: it says by how much the division is too
+            # large.
             enough = micro * plan.data > global_batch or micro * sequence_length > LARGEST_MICRO_BATCH_TOKENS
             if enough or not step.fits:
                 break

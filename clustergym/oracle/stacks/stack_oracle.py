@@ -64,7 +64,7 @@ class StackCell:
         """
         return min(max(plan.tensor * plan.context, plan.expert), self.domain_gpus)
 
-    def assess_at(self, plan: ParallelPlan, tier: Locality) -> PlannedStep:
+    def assess_tier(self, plan: ParallelPlan, tier: Locality) -> PlannedStep:
         """Return a plan's step on GPUs that a tier joins.
 
         What would fit in one NVLink domain lies in two there, of which each has whole segments.
@@ -194,11 +194,11 @@ def _entries(cell: StackCell, gpus: int, best: Locality) -> tuple[Floats, int]:
     for tier in Locality:
         if tier >= best:
             tried = allowed[:1] if tier == best else allowed
-            step = min((cell.assess_at(plan, tier) for plan in tried), key=lambda one: one.seconds)
+            step = min((cell.assess_tier(plan, tier) for plan in tried), key=lambda one: one.seconds)
             unseen = step.parts.straggling_s + step.parts.data_exposed_s
             times[:2, tier] = step.seconds, step.seconds - unseen
             if parallel is not None:
-                times[2, tier] = cell.assess_at(parallel, tier).seconds
+                times[2, tier] = cell.assess_tier(parallel, tier).seconds
     # Data parallelism is one of the plans, whether or not it is among those tried.
     times[0] = np.minimum(times[0], times[2])
     return times, segment

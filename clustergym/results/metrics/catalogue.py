@@ -151,7 +151,7 @@ migrations |  | lower | moves to other nodes at the same GPU type and count, all
     *(Metric(*metric[:4]) for metric in OF_DISTURBANCES),
     *_metrics("""
 failures_mean |  | lower | failures of a job's nodes while it ran, per job ever launched
-lost_gpu_hours | GPU h | lower | GPU time of work that failures of nodes undid
+lost_gpu_hours | GPU h | lower | GPU time of work that failures of nodes, or stops without notice, undid
 ettr_mean | share | higher | effective training time ratio: mean over jobs ever launched of the time of work
     that lasted, without standing still and writing checkpoints, over all time from the first launch to the
     end

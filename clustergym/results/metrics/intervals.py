@@ -27,7 +27,7 @@ _CODE: dict[str, int] = {event_type: code for code, event_type in enumerate(KIND
 _COMPILED_CODE = np.array([_CODE[COMPILED_KINDS[at][0]] for at in range(len(COMPILED_KINDS))])
 _PACE = np.array([_CODE[event_type] for event_type in PACES])
 _PROFILING = np.array([_CODE[EventKind.PROFILE_START], _CODE[EventKind.PROFILE_END]])
-_BESIDE_CHAIN = np.append(_PROFILING, _CODE[EventKind.UNPLACED])
+_BESIDE_CHAIN = np.append(_PROFILING, [_CODE[EventKind.UNPLACED], _CODE[EventKind.UNDO]])
 _NOTHING = len(KINDS)
 _UNDISTURBED = set(KINDS) - {EventKind.FAIL, EventKind.HANG, EventKind.HALT}
 
@@ -37,6 +37,7 @@ _WHILE_RUNNING = (
     EventKind.RATE,
     EventKind.HANG,
     EventKind.HALT,
+    EventKind.SAVE,
     EventKind.PREEMPT,
     EventKind.FAIL,
     EventKind.COMPLETE,
@@ -128,9 +129,9 @@ class Intervals:
     reason : tuple of str, length n
         Why a job was dropped; empty for other jobs.
     lost_gpu_s, lost_iterations : ndarray of float, shape (n,)
-        GPU-seconds of work, and iterations, that disturbances undid.
+        GPU-seconds of work, and iterations, that disturbances and stops without notice undid.
     undone_s : ndarray of float, shape (n,)
-        Seconds of work that disturbances undid, without those of writing checkpoints.
+        Seconds of work that these undid, without those of writing checkpoints.
     disturbances : tuple of Event
         Events that disturbances name, and those of jobs that a disturbance interrupted.
     """

@@ -12,7 +12,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -180,27 +180,31 @@ _COLUMNS = (
 )
 
 
-def write_jobs_csv(
-    records: JobRecords, trace: Trace, path: Path, extra: Mapping[str, Sequence[object]] | None = None
-) -> None:
-    """Write a CSV file with one line per job; missing values are empty.
+def job_table(records: JobRecords, trace: Trace, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return a table with a row per job, by column; NaN is a missing value.
 
     Columns: job_id, outcome (not_submitted, unfinished, finished or dropped), the fields of
     `JobRecords` by name and unit, and the columns of `extra`, each of length n.
     """
-    extra = extra or {}
-    outcomes = [Outcome(value).name.lower() for value in records.outcome.tolist()]
-    own = (_text(getattr(records, name)) for name in _COLUMNS)
-    columns = [trace.job_id, outcomes, *own, *extra.values()]
+    names = [outcome.name.lower() for outcome in Outcome]
+    outcomes = [names[value] for value in records.outcome.tolist()]
+    own = {name: getattr(records, name) for name in _COLUMNS}
+    return {"job_id": trace.job_id, "outcome": outcomes, **own, **(extra or {})}
+
+
+def write_csv(columns: Mapping[str, Any], path: Path) -> None:
+    """Write the columns of a table, arrays or sequences, to a CSV file; missing values are empty."""
     with atomic_path(Path(path)) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("job_id", "outcome", *_COLUMNS, *extra))
-        writer.writerows(zip(*columns, strict=True))
+        writer.writerow(columns)
+        writer.writerows(zip(*map(_cells, columns.values()), strict=True))
 
 
-def _text(column: Floats | Ints | tuple[str, ...]) -> list[str | int | float]:
-    values = list(column) if isinstance(column, tuple) else column.tolist()
-    return ["" if value != value else value for value in values]
+def _cells(column: Any) -> Sequence[object]:
+    if not isinstance(column, np.ndarray):
+        return list(column)
+    values = column.tolist()
+    return ["" if value != value else value for value in values] if column.dtype.kind == "f" else values
 
 
 class State(enum.IntEnum):
@@ -262,7 +266,7 @@ def state_changes(intervals: Intervals) -> StateChanges:
 UNNAMED = "failure"
 """What the failures are called that name no cause."""
 
-_BESIDE = (EventKind.UNPLACED, EventKind.PROFILE_START, EventKind.PROFILE_END)
+_BESIDE = (EventKind.UNPLACED, EventKind.UNDO, EventKind.PROFILE_START, EventKind.PROFILE_END)
 
 
 class Loss(NamedTuple):

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.common.writing import atomic_path
 from clustergym.results.metrics.intervals import Intervals, Outcome
 from clustergym.results.metrics.jobs import State, state_changes
 
@@ -153,9 +150,9 @@ def _jobs_in_states(times: Floats, at_s: Floats, before: Ints, after: Ints) -> I
     return np.cumsum(np.stack([_deltas(times, at_s, amounts) for amounts in change]), axis=1)
 
 
-def write_timeline_csv(record: Timeline, path: Path) -> None:
-    """Write a CSV file with one line per breakpoint; each state lasts until the next line's time."""
-    columns = {
+def timeline_table(record: Timeline) -> dict[str, Any]:
+    """Return a table with a row per breakpoint, by column; each state lasts until the next row's time."""
+    return {
         "time_s": record.time_s,
         "running_jobs": record.running_jobs,
         "queued_jobs": record.queued_jobs,
@@ -166,7 +163,3 @@ def write_timeline_csv(record: Timeline, path: Path) -> None:
         "normalized_throughput": record.normalized_throughput,
         **record.further,
     }
-    with atomic_path(Path(path)) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from clustergym.cluster.parts import WHOLE
 from clustergym.common.errors import InputError
 from clustergym.common.reading import read_json_lines
+from clustergym.results.columns import check_lines
 from clustergym.results.report.series import REMEDY
 from clustergym.scenario.disturbances import KINDS
 
@@ -117,6 +118,7 @@ def read_log(path: Path, end_s: float) -> RunLog:
     InputError
         As `read_json_lines`, or if an event lacks a value or is out of order.
     """
+    check_lines(path)
     reader = _Reader(end_s)
     lines = read_json_lines(
         path, largest_bytes=LARGEST_FILE_BYTES, longest_line_bytes=LONGEST_LINE_BYTES, remedy=REMEDY

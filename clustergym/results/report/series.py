@@ -14,6 +14,7 @@ import numpy as np
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
 from clustergym.common.reading import read_regular
+from clustergym.results.columns import check_lines
 
 
 def resample_steps(time_s: Floats, values: Floats, end_s: float, most: int) -> tuple[Floats, Floats]:
@@ -96,6 +97,7 @@ def read_table(path: Path, needed: tuple[str, ...]) -> list[dict[str, str]]:
     InputError
         If it cannot be read, lacks a column, or has a row of another length.
     """
+    check_lines(path)
     try:
         text = read_regular(path, LARGEST_BYTES, REMEDY).decode("utf-8")
         reader = csv.DictReader(io.StringIO(text, newline=""), restkey="", restval=None, strict=True)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from clustergym.common.errors import InputError
 from clustergym.common.parameters import Parameters, build
+from clustergym.common.paths import install_line
 
 MOST_ROWS = 10_000
 """Rows of jobs.csv shown as a table; the artifact has all."""
@@ -60,7 +61,7 @@ def _wandb() -> Any:
     try:
         import wandb
     except ImportError as error:
-        remedy = "pip install 'clustergym[wandb]', or logger=none"
+        remedy = f"{install_line('wandb')}, or logger=none"
         raise InputError("wandb is not installed", field="logger", remedy=remedy) from error
     return wandb
 
@@ -115,8 +116,10 @@ def log_result(
     InputError
         If wandb refuses.
     """
+    from clustergym.results.columns import check_lines
     from clustergym.results.result_writing import FILES
 
+    check_lines(folder / "jobs.csv")
     wandb = _wandb()
     name = f"{result['policy']['name']}-{result['scenario']['name']}-{result['seed']}"
     with one_line("try logger.mode=offline; the result is written"):

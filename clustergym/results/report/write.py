@@ -10,6 +10,7 @@ from pathlib import Path
 
 from clustergym.common.errors import InputError, visible_all
 from clustergym.common.writing import atomic_path, write_files
+from clustergym.results.columns import IN_COLUMNS
 from clustergym.results.report.payload import payload
 from clustergym.results.result_files import FILE_NAME, ResultFile, read_results
 
@@ -62,6 +63,10 @@ def write_run_report(folders: Sequence[Path]) -> None:
     If the page fails, the result stays valid; its result.json and a line on stderr say what failed.
     """
     path = folders[0] / PAGE
+    if any((folder / IN_COLUMNS["events.jsonl.gz"]).exists() for folder in folders):
+        path.unlink(missing_ok=True)
+        print("no page is drawn of tables in columns; run.logs=lines writes lines, of which one is")
+        return
     try:
         write_report([folder / FILE_NAME for folder in folders], path)
     except InputError as error:

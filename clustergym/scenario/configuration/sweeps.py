@@ -122,9 +122,9 @@ def _watch(folder: Path, token: str, total: int, over: threading.Event) -> None:
         failed = len(list(folder.glob(f"*/{FAILED}")))
         if done != shown or ended:
             shown = done
-            spent = (
-                f"{done} of {total} runs ended, {failed} of them failed, {time.monotonic() - started:.0f} s"
-            )
-            print(f"sweep {os.path.relpath(folder)}: {spent}", file=sys.stderr)
+            seconds = time.monotonic() - started
+            spent = f"{done} of {total} runs ended, {failed} of them failed, {seconds:.0f} s"
+            left = f", about {seconds / done * (total - done):.0f} s left" if 0 < done < total else ""
+            print(f"sweep {os.path.relpath(folder)}: {spent}{left}", file=sys.stderr)
         if ended:
             return

@@ -30,8 +30,8 @@ KINDS = {
 }
 """KIND of a compiled event -> the engine's kind and reason."""
 
-NAMES = [str(KINDS[kind][0]) for kind in range(len(KINDS))]
-REASONS = [repr(KINDS[kind][1]) for kind in range(len(KINDS))]
+NAMES = [str(KINDS[code][0]) for code in range(len(KINDS))]
+REASONS = [repr(KINDS[code][1]) for code in range(len(KINDS))]
 """Texts of the kinds and reasons, by KIND."""
 
 TOGETHER = 16384
@@ -81,11 +81,11 @@ class ArrayEvents(Sequence[Event]):
     @overload
     def __getitem__(self, at: slice) -> Sequence[Event]: ...
     def __getitem__(self, at: int | slice) -> Event | Sequence[Event]:
-        """Return an event, or a list of some."""
+        """Return an event, or those of a slice."""
         if isinstance(at, slice):
-            return [self[one] for one in range(*at.indices(len(self)))]
+            return ArrayEvents(self.event[at], self.iteration_s[at], self.event_node)
         place = range(len(self))[at]
-        (found,) = ArrayEvents(self.event[place : place + 1], self.iteration_s[place:], self.event_node)
+        (found,) = self[place : place + 1]
         return found
 
     def __iter__(self) -> Iterator[Event]:
@@ -93,8 +93,8 @@ class ArrayEvents(Sequence[Event]):
         for times_s, rows, allocations, overheads_s, iterations_s in self._columns():
             columns = zip(times_s, rows, allocations, overheads_s, iterations_s, strict=True)
             for now_s, (what, job, gpu_type, gpus, locality), (nodes, _), overhead_s, time_s in columns:
-                kind, reason = KINDS[what]
-                yield Event(now_s, kind, job, gpu_type, gpus, nodes, locality, overhead_s, time_s, reason)
+                name, reason = KINDS[what]
+                yield Event(now_s, name, job, gpu_type, gpus, nodes, locality, overhead_s, time_s, reason)
 
     def __eq__(self, other: object) -> bool:
         """Whether another sequence has the same events."""
@@ -109,13 +109,13 @@ class ArrayEvents(Sequence[Event]):
         for times_s, rows, allocations, overheads_s, iterations_s in self._columns():
             columns = zip(times_s, rows, allocations, overheads_s, iterations_s, strict=True)
             yield "".join(
-                f"('{now_s}', '{NAMES[kind]}', '{job}', '{gpu_type}', '{gpus}', '{nodes[1]}', '{locality}', "
-                f"'{overhead_s}', '{time_s}', {REASONS[kind]})\n"
-                for now_s, (kind, job, gpu_type, gpus, locality), nodes, overhead_s, time_s in columns
+                f"('{now_s}', '{NAMES[what]}', '{job}', '{gpu_type}', '{gpus}', '{nodes[1]}', '{locality}', "
+                f"'{overhead_s}', '{time_s}', {REASONS[what]})\n"
+                for now_s, (what, job, gpu_type, gpus, locality), nodes, overhead_s, time_s in columns
             )
 
     def _columns(self) -> Iterator[tuple[list[Any], ...]]:
-        """Yield times, (kind, job, type, GPUs, locality), allocations, overheads and iteration times."""
+        """Yield times, (KIND, job, type, GPUs, locality), allocations, overheads and iteration times."""
         nodes, chosen = _Nodes(), [c.KIND, c.JOB, c.EVENT_TYPE, c.EVENT_GPUS, c.LOCALITY]
         for begin in range(0, len(self.event), TOGETHER):
             some = self.event[begin : begin + TOGETHER]

@@ -32,10 +32,12 @@ class EpisodeJobs(JobStates):
         self.remaining, self.iteration_s = figures[c.REMAINING], figures[c.ITERATION_S]
         self.attained_gpu_s, self.iterations = figures[c.ATTAINED_GPU_S], figures[c.ITERATIONS]
         self.searched, self.batch = episode.searched[:n], trace.global_batch
+        self.unsaved = self.checkpoint_every = np.zeros(n, dtype=np.int64)
+        self.checkpointed = self.iterations
         self.ends_at, self.disturbed, self.partner, self.part = np.zeros(1), False, None, None
         self.price_restarts(scenario)
 
-    def profiled_on(self, rows: Ints) -> Bools:
+    def find_profiled_types(self, rows: Ints) -> Bools:
         """Return on which types jobs are profiled, shape (n, T)."""
         types = np.arange(self.searched.shape[1])
         found: Bools = (self.hidden[rows, None] >> types) % 2 == 0
@@ -58,13 +60,21 @@ class Shown:
         Tick.
     makers : mapping of str to callable
         What makes each column.
+    find_fitting_types : callable
+        Returns for rows of the trace what `View.find_fitting_types` does for positions.
     jobs : JobStates
     """
 
     def __init__(
-        self, rows: Ints, now: int, makers: Mapping[str, Callable[[Shown], Any]], jobs: JobStates
+        self,
+        rows: Ints,
+        now: int,
+        makers: Mapping[str, Callable[[Shown], Any]],
+        find_fitting_types: Callable[[Ints, Ints], Bools],
+        jobs: JobStates,
     ) -> None:
         self.rows, self.now, self.makers, self._jobs = rows, now, makers, jobs
+        self.find_fitting_types = find_fitting_types
         self.columns: dict[str, Any] = {}
 
     @cached_property
@@ -106,6 +116,13 @@ class LazyView(View):
             raise AttributeError(name)
         value = self.__dict__[name] = shown.column(name)
         return value
+
+    def find_fitting_types(self, at: Ints | slice, level: Ints) -> Bools:
+        """Return on which types jobs fit with a count of their own, as `View.find_fitting_types`."""
+        shown = self.__dict__.get("_shown")
+        if shown is None or "feasible" in shown.columns:
+            return super().find_fitting_types(at, level)
+        return shown.find_fitting_types(shown.rows[at], level)
 
     def with_columns(self, columns: Mapping[str, object]) -> View:
         """Return a View with other values of some fields, as `View.with_columns`."""
@@ -175,13 +192,19 @@ class LazyViews(ViewMaker):
 
     def _feasible(self, shown: Shown) -> Bools:
         feasible = self.feasible[self.class_of[shown.rows]]
-        return feasible & self.states.profiled_on(shown.rows)[:, :, None] if self._profiles else feasible
+        return (
+            feasible & self.states.find_profiled_types(shown.rows)[:, :, None] if self._profiles else feasible
+        )
+
+    def _find_fitting_types(self, rows: Ints, level: Ints) -> Bools:
+        found: Bools = self.feasible[self.class_of[rows], :, level]
+        return found & self.states.find_profiled_types(rows) if self._profiles else found
 
     def lazy(self) -> View:
         """Return the View of now."""
         clock, rows = self._episode.clock, self._episode.in_view[: self._episode.clock[c.IN_VIEW]].copy()
         now, free = int(clock[c.NOW]), self._episode.free.copy()
-        shown = Shown(rows, now, self._makers, self.states)
+        shown = Shown(rows, now, self._makers, self._find_fitting_types, self.states)
         self._shown = ref(shown)
         available = self._capacity.copy()
         if self._profiles:
@@ -197,6 +220,7 @@ class LazyViews(ViewMaker):
             "times": cache(lambda: self._times(rows)),
             "costs": lambda: self.costs(rows),
             "where": refuse_places,
+            "stops": lambda: self.stop_costs(rows, now),
             "batches": lambda: self.make_batch_options(rows, now),
         }
         if "time_limit_s" in self._makers:
@@ -214,6 +238,6 @@ class LazyViews(ViewMaker):
             raise InformationError("a policy of information class 'none' has no iteration times")
         known: Floats = self.known[self.class_of[rows]]
         if self._profiles:
-            known = np.where(self.states.profiled_on(rows)[:, :, None], known, np.inf)
+            known = np.where(self.states.find_profiled_types(rows)[:, :, None], known, np.inf)
         known.setflags(write=False)
         return known

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import chain, groupby
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from clustergym.sim.stalls import make_stalled_error
 from clustergym.sim.state import make_setting
 from clustergym.trace.trace import Trace
 
+TOGETHER = 16384
+"""Events that are read at a time."""
 LAUNCHED = (c.START, c.RESUME, c.RESCALE)
 
 
@@ -121,13 +123,17 @@ class CompiledSimulation:
     @property
     def changes(self) -> list[Change]:
         """What the decisions so far have changed."""
-        return list(_changes(self._episode))
+        return list(self.iterate_changes())
+
+    def iterate_changes(self) -> Iterator[Change]:
+        """Yield what the decisions so far have changed."""
+        return _changes(self._episode)
 
     def advance(self) -> View | None:
         """Return the View of the next decision point, as `Simulation.advance`."""
         if self._outcome == c.STALLED:
             rows = self._episode.in_view[: self.jobs_in_view].copy()
-            profiled = self._views.states.profiled_on(rows)
+            profiled = self._views.states.find_profiled_types(rows)
             raise make_stalled_error(self.scenario, self.information, rows, profiled, self.now_s)
         if self._outcome == c.OVER:
             return None
@@ -144,7 +150,8 @@ class CompiledSimulation:
         if decision.batch is not None:
             columns.append(decision.batch)
         count = len(decision.job)
-        if decision.partner is not None or any(len(column) != count for column in columns):
+        beyond = decision.partner is not None or decision.move or len(decision.notice)
+        if beyond or any(len(column) != count for column in columns):
             self._check(decision)
         if count > len(self._decided):
             self._decided = np.zeros((2 * count, 4), np.int64)
@@ -169,7 +176,7 @@ class CompiledSimulation:
     def _check(self, decision: Decision) -> None:
         """Raise a `DecisionError` if a decision is not legal."""
         shown = self._views.lazy()
-        profiled = self._views.states.profiled_on(np.arange(len(self.scenario.trace)))
+        profiled = self._views.states.find_profiled_types(np.arange(len(self.scenario.trace)))
         check_decision(decision, Limits(shown.job, shown.available, profiled), self.scenario)
 
 
@@ -178,7 +185,9 @@ def _changes(episode: Episode) -> Iterator[Change]:
     event = episode.event[: episode.clock[c.EVENTS]]
     chosen = np.isin(event[:, c.KIND], (*LAUNCHED, c.PREEMPT, c.DROP_BY_POLICY))
     columns = (c.TIME, c.KIND, c.JOB, c.EVENT_TYPE, c.EVENT_GPUS)
-    for tick, rows in groupby(event[chosen][:, columns].tolist(), key=lambda row: row[0]):
+    places, some = np.flatnonzero(chosen), range(0, int(chosen.sum()), TOGETHER)
+    lines = (event[places[at : at + TOGETHER, None], columns].tolist() for at in some)
+    for tick, rows in groupby(chain.from_iterable(lines), key=lambda row: row[0]):
         launch: list[tuple[int, int, int]] = []
         gone: dict[int, list[int]] = {c.PREEMPT: [], c.DROP_BY_POLICY: []}
         for _, what, row, kind, gpus in rows:

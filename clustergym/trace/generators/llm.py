@@ -317,13 +317,13 @@ def _fit_load(draft: _Draft, workload: LlmWorkload, cluster: ClusterSpec) -> _Dr
     )
     wanted = workload.load * float(cluster.capacity.sum()) * workload.span_s
 
-    def scaled(factor: float) -> Floats:
+    def scale(factor: float) -> Floats:
         # A job that would run longer than is allowed ends then, as a job of Meta's RSC does after a week.
         longer: Floats = np.where(scales, np.minimum(draft.duration_s * factor, most_s), draft.duration_s)
         return longer
 
     def demand(factor: float) -> float:
-        return float((scaled(factor) * draft.gpus).sum())
+        return float((scale(factor) * draft.gpus).sum())
 
     low, high = 0.0, 1e3
     if not demand(low) < wanted < demand(high):
@@ -334,7 +334,7 @@ def _fit_load(draft: _Draft, workload: LlmWorkload, cluster: ClusterSpec) -> _Dr
     for _ in range(60):
         middle = 0.5 * (low + high)
         low, high = (low, middle) if demand(middle) > wanted else (middle, high)
-    return replace(draft, duration_s=scaled(high))
+    return replace(draft, duration_s=scale(high))
 
 
 def describe_classes(trace: Trace, duration_s: Floats) -> dict[str, dict[str, Any]]:

@@ -109,6 +109,13 @@ def test_names_of_settings():
     assert arena_sections.QUEUES.runs[("3",)].setting == "as published; density-x 4; queues 3"
 
 
+def test_each_ablation_is_run_in_its_setting():
+    runs = arena_sections.ablations(664).runs
+    assert {spec.setting.partition(";")[0] == setting for (_, setting), spec in runs.items()} == {True}
+    assert runs["without pruning: full search", FAIR].setting == f"{FAIR}; full-search"
+    assert len({repr(spec) for spec in runs.values()}) == len(runs)
+
+
 @pytest.mark.parametrize(
     "rows", [arena_claims.make_claims({}, 664), crius.make_claims({}, [664, 2000])], ids=["arena", "crius"]
 )

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from drawn_logs import draw_jobs, run_log, sacct_text, write_cluster
 from error_lines import error_line
 
-from clustergym.benchmark.twin.figures import GOODPUT, Prices, UsageCurve, figures_of
+from clustergym.benchmark.twin.figures import GOODPUT, Prices, UsageCurve, summarise_run
 from clustergym.benchmark.twin.folder import TwinFolder
+from clustergym.benchmark.twin.power import read_power
 from clustergym.benchmark.twin.resample import draw_log, drawn_days
-from clustergym.benchmark.twin.waits import JobTable, groups_of, waits
+from clustergym.benchmark.twin.waits import JobTable, list_groups, waits
+from clustergym.commands import twin as twin_command
 from clustergym.commands.twin import main
 from clustergym.common.errors import InputError
 from clustergym.trace.formats import load_trace
@@ -178,14 +181,14 @@ def test_groups_by_hand():
         ["a", "b", "a", "", "b"],
         [""] * 5,
     )
-    assert {name: mine.sum() for name, mine in groups_of(table, "size")} == {
+    assert {name: mine.sum() for name, mine in list_groups(table, "size")} == {
         "1": 1,
         "2": 1,
         "3-4": 2,
         "5-8": 1,
     }
-    assert [name for name, _ in groups_of(table, "team")] == ["b", "a", "(none)"]
-    assert [name for name, _ in groups_of(table, "hour")] == ["00:00-03:00", "03:00-06:00"]
+    assert [name for name, _ in list_groups(table, "team")] == ["b", "a", "(none)"]
+    assert [name for name, _ in list_groups(table, "hour")] == ["00:00-03:00", "03:00-06:00"]
 
 
 def test_figures_by_hand():
@@ -208,7 +211,7 @@ def test_figures_by_hand():
         capacity={"X": 2},
     )
     carbon = (100.0,) * 23 + (200.0,)
-    found = figures_of(course, Prices(3.0, {"X": (1000.0, 100.0)}, carbon))
+    found = summarise_run(course, Prices(3.0, {"X": (1000.0, 100.0)}, carbon))
     goodput = [found["goodput_gpu_hours"][name] for name in GOODPUT]
     assert goodput == pytest.approx([0.7, 1.0, 0.1, 0.2, 1.0, 1.0])
     assert found["lost"]["team"] == pytest.approx({"a": 0.3, "b": 1.0})
@@ -217,4 +220,21 @@ def test_figures_by_hand():
     assert found["energy_kwh"] == pytest.approx(1.1 + 1.0 + 0.1)
     assert found["carbon_kg"] == pytest.approx((0.55 * 200 + 1.65 * 100) / 1000)
     with pytest.raises(InputError, match=r"no watts are given for X \(give --watts X=BUSY/IDLE"):
-        figures_of(course, Prices(watts={"Y": (1.0, 1.0)}))
+        summarise_run(course, Prices(watts={"Y": (1.0, 1.0)}))
+
+
+def test_watts_at_a_power_limit(tmp_path):
+    path = tmp_path / "power.csv"
+    path.write_text(
+        "network,batch_size,optimizer,power_limit,time_per_epoch,average_power\n"
+        "a,8,adam,100,40,90\na,8,adam,200,10,180\n"
+        "b,8,adam,100,10,70\nb,16,adam,100,10,110\nb,8,adam,200,10,100\nc,8,adam,200,5,200\n"
+    )
+    # At 100 W a takes 90 W, and b 70 and 110, 90 in the mean; a is 4 times as slow as at 200 W, b's batch of
+    # 8 as fast, and 16 was not measured there: the geometric mean of 4 and 1 is 2.
+    assert read_power(path, 100.0) == pytest.approx((90.0, 2.0, 2))
+    assert read_power(path, 200.0) == pytest.approx((160.0, 1.0, 3))
+    with pytest.raises(InputError, match=r"nothing was measured at 150 W .*there are 100, 200"):
+        read_power(path, 150.0)
+    given = SimpleNamespace(price=None, watts=[f"A100={path}@100/40", "V100=300/60"], carbon=None)
+    assert twin_command._prices(given).watts == {"A100": (90.0, 40.0), "V100": (300.0, 60.0)}

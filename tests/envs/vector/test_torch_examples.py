@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
-import numpy as np
 import pytest
 
 import clustergym  # noqa: F401  registers the environments
@@ -68,19 +67,9 @@ def test_group_rollouts_train_and_repeat_themselves(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out == first
 
 
-def test_what_gradients_have_in_common(capsys: pytest.CaptureFixture[str]) -> None:
-    noise = example("gradient_noise")
-    # Products of two different rows over the mean square: 1 of (1 + 1) / 2; 0; (1 - 1 - 1) / 3 of 1.
-    assert noise.common_share(np.array([[1.0, 0.0], [1.0, 0.0]])) == 1.0
-    assert noise.common_share(np.array([[1.0, 1.0], [1.0, -1.0]])) == 0.0
-    assert noise.common_share(np.array([[1.0], [-1.0], [1.0]])) == pytest.approx(-1 / 3)
-    assert noise.main(["--traces", "3", "--size", "2"]) == 0
-    assert "auction, weights of a decision, 2 rollouts" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("name", "option"),
-    [("masked_ppo", "--envs"), ("group_rollouts", "--size"), ("gradient_noise", "--size")],
+    [("masked_ppo", "--envs"), ("group_rollouts", "--size")],
 )
 def test_bad_input_is_one_line(name: str, option: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert example(name).main([option, "0"]) == 2

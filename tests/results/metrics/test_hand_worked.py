@@ -20,9 +20,9 @@ from clustergym.results.metrics.catalogue import (
     OF_WINDOW,
 )
 from clustergym.results.metrics.intervals import Outcome
-from clustergym.results.metrics.jobs import write_jobs_csv
+from clustergym.results.metrics.jobs import job_table, write_csv
 from clustergym.results.metrics.metrics import measure
-from clustergym.results.metrics.timeline import write_timeline_csv
+from clustergym.results.metrics.timeline import timeline_table
 from clustergym.scenario.disturbances.failures import NODE_FAIL, NODE_REPAIR
 from clustergym.sim.log import NO_JOB, Event, EventKind
 
@@ -340,7 +340,7 @@ def test_fair_iteration_times_stand_in_for_those_at_the_request():
 def test_jobs_csv(tmp_path):
     measured = measure(LOG, TRACE, CLUSTER, REFERENCE, END, END)
     path = tmp_path / "new" / "jobs.csv"
-    write_jobs_csv(measured.records, TRACE, path, {"requested_gpus": [4, 2, 4, 0, 1]})
+    write_csv(job_table(measured.records, TRACE, {"requested_gpus": [4, 2, 4, 0, 1]}), path)
     rows = list(csv.DictReader(path.read_text().splitlines()))
     assert [row["outcome"] for row in rows] == [
         "finished",
@@ -358,7 +358,7 @@ def test_jobs_csv(tmp_path):
 
 def test_timeline_csv(tmp_path):
     path = tmp_path / "timeline.csv"
-    write_timeline_csv(timeline(LOG, TRACE, END, CLUSTER.gpu_types, REFERENCE), path)
+    write_csv(timeline_table(timeline(LOG, TRACE, END, CLUSTER.gpu_types, REFERENCE)), path)
     rows = list(csv.DictReader(path.read_text().splitlines()))
     assert len(rows) == len(TIMELINE)
     assert rows[12]["time_s"] == "360.0"

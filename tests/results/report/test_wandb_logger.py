@@ -12,6 +12,7 @@ import pytest
 from wandb_log import artifacts, run_of
 
 from clustergym.commands import run
+from clustergym.common.paths import install_line
 from clustergym.results.result_writing import FILES
 
 ROOT = Path(__file__).parents[3]
@@ -88,7 +89,7 @@ def test_disabled_writes_the_result_alone(tmp_path):
 @pytest.mark.parametrize(
     ("overrides", "line"),
     [
-        (["logger=wandb"], "pip install 'clustergym[wandb]'"),
+        (["logger=wandb"], install_line("wandb")),
         (["logger=wandb", "logger.mode=ofline"], "did you mean offline"),
     ],
 )

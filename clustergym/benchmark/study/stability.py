@@ -1,0 +1,225 @@
+"""Whether a ranking of policies stays as it is when the conditions change: Kendall's tau under six changes.
+
+How much of what can be gained over chance a policy gains: its score between random decisions and the best
+known ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from clustergym.common import random_streams
+from clustergym.common.errors import InputError
+from clustergym.results.measured_run import simulate
+from clustergym.scenario.by_name import compose
+from clustergym.scenario.registry import make_placer, make_policy
+from clustergym.scenario.scenario import Scenario
+from clustergym.scenario.scenario_config import build_scenario
+
+RANDOM = "random"
+"""The policy of score 0."""
+WRONG_BY = 0.1
+COMMON_CLOCK = ("scenario.rounds=event", "scenario.apart_s=60")
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of the conditions.
+
+    Attributes
+    ----------
+    name : str
+    overrides : tuple of str
+        Words of the configuration.
+    seeds : int
+        What is added to the seed of each cell.
+    adapt : callable or None
+        Changes the scenario once it is built; its seed is the second argument.
+    """
+
+    name: str
+    overrides: tuple[str, ...] = ()
+    seeds: int = 0
+    adapt: Callable[[Scenario, int], Scenario] | None = None
+
+
+def scale_restarts(factor: float) -> Callable[[Scenario, int], Scenario]:
+    """Return a change by which checkpoints and searches of plans take so many times as long."""
+
+    def adapt(scenario: Scenario, _: int) -> Scenario:
+        costs = scenario.costs
+        slower = {name: factor * each for name, each in costs.search_s_per_gpu.items()}
+        longest = {name: factor * each for name, each in costs.search_s_max.items()}
+        costs = replace(costs, search_s_per_gpu=slower, search_s_max=longest)
+        return replace(scenario, costs=costs, checkpoint_s=factor * scenario.checkpoint_s)
+
+    return adapt
+
+
+def misstate_times(scenario: Scenario, seed: int) -> Scenario:
+    """Return a scenario whose policies are told times that are off by up to a tenth either way.
+
+    The factor is fixed for each model class and GPU type; jobs run as fast as ever.
+    """
+    shape = len(scenario.tables.classes), len(scenario.cluster.gpu_types)
+    off = random_streams.WRONG_ESTIMATES.generator(seed).uniform(1 - WRONG_BY, 1 + WRONG_BY, shape)
+    return replace(scenario, estimates_off=off)
+
+
+def list_changes(load: float, cap_s: float) -> tuple[Change, ...]:
+    """Return the six changes, of which restarts are two.
+
+    Parameters
+    ----------
+    load : float
+        Offered load to change to.
+    cap_s : float
+        Longest duration to change to, seconds: a cap where there is none, a week where there is one.
+    """
+    return (
+        Change("load", (f"trace.load={load:g}",)),
+        Change("restarts x 0.5", adapt=scale_restarts(0.5)),
+        Change("restarts x 2", adapt=scale_restarts(2.0)),
+        Change("other seeds", seeds=500),
+        Change("estimates off by 10 %", adapt=misstate_times),
+        Change("longest duration", (f"trace.max_duration_s={cap_s:g}",)),
+        Change("common clock", COMMON_CLOCK),
+    )
+
+
+def compute_score(random: float, value: float, best: float) -> float:
+    """Return (random - value) / (random - best): 0 is chance, 1 the best known; NaN where they are equal."""
+    return (random - value) / (random - best) if random != best else float("nan")
+
+
+def compute_scores(values: Mapping[str, Sequence[float]], best: Sequence[float]) -> dict[str, float]:
+    """Return the mean score over cells of each policy.
+
+    Parameters
+    ----------
+    values : mapping of str to sequence of float
+        A metric that is the better the lower, of each policy in each cell; `random` must be among them.
+    best : sequence of float
+        Best known value of each cell.
+
+    Raises
+    ------
+    InputError
+        If `random` is missing, or a value is below the best known one.
+    """
+    if RANDOM not in values:
+        raise InputError("the score needs the policy random", field="policies", remedy="add it")
+    for name, row in values.items():
+        if any(value < least * (1 - 1e-12) for value, least in zip(row, best, strict=True)):
+            remedy = "the best known value of a cell is the least that anybody has"
+            raise InputError(f"{name} is better than the best known", field="best", remedy=remedy)
+    return {
+        name: float(np.mean([compute_score(*cell) for cell in zip(values[RANDOM], row, best, strict=True)]))
+        for name, row in values.items()
+    }
+
+
+def compute_tau(values: Mapping[str, float], other: Mapping[str, float]) -> float:
+    """Return Kendall's tau-b of two rankings of the same policies."""
+    from scipy.stats import kendalltau
+
+    names = sorted(values)
+    return float(kendalltau([values[name] for name in names], [other[name] for name in names]).statistic)
+
+
+def measure_cells(
+    overrides: Sequence[str], change: Change | None, policies: Sequence[str], seeds: Sequence[int]
+) -> Iterator[tuple[str, int, float]]:
+    """Yield policy, seed and mean JCT (s) of the jobs that are submitted, cell by cell."""
+    more = () if change is None else change.overrides
+    for seed in seeds:
+        own = seed + (0 if change is None else change.seeds)
+        words = [*overrides, *more, f"seed={own}"]
+        scenario = build_scenario(compose(words))
+        if change is not None and change.adapt is not None:
+            scenario = change.adapt(scenario, own)
+        for policy in policies:
+            config = compose([*words, *_policy_words(policy)])
+            made = make_policy(config["policy"]), make_placer(config["placer"])
+            metrics = simulate(scenario, *made, seed=own).metrics
+            yield policy, seed, float(metrics["jct_mean_censored"] or np.nan)
+
+
+def _policy_words(policy: str) -> list[str]:
+    name, *parameters = policy.split()
+    return [f"policy={name}", *(f"policy.{word}" for word in parameters)]
+
+
+def measure_stability(
+    overrides: Sequence[str],
+    policies: Sequence[str],
+    seeds: Sequence[int],
+    changes: Sequence[Change],
+    tell: Callable[[str], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Run policies on cells as they are and under changes.
+
+    Parameters
+    ----------
+    overrides : sequence of str
+        Words of the configuration of the world.
+    policies : sequence of str
+        Names, each with its parameters: `fcfs backfill=easy`.
+    seeds : sequence of int
+        A cell each.
+    changes : sequence of Change
+    tell : callable
+        Is told what is run.
+
+    Returns
+    -------
+    dict
+        `base` and `changes` by name, each with the mean JCT of each policy by cell (`cells`), its mean over
+        cells relative to that of the first policy (`relative`), and scores where `random` is among the
+        policies; for each change `tau` against the base, and pairs of policies that change places (`swaps`).
+    """
+    tell("as it is")
+    base = _summarise(_collect(overrides, None, policies, seeds))
+    found: dict[str, Any] = {"base": base, "changes": {}}
+    for change in changes:
+        tell(change.name)
+        one = _summarise(_collect(overrides, change, policies, seeds))
+        one["tau"] = compute_tau(base["relative"], one["relative"])
+        one["swaps"] = _list_swaps(base["relative"], one["relative"])
+        found["changes"][change.name] = one
+    return found
+
+
+def _collect(
+    overrides: Sequence[str], change: Change | None, policies: Sequence[str], seeds: Sequence[int]
+) -> dict[str, list[float]]:
+    cells: dict[str, list[float]] = {policy: [] for policy in policies}
+    for policy, _, jct_s in measure_cells(overrides, change, policies, seeds):
+        cells[policy].append(jct_s)
+    return cells
+
+
+def _summarise(cells: dict[str, list[float]]) -> dict[str, Any]:
+    first = np.array(next(iter(cells.values())))
+    best = np.array(list(cells.values())).min(axis=0).tolist()
+    found: dict[str, Any] = {
+        "cells": cells,
+        "relative": {name: float(np.mean(np.array(row) / first)) for name, row in cells.items()},
+    }
+    if RANDOM in cells:
+        found["scores"] = compute_scores(cells, best)
+    return found
+
+
+def _list_swaps(values: Mapping[str, float], other: Mapping[str, float]) -> list[tuple[str, str]]:
+    order = sorted(values, key=lambda name: values[name])
+    return [
+        (better, worse)
+        for at, better in enumerate(order)
+        for worse in order[at + 1 :]
+        if other[better] > other[worse]
+    ]

@@ -1,0 +1,66 @@
+"""Checkpoints every so often, and what a stop without notice loses since the last one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from clustergym.cluster.spec import ClusterSpec, Nodes
+from clustergym.common.errors import InputError
+from clustergym.common.parameter_types import Delay, Duration
+from clustergym.common.parameters import Parameters, build
+from clustergym.scenario.disturbance import Disturbance, DisturbedRun
+from clustergym.trace.trace import Trace
+
+
+@dataclass(frozen=True)
+class Checkpoints(Parameters, Disturbance):
+    """Jobs that save every so often, and not of themselves when they are stopped.
+
+    A job that a decision stops, or gives other GPUs, goes back to its last checkpoint, unless the decision
+    gives it notice (`Decision.notice`): it then saves first. Half of the restart that the scenario's costs
+    state, which is the time to save and load, is the saving; each launch pays the loading alone.
+
+    Attributes
+    ----------
+    every_s : float or None
+        Seconds of work between two checkpoints; null: jobs save when they are stopped, and the next launch
+        pays for it.
+    write_s : float
+        Seconds for which writing each of them blocks the job.
+    """
+
+    config_key: ClassVar[str] = "scenario.checkpoints"
+    key = "checkpoints"
+    stops_lose = True
+
+    every_s: Duration | None = None
+    write_s: Delay = 0.0
+
+    @classmethod
+    def from_config(
+        cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
+    ) -> Self | None:
+        """Build it from its keys; None without `every_s`.
+
+        Raises
+        ------
+        InputError
+            Also if writing takes longer than the interval, or is given without one.
+        """
+        chosen: Self = build(cls, given, cls.config_key)
+        if chosen.write_s > (chosen.every_s or 0.0):
+            message = f"a write of {chosen.write_s:g} s is given, "
+            message += "but no interval" if chosen.every_s is None else f"longer than {chosen.every_s:g} s"
+            remedy = "give a longer scenario.checkpoints.every_s"
+            raise InputError(message, field="scenario.checkpoints.write_s", remedy=remedy)
+        return None if chosen.every_s is None else chosen
+
+    def start(self, run: DisturbedRun) -> None:
+        """Nothing befalls anybody: `checkpoints` says it all."""
+
+    def checkpoints(self, cluster: ClusterSpec, nodes: Nodes) -> tuple[float, float]:
+        """Return the interval and the time of writing, on any nodes."""
+        assert self.every_s is not None
+        return self.every_s, self.write_s

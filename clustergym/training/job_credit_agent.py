@@ -1,0 +1,121 @@
+"""`agent=job_credit`: PPO with credit by job, from scratch; short bursts may come before long episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any, Literal
+
+from annotated_types import MinLen
+
+from clustergym.common.errors import InputError, require
+from clustergym.common.parameter_types import Factor, Fraction, NonNegativeFloat, PositiveFloat, PositiveInt
+from clustergym.common.processes import Processes
+from clustergym.envs.observations import JobRows
+from clustergym.envs.vector.job_costs import check_terms
+from clustergym.training.network_agent import NetworkAgent
+from clustergym.training.split_env import SplitEnv, has_fixed_trace, make_compiled_envs, not_compiled
+
+
+@dataclass
+class JobCreditAgent(NetworkAgent):
+    """PPO (Schulman et al., 2017) over rows of jobs, each of which has a value and an advantage of its own.
+
+    Parameters
+    ----------
+    traces : int or None
+        Traces of the training split that episodes are drawn from; None: any number.
+    hidden : int
+        Width of the layers.
+    n_envs, n_steps : int
+        Environments that are stepped together, and steps of each between two updates.
+    n_epochs, clip_range, ent_coef, value_weight
+        Of PPO.
+    critic, discount_s, trace_decay, trace_decay_edit, log_std
+        See `clustergym.training.job_credit.JobCredit`.
+    burst_share : float
+        Share of the steps that come first, in bursts: episodes of `burst_jobs` jobs at `burst_load`.
+    """
+
+    env: Mapping[str, Any] = field(default_factory=lambda: {"id": "ClusterGym/Priority-16-v0"})
+    steps: PositiveInt = 500_000
+    validate_every: PositiveInt = 50_000
+    validation: PositiveInt = 12
+    traces: PositiveInt | None = None  # type: ignore[assignment]
+    learning_rate: Factor = 2e-3
+    batch_size: PositiveInt = 512
+    hidden: Annotated[tuple[PositiveInt, ...], MinLen(1)] = (64, 64)
+    n_envs: PositiveInt = 32
+    n_steps: PositiveInt = 128
+    n_epochs: PositiveInt = 4
+    clip_range: PositiveFloat = 0.2
+    ent_coef: NonNegativeFloat = 0.0
+    value_weight: NonNegativeFloat = 0.5
+    critic: Literal["job", "episode"] = "job"
+    discount_s: PositiveFloat | None = 6 * 3600.0
+    trace_decay: Fraction = 0.95
+    trace_decay_edit: Fraction = 0.9
+    log_std: float = -1.6
+    burst_share: Fraction = 0.0
+    burst_jobs: PositiveInt = 12
+    burst_load: PositiveFloat = 4.0
+
+    name = "job_credit"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(len(self.hidden) == 2, "agent.hidden", self.hidden, "give two widths, as [64, 64]")
+
+    @contextmanager
+    def envs(self, processes: Processes) -> Iterator[list[Any]]:
+        """Make the environments of bursts, none where there are no bursts, and those of long episodes."""
+        given = {**self.env, "split": self.split, "traces": self.traces}
+        if has_fixed_trace(self.env):
+            require(not self.burst_share, "agent.burst_share", self.burst_share, "give 0: the trace is fixed")
+        made = [self._make(given)]
+        if self.burst_share:
+            made.insert(0, self._make({**given, "jobs": self.burst_jobs, "loads": (self.burst_load,)}))
+        try:
+            yield made
+        finally:
+            for envs in made:
+                envs.close()
+
+    def _make(self, mapping: Mapping[str, Any]) -> Any:
+        made = make_compiled_envs(mapping, self.n_envs, autoreset_mode="Disabled")
+        if made is None:
+            raise not_compiled(mapping, "choose env=priority-16, burst-16 or elastic-16")
+        return made
+
+    def check_env(self, env: SplitEnv) -> None:
+        """Refuse environments whose rewards are no sum over jobs, or whose observations have no rows."""
+        core: Any = env.unwrapped
+        if not isinstance(getattr(core, "features", None), JobRows):
+            raise InputError(
+                "has no rows of jobs", field="env", remedy="choose env=priority-16, burst-16 or elastic-16"
+            )
+        check_terms(core.parameters.reward)
+        if core.parameters.baseline is not None:
+            remedy = "leave it out: a job is compared with what its value says"
+            raise InputError("is for critics of the whole episode", field="env.baseline", remedy=remedy)
+
+    def model(self, envs: list[Any], seed: int) -> Any:
+        """Return the learner."""
+        from clustergym.training.job_credit import JobCredit, JobCreditLearner
+
+        same = {of.name: getattr(self, of.name) for of in fields(JobCredit) if hasattr(self, of.name)}
+        settings = JobCredit(**same)
+        model = JobCreditLearner(envs[-1], settings, seed)
+        self._envs = envs
+        return model
+
+    def begin(self, model: Any, seed: int) -> None:
+        """Begin new episodes, in bursts at first, and seed the random streams."""
+        short = model.num_timesteps < self.burst_share * self.steps
+        model.begin(self._envs[0 if short else -1], seed)
+
+    def learn(self, model: Any) -> dict[str, float]:
+        """Make the updates of a segment; return the means of their figures."""
+        figures: dict[str, float] = model.learn(model.num_timesteps + self.validate_every, self.steps)
+        return figures

@@ -1,0 +1,154 @@
+"""A network of small weights over rows of jobs, for credit by job. Importing this imports PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from clustergym.envs.observations import JobRows
+
+Singles = npt.NDArray[np.float32]
+MASKED = -1e9
+SHARED = ("cluster", "queue")
+"""Parts of an observation that are of no single job."""
+LEAST_DEVIATION = 0.05
+"""Inputs are divided by at least this, so that what was constant so far does not jump when it changes."""
+
+
+class Rows(NamedTuple):
+    """The rows with a job of a batch of n observations, one after the other.
+
+    Attributes
+    ----------
+    inputs : Tensor of float, shape (m, width)
+    batch, row : Tensor of int, shape (m,)
+        The observation that each is of, and its place there.
+    observations, rows : int
+        How many observations there are, and rows in each, with and without a job.
+    """
+
+    inputs: Tensor
+    batch: Tensor
+    row: Tensor
+    observations: int
+    rows: int
+
+    def spread(self, values: Tensor, other: float = 0.0) -> Tensor:
+        """Return values of rows, shape (m, …), at their places, shape (n, R, …); `other` elsewhere."""
+        shape = (self.observations, self.rows, *values.shape[1:])
+        return torch.full(shape, other).index_put((self.batch, self.row), values)
+
+
+class RowNetwork(nn.Module):
+    """Computes actions and values of rows of jobs by weights that all rows share.
+
+    Each row is encoded with what the observation has of no single job, then again with the mean of all
+    encoded rows, so that two rows that are exchanged exchange their outputs and nothing else.
+
+    Parameters
+    ----------
+    features : JobRows
+        The observation's layout.
+    space : gymnasium.spaces.Box or Discrete
+        Two priorities for each row; or for each row its actions, and one to stop.
+    hidden : sequence of int
+        Widths of the two layers.
+    log_std : float
+        Logarithm of the standard deviation of priorities at the start.
+    """
+
+    optimizer: torch.optim.Optimizer
+    mean: Tensor
+    squares: Tensor
+    seen: Tensor
+
+    def __init__(
+        self, features: JobRows, space: spaces.Space[Any], hidden: Sequence[int], log_std: float = 0.0
+    ) -> None:
+        super().__init__()
+        self._features = features
+        self.discrete = isinstance(space, spaces.Discrete)
+        shape = features.layout["jobs"]
+        sizes = {name: int(np.prod(of)) for name, of in features.layout.items()}
+        width = sum(size if name in SHARED else size // shape[0] for name, size in sizes.items())
+        self.register_buffer("mean", torch.zeros(width))
+        self.register_buffer("squares", torch.zeros(width))
+        self.register_buffer("seen", torch.zeros(1))
+        outputs = (int(space.n) - 1) // shape[0] if isinstance(space, spaces.Discrete) else 2
+        first, second = hidden
+        self.row, self.mixed = nn.Linear(width, first), nn.Linear(2 * first, second)
+        self.head, self.value = nn.Linear(second, outputs), nn.Linear(second, 1)
+        self.stop = nn.Linear(first, 1)
+        self.log_std = nn.Parameter(torch.full((2,), log_std))
+        layers = (
+            (self.row, 2**0.5),
+            (self.mixed, 2**0.5),
+            (self.head, 0.01),
+            (self.stop, 0.01),
+            (self.value, 1.0),
+        )
+        for layer, gain in layers:
+            nn.init.orthogonal_(layer.weight, gain)
+            nn.init.zeros_(layer.bias)
+
+    def read_rows(self, observations: Any) -> Rows:
+        """Return the rows with a job of flat observations, shape (n, size)."""
+        tables = self._features.unpack(observations)
+        n, rows = tables["jobs"].shape[:2]
+        batch, row = np.nonzero(tables["jobs"][:, :, 0] > 0)
+        own = [part.reshape(n, rows, -1)[batch, row] for name, part in tables.items() if name not in SHARED]
+        shared = [tables[name].reshape(n, -1)[batch] for name in SHARED]
+        inputs = torch.from_numpy(np.concatenate([*own, *shared], axis=1))
+        return Rows(inputs, torch.from_numpy(batch), torch.from_numpy(row), n, rows)
+
+    def see(self, inputs: Tensor) -> None:
+        """Scale inputs from now on by mean and deviation of these rows and all that were seen before."""
+        share = len(inputs) / (len(inputs) + self.seen)
+        self.mean += share * (inputs.mean(0) - self.mean)
+        self.squares += share * ((inputs**2).mean(0) - self.squares)
+        self.seen += len(inputs)
+
+    def forward(self, rows: Rows) -> tuple[Tensor, Tensor]:
+        """Return actions' means, shape (m, 2), or logits, (n, actions), and the value of each row, (m,)."""
+        std = (self.squares - self.mean**2).clamp_min(LEAST_DEVIATION**2).sqrt()
+        own = torch.tanh(self.row(((rows.inputs - self.mean) / std).clamp(-5.0, 5.0)))
+        counts = torch.bincount(rows.batch, minlength=rows.observations).clamp_min(1)
+        pooled = torch.zeros(rows.observations, own.shape[1]).index_add(0, rows.batch, own) / counts[:, None]
+        mixed = torch.tanh(self.mixed(torch.cat([own, pooled[rows.batch]], 1)))
+        head: Tensor = self.head(mixed)
+        if self.discrete:
+            head = torch.cat([rows.spread(head, MASKED).flatten(1), self.stop(pooled)], 1)
+        return head, self.value(mixed).squeeze(1)
+
+    def decide(self, observations: Singles, masks: npt.NDArray[np.int8]) -> npt.NDArray[Any]:
+        """Return the greedy action for each observation, as a vector environment takes them."""
+        with torch.no_grad():
+            rows = self.read_rows(observations)
+            head, _ = self(rows)
+            if self.discrete:
+                chosen: npt.NDArray[Any] = (
+                    head.masked_fill(torch.from_numpy(masks == 0), MASKED).argmax(1).numpy()
+                )
+                return chosen
+            return self.fill_priorities(rows, head)
+
+    @staticmethod
+    def fill_priorities(rows: Rows, priorities: Tensor) -> Singles:
+        """Return priorities of rows, shape (m, 2), as actions, shape (n, 2 R)."""
+        filled: Singles = rows.spread(priorities.clamp(-1.0, 1.0)).flatten(1).numpy()
+        return filled
+
+    def predict(self, observation: Singles, deterministic: bool = True) -> tuple[npt.NDArray[Any], None]:
+        """Return the greedy priorities for one observation, as Stable-Baselines3's policies do."""
+        return self.decide(np.asarray(observation, np.float32)[None], np.ones((1, 1), np.int8))[0], None
+
+    def greedy_masked(self, observation: Singles, mask: npt.NDArray[np.int8]) -> npt.NDArray[Any] | int:
+        """Return the greedy action for one observation among those that are legal."""
+        chosen = self.decide(np.asarray(observation, np.float32)[None], np.asarray(mask)[None])[0]
+        return int(chosen) if self.discrete else chosen

@@ -1,0 +1,69 @@
+"""The commands that measure what is reached in tiers, and what agents learn in them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import clustergym
+from clustergym.envs.registration import make_env
+from clustergym.scenario.registry import parse_policy
+
+pytest.importorskip("stable_baselines3", reason="stable-baselines3 is not installed")
+pytestmark = pytest.mark.compiled
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def tiers(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import tiers
+
+    monkeypatch.setattr(tiers, "TRACES", 3)
+    monkeypatch.setattr(tiers.Judge.__init__, "__defaults__", (3,))
+    yield tiers
+    for name in ("tiers", "tier_table"):
+        sys.modules.pop(name, None)
+
+
+def test_a_row_of_the_table(tiers, capsys, tmp_path):
+    import tier_table
+
+    path = tmp_path / "rows.json"
+    assert tier_table.main(["knobs-16", "priority-16", "--traces", "3", "--json", str(path)]) == 0
+    knobs, priority = json.loads(path.read_text(encoding="utf-8"))
+    # An action of the one is an episode, and one of the other a decision point.
+    assert (knobs["steps"], knobs["moves_share"]) == (1.0, 1.0)
+    assert priority["steps"] == priority["decisions"] > 50
+    env = make_env({"id": "ClusterGym/Knobs-16-v0"}).unwrapped
+    rng, policy = np.random.default_rng(0), parse_policy("hesrpt round_s=300", "policy")
+    scenarios = [env.episodes.choose({"trace_seed": 3 * at + 2}, rng) for at in range(3)]
+    expected = np.mean([clustergym.simulate(one, policy).metrics["jct_mean"] for one in scenarios])
+    assert knobs["heuristics_s"]["hesrpt"] == pytest.approx(expected)
+    assert knobs["best_known_s"] == priority["best_known_s"] < knobs["random_s"]
+    assert f"| {knobs['best_known_s'] / 3600:.3f} |" in capsys.readouterr().out
+
+
+def test_a_training_of_seeds_goes_on(tiers, tmp_path, capsys):
+    words = ["knobs-16", "--steps", "128", "--json"]
+    for name, seeds in (("a", ("1", "2")), ("b", ("2",))):
+        for number in seeds:
+            assert tiers.main([*words, str(tmp_path / name), "--seeds", number]) == 0
+    a, b = (json.loads((tmp_path / name).read_text(encoding="utf-8")) for name in "ab")
+    tested = [[row["test"] for row in found["seeds"]] for found in (a, b)]
+    assert tested[0] == tested[1]
+    assert len(tested[0]) == 2
+    assert a["over_hesrpt"] == b["over_hesrpt"]
+    assert a["over_hesrpt"][0] == pytest.approx(np.mean(tested[0]))
+    capsys.readouterr()
+    assert tiers.main([*words, str(tmp_path / "a"), "--learner", "by_job"]) == 2
+    assert "is of another training" in capsys.readouterr().err
+
+
+def test_an_unknown_tier_is_one_line(tiers, capsys):
+    assert tiers.main(["knobs-17"]) == 2
+    assert "knobs-16" in capsys.readouterr().err
