@@ -49,6 +49,7 @@ MARKS = {
         "envs/test_scheduling_gymnasium.py",
         "envs/test_sharing.py",
         "envs/test_tenants_env.py",
+        "envs/test_tenants_parallel.py",
         "envs/vector",
         "sim/compiled",
         "training",
@@ -73,7 +74,12 @@ MARKS = {
         "test_golden.py",
     ),
     "slurm": ("live/test_own_slurm.py", "live/test_slurm.py"),
-    "training": ("benchmark/leaderboard/test_retrain.py", "envs/test_torchrl_example.py", "training"),
+    "training": (
+        "benchmark/leaderboard/test_retrain.py",
+        "envs/test_recipes.py",
+        "envs/test_torchrl_example.py",
+        "training",
+    ),
 }
 """Files and folders whose tests have a mark. Others carry one, or get that of a fixture: browser, wheel."""
 CORE = " and ".join(f"not {mark}" for mark in (*MARKS, "browser", "hypothesis", "wheel"))

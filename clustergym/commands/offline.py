@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clustergym.common.arguments import Parser
 from clustergym.common.errors import InputError, exits_on_bad_input, nearest
 from clustergym.common.writing import write_json
 
+if TYPE_CHECKING:
+    from clustergym.scenario.policy import Policy
+
 KINDS = ("expert", "medium", "random")
 EXPERT, MEDIUM = "learned", "ares round_s=null"
+MEDIUM_WEIGHTS = "learned checkpoint=prior"
+"""The medium where actions score an auction."""
 
 
 def _parser() -> Parser:
@@ -28,7 +34,9 @@ def _parser() -> Parser:
         "--expert", default=EXPERT, metavar="POLICY", help=f"policy that is expert ({EXPERT})"
     )
     parser.add_argument(
-        "--medium", default=MEDIUM, metavar="POLICY", help=f"policy that is medium ({MEDIUM})"
+        "--medium",
+        metavar="POLICY",
+        help=f"policy that is medium ({MEDIUM}; where actions score an auction {MEDIUM_WEIGHTS})",
     )
     where = "root of the data sets, Minari's MINARI_DATASETS_PATH (outputs/offline)"
     parser.add_argument("--out", type=Path, default=Path("outputs/offline"), metavar="DIR", help=where)
@@ -45,7 +53,14 @@ def main(argv: list[str] | None = None) -> int:
     from clustergym.envs.registration import make_env
     from clustergym.scenario.environments import ENVIRONMENTS
     from clustergym.scenario.registry import parse_policy
-    from clustergym.training.offline import at_random, by_policy, episodes, needs_minari, write
+    from clustergym.training.offline import (
+        at_random,
+        by_policy,
+        by_weights,
+        episodes,
+        needs_minari,
+        write,
+    )
 
     for data_kind in options.kinds:
         if data_kind not in KINDS:
@@ -59,28 +74,31 @@ def main(argv: list[str] | None = None) -> int:
             f"unknown environment {options.env!r}", field="ENV", remedy=nearest(options.env, names)
         )
     name = names[options.env]
+    words = _parameters(options.parameter)
+    scores = _scores(name, words)
+    medium = options.medium or (MEDIUM_WEIGHTS if scores else MEDIUM)
+    told = {"expert": options.expert, "medium": medium, "random": "random actions"}
     policies = {
-        "expert": parse_policy(options.expert, "--expert"),
-        "medium": parse_policy(options.medium, "--medium"),
+        data_kind: parse_policy(told[data_kind], f"--{data_kind}") for data_kind in ("expert", "medium")
     }
-    given = {"observation": "flat"} | driving_parameters(policies["expert"]) | _parameters(options.parameter)
-    for data_kind in policies.keys() & {*options.kinds}:
-        for key, wanted in driving_parameters(policies[data_kind]).items():
-            if given[key] != wanted:
-                message = (
-                    f"policy {policies[data_kind].name} has {key} {wanted}, the environment {given[key]}"
-                )
-                raise InputError(
-                    message, field=f"--{data_kind}", remedy="give another policy, or its round_s="
-                )
+    played_kinds = policies.keys() & {*options.kinds}
+    given = {"observation": "flat"} | ({} if scores else driving_parameters(policies["expert"])) | words
+    for data_kind in () if scores else played_kinds:
+        _check_driving(policies[data_kind], data_kind, given)
+    ways = {
+        data_kind: by_weights(policies[data_kind], f"--{data_kind}")
+        if scores
+        else by_policy(policies[data_kind])
+        for data_kind in played_kinds
+    } | {"random": at_random}
     short = name.rpartition("/")[2].rpartition("-v")[0].lower()
     returns = {}
     for data_kind in dict.fromkeys(options.kinds):
         env = make_env({"id": name, **given})
-        play = at_random if data_kind == "random" else by_policy(policies[data_kind])
-        played = track_results(data_kind, episodes(env, play, options.episodes), options.episodes, True)
-        by = {"expert": options.expert, "medium": options.medium}.get(data_kind, "random legal actions")
-        folder, returns[data_kind] = write(options.out, f"{short}/{data_kind}-v0", env, played, by)
+        steps = episodes(env, ways[data_kind], options.episodes)
+        played = track_results(data_kind, steps, options.episodes, True)
+        by, data_set = told[data_kind], f"{short}/{data_kind}-v0"
+        folder, returns[data_kind] = write(options.out, data_set, env, played, by)
         env.close()
         mean = sum(returns[data_kind]) / len(returns[data_kind])
         print(
@@ -88,6 +106,25 @@ def main(argv: list[str] | None = None) -> int:
         )
     write_json(options.json, returns)
     return 0
+
+
+def _scores(name: str, words: Mapping[str, Any]) -> bool:
+    """Return whether actions of an environment score an auction, which weights can do."""
+    from clustergym.envs.auction_actions import NAMES
+    from clustergym.envs.registration import make_env
+
+    core: Any = make_env({"id": name, **words}).unwrapped
+    return getattr(getattr(core, "parameters", None), "actions", None) in NAMES
+
+
+def _check_driving(policy: Policy, data_kind: str, given: Mapping[str, Any]) -> None:
+    """Raise an InputError if an environment does not show a policy what it would see in a simulation."""
+    from clustergym.envs.driver import driving_parameters
+
+    for key, wanted in driving_parameters(policy).items():
+        if given[key] != wanted:
+            message = f"policy {policy.name} has {key} {wanted}, the environment {given[key]}"
+            raise InputError(message, field=f"--{data_kind}", remedy="give another policy, or its round_s=")
 
 
 def _parameters(words: list[str]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ run.
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Mapping
 from typing import Any
@@ -40,7 +41,7 @@ def decode_message(message: bytes) -> tuple[dict[str, Any], dict[str, NDArray[An
     start = LENGTH.size + LENGTH.unpack_from(message)[0]
     head, arrays = json.loads(message[LENGTH.size : start]), {}
     for name, dtype, shape in head["arrays"]:
-        count = int(np.prod(shape, dtype=np.int64))
+        count = math.prod(shape)
         arrays[name] = np.frombuffer(message, dtype, count, start).reshape(shape)
         start += arrays[name].nbytes
     return head["words"], arrays

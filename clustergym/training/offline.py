@@ -19,11 +19,12 @@ from clustergym.common import random_streams
 from clustergym.common.errors import InputError
 from clustergym.common.paths import install_line
 from clustergym.common.version import __version__
-from clustergym.envs.actions import EditActions
+from clustergym.envs.actions import MetaActions
 from clustergym.envs.driver import drive
 from clustergym.envs.episodes import trace_seed
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.scenario.policy import Policy
+from clustergym.training.auction_experts import choose_action
 
 Play = Callable[["Recorder", int], None]
 """Plays an episode from `reset(seed=…)` to its end."""
@@ -43,7 +44,7 @@ class Episode:
     seed: int
     observations: list[Any] = field(default_factory=list)
     masks: list[Any] = field(default_factory=list)
-    actions: list[int] = field(default_factory=list)
+    actions: list[Any] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
     terminations: list[bool] = field(default_factory=list)
     truncations: list[bool] = field(default_factory=list)
@@ -72,7 +73,8 @@ class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take a step."""
         observation, reward, terminated, truncated, info = self.env.step(action)
-        self.episode.actions.append(int(action))
+        whole = isinstance(self.action_space, gymnasium.spaces.Discrete)
+        self.episode.actions.append(int(action) if whole else np.array(action))
         self.episode.rewards.append(float(reward))
         self.episode.terminations.append(terminated)
         self.episode.truncations.append(truncated)
@@ -93,14 +95,44 @@ def by_policy(policy: Policy) -> Play:
     return play
 
 
+def by_weights(policy: Policy, option: str) -> Play:
+    """Return how the weights of a learned auction play where actions score (`auction_experts`).
+
+    Raises
+    ------
+    InputError
+        If the policy, which an option names, has no such weights.
+    """
+    weights = getattr(policy, "auction_weights", None)
+    if weights is None:
+        message = f"policy {policy.name} has no weights of an auction, which this environment scores with"
+        raise InputError(message, field=option, remedy="give learned, or learned checkpoint=prior")
+
+    def play(env: Recorder, seed: int) -> None:
+        core: Any = env.unwrapped
+        _play_to_the_end(env, seed, lambda info: choose_action(core.actions, weights))
+
+    return play
+
+
 def at_random(env: Recorder, seed: int) -> None:
-    """Play actions drawn uniformly from the legal ones."""
-    rng = random_streams.RANDOM_EPISODES.generator(seed)
+    """Play actions drawn uniformly: from the legal ones, or within their bounds."""
+    rng, space = random_streams.RANDOM_EPISODES.generator(seed), env.action_space
+
+    def choose(info: Mapping[str, Any]) -> Any:
+        if isinstance(space, gymnasium.spaces.Box):
+            return rng.uniform(space.low, space.high).astype(np.float32)
+        return np.int64(rng.choice(np.flatnonzero(info["action_mask"])))
+
+    _play_to_the_end(env, seed, choose)
+
+
+def _play_to_the_end(env: Recorder, seed: int, choose: Callable[[Mapping[str, Any]], Any]) -> None:
+    """Play an episode by what a function chooses, given the last info."""
     _, info = env.reset(seed=seed)
     over = False
     while not over:
-        action = np.int64(rng.choice(np.flatnonzero(info["action_mask"])))
-        _, _, terminated, truncated, info = env.step(action)
+        _, _, terminated, truncated, info = env.step(choose(info))
         over = terminated or truncated
 
 
@@ -110,12 +142,14 @@ def episodes(env: gymnasium.Env[Any, Any], play: Play, number: int) -> Iterator[
     Raises
     ------
     InputError
-        If the environment's observations are no vectors, or its actions no edits; and as `drive`.
+        If the environment's observations are no vectors, or its actions choose policies; and as `drive`.
     """
     core = env.unwrapped
-    if not isinstance(core, SchedulingEnv) or not isinstance(core.actions, EditActions):
+    if not isinstance(core, SchedulingEnv) or isinstance(core.actions, MetaActions):
         raise InputError(
-            "has no edits to record", field="env.actions", remedy="give actions=edit, admit or drop"
+            "has no edits to record",
+            field="env.actions",
+            remedy="give actions=edit, admit or drop, or an environment of an auction",
         )
     if not isinstance(env.observation_space, gymnasium.spaces.Box):
         raise InputError("is not recorded", field="env.observation", remedy="give observation=flat")

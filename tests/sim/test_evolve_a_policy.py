@@ -1,0 +1,70 @@
+"""A search that changes a program: what it begins with, what a change may do, and what it writes."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+from clustergym.training.program_score import score_program
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+SEED = EXAMPLES / "program_to_evolve.py"
+
+
+@pytest.fixture(scope="module")
+def evolve():
+    spec = importlib.util.spec_from_file_location("evolve_a_policy", EXAMPLES / "evolve_a_policy.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_it_begins_with_srtf() -> None:
+    assert score_program(SEED, traces=1)["score"] == pytest.approx(1.0, rel=1e-9)
+
+
+def test_changes_stay_between_the_marks_and_are_python(evolve) -> None:
+    text = SEED.read_text(encoding="utf-8")
+    before, _, after = (evolve.BLOCK.split(text)[at] for at in (0, 2, 4))
+    found = set()
+    for seed in range(200):
+        changed = evolve.mutate(text, random.Random(seed))
+        ast.parse(changed)
+        assert changed.startswith(before)
+        assert changed.endswith(after)
+        assert evolve.mutate(text, random.Random(seed)) == changed
+        found.add(changed)
+    assert len(found) > 150
+
+
+def test_the_search_improves_its_seed_and_writes_a_package(evolve, tmp_path, capsys) -> None:
+    """The second program that it tries lets jobs take other types than they ask for."""
+    assert evolve.main(["--programs", "2", "--out", str(tmp_path / "best")]) == 0
+    printed = capsys.readouterr().out
+    assert "seed: 1.0000 of srtf's mean JCT" in printed
+    assert "program 2: 0.84" in printed
+    assert (tmp_path / "best" / "evolved.py").read_text(encoding="utf-8") != SEED.read_text(encoding="utf-8")
+    assert 'evolved = "evolved:Evolved"' in (tmp_path / "best" / "pyproject.toml").read_text(encoding="utf-8")
+
+
+def test_a_program_without_marks_is_refused(evolve, tmp_path, capsys) -> None:
+    (tmp_path / "plain.py").write_text("x = 1\n", encoding="utf-8")
+    assert evolve.main(["--program", str(tmp_path / "plain.py")]) == 2
+    assert "has no marks" in capsys.readouterr().err
+
+
+def test_the_stand_in_answers_with_a_program(evolve) -> None:
+    import asyncio
+    from types import SimpleNamespace
+
+    model = evolve.StandIn(SimpleNamespace(name="stand-in", random_seed=1))
+    prompt = f"# Current program\n```python\n{SEED.read_text(encoding='utf-8')}```\nImprove it."
+    answer = asyncio.run(model.generate(prompt))
+    assert answer.startswith("```python\n")
+    ast.parse(answer.removeprefix("```python\n").removesuffix("```"))
