@@ -267,7 +267,7 @@ PRICE = "+costs.profile.{}={{seconds: 5.0, gpus: 1, types: each, per: job}}"
 BAD_CONFIGURATIONS = [
     (["policy=arean"], "unknown policy 'arean' (did you mean arena"),
     (["policy="], "unknown policy ''"),
-    (["scenario=testbd"], "did you mean testbed?"),
+    (["scenario=testbd"], "did you mean testbed or testbed-v3?"),
     (["cluster=arena-c"], "did you mean"),
     (["trace=filly"], "unknown trace 'filly'"),
     (["oracle=rooflin"], "did you mean roofline?"),

@@ -189,12 +189,12 @@ def test_outcomes_as_they_were_known_earlier():
     last.now_s, last.leave_s = 999.0, np.array([120.0, 150.0])
     last.completed = np.array([True, False])
     for at_s, left, completed in ((119.0, 0, [False, False]), (130.0, 1, [True, False])):
-        then = last.at(at_s)
+        then = last.rewind(at_s)
         assert (then.now_s, then.left, then.completed.tolist()) == (at_s, left, completed)
     # At 130 s of 120 and 30 s each; one of two has met its deadline.
-    assert COSTS["jobs_in_system"](last.at(130.0)) == pytest.approx((120 + 30) / 7200)
-    assert COSTS["deadlines_met"](last.at(130.0)) == -0.5
-    assert COSTS["deadlines_met"](last.at(119.0)) == 0.0
+    assert COSTS["jobs_in_system"](last.rewind(130.0)) == pytest.approx((120 + 30) / 7200)
+    assert COSTS["deadlines_met"](last.rewind(130.0)) == -0.5
+    assert COSTS["deadlines_met"](last.rewind(119.0)) == 0.0
 
 
 def test_unfairness_is_what_the_metrics_say():
@@ -281,7 +281,7 @@ LINES = [
     (ElasticEnv, {"observation": "image"}, "env.observation: unknown value 'image'"),
     (ElasticEnv, {"reward": {"jct": 1.0}}, "reward.jct: unknown term 'jct'"),
     (ElasticEnv, {"reward": {}}, "reward: names no term"),
-    (ElasticEnv, {"scenario": "testbad"}, "env.scenario: unknown scenario 'testbad' (did you mean testbed?)"),
+    (ElasticEnv, {"scenario": "testbad"}, "env.scenario: unknown scenario 'testbad' (did you mean testbed or testbed-v3?)"),
     (ElasticEnv, {"cluster": "arena-z"}, "arena-z"),
     (ElasticEnv, {"trace": "philly-like-245"}, "did you mean philly-like-244"),
     (ElasticEnv, {"source": "phily"}, "did you mean philly or pai?"),

@@ -45,7 +45,7 @@ def test_costs_by_hand(scenario):
     # Fair shares: 8 for a; then 2 and 6, missed by 6 and 6, then by 2 and 2; then 8 for b, missed by 4.
     assert [queues.share_error(3600.0 * hour) for hour in range(5)] == [0, 0, 12 / 8, 16 / 8, 20 / 8]
     assert queues.compute_owed(5400.0) == 3 / 8
-    assert outcomes.at(5400.0).queues.compute_owed(5400.0) == 3 / 8
+    assert outcomes.rewind(5400.0).queues.compute_owed(5400.0) == 3 / 8
 
 
 def test_its_rows_show_the_queue_of_each_job(scenario):

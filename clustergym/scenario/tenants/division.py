@@ -176,7 +176,7 @@ def divide_among_queues(
     tree, rule, gpu_type
         As of `Division`.
     total
-        As of `Division.divided`.
+        As of `Division.divide`.
     usage : mapping of str to float
         Part of the cluster's GPU time that each queue has had of late; left out: none.
     requests : mapping of str to float

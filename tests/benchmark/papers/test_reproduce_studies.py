@@ -127,7 +127,7 @@ def test_the_map_names_who_is_first(tmp_path):
     for power, load in ((1.0, 2.0), (0.25, 1.0), (0.25, 2.0)):
         seconds |= dict(zip(causes.point("philly sia 1", power, load), (100.0, 145.0, 103.0), strict=True))
     found = {cell: jct_only(s) for cell, s in seconds.items()}
-    assert causes.at(found, 1.0, 1.0) == pytest.approx([1.0, 0.9, 0.8])
+    assert causes.compute_ratios(found, 1.0, 1.0) == pytest.approx([1.0, 0.9, 0.8])
     assert "| 1 | 1 | 0.90 | 0.80 | pollux | work-conserving form |" in causes.map().text(found)
     assert "| 0.25 | 2 | 1.45 | 1.03 | ares | ares |" in causes.map().text(found)
     for name in ("one.svg", "two.svg"):

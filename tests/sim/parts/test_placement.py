@@ -146,7 +146,7 @@ def _check(before: Nodes, nodes: Nodes, rows: Requests, resident: list[tuple[int
     """What is free and what residents have are all there is; whole devices are nobody else's."""
     cpu, memory, gpu = before.cpu_milli.copy(), before.memory_mib.copy(), before.gpu_milli.copy()
     for kind, (at, devices) in resident:
-        cpu_milli, memory_mib, gpus, milli, models = rows.of(kind)
+        cpu_milli, memory_mib, gpus, milli, models = rows.unpack_row(kind)
         assert bin(devices).count("1") == gpus
         assert gpus == 0 or (models >> int(nodes.model[at])) & 1
         cpu[at] -= cpu_milli
