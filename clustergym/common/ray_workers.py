@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from clustergym.common.errors import InputError
+from clustergym.common.paths import install_line
 
 
 @contextmanager
@@ -29,7 +30,7 @@ def ray_workers() -> Iterator[Callable[..., Iterator[Any]]]:
     try:
         import ray
     except ImportError as error:
-        raise InputError("needs Ray", field="processes", remedy="pip install 'clustergym[ray]'") from error
+        raise InputError("needs Ray", field="processes", remedy=install_line("ray")) from error
     ours = not ray.is_initialized()
     if ours:
         try:

@@ -1,6 +1,6 @@
 """Tenants as agents of a PettingZoo game: each weighs the priority of its own jobs in one auction.
 
-PettingZoo is imported here alone (`pip install 'clustergym[pettingzoo]'`).
+PettingZoo is imported here alone (the extra `pettingzoo`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from clustergym.agents.auction_features import PRIOR
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.parameters import build_from_keywords
+from clustergym.common.paths import install_line
 from clustergym.envs.episodes import Episodes
 from clustergym.envs.families import TenantsEnv
 from clustergym.envs.observations import logarithm, share
@@ -39,7 +40,7 @@ except ImportError as error:
     raise InputError(
         "needs the package pettingzoo",
         field="tenants_parallel",
-        remedy="pip install 'clustergym[pettingzoo]'",
+        remedy=install_line("pettingzoo"),
     ) from error
 
 LARGEST_WEIGHT = 4.0

@@ -12,6 +12,7 @@ import numpy as np
 
 from clustergym.common.arrays import Ints
 from clustergym.common.errors import InputError
+from clustergym.common.paths import install_line
 from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled.event_log import NAMES, REASONS, ArrayEvents
 from clustergym.sim.engine import Change
@@ -43,7 +44,7 @@ def choose_logs(logs: Logs, jobs: int) -> Literal["lines", "columns"]:
     """
     there = find_spec("pyarrow") is not None
     if logs == "columns" and not there:
-        remedy = "pip install 'clustergym[columns]'"
+        remedy = install_line("columns")
         raise InputError("columns need the package pyarrow", field="run.logs", remedy=remedy)
     if logs == "auto":
         return "columns" if there and jobs > MANY_JOBS else "lines"

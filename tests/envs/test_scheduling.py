@@ -281,7 +281,11 @@ LINES = [
     (ElasticEnv, {"observation": "image"}, "env.observation: unknown value 'image'"),
     (ElasticEnv, {"reward": {"jct": 1.0}}, "reward.jct: unknown term 'jct'"),
     (ElasticEnv, {"reward": {}}, "reward: names no term"),
-    (ElasticEnv, {"scenario": "testbad"}, "env.scenario: unknown scenario 'testbad' (did you mean testbed or testbed-v3?)"),
+    (
+        ElasticEnv,
+        {"scenario": "testbad"},
+        "env.scenario: unknown scenario 'testbad' (did you mean testbed or testbed-v3?)",
+    ),
     (ElasticEnv, {"cluster": "arena-z"}, "arena-z"),
     (ElasticEnv, {"trace": "philly-like-245"}, "did you mean philly-like-244"),
     (ElasticEnv, {"source": "phily"}, "did you mean philly or pai?"),

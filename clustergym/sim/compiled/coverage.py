@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from clustergym.common.errors import InputError
+from clustergym.common.paths import install_line
 from clustergym.scenario.policy import InformationClass, Placer
 from clustergym.scenario.scenario import Scenario
 
@@ -42,7 +43,7 @@ def _reasons(scenario: Scenario, placer: Placer) -> Reasons:
 def check_runnable(scenario: Scenario, placer: Placer) -> None:
     """Raise an UncoveredError if the compiled simulation cannot run a policy on a scenario."""
     if find_spec("numba") is None:
-        message, remedy = "the compiled engine needs the package numba", "pip install 'clustergym[learn]'"
+        message, remedy = "the compiled engine needs the package numba", install_line("learn")
         raise UncoveredError(message, field="run.engine", remedy=remedy)
     _check(scenario, _reasons(scenario, placer), "the compiled engine does not cover", "run.engine=simpy")
 
