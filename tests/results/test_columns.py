@@ -123,7 +123,7 @@ def test_columns_are_for_many_jobs_where_pyarrow_is_there(monkeypatch: pytest.Mo
     assert choose_logs("columns", 1) == "columns"
     monkeypatch.setattr(columns, "find_spec", lambda name: None)
     assert choose_logs("auto", columns.MANY_JOBS + 1) == "lines"
-    with pytest.raises(InputError, match=r"run\.logs.*pyarrow.*clustergym\[columns\]"):
+    with pytest.raises(InputError, match=r"run\.logs.*pyarrow.*\[columns\]"):
         choose_logs("columns", 1)
 
 
