@@ -201,7 +201,7 @@ def test_slices_that_cannot_be(native: Path, bounds: dict, words: str) -> None:
             "trace.format: unknown format 'nativ' (did you mean native",
         ),
         (["validate", "{helios}", "--rule", "aera"], "rule: unknown rule 'aera' (did you mean arena"),
-        (["validate", "{helios}", "--gpu-types", "A100,B200"], "--gpu-types: unknown GPU type 'B200'"),
+        (["validate", "{helios}", "--gpu-types", "A100,B2000"], "--gpu-types: unknown GPU type 'B2000'"),
         (["validate", "{helios}", "--reference-gpu", "A1000"], "--reference-gpu: unknown GPU type 'A1000'"),
         (["validate", "{helios}", "--seed", "-1"], "seed: -1 is negative"),
     ],

@@ -32,13 +32,14 @@ EDITED = ("target_type", "target_gpus", "free", "assigned", "preempted", "reject
 def shown(view: Any) -> dict[str, Any]:
     """Return all that a View says."""
     asked = ("costs", "times", "batches", "pairs")
-    others = ("setting", "where", *asked)
+    others = ("setting", "where", "stops", *asked)
     found = {f.name: getattr(view, f.name) for f in fields(view) if f.name not in others}
     for name in asked:
         try:
             found[name] = getattr(view, name)()
         except InformationError as error:
             found[name] = str(error)
+    found["stop_costs"] = vars(view.stop_costs())
     setting = {f.name: getattr(view.setting, f.name) for f in fields(view.setting)}
     return {**found, **{f"setting.{name}": value for name, value in setting.items()}}
 
