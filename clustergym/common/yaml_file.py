@@ -239,9 +239,10 @@ def _step(node: yaml.Node, key: str | int) -> tuple[yaml.Mark, yaml.Node] | None
 def _input_error(error: yaml.YAMLError, path: Path) -> InputError:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be parsed"
-    return InputError(
-        f"is not valid YAML: {problem}", file=path, line=None if mark is None else mark.line + 1
-    )
+    line = None if mark is None else mark.line + 1
+    if "nesting depth" in problem:  # libyaml from 0.2.6 on has a limit of its own, of 1,000, and reads ahead.
+        return InputError(f"is nested deeper than {DEEPEST} levels", file=path, line=line)
+    return InputError(f"is not valid YAML: {problem}", file=path, line=line)
 
 
 def field_name(keys: Sequence[str | int]) -> str:

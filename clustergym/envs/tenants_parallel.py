@@ -101,7 +101,7 @@ class TenantsParallelEnv(ParallelEnv):
         self.episodes.check_times()
         self.placer = make_placer({"name": self.parameters.placer})
         self.render_mode = None
-        first = self.episodes.choose({"trace_seed": 0}, np.random.default_rng(0))
+        first = self.episodes.choose({"trace_seed": 0}, seeding.np_random(0)[0])
         if first.tenants is None or self.parameters.queues in ("virtual_cluster", "user"):
             remedy = "give queues= a name of conf/queues, or a file"
             message = "has no queues that are the same in all episodes"
@@ -112,7 +112,7 @@ class TenantsParallelEnv(ParallelEnv):
         weight = spaces.Box(1 / LARGEST_WEIGHT, LARGEST_WEIGHT, (1,), np.float32)
         self.observation_spaces = dict.fromkeys(self.possible_agents, seen)
         self.action_spaces = dict.fromkeys(self.possible_agents, weight)
-        self._prior, self._rng = auction.make_weights(PRIOR), np.random.default_rng()
+        self._prior, self._rng = auction.make_weights(PRIOR), seeding.np_random()[0]
         self._simulation: Simulation | None = None
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
