@@ -14,7 +14,13 @@ from clustergym.commands.oracle import main
 from clustergym.commands.oracle.stack_page import stack_section
 from clustergym.common.errors import InputError
 from clustergym.oracle.stacks.catalog import load_stack
-from clustergym.oracle.stacks.fit import FREE, fit_stack, tokens_per_s_per_gpu
+from clustergym.oracle.stacks.fit import (
+    FREE,
+    fit_stack,
+    leave_out_groups,
+    tokens_per_s_per_gpu,
+    usable_rows,
+)
 from clustergym.oracle.stacks.throughput import newest, read_throughput, strong_scaling
 from clustergym.oracle.stacks.validation import figures, predict_rows
 
@@ -105,6 +111,36 @@ def test_stacks_by_source_and_date(tmp_path):
         table(tmp_path / "t.csv", {"date_or_release": "26.02"}, {"date_or_release": "26.04.01"})
     )
     assert [row.id for row in newest(rows)] == ["r1"]
+
+
+def test_selective_recomputation_of_torchtitan_is_half_of_the_forward_pass(tmp_path):
+    selective = {"activation_checkpointing": "selective per-op", "precision": "bf16"}
+    changes = [selective | {"source": source} for source in ("torchtitan", "megatron-bridge")]
+    rows = read_throughput(table(tmp_path / "t.csv", *changes))
+    # Of another source nothing is known: memory decides.
+    assert [row.setting.plan.recompute for row in rows] == [0.5, None]
+
+
+def test_rows_of_a_known_defect_are_predicted_but_not_fitted_to(tmp_path):
+    defect = {"note": "async TP; known defect of rowwise vanilla TP (#1207)", "tokens_per_s_per_gpu": "1"}
+    rows = read_throughput(table(tmp_path / "t.csv", {}, defect))
+    assert [row.id for row in usable_rows(rows, "megatron-2026")] == ["r0"]
+    assert predict_rows(rows)[1]["predicted"] > 0
+
+
+def test_a_group_that_is_left_out_is_left_out_of_related_stacks(tmp_path):
+    """A fit of torchtitan's rows may see Megatron's of another group, but none of the same."""
+    release = {"source": "torchtitan", "date_or_release": "2025-06"}
+    kept = [release | {"model": "LLAMA3_70B", "gpus": "64", "sharding": "fsdp-64"}]
+    same = [release, {"date_or_release": "26.04", "tokens_per_s_per_gpu": "1300"}]
+    other = [{"model": "LLAMA3_70B", "gpus": "64", "sharding": "fsdp-64", "tokens_per_s_per_gpu": "150"}]
+
+    def left_out(*changes):
+        rows = read_throughput(table(tmp_path / "t.csv", *changes))
+        return leave_out_groups(rows, "fsdp-2025")["r0"]
+
+    assert left_out(same[0], *kept) == pytest.approx(left_out(same[0], *kept, same[1]))
+    assert left_out(same[0], *kept) != pytest.approx(left_out(same[0], *kept, *other), rel=0.01)
 
 
 def test_adapters_cost_no_gradients_of_weights(tmp_path):

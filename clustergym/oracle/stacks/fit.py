@@ -17,6 +17,9 @@ ERROR_SCALE = 0.05
 RELEASE_WIDTH, EXPERTS_RELEASE_WIDTH = 0.15, 0.4
 """Widths of the priors of one release about all releases: dense models change by 2 %, experts by 7 % or
 more."""
+FRAMEWORK_WIDTH = 0.3
+"""The same of one framework about all of its time: their matrix products and attention are of the same
+libraries."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,13 @@ FREE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 their defaults."""
 
 
+RELATED = {
+    "fsdp-2025": (("megatron-2025", "megatron-2026", "fsdp-2025"), FRAMEWORK_WIDTH, FRAMEWORK_WIDTH),
+    "megatron-2025": (("megatron-2025", "megatron-2026"), RELEASE_WIDTH, EXPERTS_RELEASE_WIDTH),
+    "megatron-2026": (("megatron-2025", "megatron-2026"), RELEASE_WIDTH, EXPERTS_RELEASE_WIDTH),
+}
+"""Stacks whose rows together say where the fit of a stack starts, and the widths of the priors about that, of
+dense models and of mixtures of experts."""
 OPTIONAL = (
     "traffic", "layer_us", "power_decline", "attention_decline", "straggling", "tensor_exposed",
     "exchange_exposed", "expert_traffic", "expert_half_tokens", "expert_layer_us",
@@ -83,9 +93,12 @@ def tokens_per_s_per_gpu(setting: Setting, constants: StackConstants) -> float:
 def usable_rows(rows: Iterable[ThroughputRow], stack: str) -> list[ThroughputRow]:
     """Return the rows that a stack is fitted to: pre-training in the newest release, without known misprints.
 
-    Rows that dropped tokens are not comparable with those that did not.
+    Rows that dropped tokens are not comparable with those that did not, nor are those of a known defect of
+    the software.
     """
-    of_stack = [row for row in rows if row.stack == stack and row.setting and row.measured]
+    of_stack = [
+        row for row in rows if row.stack == stack and row.setting and row.measured and not row.defective
+    ]
     return [row for row in newest(of_stack) if row.job == "pretrain"]
 
 
@@ -111,13 +124,15 @@ def fit_stack(rows: Sequence[ThroughputRow], stack: str, without: str = "") -> S
     constants = StackConstants(**{name: PRIORS[name].centre for name in (*dense, *experts)})
     if without:
         constants = replace(constants, **{without: 0.0})
-    # Releases of one framework differ little: what all have in common is where each starts.
-    releases = [name for name in FREE if name.split("-")[0] == stack.split("-")[0] == "megatron"]
-    if releases:
-        constants = _fit_both(
-            [row for name in releases for row in usable_rows(rows, name)], constants, stack, priors
-        )
-        widths = dict.fromkeys(dense, RELEASE_WIDTH) | dict.fromkeys(experts, EXPERTS_RELEASE_WIDTH)
+    # Releases of one framework, and frameworks of one time, differ little: what all have in common is where
+    # each starts.
+    if stack in RELATED:
+        related, dense_width, experts_width = RELATED[stack]
+        shared = [row for name in related for row in usable_rows(rows, name)]
+        constants = _fit_both(shared, constants, stack, priors)
+        widths = dict.fromkeys(dense, dense_width) | dict.fromkeys(experts, experts_width)
+        # What rows of the stack alone can tell keeps its prior.
+        widths |= {"uncompiled_traffic": PRIORS["uncompiled_traffic"].width}
         priors = {
             name: replace(prior, centre=getattr(constants, name), width=widths[name])
             for name, prior in priors.items()
@@ -166,7 +181,7 @@ def leave_out_groups(rows: Sequence[ThroughputRow], stack: str) -> dict[str, flo
     of_stack = [row for row in rows if row.stack == stack and row.setting and row.measured]
     predictions = {}
     for group in sorted({row.group for row in of_stack}):
-        constants = fit_stack([row for row in of_stack if row.group != group], stack)
+        constants = fit_stack([row for row in rows if row.group != group], stack)
         for row in of_stack:
             if row.group == group and row.setting:
                 predictions[row.id] = tokens_per_s_per_gpu(row.setting, constants)

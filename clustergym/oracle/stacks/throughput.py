@@ -26,6 +26,9 @@ OPTIONAL = (
 )  # fmt: skip
 USUAL_SEQUENCE_LENGTH = 8192
 """Of torchtitan's recipes where its tables do not say."""
+TITAN_SELECTIVE = 0.5
+"""Torchtitan's selective recomputation keeps every second matrix product, or every second layer
+(torchtitan/parallelisms/parallelize_llama.py, 2024-12)."""
 _RELEASE = re.compile(r"\d{2,4}[.-]\d{2}([.-]\d{2})?")
 
 
@@ -44,7 +47,7 @@ class Setting:
 class ThroughputRow:
     """A measured row; `setting` is None, and `reason` says why, where it cannot be expressed.
 
-    `reason` may also say what was assumed.
+    `reason` may also say what was assumed. `defective`: the table's note tells of a defect of the software.
     """
 
     id: str
@@ -58,6 +61,7 @@ class ThroughputRow:
     measured: float | None
     setting: Setting | None
     reason: str = ""
+    defective: bool = False
 
     @property
     def configuration(self) -> tuple[object, ...]:
@@ -143,6 +147,7 @@ def _row(cells: Mapping[str, str], shapes: Path | None, accelerators: Path | Non
         measured=_positive(cells["tokens_per_s_per_gpu"]),
         setting=setting,
         reason=reason,
+        defective=any(word in cells["note"].lower() for word in ("known defect", "known regression")),
     )
 
 
@@ -232,8 +237,11 @@ def _sharding(cell: str) -> Sharding:
 
 
 def _recompute(cells: Mapping[str, str]) -> float | None:
-    """Return the share of layers recomputed; None where a table does not say, or recomputes selectively."""
-    return {"full": 1.0, "none": 0.0}.get(cells["activation_checkpointing"].lower())
+    """Return the share of the forward pass recomputed; None where a table does not say."""
+    name = cells["activation_checkpointing"].lower()
+    if name.startswith("selective") and "titan" in cells["source"]:
+        return TITAN_SELECTIVE
+    return {"full": 1.0, "none": 0.0}.get(name)
 
 
 MODELS = ("mpt-7B", "llama3-8B", "llama3-70B", "mixtral-8x7B", "gpt-oss-120B")
