@@ -437,7 +437,7 @@ class SecondTrial:
             failed = self.run(files, compiled="njit" not in source)
             path.write_text(source)
             os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-            if not failed or failed == ["?"] or not self.run(failed, compiled="njit" not in source):
+            if not failed or failed == ["?"] or not self.run(failed, compiled=compiled):
                 break
             self.failing += failed
             self.failing_file.write_text(json.dumps(self.failing))
