@@ -432,9 +432,11 @@ class SecondTrial:
         """Write a mutant and run the tests; a test that fails without it, too, kills nothing."""
         path, begun, files = Path.cwd() / mutant["file"], time.perf_counter(), self.choose(mutant)
         source, stat = path.read_text(), path.stat()
+        # What Numba compiles runs as Python.
+        compiled = "njit" not in source and "in_place" not in source
         while True:
             path.write_text(changed)
-            failed = self.run(files, compiled="njit" not in source)
+            failed = self.run(files, compiled=compiled) if files else []
             path.write_text(source)
             os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
             if not failed or failed == ["?"] or not self.run(failed, compiled=compiled):
