@@ -8,8 +8,8 @@ in a fork of a process that has collected them: there the changed functions get 
 import is tried in a new process. Numba compiles nothing: machine code does not change with its source.
 First every test of the core runs once, with a note in front of each statement that has a mutant; a test that
 takes longer than `--test-s`, or fails in these processes, is left out. A mutant that survives is written to
-disk, and meets in a new process all tests of its package, marked ones too, and all files of tests that reach
-it: these see what slow tests, other processes and machine code do. Each mutant is one line of
+disk, and meets in a new process whole files of tests, marked ones too: those that reach it, and those that
+import its module. These see what slow tests, other processes and machine code do. Each mutant is one line of
 WORK/results.jsonl. A second call goes on where the first stopped. Needs Linux, `pip install mutmut`.
 """
 
@@ -24,6 +24,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -422,11 +423,16 @@ class SecondTrial:
                 self.reached.setdefault(place, set()).add(file_of(one["test"]))
 
     def choose(self, mutant: dict[str, Any]) -> list[str]:
-        """Return files of tests: those that reach the statement, then the rest of the package's."""
+        """Return files of tests: those named after the module first, those that reach the statement last."""
         places = Statements(mutant["file"]).places(mutant["line"])
         files = {file for place in places for file in self.reached.get(place, ())}
-        own = {str(path) for path in Path("tests", package_of(mutant["file"])).rglob("test_*.py")}
-        return [*sorted(files & own), *sorted(own - files), *sorted(files - own)]
+        own, module = f"tests/{package_of(mutant['file'])}/", Path(mutant["file"])
+        package, name = ".".join(module.parent.parts), module.stem
+        imported = re.compile(rf"{re.escape(package)}( import [^\n]*\b|\.){name}\b")
+        texts = {str(path): path.read_text() for path in Path("tests").rglob("test_*.py")}
+        naming = {file for file, text in texts.items() if name in Path(file).stem or imported.search(text)}
+        found = files | naming or {file for file in texts if file.startswith(own)}
+        return sorted(found, key=lambda file: (file not in naming, not file.startswith(own), file))
 
     def outcome(self, mutant: dict[str, Any], changed: str) -> dict[str, Any]:
         """Write a mutant and run the tests; a test that fails without it, too, kills nothing."""
@@ -436,7 +442,7 @@ class SecondTrial:
         compiled = "njit" not in source and "in_place" not in source
         while True:
             path.write_text(changed)
-            failed = self.run(files, compiled=compiled) if files else []
+            failed = self.run(files, compiled=compiled)
             path.write_text(source)
             os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
             if not failed or failed == ["?"] or not self.run(failed, compiled=compiled):
