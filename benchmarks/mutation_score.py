@@ -6,8 +6,10 @@ Draws mutants by mutmut's operators, all but that of strings, as many from each 
 time to a copy of the checkout in WORK, and runs tests that reach the changed statement, the fastest first,
 in a fork of a process that has collected them: there the changed functions get their new code. What runs at
 import is tried in a new process. Numba compiles nothing: machine code does not change with its source.
-First every test runs once, with a note in front of each statement that has a mutant; a test that takes
-longer than `--test-s`, or fails in these processes, is left out. Each mutant is one line of
+First every test of the core runs once, with a note in front of each statement that has a mutant; a test that
+takes longer than `--test-s`, or fails in these processes, is left out. A mutant that survives is written to
+disk, and meets in a new process whole files of tests, marked ones too: those that reach it, and those that
+import its module. These see what slow tests, other processes and machine code do. Each mutant is one line of
 WORK/results.jsonl. A second call goes on where the first stopped. Needs Linux, `pip install mutmut`.
 """
 
@@ -22,6 +24,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -52,7 +55,18 @@ SETUP_S = 10.0
 """Most processor time of what a test needs set up."""
 SLOW = ("agreement", "boards", "compiled", "processes", "reproduction", "slow", "training")
 """Marks of tests that come last."""
-OPTIONS = ("-n", "0", "-s", "-m", "not browser and not docs and not slurm and not wheel")
+OPTIONS = ("-n", "0", "-s")
+AGAIN = (
+    "-n",
+    "0",
+    "-x",
+    "--tb=no",
+    "-rfE",
+    "--hypothesis-seed=0",
+    "-m",
+    "not browser and not docs and not slurm and not wheel",
+)
+"""How tests run with a mutant on disk."""
 
 
 def source_files() -> list[str]:
@@ -396,6 +410,64 @@ class Trial:
         return {"status": found, "tests": len(tests), "s": round(time.perf_counter() - begun, 2)}
 
 
+class SecondTrial:
+    """Tries mutants on disk, with whole files of tests in a new process each."""
+
+    def __init__(self, given: argparse.Namespace, work: Path) -> None:
+        self.again_s, self.failing_file = given.again_s, work / "failing.json"
+        self.failing = json.loads(self.failing_file.read_text()) if self.failing_file.is_file() else []
+        self.options = (*AGAIN, f"--basetemp={work / 'again'}")
+        self.reached = dict[str, set[str]]()
+        for one in lines_of(work / f"reached-{given.sample}-{given.seed}.jsonl"):
+            for place in one["places"]:
+                self.reached.setdefault(place, set()).add(file_of(one["test"]))
+
+    def choose(self, mutant: dict[str, Any]) -> list[str]:
+        """Return files of tests: those named after the module first, those that reach the statement last."""
+        places = Statements(mutant["file"]).places(mutant["line"])
+        files = {file for place in places for file in self.reached.get(place, ())}
+        own, module = f"tests/{package_of(mutant['file'])}/", Path(mutant["file"])
+        package, name = ".".join(module.parent.parts), module.stem
+        imported = re.compile(rf"{re.escape(package)}( import [^\n]*\b|\.){name}\b")
+        texts = {str(path): path.read_text() for path in Path("tests").rglob("test_*.py")}
+        naming = {file for file, text in texts.items() if name in Path(file).stem or imported.search(text)}
+        found = files | naming or {file for file in texts if file.startswith(own)}
+        return sorted(found, key=lambda file: (file not in naming, not file.startswith(own), file))
+
+    def outcome(self, mutant: dict[str, Any], changed: str) -> dict[str, Any]:
+        """Write a mutant and run the tests; a test that fails without it, too, kills nothing."""
+        path, begun, files = Path.cwd() / mutant["file"], time.perf_counter(), self.choose(mutant)
+        source, stat = path.read_text(), path.stat()
+        # What Numba compiles runs as Python.
+        compiled = "njit" not in source and "in_place" not in source
+        while True:
+            path.write_text(changed)
+            failed = self.run(files, compiled=compiled)
+            path.write_text(source)
+            os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+            if not failed or failed == ["?"] or not self.run(failed, compiled=compiled):
+                break
+            self.failing += failed
+            self.failing_file.write_text(json.dumps(self.failing))
+        taken = {"tests": len(files), "s": round(time.perf_counter() - begun, 2), "by": failed}
+        return {"status": "killed" if failed else "survived", "again": True} | taken
+
+    def run(self, tests: list[str], *, compiled: bool) -> list[str]:
+        """Return the first test that fails, none if all pass or time ends, "?" if none could run."""
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        environment["NUMBA_DISABLE_JIT"] = "0" if compiled else "1"
+        left_out = [f"--deselect={test}" for test in self.failing]
+        limit = partial(resource.setrlimit, resource.RLIMIT_CPU, (int(self.again_s), resource.RLIM_INFINITY))
+        command = [sys.executable, "-m", "pytest", *self.options, *left_out, *tests]
+        ended = subprocess.run(command, capture_output=True, text=True, env=environment, preexec_fn=limit)
+        if ended.returncode not in (1, 2, 3, 4):
+            return []
+        lines = [line.split(" ", 2) for line in ended.stdout.splitlines()]
+        return [words[1] for words in lines if words[0] in ("FAILED", "ERROR") and len(words) > 1][:1] or [
+            "?"
+        ]
+
+
 def interval(killed: int, total: int) -> tuple[float, float]:
     """Return Wilson's 95 % interval of a share."""
     z, share = 1.96, killed / total
@@ -447,6 +519,9 @@ def main() -> None:
     parser.add_argument("--packages", nargs="+", help="of the sample, only mutants of these, as sim")
     parser.add_argument("--tests", nargs="+", help="only these folders of tests, as sim; else all")
     parser.add_argument("--record-s", type=float, default=7200.0, help="most time to run every test once")
+    parser.add_argument(
+        "--again-s", type=float, default=240.0, help="most seconds of a survivor's second trial"
+    )
     parser.add_argument("--test-s", type=float, default=4.0, help="most seconds of tests per mutant")
     given = parser.parse_args()
     work, copy = given.work.resolve(), given.work.resolve() / "checkout"
@@ -472,8 +547,17 @@ def main() -> None:
     given.mutants = [one for one in json.loads(path.read_text()) if package_of(one[0]["file"]) in packages]
     wanted = {name_of(mutant) for mutant, _ in given.mutants}
     tests = [f"tests/{name}" for name in given.tests] if given.tests else ["tests"]
-    pytest.main([*OPTIONS, f"--basetemp={work / 'tmp'}", *tests], plugins=[Trial(given, work)])
-    report([one for one in lines_of(work / "results.jsonl") if name_of(one) in wanted])
+    if not wanted <= {name_of(one) for one in lines_of(work / "results.jsonl")}:
+        pytest.main([*OPTIONS, f"--basetemp={work / 'tmp'}", *tests], plugins=[Trial(given, work)])
+    results = {name_of(one): one for one in lines_of(work / "results.jsonl")}  # The last of each counts.
+    second = SecondTrial(given, work)
+    for mutant, changed in given.mutants:
+        result = results[name_of(mutant)]
+        if result["status"] == "survived" and "again" not in result:
+            results[name_of(mutant)] = result = mutant | second.outcome(mutant, changed)
+            with (work / "results.jsonl").open("a") as stream:
+                stream.write(json.dumps(result) + "\n")
+    report([one for name, one in results.items() if name in wanted])
 
 
 if __name__ == "__main__":

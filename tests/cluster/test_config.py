@@ -309,3 +309,10 @@ def test_the_catalogue_is_read_once_and_cannot_be_changed() -> None:
     assert (a100.fp16_tflops, a100.tf32_tflops, a100.memory_gb, a100.link_gbs) == (312, 156, 40, 300)
     assert types["H800"].nic_per_gpu
     assert types["V100"].tf32_tflops is None
+
+
+def test_the_line_that_is_not_utf_8_is_named(tmp_path):
+    path = tmp_path / "cluster.yaml"
+    path.write_bytes(b"name: a\n# two\nnodes: \xff\n# four\n# five\n# six\n")
+    with pytest.raises(InputError, match=r"cluster\.yaml:3: is not UTF-8 text"):
+        load_cluster(str(path))

@@ -104,3 +104,10 @@ def test_a_file_of_something_else(tmp_path):
     path.write_text("NodeName=a State=IDLE\n")
     with pytest.raises(InputError, match="names no node with GPUs"):
         read_nodes(path)
+
+
+def test_a_row_of_sinfo_that_is_too_short_is_named(tmp_path):
+    path = tmp_path / "sinfo.txt"
+    path.write_text("NODELIST GRES STATE\nn1 gpu:a100:4 idle\nn2 idle\n")
+    with pytest.raises(InputError, match=r"sinfo\.txt:3: the row has 2 cells, not 3"):
+        read_nodes(path)

@@ -11,6 +11,7 @@ import pytest
 import clustergym
 from clustergym.agents import auction_features as features
 from clustergym.common.errors import InputError
+from clustergym.envs.auction_actions import BARRED, BASE_OF_DOUBLING, PER_PRIORITY, fill_bias
 from clustergym.envs.episodes import SPLITS, TRACES_OF
 from clustergym.envs.vector.environment import SchedulingVectorEnv
 from clustergym.scenario.registry import parse_policy
@@ -185,3 +186,10 @@ def test_the_prior_checkpoint_is_the_prior():
     from clustergym.agents.auction_checkpoints import load
 
     assert load("prior").weights.tolist() == make_weights(features.PRIOR).tolist()
+
+
+def test_a_doubling_score_of_zero_bars_nothing_and_one_below_bars_all():
+    bias = np.empty((3, 1, 2))
+    fill_bias(np.array([0.5, 1.0, 0.0, 0.0, -1.0, -0.01]), bias)
+    assert bias[:, 0, 0].tolist() == [PER_PRIORITY * 0.5, 0.0, -PER_PRIORITY]
+    assert bias[:, 0, 1].tolist() == [PER_PRIORITY + BASE_OF_DOUBLING, BASE_OF_DOUBLING, BARRED]

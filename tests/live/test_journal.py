@@ -11,6 +11,7 @@ from clustergym.live.bridge import LiveSimulation
 from clustergym.live.clocks import LockStepClock
 from clustergym.live.fake import FakeBackend
 from clustergym.live.journal import FILE_NAME, open_journal, read_journal
+from clustergym.live.journal_schema import WaitAnswer
 from clustergym.live.link import Link
 from clustergym.results.measured_run import simulate
 from clustergym.scenario.by_name import load_scenario
@@ -113,3 +114,8 @@ def test_a_policy_that_decides_otherwise_is_told(scenario, tmp_path):
     path.write_text(path.read_text().replace('"name": "cg-', '"name": "xx-', 1))
     with pytest.raises(InputError, match="the policy decides otherwise than before"):
         run(scenario, backend, tmp_path)
+
+
+def test_an_answer_that_names_no_nodes_says_that_none_is_down():
+    found = WaitAnswer.model_validate({"t": None, "wall_s": 0.0, "gone": ["1"]})
+    assert (found.gone, found.down) == (["1"], [])

@@ -17,7 +17,7 @@ from clustergym.results.measured_run import measure_run
 from clustergym.results.result_writing import decision_lines, event_lines
 from clustergym.scenario.disturbances.checkpoints import Checkpoints
 from clustergym.scenario.disturbances.failures import Failures, NodeFailure
-from clustergym.scenario.policy import Decision, InformationClass
+from clustergym.scenario.policy import Decision, InformationClass, StopCosts
 from clustergym.sim.decision_checks import DecisionError
 from clustergym.sim.drive import follow, simulate
 from clustergym.sim.engine import Simulation
@@ -349,3 +349,21 @@ def test_checkpoints_that_cost_make_work_slower():
     scenario = replace(make_scenario([TWO[0]]), disturbances=(Checkpoints(60.0, 15.0),))
     simulation, _ = run_of(scenario, {0.0: {"a": X4}})
     assert events_of(simulation, EventKind.COMPLETE) == [(250.0, "complete", 0)]
+
+
+def test_a_domain_that_lacks_one_gpu_is_too_small():
+    # Domain 1 is node 4 alone. c holds 1 of its 4 GPUs, so that a, which asks for all 4, lacks one.
+    scenario = make_scenario([TWO[0], Job("c", 0.0, 99, 1)], nodes=5, every_s=None)
+    entries, moves = {0.0: {"a": X4, "c": ("X", 1)}}, {0.0: {"a": ((0, 4),), "c": ((4, 1),)}}
+    moves[50.0] = {"a": 1}
+    with pytest.raises(DecisionError, match="moves to domain 1, where 3 of its 4 GPUs are free"):
+        run_of(replace(scenario, rounds=50.0), entries, moves=moves)
+
+
+def test_costs_of_some_jobs_are_theirs():
+    of_three = [np.array([1.0, 2.0, 3.0]) * factor for factor in (1, 10, 100, 1000, 10_000, 100_000)]
+    some = StopCosts(*of_three, loses=True).select(np.array([2, 0]))
+    assert some.checkpoint_age_s.tolist() == [3.0, 1.0]
+    assert some.save_s.tolist() == [30.0, 10.0]
+    assert some.restart_gpu_s.tolist() == [300_000.0, 100_000.0]
+    assert some.loses

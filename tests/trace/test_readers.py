@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from clustergym.common.columns import parse_seconds
 from clustergym.common.errors import InputError
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.trace.formats import FORMATS, ReadOptions, find_format, load_trace
+from clustergym.trace.options import types_to_draw
 from clustergym.trace.readers import helios, pai, philly, philly_json
 from clustergym.trace.trace import Trace
 
@@ -381,3 +383,15 @@ def test_windows_line_ends_and_a_byte_order_mark_change_nothing(tmp_path: Path) 
     plain = load(tmp_path, "a.csv", ARENA)
     (tmp_path / "b.csv").write_bytes(b"\xef\xbb\xbf" + ARENA.replace("\n", "\r\n").encode())
     assert load_trace(tmp_path / "b.csv", options=OPTIONS).sha256 == plain.sha256
+
+
+def test_a_day_that_is_not_in_the_calendar_is_no_time():
+    with pytest.raises(ValueError, match=r"'2026-02-30 01:00:00' is not a time: day"):
+        parse_seconds("2026-02-30 01:00:00")
+
+
+def test_types_are_drawn_where_the_rule_is_arenas_or_any_type_will_do():
+    types = ("A100", "H100")
+    assert types_to_draw("arena", any_type=False, gpu_types=types) == types
+    assert types_to_draw("ares", any_type=False, gpu_types=types) is None
+    assert types_to_draw("arena", any_type=True, gpu_types=types) == ()

@@ -23,6 +23,7 @@ from clustergym.training.job_credit import (  # noqa: E402
     Rollout,
     advantages_by_job,
 )
+from clustergym.training.job_credit_agent import JobCreditAgent  # noqa: E402
 from clustergym.training.network_agent import greedy_figures, play  # noqa: E402
 from clustergym.training.split_env import make_split_env  # noqa: E402
 
@@ -221,3 +222,8 @@ def test_a_checkpoint_runs_as_a_policy_to_the_same_digest(name, tmp_path):
 def test_bad_input_is_one_line(tmp_path, capsys, words, said):
     assert run_train(tmp_path / "a", *words) == 2
     assert said in error_line(capsys)
+
+
+def test_the_discount_by_time_is_over_six_hours():
+    """Of the published recipe: a discount by time of exp(-t / 6 h)."""
+    assert JobCreditAgent().discount_s == 21_600.0
