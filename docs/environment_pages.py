@@ -33,6 +33,7 @@ STEPS_A_FRAME = {
     "Burst": 2,
     "Placement": 2,
     "Sharing": 16,
+    "Rack": 4,
 }
 OF_PICTURE = {"Knobs": {"hold": 2}}
 """Parameters of the environment that is drawn: an episode of one step has no picture but its first."""
@@ -160,6 +161,11 @@ def _table(rows: list[Any]) -> str:
     lines.append("| --- | --- | --- | ---: | ---: | ---: | ---: | ---: |")
     for row in rows:
         env = _made(row.id)
+        if hasattr(env, "racks"):
+            sizes = (gpus := 4 * env.racks * env.parameters.trays), 1, env.parameters.jobs
+            figures = (*sizes, flatdim(env.action_space), flatdim(env.observation_space))
+            lines.append(_row(row, f"{env.racks} racks of {gpus // env.racks}", figures))
+            continue
         if hasattr(env, "source"):
             lines.append(_of_divisible_nodes(row, env))
             continue
@@ -171,9 +177,13 @@ def _table(rows: list[Any]) -> str:
             flatdim(env.action_space),
             flatdim(env.observation_space),
         )
-        shown = " | ".join(f"{figure:,}" for figure in figures)
-        lines.append(f"| `{row.id}` | `{row.short_name}` | {cluster.name} | {shown} |")
+        lines.append(_row(row, cluster.name, figures))
     return "\n".join(lines)
+
+
+def _row(row: Any, cluster: str, figures: tuple[int, ...]) -> str:
+    shown = " | ".join(f"{figure:,}" for figure in figures)
+    return f"| `{row.id}` | `{row.short_name}` | {cluster} | {shown} |"
 
 
 def _of_divisible_nodes(row: Any, env: Any) -> str:
@@ -182,8 +192,7 @@ def _of_divisible_nodes(row: Any, env: Any) -> str:
     gpus, models = int(env.source.nodes.devices.sum()), len(set(env.source.nodes.model.tolist()))
     env.reset(seed=0)
     sizes = (gpus, models, env.state.number, flatdim(env.action_space), flatdim(env.observation_space))
-    shown = " | ".join(f"{figure:,}" for figure in sizes)
-    return f"| `{row.id}` | `{row.short_name}` | like openb, {env.nodes:,} nodes | {shown} |"
+    return _row(row, f"like openb, {env.nodes:,} nodes", sizes)
 
 
 def _cluster_of(env: Any) -> Any:
@@ -200,7 +209,7 @@ def _arguments(family: str, row: Any) -> list[str]:
     chosen = _made(row.id).parameters
     values = asdict(chosen)
     parts = ["## Arguments", "`render_mode` is `ansi`, `rgb_array` or none. All others are parameters."]
-    if family in ("Elastic", "Placement", "Sharing"):
+    if family in ("Elastic", "Placement", "Sharing", "Rack"):
         lines = ["| parameter | accepts | default | meaning |", "| --- | --- | --- | --- |"]
         for name, (kind, text) in described(type(chosen)).items():
             default = json.dumps(values[name], ensure_ascii=False)
