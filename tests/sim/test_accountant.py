@@ -38,8 +38,8 @@ def run():
     return simulate(scenario, Script(scenario, entries, InformationClass.PROFILED), Buddy()).simulation
 
 
-def audit(run, events):
-    books = Accountant(run.scenario, "profiled")
+def audit(run, events, information="profiled"):
+    books = Accountant(run.scenario, information)
     books.follow(events)
     books.close_instant()
     assert {job.phase for job in books.jobs} == {"left"}
@@ -145,7 +145,7 @@ def test_stops_with_and_without_notice_add_up(stopped):
     kinds = [(event.time_s, event.kind) for event in stopped.log.events if event.kind in ("save", "undo")]
     assert kinds == [(20.5, "undo"), (20.5, "save"), (20.5, "undo"), (25.5, "undo"), (70.5, "save")]
     assert [event.job for event in stopped.log.events if event.kind == "fail"] == [1]
-    audit(stopped, list(stopped.log.events))
+    audit(stopped, list(stopped.log.events), "none")
 
 
 STOPPED = {
@@ -166,7 +166,7 @@ def test_a_log_of_stops_that_was_changed_does_not(stopped, what):
     place = at(events, kind, nth)
     events[place] = change(events[place])
     with pytest.raises((AssertionError, KeyError)):
-        audit(stopped, events)
+        audit(stopped, events, "none")
 
 
 @pytest.mark.parametrize("kind", ["save", "undo"])
@@ -174,4 +174,4 @@ def test_a_log_that_lacks_a_stop_does_not(stopped, kind):
     events = list(stopped.log.events)
     del events[at(events, kind)]
     with pytest.raises((AssertionError, KeyError)):
-        audit(stopped, events)
+        audit(stopped, events, "none")
