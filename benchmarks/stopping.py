@@ -119,6 +119,8 @@ def compare_cells(cells: Cells, first: Cells, key: str, draws: int = 5000) -> st
 
     if key == "per stop" and min(sum(cell["stops"] for cell in side) for side in (cells, first)) < len(cells):
         return ""
+    if not sums(first, whole)[0]:
+        return ""
     ratios = sums(cells, rows) / sums(first, rows)
     low, high = np.percentile(ratios[np.isfinite(ratios)], [2.5, 97.5])
     return f"{float(sums(cells, whole)[0] / sums(first, whole)[0]):.2f} [{low:.2f}, {high:.2f}]"

@@ -20,6 +20,8 @@ from clustergym.envs.observations import JOB_FEATURES, OPTION_FEATURES, QUEUE_FE
 from clustergym.envs.placement.drawing import PlacementParameters
 from clustergym.envs.placement.environment import PlacementEnv
 from clustergym.envs.scheduling_parameters import SchedulingParameters
+from clustergym.envs.racks.environment import RackEnv
+from clustergym.envs.racks.gangs import RackParameters
 from clustergym.envs.sharing.environment import SharingEnv
 from clustergym.envs.sharing.parameters import SharingParameters
 from clustergym.scenario.configuration.hydra_edge import compose_config
@@ -209,13 +211,13 @@ def test_the_columns_of_an_observation_are_documented(heading, names):
     assert columns(f"Column of `{heading}`") == list(names)
 
 
-@pytest.mark.parametrize("cls", [ElasticEnv, PlacementEnv, SharingEnv])
+@pytest.mark.parametrize("cls", [ElasticEnv, PlacementEnv, RackEnv, SharingEnv])
 def test_an_environment_is_documented_in_full(cls):
     titles = re.findall(r"^ *## (.+)$", cls.__doc__, re.MULTILINE)
     assert titles == [*SECTIONS, "Arguments"]
 
 
-@pytest.mark.parametrize("cls", [SchedulingParameters, PlacementParameters, SharingParameters])
+@pytest.mark.parametrize("cls", [SchedulingParameters, PlacementParameters, RackParameters, SharingParameters])
 def test_every_parameter_of_an_environment_is_described(cls, monkeypatch):
     monkeypatch.syspath_prepend(str(DOCS))
     described = importlib.import_module("environment_pages").described(cls)

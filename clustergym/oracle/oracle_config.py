@@ -99,6 +99,7 @@ class StackChoice(Choice):
     stack: str = "auto"
     precision: str = "bf16"
     sequence_length: int | None = None
+    segment: int | None = None
 
 
 ORACLES: dict[str, type[Choice]] = {

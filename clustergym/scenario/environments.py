@@ -44,6 +44,8 @@ _PLACEMENT = "clustergym.envs.placement:PlacementEnv"
 
 _SHARING = "clustergym.envs.sharing:SharingEnv"
 
+_RACK = "clustergym.envs.racks:RackEnv"
+
 _FAMILIES = "clustergym.envs.families"
 _TYPES = {16: "arena-16", 64: "arena-a", 384: "arena-384", 1280: "arena-sim"}
 _ONE_TYPE = {16: "ares-16", 64: "ares-64", 384: "ares-384", 1280: "ares-1280"}
@@ -117,6 +119,7 @@ ENVIRONMENTS: tuple[Environment, ...] = (
     Environment("ClusterGym/Sharing-v1", _SHARING, {"nodes": 64}),
     Environment("ClusterGym/Sharing-small-v1", _SHARING, {"nodes": 16}),
     Environment("ClusterGym/Sharing-large-v1", _SHARING, {"nodes": 1213}),
+    Environment("ClusterGym/Rack-576-v0", _RACK),
     *(_tier(family, gpus) for family, (_, sizes) in TIERS.items() for gpus in sizes),
     *(_tenants(gpus) for gpus in (None, *_JOBS)),
     *(_scheduling(family, gpus) for family in SCHEDULING for gpus in (None, *_JOBS)),

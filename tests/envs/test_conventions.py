@@ -29,8 +29,10 @@ SMALL = {
     "ClusterGym/Knobs-16-v0": {"jobs": 6},
     "ClusterGym/Placement-small-v0": {},
     "ClusterGym/Sharing-small-v1": {},
+    "ClusterGym/Rack-576-v0": {},
 }
-VECTORS = [name for name in SMALL if "Placement" not in name and "Sharing" not in name]
+PLACING = ("Placement", "Sharing", "Rack")
+VECTORS = [name for name in SMALL if not any(family in name for family in PLACING)]
 
 
 def test_every_family_is_here():

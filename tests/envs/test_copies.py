@@ -18,7 +18,7 @@ from clustergym.scenario.environments import SCHEDULING, TIERS
 SMALL = [f"ClusterGym/{family}-16-v1" for family in SCHEDULING]
 SMALL += [f"ClusterGym/{family}-16-v0" for family in TIERS if family != "Knobs"]
 """Not Knobs, whose episodes are one step."""
-ALL = [*SMALL, "ClusterGym/Placement-small-v0"]
+ALL = [*SMALL, "ClusterGym/Placement-small-v0", "ClusterGym/Rack-576-v0"]
 
 
 def sampled(env, mask):
@@ -30,7 +30,7 @@ def sampled(env, mask):
 def begun(name, steps=15, **parameters):
     """Return an environment in the middle of an episode."""
     if "Placement" not in name:
-        parameters = {"jobs": 8, **parameters}
+        parameters = {"jobs": 30 if "Rack" in name else 8, **parameters}
     env = gymnasium.make(name, **parameters)
     _, info = env.reset(seed=2)
     env.action_space.seed(2)

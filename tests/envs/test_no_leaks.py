@@ -126,7 +126,7 @@ def with_other_times(scenario: Scenario, information: InformationClass, factor: 
 def test_every_family_is_tried():
     """In Placement there is nothing to come, and nothing hidden: one job, on nodes that are all shown."""
     names = {row.entry_point.rpartition(":")[2] for row in ENVIRONMENTS}
-    assert names == {f"{family}Env" for family in (*FAMILIES, "Placement", "Sharing")}
+    assert names == {f"{family}Env" for family in (*FAMILIES, "Placement", "Sharing", "Rack")}
 
 
 @pytest.mark.parametrize(("family", "engine", "information"), CASES)

@@ -13,7 +13,9 @@ from clustergym.envs.vector.environment import SchedulingVectorEnv
 SMALL = {"jobs": 4, "rows": 4}
 
 
-@pytest.mark.parametrize("name", ["Elastic-16-v1", "Auction-16-v1", "Placement-small-v0", "Sharing-small-v1"])
+@pytest.mark.parametrize(
+    "name", ["Elastic-16-v1", "Auction-16-v1", "Placement-small-v0", "Sharing-small-v1", "Rack-576-v0"]
+)
 def test_torchrl_makes_an_environment_by_its_id(name):
     libs = pytest.importorskip("torchrl.envs.libs.gym")
     env = libs.GymEnv(f"ClusterGym/{name}", categorical_action_encoding=True)

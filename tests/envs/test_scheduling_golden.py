@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from clustergym.envs.registration import register_envs
 from clustergym.scenario.environments import ENVIRONMENTS
 
 GOLDEN = Path(__file__).parent / "golden_scheduling.json"
-IDS = [row.id for row in ENVIRONMENTS if "/Placement" not in row.id and "/Sharing" not in row.id]
+IDS = [row.id for row in ENVIRONMENTS if not re.search("/(Placement|Sharing|Rack)", row.id)]
 STEPS = 120
 
 

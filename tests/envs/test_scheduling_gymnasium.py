@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import re
 import warnings
 
 import gymnasium
@@ -17,7 +18,7 @@ from scheduling_episodes import digest_of, legal_episode
 
 from clustergym.scenario.environments import ENVIRONMENTS, SCHEDULING, TIERS
 
-IDS = [row.id for row in ENVIRONMENTS if "/Placement" not in row.id and "/Sharing" not in row.id]
+IDS = [row.id for row in ENVIRONMENTS if not re.search("/(Placement|Sharing|Rack)", row.id)]
 SMALL = [
     *(f"ClusterGym/{family}-16-v1" for family in SCHEDULING),
     "ClusterGym/Tenants-16-v1",

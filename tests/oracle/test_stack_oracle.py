@@ -66,6 +66,19 @@ def test_segments_are_the_blocks_of_the_plan() -> None:
     assert (divides == 0).all()
 
 
+def test_segments_of_at_most_so_many_gpus() -> None:
+    capped = StackOracle(segment=8).tables(CLASSES[2:], LLM, (64, 256))
+    own = TABLES.execution[2:, :, [COUNTS.index(64), COUNTS.index(256)]]
+    assert capped.segments is not None
+    assert capped.segments.max() == 8
+    # Within a rack a job runs its fastest plan as before; across racks one with small segments, no faster.
+    assert (capped.execution[:, 1, 0, Locality.DOMAIN] == own[:, 1, 0, Locality.DOMAIN]).all()
+    assert (capped.execution[:, 1, 1, Locality.CROSS] > own[:, 1, 1, Locality.CROSS]).all()
+    # On H100 no segment was larger: nothing changes.
+    assert np.array_equal(capped.execution[:, 0], own[:, 0])
+    assert StackOracle(segment=8).fingerprint() != ORACLE.fingerprint()
+
+
 def test_wider_placements_are_never_faster() -> None:
     times = np.where(np.isfinite(TABLES.execution), TABLES.execution, np.nan)
     for tier in (Locality.LEAF, Locality.MINIPOD, Locality.CROSS):
@@ -172,6 +185,8 @@ def test_configuration_and_refusals(tmp_path: Path) -> None:
         oracle_from_config({"name": "stack", "precision": "bf8"})
     with pytest.raises(InputError, match="no sequence"):
         oracle_from_config({"name": "stack", "sequence_length": 0})
+    with pytest.raises(InputError, match="no segment"):
+        oracle_from_config({"name": "stack", "segment": 0})
     with pytest.raises(InputError, match="does not know llama3-8B"):
         RooflineOracle().tables(CLASSES[:1], LLM, (8,))
 

@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 from scenarios import failures_of, planned_of
 
+from clustergym.scenario.disturbances.checkpoints import Checkpoints
+from clustergym.scenario.disturbances.failures import Failures
+
 LAUNCHES = ("start", "resume", "rescale", "migrate")
 TICK_S = 1e-6
 ROUNDING = 1e-9
@@ -42,6 +45,12 @@ class JobBooks:
     held_gpu_s: float = 0.0
     restarts: int = 0
     unplaced_at: int = -1
+    saved_at: int | None = None
+    """The tick at which it has saved, since it was given notice."""
+    kept: tuple[float, int] | None = None
+    """Iterations left at its last checkpoint, and ticks worked since then, as notice found it."""
+    undone: float | None = None
+    """Iterations left at the checkpoint to which an UNDO has just taken it back."""
 
     def left_at(self, now: int) -> float:
         """Return the iterations left at a tick of the present launch."""
@@ -74,6 +83,12 @@ class Accountant:
         self.price = scenario.costs.profile.get(str(information))
         self.measured: dict[tuple[int, int], int] = {}
         self.known: set[tuple[int, int]] = set()
+        every_s = [one.every_s for one in scenario.disturbances if isinstance(one, Checkpoints)]
+        self.stops_lose = bool(every_s)
+        fails = any(isinstance(one, Failures) for one in scenario.disturbances)
+        if fails or not every_s:
+            every_s.append(failures_of(scenario).checkpoint_every_s)
+        self.every = round(min(every_s) * 1e6)
         self.profiling_since: dict[tuple[int, int], int] = {}
         self._next_event = 0
 
@@ -99,6 +114,9 @@ class Accountant:
                 used[node] += gpus
         assert (used <= self.spec.node_gpus).all(), "GPUs are held twice"
         running = {row for row, job in enumerate(self.jobs) if job.phase == "running"}
+        for job in self.jobs:
+            assert job.undone is None, "work is undone of a job that goes on"
+            assert job.saved_at is None or job.saved_at > self.now, "a job that has saved goes on"
         assert running == {row for what, row, _ in self.held if what == "job"}
 
     def free(self) -> list[int]:
@@ -146,26 +164,31 @@ class Accountant:
         job = self.jobs[event.job]
         assert job.phase == "running"
         assert (job.gpu_type, job.gpus) != (event.gpu_type, event.gpus)
-        self._give_up(event.job)
-        self._launch(event)
-        job.restarts += 1
+        self._launch_again(event)
 
     def _migrate(self, event: Any) -> None:
         job = self.jobs[event.job]
         assert job.phase == "running"
         assert (job.gpu_type, job.gpus) == (event.gpu_type, event.gpus)
+        self._launch_again(event)
+
+    def _launch_again(self, event: Any) -> None:
+        """Launch a running job elsewhere; where stops lose work, it has lost it or saves first."""
+        job = self.jobs[event.job]
+        assert job.saved_at is None, "a job that saves is launched"
+        saves = self.stops_lose and job.undone is None
         self._give_up(event.job)
-        self._launch(event)
+        self._launch(event, self._restart_s(event.job) / 2 if saves else 0.0)
         job.restarts += 1
 
-    def _launch(self, event: Any) -> None:
+    def _launch(self, event: Any, save_s: float = 0.0) -> None:
         job, allotment = self.jobs[event.job], (event.gpu_type, event.gpus)
         assert sum(gpus for _, gpus in event.nodes) == event.gpus
         assert event.gpus in self.scenario.tables.counts
         assert event.job in self.planned or self.knows(event.job, event.gpu_type)
         assert event.locality == self._locality(event.nodes)
         self.held["job", event.job, 0] = event.gpu_type, event.nodes
-        assert tick(event.overhead_s) == round(self._overhead_s(event.job, allotment) * 1e6)
+        assert tick(event.overhead_s) == round((save_s + self._overhead_s(event.job, allotment)) * 1e6)
         job.phase, job.launched, job.gpu_type, job.gpus = "running", True, *allotment
         job.searched.add(allotment)
         job.held_since, job.works_from = self.now, self.now + tick(event.overhead_s)
@@ -177,9 +200,13 @@ class Accountant:
         costs, job = self.scenario.costs, self.jobs[row]
         search = costs.search_s_per_gpu.get(costs.search, 0.0) * allotment[1]
         search = min(search, costs.search_s_max.get(costs.search, math.inf))
-        restart = float(self.scenario.checkpoint_s[self.scenario.class_of[row]])
+        restart = self._restart_s(row) / 2 if self.stops_lose else self._restart_s(row)
         pays = job.launched or costs.first_launch
         return (0.0 if allotment in job.searched else search) + (restart if pays else 0.0)
+
+    def _restart_s(self, row: int) -> float:
+        """Return the seconds to save and to load, half of it each."""
+        return float(self.scenario.checkpoint_s[self.scenario.class_of[row]])
 
     def _rate(self, event: Any) -> None:
         job = self.jobs[event.job]
@@ -197,6 +224,9 @@ class Accountant:
 
     def _preempt(self, event: Any) -> None:
         assert event.job not in self.planned
+        job = self.jobs[event.job]
+        if self.stops_lose:
+            assert (job.undone is None) == (job.saved_at == self.now), "a stop neither saves nor loses work"
         self.jobs[event.job].left = max(self._stop(event.job), 0.0)
         self.jobs[event.job].phase = "queued"
 
@@ -216,14 +246,45 @@ class Accountant:
     def _fail(self, event: Any) -> None:
         job, nodes = self.jobs[event.job], self.held["job", event.job, 0][1]
         assert any(node in self.down and self.down[node] == self.now for node, _ in nodes)
-        every = round(failures_of(self.scenario).checkpoint_every_s * 1e6)
-        worked = max(self.now - job.works_from, 0)
-        undone = worked % every
-        written = job.left_at(self.now - undone) if worked >= every else job.paces[0][1]
-        assert tick(event.lost_s) == undone
-        slack, left = job.slack(self.now), self._stop(event.job)
-        assert abs(event.lost_iterations - (written - left)) <= slack
+        written, undone = self._at_checkpoint(job)
+        self._check_loss(event, written, undone)
+        self._stop(event.job)
         job.left, job.phase = written, "queued"
+
+    def _at_checkpoint(self, job: JobBooks) -> tuple[float, int]:
+        """Return the iterations left at a job's last checkpoint, and the ticks worked since then."""
+        if job.kept is not None:
+            return job.kept
+        worked = max(self.now - job.works_from, 0)
+        undone = worked % self.every
+        return job.left_at(self.now - undone) if worked >= self.every else job.paces[0][1], undone
+
+    def _check_loss(self, event: Any, written: float, undone: int) -> None:
+        job = self.jobs[event.job]
+        assert tick(event.lost_s) == undone
+        assert abs(event.lost_iterations - (written - job.left_at(self.now))) <= job.slack(self.now)
+
+    def _undo(self, event: Any) -> None:
+        """Stop or move a job without notice: the event that follows at this instant does it."""
+        job = self.jobs[event.job]
+        assert self.stops_lose, "work is undone where jobs save when they are stopped"
+        assert (job.phase, job.gpu_type, job.gpus) == ("running", event.gpu_type, event.gpus)
+        assert job.saved_at is None
+        written, undone = self._at_checkpoint(job)
+        self._check_loss(event, written, undone)
+        job.undone = written
+
+    def _save(self, event: Any) -> None:
+        """Give a running job notice: it stands still on its GPUs until it has saved."""
+        job = self.jobs[event.job]
+        assert self.stops_lose, "a job is given notice where jobs save when they are stopped"
+        assert (job.phase, job.gpu_type, job.gpus) == ("running", event.gpu_type, event.gpus)
+        assert job.saved_at is None, "notice is given twice"
+        left, job.kept = job.left_at(self.now), self._at_checkpoint(job)
+        job.saved_at = self.now + round(self._restart_s(event.job) / 2 * 1e6)
+        job.works_from = max(job.works_from, job.saved_at)
+        assert event.overhead_s == standstill_s(job.works_from - self.now)
+        job.paces.append((self.now, left, job.paces[-1][2]))
 
     def _unplaced(self, event: Any) -> None:
         job = self.jobs[event.job]
@@ -241,6 +302,9 @@ class Accountant:
         job = self.jobs[row]
         job.held_gpu_s, job.left = self.held_gpu_s(row), job.left_at(self.now)
         assert job.left >= -job.slack(self.now), f"job {row} works on after its end"
+        if job.undone is not None:
+            job.left = job.undone
+        job.undone = job.saved_at = job.kept = None
         job.gpu_type, job.gpus = -1, 0
         del self.held["job", row, 0]
 

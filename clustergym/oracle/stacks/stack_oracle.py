@@ -97,11 +97,14 @@ class StackOracle(Oracle):
         Of linear layers: `bf16`, `fp8`, `mxfp8` or `fp4`; a GPU type that has no such arithmetic uses bf16.
     sequence_length : int or None
         Tokens of a sample; None: as the model family's file says.
+    segment : int or None
+        Most GPUs of a segment. A job whose fastest plan has larger ones, and that does not lie in one NVLink
+        domain, runs the fastest plan that has none, if any fits. None: those of the fastest plan.
 
     Raises
     ------
     InputError
-        For an unknown stack or precision.
+        For an unknown stack or precision, or fewer tokens or GPUs than one.
     """
 
     name = "stack"
@@ -115,13 +118,18 @@ class StackOracle(Oracle):
         stack: str = AUTO,
         precision: Precision = "bf16",
         sequence_length: int | None = None,
+        segment: int | None = None,
     ) -> None:
         check_choice(precision, PRECISIONS, "oracle.precision")
+        if segment is not None and segment < 1:
+            message = f"{segment} GPUs are no segment"
+            raise InputError(message, field="oracle.segment", remedy="give at least 1")
         if sequence_length is not None and sequence_length < 1:
             message, remedy = f"{sequence_length} tokens are no sequence", "give at least 1"
             raise InputError(message, field="oracle.sequence_length", remedy=remedy)
         self.catalog = catalog or load_catalog()
         self.stack, self.precision, self.sequence_length = stack, precision, sequence_length
+        self.segment = segment
         if stack != AUTO:
             load_stack(stack)
 
@@ -149,7 +157,7 @@ class StackOracle(Oracle):
                     if gpus <= group.nodes * group.gpus_per_node:
                         best = cluster.compact_locality(column, gpus)
                         values[:, row, column, level], segments[row, column, level] = _entries(
-                            cell, gpus, best
+                            cell, gpus, best, self.segment
                         )
         axis = np.array(counts, dtype=np.int64)
         execution, profiled, data_parallel = map(six_digits, values)
@@ -175,25 +183,28 @@ class StackOracle(Oracle):
             "version": VERSION,
             "precision": self.precision,
             "sequence_length": self.sequence_length,
+            **({} if self.segment is None else {"segment": self.segment}),
             "constants": {name: asdict(load_stack(name).constants) for name in names},
             "machines": hashlib.sha256(machines).hexdigest(),
             "catalog": self.catalog.fingerprint(),
         }
 
 
-def _entries(cell: StackCell, gpus: int, best: Locality) -> tuple[Floats, int]:
+def _entries(cell: StackCell, gpus: int, best: Locality, most: int | None) -> tuple[Floats, int]:
     """Return seconds of execution, profile and data parallelism by tier, shape (3, 4), and the segment."""
     times = np.full((3, len(Locality)), np.inf)
     plans = [step.plan for step in cell.find_plans(gpus, best)]
     if not plans:
         return times, 1
     segment = cell.segment(plans[0])
+    if most is not None:
+        segment = next((found for plan in plans if (found := cell.segment(plan)) <= most), segment)
     # A wider placement keeps segments of this size together, and no larger ones.
     allowed = [plan for plan in plans if cell.segment(plan) <= segment][:TRIED]
     parallel = next((plan for plan in plans if _is_data_parallel(plan)), None)
     for tier in Locality:
         if tier >= best:
-            tried = allowed[:1] if tier == best else allowed
+            tried = plans[:1] if tier == Locality.DOMAIN else allowed[:1] if tier == best else allowed
             step = min((cell.assess_tier(plan, tier) for plan in tried), key=lambda one: one.seconds)
             unseen = step.parts.straggling_s + step.parts.data_exposed_s
             times[:2, tier] = step.seconds, step.seconds - unseen

@@ -17,6 +17,7 @@ from clustergym.scenario.disturbances import KINDS
 LARGEST_FILE_BYTES, LONGEST_LINE_BYTES, MOST_EVENTS = 2**30, 4_000_000, 3_000_000
 MOST_GPUS, LONGEST_S = 1_000_000, 1e15
 LAUNCHES = ("start", "resume", "rescale", "migrate")
+SAVES = "save"
 LEAVES = ("preempt", "fail", "complete", "drop")
 BEGINS = {end: begin for event_type in KINDS.values() for begin, end in event_type.outages}
 """For each event that gives a node back, the event that took it out of use."""
@@ -32,7 +33,7 @@ class Holding(NamedTuple):
     ----------
     job : str
     kind : str
-        The kind of launch that began it, or `profile`.
+        The kind of launch that began it, `save` once the job was given notice, or `profile`.
     gpu_type : str
     gpus : int
     start_s, end_s : float
@@ -166,6 +167,8 @@ class _Reader:
             self._hold((event["job_id"], ""), event, event_type in LAUNCHES)
         elif event_type in ("profile_start", "profile_end"):
             self._hold((event["job_id"], event["gpu_type"]), event, event_type == "profile_start")
+        elif event_type == SAVES:
+            self._save(event["job_id"], _number(event, "overhead_s", LONGEST_S, 0.0), time_s)
         elif event_type == "rate":
             self._partner(event["job_id"], str(event.get("beside", "")), time_s)
         if event_type in OF_PACE:
@@ -188,6 +191,15 @@ class _Reader:
                 str(event.get("beside", "")),
                 devices=_devices(event),
                 gpu_milli=int(_number(event, "gpu_milli", WHOLE, WHOLE)),
+            )
+
+    def _save(self, job: str, takes_s: float, time_s: float) -> None:
+        """Let a job that was given notice hold its GPUs without work from now on."""
+        held = self._open.get((job, ""))
+        if held is not None:
+            self._log.held.append(_cut_holding(held, time_s))
+            self._open[job, ""] = held._replace(
+                kind=SAVES, start_s=time_s, end_s=time_s, overhead_s=takes_s, goes_on=True
             )
 
     def _partner(self, job: str, beside: str, time_s: float) -> None:
@@ -266,8 +278,8 @@ def _cut_holding(held: Holding, end_s: float) -> Holding:
 
 
 def overhead_gpu_h(held: list[Holding]) -> dict[str, float]:
-    """Return the GPU-hours held without work, by kind of launch."""
-    found = dict.fromkeys(LAUNCHES, 0.0)
+    """Return the GPU-hours held without work, by kind of launch, and of saving before a stop."""
+    found = dict.fromkeys((*LAUNCHES, SAVES), 0.0)
     for holding in held:
         if holding.kind in found:
             found[holding.kind] += holding.overhead_s * holding.gpus * holding.share / 3600

@@ -18,7 +18,7 @@ from clustergym.commands import run
 from clustergym.commands.report import main
 from clustergym.common.errors import InputError
 from clustergym.results.report.colours import COLOURS, DASHES, Style, choose_style, choose_styles
-from clustergym.results.report.event_curves import overhead_gpu_h, read_log
+from clustergym.results.report.event_curves import collect_log, overhead_gpu_h, read_log
 from clustergym.results.report.payload import payload, place_boxes, shares
 from clustergym.results.report.seeds import band_of_distributions, band_over_time
 from clustergym.results.report.series import cdf, resample_steps
@@ -76,7 +76,7 @@ def test_holdings_and_overhead_by_hand(tmp_path):
     ]
     # start: (2 x 10 + 1 x 36) / 3600; rescale: 4 x 5 / 3600.
     assert overhead_gpu_h(held) == pytest.approx(
-        {"start": 56 / 3600, "resume": 0, "rescale": 20 / 3600, "migrate": 0}
+        {"start": 56 / 3600, "resume": 0, "rescale": 20 / 3600, "migrate": 0, "save": 0}
     )
 
 
@@ -509,3 +509,21 @@ def test_matplotlib_draws_a_style():
 def test_an_error_names_the_file(tmp_path):
     with pytest.raises(InputError, match=r"events\.jsonl\.gz"):
         read_log(tmp_path / "events.jsonl.gz", 1.0)
+
+
+def test_a_job_that_saves_has_a_bar_of_its_own():
+    # Two nodes of 4: a starts with 10 s of loading, has notice at 100 and saves for 20 s; then it waits.
+    launch = {"gpu_type": "X", "gpus": 8, "nodes": [[0, 4], [1, 4]], "iteration_time_s": 1.0}
+    events = [
+        {"time_s": 0.0, "kind": "start", "job_id": "a", "overhead_s": 10.0, **launch},
+        {"time_s": 100.0, "kind": "save", "job_id": "a", "overhead_s": 20.0, "iteration_time_s": 1.0},
+        {"time_s": 120.0, "kind": "preempt", "job_id": "a"},
+    ]
+    held = collect_log(events, 200.0).held
+    assert [(one.kind, one.start_s, one.end_s, one.overhead_s, one.gpus) for one in held] == [
+        ("start", 0.0, 100.0, 10.0, 8),
+        ("save", 100.0, 120.0, 20.0, 8),
+    ]
+    assert overhead_gpu_h(held) == {
+        "start": 8 * 10 / 3600, "resume": 0.0, "rescale": 0.0, "migrate": 0.0, "save": 8 * 20 / 3600,
+    }  # fmt: skip

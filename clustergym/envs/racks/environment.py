@@ -1,0 +1,184 @@
+"""The environment `ClusterGym/Rack-576-v0`: an agent places gangs in racks of 72 GPUs, and moves them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from clustergym.common.parameters import build_from_keywords
+from clustergym.envs.placing import Observation, PlacingEnv, Step
+from clustergym.envs.racks.gangs import SIZES, RackParameters, episode_gangs
+from clustergym.envs.racks.state import COSTS, RackState, as_pixels, as_text, observe
+from clustergym.envs.rewards import Reward
+
+
+class RackEnv(PlacingEnv[RackState, RackParameters]):
+    """Place gangs in racks that NVLink joins, move running ones to make room, or let a gang wait.
+
+    ## Description
+
+    Gangs come to eight racks of 18 trays of four GB200. A gang has one, two or four segments of 1 to 16
+    trays, and each segment has to lie in one rack; of a rack's trays a gang has 16 at most. Whenever a gang
+    comes or ends, those that wait are offered one after the other, the first to come first, if they have room
+    or others could move. The agent says in which rack the next segment goes, which rack a running gang leaves
+    to make room, or that the gang waits. When its last segment is placed a gang starts, and runs for a time
+    that nobody knows before. A move costs the gang that moves a restart, and there are only so many in an
+    hour. Racks that are left whole for large gangs let them start earlier.
+
+    Numbers of racks and trays are those of the GB200 of the world `llm-2026`; sizes and durations of gangs
+    are assumed (`clustergym.envs.racks.gangs`).
+
+    | id | racks | GPUs |
+    |---|---|---|
+    | `ClusterGym/Rack-576-v0` | 8 | 576 |
+
+    ## Action Space
+
+    `Discrete(2 R + 1)`, R the number of racks.
+
+    | Action | Meaning |
+    |---|---|
+    | r | the next segment of the gang goes in rack r |
+    | R + r | of the gangs that lie wholly in rack r the smallest for which another has room leaves it |
+    | 2 R | the gang waits until something else comes or ends |
+
+    Who leaves a rack goes to the rack with the fewest free trays that suffice. A rack is legal if it has room
+    for the segment, and all others of the gang have room, too; a move if the gang has no room, and moves are
+    left; waiting if no segment of the gang is placed, and something else is still to come or to end.
+    `action_masks()` and `info["action_mask"]` say so. At least one action is always legal.
+
+    ## Observation Space
+
+    `Dict` of `Box(0, 1, float32)`; with `observation="flat"` one `Box` of the same numbers, in this order.
+
+    | Key | Shape | Meaning | Divided by |
+    |---|---|---|---|
+    | `free` | (R,) | free trays of each rack | trays of a rack |
+    | `gang` | (3,) | trays of a segment; segments to place; hours waited, x / (1 + x) | trays; 4 |
+    | `leaves` | (R,) | trays of the gang that would leave each rack; 0: there is none | trays of a rack |
+    | `moves` | (1,) | moves left | those of an hour |
+    | `own` | (R,) | trays of the gang in each rack | trays of a rack |
+    | `queue` | (6,) | gangs that wait, x / (10 + x); their trays by size of segment, x / (a rack's + x) | |
+
+    ## Rewards
+
+    The sum of the terms in `reward`, times their weights. A term is minus the increase of a cost, so that
+    a return is minus the cost at the end. The default is `{"waiting": 1.0, "moved": 1.0}`: the return is
+    minus the hours that gangs waited or stood still for a move, a mean weighted by their GPUs.
+
+    | Term | Cost |
+    |---|---|
+    | `waiting` | hours that gangs waited, a mean weighted by GPUs |
+    | `moved` | hours that gangs stood still because they were moved, a mean weighted by GPUs |
+
+    `info["rewards"]` has the terms unweighted.
+
+    ## Illegal Actions
+
+    The rack has no room, or the move or waiting is not possible: with `on_illegal="penalty"` nothing happens
+    and the reward is `-illegal_penalty`; with `"noop"` nothing happens and the reward is 0; with `"raise"` it
+    is an `InputError`. `info["illegal"]` says whether it happened.
+
+    ## Starting State
+
+    All racks are empty, and the first gang comes. Gangs come at even chance over the time in which the racks
+    could just do their work (`load`).
+
+    | Option of `reset` | Meaning |
+    |---|---|
+    | `gangs` | a `clustergym.envs.racks.gangs.Gangs` |
+
+    ## Episode End
+
+    - Termination: all gangs have started.
+    - Truncation: after `max_steps` steps, by default 50 for each gang.
+
+    ## Arguments
+
+    Parameters
+    ----------
+    render_mode : {"ansi", "rgb_array"}, optional
+    **parameters
+        Fields of `clustergym.envs.racks.gangs.RackParameters`.
+
+    Raises
+    ------
+    InputError
+        If a parameter, or an option of `reset`, is not valid.
+    """
+
+    def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
+        super().__init__(render_mode)
+        self.parameters: RackParameters = build_from_keywords(RackParameters, parameters, "env")
+        self._reward: Reward[RackState] = Reward(COSTS, self.parameters.reward)
+        racks = self.racks = self.parameters.racks
+        self.action_space = spaces.Discrete(2 * racks + 1)
+        self.observation_space = self._observation_space()
+
+    def _observation_space(self) -> spaces.Space[Any]:
+        racks = self.racks
+        sizes = {"free": racks, "gang": 3, "leaves": racks, "moves": 1, "own": racks, "queue": 1 + len(SIZES)}
+        if self.parameters.observation == "flat":
+            return spaces.Box(0.0, 1.0, (sum(sizes.values()),), np.float32)
+        return spaces.Dict({name: spaces.Box(0.0, 1.0, (size,), np.float32) for name, size in sizes.items()})
+
+    def action_masks(self) -> npt.NDArray[np.int8]:
+        """Return 1 for each legal action, else 0, shape (2 R + 1,).
+
+        Where no gang is left, every action is legal. `action_space.sample(mask=…)` takes it.
+        """
+        state = self.state
+        if state.over:
+            return np.ones(2 * self.racks + 1, dtype=np.int8)
+        racks = range(self.racks)
+        legal = [*map(state.has_room, racks), *(state.find_move(rack) is not None for rack in racks)]
+        return np.array([*legal, state.may_wait()]).view(np.int8)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin an episode; see the options under Starting State."""
+        super().reset(seed=seed)
+        gangs = episode_gangs(self.parameters, options or {}, self.np_random)
+        return self._begin(
+            RackState(self.parameters, gangs), self.parameters.max_steps or 50 * len(gangs.submit_s)
+        )
+
+    def step(self, action: Any) -> Step:
+        """Place the next segment, move a gang, or let the gang that is offered wait."""
+        action, state = self._checked(action), self.state
+        legal = bool(self.action_masks()[action])
+        if not legal:
+            self._refuse(f"{action} is not possible", 10)
+        elif not state.over:
+            kind, rack = divmod(action, self.racks)
+            if kind == 2:
+                state.wait()
+            else:
+                (state.move if kind else state.place)(rack)
+        return self._end_step(legal, state.over)
+
+    def render(self) -> Any:
+        """Return the racks as text or as a picture (height, width, 3); None without a render mode."""
+        if self.render_mode is None:
+            return None
+        return (as_text if self.render_mode == "ansi" else as_pixels)(self.state)
+
+    def _observe(self) -> Observation:
+        parts = {name: np.array(values, np.float32) for name, values in observe(self.state).items()}
+        return np.concatenate(list(parts.values())) if self.parameters.observation == "flat" else parts
+
+    def _info(self, terms: dict[str, float] | None = None, illegal: bool = False) -> dict[str, Any]:
+        state = self.state
+        return {
+            "action_mask": self.action_masks(),
+            "now_s": state.now_s,
+            "moves": state.moves,
+            "stranded_trays": state.stranded,
+            "waiting": len(state.waiting),
+            "illegal": illegal,
+            "rewards": dict.fromkeys(self.parameters.reward, 0.0) if terms is None else terms,
+        }

@@ -1,0 +1,137 @@
+"""The parameters of the Rack environment; the site's page is made from this file.
+
+The gangs of an episode of the Rack environment: an option of `reset` gives them, or a seed draws them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from clustergym.common.arrays import Floats, Ints
+from clustergym.common.errors import InputError, nearest
+from clustergym.common.parameter_types import NonNegativeFloat, PositiveFloat, PositiveInt
+from clustergym.common.parameters import Parameters
+
+TRAY_GPUS = 4
+KINDS = ((1, 1, 0.25), (2, 1, 0.20), (4, 1, 0.15), (8, 1, 0.15), (16, 1, 0.15), (16, 2, 0.06), (16, 4, 0.04))
+"""Trays of a segment, segments, and how often gangs are such; assumed. 4 to 256 GPUs."""
+SIZES = tuple(sorted({trays for trays, _, _ in KINDS}))
+MEDIAN_S, LN_SIGMA = 7200.0, 0.8
+"""Of log-normal durations; assumed."""
+
+
+class Gangs(NamedTuple):
+    """The jobs of an episode, in order of submission.
+
+    Attributes
+    ----------
+    submit_s, duration_s : ndarray of float, shape (n,)
+    trays, segments : ndarray of int, shape (n,)
+        Trays of each segment, which lies in one rack; number of segments.
+    """
+
+    submit_s: Floats
+    duration_s: Floats
+    trays: Ints
+    segments: Ints
+
+
+@dataclass(frozen=True)
+class RackParameters(Parameters):
+    """What a Rack environment is made with; the text below each field describes it.
+
+    Raises
+    ------
+    InputError
+        If a value is out of its range, or no gang fits.
+    """
+
+    config_key: ClassVar[str] = "env"
+    racks: PositiveInt = 8
+    """Racks whose GPUs NVLink joins."""
+    trays: PositiveInt = 18
+    """Trays of a rack, of four GPUs each."""
+    gang_trays: PositiveInt = 16
+    """Trays of a rack that a gang may count on: it has no more of them there."""
+    jobs: PositiveInt = 120
+    """Gangs of an episode."""
+    load: PositiveFloat = 1.0
+    """GPU-hours that they ask for, over those of the racks while gangs come."""
+    moves_per_hour: NonNegativeFloat = 8.0
+    """Gangs that may be moved in an hour, saved up for an hour at most."""
+    restart_s: NonNegativeFloat = 300.0
+    """Seconds that a gang stands still when it is moved."""
+    window: PositiveInt = 8
+    """Waiting gangs, the first to come, that are offered each time one comes or ends."""
+    reward: Mapping[str, float] = field(default_factory=lambda: {"waiting": 1.0, "moved": 1.0})
+    """Weights of the terms waiting and moved."""
+    on_illegal: Literal["penalty", "noop", "raise"] = "penalty"
+    """What follows when the agent chooses a rack without room, or a move that is not possible."""
+    illegal_penalty: NonNegativeFloat = 1.0
+    """What `penalty` takes off the reward, from 0."""
+    observation: Literal["dict", "flat"] = "dict"
+    """The form of an observation: a dict of arrays, or one array."""
+    max_steps: PositiveInt | None = None
+    """Steps after which an episode is truncated; null: 50 for each gang."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.fitting_kinds():
+            remedy = "give at least 1 for each of racks, trays and gang_trays"
+            raise InputError("no gang fits", field="env.gang_trays", remedy=remedy)
+
+    @property
+    def most_trays(self) -> int:
+        """Trays of a rack that a gang can have."""
+        return min(self.trays, self.gang_trays)
+
+    def fitting_kinds(self) -> list[tuple[int, int, float]]:
+        """Return those of `KINDS` that fit in empty racks."""
+        return [kind for kind in KINDS if self.most_trays // kind[0] * self.racks >= kind[1]]
+
+
+def episode_gangs(parameters: RackParameters, options: Mapping[str, Any], rng: np.random.Generator) -> Gangs:
+    """Return the gangs of an episode: those that the option `gangs` gives, or drawn ones.
+
+    Raises
+    ------
+    InputError
+        For an unknown option, or gangs that do not fit.
+    """
+    for name in options:
+        if name != "gangs":
+            remedy = nearest(str(name), ("gangs",))
+            raise InputError(f"unknown option {name!r}", field=f"options.{name}", remedy=remedy)
+    return _check(parameters, options["gangs"]) if options else _draw(parameters, rng)
+
+
+def _check(parameters: RackParameters, given: Any) -> Gangs:
+    if not isinstance(given, Gangs) or not len(given.submit_s):
+        raise InputError("is not a Gangs with jobs", field="options.gangs", remedy="give a Gangs")
+    if len({len(column) for column in given}) > 1 or (np.diff(given.submit_s) < 0).any():
+        remedy = "give as many of each, by time of submission"
+        raise InputError("has columns of other lengths, or not by time", field="options.gangs", remedy=remedy)
+    fits = parameters.most_trays // np.maximum(given.trays, 1) * parameters.racks >= given.segments
+    wrong = np.flatnonzero(~fits | (given.trays < 1) | (given.segments < 1) | ~(given.duration_s > 0))
+    if len(wrong):
+        at = int(wrong[0])
+        message = f"gang {at} has {given.segments[at]} segments of {given.trays[at]} trays"
+        message += f" for {given.duration_s[at]:g} s"
+        remedy = f"give what fits in {parameters.racks} racks of {parameters.most_trays}, and seconds above 0"
+        raise InputError(message, field="options.gangs", remedy=remedy)
+    return given
+
+
+def _draw(parameters: RackParameters, rng: np.random.Generator) -> Gangs:
+    trays, segments, weight = np.array(parameters.fitting_kinds()).T
+    kind = rng.choice(len(weight), parameters.jobs, p=weight / weight.sum())
+    duration_s = np.exp(np.log(MEDIAN_S) + LN_SIGMA * rng.standard_normal(parameters.jobs))
+    asked = float((duration_s * (trays * segments)[kind]).sum())
+    span_s = asked / (parameters.load * parameters.racks * parameters.trays)
+    submit_s = np.sort(rng.random(parameters.jobs)) * span_s
+    whole = np.int64
+    return Gangs(submit_s - submit_s[0], duration_s, trays[kind].astype(whole), segments[kind].astype(whole))

@@ -1,0 +1,280 @@
+"""An episode of the Rack environment, what a reward can weigh of it, and its pictures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from heapq import heappop, heappush
+from operator import attrgetter
+
+import numpy as np
+
+from clustergym.envs.racks.gangs import SIZES, Gangs, RackParameters
+from clustergym.envs.rendering import (
+    EMPTY,
+    FAINT,
+    HEIGHT,
+    INK,
+    LIGHT,
+    WIDTH,
+    Picture,
+    Pixels,
+    choose_colour,
+    clock,
+    table,
+)
+
+
+class RackState:
+    """Gangs that run in racks or wait, and the one that is offered.
+
+    Parameters
+    ----------
+    parameters : RackParameters
+    gangs : Gangs
+
+    Attributes
+    ----------
+    now_s : float
+    free : list of int
+        Free trays of each rack.
+    held : dict of int to Counter
+        Trays in each rack of each gang that runs, and of the one that is being placed.
+    waiting : list of int
+        Gangs that wait, in order of submission.
+    offered : int or None
+        The gang that the next action is about; None: all have started.
+    left : int
+        Its segments that have no rack yet.
+    moves_left : float
+    waited_tray_s, moved_tray_s : float
+        What gangs have waited so far, and stood still for moves, times their trays.
+    """
+
+    def __init__(self, parameters: RackParameters, gangs: Gangs) -> None:
+        self.parameters, self.gangs = parameters, gangs
+        self.now_s, self.free = 0.0, [parameters.trays] * parameters.racks
+        self.held: dict[int, Counter[int]] = {}
+        self.waiting: list[int] = []
+        self.offered: int | None = None
+        self.left, self.moves_left = 0, parameters.moves_per_hour
+        self.waited_tray_s = self.moved_tray_s = 0.0
+        self.moves, self._next, self._turn = 0, 0, 0
+        self._ends: list[tuple[float, int]] = []
+        self._end_s: dict[int, float] = {}
+        self._sizes = (gangs.trays * gangs.segments).tolist()
+        self.total_trays = float(sum(self._sizes))
+        self._advance()
+        self._offer()
+
+    @property
+    def over(self) -> bool:
+        """Whether all gangs have started."""
+        return self.offered is None
+
+    @property
+    def size(self) -> int:
+        """Trays of a segment of the gang that is offered; 0: none is."""
+        return 0 if self.offered is None else int(self.gangs.trays[self.offered])
+
+    @property
+    def waiting_cost(self) -> float:
+        """Hours that gangs waited, a mean weighted by trays."""
+        return self.waited_tray_s / self.total_trays / 3600
+
+    @property
+    def moved_cost(self) -> float:
+        """Hours that gangs stood still for moves, a mean weighted by trays."""
+        return self.moved_tray_s / self.total_trays / 3600
+
+    @property
+    def stranded(self) -> int:
+        """Free trays that the gang that is offered cannot use for any segment."""
+        size = self.size
+        return sum(free - self._room(free, size) * size for free in self.free) if size else 0
+
+    def has_room(self, rack: int) -> bool:
+        """Whether the next segment of the gang that is offered may go in a rack."""
+        if self.offered is None or not self._fits(self.offered):
+            return False
+        used = self.held.get(self.offered, Counter())[rack]
+        return self.free[rack] >= self.size and used + self.size <= self.parameters.most_trays
+
+    def find_move(self, rack: int) -> tuple[int, int] | None:
+        """Return the gang that would leave a rack, the smallest wholly in it that can, and where it goes.
+
+        None: there is none, no move is left, or the gang that is offered has room without.
+        """
+        if self.offered is None or self.moves_left < 1 or self._fits(self.offered):
+            return None
+        inside = [(self._sizes[row], row) for row, racks in self.held.items() if racks.keys() == {rack}]
+        for size, row in sorted(inside):
+            rooms = [(free, at) for at, free in enumerate(self.free) if at != rack and free >= size]
+            if rooms:
+                return row, min(rooms)[1]
+        return None
+
+    def may_wait(self) -> bool:
+        """Whether the gang that is offered may be left waiting: something else is still to come."""
+        offered = self.offered
+        if offered is None or self.left != int(self.gangs.segments[offered]):
+            return False
+        return bool(self._ends) or self._next < len(self.gangs.submit_s)
+
+    def place(self, rack: int) -> None:
+        """Put the next segment of the gang in a rack; with the last one it starts."""
+        row, size = self.offered, self.size
+        assert row is not None
+        self.free[rack] -= size
+        self.held.setdefault(row, Counter())[rack] += size
+        self.left -= 1
+        if self.left == 0:
+            self._end_s[row] = self.now_s + float(self.gangs.duration_s[row])
+            heappush(self._ends, (self._end_s[row], row))
+            self.waiting.remove(row)
+            self._offer()
+
+    def move(self, rack: int) -> None:
+        """Let a gang leave a rack, which stands still for a restart."""
+        found = self.find_move(rack)
+        assert found is not None
+        row, to = found
+        size, restart_s = self._sizes[row], self.parameters.restart_s
+        self.free[rack] += size
+        self.free[to] -= size
+        self.held[row] = Counter({to: size})
+        self._end_s[row] += restart_s
+        heappush(self._ends, (self._end_s[row], row))
+        self.moved_tray_s += size * restart_s
+        self.moves += 1
+        self.moves_left -= 1
+
+    def wait(self) -> None:
+        """Leave the gang waiting, and go on to the next."""
+        self._turn += 1
+        self._offer()
+
+    def _room(self, free: int, size: int) -> int:
+        return min(free, self.parameters.most_trays) // size
+
+    def _fits(self, row: int) -> bool:
+        """Whether all segments of a gang that have no rack yet have room."""
+        if row == self.offered and self.left < int(self.gangs.segments[row]):
+            return True
+        size = int(self.gangs.trays[row])
+        return sum(self._room(free, size) for free in self.free) >= int(self.gangs.segments[row])
+
+    def _offer(self) -> None:
+        """Offer the next gang that has room, or for which others could move, and let time pass until then."""
+        while True:
+            while self._turn < min(len(self.waiting), self.parameters.window):
+                row = self.waiting[self._turn]
+                self.offered, self.left = row, int(self.gangs.segments[row])
+                can_move = sum(self.free) >= self._sizes[row] and any(
+                    self.find_move(rack) for rack in range(len(self.free))
+                )
+                if self._fits(row) or can_move:
+                    return
+                self._turn += 1
+            self.offered, self.left = None, 0
+            if not self._advance():
+                return
+
+    def _advance(self) -> bool:
+        """Let time pass until the next gang comes or ends; return whether there was one to wait for."""
+        gangs, total = self.gangs, len(self.gangs.submit_s)
+        while self._ends and self._end_s.get(self._ends[0][1]) != self._ends[0][0]:
+            heappop(self._ends)
+        comes_s = float(gangs.submit_s[self._next]) if self._next < total else np.inf
+        ends_s = self._ends[0][0] if self._ends else np.inf
+        until_s = min(comes_s, ends_s)
+        if not np.isfinite(until_s) or (self._next == total and not self.waiting):
+            return False
+        passed_s = until_s - self.now_s
+        self.waited_tray_s += passed_s * sum(self._sizes[row] for row in self.waiting)
+        most = self.parameters.moves_per_hour
+        self.moves_left = min(most, self.moves_left + most * passed_s / 3600)
+        self.now_s, self._turn = until_s, 0
+        if comes_s <= ends_s:
+            self.waiting.append(self._next)
+            self._next += 1
+        else:
+            _, row = heappop(self._ends)
+            del self._end_s[row]
+            for rack, trays in self.held.pop(row).items():
+                self.free[rack] += trays
+        return True
+
+
+COSTS: Mapping[str, Callable[[RackState], float]] = {
+    name: attrgetter(f"{name}_cost") for name in ("waiting", "moved")
+}
+"""The costs that a reward can weigh; each is 0 at the start."""
+
+
+def observe(state: RackState) -> dict[str, list[float]]:
+    """Return the parts of an observation, by name."""
+    parameters, offered = state.parameters, state.offered
+    racks, trays = range(parameters.racks), parameters.trays
+    mine = Counter[int]() if offered is None else state.held.get(offered, Counter())
+    moves = [state.find_move(rack) for rack in racks]
+    waits = Counter[int]()
+    for row in state.waiting:
+        waits[int(state.gangs.trays[row])] += state._sizes[row]
+    waited_h = 0.0 if offered is None else (state.now_s - float(state.gangs.submit_s[offered])) / 3600
+    rows = len(state.waiting)
+    most = max(parameters.moves_per_hour, 1.0)
+    return {
+        "free": [free / trays for free in state.free],
+        "gang": [state.size / trays, state.left / max(state.left, 4), waited_h / (1 + waited_h)],
+        "leaves": [0.0 if move is None else state._sizes[move[0]] / trays for move in moves],
+        "moves": [state.moves_left / most],
+        "own": [mine[rack] / trays for rack in racks],
+        "queue": [rows / (10 + rows), *(waits[size] / (trays + waits[size]) for size in SIZES)],
+    }
+
+
+def _say(state: RackState) -> str:
+    if state.offered is None:
+        return "all gangs have started"
+    return f"gang {state.offered}: {state.left} segments of {state.size} trays to place"
+
+
+def _sum_up(state: RackState) -> str:
+    counts = f"{len(state.waiting)} wait, {state.moves} moves, {state.stranded} trays stranded"
+    return f"{clock(state.now_s)}, {counts}"
+
+
+def as_text(state: RackState) -> str:
+    """Return a table of the racks, and the gang that is offered."""
+    rows = []
+    for rack, free in enumerate(state.free):
+        inside = " ".join(f"{row}:{racks[rack]}" for row, racks in sorted(state.held.items()) if racks[rack])
+        rows.append((rack, free, inside))
+    return "\n".join([_say(state), table(("rack", "free trays", "gang:trays"), rows), _sum_up(state)])
+
+
+MARGIN, TOP = 12, 64
+
+
+def as_pixels(state: RackState) -> Pixels:
+    """Return a picture: a column of trays for each rack, in the colour of the gang that has them.
+
+    Returns
+    -------
+    ndarray of uint8, shape (height, width, 3)
+    """
+    parameters = state.parameters
+    picture = Picture((HEIGHT, WIDTH))
+    picture.text(MARGIN, 8, _say(state).capitalize(), 18)
+    picture.text(WIDTH - MARGIN, 8, _sum_up(state), 18, INK, "ra")
+    picture.text(MARGIN, 40, "Racks: a bar for each tray; light where the gang may go", 13, FAINT)
+    wide = (WIDTH - 2 * MARGIN) // parameters.racks
+    high = max(1, (HEIGHT - TOP - MARGIN) // parameters.trays)
+    for rack in range(parameters.racks):
+        taken = [row for row, racks in sorted(state.held.items()) for _ in range(racks[rack])]
+        empty = LIGHT if state.has_room(rack) else EMPTY
+        for tray in range(parameters.trays):
+            fill = choose_colour(taken[tray]) if tray < len(taken) else empty
+            picture.box(MARGIN + rack * wide, TOP + tray * high, wide - 8, max(1, high - 2), fill)
+    return picture.pixels()
