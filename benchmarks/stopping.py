@@ -115,7 +115,8 @@ def compare_cells(cells: Cells, first: Cells, key: str, draws: int = 5000) -> st
     def sums(side: Cells, rows: Ints) -> Floats:
         figure = np.array([cell["lost" if key == "per stop" else key] for cell in side])[rows].sum(axis=1)
         stops = np.array([cell["stops"] for cell in side])[rows].sum(axis=1)
-        return figure / stops if key == "per stop" else figure
+        found: Floats = figure / stops if key == "per stop" else figure
+        return found
 
     if key == "per stop" and min(sum(cell["stops"] for cell in side) for side in (cells, first)) < len(cells):
         return ""

@@ -65,7 +65,18 @@ def test_every_folder_of_conf_is_tested_here():
     assert groups == set(tested.split())
 
 
-@pytest.mark.parametrize("name", names("queues"))
+def test_queues_of_the_world_llm_2026_cover_it():
+    words = ["scenario=llm-2026", "scenario.queues=llm-2026", "trace.jobs=60", "trace.load=null"]
+    scenario = build_scenario(compose(words))
+    tree = scenario.tenants.tree
+    quotas = [tree.queues[leaf].quota for leaf in tree.leaves]
+    assert {name: sum(of_type(quota, name) for quota in quotas) for name in scenario.cluster.gpu_types} == {
+        "H100": 1024,
+        "GB200": 576,
+    }
+
+
+@pytest.mark.parametrize("name", sorted(set(names("queues")) - {"llm-2026"}))
 def test_queues_are_of_a_cluster(name):
     gpus = next((int(word) for word in name.split("-") if word.isdigit()), 64)
     words = ["scenario=ares", "trace=philly-like", "trace.rule=ares", f"scenario.queues={name}"]
