@@ -71,6 +71,7 @@ class TwinFolder:
             gpu_types=(),
             type_name=gpu_type_names(cluster),
             outcomes="keep",
+            node_gpus=dict(zip(cluster.gpu_types, cluster.gpus_per_node.tolist(), strict=True)),
             power_of_two=False,
         )
         return load_trace(self.file(LOG), "auto", options)
