@@ -153,7 +153,7 @@ def slurm_settings(setting: Setting, cluster: str, accounting: Accounting) -> di
         "PriorityWeightFairshare": "10000" if setting.fair else "0",
         "PriorityWeightPartition": "1000",
         "PriorityWeightQOS": "1000",
-        "SlurmctldDebug": "info",
+        "SlurmctldDebug": "debug",
         "DebugFlags": "Backfill",
     }
 

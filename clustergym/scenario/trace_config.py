@@ -80,6 +80,9 @@ class TraceChoice(GeneratorOptions, Parameters):
     time_limits : str or pair of float
         Time limits of jobs (`clustergym.scenario.trace_config`): `ignore`; `keep`, those of the trace; or
         drawn between two factors of the run time.
+    nodes : str
+        `keep`: jobs of a log ask for as many nodes as they had there, where nodes of the cluster have as many
+        GPUs; the placer must place so (`slurm`). `ignore`: for any.
     keep_shares : bool
         Keep the parts of GPUs that PAI's jobs ask for.
     deadlines : bool
@@ -97,6 +100,7 @@ class TraceChoice(GeneratorOptions, Parameters):
     source: str | None = None
     outcomes: str = "ignore"
     time_limits: LimitChoice = "ignore"
+    nodes: Literal["ignore", "keep"] = "ignore"
     any_type: bool = False
     gavel_steps: str = "job"
     sia_profiles: str | None = None
@@ -213,8 +217,13 @@ def _read_options(
         sia_profiles=choice.sia_profiles,
         sia_lengths=choice.sia_lengths,
         outcomes=choice.outcomes,
+        node_gpus=_map_node_gpus(reference) if choice.nodes == "keep" else None,
         keep_shares=choice.keep_shares,
     )
+
+
+def _map_node_gpus(cluster: ClusterSpec) -> dict[str, int]:
+    return dict(zip(cluster.gpu_types, cluster.gpus_per_node.tolist(), strict=True))
 
 
 def _reference(name: str) -> ClusterSpec:

@@ -19,7 +19,7 @@ from clustergym.trace.slurm_fields import CellRules
 
 COLUMNS = (
     *("job_id", "submit_time", "start_time", "duration", "gpus", "gpu_type", "user", "virtual_cluster"),
-    *("partition", "outcome", "time_limit_s", "priority"),
+    *("partition", "outcome", "time_limit_s", "priority", "nodes"),
 )
 """Columns of the file, all of which the format `durations` reads."""
 
@@ -68,6 +68,7 @@ def write_log(log: RecordedJobs, path: Path, rows: Sequence[int] | None = None) 
     ]
     starts = empty if log.start_s is None else [_moment(at) for at in log.start_s.tolist()]
     limits = empty if log.time_limit_s is None else [_seconds(limit) for limit in log.time_limit_s.tolist()]
+    nodes = empty if log.nodes is None else [count or "" for count in log.nodes.tolist()]
     for row in order:
         writer.writerow(
             (
@@ -80,6 +81,7 @@ def write_log(log: RecordedJobs, path: Path, rows: Sequence[int] | None = None) 
                 "" if log.outcome is None else log.outcome[row],
                 limits[row],
                 0 if log.priority is None else int(log.priority[row]),
+                nodes[row],
             )
         )
     write_text(path, text.getvalue(), "--output")

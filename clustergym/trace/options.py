@@ -106,6 +106,9 @@ class ReadOptions:
     outcomes : str
         `keep`: jobs that failed or were killed in a log end where they did (`workload.outcomes`); `ignore`:
         each job does what it did in the log, and all complete.
+    node_gpus : mapping of str to int, optional
+        GPUs of a node of each type: jobs ask for as many nodes as they had, if those have as many GPUs. None:
+        they ask for any.
     keep_shares : bool
         Keep the part of a GPU that a job of PAI plans with, as a recorded job; by default it is rounded up.
     power_of_two : bool
@@ -125,6 +128,7 @@ class ReadOptions:
     sia_profiles: str | None = None
     sia_lengths: str = "validated"
     outcomes: str = "ignore"
+    node_gpus: Mapping[str, int] | None = None
     keep_shares: bool = False
     power_of_two: bool = True
 

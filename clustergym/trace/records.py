@@ -51,6 +51,8 @@ class RecordedJobs(Records):
         NaN: none; None: the log has no job's.
     start_s : ndarray of float, optional
         When each job started, on the clock of `submit_s`; None: the log does not say.
+    nodes : ndarray of int, optional
+        On how many nodes each job asks for its GPUs; 0: any, or not known.
     partition : list of str, optional
     dated : bool
     source_names : mapping
@@ -70,6 +72,7 @@ class RecordedJobs(Records):
     outcome: Sequence[str] | None = None
     time_limit_s: Floats | None = None
     start_s: Floats | None = None
+    nodes: Ints | None = None
     partition: Sequence[str] | None = None
     dated: bool = True
     source_names: Mapping[str, str] = field(default_factory=dict)
@@ -89,6 +92,7 @@ def make_recorded_jobs(
     priority: Ints | None = None,
     time_limit_s: Floats | None = None,
     start_s: Floats | None = None,
+    nodes: Ints | None = None,
     unnamed: str = "job",
     dated: bool = True,
     facts: Mapping[str, Any] | None = None,
@@ -105,7 +109,7 @@ def make_recorded_jobs(
     submit_s, duration_s, gpus : ndarray, shape (n,)
     left_out : mapping
         Reason -> rows that are left out for it, shape (n,); a row counts for its first reason.
-    outcome, priority, time_limit_s, start_s : optional
+    outcome, priority, time_limit_s, start_s, nodes : optional
         Columns of length n; a limit is NaN where there is none.
     unnamed : str
         Jobs of a log without ids are called this and their row.
@@ -142,6 +146,7 @@ def make_recorded_jobs(
         outcome=None if outcome is None else [outcome[row] for row in index],
         time_limit_s=limited,
         start_s=None if start_s is None else start_s[rows],
+        nodes=None if nodes is None else nodes[rows],
         partition=cells("partition"),
         dated=dated,
         source_names=names,
@@ -188,6 +193,7 @@ def build_recorded_trace(log: RecordedJobs, options: ReadOptions) -> Trace:
         virtual_cluster=log.virtual_cluster,
         time_limit_s=log.time_limit_s,
         start_s=None if log.start_s is None else log.start_s - origin,
+        nodes=_list_asked_nodes(log, drawn.gpus, options),
         partition=log.partition,
         source_names=log.source_names,
         canonical=options.type_name,
@@ -203,6 +209,21 @@ def build_recorded_trace(log: RecordedJobs, options: ReadOptions) -> Trace:
             **log.facts,
         ),
     )
+
+
+def _list_asked_nodes(log: RecordedJobs, gpus: Ints, options: ReadOptions) -> Ints | None:
+    """Return how many nodes each job asks for, 0: any; None: none asks.
+
+    A job asks for any whose GPUs cannot be equally many on each, or are more on one than a node has.
+    """
+    if log.nodes is None or options.node_gpus is None:
+        return None
+    largest = max(options.node_gpus.values(), default=0)
+    types = [""] * len(gpus) if log.gpu_type is None else log.gpu_type
+    most = np.array([options.node_gpus.get(name, largest) for name in types], dtype=np.int64)
+    each, left = np.divmod(gpus, np.maximum(log.nodes, 1))
+    nodes: Ints = np.where((left == 0) & (each <= most), log.nodes, 0)
+    return nodes if nodes.any() else None
 
 
 def _with_type_names(log: RecordedJobs, options: ReadOptions) -> RecordedJobs:

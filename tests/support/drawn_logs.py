@@ -35,10 +35,11 @@ def draw_jobs(folder: Path, jobs: int, span_s: float, seed: int, most_gpus: int 
     kinds = rng.choice(["A100", "V100"], size=jobs, p=[0.6, 0.4])
     rows = [
         f"{1000 + row},{iso(ORIGIN_S + int(at[row]))},{run[row]},{min(gpus[row], most_gpus)},{kinds[row]},"
-        f"u{users[row]},team{users[row] % 3},{limit[row]},{['completed', 'failed', 'killed'][row % 3]}"
+        f"u{users[row]},team{users[row] % 3},{limit[row]},{['completed', 'failed', 'killed'][row % 3]},"
+        f"{max(min(gpus[row], most_gpus) // 8, 1)}"
         for row in range(jobs)
     ]
-    header = "job_id,submit_time,duration,gpus,gpu_type,user,virtual_cluster,time_limit_s,outcome"
+    header = "job_id,submit_time,duration,gpus,gpu_type,user,virtual_cluster,time_limit_s,outcome,nodes"
     path.write_text("\n".join([header, *rows]) + "\n")
     return path
 
@@ -63,6 +64,7 @@ def sacct_text(result: Result) -> str:
     """Return a run as `sacct -P` prints it: times in whole seconds, with steps, in another column order."""
     trace, jobs = result.run.simulation.scenario.trace, result.jobs
     assert trace.time_limit_s is not None
+    assert trace.nodes is not None
     lines = [HEAD]
     for row in range(len(trace)):
         start = ORIGIN_S + round(float(jobs.first_start_s[row]))
@@ -73,7 +75,7 @@ def sacct_text(result: Result) -> str:
         limit = f"{limit_s // 86400}-{limit_s // 3600 % 24:02d}:{limit_s // 60 % 60:02d}:{limit_s % 60:02d}"
         submit = iso(ORIGIN_S + float(trace.submit_s[row]))
         cells = (ENDS[row % len(ENDS)], submit, iso(start), iso(end), str(int(end - start)), tres, limit)
-        place = f"gpu-{kind}|{trace.virtual_cluster[row]}|normal|1"
+        place = f"gpu-{kind}|{trace.virtual_cluster[row]}|normal|{trace.nodes[row]}"
         lines.append(f"{trace.user[row]}|{trace.job_id[row]}|" + "|".join(cells) + f"|{place}")
         lines.append(f"|{trace.job_id[row]}.batch|" + "|".join(cells[:5]) + f"|cpu=8||{place}")
     return "\n".join(lines) + "\n"

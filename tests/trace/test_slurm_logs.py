@@ -16,7 +16,9 @@ from clustergym.common.columns import iso, parse_seconds
 from clustergym.common.errors import InputError
 from clustergym.trace.formats import find_format, load_trace
 from clustergym.trace.log_files import write_log
+from clustergym.trace.options import ReadOptions
 from clustergym.trace.readers import durations, kueue, sacct, slurmdbd
+from clustergym.trace.records import build_recorded_trace
 from clustergym.trace.slurm_fields import CellRules, find_zone, span_s, waiting_tasks
 
 REGRESSIONS = Path(__file__).parents[1] / "regressions"
@@ -279,3 +281,25 @@ def test_an_archive_of_the_database(tmp_path):
         path.write_bytes(wrong)
         with pytest.raises(InputError, match=message):
             slurmdbd.read_log(path)
+
+
+def test_jobs_ask_for_the_nodes_that_they_had_and_asked_for(tmp_path):
+    # 4 on one node; 8 on two; 3 cannot be equally many on 2; two that were given though one was asked for.
+    given = [(4, 1, ""), (8, 2, "cpu=8,node=2,gres/gpu=8"), (3, 2, ""), (8, 2, "cpu=8,node=1")]
+    rows = [
+        f"{row(str(at), tres=f'gres/gpu={gpus}', asked=asked)}|{nodes}"
+        for at, (gpus, nodes, asked) in enumerate(given)
+    ]
+    log = sacct.read_log(write(tmp_path, *rows, head=f"{HEAD}|NNodes"))
+    assert log.nodes.tolist() == [1, 2, 0, 0]
+    assert log.facts["guessed"]["number of nodes: any, those it had are not those it asked for"] == 2
+    write_log(log, tmp_path / "log.csv")
+    again = durations.read_log(tmp_path / "log.csv")
+    assert again.nodes.tolist() == [1, 2, 0, 0]
+    read = {"reference_time_s": lambda model, gpu_type, gpus: 1.0, "reference_cluster": "", "gpu_types": ()}
+    assert build_recorded_trace(again, ReadOptions(**read)).nodes is None
+    # Nodes of two GPUs have not room for the four that job 0 had on one; jobs keep their order.
+    small = ReadOptions(**read, node_gpus={"A100": 2}, power_of_two=False)
+    assert build_recorded_trace(again, small).nodes is None
+    large = ReadOptions(**read, node_gpus={"A100": 4}, power_of_two=False)
+    assert build_recorded_trace(again, large).nodes.tolist() == [1, 2, 0, 0]

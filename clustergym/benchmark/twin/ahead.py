@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,14 +125,15 @@ class Ahead:
             elapsed_s = max(self.present.now_s - job.start_s, 0.0)
             left_s = max(run_s(job, elapsed_s) - elapsed_s, 1.0)
             limit_s = max(job.limit_s - elapsed_s, LEAST_LEFT_S) if job.limit_s > 0 else np.nan
-            rows.append((job, 0.0, now_s + left_s, limit_s))
+            # Which nodes it has is not known: those that it asked for may not be free in another order.
+            rows.append((replace(job, nodes=0), 0.0, now_s + left_s, limit_s))
         for job in self.present.waiting:
             rows.append((job, job.submit_s - self.base_s, max(run_s(job, 0.0), 1.0), job.limit_s))
         log = self.log
         table = [
             (
                 *(job.job_id, submit_s, duration_s, job.gpus, job.gpu_type, job.user, job.account),
-                *(job.partition, limit_s, int(job.qos) if job.qos.lstrip("-").isdigit() else 0),
+                *(job.partition, limit_s, int(job.qos) if job.qos.lstrip("-").isdigit() else 0, job.nodes),
             )
             for job, submit_s, duration_s, limit_s in rows
         ]
@@ -144,10 +146,11 @@ class Ahead:
                     *(log.gpu_type[row], log.user[row], log.virtual_cluster[row]),
                     *("" if log.partition is None else log.partition[row],),
                     *(np.nan if limits is None else float(limits[row]), int(log.priority[row])),
+                    0 if log.nodes is None else int(log.nodes[row]),
                 )
             )
-        someone = table[0] if table else ("", 0.0, 1.0, 1, "", "", "", "", np.nan, 0)
-        table.append((MARK, now_s, 1.0, 1, "", someone[5], someone[6], "", 1.0, 0))
+        someone = table[0] if table else ("", 0.0, 1.0, 1, "", "", "", "", np.nan, 0, 0)
+        table.append((MARK, now_s, 1.0, 1, "", someone[5], someone[6], "", 1.0, 0, 0))
         return self._read(table)
 
     def _read(self, table: Sequence[tuple[Any, ...]]) -> Scenario:
@@ -170,6 +173,7 @@ class Ahead:
             partition=list(columns[7]),
             time_limit_s=np.array(columns[8], dtype=np.float64),
             priority=np.array(columns[9], dtype=np.int64),
+            nodes=np.array(columns[10], dtype=np.int64),
             outcome=["completed"] * len(table),
             left_out=Counter(),
         )

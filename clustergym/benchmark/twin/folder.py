@@ -15,7 +15,7 @@ import yaml
 from clustergym.common.errors import InputError
 from clustergym.common.writing import write_text
 from clustergym.common.yaml_file import read_mapping
-from clustergym.scenario.registry import list_parameters, make_policy
+from clustergym.scenario.registry import make_policy
 from clustergym.trace.formats import load_trace
 from clustergym.trace.options import ReadOptions
 from clustergym.trace.trace import Trace
@@ -71,6 +71,7 @@ class TwinFolder:
             gpu_types=(),
             type_name=gpu_type_names(cluster),
             outcomes="keep",
+            node_gpus=dict(zip(cluster.gpu_types, cluster.gpus_per_node.tolist(), strict=True)),
             power_of_two=False,
         )
         return load_trace(self.file(LOG), "auto", options)
@@ -123,8 +124,7 @@ class TwinFolder:
 def parameter_words(content: Mapping[str, Any]) -> list[str]:
     """Return the overrides of a policy that is given by its name and parameters; raises as `make_policy`."""
     policy = make_policy(content)
-    known = list_parameters(policy)
-    own = {key: value for key, value in content.items() if key != "name" and known.get(key) is not value}
+    own = {key: value for key, value in content.items() if key != "name"}
     return [f"policy={policy.name}", *(f"policy.{key}={json.dumps(value)}" for key, value in own.items())]
 
 

@@ -103,6 +103,7 @@ def snapshot(trace: Trace, now_s: float) -> Present:
             gpus=int(trace.gpus[row]),
             gpu_type=trace.gpu_type[row],
             from_request=False,
+            nodes=0 if trace.nodes is None else int(trace.nodes[row]),
         )
         (running if runs else waiting).append(job)
     return Present(now_s, tuple(running), tuple(waiting))

@@ -102,6 +102,7 @@ def draw_log(trace: Trace, days: float, seed: int, path: Path) -> Drawn:
         outcome=drawn.outcome,
         time_limit_s=drawn.time_limit_s,
         priority=drawn.priority,
+        nodes=drawn.nodes,
     )
     write_log(log, path)
     return Drawn(path, len(rows), origin + min(submit_s))

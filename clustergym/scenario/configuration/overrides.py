@@ -33,6 +33,7 @@ READ_WITH_FILE = {
         "keep_shares",
         "outcomes",
         "time_limits",
+        "nodes",
         "seed",
         "load",
     ),

@@ -24,6 +24,7 @@ OPTIONAL = (
     "outcome",
     "time_limit_s",
     "priority",
+    "nodes",
 )
 START = ("start_time", "start_s")
 COLUMNS = f"{' or '.join(SUBMIT)}, {' or '.join(DURATION)}, {' or '.join(GPUS)}"
@@ -56,6 +57,7 @@ def read_log(path: Path) -> RecordedJobs:
         time_limit_s=numbers(table, "time_limit_s", default=float("nan")),
         priority=integers(table, "priority", default=0) if "priority" in table.columns else None,
         start_s=_starts(table),
+        nodes=integers(table, "nodes", low=0, default=0) if "nodes" in table.columns else None,
         left_out={"CPU job": gpus == 0, "ran 0 s": duration_s == 0},
         dated=dated,
     )

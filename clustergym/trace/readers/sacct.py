@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,6 +43,9 @@ REMEDY = "print it with sacct -a -P -o JobID,User,Account,Partition,QOS,Submit,S
 REMEDY += "Timelimit,AllocTRES,ReqTRES,NNodes"
 
 
+_ASKED_NODES = re.compile(r"(?:^|,)node=(\d{1,6})(?:,|$)", re.ASCII)
+
+
 @dataclass(frozen=True, slots=True)
 class SlurmJob:
     """A row of Slurm's table of jobs; times are NaN and texts empty where unknown.
@@ -58,6 +62,8 @@ class SlurmJob:
     gpu_type : str
     from_request : bool
         Whether the GPUs are those asked for, as the row says of none that they were allocated.
+    nodes : int
+        On how many nodes it is to have its GPUs, equally many on each; 0: any, or not known.
     """
 
     line: int
@@ -76,6 +82,7 @@ class SlurmJob:
     gpus: int
     gpu_type: str
     from_request: bool
+    nodes: int = 0
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
@@ -180,6 +187,7 @@ def _job(row: _Row, rules: CellRules) -> SlurmJob:
         gpus=gpus,
         gpu_type=gpu_type,
         from_request=from_request,
+        nodes=_nodes(row, gpus),
     )
 
 
@@ -194,6 +202,14 @@ def _gpus(row: _Row) -> tuple[int, str, bool]:
     each, gpu_type = gpus_of_gres(row.text("per_node"))
     nodes = row.count("nodes")
     return each * max(int(nodes) if nodes < MAX_GPUS else 1, 1), gpu_type, bool(each)
+
+
+def _nodes(row: _Row, gpus: int) -> int:
+    """Return how many nodes a job asks for: those it has, if it asked for as many; 0: any."""
+    nodes, asked = row.count("nodes"), _ASKED_NODES.search(row.text("asked"))
+    if not 0 < nodes <= gpus or gpus % nodes or (asked is not None and int(asked[1]) != nodes):
+        return 0
+    return int(nodes)
 
 
 def read_log(
@@ -230,7 +246,7 @@ def build_log(
     facts = {"rows": len(rows) + left_out.total()}
     moments = [time for job in rows for time in (job.submit_s, job.start_s, job.end_s) if time == time]
     last_s, guessed, seen = max(moments, default=0.0), Counter[str](), Counter[str]()
-    jobs = list[SlurmJob]()
+    jobs, numbered = list[SlurmJob](), any(job.nodes for job in rows)
     for job in rows:
         still = not job.outcome and job.end_s != job.end_s
         if still:
@@ -243,6 +259,7 @@ def build_log(
             job = replace(job, gpu_type=type_of_partition[job.partition])
             guessed["GPU type: the partition's"] += 1
         guessed["GPUs: those asked for, none are said to be allocated"] += job.from_request
+        guessed["number of nodes: any, those it had are not those it asked for"] += numbered and not job.nodes
         seen[job.job_id] += 1
         if seen[job.job_id] > 1:
             job = replace(job, job_id=f"{job.job_id}-run{seen[job.job_id]}")
@@ -275,6 +292,7 @@ def build_recorded(
 ) -> RecordedJobs:
     """Return jobs as columns, with the report of what was read, left out and guessed."""
     limits = np.array([job.limit_s for job in jobs], dtype=np.float64)
+    nodes = np.array([job.nodes for job in jobs], dtype=np.int64)
     return RecordedJobs(
         path=path,
         format=form,
@@ -292,6 +310,7 @@ def build_recorded(
         partition=[job.partition for job in jobs],
         outcome=[job.outcome for job in jobs],
         time_limit_s=None if np.isnan(limits).all() else limits,
+        nodes=nodes if nodes.any() else None,
         left_out=+left_out,
         source_names={"job_id": "JobID", "submit_s": "Submit", "gpus": "AllocTRES"},
         facts={**facts, "guessed": dict(+guessed), "completed": sum(j.outcome == COMPLETED for j in jobs)},

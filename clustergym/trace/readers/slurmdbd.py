@@ -144,7 +144,8 @@ def _job(
     gpus, gpu_type = _gpus(row["tres_alloc"], types)
     if not gpus:
         gpus, gpu_type = gpus_of_gres(row.get("gres_used", "").replace("gres:", ""))
-    minutes = row.get("timelimit", "0")
+    minutes, on = row.get("timelimit", "0"), row.get("nodes_alloc", "0")
+    nodes = int(on) if on.isascii() and on.isdigit() and len(on) < 9 else 0
     limited = minutes.isascii() and minutes.isdigit() and 0 < int(minutes[:10]) < NO_LIMIT
     return SlurmJob(
         line=0,
@@ -163,6 +164,7 @@ def _job(
         gpus=min(gpus, MAX_GPUS),
         gpu_type=gpu_type,
         from_request=False,
+        nodes=nodes if 0 < nodes <= gpus and gpus % nodes == 0 else 0,
     )
 
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import yaml
 from drawn_logs import draw_jobs, run_log, sacct_text, write_cluster
 from error_lines import error_line
 
@@ -18,6 +19,7 @@ from clustergym.benchmark.twin.waits import JobTable, list_groups, waits
 from clustergym.commands import twin as twin_command
 from clustergym.commands.twin import main
 from clustergym.common.errors import InputError
+from clustergym.scenario.by_name import compose
 from clustergym.trace.formats import load_trace
 from clustergym.trace.log_files import write_log
 from clustergym.trace.readers import sacct
@@ -238,3 +240,13 @@ def test_watts_at_a_power_limit(tmp_path):
         read_power(path, 150.0)
     given = SimpleNamespace(price=None, watts=[f"A100={path}@100/40", "V100=300/60"], carbon=None)
     assert twin_command._prices(given).watts == {"A100": (90.0, 40.0), "V100": (300.0, 60.0)}
+
+
+def test_the_parameters_of_a_policy_file_count(folder):
+    content = {"name": "slurm-multifactor", "weight_fair_share": 0.0, "backfill": "easy", "round_s": None}
+    (folder / "policy.yaml").write_text(yaml.safe_dump(content))
+    words = TwinFolder(folder).policy_words(None)
+    # Those that equal the policy's own defaults are given too: a later default changes nothing.
+    assert words[0] == "policy=slurm-multifactor"
+    given = compose(["scenario=own-log", *words, *TwinFolder(folder).words()])["policy"]
+    assert {key: given[key] for key in content} == content
