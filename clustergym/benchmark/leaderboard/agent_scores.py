@@ -27,8 +27,9 @@ RULES = """\
 On a trace a score is 0 for what random play reaches and 1 for the best known, which are weights that an
 evolution strategy found on other traces; in between and beyond it is on a line: (random - x) / (random -
 best known), of mean JCTs. An environment's is the interquartile mean over runs of training and traces, with a
-95 % bootstrap interval that resamples runs and traces in each environment (Agarwal et al., NeurIPS '21), and says nothing of seeds where
-there is one run; *all* is the mean over environments, of agents that play all of them.
+95 % bootstrap interval that resamples runs and traces in each environment (Agarwal et al., NeurIPS '21), and
+says nothing of seeds where there is one run; *all* is the mean over environments, of agents that play all of
+them.
 """
 
 
