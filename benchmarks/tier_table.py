@@ -16,29 +16,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from tiers import TRACES, Figures, Judge
+from tiers import TRACES, Judge
 
-from clustergym.agents import auction_features as features
-from clustergym.agents.auction_checkpoints import load
+from clustergym.benchmark.leaderboard.agent_board import HEURISTICS, play_best_known
 from clustergym.common.errors import InputError, exits_on_bad_input, nearest
 from clustergym.common.writing import atomic_path
 from clustergym.scenario.environments import ENVIRONMENTS
-
-HEURISTICS = ("hesrpt", "srtf elastic=true")
-
-
-def play_best_known(name: str, traces: int, given: Any) -> Figures:
-    """Return the mean JCT of the checkpoint `elastic` on each trace, seconds."""
-    parameters = {"jobs": given.jobs, "loads": given.loads, "cluster": given.cluster, "actions": "weights"}
-    judge = Judge("ClusterGym/Auction-v1", "test", traces, **parameters, features="summary", rows=1)
-    weights = np.zeros(features.COUNT)
-    known = load("elastic").weights[: features.COUNT]
-    weights[: len(known)] = known
-    repeated = np.tile(weights, (traces, 1))
-    found = judge.measure(lambda *_: repeated)
-    judge.envs.close()
-    return found
 
 
 def measure(name: str, traces: int) -> dict[str, Any]:
@@ -52,13 +35,13 @@ def measure(name: str, traces: int) -> dict[str, Any]:
         "id": name,
         "jobs": parameters.jobs,
         "traces": traces,
-        "steps": float(random["steps"].mean()),
-        "moves_share": float(random["moves"].sum() / random["steps"].sum()),
-        "decisions": float(random["moves"].mean()),
-        "random_s": float(random["jct_s"].mean()),
+        "steps": float(random.steps.mean()),
+        "moves_share": float(random.moves.sum() / random.steps.sum()),
+        "decisions": float(random.moves.mean()),
+        "random_s": float(random.jct_s.mean()),
         "heuristics_s": heuristics,
         "best_heuristic": best,
-        "best_known_s": float(play_best_known(name, traces, parameters).mean()),
+        "best_known_s": float(play_best_known(parameters, judge.seeds).mean()),
     }
 
 

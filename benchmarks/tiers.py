@@ -1,12 +1,14 @@
 """What PPO learns from scratch in an environment, seed by seed, with its curve.
 
     nice python benchmarks/tiers.py knobs-16 --seeds 5 --steps 6400 --json knobs-16.json
-    nice python benchmarks/tiers.py priority-16 --learner by_job --steps 500000 --json priority-16.json
+    nice python benchmarks/tiers.py priority-16 --learner by_job --steps 1000000 --json priority-16.json
+    nice python benchmarks/tiers.py elastic-16 --learner by_job --steps 800000 --env jobs=50 --burst-share 0.5
 
 Trains on the split `train`, by PPO of Stable-Baselines3 with the settings of `SETTINGS` or with credit by
-job (`--learner by_job`). Measures greedy play on the 40 traces of the split `dev` as it goes, and at the end
-on those of `test`: mean JCT over that of heSRPT on the same traces, with an interval over traces and seeds
-(percentiles of 10,000 resamplings of both). Random play stands beside it.
+job (`--learner by_job`) with those of `JobCredit`; `--set` changes some. Measures greedy play on the 40
+traces of the split `dev` as it goes, and at the end on those of `test`: mean JCT over that of heSRPT on the
+same traces, with an interval over traces and seeds (percentiles of 10,000 resamplings of both). Random play
+stands beside it.
 """
 
 from __future__ import annotations
@@ -24,14 +26,19 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-import clustergym
+from clustergym.benchmark.leaderboard.agent_board import (
+    Played,
+    load_agent_board,
+    play_traces,
+    simulate_policy,
+)
+from clustergym.benchmark.leaderboard.agent_entry import Run, record_run
 from clustergym.common.errors import InputError, exits_on_bad_input, nearest
 from clustergym.common.figures import check_figure, draw_figure
 from clustergym.common.writing import atomic_path
 from clustergym.envs.episodes import trace_seed
 from clustergym.envs.registration import register_envs
 from clustergym.scenario.environments import ENVIRONMENTS
-from clustergym.scenario.registry import parse_policy
 from clustergym.training.vector_envs import SchedulingVecEnv
 
 TRACES = 40
@@ -88,8 +95,8 @@ class Judge:
     """
 
     def __init__(self, name: str, split: str, traces: int = TRACES, **parameters: Any) -> None:
-        self.envs, self.traces = envs_of(name, traces, **parameters), traces
-        self._seeds = [trace_seed(split, index) for index in range(traces)]
+        self.envs = envs_of(name, traces, **parameters)
+        self.seeds = [trace_seed(split, index) for index in range(traces)]
 
     @cached_property
     def hesrpt_s(self) -> Figures:
@@ -98,10 +105,7 @@ class Judge:
 
     def simulate(self, policy: str) -> Figures:
         """Return the mean JCT of a policy on each trace, deciding when the environment's agent does."""
-        episodes, rng = self.envs.single.episodes, np.random.default_rng(0)
-        chosen = parse_policy(f"{policy} round_s={self.envs.single.parameters.round_s}", "policy")
-        scenarios = (episodes.choose({"trace_seed": seed}, rng) for seed in self._seeds)
-        return np.array([clustergym.simulate(one, chosen).metrics["jct_mean"] for one in scenarios])
+        return simulate_policy(self.envs, self.seeds, policy)
 
     def draw(self, *_: Any) -> Any:
         """Return a random legal action for each trace."""
@@ -109,40 +113,11 @@ class Judge:
 
     def measure(self, decide: Callable[[Any, Any], Any]) -> Figures:
         """Return the mean JCT on each trace where `decide` gives the actions, seconds."""
-        return self.play(decide)["jct_s"]
+        return self.play(decide).jct_s
 
-    def play(self, decide: Callable[[Any, Any], Any]) -> dict[str, Figures]:
-        """Play an episode on each trace.
-
-        Parameters
-        ----------
-        decide : callable
-            (observations, masks) -> actions.
-
-        Returns
-        -------
-        dict of str to ndarray, shape (traces,)
-            `jct_s`, `steps`, and `moves`: steps at which the clock moves.
-        """
-        envs = self.envs
-        observations, _ = envs.reset(seed=0, options={"trace_seed": self._seeds})
-        found = {name: np.zeros(self.traces) for name in ("jct_s", "steps", "moves")}
-        over = np.zeros(self.traces, dtype=np.bool_)
-        while not over.all():
-            before = envs.core.reached
-            observations, _, terminated, truncated, infos = envs.step(
-                decide(observations, envs.action_masks())
-            )
-            found["steps"] += ~over
-            found["moves"] += ~over & (envs.core.reached > before)
-            ended = terminated | truncated
-            for row in np.flatnonzero(ended & ~over).tolist():
-                found["jct_s"][row] = infos["metrics"]["jct_mean_censored"][row]
-            over |= ended
-            if ended.any() and not over.all():
-                # With `Disabled` every environment must have an episode: those that ended play theirs again.
-                observations, _ = envs.reset(options={"reset_mask": ended, "trace_seed": self._seeds})
-        return found
+    def play(self, decide: Callable[[Any, Any], Any]) -> Played:
+        """Play an episode on each trace where `decide`, (observations, masks) -> actions, says what to do."""
+        return play_traces(self.envs, self.seeds, lambda seen, masks, _: decide(seen, masks))
 
 
 Decide = Callable[[Any, Any], Any]
@@ -183,34 +158,45 @@ class CurveRecorder:
         self._measuring_s += spent_s() - before
 
 
-def train_by_job(name: str, seed: int, steps: int, judge: Judge) -> tuple[Decide, Curve]:
-    """Train with credit by job; return how it plays, and its curve."""
+def train_by_job(name: str, given: argparse.Namespace, seed: int, judge: Judge) -> tuple[Decide, Curve]:
+    """Train with credit by job, in bursts at first; return how it plays, and its curve."""
     from clustergym.training.job_credit import JobCredit, JobCreditLearner
 
-    envs = envs_of(name, 32, split="train", summaries=False)
-    learner = JobCreditLearner(envs, JobCredit(), seed)
+    steps = given.steps
+    stages: list[tuple[dict[str, Any], float]] = [({}, 1.0)]
+    if given.burst_share:
+        stages.insert(0, ({"jobs": 12, "loads": (4.0,)}, given.burst_share))
+    made = [
+        (envs_of(name, 32, split="train", summaries=False, **{**given.env, **own}), share)
+        for own, share in stages
+    ]
+    learner = JobCreditLearner(made[0][0], JobCredit(**given.set), seed)
     recorder = CurveRecorder(seed, steps, judge, learner.decide)
-    while learner.num_timesteps < steps:
-        recorder.measure(learner.num_timesteps)
-        learner.learn(learner.num_timesteps + 1, steps)
+    for envs, share in made:
+        if learner.envs is not envs:
+            learner.begin(envs, seed)
+        while learner.num_timesteps < share * steps:
+            recorder.measure(learner.num_timesteps)
+            learner.learn(learner.num_timesteps + 1, steps)
+        envs.close()
     recorder.measure(learner.num_timesteps, last=True)
-    envs.close()
     return learner.decide, recorder.curve
 
 
-def train_stock(name: str, seed: int, steps: int, judge: Judge) -> tuple[Decide, Curve]:
+def train_stock(name: str, given: argparse.Namespace, seed: int, judge: Judge) -> tuple[Decide, Curve]:
     """Train PPO of Stable-Baselines3; return how it plays, and its curve."""
     from stable_baselines3 import PPO
     from stable_baselines3.common.callbacks import BaseCallback
 
-    settings = dict(SETTINGS[name.removeprefix("ClusterGym/").partition("-")[0].lower()])
-    envs = SchedulingVecEnv(envs_of(name, settings.pop("num_envs"), split="train", summaries=False), 10.0)
+    settings = {**SETTINGS[name.removeprefix("ClusterGym/").partition("-")[0].lower()], **given.set}
+    envs = envs_of(name, settings.pop("num_envs"), split="train", summaries=False, **given.env)
+    envs = SchedulingVecEnv(envs, 10.0)
     agent = PPO("MlpPolicy", envs, seed=seed, device="cpu", **settings)
 
     def decide(seen: Any, _: Any) -> Any:
         return agent.predict(seen, deterministic=True)[0]
 
-    recorder = CurveRecorder(seed, steps, judge, decide)
+    recorder = CurveRecorder(seed, given.steps, judge, decide)
 
     class Measuring(BaseCallback):
         """Measures before a rollout."""
@@ -221,7 +207,7 @@ def train_stock(name: str, seed: int, steps: int, judge: Judge) -> tuple[Decide,
         def _on_step(self) -> bool:
             return True
 
-    agent.learn(steps, Measuring())
+    agent.learn(given.steps, Measuring())
     recorder.measure(agent.num_timesteps, last=True)
     envs.close()
     return decide, recorder.curve
@@ -243,18 +229,21 @@ def interval(ratios: Figures) -> tuple[float, float, float]:
 
 def train_seeds(name: str, given: argparse.Namespace) -> dict[str, Any]:
     """Train each seed that the file does not have yet; return the figures of all."""
-    about = {"id": name, "learner": given.learner, "steps": given.steps}
+    about = {key: getattr(given, key) for key in ("learner", "steps", "set", "env", "burst_share")}
+    about["id"] = name
     figures: dict[str, Any] = {**about, "seeds": []}
     if given.json is not None and given.json.is_file():
         figures = json.loads(given.json.read_text(encoding="utf-8"))
         if any(figures.get(key) != value for key, value in about.items()):
             raise InputError("is of another training", file=given.json, remedy="give another --json")
-    dev, test = Judge(name, "dev"), Judge(name, "test")
+    dev, test = (Judge(name, split, **given.env) for split in ("dev", "test"))
     random = test.measure(test.draw)
     figures["random"] = float(np.mean(random / test.hesrpt_s))
     figures["hesrpt_jct_s"] = float(test.hesrpt_s.mean())
     for seed in range(len(figures["seeds"]), given.seeds):
-        decide, curve = LEARNERS[given.learner](name, seed, given.steps, dev)
+        decide, curve = LEARNERS[given.learner](name, given, seed, dev)
+        if given.entry is not None:
+            record_run(load_agent_board("rl"), given.entry, Run(given.tier, seed), decide)
         ratios = test.measure(decide) / test.hesrpt_s
         figures["seeds"].append({"seed": seed, "test": ratios.tolist(), "curve": curve})
         figures["over_hesrpt"] = interval(np.array([row["test"] for row in figures["seeds"]]))
@@ -279,6 +268,22 @@ def draw_curves(figures: Mapping[str, Any], figure: Any) -> None:
     figure.axes[1].legend(frameon=False, fontsize=8)
 
 
+def read_values(option: str, words: list[str]) -> dict[str, Any]:
+    """Return what words such as `critic=episode` set."""
+    for word in words:
+        if "=" not in word:
+            raise InputError(word, field=option, remedy="write NAME=VALUE, as critic=episode")
+    return {name: json_value(value) for name, _, value in (word.partition("=") for word in words)}
+
+
+def json_value(text: str) -> Any:
+    """Return the value that JSON reads in a text, or the text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Train, measure and print."""
@@ -289,9 +294,18 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=6_400, help="of the environments, each seed")
     parser.add_argument("--learner", choices=LEARNERS, default="stock")
+    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="settings of the learner")
+    parser.add_argument(
+        "--env", nargs="+", default=[], metavar="NAME=VALUE", help="parameters of the environment"
+    )
+    parser.add_argument(
+        "--burst-share", type=float, default=0.0, help="share of the steps in bursts, with credit by job"
+    )
     parser.add_argument("--json", type=Path, help="seeds that it has already are not trained again")
+    parser.add_argument("--entry", metavar="NAME", help="record what is played on the board rl as its entry")
     parser.add_argument("--svg", type=Path, help="a picture of the curves")
     given = parser.parse_args(argv)
+    given.set, given.env = read_values("--set", given.set), read_values("--env", given.env)
     check_figure(given.svg, "--svg")
     known = {row.short_name: row.id for row in ENVIRONMENTS if row.vector_entry_point}
     if given.tier not in known:

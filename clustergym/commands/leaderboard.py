@@ -74,6 +74,14 @@ def _parser() -> argparse.ArgumentParser:
     freeze.add_argument("--next-version", action="store_true", help=anew)
     _add_workers(freeze)
     _add_searches(commands)
+    agents = commands.add_parser("agents", help="play recorded actions of agents again, and score them")
+    agents.add_argument("board", help="name of its folder, which has agents.yaml")
+    agents.add_argument("entry", nargs="*", help="all by default")
+    agents.add_argument("--write", action="store_true", help="write README.md of the board, with all entries")
+    words = "measure what random play, heuristics and the best known reach, first"
+    agents.add_argument("--freeze", action="store_true", help=words)
+    agents.add_argument("--json", type=Path, metavar="FILE", help="write the scores")
+    _add_workers(agents)
     return parser
 
 
@@ -317,6 +325,31 @@ def _freeze(options: argparse.Namespace) -> int:
     return 0
 
 
+def _agents(options: argparse.Namespace) -> int:
+    from clustergym.benchmark.leaderboard import agent_scores
+    from clustergym.benchmark.leaderboard.agent_board import load_agent_board, measure_constants
+    from clustergym.common.tables import print_table, text_table
+
+    board = load_agent_board(options.board, options.root)
+    if options.write and options.entry:
+        raise InputError("is of all entries", field="--write", remedy="name no entry")
+    if options.freeze:
+        print(f"wrote {measure_constants(board)}")
+    found = (
+        [agent_scores.replay_entry(board, name) for name in options.entry]
+        if options.entry
+        else agent_scores.rank_agents(board, _workers(options))
+    )
+    rows = agent_scores.agent_rows(board, found)
+    title = f"{board.name} version {board.version}"
+    print_table(text_table(title, agent_scores.agent_columns(board), rows))
+    if options.write:
+        print(f"wrote {agent_scores.write_agent_page(board, found)}")
+    scores = {one.name: {name: score._asdict() for name, score in one.found.items()} for one in found}
+    _write_json(scores, options.json)
+    return 0
+
+
 def _write_json(content: Any, path: Path | None) -> None:
     from clustergym.common.writing import write_json
 
@@ -335,6 +368,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "curves": _curves,
     "bound": _bound,
     "freeze": _freeze,
+    "agents": _agents,
 }
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
+from gymnasium.spaces import Box, Discrete
 from scenarios import Job, small_scenario
 
 from clustergym.agents import auction_checkpoints, checkpoints
+from clustergym.benchmark.leaderboard.agent_board import AgentBoard, load_agent_board, read_constants
+from clustergym.benchmark.leaderboard.agent_entry import read_actions, read_agent_entry
 from clustergym.benchmark.leaderboard.board import load_board
 from clustergym.benchmark.leaderboard.bounds import read_bounds
 from clustergym.benchmark.leaderboard.cell_logs import read_logs
@@ -27,6 +31,7 @@ from clustergym.benchmark.twin.rules import read_rules
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.divisible import read_divisible
 from clustergym.cluster.node_lists import cluster_keys, read_nodes
+from clustergym.common.errors import InputError
 from clustergym.envs.sharing import openb
 from clustergym.live import journal
 from clustergym.live.own.ledger import read_ledger
@@ -187,6 +192,34 @@ def _board(content: bytes, folder: Path) -> object:
     return load_board("fair", folder)
 
 
+def _agent_board(content: bytes, folder: Path) -> object:
+    (folder / "rl").mkdir(exist_ok=True)
+    (folder / "rl" / "agents.yaml").write_bytes(content)
+    return load_agent_board("rl", folder)
+
+
+def _beside_agents(name: str, read: Callable[[AgentBoard], object]) -> Reader:
+    """Return the reader of a file of the board `rl`, beside its agents.yaml."""
+
+    def reader(content: bytes, folder: Path) -> object:
+        board = _agent_board((ROOT / "leaderboards/rl/agents.yaml").read_bytes(), folder)
+        assert isinstance(board, AgentBoard)
+        (folder / "rl" / name).parent.mkdir(exist_ok=True)
+        (folder / "rl" / name).write_bytes(content)
+        return read(board)
+
+    return reader
+
+
+def _actions(path: Path) -> object:
+    """Read actions as those of two episodes, of edits and of boxes."""
+    edits, boxes = load_agent_board("rl").environments[:2]
+    for environment, space in ((edits, Discrete(20)), (boxes, Box(-1.0, 1.0, (4,)))):
+        with contextlib.suppress(InputError):
+            read_actions(path, environment, 2, space)
+    return read_actions(path, edits, 2, Discrete(20))
+
+
 def _about(read: Callable[[str], object], name: str) -> Reader:
     """Return the reader of a checkpoint's YAML beside the weights of a checkpoint of the package."""
 
@@ -294,6 +327,10 @@ READERS: Mapping[str, Reader] = {
         "curves.json", _in_board(lambda folder: read_curves(load_board("fair"), folder))
     ),
     "entry-logs": _written("decisions.jsonl.gz", _cell_log),
+    "agent-board": _agent_board,
+    "agent-constants": _beside_agents("constants.json", read_constants),
+    "agent-entry": _beside_agents("a/entry.yaml", lambda board: read_agent_entry(board, "a")),
+    "agent-actions": _packed("burst-16-0.jsonl.gz", _actions),
     "checkpoint": _about(auction_checkpoints.load, "elastic"),
     "checkpoint-weights": _weights(auction_checkpoints.load, "elastic"),
     "network": _about(network_checkpoints.load, "elastic-16"),
@@ -332,6 +369,9 @@ SEEDS: Mapping[str, tuple[Path, ...]] = {
     "entry-results": (ROOT / "leaderboards/fair/fcfs/results.csv",),
     "entry-curves": (ROOT / "leaderboards/fair/fcfs/curves.json",),
     "entry-logs": (ROOT / "leaderboards/fair/fcfs/decisions.jsonl.gz",),
+    "agent-board": (ROOT / "leaderboards/rl/agents.yaml",),
+    "agent-constants": (ROOT / "leaderboards/rl/constants.json",),
+    "agent-entry": (ROOT / "leaderboards/rl/ppo-knobs/entry.yaml",),
     "checkpoint": (checkpoints.TRAINED / "elastic.yaml",),
     "checkpoint-weights": (checkpoints.TRAINED / "elastic.safetensors",),
     "network": (checkpoints.TRAINED / "elastic-16.yaml",),
