@@ -81,6 +81,13 @@ def test_drawn_limits_are_between_the_factors_and_change_nothing_else():
     assert clustergym.simulate(drawn, "fcfs").digest == clustergym.simulate(plain, "fcfs").digest
 
 
+def test_limits_are_drawn_by_the_times_of_the_scenario_s_oracle():
+    """The roofline knows none of the models of llm-2026."""
+    exact = clustergym.load_scenario("llm-2026", ["trace.time_limits=[1,1]"])
+    run_s = exact.reference_iteration_time_s * exact.trace.iterations
+    assert exact.trace.time_limit_s == pytest.approx(run_s)
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -17,7 +17,10 @@ PICTURE = "oracle-throughput.svg"
 HEAD = f"""\
 ## Training throughput of today's stacks
 
-![Predicted against measured tokens/s of a GPU, by GPU type]({PICTURE})
+![Predicted against measured seconds of a step, by GPU type]({PICTURE})
+
+The picture has the rows of all sources: newest releases of this section's, and Arena's iterations, as the
+grid oracle of the next section predicts them.
 
 `clustergym oracle validate --data modern` holds the step times of software stacks (`conf/stack`) against
 public tables of llm-foundry, Megatron-Bridge and torchtitan, given the published plan: predicted tokens/s
@@ -181,9 +184,16 @@ def measure_stacks(table: Path, progress: Callable[[str], None]) -> Figures:
 
 
 def draw_stacks(data: Path, target: Path) -> None:
-    """Draw the page's picture from a table of measured throughput."""
+    """Draw the page's picture from a folder of measurements: throughput of stacks, and Arena's iterations."""
+    import numpy as np
+
+    from clustergym.oracle.calibration.validation import predict_measured
     from clustergym.oracle.stacks.throughput import read_throughput
     from clustergym.oracle.stacks.validation import draw, predict_rows
 
-    rows = read_throughput(data)
-    draw(target, rows, predict_rows(rows))
+    rows = read_throughput(data / "modern" / "throughput.csv")
+    arena, seconds = predict_measured(data / "arena" / "arena_profile.csv")
+    names = [layout.gpu_type for layout in arena.layouts]
+    pairs = zip(names, arena.seconds.tolist(), seconds.tolist(), strict=True)
+    ran = [pair for pair in pairs if np.isfinite(pair[1:]).all()]
+    draw(target, rows, predict_rows(rows), ran)
