@@ -46,7 +46,8 @@ known.
 
 Two things brought the errors by leaving out down: torchtitan's selective recomputation computes half of the
 forward pass again, by its source (before, as much as memory forced); and its fit starts where releases of
-Megatron-Bridge and its own rows together end.
+Megatron-Bridge and its own rows together end. Left-out fits of a release see the other, too, without the
+group that is left out.
 
 Experts of release 26.08 (DeepSeek-V3, Qwen3) are predicted 0.1 to 0.35 too slow, as earlier releases were
 measured: the constants are of 2026 as a whole. Rows with an all-to-all beyond eight GPUs are few;
