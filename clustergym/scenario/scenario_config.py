@@ -200,7 +200,14 @@ class Conditions:
 
     def trace(self, chosen: Mapping[str, Any] | TraceChoice, seed: int) -> Trace:
         """Read or generate the trace of the `trace` group; raises as `scenario`."""
-        return make_trace(chosen, seed, self.cluster, self.rules.counts, self.make_reference_times)
+        return make_trace(
+            chosen,
+            seed,
+            self.cluster,
+            self.rules.counts,
+            self.make_reference_times,
+            self.oracle_tables,
+        )
 
     def make_reference_times(self, cluster: ClusterSpec) -> ReferenceTime:
         """Return the iteration times on a cluster by this oracle: those at which jobs run there alone."""
@@ -209,12 +216,13 @@ class Conditions:
         if cluster not in self._times:
             counts = list_allowed_counts(cluster, self.rules.counts) if self.oracle.worth_caching else ()
             remedy = self.oracle.remedy if self.oracle.name == "table" else ""
-            self._times[cluster] = ReferenceTimes(cluster, self._times_tables, counts, remedy)
+            self._times[cluster] = ReferenceTimes(cluster, self.oracle_tables, counts, remedy)
         return self._times[cluster]
 
-    def _times_tables(
+    def oracle_tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
     ) -> OracleTables:
+        """Return this oracle's tables; with contention those on free links."""
         return self._tables(classes, cluster, counts)[0]
 
     def _tables(

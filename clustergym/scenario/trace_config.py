@@ -30,6 +30,7 @@ from clustergym.trace.trace import Trace
 from clustergym.trace.trace_statistics import build_tables, offer
 
 if TYPE_CHECKING:
+    from clustergym.trace.draw import TablesOf
     from clustergym.trace.options import ReadOptions
 
 
@@ -122,6 +123,7 @@ def make_trace(
     cluster: ClusterSpec,
     counts: str = "power_of_two",
     times_on: TimesOn | None = None,
+    tables_of: TablesOf | None = None,
 ) -> Trace:
     """Read or generate the trace of the `trace` group.
 
@@ -136,6 +138,8 @@ def make_trace(
     times_on : callable, optional
         Iteration times on a cluster, by which a log's durations are turned into iterations; by default the
         roofline oracle's.
+    tables_of : callable, optional
+        Iteration times by which limits and outcomes are drawn; by default the roofline oracle's.
     """
     choice = config if isinstance(config, TraceChoice) else trace_choice(config)
     seed = seed if choice.seed is None else choice.seed
@@ -143,9 +147,9 @@ def make_trace(
     if choice.outcomes != "ignore" or trace.outcome is not None:
         from clustergym.trace.drawn_outcomes import with_outcomes
 
-        trace = with_outcomes(trace, choice.outcomes, cluster, seed)
+        trace = with_outcomes(trace, choice.outcomes, cluster, seed, tables_of=tables_of)
     if choice.time_limits != "ignore" or trace.time_limit_s is not None:
-        trace = with_time_limits(trace, choice.time_limits, cluster, seed)
+        trace = with_time_limits(trace, choice.time_limits, cluster, seed, tables_of=tables_of)
     return trace
 
 
@@ -246,12 +250,17 @@ def _read_committed(name: str) -> Trace:
 
 
 def with_time_limits(
-    trace: Trace, choice: LimitChoice, cluster: ClusterSpec, seed: int, field: str = "trace.time_limits"
+    trace: Trace,
+    choice: LimitChoice,
+    cluster: ClusterSpec,
+    seed: int,
+    field: str = "trace.time_limits",
+    tables_of: TablesOf | None = None,
 ) -> Trace:
-    """Return a trace with time limits as chosen; `cluster` is where run times are measured.
+    """Return a trace with time limits as chosen.
 
-    A job's run time is that of all the work it asks for, at its request. A job whose run time is not known
-    has no limit.
+    `cluster` is where run times are measured, by the tables of `tables_of` (`build_tables`). A job's run time
+    is that of all the work it asks for, at its request. A job whose run time is not known has no limit.
 
     Raises
     ------
@@ -266,7 +275,7 @@ def with_time_limits(
             raise InputError("says no job's time limit", file=trace.path or None, field=field, remedy=remedy)
         return trace
     low, high = (float(factor) for factor in choice)
-    run_s = offer(trace.as_asked(), cluster, build_tables(trace, cluster)).duration_s
+    run_s = offer(trace.as_asked(), cluster, build_tables(trace, cluster, tables_of)).duration_s
     factor = low + (high - low) * random_streams.TIME_LIMITS.generator(seed).random(len(trace))
     drawn = {"time_limits": {"factors": [low, high], "seed": seed}}
     return replace(trace, time_limit_s=run_s * factor, provenance={**trace.provenance, **drawn})

@@ -17,7 +17,7 @@ from clustergym.trace.outcomes import CHOICES
 from clustergym.trace.part_columns import RECORDED
 from clustergym.trace.part_statistics import part_statistics
 from clustergym.trace.trace import OUTCOMES, Trace
-from clustergym.trace.trace_statistics import trace_statistics
+from clustergym.trace.trace_statistics import build_tables, trace_statistics
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -32,6 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--cluster",
         metavar="NAME",
         help="cluster to load, by name or file (arena-a; openb-like for jobs that ask for parts of GPUs)",
+    )
+    parser.add_argument(
+        "--oracle",
+        metavar="NAME",
+        default="roofline",
+        help="whose iteration times: roofline, grid, or stack, as scenario=llm-2026 has (roofline)",
     )
     parser.add_argument("--format", default="auto", help="format of the file; auto: found out")
     parser.add_argument(
@@ -62,11 +68,15 @@ def add_outcomes_argument(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Read a trace as a run on the cluster would, and describe it; return the exit status."""
     from clustergym.cluster.cluster_files import gpu_type_names, load_cluster
+    from clustergym.oracle.oracle_config import oracle_from_config
+    from clustergym.trace.draw import ReferenceTimes
     from clustergym.trace.formats import load_trace
 
     cluster = load_cluster(args.cluster or "arena-a")
+    oracle = oracle_from_config({"name": args.oracle})
     options = make_options(
         cluster,
+        ReferenceTimes(cluster, oracle.tables),
         rule=args.rule,
         any_type=args.any_type,
         type_name=gpu_type_names(cluster),
@@ -80,10 +90,10 @@ def run(args: argparse.Namespace) -> int:
     trace = load_trace(args.file, format=args.format, options=options)
     check_models(trace)
     if args.outcomes is not None:
-        trace = with_outcomes(trace, args.outcomes, cluster, args.seed, "--outcomes")
+        trace = with_outcomes(trace, args.outcomes, cluster, args.seed, "--outcomes", oracle.tables)
     figures = {"name": trace.name, "file": str(args.file), "sha256": trace.sha256}
     if trace.gpu_milli is None:
-        figures |= trace_statistics(trace, cluster)
+        figures |= trace_statistics(trace, cluster, build_tables(trace, cluster, oracle.tables))
     else:
         figures |= part_statistics(trace, load_cluster(args.cluster or "openb-like"))
     write_json(args.json, figures)

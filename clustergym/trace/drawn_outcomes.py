@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +25,21 @@ from clustergym.trace.outcomes import (
 from clustergym.trace.trace import OUTCOMES, Trace
 from clustergym.trace.trace_statistics import build_tables, offer
 
+if TYPE_CHECKING:
+    from clustergym.trace.draw import TablesOf
+
 
 def with_outcomes(
-    trace: Trace, choice: str, cluster: ClusterSpec, seed: int, field: str = "trace.outcomes"
+    trace: Trace,
+    choice: str,
+    cluster: ClusterSpec,
+    seed: int,
+    field: str = "trace.outcomes",
+    tables_of: TablesOf | None = None,
 ) -> Trace:
-    """Return a trace with outcomes as `CHOICES` says; `cluster` is where drawn ones' durations are measured.
+    """Return a trace with outcomes as `CHOICES` says.
+
+    `cluster` is where drawn ones' durations are measured, by the tables of `tables_of` (`build_tables`).
 
     Raises
     ------
@@ -46,7 +57,7 @@ def with_outcomes(
     if trace.outcome is not None or "outcomes" in trace.provenance:
         message, remedy = "says itself how its jobs ended", f"choose {field}=keep for its log"
         raise InputError(message, file=trace.path or None, field=field, remedy=remedy)
-    duration_s = offer(trace, cluster, build_tables(trace, cluster)).duration_s
+    duration_s = offer(trace, cluster, build_tables(trace, cluster, tables_of)).duration_s
     return with_drawn_outcomes(trace, choice, duration_s, seed)
 
 

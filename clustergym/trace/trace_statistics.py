@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from clustergym.oracle.base import OracleTables
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.trace.outcomes import compute_shares
 from clustergym.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from clustergym.trace.draw import TablesOf
 
 PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 WINDOWS_S = {"10min": 600, "1h": 3600, "1d": 86_400}
@@ -55,13 +58,16 @@ class OfferedLoad:
     nowhere: int
 
 
-def build_tables(trace: Trace, cluster: ClusterSpec) -> OracleTables:
-    """Return the roofline's tables of a trace's model classes, at every GPU count that `offer` needs."""
-    from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
+def build_tables(trace: Trace, cluster: ClusterSpec, tables_of: TablesOf | None = None) -> OracleTables:
+    """Return the tables of a trace's model classes, at every GPU count that `offer` needs.
 
-    return RooflineOracle().tables(
-        sorted(set(trace.model_classes)), cluster, list_counts(trace.gpus, cluster)
-    )
+    `tables_of` builds them from classes, cluster and counts: by default the roofline oracle's.
+    """
+    if tables_of is None:
+        from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
+
+        tables_of = RooflineOracle().tables
+    return tables_of(sorted(set(trace.model_classes)), cluster, list_counts(trace.gpus, cluster))
 
 
 def list_counts(gpus: Ints, cluster: ClusterSpec) -> list[int]:

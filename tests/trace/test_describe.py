@@ -11,15 +11,30 @@ import clustergym
 from clustergym.commands.trace import main
 from clustergym.common.errors import InputError
 from clustergym.common.paths import traces_dir
+from clustergym.oracle.stacks.stack_oracle import StackOracle
 from clustergym.trace.describe import duration_text, warnings
 from clustergym.trace.formats import load_trace
-from clustergym.trace.native import read_trace
+from clustergym.trace.native import read_trace, write_trace
+from clustergym.trace.trace_statistics import build_tables, offer
 
 HELIOS = str(traces_dir() / "helios-like-160.csv")
 
 
 def generate(tmp_path, *more, source="philly", name="out.csv"):
     return main(["generate", source, "-o", str(tmp_path / name), "--jobs", "30", *more])
+
+
+def test_describe_by_an_oracle_that_knows_the_models(tmp_path, capsys):
+    scenario = clustergym.load_scenario("llm-2026")
+    path, figures = tmp_path / "llm.csv", tmp_path / "figures.json"
+    write_trace(scenario.trace, path)
+    words = ["describe", str(path), "--cluster", "llm-2026"]
+    assert main(words) == 2
+    assert "choose oracle=stack" in capsys.readouterr().err
+    assert main([*words, "--oracle", "stack", "--json", str(figures)]) == 0
+    tables = build_tables(scenario.trace, scenario.cluster, StackOracle().tables)
+    load = offer(scenario.trace, scenario.cluster, tables).overall
+    assert json.loads(figures.read_text())["offered_load"]["overall"] == pytest.approx(load)
 
 
 def test_describe_prints_and_writes_the_same_figures(tmp_path, capsys):

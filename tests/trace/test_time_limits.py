@@ -11,8 +11,10 @@ from log_samples import SUPERCLOUD
 import clustergym
 from clustergym.commands.trace import main
 from clustergym.common.errors import InputError
+from clustergym.oracle.stacks.stack_oracle import StackOracle
 from clustergym.trace.formats import ReadOptions, load_trace
 from clustergym.trace.native import read_trace, write_trace
+from clustergym.trace.trace_statistics import build_tables, offer
 
 SWF = """; Version: 2.2
 1 0 0 100 4 -1 -1 4 600 -1 1 7 -1 -1 1 -1 -1 -1
@@ -79,6 +81,14 @@ def test_drawn_limits_are_between_the_factors_and_change_nothing_else():
     assert (other.trace.time_limit_s != drawn.trace.time_limit_s).any()
     # Without `kill` limits end no job, and only policies that look at them decide otherwise.
     assert clustergym.simulate(drawn, "fcfs").digest == clustergym.simulate(plain, "fcfs").digest
+
+
+def test_limits_are_drawn_by_the_times_of_the_scenario_s_oracle():
+    """The roofline knows none of the models of llm-2026."""
+    exact = clustergym.load_scenario("llm-2026", ["trace.time_limits=[1,1]"])
+    tables = build_tables(exact.trace, exact.cluster, StackOracle().tables)
+    run_s = offer(exact.trace.as_asked(), exact.cluster, tables).duration_s
+    assert exact.trace.time_limit_s == pytest.approx(run_s)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
         throughput = options.data / "modern" / "throughput.csv"
         if throughput.exists():
             shown["stacks"] = measure_stacks(throughput, tell)
-            draw_stacks(throughput, options.output.parent / PICTURE)
+            draw_stacks(options.data, options.output.parent / PICTURE)
     write_text(options.output, page(shown), "--output")
     write_json(options.json, shown)
     common.print_written(options.output, options.json)

@@ -17,7 +17,10 @@ PICTURE = "oracle-throughput.svg"
 HEAD = f"""\
 ## Training throughput of today's stacks
 
-![Predicted against measured tokens/s of a GPU, by GPU type]({PICTURE})
+![Predicted against measured seconds of a step, by GPU type]({PICTURE})
+
+The picture has the rows of all sources: newest releases of this section's, and Arena's iterations, as the
+grid oracle of the next section predicts them.
 
 `clustergym oracle validate --data modern` holds the step times of software stacks (`conf/stack`) against
 public tables of llm-foundry, Megatron-Bridge and torchtitan, given the published plan: predicted tokens/s
@@ -43,7 +46,8 @@ known.
 
 Two things brought the errors by leaving out down: torchtitan's selective recomputation computes half of the
 forward pass again, by its source (before, as much as memory forced); and its fit starts where releases of
-Megatron-Bridge and its own rows together end.
+Megatron-Bridge and its own rows together end. Left-out fits of a release see the other, too, without the
+group that is left out.
 
 Experts of release 26.08 (DeepSeek-V3, Qwen3) are predicted 0.1 to 0.35 too slow, as earlier releases were
 measured: the constants are of 2026 as a whole. Rows with an all-to-all beyond eight GPUs are few;
@@ -181,9 +185,16 @@ def measure_stacks(table: Path, progress: Callable[[str], None]) -> Figures:
 
 
 def draw_stacks(data: Path, target: Path) -> None:
-    """Draw the page's picture from a table of measured throughput."""
+    """Draw the page's picture from a folder of measurements: throughput of stacks, and Arena's iterations."""
+    import numpy as np
+
+    from clustergym.oracle.calibration.validation import predict_measured
     from clustergym.oracle.stacks.throughput import read_throughput
     from clustergym.oracle.stacks.validation import draw, predict_rows
 
-    rows = read_throughput(data)
-    draw(target, rows, predict_rows(rows))
+    rows = read_throughput(data / "modern" / "throughput.csv")
+    arena, seconds = predict_measured(data / "arena" / "arena_profile.csv")
+    names = [layout.gpu_type for layout in arena.layouts]
+    pairs = zip(names, arena.seconds.tolist(), seconds.tolist(), strict=True)
+    ran = [pair for pair in pairs if np.isfinite(pair[1:]).all()]
+    draw(target, rows, predict_rows(rows), ran)

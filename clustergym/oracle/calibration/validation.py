@@ -163,6 +163,11 @@ def validate(path: str | Path, oracle: Oracle | None = None) -> Figures:
     InputError
         As `read_rows`.
     """
+    return figures(*predict_measured(path, oracle))
+
+
+def predict_measured(path: str | Path, oracle: Oracle | None = None) -> tuple[Rows, Floats]:
+    """Return the measured rows of a file, and an oracle's seconds of each; see `validate`."""
     from clustergym.oracle.grid.grid_oracle import GridOracle
 
     known = oracle or GridOracle()
@@ -170,7 +175,7 @@ def validate(path: str | Path, oracle: Oracle | None = None) -> Figures:
     seconds = predict_times(rows, known)
     if isinstance(known, GridOracle):
         seconds = np.where(rows.slow, seconds * known.constants.slow_machine, seconds)
-    return figures(rows, seconds)
+    return rows, seconds
 
 
 def figures(rows: Rows, seconds: Floats) -> Figures:

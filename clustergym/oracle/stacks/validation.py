@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
@@ -268,37 +268,53 @@ def errors_without_constants(
     return table
 
 
-def draw(path: Path, rows: Sequence[ThroughputRow], predictions: Sequence[Mapping[str, Any]]) -> None:
-    """Draw predicted against measured tokens/s of a GPU, by GPU type, newest releases only."""
+def draw(
+    path: Path,
+    rows: Sequence[ThroughputRow],
+    predictions: Sequence[Mapping[str, Any]],
+    arena: Iterable[tuple[str, float, float]] = (),
+) -> None:
+    """Draw predicted against measured seconds of a step, by GPU type, newest releases only.
+
+    Parameters
+    ----------
+    arena : iterable of (str, float, float)
+        GPU type, measured and predicted seconds of an iteration, of another oracle's rows.
+    """
     from clustergym.common.figures import draw_figure
 
     latest = {row.id for row in newest(rows)}
-    points: dict[str, list[tuple[float, float, bool]]] = {}
+    points: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for row, made in zip(rows, predictions, strict=True):
-        if row.measured and made["predicted"] and row.setting and row.id in latest:
-            experts = bool(row.setting.shape.experts)
-            points.setdefault(row.gpu_type, []).append((row.measured, made["predicted"], experts))
+        one = row.setting
+        if row.measured and made["predicted"] and one and row.id in latest:
+            tokens = one.global_batch * one.sequence_length / one.plan.gpus
+            kind = ", experts" if one.shape.experts else ""
+            seconds = tokens / row.measured, tokens / made["predicted"]
+            points.setdefault((row.gpu_type, kind), []).append(seconds)
+    for gpu_type, measured_s, predicted_s in arena:
+        points.setdefault((gpu_type, ", Arena"), []).append((measured_s, predicted_s))
 
     def paint(figure: Any) -> None:
-        axes = figure.subplots()
-        ends = [
-            min(p[0] for of in points.values() for p in of) / 1.5,
-            max(p[0] for of in points.values() for p in of) * 1.5,
-        ]
+        from matplotlib import colormaps
+
+        axes, markers = figure.subplots(), {"": "o", ", experts": "^", ", Arena": "s"}
+        measured = [point[0] for of in points.values() for point in of]
+        ends = [min(measured) / 1.5, max(measured) * 1.5]
         axes.plot(ends, ends, color="0.6", linewidth=1)
         axes.fill_between(
             ends, [0.9 * e for e in ends], [1.1 * e for e in ends], color="0.92", label="within 10 %"
         )
-        for color, (name, of) in enumerate(sorted(points.items())):
-            for experts, marker in ((False, "o"), (True, "^")):
-                chosen = [p for p in of if p[2] == experts]
-                if chosen:
-                    label = f"{name}{', experts' if experts else ''}"
-                    across, up = zip(*[p[:2] for p in chosen], strict=True)
-                    axes.scatter(across, up, s=16, marker=marker, color=f"C{color}", alpha=0.8, label=label)
+        types = sorted({name for name, _ in points})
+        for (name, kind), of in sorted(points.items()):
+            color = colormaps["tab20"](types.index(name))
+            across, up = zip(*of, strict=True)
+            axes.scatter(
+                across, up, s=14, marker=markers[kind], color=color, alpha=0.8, label=f"{name}{kind}"
+            )
         axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
-        axes.set_xlabel("measured, tokens/s of a GPU")
-        axes.set_ylabel("predicted, tokens/s of a GPU")
-        axes.legend(fontsize=7, loc="upper left")
+        axes.set_xlabel("measured, seconds of a step")
+        axes.set_ylabel("predicted, seconds of a step")
+        axes.legend(fontsize=7, loc="upper left", ncols=2)
 
     draw_figure(path, (6.4, 6.0), paint)
