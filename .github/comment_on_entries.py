@@ -58,7 +58,13 @@ def describe_entry(root: Path, board: str, entry: str) -> tuple[bool, str]:
     mine = next(one for one in standings if one["entry"] == entry)
     score, low, high = (mine["score"][key] for key in ("value", "low", "high"))
     place = f"rank {mine['rank']} of its division, {mine['rank_all']} over all {len(standings)} entries"
-    return True, f"{title}replays to its figures. Score {score:.2f} [{low:.2f}, {high:.2f}]: {place}.\n"
+    told = f"{title}replays to its figures. Score {score:.2f} [{low:.2f}, {high:.2f}]: {place}."
+    gained = mine["gained"]
+    if gained is None:
+        return True, f"{told}\n"
+    share = f"{gained['value']:.2f} [{gained['low']:.2f}, {gained['high']:.2f}]"
+    beaten = " Random play beats it." if gained["high"] < 0 else ""
+    return True, f"{told} Gained over chance, of what the best known schedules gain: {share}.{beaten}\n"
 
 
 def main() -> int:

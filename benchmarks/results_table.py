@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import metric_tables
+import worlds
 import yaml
 from committed_figures import ROOT, best_table, newest_board, other_boards, validated, world_tables
 
@@ -117,6 +118,7 @@ def waits(processes: int) -> str:
 BLOCKS = {
     "best": best_table,
     "worlds": world_tables,
+    "today": worlds.tabulate_worlds,
     "boards": other_boards,
     "newest": newest_board,
     "validated": validated,

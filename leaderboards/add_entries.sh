@@ -43,6 +43,7 @@ fi
 if [[ $board == tenants ]]; then # Policies without quotas, under quotas, and under quotas by other rules.
   add fcfs 'FCFS' policy=fcfs
   add srtf 'SRTF' policy=srtf
+  add random 'random' policy=random
   add ares-work-conserving 'Ares, work-conserving' policy=ares policy.work_conserving=true
   add learned 'learned auction' policy=learned
   add kai 'KAI' policy=kai

@@ -232,9 +232,20 @@ def _score(options: argparse.Namespace) -> int:
         each = [f"{value:z.2f}" for value in standing.by_scenario.values()]
         jct, words = format_figure(standing.raw["jct_mean"], "s"), division_words(standing.division)
         ranks = str(standing.rank), str(standing.rank_all)
-        rows.append([words, *ranks, standing.name, interval(standing.score), over, *each, jct])
+        gained = "-" if standing.gained is None else interval(standing.gained)
+        rows.append([words, *ranks, standing.name, interval(standing.score), over, gained, *each, jct])
     scenarios = (scenario.name for scenario in board.scenarios)
-    columns = ("division", "rank", "rank, all", "entry", "score", "P(better)", *scenarios, "mean JCT, s")
+    columns = (
+        "division",
+        "rank",
+        "rank, all",
+        "entry",
+        "score",
+        "P(better)",
+        "gained over chance",
+        *scenarios,
+    )
+    columns = (*columns, "mean JCT, s")
     print_table(text_table(f"{board.name} version {board.version}", columns, rows, words=(0, 3)))
     plain = [
         {
@@ -245,6 +256,8 @@ def _score(options: argparse.Namespace) -> int:
             "score": standing.score._asdict(),
             "by_scenario": standing.by_scenario,
             "over_next": None if standing.over_next is None else standing.over_next._asdict(),
+            "gained": None if standing.gained is None else standing.gained._asdict(),
+            "relative": None if standing.relative is None else standing.relative._asdict(),
             **standing.raw,
         }
         for standing in found

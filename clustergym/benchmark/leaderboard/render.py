@@ -8,14 +8,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clustergym.benchmark.leaderboard.board import Board
-from clustergym.benchmark.leaderboard.entry import entry_folder, entry_names, read_entry, read_results
+from clustergym.benchmark.leaderboard.board import Board, Cell
+from clustergym.benchmark.leaderboard.entry import (
+    entry_folder,
+    entry_names,
+    read_entry,
+    read_results,
+)
 from clustergym.benchmark.leaderboard.entry_curves import plain, read_curves
+from clustergym.benchmark.leaderboard.gains import compare_with_baseline, read_chance
 from clustergym.benchmark.leaderboard.score import (
     Optimum,
     RankedEntry,
+    cell_bounds,
     compute_scores,
     division_words,
+    interval,
+    is_of_fcfs,
     list_raw_figures,
     optimum,
     standings,
@@ -39,7 +48,10 @@ family weighs the same, with a 95 % bootstrap interval stratified by scenario. D
 information about jobs' speeds that a policy has; clairvoyant entries are oracles, which know the times jobs
 will really run at, as no real scheduler can. *rank* is inside the division and *rank, all* over all of them;
 entries that are statistically tied with the best of a rank, by the difference over the same resampled cells,
-share it. *P(better)*: the probability that the entry is better in a cell than the next of its division. *Gap
+share it. *P(better)*: the probability that the entry is better in a cell than the next of its division.
+*Gained over chance*: (random - x) / (random - best known) in a cell, 0 for random play and 1 for the best
+that any entry reaches, those found in hindsight among them; *{relative}*: {metric} over that of the baseline
+in the same cell; both over cells as scores are, with the same interval. *Gap
 to optimum*: by how much the entry's mean over cells of {metric} misses that of the best possible schedules:
 at least by as much as that of the best schedules known, at most by as much as the proven bound.
 """
@@ -94,6 +106,7 @@ def markdown(board: Board, found: Sequence[RankedEntry], best: Optimum) -> str:
     cells = f"Version {board.version}: {len(board.cells)} cells, {len(board.scenarios)} scenarios of "
     cells += f"{len(board.seeds)} seeds. `index.html` sorts and filters, and has the curves of each entry."
     lines += [cells, "", *_render_best_known(board, "[{0}]({1}/)")]
+    lines += _render_ends(board, found, best)
     heads = titles(board)
     for division in dict.fromkeys(standing.division for standing in found):
         shown = [
@@ -105,14 +118,40 @@ def markdown(board: Board, found: Sequence[RankedEntry], best: Optimum) -> str:
         rows = [[row[key] for key in heads] for row in shown]
         text = table(list(heads.values()), rows, words=[list(heads).index("title")])
         lines += [f"## {division_words(division)}", "", text, ""]
+        tied = [one.entry.title for one in found if one.division == division and one.rank == 1]
+        if len(tied) > 1:
+            lines += [f"Statistically tied with the best: {', '.join(map(_cell, tied))}.", ""]
     return "\n".join(lines)
+
+
+def _render_ends(board: Board, found: Sequence[RankedEntry], best: Optimum) -> list[str]:
+    """Return a table of random play, the best known and the bound, and whom random play beats."""
+    chance, bounds = read_chance(board), cell_bounds(board)
+    ends: list[tuple[str, Mapping[Cell, float]]] = [("best known", chance.best)]
+    if chance.random is not None:
+        ends.insert(0, ("random play", chance.random))
+    if best.bound is not None:
+        ends.append(("no schedule can beat", bounds))
+    rows = []
+    for title, values in ends:
+        figures = chance.gained(board, values), compare_with_baseline(board, values)
+        mean = sum(values[cell] for cell in board.cells) / len(board.cells)
+        rows.append([title, f"{mean:.4g}", *("-" if one is None else interval(one) for one in figures)])
+    heads = ["", f"mean {board.metric}", titles(board)["gained"], titles(board)["relative"]]
+    lines = [table(heads, rows, words=[0]), ""]
+    beaten = [one.entry.title for one in found if one.gained is not None and one.gained.high < 0.0]
+    if beaten:
+        lines += [f"Random play beats, the interval clear of 0: {', '.join(map(_cell, beaten))}.", ""]
+    return lines
 
 
 def _rules(board: Board) -> str:
     reference = _words(board, board.reference, board.reference_overrides)
-    fcfs = board.chooses == "policy" and board.baseline == {"name": "fcfs"}
-    baseline = "first come, first served" if fcfs else f"the baseline ({_words(board, board.baseline)})"
-    text = RULES.format(baseline=baseline, reference=reference, metric=board.metric, better=board.better)
+    baseline = (
+        "first come, first served" if is_of_fcfs(board) else f"the baseline ({_words(board, board.baseline)})"
+    )
+    words = {"metric": board.metric, "better": board.better, "relative": titles(board)["relative"]}
+    text = RULES.format(baseline=baseline, reference=reference, **words)
     if board.chooses == "placer":
         text = PLACERS.format(policy=_describe_keys(board.policy or {})) + text
     return (BOTH if len(board.kinds) > 1 else "") + text
@@ -173,7 +212,9 @@ def _data(board: Board, found: Sequence[RankedEntry], best: Optimum) -> dict[str
         "columns": [{"key": key, "title": title} for key, title in titles(board).items()],
         "divisions": {standing.division: division_words(standing.division) for standing in found},
         "better": {
-            key: METRICS[key].better if key in METRICS else "lower" for key in list_raw_figures(board)
+            **{key: METRICS[key].better if key in METRICS else "lower" for key in list_raw_figures(board)},
+            "gained": "higher",
+            "relative": board.better,
         },
         "scenarios": [scenario.name for scenario in board.scenarios],
         "seeds": board.seeds,
@@ -217,7 +258,11 @@ def _entry(board: Board, standing: RankedEntry, best: Optimum, style: Style) -> 
         "score": list(standing.score),
         "over_next": None if standing.over_next is None else standing.over_next.value,
         "gap": list(gap),
-        "raw": {key: standing.raw[key] for key in list_raw_figures(board)},
+        "raw": {
+            **{key: standing.raw[key] for key in list_raw_figures(board)},
+            "gained": None if standing.gained is None else standing.gained.value,
+            "relative": None if standing.relative is None else standing.relative.value,
+        },
         "shown": texts(board, standing, gap),
         "cells": [
             [round(float(score), 4) for score in scores] for scores in compute_scores(board, standing.rows)

@@ -24,6 +24,7 @@ from clustergym.benchmark.leaderboard.entry import (
     read_entry,
     read_results,
 )
+from clustergym.benchmark.leaderboard.gains import Chance, compare_with_baseline, list_values, read_chance
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
 from clustergym.results.metrics.catalogue import METRICS
@@ -63,6 +64,10 @@ class RankedEntry:
         Rank over all divisions.
     over_next : Aggregate or None
         Probability that it is better in a cell than the next entry of its division.
+    gained : Aggregate or None
+        (random - x) / (random - best known) over cells; None where nobody entered random play.
+    relative : Aggregate or None
+        The board's metric over that of the baseline in the same cell; None where a baseline has 0.
     """
 
     name: str
@@ -75,6 +80,8 @@ class RankedEntry:
     rank: int = 0
     rank_all: int = 0
     over_next: Aggregate | None = None
+    gained: Aggregate | None = None
+    relative: Aggregate | None = None
 
 
 def standings(board: Board) -> list[RankedEntry]:
@@ -88,7 +95,9 @@ def standings(board: Board) -> list[RankedEntry]:
         If an entry is malformed, lacks a cell or is of another version of the board; `check` tells more.
     """
     entries = {name: read_entry(entry_folder(board, name), board) for name in entry_names(board)}
-    found = [_standing(board, name, entry) for name, entry in entries.items() if not entry.hindsight]
+    real = {name: entry for name, entry in entries.items() if not entry.hindsight}
+    chance = read_chance(board)
+    found = [_standing(board, name, entry, chance) for name, entry in real.items()]
     ordered = sorted(found, key=lambda standing: (-standing.score.value, standing.name))
     cells = {standing.name: compute_scores(board, standing.rows) for standing in ordered}
     families = board.families
@@ -132,7 +141,7 @@ def compute_scores(board: Board, rows: Sequence[ResultRow]) -> list[Floats]:
     return out
 
 
-def _standing(board: Board, name: str, entry: Entry) -> RankedEntry:
+def _standing(board: Board, name: str, entry: Entry, chance: Chance) -> RankedEntry:
     folder = entry_folder(board, name)
     every = {row.cell: row for row in read_results(folder)}
     if entry.board_version != board.version:
@@ -157,7 +166,13 @@ def _standing(board: Board, name: str, entry: Entry) -> RankedEntry:
         _round_aggregate(aggregate_stratified(scores, board.families)),
         {label: round(float(by_seed.mean()), DECIMALS) for label, by_seed in zip(names, scores, strict=True)},
         raw,
+        gained=_round_known(chance.gained(board, list_values(board, rows))),
+        relative=_round_known(compare_with_baseline(board, list_values(board, rows))),
     )
+
+
+def _round_known(found: Aggregate | None) -> Aggregate | None:
+    return None if found is None else _round_aggregate(found)
 
 
 def _round_aggregate(found: Aggregate) -> Aggregate:
@@ -217,9 +232,16 @@ def titles(board: Board) -> dict[str, str]:
         "title": "entry",
         "score": "score",
         "over_next": "P(better)",
+        "gained": "gained over chance",
+        "relative": "FCFS = 1" if is_of_fcfs(board) else "baseline = 1",
         "gap": "gap to optimum",
         **{key: title for key, (title, _) in list_raw_figures(board).items()},
     }
+
+
+def is_of_fcfs(board: Board) -> bool:
+    """Return whether the board's baseline is first come, first served."""
+    return board.chooses == "policy" and board.baseline == {"name": "fcfs"}
 
 
 def division_words(division: str) -> str:
@@ -235,6 +257,8 @@ def texts(board: Board, standing: RankedEntry, gap: Gap) -> dict[str, str]:
         "rank_all": str(standing.rank_all),
         "score": interval(standing.score),
         "over_next": "" if standing.over_next is None else f"{standing.over_next.value:.2f}",
+        "gained": "-" if standing.gained is None else interval(standing.gained),
+        "relative": "-" if standing.relative is None else interval(standing.relative),
         "gap": gap_text(gap),
         **{key: format_figure(standing.raw[key], unit) for key, (_, unit) in list_raw_figures(board).items()},
     }
@@ -307,12 +331,7 @@ def optimum(board: Board) -> Optimum:
     InputError
         If results or bounds are malformed.
     """
-    best: dict[Cell, float] = {}
-    for name in entry_names(board):
-        for row in read_results(board.folder / name):
-            value = row.metrics.get(board.metric)
-            if value is not None:
-                best[row.cell] = min(best.get(row.cell, value), value, key=lambda one: board.sign * one)
+    best = read_chance(board).best
     bounds = cell_bounds(board)
     inside = [bounds[cell] for cell in board.cells if cell in bounds]
     return Optimum(

@@ -70,7 +70,7 @@ def misstate_times(scenario: Scenario, seed: int) -> Scenario:
     return replace(scenario, estimates_off=off)
 
 
-def list_changes(load: float, cap_s: float) -> tuple[Change, ...]:
+def list_changes(load: float, cap_s: float, apart_s: float = 60.0) -> tuple[Change, ...]:
     """Return the six changes, of which restarts are two.
 
     Parameters
@@ -79,6 +79,8 @@ def list_changes(load: float, cap_s: float) -> tuple[Change, ...]:
         Offered load to change to.
     cap_s : float
         Longest duration to change to, seconds: a cap where there is none, a week where there is one.
+    apart_s : float
+        Least seconds between decisions by the common clock.
     """
     return (
         Change("load", (f"trace.load={load:g}",)),
@@ -87,7 +89,7 @@ def list_changes(load: float, cap_s: float) -> tuple[Change, ...]:
         Change("other seeds", seeds=500),
         Change("estimates off by 10 %", adapt=misstate_times),
         Change("longest duration", (f"trace.max_duration_s={cap_s:g}",)),
-        Change("common clock", COMMON_CLOCK),
+        Change("common clock", ("scenario.rounds=event", f"scenario.apart_s={apart_s:g}")),
     )
 
 

@@ -272,8 +272,12 @@ def test_the_pages_have_the_columns_of_the_board(root):
     readme, page = pages(load_board("pairs", root)).values()
     assert "the baseline (fcfs on minipod algorithm=random_fit)" in readme
     assert "reference (sjf on parts score=fgd)" in readme
-    heads = "rank | rank, all | entry | score | P(better) | gap to optimum | gpu allocation | p99 JCT, s"
-    assert f"| {heads} | decision p99, ms |" in readme
+    heads = (
+        "rank | rank, all | entry | score | P(better) | gained over chance | baseline = 1 | gap to optimum"
+    )
+    assert f"| {heads} | gpu allocation | p99 JCT, s | decision p99, ms |" in readme
+    # Both entries play random fit or better: chance is the baseline.
+    assert "| random play |" in readme
     data = json.loads(page.split('id="data">')[1].split("</script>")[0])
     facts = {entry["name"]: entry["facts"] for entry in data["entries"]}
     assert facts["short"]["placer"] == "parts defragment_s=None score=fgd"

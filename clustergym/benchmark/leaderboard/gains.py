@@ -1,0 +1,90 @@
+"""How much of what can be gained over chance an entry gains: (random - x) / (random - best known)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from clustergym.benchmark.leaderboard.board import Board, Cell
+from clustergym.benchmark.leaderboard.entry import (
+    ResultRow,
+    entry_folder,
+    entry_names,
+    read_entry,
+    read_results,
+)
+from clustergym.common.arrays import Floats
+from clustergym.results.metrics.statistics import Aggregate, aggregate_stratified
+
+RANDOM = "random"
+"""The policy that decides by chance."""
+
+
+class Chance(NamedTuple):
+    """Values of the board's metric in each cell that a score lies between.
+
+    Attributes
+    ----------
+    random : mapping of Cell to float or None
+        Of random play; None: nobody entered it.
+    best : mapping of Cell to float
+        The best that any entry reaches, those found in hindsight among them.
+    """
+
+    random: Mapping[Cell, float] | None
+    best: Mapping[Cell, float]
+
+    def gained(self, board: Board, values: Mapping[Cell, float]) -> Aggregate | None:
+        """Return 0 for chance, 1 for the best known, over cells as scores are; None where it has no value."""
+        if self.random is None or any(self.random[cell] == self.best[cell] for cell in board.cells):
+            return None
+        ends = {cell: (self.random[cell], self.best[cell]) for cell in board.cells}
+        shares = {cell: (low - values[cell]) / (low - high) for cell, (low, high) in ends.items()}
+        return aggregate_stratified(_by_scenario(board, shares), board.families)
+
+
+def read_chance(board: Board) -> Chance:
+    """Return what random play and the best known schedules reach.
+
+    Where entries are placers, or policies with placers, and the baseline is random fit, it is chance.
+
+    Raises
+    ------
+    InputError
+        If entries or results are malformed.
+    """
+    best: dict[Cell, float] = {}
+    random: dict[Cell, float] | None = None
+    if board.by_kind(board.baseline).get("placer", {}).get("algorithm") == "random_fit":
+        random = {cell: board.constants(cell).baseline for cell in board.cells}
+    for name in entry_names(board):
+        values = list_values(board, read_results(board.folder / name))
+        for cell, value in values.items():
+            best[cell] = min(best.get(cell, value), value, key=lambda one: board.sign * one)
+        choices = read_entry(entry_folder(board, name), board).choices
+        if "policy" in choices and choices["policy"].name == RANDOM:
+            random = values if all(cell in values for cell in board.cells) else random
+    return Chance(random, best)
+
+
+def list_values(board: Board, rows: Sequence[ResultRow]) -> dict[Cell, float]:
+    """Return the board's metric in each cell that has it."""
+    return {row.cell: float(value) for row in rows if (value := row.metrics.get(board.metric)) is not None}
+
+
+def compare_with_baseline(board: Board, values: Mapping[Cell, float]) -> Aggregate | None:
+    """Return the metric over that of the baseline in the same cell; None where a baseline has 0."""
+    base = {cell: board.constants(cell).baseline for cell in board.cells}
+    if not all(base.values()):
+        return None
+    ratios = {cell: values[cell] / of for cell, of in base.items()}
+    return aggregate_stratified(_by_scenario(board, ratios), board.families)
+
+
+def _by_scenario(board: Board, values: Mapping[Cell, float]) -> list[Floats]:
+    return [
+        np.array([values[cell] for cell in board.cells if cell.scenario == scenario.name])
+        for scenario in board.scenarios
+    ]
