@@ -36,8 +36,20 @@ API = (
     "clustergym.envs.scheduling_costs",
 )
 
-RESULTS = ("boards", "learned-agents", "placement", "policies", "reproduction", "results")
-"""Pages and folders whose tables hold results; the index of the search is loaded with every page."""
+TABLES_NOT_SEARCHED = (
+    "api",
+    "boards",
+    "environments",
+    "learned-agents",
+    "placement",
+    "policies",
+    "reproduction",
+    "results",
+)
+"""Pages and folders whose tables hold figures or repeat parameters: every page loads the index of the search."""
+
+TABLES_SEARCHED = ("environments/elastic.md", "environments/placement.md", "environments/sharing.md")
+"""One environment of each class: parameters are found once."""
 
 
 def on_config(config: Any) -> Any:
@@ -72,10 +84,12 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, page: Any, **_: Any) -> str:
-    """Keep the figures of results out of the search."""
-    if page.file.src_uri.split("/")[0].removesuffix(".md") not in RESULTS:
+    """Keep figures, signatures and repeated parameters out of the search; titles and sentences stay in it."""
+    top = page.file.src_uri.split("/")[0].removesuffix(".md")
+    if top not in TABLES_NOT_SEARCHED or page.file.src_uri in TABLES_SEARCHED:
         return html
-    return html.replace("<table>", "<table data-search-exclude>")
+    html = html.replace("<table>", "<table data-search-exclude>")
+    return html.replace("<pre>", "<pre data-search-exclude>") if top == "api" else html
 
 
 def on_post_page(output: str, **_: Any) -> str:
