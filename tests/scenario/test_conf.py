@@ -148,7 +148,7 @@ def test_scenario_of_an_own_log(tmp_path):
     # Counts and durations are the log's, the first launch costs nothing, and a restart what is stated.
     assert scenario.request_gpus.tolist() == [3, 8]
     assert scenario.trace.work_iterations.tolist() == [600, 1200]
-    assert (set(scenario.checkpoint_s.tolist()), config["placer"]["defragment_s"]) == ({30.0}, None)
+    assert (set(scenario.checkpoint_s.tolist()), config["placer"]) == ({30.0}, {"name": "slurm"})
     run = simulate(scenario, make_policy(config["policy"]), make_placer(config["placer"]))
     ends = [event.time_s for event in run.simulation.log.events if event.kind == "complete"]
     assert ends == [600.0, 1800.0]
