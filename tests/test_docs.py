@@ -19,9 +19,9 @@ from clustergym.envs.families import ElasticEnv
 from clustergym.envs.observations import JOB_FEATURES, OPTION_FEATURES, QUEUE_FEATURES
 from clustergym.envs.placement.drawing import PlacementParameters
 from clustergym.envs.placement.environment import PlacementEnv
-from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.racks.environment import RackEnv
 from clustergym.envs.racks.gangs import RackParameters
+from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.sharing.environment import SharingEnv
 from clustergym.envs.sharing.parameters import SharingParameters
 from clustergym.scenario.configuration.hydra_edge import compose_config
@@ -217,7 +217,9 @@ def test_an_environment_is_documented_in_full(cls):
     assert titles == [*SECTIONS, "Arguments"]
 
 
-@pytest.mark.parametrize("cls", [SchedulingParameters, PlacementParameters, RackParameters, SharingParameters])
+@pytest.mark.parametrize(
+    "cls", [SchedulingParameters, PlacementParameters, RackParameters, SharingParameters]
+)
 def test_every_parameter_of_an_environment_is_described(cls, monkeypatch):
     monkeypatch.syspath_prepend(str(DOCS))
     described = importlib.import_module("environment_pages").described(cls)
