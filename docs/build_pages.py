@@ -46,7 +46,7 @@ TABLES_NOT_SEARCHED = (
     "reproduction",
     "results",
 )
-"""Pages and folders whose tables hold figures or repeat parameters: every page loads the index of the search."""
+"""Pages and folders whose tables hold figures or repeat parameters; every page loads the search's index."""
 
 TABLES_SEARCHED = ("environments/elastic.md", "environments/placement.md", "environments/sharing.md")
 """One environment of each class: parameters are found once."""

@@ -45,7 +45,7 @@ to 1,024 tokens, which on H100 runs as predicted, and 1B on 32 A100-40, which on
 known.
 
 Two things brought the errors by leaving out down: torchtitan's selective recomputation computes half of the
-forward pass again, by its source (before, as much as memory forced); and its fit starts where releases of
+forward pass again, as is assumed (before, as much as memory forced); and its fit starts where releases of
 Megatron-Bridge and its own rows together end. Left-out fits of a release see the other, too, without the
 group that is left out.
 

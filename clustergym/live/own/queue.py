@@ -92,7 +92,7 @@ class OwnQueue:
         found = re.match(r"\d+", done.stdout)
         if done.returncode or not found:
             told = last_line(done.stderr) or f"exit status {done.returncode}"
-            if re.search(r"[Cc]ontact|[Cc]onnect|[Tt]imed out|[Tt]emporar", told):
+            if re.search(r"contact|connect|timed out|temporar", told, re.IGNORECASE):
                 raise NoAnswerError(told, file=script.path, remedy="is slurmctld running?")
             raise InputError(f"sbatch: {told}", file=script.path, remedy="mend the script, or move it away")
         return found[0]

@@ -27,8 +27,9 @@ OPTIONAL = (
 USUAL_SEQUENCE_LENGTH = 8192
 """Of torchtitan's recipes where its tables do not say."""
 TITAN_SELECTIVE = 0.5
-"""Torchtitan's selective recomputation keeps every second matrix product, or every second layer
-(torchtitan/parallelisms/parallelize_llama.py, 2024-12)."""
+"""Share of the forward pass that torchtitan's selective recomputation is taken to compute again: every second
+matrix product, or every second layer. An assumption that no row measures by itself: without it, rows left out
+have a median error of 11.5 instead of 5.1 %."""
 _RELEASE = re.compile(r"\d{2,4}[.-]\d{2}([.-]\d{2})?")
 
 
