@@ -83,7 +83,7 @@ MODULES = {
     "offline": "commands.offline",
     "oracle.__main__": "commands.oracle",
     "placement.ablation": "benchmark.papers.arnold_ablation",
-    "placement.ablation_report": "benchmark.papers.arnold_report",
+    "placement.ablation_report": "benchmark.papers.arnold_ablation_report",
     "placement.benchmark": "benchmark.papers.arnold_benchmark",
     "placement.benchmark_figures": "benchmark.papers.arnold_figures",
     "placement.benchmark_plot": "benchmark.papers.arnold_report",
@@ -149,8 +149,6 @@ MODULES = {
     "envs.placement.parameters": "envs.placement.drawing",
     "oracle.stacks.machine": "oracle.models.shape",
     "oracle.stacks.shape": "oracle.models.shape",
-    "benchmark.papers.arnold_ablation_report": "benchmark.papers.arnold_report",
-    "common.ray_workers": "common.processes",
 }
 """Other names of modules that the names of their packages do not lead to."""
 
