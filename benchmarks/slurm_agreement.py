@@ -16,7 +16,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -271,6 +271,8 @@ def run_policy(
     jobs: Sequence[SleepJob],
     folder: Path,
     overhead_s: float = OVERHEAD_S,
+    rounds_s: float = 0.5,
+    policy: Callable[..., SlurmMultifactor] = SlurmMultifactor,
     **more: Any,
 ) -> dict[str, list[list[float]]]:
     """Return submission, start and end of the same jobs under the policy, as `run_slurm`."""
@@ -311,7 +313,7 @@ def run_policy(
         tables=tables,
         checkpoint_s=np.zeros(len(classes)),
         costs=Costs(search="proxy", profile={}),
-        rounds=0.5,
+        rounds=rounds_s,
         horizon_s=None,
         oversize="error",
         counts_rule="power_of_two",
@@ -324,7 +326,7 @@ def run_policy(
         **({} if setting.fair else {"weight_fair_share": 0.0}),
         **more,
     }
-    done = simulate(scenario, SlurmMultifactor(**parameters), SlurmPlacer())
+    done = simulate(scenario, policy(**parameters), SlurmPlacer())
     found: dict[str, list[list[float]]] = {}
     starts = {e.job: e.time_s for e in done.simulation.log.events if e.kind == EventKind.START}
     for at, name in enumerate(trace.job_id):
@@ -406,13 +408,13 @@ def compare_all(
     for setting in settings:
         jobs = [SleepJob(**job) for job in recorded["jobs"][setting.name]]
         first, second = (run["runs"] for run in recorded["slurm"][setting.name])
-        ours = run_policy(setting, _as_submitted(jobs, first), folder)
+        ours = run_policy(setting, as_submitted(jobs, first), folder)
         rows.append({"setting": setting.name, "pair": "Slurm, Slurm", **compare(first, second)})
         rows.append({"setting": setting.name, "pair": "Slurm, policy", **compare(first, ours)})
     return rows
 
 
-def _as_submitted(jobs: Sequence[SleepJob], run: Mapping[str, Sequence[Sequence[float]]]) -> list[SleepJob]:
+def as_submitted(jobs: Sequence[SleepJob], run: Mapping[str, Sequence[Sequence[float]]]) -> list[SleepJob]:
     """Return the jobs with the submissions of a run: a burst is there when the last of its jobs is."""
     last_s: dict[float, float] = {}
     for job in jobs:

@@ -73,8 +73,7 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Append its help to the page of a command; let links to files and folders lead to their pages."""
     path = Path(page.file.src_uri)
-    claims = page.file.src_uri == "reproduction/README.md"  # the pages of the papers have them too
-    if claims or path.parts[0] == "source" or len(path.parts) > 3:
+    if path.parts[0] in ("boards", "reproduction", "source") or len(path.parts) > 3:
         page.meta["search"] = {"exclude": True}
     if path.name in ("index.md", "policies.md"):
         page.meta["hide"] = ["toc", "navigation"]
@@ -84,12 +83,13 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, page: Any, **_: Any) -> str:
-    """Keep figures, signatures and repeated parameters out of the search; titles and sentences stay in it."""
+    """Keep code, figures and repeated parameters out of the search; titles and sentences stay in it."""
+    if page.file.src_uri.split("/")[0] != "commands":
+        html = html.replace("<pre>", "<pre data-search-exclude>")
     top = page.file.src_uri.split("/")[0].removesuffix(".md")
     if top not in TABLES_NOT_SEARCHED or page.file.src_uri in TABLES_SEARCHED:
         return html
-    html = html.replace("<table>", "<table data-search-exclude>")
-    return html.replace("<pre>", "<pre data-search-exclude>") if top == "api" else html
+    return html.replace("<table>", "<table data-search-exclude>")
 
 
 def on_post_page(output: str, **_: Any) -> str:

@@ -20,7 +20,7 @@ MOST_METHODS, MOST_LINES = 25, 400
 LARGE = {"benchmark": 1, "envs": 10, "policies": 3, "scenario": 1, "training": 1}
 """Room: how many of its classes, each with those it derives from, are over a limit at most."""
 
-REACHING = {"benchmark": 3, "cluster": 10, "envs": 27, "policies": 2, "results": 1, "training": 5}
+REACHING = {"benchmark": 4, "cluster": 10, "envs": 31, "policies": 2, "results": 1, "training": 5}
 """Room: how often its files use private names of other objects or of bases at most."""
 
 PUBLIC = {"_replace", "_asdict", "_fields", "_make", "_exit"}

@@ -61,10 +61,13 @@ def test_a_program_without_marks_is_refused(evolve, tmp_path, capsys) -> None:
 
 def test_the_stand_in_answers_with_a_program(evolve) -> None:
     import asyncio
+    from concurrent.futures import ThreadPoolExecutor
     from types import SimpleNamespace
 
     model = evolve.StandIn(SimpleNamespace(name="stand-in", random_seed=1))
     prompt = f"# Current program\n```python\n{SEED.read_text(encoding='utf-8')}```\nImprove it."
-    answer = asyncio.run(model.generate(prompt))
+    # In a thread of its own: where a browser was opened before, this one has a loop already.
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(lambda: asyncio.run(model.generate(prompt))).result()
     assert answer.startswith("```python\n")
     ast.parse(answer.removeprefix("```python\n").removesuffix("```"))

@@ -19,6 +19,7 @@ from pydantic import AfterValidator, Field, PrivateAttr
 from clustergym.benchmark.leaderboard.board import NAME, Name, boards_dir
 from clustergym.benchmark.leaderboard.entry import Line
 from clustergym.cluster.schema import StrictSchema, validate_content
+from clustergym.common import random_streams
 from clustergym.common.arrays import Bools, Floats
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.reading import read_json
@@ -224,7 +225,7 @@ def simulate_policy(envs: Any, seeds: list[int], policy: str) -> Floats:
     import clustergym
     from clustergym.scenario.registry import parse_policy
 
-    episodes, rng = envs.single.episodes, np.random.default_rng(0)
+    episodes, rng = envs.single.episodes, random_streams.FIRST_EPISODE.generator(0)
     chosen = parse_policy(f"{policy} round_s={envs.single.parameters.round_s}", "policy")
     scenarios = (episodes.choose({"trace_seed": seed}, rng) for seed in seeds)
     return np.array([clustergym.simulate(one, chosen).metrics["jct_mean"] for one in scenarios])

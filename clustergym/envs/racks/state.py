@@ -62,8 +62,8 @@ class RackState:
         self.moves, self._next, self._turn = 0, 0, 0
         self._ends: list[tuple[float, int]] = []
         self._end_s: dict[int, float] = {}
-        self._sizes = (gangs.trays * gangs.segments).tolist()
-        self.total_trays = float(sum(self._sizes))
+        self.sizes = (gangs.trays * gangs.segments).tolist()
+        self.total_trays = float(sum(self.sizes))
         self._advance()
         self._offer()
 
@@ -107,7 +107,7 @@ class RackState:
         """
         if self.offered is None or self.moves_left < 1 or self._fits(self.offered):
             return None
-        inside = [(self._sizes[row], row) for row, racks in self.held.items() if racks.keys() == {rack}]
+        inside = [(self.sizes[row], row) for row, racks in self.held.items() if racks.keys() == {rack}]
         for size, row in sorted(inside):
             rooms = [(free, at) for at, free in enumerate(self.free) if at != rack and free >= size]
             if rooms:
@@ -139,7 +139,7 @@ class RackState:
         found = self.find_move(rack)
         assert found is not None
         row, to = found
-        size, restart_s = self._sizes[row], self.parameters.restart_s
+        size, restart_s = self.sizes[row], self.parameters.restart_s
         self.free[rack] += size
         self.free[to] -= size
         self.held[row] = Counter({to: size})
@@ -170,7 +170,7 @@ class RackState:
             while self._turn < min(len(self.waiting), self.parameters.window):
                 row = self.waiting[self._turn]
                 self.offered, self.left = row, int(self.gangs.segments[row])
-                can_move = sum(self.free) >= self._sizes[row] and any(
+                can_move = sum(self.free) >= self.sizes[row] and any(
                     self.find_move(rack) for rack in range(len(self.free))
                 )
                 if self._fits(row) or can_move:
@@ -191,7 +191,7 @@ class RackState:
         if not np.isfinite(until_s) or (self._next == total and not self.waiting):
             return False
         passed_s = until_s - self.now_s
-        self.waited_tray_s += passed_s * sum(self._sizes[row] for row in self.waiting)
+        self.waited_tray_s += passed_s * sum(self.sizes[row] for row in self.waiting)
         most = self.parameters.moves_per_hour
         self.moves_left = min(most, self.moves_left + most * passed_s / 3600)
         self.now_s, self._turn = until_s, 0
@@ -220,14 +220,14 @@ def observe(state: RackState) -> dict[str, list[float]]:
     moves = [state.find_move(rack) for rack in racks]
     waits = Counter[int]()
     for row in state.waiting:
-        waits[int(state.gangs.trays[row])] += state._sizes[row]
+        waits[int(state.gangs.trays[row])] += state.sizes[row]
     waited_h = 0.0 if offered is None else (state.now_s - float(state.gangs.submit_s[offered])) / 3600
     rows = len(state.waiting)
     most = max(parameters.moves_per_hour, 1.0)
     return {
         "free": [free / trays for free in state.free],
         "gang": [state.size / trays, state.left / max(state.left, 4), waited_h / (1 + waited_h)],
-        "leaves": [0.0 if move is None else state._sizes[move[0]] / trays for move in moves],
+        "leaves": [0.0 if move is None else state.sizes[move[0]] / trays for move in moves],
         "moves": [state.moves_left / most],
         "own": [mine[rack] / trays for rack in racks],
         "queue": [rows / (10 + rows), *(waits[size] / (trays + waits[size]) for size in SIZES)],
