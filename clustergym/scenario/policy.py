@@ -54,6 +54,7 @@ class InformationError(RuntimeError):
 
 
 QUEUED, RUNNING = 0, 1
+"""Values of `View.state`: the job waits, or it holds GPUs."""
 """Values of `View.state`."""
 
 
@@ -75,6 +76,7 @@ class Setting:
     capacity : ndarray of int, shape (T,)
         GPUs per type.
     gpus_per_node : ndarray of int, shape (T,)
+        GPUs of one node of each type.
     counts : ndarray of int, shape (K,)
         GPU counts an allotment may have, ascending.
     round_s : float or None
@@ -233,7 +235,9 @@ class View:
     Attributes
     ----------
     now_s : float
+        Time of the decision point, seconds from the start of the run.
     setting : Setting
+        What stays the same in a run: GPU types, their sizes, the counts that are allowed.
     available : ndarray of int, shape (T,)
         GPUs a decision may use: all but those held for profiling or planned jobs or on failed nodes.
     free : ndarray of int, shape (T,)
@@ -241,7 +245,7 @@ class View:
     job : ndarray of int, shape (n,)
         Row of the trace: the job's identity in a Decision.
     state : ndarray of int, shape (n,)
-        QUEUED or RUNNING.
+        `QUEUED` or `RUNNING`, of this module.
     gpu_type : ndarray of int, shape (n,)
         Index of the type held; -1: none.
     gpus : ndarray of int, shape (n,)
