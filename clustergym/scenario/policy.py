@@ -190,7 +190,7 @@ class Places:
 
 @dataclass(frozen=True)
 class StopCosts:
-    """What it costs to stop each job of a View now; 0 for jobs that wait, but for `save_s`.
+    """What it costs to stop each job of a View now; 0 for waiting jobs, except `save_s`.
 
     Attributes
     ----------
@@ -559,7 +559,7 @@ class Policy(Parameters, ABC):
 
     @property
     def consistent(self) -> bool:
-        """Whether it is steady, and decides the same on fewer GPUs that are still as many as it then uses.
+        """Whether it is steady, and a cluster with fewer unused GPUs would not change its decision.
 
         It also decides the same again once its decision has been carried out.
         """

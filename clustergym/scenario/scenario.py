@@ -317,7 +317,7 @@ class Scenario:
 
     @cached_property
     def _least_level(self) -> Ints:
-        """Least index, from each on, of a count at which a class fits on a type, (C, T, K + 1); K: none."""
+        """For each class, type and index, the next index of a count that fits, (C, T, K + 1); K: none."""
         levels = self.feasible.shape[-1]
         level = np.full((*self.feasible.shape[:2], levels + 1), levels)
         level[..., :-1] = np.where(self.feasible, np.arange(levels), levels)
@@ -394,7 +394,7 @@ class Scenario:
         return mean_s
 
     def _at_request(self, table: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the values of each job's class at its requested count, shape (n, T), of (C, T, K)."""
+        """Look up, in an array by class (C, T, K), each job's value at its requested count, shape (n, T)."""
         level = np.searchsorted(self.tables.counts, self.request_gpus)
         level = np.minimum(level, len(self.tables.counts) - 1)
         return np.swapaxes(table, 1, 2)[self.class_of, level]

@@ -88,7 +88,7 @@ class PackedProblem:
 
 
 class PackedSolution(NamedTuple):
-    """An optimum: places of each way, the level that all reach, and prices of the groups' progress."""
+    """A solution of the packed program: GPUs for each way to pack, the common level, and dual prices."""
 
     places: Floats
     level: float

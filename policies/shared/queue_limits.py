@@ -53,7 +53,7 @@ class QueueLimits:
         self.plain = not (self._keeps or len(self._limited))
 
     def compute_reserved(self, used: Floats) -> Floats:
-        """Return what is to stay idle for each queue while leaves use GPUs of shape (L, T); shape (Q, T)."""
+        """Return the GPUs to keep idle for each queue, shape (Q, T), given what leaves use, shape (L, T)."""
         found = np.zeros(self._kept.shape)
         if self._keeps:
             lacking = np.maximum(self._kept - self.above @ used, 0.0)
@@ -64,7 +64,7 @@ class QueueLimits:
         return found
 
     def compute_idle_reserve(self, used: Floats) -> Floats:
-        """Return the GPUs of each type, shape (T,), that are to stay idle for somebody."""
+        """Return the GPUs of each type that stay idle as some queue's guarantee, shape (T,)."""
         if not self._keeps:
             return np.zeros(used.shape[1])
         top = np.array(self._parent) < 0
@@ -98,7 +98,7 @@ class QueueLimits:
         return found
 
     def limit_shares(self, due: Floats, more: Floats) -> Floats:
-        """Return what may be added to shares, shape (L, T), so that no queue comes above its limit."""
+        """Reduce additions to shares, shape (L, T), so that no queue exceeds its limit."""
         for at in self._limited.tolist():
             below = self.above[at]
             added = more[below].sum(axis=0)

@@ -92,7 +92,7 @@ class ReclaimPlan:
         """Whether some queue lacked GPUs of its share that idle ones could not make up for."""
 
     def take(self, shares: Shares) -> Shares:
-        """Take back what is due, of every type; return the shares with what is then held."""
+        """Plan which GPUs queues give back, for every type; return the shares after it."""
         if self.reclaim == "never":
             return shares
         lacking = np.maximum(np.minimum(shares.due, shares.asked) - shares.held, 0.0)
@@ -198,7 +198,7 @@ class ReclaimPlan:
         return int(rows[np.lexsort(keys)[0]]), 0
 
     def _ways(self, rows: Ints, gpu_type: int, missing: float) -> tuple[Ints, Ints, Floats]:
-        """Return how jobs can be shrunk: the job, what it keeps, and the GPU-seconds that this loses.
+        """Return the ways to shrink jobs: the job, the GPUs it keeps, and the GPU-seconds lost.
 
         Each keeps as much as lets all that is missing come free, or else the fewest GPUs it can run on. It
         stands still with them; a job that gives GPUs back already stands still in any case.

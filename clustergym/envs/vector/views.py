@@ -1,4 +1,4 @@
-"""What compiled episodes show, as the SimPy engine would show it: Views, and allotments as edited."""
+"""Make the Views of compiled episodes, equal to those of the SimPy engine."""
 
 from __future__ import annotations
 

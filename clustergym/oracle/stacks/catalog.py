@@ -32,7 +32,7 @@ def stack_names() -> list[str]:
 
 
 def default_stack(machine: Machine) -> str:
-    """Return the stack of the newest measurements: of GPUs without fp8, as the A100, only one has any."""
+    """Return the stack with the newest measurements for a GPU."""
     return DEFAULT_STACKS[machine.fp8_tflops is not None]
 
 

@@ -76,7 +76,7 @@ class ResultGroup:
 
     @property
     def title(self) -> str:
-        """Title in words: the policy if columns are not policies, scenario, version, where runs end, and the jobs' hash."""
+        """Title in words: the policy if columns are not policies, scenario, version, end of runs, hash."""
         first = self.results[0]
         names = [result.scenario.name.split("+") for result in self.results]
         name = "+".join(part for part in names[0] if all(part in other for other in names))
@@ -181,7 +181,7 @@ def group_results(
 
 
 def make_labelled_group(columns: Sequence[Column], reference: str | None) -> ResultGroup:
-    """Return the group of columns that a caller has made; the reference, if there is one, goes first."""
+    """Return a group of given columns, the reference first."""
     results = [result for column in columns for result in column.by_seed.values()]
     group = ResultGroup(results, columns=list(columns))
     _choose_reference(group, reference)

@@ -302,7 +302,7 @@ def place_boxes(held: Sequence[Holding], node_gpus: Sequence[int]) -> list[list[
 
 
 class _Lanes:
-    """The GPUs of all nodes, of each of which boxes are taken until some time."""
+    """The rows of all GPUs in the drawing, each taken by a job's box until some time."""
 
     def __init__(self, node_gpus: Sequence[int]) -> None:
         self._node_gpus = node_gpus
@@ -362,7 +362,7 @@ class _Lanes:
         return self._node_gpus[node] if node < len(self._node_gpus) else 0
 
     def _find_taken(self, node: int, gpu: int, start_s: float) -> list[_Taken]:
-        """Return what is taken of a GPU from a time on; later calls are of no earlier times."""
+        """Return which parts of a GPU's row are taken from a time on; times must ascend from call to call."""
         held = [taken for taken in self._explain_taken.get((node, gpu), ()) if taken.until_s > start_s]
         self._explain_taken[node, gpu] = held
         return held

@@ -27,7 +27,7 @@ ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", 
 
 
 def page(results: Sequence[ResultFile], template: Path = TEMPLATE) -> str:
-    """Return the page on the given results: the report, or what else a template makes of the same data.
+    """Return the page on the given results: the report, or the player, as the template says.
 
     Raises
     ------

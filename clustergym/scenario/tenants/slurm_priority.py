@@ -1,4 +1,4 @@
-"""Slurm's priority of a job: a sum of weighted factors, of which one is the fair share of its user.
+"""Slurm's multifactor priority: a weighted sum of a job's age, size, fair share and other factors.
 
 Sources: SchedMD, priority_multifactor, fair_tree and tres.
 """
