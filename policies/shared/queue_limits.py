@@ -101,6 +101,7 @@ class QueueLimits:
         """Reduce additions to shares, shape (L, T), so that no queue exceeds its limit."""
         for at in self._limited.tolist():
             below = self.above[at]
+            # The excess is cut from all leaves below alike, so that their proportions stay.
             added = more[below].sum(axis=0)
             part = np.maximum(self._most[at] - due[below].sum(axis=0), 0.0) / np.maximum(added, 1.0)
             more[below] = np.floor(more[below] * np.minimum(part, 1.0))
