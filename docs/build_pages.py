@@ -18,6 +18,8 @@ API = (
     "clustergym.oracle.models.model_spec",
     "clustergym.scenario.environments",
     "clustergym.scenario.policy",
+    "clustergym.scenario.view",
+    "clustergym.scenario.decision",
     "clustergym.scenario.scenario",
     "clustergym.results.metrics.catalogue",
     "clustergym.trace.trace",
