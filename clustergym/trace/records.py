@@ -25,8 +25,10 @@ from clustergym.trace.outcomes import (
     no_outcomes,
 )
 from clustergym.trace.trace import Trace
-from clustergym.trace.trace_checks import build_trace
+from clustergym.trace.trace_checks import Column, build_trace
 
+_TEXTS = ("job_id", "gpu_type", "user", "virtual_cluster", "partition")
+"""Columns that are copied as they are in the log, if it has them."""
 MONTH_S = 30 * DAY_S
 """A log whose median duration is longer is likely to be in another unit than seconds."""
 
@@ -84,18 +86,11 @@ def make_recorded_jobs(
     form: str,
     names: Mapping[str, str],
     *,
-    submit_s: Floats,
-    duration_s: Floats,
-    gpus: Ints,
     left_out: Mapping[str, Bools],
-    outcome: Sequence[str] | None = None,
-    priority: Ints | None = None,
-    time_limit_s: Floats | None = None,
-    start_s: Floats | None = None,
-    nodes: Ints | None = None,
     unnamed: str = "job",
     dated: bool = True,
     facts: Mapping[str, Any] | None = None,
+    **columns: Column | None,
 ) -> RecordedJobs:
     """Return the jobs of a log with a row for each job.
 
@@ -123,34 +118,25 @@ def make_recorded_jobs(
     rows = np.flatnonzero(kept)
     index = rows.tolist()
 
-    def cells(column: str) -> list[str] | None:
-        found = table.columns.get(names.get(column, ""))
-        return None if found is None else [found[row] for row in index]
-
-    limited = None if time_limit_s is None or np.isnan(time_limit_s[rows]).all() else time_limit_s[rows]
+    texts = {column: table.columns.get(names.get(column, "")) for column in _TEXTS}
+    kept_columns: dict[str, Any] = {
+        column: cells[rows] if isinstance(cells, np.ndarray) else [cells[row] for row in index]
+        for column, cells in (texts | columns).items()
+        if cells is not None
+    }
+    if "time_limit_s" in kept_columns and np.isnan(kept_columns["time_limit_s"]).all():
+        del kept_columns["time_limit_s"]
     return RecordedJobs(
         path=table.path,
         row=rows,
         line=[table.line[row] for row in index],
-        duration_s=duration_s[rows],
-        gpus=gpus[rows],
-        gpu_type=cells("gpu_type"),
         format=form,
         sha256=table.sha256,
-        job_id=cells("job_id") or [f"{unnamed}-{row}" for row in index],
-        submit_s=submit_s[rows],
         left_out=+counts,
-        user=cells("user"),
-        virtual_cluster=cells("virtual_cluster"),
-        priority=None if priority is None else priority[rows],
-        outcome=None if outcome is None else [outcome[row] for row in index],
-        time_limit_s=limited,
-        start_s=None if start_s is None else start_s[rows],
-        nodes=None if nodes is None else nodes[rows],
-        partition=cells("partition"),
         dated=dated,
         source_names=names,
         facts=facts or {},
+        **{"job_id": [f"{unnamed}-{row}" for row in index], **kept_columns},
     )
 
 
