@@ -11,7 +11,7 @@ import numpy as np
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.parameter_types import NonNegativeFloat, Period, PositiveFloat
 from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
-from clustergym.scenario.tenants.slurm_priority import (
+from clustergym.scenario.tenants.slurm_rules import (
     FACTORS,
     Account,
     age_factor,

@@ -41,6 +41,15 @@ PACKAGES = {
 """Other names of packages below `clustergym`; their modules are found below the package's own name."""
 
 MODULES = {
+    "common.ray_workers": "common.processes",
+    "results.policy_run": "results.run_job",
+    "trace.readers.slurm_archive": "trace.readers.slurmdbd",
+    "trace.cluster_options": "trace.options",
+    "trace.names": "trace.records",
+    "scenario.tenants.kueue_rules": "scenario.tenants.cohorts",
+    "scenario.tenants.slurm_priority": "scenario.tenants.slurm_rules",
+    "scenario.part_requests": "scenario.gpu_requests",
+    "benchmark.papers.arnold_ablation_report": "benchmark.papers.arnold_ablation",
     "arrays": "common.arrays",
     "bench": "commands.bench",
     "bound": "commands.bound",
@@ -83,7 +92,7 @@ MODULES = {
     "offline": "commands.offline",
     "oracle.__main__": "commands.oracle",
     "placement.ablation": "benchmark.papers.arnold_ablation",
-    "placement.ablation_report": "benchmark.papers.arnold_ablation_report",
+    "placement.ablation_report": "benchmark.papers.arnold_ablation",
     "placement.benchmark": "benchmark.papers.arnold_benchmark",
     "placement.benchmark_figures": "benchmark.papers.arnold_figures",
     "placement.benchmark_plot": "benchmark.papers.arnold_report",
@@ -95,7 +104,7 @@ MODULES = {
     "reproduce": "commands.reproduce",
     "results.engine_benchmark": "benchmark.bench.engine",
     "run": "commands.run",
-    "scenarios.parts": "scenario.part_requests",
+    "scenarios.parts": "scenario.gpu_requests",
     "sharing.course": "results.metrics.parts",
     "sharing.filling_curve": "benchmark.papers.fgd",
     "sharing.fragmentation": "sim.parts.fragmentation",

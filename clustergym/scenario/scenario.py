@@ -25,11 +25,11 @@ from clustergym.scenario.disturbance import Disturbance
 from clustergym.scenario.gpu_requests import (
     GpuRequests,
     fit_requests,
+    fits_nowhere,
     index_named_types,
     make_oversize_error,
 )
 from clustergym.scenario.pairs import PairSpeeds
-from clustergym.scenario.part_requests import fits_nowhere
 from clustergym.scenario.view import BatchOptions, InformationClass
 from clustergym.trace.trace import Trace
 

@@ -14,7 +14,7 @@ from clustergym.cluster.parts import WHOLE
 from clustergym.cluster.spec import Nodes
 from clustergym.common.arrays import Bools, Ints
 from clustergym.common.errors import InputError
-from clustergym.scenario.part_requests import sum_requested_milli
+from clustergym.scenario.gpu_requests import sum_requested_milli
 from clustergym.scenario.policy import Decision
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.moves import find_move_fault, find_notice_fault

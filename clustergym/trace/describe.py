@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clustergym.common.writing import write_json
-from clustergym.trace.cluster_options import make_options
 from clustergym.trace.drawn_outcomes import with_outcomes
+from clustergym.trace.options import make_options
 from clustergym.trace.outcomes import CHOICES
 from clustergym.trace.part_columns import RECORDED
 from clustergym.trace.part_statistics import part_statistics

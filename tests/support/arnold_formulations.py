@@ -7,8 +7,7 @@ from time import perf_counter
 
 from arnold_literal import solve_literal
 from arnold_patterns import solve_patterns
-from clustergym.policies.placement.arnold import NODE_LIMIT
-from clustergym.policies.placement.arnold_counts import solve_counts
+from clustergym.policies.placement.arnold import NODE_LIMIT, solve_counts
 
 from clustergym.envs.placement.instances import Assignment, Instance
 

@@ -1,6 +1,6 @@
 """Ares, compiled: `clustergym.policies.ares`.
 
-The virtual clock of fluid fair sharing, compiled: `clustergym.policies.shared.virtual_clock.FairQueue`.
+The virtual clock of fluid fair sharing, compiled: `clustergym.policies.ares.FairQueue`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import exhaustive_placement
 import numpy as np
 import pytest
-from clustergym.policies.placement.bipartition import bipartition, cut_weight
+from clustergym.policies.placement.topology_aware import bipartition, cut_weight
 from clustergym.policies.placers.minipod import MinipodPlacer
 from hypothesis import given, settings
 from hypothesis import strategies as st
