@@ -41,10 +41,12 @@ PACKAGES = {
 """Other names of packages below `clustergym`; their modules are found below the package's own name."""
 
 MODULES = {
+    "envs.placement.instances": "scenario.placement_problem",
+    "envs.placement.communication": "scenario.placement_problem",
     "common.ray_workers": "common.processes",
     "results.policy_run": "results.run_job",
     "trace.readers.slurm_archive": "trace.readers.slurmdbd",
-    "trace.cluster_options": "trace.options",
+    "trace.cluster_options": "trace.records",
     "trace.names": "trace.records",
     "scenario.tenants.kueue_rules": "scenario.tenants.cohorts",
     "scenario.tenants.slurm_priority": "scenario.tenants.slurm_rules",
@@ -122,7 +124,7 @@ MODULES = {
     "agents.drawn_arrivals": "agents.lookahead",
     "cluster.fabric_plot": "cluster.fabric_tree",
     "envs.placement.settings": "envs.placement.drawing",
-    "envs.placement.spread": "envs.placement.instances",
+    "envs.placement.spread": "scenario.placement_problem",
     "oracle.measured.estimate": "oracle.measured.table_oracle",
     "oracle.models.model_schema": "oracle.models.catalog",
     "oracle.grid.partition": "oracle.grid.search",

@@ -206,7 +206,7 @@ def _read_options(
     choice: TraceChoice, seed: int, cluster: ClusterSpec, counts: str, times_on: TimesOn | None
 ) -> ReadOptions:
     """Return the options for reading a trace of another format for a cluster."""
-    from clustergym.trace.options import make_options
+    from clustergym.trace.records import make_options
 
     reference = cluster if choice.reference_cluster is None else _reference(choice.reference_cluster)
     return make_options(

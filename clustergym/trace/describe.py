@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from clustergym.common.writing import write_json
 from clustergym.trace.drawn_outcomes import with_outcomes
-from clustergym.trace.options import make_options
 from clustergym.trace.outcomes import CHOICES
 from clustergym.trace.part_columns import RECORDED
 from clustergym.trace.part_statistics import part_statistics
+from clustergym.trace.records import make_options
 from clustergym.trace.trace import OUTCOMES, Trace
 from clustergym.trace.trace_statistics import build_tables, trace_statistics
 

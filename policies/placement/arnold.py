@@ -24,7 +24,7 @@ import numpy as np
 
 from clustergym.common.arrays import Ints
 from clustergym.common.errors import InputError
-from clustergym.envs.placement.instances import Assignment, Instance, Solution
+from clustergym.scenario.placement_problem import Assignment, Instance, Solution
 
 from .arnold_components import BestSplit, find_components, split
 

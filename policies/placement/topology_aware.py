@@ -13,7 +13,7 @@ import heapq
 import numpy as np
 
 from clustergym.common.arrays import Bools, Ints
-from clustergym.envs.placement.instances import Assignment, Instance
+from clustergym.scenario.placement_problem import Assignment, Instance
 
 
 def solve(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:

@@ -28,9 +28,9 @@ from clustergym.benchmark.papers.arnold_characterisation import (
 from clustergym.common import random_streams
 from clustergym.common.arrays import Ints
 from clustergym.common.tables import percent, table
-from clustergym.envs.placement.communication import PretrainingJob
 from clustergym.envs.placement.core import PORTS, Core, constant, rising, share_uplinks, static_routes
 from clustergym.envs.placement.step_time import PretrainingModel, predict
+from clustergym.scenario.placement_problem import PretrainingJob
 
 FIG_4_DENSE = 0.023
 """Gain of PP alignment over two minipods, dense, on average (Arnold, section 2): what ties `rising`."""

@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 from scip_models import Outcome
 
 from clustergym.common.errors import InputError
-from clustergym.envs.placement.communication import PretrainingJob
-from clustergym.envs.placement.instances import Instance, Spread, algorithm, score, spread
+from clustergym.scenario.placement_problem import Instance, PretrainingJob, Spread, algorithm, score, spread
 
 
 def job_of(rows, columns):
