@@ -205,4 +205,7 @@ def test_a_run_prints_the_names_of_the_files_it_wrote(
     result = write(tmp_path, logs)
     content = make_content(result, POLICY, Buddy(), 0)
     print_results([content], result.run.simulation.scenario, tmp_path, in_full=True)
-    assert f"wrote {tmp_path}/: config.yaml, {tables}, result.json\n" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"wrote {tmp_path}/: config.yaml, {tables}, result.json\n" in printed
+    # Columns are not drawn, so no page is offered.
+    assert (f"report {tmp_path} --serve" in printed) == (logs == "lines")

@@ -84,7 +84,8 @@ def print_results(results: list[dict[str, Any]], scenario: Scenario, folder: Pat
     print(f"wrote {where}/: {', '.join(files)}" + (" (and compare/)" if len(results) > 1 else ""))
     if (folder / "report.html").is_file():
         print(f"report: {where}/report.html")
-    print(f"try next: {_program()} report {shlex.quote(where)} --serve    plays it in the browser")
+    if "events.jsonl.gz" in files:
+        print(f"try next: {_program()} report {shlex.quote(where)} --serve    plays it in the browser")
 
 
 def _describe_dropped(metrics: Mapping[str, Any]) -> str:
