@@ -21,7 +21,7 @@ Examples:
   clustergym live policy=ares
   clustergym live policy=arena live.clock=scaled live.seconds_per_hour=60
   clustergym live policy=fcfs live.dry_run=true
-  clustergym live policy=sia live.engine=slurm live.partition=gpu scenario.failures.mtbf_s=null
+  clustergym live policy=sia live.engine=slurm live.partition=gpu scenario.failures=null
   clustergym live policy=fcfs live.engine=slurm live.jobs=scripts
 
 Killed and started again by the same command, it goes on with what runs (journal.jsonl)."""

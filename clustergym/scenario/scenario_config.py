@@ -123,7 +123,7 @@ class Conditions:
         for name, price in costs.profile.items():
             remedy = f"cluster {cluster.name} has no more than {most} GPUs of one type"
             require(price.gpus <= most, f"costs.profile.{name}.gpus", price.gpus, remedy)
-        disturbances = {key: given.get(key, {}) for key in KINDS}
+        disturbances = {key: {} if given.get(key) is None else given[key] for key in KINDS}
         if isinstance(cluster, DivisibleCluster):
             _check_divisible(rules, costs, disturbances)
         if rules.pairs is None and rules.interference != Rules.interference:

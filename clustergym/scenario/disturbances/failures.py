@@ -262,5 +262,5 @@ class FailureChoice(FailureModel):
         raise InputError(
             "is given, but no failures",
             field=f"scenario.failures.{key}",
-            remedy="give mtbf_s, leaf_mtbf_s or minipod_mtbf_s as well",
+            remedy="give mtbf_s, leaf_mtbf_s or minipod_mtbf_s as well, or scenario.failures=null for none",
         )
