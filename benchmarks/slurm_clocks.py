@@ -74,6 +74,7 @@ class ClockedSlurm(SlurmMultifactor):
 
     moments: Sequence[tuple[float, bool]] = ()
     _next: int = field(default=0, init=False, repr=False)
+    _is_pass: bool = field(default=False, init=False, repr=False)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Begin with the first moment."""
@@ -86,7 +87,7 @@ class ClockedSlurm(SlurmMultifactor):
         while self._next < len(self.moments) and self.moments[self._next][0] <= view.now_s:
             due.append(self.moments[self._next][1])
             self._next += 1
-        self._next_backfill_s = 0.0 if any(due) else np.inf
+        self._is_pass = any(due)
         if due:
             return super().schedule(view)
         # Use is counted, and starts are noted, whether somebody decides or not.
@@ -95,6 +96,9 @@ class ClockedSlurm(SlurmMultifactor):
         running = view.job[view.gpus > 0].tolist()
         self._since_s = {job: self._since_s.get(job, view.now_s) for job in running}
         return Decision.keep(view)
+
+    def _begins_backfill(self, now_s: float) -> bool:
+        return self._is_pass
 
 
 def run_clocked(

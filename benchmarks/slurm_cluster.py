@@ -206,6 +206,11 @@ class AccountedSlurm(LocalSlurm):
         link = self._accounting.root / "usr/sbin" / name
         return str(link) if link.exists() else super()._program(name)
 
+    def _launch(self, words: Sequence[str]) -> None:
+        # Other work on the machine would make a slurmctld late, and what it starts another; for others than
+        # root, `nice` says that it cannot and goes on.
+        super()._launch(["nice", "-n", "-5", *words])
+
     def record_accounts(self, commands: Sequence[Sequence[str]]) -> None:
         """Tell the database of the cluster and its accounts, by words of `sacctmgr`, before it starts."""
         self.folder.mkdir(parents=True)

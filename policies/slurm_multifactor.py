@@ -112,6 +112,8 @@ class SlurmMultifactor(Policy):
     _most_urgent: int = field(default=0, init=False, repr=False)
     _next_backfill_s: float = field(default=0.0, init=False, repr=False)
     _next_shares_s: float = field(default=0.0, init=False, repr=False)
+    _seen: bytes = field(default=b"", init=False, repr=False)
+    _planned: bytes = field(default=b"", init=False, repr=False)
     _avoid: dict[int, tuple[int, ...]] = field(default_factory=dict, init=False, repr=False)
     _fair: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
@@ -125,6 +127,7 @@ class SlurmMultifactor(Policy):
         self._used = np.zeros(len(self._book.tree.leaves))
         self._noted_s, self._since_s = 0.0, {}
         self._next_backfill_s = self._next_shares_s = 0.0
+        self._seen = self._planned = b""
 
     def schedule(self, view: View) -> Decision:
         """Start jobs by priority, where that puts no reservation off."""
@@ -133,7 +136,7 @@ class SlurmMultifactor(Policy):
         waiting = np.flatnonzero(view.state == QUEUED)
         order = waiting[np.lexsort((waiting, -self.priorities(view)[waiting]))]
         jobs, leaves, starts = view.job.tolist(), self._book.tree.leaves, []
-        self._avoid = {}
+        self._avoid, self._seen = {}, _shown(view, order)
         for at, gpu_type in self._starts(view, order):
             gpus = int(view.requested_gpus[at])
             self._book.take(leaves[int(view.queue[at])], gpu_type, gpus)
@@ -141,16 +144,32 @@ class SlurmMultifactor(Policy):
         self._since_s = {
             job: self._since_s.get(job, view.now_s) for job in view.job[view.gpus > 0].tolist()
         } | {job: view.now_s for job, _, _ in starts}
-        return replace(Decision.keep(view).also(starts), avoid=self._avoid)
+        again_s = self._next_pass_s(view.now_s, bool(starts)) if len(waiting) > len(starts) else None
+        return replace(Decision.keep(view).also(starts), avoid=self._avoid, again_s=again_s)
+
+    def _begins_backfill(self, now_s: float) -> bool:
+        """Whether a pass of backfill is due: an interval after the last, if anything has changed since."""
+        if now_s < self._next_backfill_s or self._seen == self._planned:
+            return False
+        self._next_backfill_s, self._planned = now_s + self.backfill_interval_s, self._seen
+        return True
+
+    def _next_pass_s(self, now_s: float, started: bool) -> float | None:
+        """Return when jobs that wait are planned next if nothing happens before; None: not at all."""
+        due = []
+        if self.backfill != "none" and (started or self._seen != self._planned):
+            due.append(self._next_backfill_s)
+        if self.weight_fair_share:
+            due.append(self._next_shares_s)
+        return min((time_s for time_s in due if time_s > now_s), default=None)
 
     def _starts(self, view: View, order: Ints) -> Iterator[tuple[int, int]]:
         if self.backfill == "slurm":
             yield from self._by_nodes(view, order)
             return
-        if self.backfill == "none" or view.now_s < self._next_backfill_s:
+        if self.backfill == "none" or not self._begins_backfill(view.now_s):
             yield from self._in_order(view, order)
             return
-        self._next_backfill_s = view.now_s + self.backfill_interval_s
         limit_s = self.limits_s(view)
         since_s = np.array([self._since_s.get(job, view.now_s) for job in view.job.tolist()])
         yield from starts_between_reservations(
@@ -181,20 +200,18 @@ class SlurmMultifactor(Policy):
         closed, waiting = np.zeros(len(usable), dtype=np.bool_), []
         for at in order.tolist():
             kinds = np.flatnonzero(options[at] & ~closed).tolist()
-            given = {gpu_type: plan.fits(usable[gpu_type], *self._asked(view, at)) for gpu_type in kinds}
-            fits = [gpu_type for gpu_type in kinds if given[gpu_type] is not None]
-            if allowed := [gpu_type for gpu_type in fits if self._is_allowed(view, at, gpu_type)]:
-                plan.start(given[allowed[0]] or (), now_s + limit_s[at])
-                yield at, allowed[0]
+            # Slurm's main pass stops at the first job of a partition without room, but not at one that a limit
+            # keeps waiting; a type of GPU is the partition here.
+            allowed = [gpu_type for gpu_type in kinds if self._is_allowed(view, at, gpu_type)]
+            given = {gpu_type: plan.fits(usable[gpu_type], *self._asked(view, at)) for gpu_type in allowed}
+            if fits := [gpu_type for gpu_type in allowed if given[gpu_type] is not None]:
+                plan.start(given[fits[0]] or (), now_s + limit_s[at])
+                yield at, fits[0]
                 continue
             waiting.append(at)
-            # Slurm's main pass stops at the first job of a partition without room; a type of GPU is the
-            # partition here.
-            if not fits:
-                closed[kinds] = True
-        if view.now_s < self._next_backfill_s:
+            closed[allowed] = True
+        if not self._begins_backfill(view.now_s):
             return
-        self._next_backfill_s = view.now_s + self.backfill_interval_s
         for at in waiting:
             kinds = [k for k in np.flatnonzero(options[at]).tolist() if self._is_allowed(view, at, k)]
             asked = self._asked(view, at)
@@ -303,3 +320,8 @@ class SlurmMultifactor(Policy):
 
         visit(top, None, 1.0)
         return found
+
+
+def _shown(view: View, order: Ints) -> bytes:
+    """Return what Slurm's backfill goes by besides the time: who waits, in order, and what others hold."""
+    return b"".join(column.tobytes() for column in (view.job[order], view.job, view.gpus, view.available))

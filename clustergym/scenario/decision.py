@@ -43,6 +43,9 @@ class Decision:
     move : mapping of int to Nodes or int, or None
         Nodes, as (node, GPUs), or the NVLink domain that jobs of the decision are to be on. A running job
         that is elsewhere moves there, at the price of a restart.
+    again_s : float or None
+        When the policy wants to decide next, if no event comes before. Counts where decision points are
+        events; of several only the last.
     """
 
     job: Ints
@@ -54,6 +57,7 @@ class Decision:
     avoid: Mapping[int, tuple[int, ...]] | None = None
     notice: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     move: Mapping[int, Nodes | int] | None = None
+    again_s: float | None = None
 
     @staticmethod
     def of(allotments: Iterable[tuple[int, int, int]], drop: Iterable[int] = ()) -> Decision:
