@@ -48,7 +48,7 @@ class InformationError(RuntimeError):
 
 
 QUEUED, RUNNING = 0, 1
-"""Values of `View.state`."""
+"""Values of `View.state`: the job waits, or it holds GPUs."""
 
 
 def _lock(shown: object) -> None:
@@ -69,6 +69,7 @@ class Setting:
     capacity : ndarray of int, shape (T,)
         GPUs per type.
     gpus_per_node : ndarray of int, shape (T,)
+        GPUs of one node of each type.
     counts : ndarray of int, shape (K,)
         GPU counts an allotment may have, ascending.
     round_s : float or None
@@ -227,7 +228,9 @@ class View:
     Attributes
     ----------
     now_s : float
+        Time of the decision point, seconds from the start of the run.
     setting : Setting
+        What stays the same in a run: GPU types, their sizes, the counts that are allowed.
     available : ndarray of int, shape (T,)
         GPUs a decision may use: all but those held for profiling or planned jobs or on failed nodes.
     free : ndarray of int, shape (T,)
@@ -235,7 +238,7 @@ class View:
     job : ndarray of int, shape (n,)
         Row of the trace: the job's identity in a Decision.
     state : ndarray of int, shape (n,)
-        QUEUED or RUNNING.
+        `QUEUED` or `RUNNING`, of this module.
     gpu_type : ndarray of int, shape (n,)
         Index of the type held; -1: none.
     gpus : ndarray of int, shape (n,)

@@ -16,7 +16,6 @@ import time
 from pathlib import Path
 
 import pytest
-import yaml
 
 from clustergym.commands.run import main
 from clustergym.scenario.configuration.sweeps import total_runs
@@ -191,27 +190,6 @@ def test_the_ray_launcher_starts_its_own_where_an_earlier_cluster_left_its_addre
         Path(there, "ray", "ray_current_cluster").write_text(f"127.0.0.1:{free_port()}\n", encoding="utf-8")
         monkeypatch.setenv("RAY_TMPDIR", there)
         assert swept(tmp_path / "out", "hydra/launcher=ray") == plain
-
-
-def test_optuna_finds_the_best_of_the_values_it_tried(tmp_path, monkeypatch, capfd):
-    pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="pip install 'clustergym[tune]'")
-    folder = tmp_path / "out"
-    tuning = ["experiment=ares-alpha-tuning", f"hydra.sweep.dir={folder}", "trace.jobs=40"]
-    done = subprocess.run(
-        command(*tuning, "hydra.sweeper.n_trials=4"),
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "4 of 4 runs ended, 0 of them failed" in done.stderr
-    best = yaml.safe_load((folder / "optimization_results.yaml").read_text())
-    tried = [json.loads(path.read_text()) for path in folder.glob("*/result.json")]
-    jct = {result["policy"]["parameters"]["alpha"]: result["metrics"]["jct_mean"] for result in tried}
-    assert len(jct) > 1
-    assert best["best_value"] == min(jct.values())
-    assert jct[best["best_params"]["policy.alpha"]] == min(jct.values())
 
 
 def test_an_unknown_objective_is_one_line(tmp_path, monkeypatch, capsys):

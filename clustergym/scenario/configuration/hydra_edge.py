@@ -16,7 +16,7 @@ from clustergym.common.paths import conf_dir
 from clustergym.scenario.configuration.overrides import GROUPS, check_composed, check_used, check_words
 
 Job = Callable[[Mapping[str, Any], Path], float | None]
-"""Runs a configuration into a folder; returns the figure that a tuning sweep minimizes, if any."""
+"""Runs a configuration into a folder; returns the metric that `objective` names, if any."""
 
 
 def run_hydra(
@@ -87,9 +87,6 @@ def run_hydra(
             # Runs of a sweep may be in other processes, or on other machines: they share a folder.
             folder.mkdir(parents=True, exist_ok=True)
             (folder / FAILED).write_text(f"{' '.join(overrides)}: {failure}\n", encoding="utf-8")
-            if config.get("objective") is not None:
-                # A sweep that tunes cannot go on without its figure.
-                raise failure from None
             return None
         finally:
             remove_empty(folder)

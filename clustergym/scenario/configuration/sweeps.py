@@ -66,9 +66,7 @@ class SweepCallback(Callback):
         folder = Path(str(config.hydra.sweep.dir)).absolute()
         _make_absolute(config, folder)
         sweeper = config.hydra.sweeper
-        total = sweeper.get("n_trials") or total_runs(
-            sweeper.get("params"), list(config.hydra.overrides.task)
-        )
+        total = total_runs(sweeper.get("params"), list(config.hydra.overrides.task))
         for path in folder.glob(f"*/{FAILED}"):
             path.unlink()
         _remove_old_marks(folder)
