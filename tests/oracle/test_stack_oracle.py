@@ -18,7 +18,7 @@ from clustergym.oracle.oracle_config import oracle_from_config
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 from clustergym.oracle.stacks.catalog import load_stack
 from clustergym.oracle.stacks.search import search_plans
-from clustergym.oracle.stacks.stack_oracle import StackOracle, find_transformer, make_machine
+from clustergym.oracle.stacks.stack_oracle import StackOracle, make_machine, transformer_of
 from clustergym.oracle.table_cache import load_or_build_tables
 
 LLM = load_cluster("llm-2026")
@@ -131,10 +131,10 @@ def test_models_of_papers_on_their_clusters() -> None:
     # A model that is no transformer has the times of roofline.
     roofline = RooflineOracle().tables(classes[2:], arena, (1, 2, 4, 8))
     assert np.array_equal(tables.execution[2], roofline.execution[0])
-    shape, tokens = find_transformer(load_catalog().get(classes[0]))  # type: ignore[misc]
+    shape, tokens = transformer_of(load_catalog().get(classes[0]))
     assert tokens == 1024
     assert shape.parameters == pytest.approx(load_catalog().get(classes[0]).parameters, rel=0.01)
-    experts, _ = find_transformer(load_catalog().get(classes[1]))  # type: ignore[misc]
+    experts, _ = transformer_of(load_catalog().get(classes[1]))
     assert experts.parameters == pytest.approx(load_catalog().get(classes[1]).parameters, rel=0.02)
 
 
