@@ -194,12 +194,12 @@ def test_bad_classes_and_counts(oracle: GridOracle) -> None:
         ({"micro_batches": "six"}, "did you mean fixed"),
         ({"micro_batches": -4}, "-4 is not positive"),
         ({"strategie": "frontier"}, "strategy"),
-        ({"calibration": "/nowhere.yaml"}, "no such file"),
+        ({"stack": "/nowhere.yaml"}, "no such file"),
     ],
 )
 def test_bad_configuration(mapping: dict[str, str], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        oracle_from_config({"name": "grid", **mapping})
+        oracle_from_config({"name": "stack", **mapping})
 
 
 def test_micro_batches_must_divide_the_batch() -> None:
