@@ -13,16 +13,16 @@ import pytest
 from clustergym.commands.oracle import main
 from clustergym.commands.oracle.stack_page import stack_section
 from clustergym.common.errors import InputError
-from clustergym.oracle.stacks.catalog import load_stack
-from clustergym.oracle.stacks.fit import (
+from clustergym.oracle.calibration.step_fit import (
     FREE,
     fit_stack,
     leave_out_groups,
     tokens_per_s_per_gpu,
     usable_rows,
 )
+from clustergym.oracle.calibration.throughput_validation import figures, predict_rows
+from clustergym.oracle.stacks.catalog import load_stack
 from clustergym.oracle.stacks.throughput import newest, read_throughput, strong_scaling
-from clustergym.oracle.stacks.validation import figures, predict_rows
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data"))
 TABLE = DATA / "modern" / "throughput.csv"
@@ -187,7 +187,7 @@ def test_validate_writes_rows(tmp_path, capsys):
 
 def test_fit_stack_writes_a_stack_that_validate_takes(tmp_path, capsys):
     path, target = table(tmp_path / "t.csv", {"date_or_release": "26.04"}), tmp_path / "own.yaml"
-    assert main(["fit-stack", "--data", str(path), "--stack", "megatron-2026", "-o", str(target)]) == 0
+    assert main(["fit", "--data", str(path), "--stack", "megatron-2026", "-o", str(target)]) == 0
     assert load_stack(str(target)).fitted_to == "1 rows of megatron-bridge, 26.04 to 26.04"
     assert main(["validate", "--data", str(path), "--stack", str(target)]) == 0
     assert "megatron-2026, fitted to" in capsys.readouterr().out
@@ -224,12 +224,14 @@ EXPLAIN = ["explain", "--model", "llama3-8B"]
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["validate"], "give either CSV or --data"),
-        (["validate", "x.csv", "--data", "modern"], "give either CSV or --data"),
-        (["validate", "x.csv", "--stack", "fsdp-2023"], "--stack: is for --data"),
+        (["validate"], "the following arguments are required: --data"),
+        (["validate", "--data", "modern", "--stack", "alpa-2022"], "has no formulas of a transformer's step"),
         (["validate", "--data", "none.csv"], "none.csv: no such file"),
-        (["validate", "--data", "modern", "--oracle", "roofline"], "are of iteration times"),
-        (["fit-stack", "--data", "modern"], "the following arguments are required: --stack"),
+        (
+            ["validate", "--data", "modern", "--oracle", "roofline"],
+            "--oracle: is not for measurements of",
+        ),
+        (["fit", "--data", "modern"], "the following arguments are required: --stack"),
         ([*EXPLAIN, "--gpus", "8xH100"], "--batch: is not given"),
         ([*EXPLAIN, "--gpus", "H100", "--batch", "8"], "--gpus: 'H100' is not COUNTxTYPE"),
         ([*EXPLAIN, "--gpus", "0xH100", "--batch", "8"], "--gpus"),
@@ -246,8 +248,8 @@ EXPLAIN = ["explain", "--model", "llama3-8B"]
             "--locality: is not for this model",
         ),
         (
-            ["explain", "--model", "gpt3-2.6B", "--gpus", "8xA40", "--batch", "256", "--stack", "fsdp-2023"],
-            "gpt3-2.6B is not one of today's transformers",
+            ["explain", "--model", "gpt3-2.6B", "--gpus", "8xA40", "--batch", "256", "--precision", "bf16"],
+            "--precision: is not for gpt3-2.6B with the stack alpa-2022",
         ),
     ],
 )

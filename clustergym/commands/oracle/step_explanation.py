@@ -12,39 +12,61 @@ from clustergym.common.errors import InputError, require
 from clustergym.common.writing import write_json
 from clustergym.oracle.models.shape import Machine, ParallelPlan, TransformerShape
 from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
-from clustergym.oracle.stacks.catalog import default_stack, load_stack
+from clustergym.oracle.stacks.catalog import (
+    DENSE,
+    EXPERTS,
+    Stack,
+    choose_for_shape,
+    describe_extension,
+    load_stack,
+)
 from clustergym.oracle.stacks.search import PlannedStep, search_plans
 
 SHOWN = 5
 """Next best plans, and plans that do not fit, that are shown."""
 PRECISIONS = ("bf16", "fp8", "mxfp8", "fp4")
+USUAL_LENGTH = 8192
+"""Tokens of a sequence where nothing else is said."""
 MOST_GPUS, MOST_SEQUENCES, LONGEST_SEQUENCE = 2**17, 10**7, 2**24
 _GPUS = re.compile(r"([0-9]{1,9})[xX](.+)", re.ASCII)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Explain; return the exit status."""
-    common.check_target(options.json, "--json")
-    for option in ("plot", "locality", "calibration"):
+    """Explain a transformer of today on GPUs of the catalogue of accelerators; return the exit status."""
+    for option in ("plot", "locality"):
         if getattr(options, option) is not None:
-            remedy = f"{options.model} is planned with a software stack: leave it out"
+            remedy = f"{options.model} is planned as a step of a transformer: leave it out"
             raise InputError("is not for this model", field=f"--{option}", remedy=remedy)
     shape = load_transformer(options.model, options.shapes)
     gpus, machine = _allocation(options)
+    stack, extended = choose_for_shape(shape, machine)
+    if options.stack is not None:
+        stack = load_stack(options.stack)
+        kind = EXPERTS if shape.experts else DENSE
+        extended = describe_extension(stack, shape.name, kind, machine.name)
+    common.print_notes([extended])
+    return explain(options, shape, machine, gpus, stack)
+
+
+def explain(
+    options: argparse.Namespace, shape: TransformerShape, machine: Machine, gpus: int, stack: Stack
+) -> int:
+    """Explain a transformer on GPUs of a machine by a stack; return the exit status."""
+    options.precision = options.precision or PRECISIONS[0]
+    options.sequence_length = USUAL_LENGTH if options.sequence_length is None else options.sequence_length
     _check(options, machine)
-    name = options.stack or default_stack(machine)
     plans = search_plans(
         shape,
         machine,
-        load_stack(name).constants,
+        stack.step_constants,
         gpus=gpus,
         global_batch=options.batch,
         sequence_length=options.sequence_length,
         precision=options.precision,
     )
     shown = figures(shape, machine, plans, gpus, options)
-    write_json(options.json, {"stack": name, **shown})
-    _print(shape, machine, plans, gpus, options, name)
+    write_json(options.json, {"stack": stack.name, **shown})
+    _print(shape, machine, plans, gpus, options, stack.name)
     common.print_written(options.json)
     return 0
 
