@@ -7,8 +7,8 @@ time to a copy of the checkout in WORK, and runs tests that reach the changed st
 in a fork of a process that has collected them: there the changed functions get their new code. What runs at
 import is tried in a new process. Numba compiles nothing: machine code does not change with its source.
 First every test of the core runs once, with a note in front of each statement; a test that takes longer than
-`--test-s`, or fails in these processes, is left out. The notes serve every sample, and only tests of files that
-changed run again; `--unreached` prints the statements that no test reached. A mutant that survives is written
+`--test-s`, or fails in these processes, is left out. The notes serve every sample, and only tests of files
+that changed run again; `--unreached` prints the statements that no test reached. A mutant that survives is written
 to disk, and meets in a new process whole files of tests, marked ones too: those that reach it, and those that
 import its module. These see what slow tests, other processes and machine code do. Each mutant is one line of
 WORK/results.jsonl. A second call goes on where the first stopped. Needs Linux, `pip install mutmut`.
@@ -388,6 +388,7 @@ class Trial:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Try what is not known yet."""
+        import_all(source_files())
         self.items = {item.nodeid: item for item in session.items}
         self.live = dict[tuple[str, str], list[FunctionType]]()
         for one in gc.get_objects():
@@ -632,7 +633,6 @@ def main() -> None:
     sys.path[0] = str(copy)
     sys.dont_write_bytecode = True
     names = source_files()
-    import_all(names)
     tests = [f"tests/{name}" for name in given.tests or ()]
     if given.unreached:
         given.mutants = []
