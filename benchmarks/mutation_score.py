@@ -6,11 +6,11 @@ Draws mutants by mutmut's operators, all but that of strings, as many from each 
 time to a copy of the checkout in WORK, and runs tests that reach the changed statement, the fastest first,
 in a fork of a process that has collected them: there the changed functions get their new code. What runs at
 import is tried in a new process. Numba compiles nothing: machine code does not change with its source.
-First every test runs once, with a note in front of each statement; a test that takes longer than `--test-s`,
-or fails in these processes, is left out. The notes serve every sample, and only tests of files that changed
-run again; `--unreached` prints the statements that no test reached. A mutant that survives is written to disk,
-and meets in a new process whole files of tests, marked ones too: those that reach it, and those that import
-its module. These see what slow tests, other processes and machine code do. Each mutant is one line of
+First every test of the core runs once, with a note in front of each statement; a test that takes longer than
+`--test-s`, or fails in these processes, is left out. The notes serve every sample, and only tests of files
+that changed run again; `--unreached` prints the statements that no test reached. A mutant that survives is written
+to disk, and meets in a new process whole files of tests, marked ones too: those that reach it, and those that
+import its module. These see what slow tests, other processes and machine code do. Each mutant is one line of
 WORK/results.jsonl. A second call goes on where the first stopped. Needs Linux, `pip install mutmut`.
 """
 
@@ -388,6 +388,7 @@ class Trial:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Try what is not known yet."""
+        import_all(source_files())
         self.items = {item.nodeid: item for item in session.items}
         self.live = dict[tuple[str, str], list[FunctionType]]()
         for one in gc.get_objects():
@@ -609,7 +610,7 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--packages", nargs="+", help="of the sample, only mutants of these, as sim")
-    parser.add_argument("--tests", nargs="+", help="only these folders of tests, as sim; else all")
+    parser.add_argument("--tests", nargs="+", help="only these folders of tests, as sim; else the core")
     parser.add_argument("--record-s", type=float, default=7200.0, help="most time to run every test once")
     parser.add_argument(
         "--again-s", type=float, default=240.0, help="most seconds of a survivor's second trial"
@@ -632,6 +633,12 @@ def main() -> None:
     sys.path[0] = str(copy)
     sys.dont_write_bytecode = True
     names = source_files()
+    tests = [f"tests/{name}" for name in given.tests or ()]
+    if given.unreached:
+        given.mutants = []
+        pytest.main([*OPTIONS, f"--basetemp={work / 'tmp'}", *tests], plugins=[Trial(given, work)])
+        print(*Record(work).unreached(), sep="\n")
+        return
     # No trees are kept: those of all files would take more memory than the tests have.
     chosen = drawn(counted(work / "mutants.json", names), given)
     path = work / f"mutants-{given.sample}-{given.seed}.json"
@@ -641,13 +648,6 @@ def main() -> None:
     packages = given.packages or {*map(package_of, names)}
     given.mutants = [one for one in json.loads(path.read_text()) if package_of(one[0]["file"]) in packages]
     wanted = {name_of(mutant) for mutant, _ in given.mutants}
-    tests = [f"tests/{name}" for name in given.tests] if given.tests else ["tests"]
-    import_all(names)
-    if given.unreached:
-        given.mutants = []
-        pytest.main([*OPTIONS, f"--basetemp={work / 'tmp'}", *tests], plugins=[Trial(given, work)])
-        print(*Record(work).unreached(), sep="\n")
-        return
     if not wanted <= {name_of(one) for one in lines_of(work / "results.jsonl")}:
         pytest.main([*OPTIONS, f"--basetemp={work / 'tmp'}", *tests], plugins=[Trial(given, work)])
     results = {name_of(one): one for one in lines_of(work / "results.jsonl")}  # The last of each counts.
