@@ -1,4 +1,4 @@
-"""The grid oracle: tables, explanations, bad input."""
+"""Times of operators on grids: tables, explanations, bad input."""
 
 from __future__ import annotations
 

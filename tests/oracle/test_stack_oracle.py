@@ -88,9 +88,11 @@ def test_wider_placements_are_never_faster() -> None:
 def test_information_classes_follow_from_the_plan() -> None:
     fits = np.isfinite(TABLES.execution)
     assert (np.isfinite(TABLES.profiled) == fits).all()
-    # A profile in one domain sees neither straggling nor exposed exchanges: it never promises too little.
-    assert (TABLES.profiled[fits] <= TABLES.execution[fits]).all()
-    assert (TABLES.profiled[fits] < TABLES.execution[fits] * 0.999).any()
+    # The best grid's proxy plan, without stragglers and the optimizer's step: not always the plan that runs.
+    told = TABLES.profiled[fits] / TABLES.execution[fits]
+    assert 0.95 < told.min() < 0.999
+    assert 1 < told.max() < 1.1
+    assert abs(np.median(told) - 1) < 0.02
     known = np.isfinite(TABLES.data_parallel)
     assert (TABLES.data_parallel[known] >= TABLES.execution[known]).all()
     # A 671B model is not trained with data parallelism alone.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clustergym.commands.oracle import common
 from clustergym.common.errors import InputError, require
@@ -20,7 +20,11 @@ from clustergym.oracle.stacks.catalog import (
     describe_extension,
     load_stack,
 )
+from clustergym.oracle.stacks.proxies import GridPoint, StepGrid, estimate_step, list_grids
 from clustergym.oracle.stacks.search import PlannedStep, search_plans
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 SHOWN = 5
 """Next best plans, and plans that do not fit, that are shown."""
@@ -131,6 +135,12 @@ def figures(
         }
 
     fitting = [plain(step) for step in plans if step.fits]
+
+    def of_point(point: GridPoint) -> dict[str, Any]:
+        weighed = {"bias": point.bias, "communication_load": point.communication_load}
+        return {**weighed, "estimated_s": estimate_step(point.step), "plan": plain(point.step)}
+
+    grids = list_grids(shape, [step for step in plans if step.fits])
     return {
         "model": shape.name,
         "parameters": shape.parameters,
@@ -138,6 +148,15 @@ def figures(
         "accelerator": machine.name,
         "gpus": gpus,
         "plan": fitting[0] if fitting else None,
+        "grids": [
+            {
+                "stages": grid.stages,
+                "considered": grid.considered,
+                "frontier": [of_point(point) for point in grid.points],
+                "proxy_plan": of_point(grid.proxy),
+            }
+            for grid in grids
+        ],
         "next_best": fitting[1 : 1 + SHOWN],
         "too_large": [plain(step) for step in plans if not step.fits][:SHOWN],
     }
@@ -182,6 +201,7 @@ def _print(
             for step in fitting[1 : 1 + SHOWN]
         ]
         print_table(text_table("next best plans", ("", "step s", "tokens/s/GPU"), rows))
+        print_table(_grids_table(list_grids(shape, fitting)))
     else:
         print(_why_none(plans, gpus, options))
     if too_large:
@@ -191,6 +211,26 @@ def _print(
             for step in dict.fromkeys((least, *too_large[: SHOWN - 1]))
         ]
         print_table(text_table(f"{len(too_large)} plans do not fit", ("", "needs GB", "has GB"), rows))
+
+
+def _grids_table(grids: list[StepGrid]) -> Table:
+    rows = [
+        (
+            f"{grid.stages}",
+            f"{grid.considered:,}",
+            f"{len(grid.points)}",
+            f"{grid.proxy.bias:.3f}",
+            f"{grid.proxy.communication_load:.4g}",
+            f"{estimate_step(grid.proxy.step):.4g}",
+            f"{grid.proxy.step.seconds:.4g}",
+            _plan(grid.proxy.step),
+        )
+        for grid in grids
+    ]
+    from clustergym.common.tables import text_table
+
+    columns = ("stages", "plans", "frontier", "bias", "comm load s", "estimated s", "step s", "proxy plan")
+    return text_table("grids, each with its proxy plan", columns, rows)
 
 
 def _why_none(plans: list[PlannedStep], gpus: int, options: argparse.Namespace) -> str:

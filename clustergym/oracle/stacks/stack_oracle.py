@@ -31,6 +31,7 @@ from clustergym.oracle.stacks.catalog import (
     load_stack,
     stack_names,
 )
+from clustergym.oracle.stacks.proxies import estimate_step, list_grids
 from clustergym.oracle.stacks.search import PlannedStep, assess_plan, search_plans
 from clustergym.oracle.stacks.step_time import StackConstants
 
@@ -92,10 +93,9 @@ class StackOracle(Oracle):
 
     Stacks of transformers (`step_time.StackConstants`): `execution` is the fastest plan of data, tensor,
     pipeline, context and expert parallelism that fits. The most compact placement sets the segments, which a
-    job that is placed wider keeps: it runs the fastest of the plans with no larger ones. `profiled` is that
-    plan as a profile within one NVLink domain shows it: without what is exposed of the exchange between
-    data-parallel ranks, and without straggling. `data_parallel` is the fastest plan of data parallelism
-    alone, its optimizer or all of its state sharded.
+    job that is placed wider keeps: it runs the fastest of the plans with no larger ones. `profiled` is the
+    estimate of the best grid's proxy plan (`proxies`), from operators and collectives one by one.
+    `data_parallel` is the fastest plan of data parallelism alone, its optimizer or all of its state sharded.
 
     The stack alpa-2022, which the papers' models on their GPUs have, and all models that are no transformers:
     see `GridOracle`.
@@ -114,7 +114,8 @@ class StackOracle(Oracle):
         Most GPUs of a segment. A job whose fastest plan has larger ones, and that does not lie in one NVLink
         domain, runs the fastest plan that has none, if any fits. None: those of the fastest plan.
     **operators
-        Keys of `GridOracle`: `strategy`, `micro_batches`, `schedule`, `overlap`.
+        Keys of `GridOracle`: `strategy`, `micro_batches`, `schedule`, `overlap`. Stacks of transformers have
+        the first, too (`list_grids`).
 
     Raises
     ------
@@ -187,7 +188,7 @@ class StackOracle(Oracle):
                     if gpus <= group.nodes * group.gpus_per_node:
                         best = cluster.compact_locality(column, gpus)
                         values[:, row, column, level], segments[row, column, level] = _entries(
-                            cell, gpus, best, self.segment
+                            cell, gpus, best, self.segment, self.operators.strategy
                         )
         for columns, rows in by_operators.items():
             if columns:
@@ -246,10 +247,13 @@ def make_operators_oracle(
     return GridOracle(catalog or load_catalog(), chosen.constants, **parameters)
 
 
-def _entries(cell: StackCell, gpus: int, best: Locality, most: int | None) -> tuple[Floats, int]:
+def _entries(
+    cell: StackCell, gpus: int, best: Locality, most: int | None, strategy: str
+) -> tuple[Floats, int]:
     """Return seconds of execution, profile and data parallelism by tier, shape (3, 4), and the segment."""
     times = np.full((3, len(Locality)), np.inf)
-    plans = [step.plan for step in cell.find_plans(gpus, best)]
+    steps = cell.find_plans(gpus, best)
+    plans = [step.plan for step in steps]
     if not plans:
         return times, 1
     segment = cell.segment(plans[0])
@@ -257,13 +261,14 @@ def _entries(cell: StackCell, gpus: int, best: Locality, most: int | None) -> tu
         segment = next((found for plan in plans if (found := cell.segment(plan)) <= most), segment)
     # A wider placement keeps segments of this size together, and no larger ones.
     allowed = [plan for plan in plans if cell.segment(plan) <= segment][:TRIED]
+    kept = [step for step in steps if cell.segment(step.plan) <= segment]
+    proxies = [grid.proxy.step.plan for grid in list_grids(cell.shape, kept, strategy)]
     parallel = next((plan for plan in plans if _is_data_parallel(plan)), None)
     for tier in Locality:
         if tier >= best:
             tried = plans[:1] if tier == Locality.DOMAIN else allowed[:1] if tier == best else allowed
-            step = min((cell.assess_tier(plan, tier) for plan in tried), key=lambda one: one.seconds)
-            unseen = step.parts.straggling_s + step.parts.data_exposed_s
-            times[:2, tier] = step.seconds, step.seconds - unseen
+            times[0, tier] = min(cell.assess_tier(plan, tier).seconds for plan in tried)
+            times[1, tier] = min(estimate_step(cell.assess_tier(plan, tier)) for plan in proxies)
             if parallel is not None:
                 times[2, tier] = cell.assess_tier(parallel, tier).seconds
     # Data parallelism is one of the plans, whether or not it is among those tried.
