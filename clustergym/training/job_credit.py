@@ -23,7 +23,7 @@ from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import Fraction, NonNegativeFloat, PositiveFloat, PositiveInt
 from clustergym.envs.observations import JobRows
 from clustergym.envs.vector.environment import SchedulingVectorEnv
-from clustergym.sim.compiled.columns import TICKS_PER_S
+from clustergym.sim.columns import TICKS_PER_S
 from clustergym.training.row_network import MASKED, RowNetwork, Rows, Singles
 
 

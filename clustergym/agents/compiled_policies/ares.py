@@ -11,7 +11,7 @@ from clustergym.agents.compiled_policies import target as targets
 from clustergym.agents.compiled_policies.memory import Memory
 from clustergym.agents.compiled_policies.target import TargetArrays
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled import jobs
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
@@ -146,7 +146,7 @@ def _serve_pool(
     attained = np.empty(len(known))
     for at in range(len(known)):
         if not known[at]:
-            attained[at] = jobs.compute_attained(episode, cluster, seen.row[at], now)
+            attained[at] = jobs.compute_attained(episode, seen.row[at], now)
             unknown[count] = at
             count += 1
     if count == 0 or not some:

@@ -6,7 +6,7 @@ import numpy as np
 
 from clustergym.agents.compiled_policies import target as targets
 from clustergym.agents.compiled_policies.queues import NOTHING, fill
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_part

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_part

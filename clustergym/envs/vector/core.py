@@ -23,7 +23,7 @@ from clustergym.envs.vector.job_costs import job_costs, read_times
 from clustergym.envs.vector.menus import Memories
 from clustergym.results.metrics.metrics import Metrics, measure_scenario
 from clustergym.scenario.scenario import Scenario
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled.batch import Batch
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays, cluster_arrays
 from clustergym.sim.compiled.episode import Episode

@@ -10,7 +10,7 @@ import numpy as np
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import InputError
 from clustergym.envs.scheduling_costs import BOUND_S
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled.episode import Episode
 
 OF_JOBS = ("jobs_in_system", "slowdown", "unfairness", "deadlines_met", "broken_promises")
