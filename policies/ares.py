@@ -86,7 +86,7 @@ class Ares(Policy):
 
     @property
     def consistent(self) -> bool:
-        """Whether each job in order gets the fastest allotment with room; its own if that is as fast."""
+        """Whether the settings make it consistent: each job in order gets the fastest allotment with room."""
         return self.steady
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:

@@ -244,7 +244,7 @@ class Gandiva(Policy):
         return bool(chosen)
 
     def _end_slices(self, table: PackingTable, at: int, gpu_type: int, missing: int) -> bool:
-        """Suspend jobs whose slice is over if the waiting job has waited a slice and then has room."""
+        """Suspend jobs whose time slice is over, if a job that waited for a slice then fits."""
         view = table.view
         if view.now_s - view.queued_s[at] < self.slice_s:
             return False

@@ -213,7 +213,7 @@ class Kueue(MovingPolicy):
 
 
 def _build_cohort(book: QueueHoldings, name: str | None, capacity: list[float]) -> Cohort:
-    """Return a queue and those in it as a cohort; None: the cluster, which lends what no quota covers."""
+    """Return a queue and its subqueues as a cohort; None: the whole cluster, with the GPUs of no quota."""
     below = book.tree.children[name]
     total = capacity if name is None else book.quota[name]
     own = {

@@ -238,7 +238,7 @@ class Pollux(Policy):
         return home
 
     def _on_type(self, view: View, gpu_type: int, row: Ints, good: Floats, now: Floats) -> Ints:
-        """Search one GPU type; return the GPUs of each of its jobs, shape (len(row),).
+        """Run the genetic search on one GPU type; return the GPUs for each of its jobs, shape (len(row),).
 
         Parameters
         ----------

@@ -96,7 +96,7 @@ class Policy(Parameters, ABC):
 
     @property
     def consistent(self) -> bool:
-        """Whether it is steady, and decides the same on fewer GPUs that are still as many as it then uses.
+        """Whether it is steady, and a cluster with fewer unused GPUs would not change its decision.
 
         It also decides the same again once its decision has been carried out.
         """

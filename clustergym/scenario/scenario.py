@@ -353,7 +353,7 @@ class Scenario:
         return mean_s
 
     def _at_request(self, table: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the values of each job's class at its requested count, shape (n, T), of (C, T, K)."""
+        """Look up, in an array by class (C, T, K), each job's value at its requested count, shape (n, T)."""
         level = np.searchsorted(self.tables.counts, self.request_gpus)
         level = np.minimum(level, len(self.tables.counts) - 1)
         return np.swapaxes(table, 1, 2)[self.class_of, level]

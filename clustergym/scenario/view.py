@@ -183,7 +183,7 @@ class Places:
 
 @dataclass(frozen=True)
 class StopCosts:
-    """What it costs to stop each job of a View now; 0 for jobs that wait, but for `save_s`.
+    """What it costs to stop each job of a View now; 0 for waiting jobs, except `save_s`.
 
     Attributes
     ----------

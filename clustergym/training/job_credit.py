@@ -29,7 +29,7 @@ from clustergym.training.row_network import MASKED, RowNetwork, Rows, Singles
 
 @dataclass(frozen=True)
 class JobCredit:
-    """Settings of the learner.
+    """Settings of the learner that credits each job with its own cost.
 
     Parameters
     ----------

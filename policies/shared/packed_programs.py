@@ -101,7 +101,7 @@ class PackedProblem:
 
 
 class PackedSolution(NamedTuple):
-    """An optimum: places of each way, the level that all reach, and prices of the groups' progress."""
+    """A solution of the packed program: GPUs for each way to pack, the common level, and dual prices."""
 
     places: Floats
     level: float
@@ -241,7 +241,7 @@ def compute_packed_shares(
 
 
 def find_kept_speeds(view: View, pairs: PairOptions, jobs: Ints) -> Floats:
-    """Return what some jobs of a View keep beside each other at their requests, shape (m, m, T)."""
+    """Return the share of their speed that jobs keep beside each other at their requests, shape (m, m, T)."""
     if pairs.kept is None:
         raise ValueError("the information class knows no speeds of pairs")
     of, level = pairs.job_class[jobs], find_requested_level(view)[jobs]
@@ -293,7 +293,7 @@ def _divide_places(problem: PackedProblem, solved: PackedSolution, group: Ints) 
 
 
 def fifo_decision(view: View, time_s: Floats, pairs: PairOptions | None) -> Decision:
-    """Start waiting jobs in order of arrival; where none has room, let the first share, if that gains."""
+    """Start waiting jobs in order of arrival; if the first has no room, let it share GPUs if that gains."""
     decision, free = Decision.keep(view), view.free.copy()
     waiting = [int(at) for at in np.flatnonzero(view.gpus == 0) if np.isfinite(time_s[at]).any()]
     started: list[tuple[int, int]] = []

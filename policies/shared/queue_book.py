@@ -28,7 +28,7 @@ def get_queues(policy: str, setting: Setting) -> QueueTree:
 
 
 class QueueHoldings:
-    """Who holds what at a decision point: the GPUs of each queue of a tree, and those that are free.
+    """The GPUs that each queue holds at a decision point, and the free ones.
 
     Parameters
     ----------

@@ -95,7 +95,7 @@ class ReclaimPlan:
         """Whether some queue lacked GPUs of its share that idle ones could not make up for."""
 
     def take(self, shares: Shares) -> Shares:
-        """Take back what is due, of every type; return the shares with what is then held."""
+        """Plan which GPUs queues give back, for every type; return the shares after it."""
         if self.reclaim == "never":
             return shares
         lacking = np.maximum(np.minimum(shares.due, shares.asked) - shares.held, 0.0)
@@ -201,7 +201,7 @@ class ReclaimPlan:
         return int(rows[np.lexsort(keys)[0]]), 0
 
     def _ways(self, rows: Ints, gpu_type: int, missing: float) -> tuple[Ints, Ints, Floats]:
-        """Return how jobs can be shrunk: the job, what it keeps, and the GPU-seconds that this loses.
+        """Return the ways to shrink jobs: the job, the GPUs it keeps, and the GPU-seconds lost.
 
         Each keeps as much as lets all that is missing come free, or else the fewest GPUs it can run on. It
         stands still with them; a job that gives GPUs back already stands still in any case.
@@ -263,7 +263,7 @@ class QueueLimits:
         self.plain = not (self._keeps or len(self._limited))
 
     def compute_reserved(self, used: Floats) -> Floats:
-        """Return what is to stay idle for each queue while leaves use GPUs of shape (L, T); shape (Q, T)."""
+        """Return the GPUs to keep idle for each queue, shape (Q, T), given what leaves use, shape (L, T)."""
         found = np.zeros(self._kept.shape)
         if self._keeps:
             lacking = np.maximum(self._kept - self.above @ used, 0.0)
@@ -274,7 +274,7 @@ class QueueLimits:
         return found
 
     def compute_idle_reserve(self, used: Floats) -> Floats:
-        """Return the GPUs of each type, shape (T,), that are to stay idle for somebody."""
+        """Return the GPUs of each type that stay idle as some queue's guarantee, shape (T,)."""
         if not self._keeps:
             return np.zeros(used.shape[1])
         top = np.array(self._parent) < 0
@@ -308,7 +308,7 @@ class QueueLimits:
         return found
 
     def limit_shares(self, due: Floats, more: Floats) -> Floats:
-        """Return what may be added to shares, shape (L, T), so that no queue comes above its limit."""
+        """Reduce additions to shares, shape (L, T), so that no queue exceeds its limit."""
         for at in self._limited.tolist():
             below = self.above[at]
             added = more[below].sum(axis=0)

@@ -45,7 +45,7 @@ class RoundMechanism:
         self.turn_end_s = np.zeros(0)
 
     def account(self, view: View) -> None:
-        """Add the time since the last decision to what jobs had and to what they should have had."""
+        """Account for the time since the last decision: what each job got, and what it should have got."""
         self._make_room(view)
         since_s = view.now_s - self.last_s
         self.owed_s[view.job] += self.share[view.job] * since_s

@@ -73,6 +73,21 @@ def test_a_run_that_fails_does_not_stop_the_others(launcher, tmp_path, monkeypat
     assert before.keys() < set((tmp_path / "out").glob("*/result.json"))
 
 
+def test_a_sweep_prints_its_table_once(tmp_path, capsys):
+    words = [
+        "-m",
+        f"hydra.sweep.dir={tmp_path / 'out'}",
+        "compare=null",
+        "trace=philly-like",
+        "trace.jobs=30",
+    ]
+    assert main([*words, "policy=fcfs,las", "progress=false", "report=false"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("jct_mean ↓") == 1
+    header = next(line for line in shown.splitlines() if "fcfs" in line and "las" in line)
+    assert shown.index("mean JCT") < shown.index(header), "a line a run, then the table"
+
+
 def test_processes_that_live_on_write_where_the_sweep_was_started(tmp_path, monkeypatch, capfd):
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="pip install 'clustergym[sweep]'")
     for name in ("first", "it's the second"):

@@ -119,7 +119,7 @@ def _allow_modest(
     counts: Ints, time_s: Floats, efficiency: Floats, requested: int, alpha: float, cap: float,
     allowed: Bools,
 ) -> None:  # fmt: skip
-    """Allow what is at most the request, or efficient enough, up to the cap or the least that runs."""
+    """Mark the GPU counts that a job may have: up to its request, or beyond it where efficient enough."""
     for gpu_type in range(len(efficiency)):
         lowest = 0
         while lowest < len(counts) and time_s[gpu_type, lowest] == np.inf:

@@ -32,7 +32,7 @@ def decide(episode: Episode, cluster: ClusterArrays) -> None:
 
 @compile_part
 def decide_elastic(episode: Episode, cluster: ClusterArrays, hysteresis: float) -> None:
-    """Give jobs, in ascending order of remaining time, up to their requests, and what is left over."""
+    """Give jobs up to their requests, least remaining time first, then share out the GPUs left over."""
     seen, n = see(episode, cluster), episode.clock[c.IN_VIEW]
     left_s = remaining_at_request_s(seen, request_times(episode, cluster, seen)[0])
     least_s, weight = np.empty(n), np.empty(n)

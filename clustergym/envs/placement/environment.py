@@ -207,7 +207,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
         return self._end_step(legal, state.placed)
 
     def render(self) -> Any:
-        """Return what is placed as text or as a picture (height, width, 3); None without a render mode."""
+        """Return the placement so far as text or picture (height, width, 3); None without a render mode."""
         if self.render_mode is None:
             return None
         draw = as_text if self.render_mode == "ansi" else as_pixels

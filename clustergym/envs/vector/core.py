@@ -104,7 +104,7 @@ class Core:
 
     @property
     def arrays(self) -> tuple[Episode, ClusterArrays, EpisodeState, EpisodeRules]:
-        """What the compiled steps take: the episodes, their cluster, the desks and their rules."""
+        """The arrays that compiled steps work on: episodes, cluster, agents' states and rules."""
         return self._batch.episodes, self._cluster, self._desks.arrays, self._desks.rules
 
     @property

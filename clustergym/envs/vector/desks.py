@@ -43,7 +43,7 @@ class PreparedScenario(NamedTuple):
 def prepare_scenario(
     scenario: Scenario, parameters: SchedulingParameters, reference: Outcomes | None = None
 ) -> PreparedScenario:
-    """Return what an environment needs of a scenario, and of what its baseline comes to on it."""
+    """Return what an environment needs of a scenario, and the baseline's outcome on it."""
     information, counts = parameters.information_class, scenario.tables.counts
     arrays = scenario_arrays(scenario, information, parameters.round_s)
     yardsticks = ReferenceCostTimes.from_scenario(scenario, simulate_fluid)

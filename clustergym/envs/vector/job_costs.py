@@ -1,4 +1,4 @@
-"""What each job has added to an episode's cost so far: what credit by job is made of."""
+"""Compute what each job has added to an episode's cost so far, for credit by job."""
 
 from __future__ import annotations
 

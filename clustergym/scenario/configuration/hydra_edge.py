@@ -62,7 +62,7 @@ def run_hydra(
     OmegaConf.register_new_resolver("clustergym.folder", folder_name, replace=True)
     OmegaConf.register_new_resolver("clustergym.cell", lambda number: runs[number][0], replace=True)
     _offer_plugins()
-    SweepCallback.failures = ()
+    SweepCallback.failures, SweepCallback.folder = (), None
     failed: list[InputError] = []
 
     def task(config: Any) -> float | None:
@@ -76,6 +76,9 @@ def run_hydra(
                 plain = compose_config("config", overrides)
             check_composed(plain)
             check_used(plain, overrides)
+            if sweep:
+                # A line a run; whoever started the sweep prints one table of all of them.
+                plain["table"] = False
             return job(_name_overridden(_absolute(plain), overrides), folder)
         except (InputError, OmegaConfBaseException, SystemExit, MemoryError, OSError) as error:
             failure = _one_line(error, overrides)

@@ -47,7 +47,7 @@ class Cohort:
 
 
 class QuotaNode:
-    """A queue or a cohort with what it has of its own, may borrow, and uses, by GPU type.
+    """A queue or a cohort: its quota, what it may borrow, and what it uses, by GPU type.
 
     A node's quota is its own GPUs and what its children lend it. What a child uses of the GPUs that it keeps
     for itself (its quota beyond its lending limit) does not count on its parent.

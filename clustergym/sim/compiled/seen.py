@@ -95,7 +95,7 @@ def find_level(counts: Ints, gpus: int) -> int:
 
 @compile_part
 def total(gpus: Ints) -> int:
-    """Return the sum of some GPUs."""
+    """Return the sum of an array of GPU counts."""
     found = 0
     for count in gpus:
         found += count
