@@ -8,7 +8,7 @@ from clustergym.cluster.spec import Nodes
 from clustergym.common.arrays import Ints
 
 
-def consecutive_best_fit(free: Ints, gpus: int, nodes: int = 0, *, capped: bool = True) -> Nodes | None:
+def consecutive_best_fit(free: Ints, gpus: int, nodes: int = 0) -> Nodes | None:
     """Return the nodes and GPUs on each that Slurm's `select/cons_tres` gives a job by default.
 
     Nodes with free GPUs are taken in sets of neighbours. The set with the fewest free GPUs that suffice is
@@ -22,9 +22,6 @@ def consecutive_best_fit(free: Ints, gpus: int, nodes: int = 0, *, capped: bool 
     gpus : int
     nodes : int
         Nodes that the job asks for, with equally many GPUs on each; 0: any.
-    capped : bool
-        Whether of a node's free GPUs only as many count as a job that asks for nodes can use there. They do
-        where Slurm starts a job, not where it plans for later.
 
     Returns
     -------
@@ -37,7 +34,7 @@ def consecutive_best_fit(free: Ints, gpus: int, nodes: int = 0, *, capped: bool 
     logs with `DebugFlags=SelectType` (`set:N consec CPUs`).
     """
     each = gpus // nodes if nodes else 0
-    room = np.where(free >= max(each, 1), np.minimum(free, each) if nodes and capped else free, 0)
+    room = np.where(free >= max(each, 1), free, 0)
     if room.sum() < gpus or np.count_nonzero(room) < nodes:
         return None
     usable = np.flatnonzero(room)

@@ -160,7 +160,7 @@ class NodeReservations:
 
     def _earliest(self, usable: Bools, gpus: int, nodes: int, now_only: bool) -> Planned | None:
         free = np.where(usable, self.free, 0)
-        if given := consecutive_best_fit(free, gpus, nodes, capped=False):
+        if given := consecutive_best_fit(free, gpus, nodes):
             return Planned(self.now_s, given, usable)
         ends_s, at = self._ends_s, 0
         if now_only or not ends_s:
@@ -179,7 +179,7 @@ class NodeReservations:
             at, window_s = last + 1, 2.0 * window_s
             while further and ends_s[last + 1] > edge_s + window_s:
                 window_s *= 2.0
-            if given := consecutive_best_fit(np.where(usable, free, 0), gpus, nodes, capped=False):
+            if given := consecutive_best_fit(np.where(usable, free, 0), gpus, nodes):
                 # A job that is past its time limit is about to end.
                 return Planned(max(end_s, self.now_s + 1.0), given, usable)
         return None
