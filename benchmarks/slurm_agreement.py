@@ -26,9 +26,8 @@ from typing import Any
 import numpy as np
 from clustergym.policies.placers.slurm import SlurmPlacer
 from clustergym.policies.slurm_multifactor import SlurmMultifactor
-from slurm_cluster import AccountedSlurm, Accounting, unpack_packages
+from slurm_cluster import AccountedSlurm, Accounting, a40_cluster, open_accounting
 
-from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.common.errors import InputError
 from clustergym.oracle.base import OracleTables
 from clustergym.scenario.costs import Costs
@@ -134,17 +133,11 @@ def draw_jobs(setting: Setting, count: int, seed: int) -> list[SleepJob]:
 # Slurm
 
 
-def slurm_settings(setting: Setting, cluster: str, accounting: Accounting) -> dict[str, str]:
+def slurm_settings(setting: Setting) -> dict[str, str]:
     """Return the lines of `slurm.conf` that make a setting."""
     scheduler = {**ALWAYS, **setting.scheduler}
     return {
-        "ClusterName": cluster,
-        "PluginDir": str(accounting.plugins),
         "SchedulerParameters": ",".join(f"{key}={value}" for key, value in scheduler.items()),
-        "AccountingStorageType": "accounting_storage/slurmdbd",
-        "AccountingStorageHost": "127.0.0.1",
-        "AccountingStoragePort": str(accounting.port),
-        "AccountingStorageEnforce": "associations,limits,qos",
         "PriorityType": "priority/multifactor",
         "PriorityCalcPeriod": "1",
         "PriorityDecayHalfLife": "7-0",
@@ -173,9 +166,8 @@ def run_slurm(
             f"PartitionName={name} Nodes=ALL MaxTime=INFINITE State=UP PriorityJobFactor={factor}"
             for name, factor in SHARES.items()
         ]
-    local = AccountedSlurm(
-        cluster_spec(), folder / cluster, slurm_settings(setting, cluster, db), partitions, db
-    )
+    spec = a40_cluster(cluster, NODES, GPUS)
+    local = AccountedSlurm(spec, folder / cluster, slurm_settings(setting), partitions, db)
     commands = []
     for name, share in SHARES.items():
         commands.append(["add", "account", name, f"cluster={cluster}", f"fairshare={share}"])
@@ -258,14 +250,6 @@ def _read_runs(log: Path) -> dict[str, list[list[float]]]:
 # The policy
 
 
-def cluster_spec() -> ClusterSpec:
-    """Return the cluster on which all settings are played."""
-    gpu = GpuType("A40", 100.0, 20.0, None, 40.0, 900.0, "pcie4", 32.0, 100.0)
-    return ClusterSpec(
-        "slurm", (NodeGroup(gpu, NODES, GPUS),), Fabric(nodes_per_leaf=4, leaves_per_minipod=2)
-    )
-
-
 def run_policy(
     setting: Setting,
     jobs: Sequence[SleepJob],
@@ -294,7 +278,7 @@ def run_policy(
         virtual_cluster=tuple(job.account for job, _ in tasks),
         nodes=np.array([job.nodes for job, _ in tasks]) if setting.shapes else None,
     )
-    cluster = cluster_spec()
+    cluster = a40_cluster("slurm", NODES, GPUS)
     counts, classes = list_allowed_counts(cluster, "power_of_two"), model_classes(trace)
     table = np.full((len(classes), 1, len(counts), 4), ITERATION_S)
     tables = OracleTables(classes, cluster.gpu_types, np.array(counts), table, table, table)
@@ -362,28 +346,19 @@ def run_clusters(
     settings: Sequence[Setting], drawn: Mapping[str, list[SleepJob]], folder: Path, logs: Path | None
 ) -> dict[str, list[Any]]:
     """Run each setting twice on Slurm, all together."""
-    root = Path.home() / ".cache" / "clustergym" / "slurm-accounts"
-    unpack_packages(root)
-    db = Accounting(root, folder / "accounts")
-    try:
-        db.start()
-        with ThreadPoolExecutor(2 * len(settings)) as pool:
-            runs = {
-                one.name: [
-                    pool.submit(run_slurm, one, drawn[one.name], at, folder, db, logs) for at in (1, 2)
-                ]
-                for one in settings
-            }
-            print(f"Slurm runs {2 * len(settings)} clusters; at most {LONGEST_S:g} s", flush=True)
-            found = {}
-            for name, pair in runs.items():
-                try:
-                    found[name] = [one.result() for one in pair]
-                except (InputError, OSError, ValueError) as error:
-                    print(f"{name} was not run: {error}", flush=True)
-            return found
-    finally:
-        db.stop()
+    with open_accounting(folder) as db, ThreadPoolExecutor(2 * len(settings)) as pool:
+        runs = {
+            one.name: [pool.submit(run_slurm, one, drawn[one.name], at, folder, db, logs) for at in (1, 2)]
+            for one in settings
+        }
+        print(f"Slurm runs {2 * len(settings)} clusters; at most {LONGEST_S:g} s", flush=True)
+        found = {}
+        for name, pair in runs.items():
+            try:
+                found[name] = [one.result() for one in pair]
+            except (InputError, OSError, ValueError) as error:
+                print(f"{name} was not run: {error}", flush=True)
+        return found
 
 
 def print_table(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -201,8 +201,8 @@ class SlurmMultifactor(Policy):
         closed, waiting = np.zeros(len(usable), dtype=np.bool_), []
         for at in order.tolist():
             kinds = np.flatnonzero(options[at] & ~closed).tolist()
-            # Slurm's main pass stops at the first job of a partition without room, but not at one that a limit
-            # keeps waiting; a type of GPU is the partition here.
+            # Slurm's main pass stops at the first job of a partition without room, but not at one that a
+            # limit keeps waiting; a type of GPU is the partition here.
             allowed = [gpu_type for gpu_type in kinds if self._is_allowed(view, at, gpu_type)]
             given = {gpu_type: plan.fits(usable[gpu_type], *self._asked(view, at)) for gpu_type in allowed}
             if fits := [gpu_type for gpu_type in allowed if given[gpu_type] is not None]:
