@@ -46,10 +46,10 @@ class SlurmMultifactor(Policy):
     classic rule counts use in a tree of queues is from general knowledge of Slurm.
     `benchmarks/slurm_agreement.py` compares with Slurm itself.
 
-    Every departure from Slurm: a job of any type of GPU is planned on each type alone; backfill and shares go
-    by decision points, which may be further apart than their intervals; passes of backfill have no limit of
-    time or of jobs; a queue's jobs are one user's; there is no preemption by QOS. The nodes are Slurm's only
-    with `placer=slurm`; of jobs that start at once the larger is placed first.
+    Every departure from Slurm: a job of any type of GPU is planned on each type alone; where the scenario has
+    rounds, backfill and shares go by these; slurmctld looks for what has happened once a second, the policy
+    at once; passes of backfill have no limit of time or of jobs; a queue's jobs are one user's; there is no
+    preemption by QOS. Where GPUs are shared, or a job must lie in NVLink domains, the placer chooses nodes.
 
     Parameters
     ----------
@@ -59,7 +59,8 @@ class SlurmMultifactor(Policy):
         waits keeps those behind it from the types that it could run on.
     backfill_interval_s : float
         Least seconds between two passes of backfill (`bf_interval`); between them jobs start in the order of
-        priority alone. 0: a pass at each decision point.
+        priority alone. A pass comes when they are over if anything has changed since the last, and else with
+        the next change. 0: a pass at each decision point.
     backfill_resolution_s : float
         Slurm's reservations begin and end at multiples of this, rounded down (`bf_resolution`). 0: exactly.
     backfill_window_s : float
