@@ -171,7 +171,7 @@ def compare_log(log: Path, jobs: Mapping[int, SleepJob], resolution_s: float, sh
     return counts
 
 
-def _first_free(free: Ints, gpus: int, nodes: int = 0, *, capped: bool = True) -> Nodes | None:
+def _first_free(free: Ints, gpus: int, nodes: int = 0) -> Nodes | None:
     each, left, found = gpus // nodes if nodes else 1, gpus, []
     for node in np.flatnonzero(free >= each).tolist():
         taken = min(each if nodes else int(free[node]), left)

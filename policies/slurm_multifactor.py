@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from clustergym.cluster.spec import Nodes
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.parameter_types import NonNegativeFloat, Period, PositiveFloat
 from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
@@ -45,10 +46,10 @@ class SlurmMultifactor(Policy):
     classic rule counts use in a tree of queues is from general knowledge of Slurm.
     `benchmarks/slurm_agreement.py` compares with Slurm itself.
 
-    Every departure from Slurm: a job of any type of GPU is planned on each type alone; backfill and shares go
-    by decision points, which may be further apart than their intervals; passes of backfill have no limit of
-    time or of jobs; a queue's jobs are one user's; there is no preemption by QOS. The nodes are Slurm's only
-    with `placer=slurm`; of jobs that start at once the larger is placed first.
+    Every departure from Slurm: a job of any type of GPU is planned on each type alone; where the scenario has
+    rounds, backfill and shares go by these; slurmctld looks for what has happened once a second, the policy
+    at once; passes of backfill have no limit of time or of jobs; a queue's jobs are one user's; there is no
+    preemption by QOS. Where GPUs are shared, or a job must lie in NVLink domains, the placer chooses nodes.
 
     Parameters
     ----------
@@ -58,7 +59,8 @@ class SlurmMultifactor(Policy):
         waits keeps those behind it from the types that it could run on.
     backfill_interval_s : float
         Least seconds between two passes of backfill (`bf_interval`); between them jobs start in the order of
-        priority alone. 0: a pass at each decision point.
+        priority alone. A pass comes when they are over if anything has changed since the last, and else with
+        the next change. 0: a pass at each decision point.
     backfill_resolution_s : float
         Slurm's reservations begin and end at multiples of this, rounded down (`bf_resolution`). 0: exactly.
     backfill_window_s : float
@@ -114,7 +116,7 @@ class SlurmMultifactor(Policy):
     _next_shares_s: float = field(default=0.0, init=False, repr=False)
     _seen: bytes = field(default=b"", init=False, repr=False)
     _planned: bytes = field(default=b"", init=False, repr=False)
-    _avoid: dict[int, tuple[int, ...]] = field(default_factory=dict, init=False, repr=False)
+    _nodes: dict[int, Nodes | int] = field(default_factory=dict, init=False, repr=False)
     _fair: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
     def check(self, trace: Trace, setting: Setting) -> None:
@@ -136,7 +138,7 @@ class SlurmMultifactor(Policy):
         waiting = np.flatnonzero(view.state == QUEUED)
         order = waiting[np.lexsort((waiting, -self.priorities(view)[waiting]))]
         jobs, leaves, starts = view.job.tolist(), self._book.tree.leaves, []
-        self._avoid, self._seen = {}, _shown(view, order)
+        self._nodes, self._seen = {}, _shown(view, order)
         for at, gpu_type in self._starts(view, order):
             gpus = int(view.requested_gpus[at])
             self._book.take(leaves[int(view.queue[at])], gpu_type, gpus)
@@ -145,7 +147,7 @@ class SlurmMultifactor(Policy):
             job: self._since_s.get(job, view.now_s) for job in view.job[view.gpus > 0].tolist()
         } | {job: view.now_s for job, _, _ in starts}
         again_s = self._next_pass_s(view.now_s, bool(starts)) if len(waiting) > len(starts) else None
-        return replace(Decision.keep(view).also(starts), avoid=self._avoid, again_s=again_s)
+        return replace(Decision.keep(view).also(starts), move=self._nodes, again_s=again_s)
 
     def _begins_backfill(self, now_s: float) -> bool:
         """Whether a pass of backfill is due: an interval after the last, if anything has changed since."""
@@ -200,12 +202,12 @@ class SlurmMultifactor(Policy):
         closed, waiting = np.zeros(len(usable), dtype=np.bool_), []
         for at in order.tolist():
             kinds = np.flatnonzero(options[at] & ~closed).tolist()
-            # Slurm's main pass stops at the first job of a partition without room, but not at one that a limit
-            # keeps waiting; a type of GPU is the partition here.
+            # Slurm's main pass stops at the first job of a partition without room, but not at one that a
+            # limit keeps waiting; a type of GPU is the partition here.
             allowed = [gpu_type for gpu_type in kinds if self._is_allowed(view, at, gpu_type)]
             given = {gpu_type: plan.fits(usable[gpu_type], *self._asked(view, at)) for gpu_type in allowed}
             if fits := [gpu_type for gpu_type in allowed if given[gpu_type] is not None]:
-                plan.start(given[fits[0]] or (), now_s + limit_s[at])
+                self._start(view, at, given[fits[0]] or (), plan, now_s + limit_s[at])
                 yield at, fits[0]
                 continue
             waiting.append(at)
@@ -223,12 +225,17 @@ class SlurmMultifactor(Policy):
                 continue
             start_s, gpu_type, planned = min(found, key=lambda one: one[:2])
             if start_s <= now_s:
-                plan.start(planned.nodes, now_s + limit_s[at])
-                if len(reserved := np.flatnonzero(usable[gpu_type] & ~planned.open)):
-                    self._avoid[int(view.job[at])] = tuple(reserved.tolist())
+                self._start(view, at, planned.nodes, plan, now_s + limit_s[at])
                 yield at, gpu_type
             else:
                 plan.reserve(planned, limit_s[at])
+
+    def _start(self, view: View, at: int, nodes: Nodes, plan: NodeReservations, end_s: float) -> None:
+        """Start a job on nodes; where jobs share GPUs, or need NVLink domains, the placer finds others."""
+        plan.start(nodes, end_s)
+        places = view.places()
+        if view.partner is None and places is not None and (places.segment[at] <= 1).all():
+            self._nodes[int(view.job[at])] = nodes
 
     @staticmethod
     def _asked(view: View, at: int) -> tuple[int, int]:

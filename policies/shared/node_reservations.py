@@ -161,7 +161,7 @@ class NodeReservations:
 
     def _earliest(self, usable: Bools, gpus: int, nodes: int, now_only: bool) -> Planned | None:
         free = np.where(usable, self.free, 0)
-        if given := consecutive_best_fit(free, gpus, nodes, capped=False):
+        if given := consecutive_best_fit(free, gpus, nodes):
             return Planned(self.now_s, given, usable)
         ends_s, at = self._ends_s, 0
         if now_only or not ends_s:
@@ -180,7 +180,7 @@ class NodeReservations:
             at, window_s = last + 1, 2.0 * window_s
             while further and ends_s[last + 1] > edge_s + window_s:
                 window_s *= 2.0
-            if given := consecutive_best_fit(np.where(usable, free, 0), gpus, nodes, capped=False):
+            if given := consecutive_best_fit(np.where(usable, free, 0), gpus, nodes):
                 # A job that is past its time limit is about to end.
                 return Planned(max(end_s, self.now_s + 1.0), given, usable)
         return None
@@ -223,7 +223,7 @@ class NodeReservations:
                 return
 
 
-def consecutive_best_fit(free: Ints, gpus: int, nodes: int = 0, *, capped: bool = True) -> Nodes | None:
+def consecutive_best_fit(free: Ints, gpus: int, nodes: int = 0) -> Nodes | None:
     """Return the nodes and GPUs on each that Slurm's `select/cons_tres` gives a job by default.
 
     Nodes with free GPUs are taken in sets of neighbours. The set with the fewest free GPUs that suffice is
@@ -237,9 +237,6 @@ def consecutive_best_fit(free: Ints, gpus: int, nodes: int = 0, *, capped: bool 
     gpus : int
     nodes : int
         Nodes that the job asks for, with equally many GPUs on each; 0: any.
-    capped : bool
-        Whether of a node's free GPUs only as many count as a job that asks for nodes can use there. They do
-        where Slurm starts a job, not where it plans for later.
 
     Returns
     -------
@@ -252,7 +249,7 @@ def consecutive_best_fit(free: Ints, gpus: int, nodes: int = 0, *, capped: bool 
     logs with `DebugFlags=SelectType` (`set:N consec CPUs`).
     """
     each = gpus // nodes if nodes else 0
-    room = np.where(free >= max(each, 1), np.minimum(free, each) if nodes and capped else free, 0)
+    room = np.where(free >= max(each, 1), free, 0)
     if room.sum() < gpus or np.count_nonzero(room) < nodes:
         return None
     usable = np.flatnonzero(room)

@@ -102,9 +102,8 @@ def read_config(path: Path) -> tuple[dict[str, Any], Counter[str]]:
     if "backfill" in given["schedulertype"]:
         parts = (part.partition("=") for part in given.get("schedulerparameters", "").split(","))
         own = {key.strip(): value for key, equals, value in parts if equals}
-        interval_s = config.amount("bf_interval", own.get("bf_interval", "30"))
-        guessed[f"backfill at arrivals and departures that are {interval_s:g} s apart, not in between"] += 1
-        found["backfill"], found["backfill_interval_s"] = "slurm", interval_s
+        found["backfill"] = "slurm"
+        found["backfill_interval_s"] = config.amount("bf_interval", own.get("bf_interval", "30"))
         found["backfill_resolution_s"] = config.amount("bf_resolution", own.get("bf_resolution", "60"))
     if "multifactor" not in given.get("prioritytype", ""):
         guessed["PriorityType is not multifactor: jobs by submission"] += 1
