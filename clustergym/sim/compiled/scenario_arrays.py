@@ -61,13 +61,14 @@ def scenario_arrays(
     chosen = scenario.round_s(round_s)
     clock = np.zeros(c.CLOCK_COLUMNS, dtype=np.int64)
     clock[c.JOBS], clock[c.DECIDED_AT] = n, -1
+    clock[c.SCORED_LEFT], clock[c.APART] = scenario.scored.sum(), ticks(scenario.apart_s)
     clock[c.ROUND] = 0 if chosen is None else ticks(chosen)
     clock[c.HORIZON] = c.NEVER if scenario.horizon_s is None else ticks(scenario.horizon_s)
     clock[c.DEFRAGMENT_EVERY] = 0 if defragment_s is None else ticks(defragment_s)
     clock[c.FIRST_LAUNCH_COSTS] = scenario.costs.first_launch
     job = np.zeros((n, c.JOB_COLUMNS), dtype=np.int64)
     job[:, c.SUBMIT] = np.rint(trace.submit_s * TICKS_PER_S)
-    job[:, c.CLASS] = scenario.class_of
+    job[:, c.CLASS], job[:, c.SCORED] = scenario.class_of, scenario.scored
     job[:, c.REQUESTED_TYPE], job[:, c.REQUESTED_GPUS] = scenario.request_type, scenario.request_gpus
     job[:, c.REQUESTED_BATCH] = trace.global_batch
     job[:, (c.TYPE, c.LEVEL, c.FIRST_SHARE, c.TARGET_TYPE, c.TARGET_LEVEL)] = c.NONE
