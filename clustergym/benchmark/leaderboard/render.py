@@ -151,8 +151,10 @@ def _rules(board: Board) -> str:
         "first come, first served" if is_of_fcfs(board) else f"the baseline ({_words(board, board.baseline)})"
     )
     words = {"metric": board.metric, "better": board.better, "relative": titles(board)["relative"]}
-    others = [f"*{name}* is the same where `{' '.join(added)}`." for name, added in board.conditions.items()]
-    conditions = "".join(f" {one[0].upper()}{one[1:]}" for one in others)
+    conditions = "".join(
+        f" *{name[0].upper()}{name[1:]}*: the same of a run with `{' '.join(added)}`, over that baseline."
+        for name, added in board.conditions.items()
+    )
     text = RULES.format(baseline=baseline, reference=reference, conditions=conditions, **words)
     if board.chooses == "placer":
         text = PLACERS.format(policy=_describe_keys(board.policy or {})) + text
