@@ -216,7 +216,7 @@ def range_off(paper: str) -> str:
 
 
 def oracle_errors(row: str, oracle: str) -> str:
-    """Return a figure of the oracle's page: of `grid`, each model predicted by a fit to all others."""
+    """Return a figure of the oracle's page: of `stack`, each model predicted by a fit to all others."""
     text = (ROOT / "docs" / "oracle-accuracy.md").read_text(encoding="utf-8")
     lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
     column = next(line for line in lines if "roofline" in line).index(ORACLE_COLUMNS[oracle])
@@ -236,10 +236,10 @@ def speeds_of(boards: Iterable[Board]) -> str:
     return f"Speeds of jobs are by `oracle={oracle}`, which is off by {error_of(oracle)}."
 
 
-ORACLE_COLUMNS = {"grid": "leave one model out", "roofline": "roofline"}
+ORACLE_COLUMNS = {"stack": "leave one model out", "roofline": "roofline"}
 """The column of an oracle in the first table of its page."""
 ERROR_IS_OF = {
-    "grid": "each model left out of the fit that predicts it",
+    "stack": "each model left out of the fit that predicts it",
     "roofline": "the same that its constants were chosen on",
 }
 
@@ -298,7 +298,7 @@ def validated() -> str:
     """Return what the figures were held against."""
     return f"""\
 - **Measured hardware**: `oracle=roofline`, which made the tables of schedulers, is off by \
-{error_of("roofline")}; `oracle=grid`, which no board uses, by {error_of("grid")} \
+{error_of("roofline")}; `oracle=stack`, the default, by {error_of("stack")} \
 ([where they miss](docs/oracle-accuracy.md)).
 - **Arena's simulator**: {arena_simulator()} ([runs](docs/reproduction/arena.md)).
 - **Sia's and Gavel's simulators**: mean JCT {range_off("sia")} of [Sia's](docs/reproduction/sia.md), \

@@ -233,6 +233,10 @@ class Conditions:
         Tables that take long to build are cached on disk.
         """
         oracle = self.oracle
+        for note in oracle.notes(classes, cluster):
+            from clustergym.oracle.table_cache import print_note
+
+            print_note(note)
 
         def make_tables(cluster: ClusterSpec) -> OracleTables:
             if not oracle.worth_caching:

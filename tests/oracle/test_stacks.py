@@ -242,7 +242,7 @@ def test_a_model_that_fits_nowhere():
 
 
 def test_each_stack_has_at_most_fifteen_fitted_constants():
-    from clustergym.oracle.stacks.fit import FREE, PRIORS
+    from clustergym.oracle.calibration.step_fit import FREE, PRIORS
 
     assert set(FREE) == set(stack_names())
     for name, (dense, experts) in FREE.items():

@@ -39,7 +39,7 @@ ATTENTION_BACKWARD = 2.5
 
 @dataclass(frozen=True)
 class StackConstants:
-    """Shares of data-sheet rates that a software stack reaches; fitted by `clustergym oracle fit-stack`.
+    """Shares of data-sheet rates that a software stack reaches; fitted by `clustergym oracle fit`.
 
     Attributes
     ----------

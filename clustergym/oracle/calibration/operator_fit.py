@@ -1,9 +1,9 @@
-"""Fits the grid oracle's constants to measured iteration times, and cross-validates them by model."""
+"""Fits the constants of operators to measured iteration times, and cross-validates them by model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
 from clustergym.oracle.grid.pipelines import Layouts, price
 from clustergym.oracle.grid.search import BestPlans, full_search
 from clustergym.oracle.models.catalog import Catalog, load_catalog
+from clustergym.oracle.stacks.catalog import OPERATORS_STACK, Stack, round_constants
 
 Progress = Callable[[str], None]
 
@@ -92,9 +93,9 @@ class Fit:
     ----------
     constants : Constants
         With four significant digits.
-    file, sha256 : str
-        Name and digest of the measurements.
-    rows : int
+    file : str
+        Name of the measurements.
+    rows : Rows
         Feasible rows used.
     fitted, cross_validated : dict
         `mape`, `median_ape` and `p90`, as fractions: on the rows used, and by scheme on models that were not
@@ -103,8 +104,7 @@ class Fit:
 
     constants: Constants
     file: str
-    sha256: str
-    rows: int
+    rows: Rows
     fitted: Figures
     cross_validated: Mapping[str, Figures]
 
@@ -221,7 +221,8 @@ class Calibrator:
             found = least_squares(residuals, start, max_nfev=EVALUATIONS).x
             share = 0.5 if step >= DAMPED_AFTER else 1.0
             constants = with_vector(centre, np.exp(start + share * (found - start)))
-        return constants.round_constants()
+        rounded: Constants = round_constants(constants)
+        return rounded
 
 
 def robust(errors: Floats) -> Floats:
@@ -264,7 +265,7 @@ def fit(
     constants = calibrator.fit(np.ones(len(rows.models), dtype=bool))
     fitted = summary(np.abs(calibrator.predict(constants) / rows.seconds - 1))
     crossed = {scheme: _cross_validate(rows, known, scheme, progress) for scheme in schemes}
-    return Fit(constants, Path(path).name, rows.sha256, len(rows.models), fitted, crossed)
+    return Fit(constants, Path(path).name, rows, fitted, crossed)
 
 
 def cross_validate(
@@ -347,30 +348,9 @@ def _usable(path: str | Path, catalog: Catalog) -> Rows:
     return rows
 
 
-HEADER = """\
-# Constants of the grid oracle, fitted to measured iteration times: written by `clustergym oracle
-# calibrate`, read by oracle=grid. What each one means: clustergym/oracle/grid/constants.py. Errors are
-# fractions.
-"""
-
-
-def as_yaml(found: Fit) -> str:
-    """Return fitted constants as YAML, with their provenance; equal fits give equal texts."""
-    import yaml
-
-    content = {
-        "provenance": {
-            "file": found.file,
-            "sha256": found.sha256,
-            "rows": found.rows,
-            "constants": len(PRIORS),
-            "error": {"fitted": _digits(found.fitted)}
-            | {scheme: _digits(errors) for scheme, errors in found.cross_validated.items()},
-        },
-        "constants": asdict(found.constants),
-    }
-    return HEADER + yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=100)
-
-
-def _digits(errors: Figures) -> dict[str, float]:
-    return {name: float(f"{errors[name]:.4g}") for name in ("mape", "median_ape", "p90")}
+def as_stack(found: Fit) -> Stack:
+    """Return fitted constants as a software stack, with the GPU types and models of their measurements."""
+    models = tuple(sorted({model.family for model in found.rows.models}))
+    gpu_types = tuple(sorted({layout.gpu_type for layout in found.rows.layouts}))
+    fitted_to = f"{len(found.rows.models)} rows of {found.file}"
+    return Stack(OPERATORS_STACK, found.constants, fitted_to, gpu_types, models)

@@ -11,10 +11,16 @@ from typing import Any
 import numpy as np
 
 from clustergym.common.errors import InputError
+from clustergym.oracle.calibration.step_fit import (
+    FREE,
+    OPTIONAL,
+    fit_stack,
+    leave_out_groups,
+    tokens_per_s_per_gpu,
+)
 from clustergym.oracle.calibration.validation import summarise_groups, summary
 from clustergym.oracle.models.shape import Machine, Precision, TransformerShape
 from clustergym.oracle.stacks.catalog import load_stack
-from clustergym.oracle.stacks.fit import FREE, OPTIONAL, fit_stack, leave_out_groups, tokens_per_s_per_gpu
 from clustergym.oracle.stacks.search import assess_plan, best_steps
 from clustergym.oracle.stacks.step_time import StackConstants, StepParts
 from clustergym.oracle.stacks.throughput import Setting, ThroughputRow, newest
@@ -92,7 +98,7 @@ def predict_rows(rows: Sequence[ThroughputRow], stack: str | None = None) -> lis
     for row in rows:
         name = stack or row.stack
         if name not in constants:
-            constants[name] = load_stack(name).constants
+            constants[name] = load_stack(name).step_constants
         found.append(predict_row(row, constants[name]))
     return found
 
@@ -149,7 +155,7 @@ def errors_without_parts(rows: Sequence[ThroughputRow]) -> dict[str, dict[str, A
         one = row.setting
         if one is None or not row.measured or row.job != "pretrain":
             continue
-        constants = load_stack(row.stack).constants
+        constants = load_stack(row.stack).step_constants
         step = assess_plan(
             one.shape,
             one.machine,

@@ -9,6 +9,7 @@ import numpy as np
 
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError, nearest
+from clustergym.oracle.stacks.catalog import DENSE, EXPERTS, Stack
 from clustergym.oracle.stacks.step_time import StackConstants, step_parts
 from clustergym.oracle.stacks.throughput import Setting, ThroughputRow, newest
 
@@ -51,13 +52,13 @@ PRIORS = {
     "expert_traffic": Prior(2.0, 0.2, 15.0),
     "exchange_exposed": Prior(0.3, 0.02, 1.0),
 }
-DENSE = ("linear_rate", "power_decline", "attention_rate", "traffic", "layer_us", "straggling")
-EXPERTS = ("expert_rate", "expert_traffic", "expert_half_tokens", "expert_layer_us", "exchange_exposed")
+OF_DENSE = ("linear_rate", "power_decline", "attention_rate", "traffic", "layer_us", "straggling")
+OF_EXPERTS = ("expert_rate", "expert_traffic", "expert_half_tokens", "expert_layer_us", "exchange_exposed")
 FREE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "fsdp-2023": ((*DENSE, "attention_decline"), ()),
-    "fsdp-2025": ((*DENSE, "fp8_rate", "tensor_exposed", "uncompiled_traffic"), ()),
-    "megatron-2025": ((*DENSE, "fp8_rate", "mxfp8_rate", "fp4_rate", "tensor_exposed"), EXPERTS),
-    "megatron-2026": ((*DENSE, "fp8_rate", "mxfp8_rate", "fp4_rate", "tensor_exposed"), EXPERTS),
+    "fsdp-2023": ((*OF_DENSE, "attention_decline"), ()),
+    "fsdp-2025": ((*OF_DENSE, "fp8_rate", "tensor_exposed", "uncompiled_traffic"), ()),
+    "megatron-2025": ((*OF_DENSE, "fp8_rate", "mxfp8_rate", "fp4_rate", "tensor_exposed"), OF_EXPERTS),
+    "megatron-2026": ((*OF_DENSE, "fp8_rate", "mxfp8_rate", "fp4_rate", "tensor_exposed"), OF_EXPERTS),
 }
 """Constants of each stack that are fitted, first to dense models, then to mixtures of experts; others keep
 their defaults."""
@@ -100,6 +101,21 @@ def usable_rows(rows: Iterable[ThroughputRow], stack: str) -> list[ThroughputRow
         row for row in rows if row.stack == stack and row.setting and row.measured and not row.defective
     ]
     return [row for row in newest(of_stack) if row.job == "pretrain"]
+
+
+def fitted_stack(rows: Sequence[ThroughputRow], name: str, constants: StackConstants) -> Stack:
+    """Return a stack of fitted constants, with the GPU types and kinds of transformers of its rows."""
+    used = usable_rows(rows, name)
+    releases = sorted({row.release for row in used})
+    sources = ", ".join(sorted({row.source for row in used}))
+    settings = [row.setting for row in used if row.setting]
+    return Stack(
+        name,
+        constants,
+        f"{len(used)} rows of {sources}, {releases[0]} to {releases[-1]}",
+        tuple(sorted({one.machine.name for one in settings})),
+        tuple(sorted({EXPERTS if one.shape.experts else DENSE for one in settings})),
+    )
 
 
 def fit_stack(rows: Sequence[ThroughputRow], stack: str, without: str = "") -> StackConstants:
