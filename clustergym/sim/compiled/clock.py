@@ -105,7 +105,7 @@ def _any_queued(episode: Episode) -> bool:
 def advance(episode: Episode, cluster: ClusterArrays) -> int:
     """Move the clock to the next decision point; return DECISION, OVER or STALLED."""
     clock = episode.clock
-    while clock[c.LEFT] < clock[c.JOBS]:
+    while clock[c.SCORED_LEFT] > 0:
         tick = _next_tick(episode)
         if tick == c.NEVER or tick > clock[c.HORIZON]:
             return _end_early(episode, tick != c.NEVER)
