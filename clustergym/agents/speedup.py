@@ -35,6 +35,7 @@ def fit_speedup(counts: Ints, time_s: Floats) -> tuple[Floats, Floats]:
     dy = np.where(known, y - y_mean[:, None], 0.0)
     variance = (dx**2).sum(axis=1)
     slope = np.divide((dx * dy).sum(axis=1), variance, out=np.zeros(len(x)), where=variance > 0)
+    # A least-squares slope of log speed over log count; one point alone has no slope and counts as 0.01.
     exponent = np.clip(slope, *EXPONENTS)
     one_gpu_s = np.where(known.any(axis=1), np.exp(exponent * x_mean - y_mean), np.inf)
     return exponent, one_gpu_s
