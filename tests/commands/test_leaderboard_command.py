@@ -113,7 +113,8 @@ def test_score(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.C
         {
             "entry": "srtf", "division": "all, closed", "rank": 1, "rank_all": 2,
             "score": first.score._asdict(), "by_scenario": {"light": 1.2, "heavy": 1.8},
-            "over_next": first.over_next._asdict(), "gained": first.gained._asdict(), "relative": first.relative._asdict(), "jct_mean": 1234.5,
+            "over_next": first.over_next._asdict(), "gained": first.gained._asdict(),
+            "relative": first.relative._asdict(), "jct_mean": 1234.5,
         },
         {
             "entry": "fcfs", "division": "none, closed", "rank": 2, "rank_all": 3,
