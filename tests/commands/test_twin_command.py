@@ -242,7 +242,8 @@ def test_whatif(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) ->
         "# What if",
         "",
         "1 drawn periods of 0.5 days, 900 to 1,200 jobs: weeks of the log (of one of less than eight, days by"
-        " weekday). In brackets the 95 % interval over them; of a ratio the least and greatest without one of them.",
+        " weekday). In brackets the 95 % interval over them; of a ratio the least and greatest without one of"
+        " them.",
         "",
         f"Made by: {command}",
     ]
