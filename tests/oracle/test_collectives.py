@@ -19,7 +19,7 @@ needs_data = pytest.mark.skipif(not TABLES.is_dir(), reason=f"Vidur's tables are
 
 
 def test_a_message_takes_the_faster_protocol() -> None:
-    # 8 GPUs send 2 x 7/8 of the buffer over links of 450 GB/s, at 0.65 from 27 us on, or at 0.83 from 40 us on.
+    # 8 GPUs send 2 x 7/8 of the buffer over 450 GB/s, at 0.65 from 27 us on, or at 0.83 from 40 us on.
     assert all_reduce_s(H100, 4096, 8) == pytest.approx(27e-6 + 7168 / 292.5e9)
     large = 64e6
     assert all_reduce_s(H100, large, 8) == pytest.approx(40e-6 + 1.75 * large / 373.5e9)
@@ -31,7 +31,7 @@ def test_a_message_takes_the_faster_protocol() -> None:
 
 
 def test_a_ring_over_nodes_uses_the_ports_of_its_members() -> None:
-    # 16 ranks, 8 a node: 8 ports of 50 GB/s at 0.72, slower than NVLink; half of 40 us and a hop for each of 3.
+    # 16 ranks, 8 a node: 8 ports of 50 GB/s at 0.72, slower than NVLink; 3 times half of 40 us and a hop.
     latency_s = 20e-6 + 19e-6
     assert ring_s(H100, 1e9, 16, 8, 3) == pytest.approx(15 / 16 * 1e9 / 288e9 + 3 * latency_s)
     assert ring_s(H100, 1e9, 16, 1, 1) == pytest.approx(15 / 16 * 1e9 / 36e9 + latency_s)
@@ -40,8 +40,8 @@ def test_a_ring_over_nodes_uses_the_ports_of_its_members() -> None:
 
 
 @needs_data
-@pytest.mark.parametrize(("gpu_type", "held"), [("H100", 0.08), ("A100-80", 0.13)])
-def test_measured_collectives(gpu_type: str, held: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize("gpu_type", ["H100", "A100-80"])
+def test_measured_collectives(gpu_type: str, tmp_path: Path) -> None:
     target = tmp_path / "errors.json"
     for name in ("all_reduce", "send_recv"):
         table = TABLES / f"network_{gpu_type[:4].lower()}_dgx_{name}.csv"
@@ -52,7 +52,7 @@ def test_measured_collectives(gpu_type: str, held: float, tmp_path: Path) -> Non
         large = [row for title, row in inside.items() if "from 4 MB on" in title]
         assert large
         for row in large:
-            assert row["mape"] < held or row["mape"] < 0.35 * row["mape_before"]
+            assert row["mape"] < 0.12
         # Bandwidth alone is off by the latency, which is all that a small message takes.
         small = [row for title, row in inside.items() if "below 64 kB" in title]
         assert all(row["mape_before"] > 0.95 for row in small)

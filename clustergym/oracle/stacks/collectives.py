@@ -71,7 +71,7 @@ def gather_s(machine: Machine, size_bytes: float, ranks: int) -> float:
 
 
 def ring_s(machine: Machine, size_bytes: float, ranks: int, members: int, collectives: float) -> float:
-    """Return the seconds of all-gathers or reduce-scatters of so many bytes together, inside and across domains.
+    """Return the seconds of all-gathers or reduce-scatters of so many bytes, inside and across domains.
 
     A ring over nodes uses the ports of all of its members in a node, and is no faster than NVLink. Latency of
     more than two nodes was not measured: that of a hop counts once.
@@ -116,9 +116,8 @@ def validate_collectives(path: Path, accelerator: str) -> dict[str, dict[str, An
     size = integers(table, "size", low=1).astype(np.float64)
     names = np.array(table.columns["collective"], dtype=np.str_)
     found: dict[str, dict[str, Any]] = {}
-    for name, gpus, per_node in sorted(
-        set(zip(names.tolist(), workers.tolist(), here.tolist(), strict=True))
-    ):
+    kinds = zip(names.tolist(), workers.tolist(), here.tolist(), strict=True)
+    for name, gpus, per_node in sorted(set(kinds)):
         if name not in ("all_reduce", "send_recv") or (name == "all_reduce" and gpus > per_node):
             continue
         rows = np.flatnonzero((names == name) & (workers == gpus) & (here == per_node))
