@@ -125,7 +125,7 @@ class Lucid(Policy):
         return decision.paired([*pairs, *((join.job, join.host) for join in joins)])
 
     def _profiler_size(self, view: View, options: Bools) -> Ints:
-        """Return the profiler's GPUs of each type; 0 while a waiting job needs more than the rest has."""
+        """Return the profiler's GPUs of each type; 0 while some waiting job does not fit in the rest."""
         capacity = view.setting.capacity
         size = np.minimum(self.profiler_gpus, capacity // 2)
         rest = np.where(options, capacity - size, 0).max(axis=1, initial=0)

@@ -110,7 +110,7 @@ class Themis(Policy):
         return Decision.of((int(view.job[at]), gpu_type, gpus) for at, (gpu_type, gpus) in chosen.items())
 
     def _options_s(self, view: View, times: finish_times.RequestTimes) -> Floats:
-        """Return the seconds to the end on each allotment a job may bid for, shape (n, T, K); else inf."""
+        """Return the seconds to each job's end on allotments it may bid for, shape (n, T, K); else inf."""
         asked, level = find_requested_level(view), np.arange(len(view.setting.counts))
         left_s = finish_times.remaining_s(view)
         may = level <= asked[:, None] if self.counts == "up_to_request" else level == asked[:, None]

@@ -32,7 +32,8 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 NEEDS = {
-    "sweeps.md": ("hydra_plugins.hydra_optuna_sweeper", "hydra_plugins.hydra_joblib_launcher"),
+    "sweeps.md": ("hydra_plugins.hydra_joblib_launcher",),
+    "commands/tune.md": ("optuna",),
     "own-environment.md": ("sb3_contrib",),
     "train-an-agent.md": ("cma", "numba", "sb3_contrib"),
     "commands/train.md": ("cma", "numba"),

@@ -8,8 +8,8 @@ from clustergym.agents import auction, beliefs
 from clustergym.agents.auction import Bids
 from clustergym.agents.beliefs import JobsView, RunStats
 from clustergym.common.arrays import Floats, Ints
+from clustergym.sim import columns as c
 from clustergym.sim.compiled import batch, clock, jobs, times
-from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_entry, compile_in_place, compile_part
@@ -46,12 +46,9 @@ def _fill_bids(episode: Episode, cluster: ClusterArrays, rows: Ints, bids: Bids)
         held = job[c.LEVEL] != c.NONE
         bids.remaining[at] = jobs.compute_remaining(episode, row, now)
         kind_of_job = job[c.CLASS]
-        pays = job[c.LAUNCHED] or episode.clock[c.FIRST_LAUNCH_COSTS]
-        checkpoint_s = episode.checkpoint_s[kind_of_job] if pays else 0.0
         for gpu_type in range(types):
             for level in range(levels):
-                search_s = 0.0 if episode.searched[row, gpu_type, level] else episode.search_s[level]
-                bids.cost_s[at, gpu_type, level] = search_s + checkpoint_s
+                bids.cost_s[at, gpu_type, level] = jobs.restart_s(episode, row, gpu_type, level)
                 shown = times.is_profiled(episode, row, gpu_type)
                 bids.time_s[at, gpu_type, level] = (
                     episode.known_s[kind_of_job, gpu_type, level] if shown else np.inf
@@ -61,7 +58,7 @@ def _fill_bids(episode: Episode, cluster: ClusterArrays, rows: Ints, bids: Bids)
             bids.cost_s[at, job[c.TYPE], job[c.LEVEL]] = 0.0
         bids.standstill_s[at] = max(job[c.READY] - now, 0) / c.TICKS_PER_S if held else 0.0
         bids.age_s[at] = now_s - figures[c.SUBMIT_S]
-        bids.attained_gpu_s[at] = jobs.compute_attained(episode, cluster, row, now)
+        bids.attained_gpu_s[at] = jobs.compute_attained(episode, row, now)
         bids.slack_s[at] = figures[c.DEADLINE_S] - now_s
 
 

@@ -33,7 +33,7 @@ def raw_throughput(view: View) -> Floats:
 
 
 def _with_unknown(view: View, work: Floats) -> Floats:
-    """Return `work` / seconds per iteration, shape (n, T, K); 1 at the request if work is inf: unknown."""
+    """Return `work` over seconds per iteration, shape (n, T, K); 1 at the request if work is unknown."""
     known = np.isfinite(work)
     value: Floats = np.where(known, work, 0.0)[:, None, None] / view.iteration_time_s()
     unknown = np.flatnonzero(~known)

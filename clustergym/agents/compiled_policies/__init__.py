@@ -1,1 +1,1 @@
-"""Policies, compiled: the decisions of `clustergym.policies`, from the same state."""
+"""Compiled forms of `clustergym.policies`, which make the same decisions."""

@@ -1,6 +1,6 @@
 """Ares, compiled: `clustergym.policies.ares`.
 
-The virtual clock of fluid fair sharing, compiled: `clustergym.policies.shared.virtual_clock.FairQueue`.
+The virtual clock of fluid fair sharing, compiled: `clustergym.policies.ares.FairQueue`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from clustergym.agents.compiled_policies import target as targets
 from clustergym.agents.compiled_policies.memory import Memory
 from clustergym.agents.compiled_policies.target import TargetArrays
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled import jobs
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
@@ -119,7 +119,7 @@ def _allow_modest(
     counts: Ints, time_s: Floats, efficiency: Floats, requested: int, alpha: float, cap: float,
     allowed: Bools,
 ) -> None:  # fmt: skip
-    """Allow what is at most the request, or efficient enough, up to the cap or the least that runs."""
+    """Mark the GPU counts that a job may have: up to its request, or beyond it where efficient enough."""
     for gpu_type in range(len(efficiency)):
         lowest = 0
         while lowest < len(counts) and time_s[gpu_type, lowest] == np.inf:
@@ -146,7 +146,7 @@ def _serve_pool(
     attained = np.empty(len(known))
     for at in range(len(known)):
         if not known[at]:
-            attained[at] = jobs.compute_attained(episode, cluster, seen.row[at], now)
+            attained[at] = jobs.compute_attained(episode, seen.row[at], now)
             unknown[count] = at
             count += 1
     if count == 0 or not some:

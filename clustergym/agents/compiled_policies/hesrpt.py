@@ -10,7 +10,7 @@ from clustergym.agents.compiled_policies import target as targets
 from clustergym.agents.compiled_policies.memory import Memory
 from clustergym.agents.speedup import EXPONENTS
 from clustergym.common.arrays import Floats, Ints
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_part

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from clustergym.agents.compiled_policies.queues import NOTHING, fill
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled import jobs
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
@@ -33,6 +33,6 @@ def decide(episode: Episode, cluster: ClusterArrays) -> None:
                 least = min(least, seen.cost_s[at, gpu_type, seen.requested[at]])
         starts = seen.gpu_type[at] == c.NONE and least < np.inf
         wasted = least * seen.gpus[at] if starts else 0.0
-        service[at] = jobs.compute_attained(episode, cluster, seen.row[at], now) + wasted
+        service[at] = jobs.compute_attained(episode, seen.row[at], now) + wasted
     preempt_all(episode, seen)
     fill(episode, seen, ascending(service, order), preference, seen.available, NOTHING)

@@ -14,7 +14,7 @@ from clustergym.agents.compiled_policies.memory import Memory, select_memory
 from clustergym.agents.compiled_policies.queues import CLUSTER, NOTHING, TYPES
 from clustergym.common.arrays import Floats, Ints
 from clustergym.scenario.policy import InformationClass, Policy
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled.batch import select_episode
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode

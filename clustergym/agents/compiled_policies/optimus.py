@@ -8,7 +8,7 @@ from clustergym.agents.compiled_policies import target as targets
 from clustergym.agents.compiled_policies.memory import Memory
 from clustergym.agents.compiled_policies.target import TargetArrays
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_part
@@ -108,7 +108,7 @@ def _place_first(cluster: ClusterArrays, target: TargetArrays, left_s: Floats) -
 def _best_step(
     cluster: ClusterArrays, target: TargetArrays, left_s: Floats, at: int
 ) -> tuple[float, int, int]:
-    """Return a job's allotment of greatest gain per added GPU that has room, after the gain; NONE: none.
+    """Return the greatest gain per added GPU of a job, and the allotment with room that has it; NONE: none.
 
     An allotment of another type than the job has adds all its GPUs.
     """

@@ -6,7 +6,7 @@ import numpy as np
 
 from clustergym.agents.compiled_policies import target as targets
 from clustergym.agents.compiled_policies.queues import NOTHING, fill
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_part
@@ -32,7 +32,7 @@ def decide(episode: Episode, cluster: ClusterArrays) -> None:
 
 @compile_part
 def decide_elastic(episode: Episode, cluster: ClusterArrays, hysteresis: float) -> None:
-    """Give jobs, in ascending order of remaining time, up to their requests, and what is left over."""
+    """Give jobs up to their requests, least remaining time first, then share out the GPUs left over."""
     seen, n = see(episode, cluster), episode.clock[c.IN_VIEW]
     left_s = remaining_at_request_s(seen, request_times(episode, cluster, seen)[0])
     least_s, weight = np.empty(n), np.empty(n)

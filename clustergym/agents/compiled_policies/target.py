@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_part
@@ -103,7 +103,7 @@ def place(
 
 @compile_part
 def keep_running(cluster: ClusterArrays, seen: ViewArrays, target: TargetArrays, order: Ints) -> None:
-    """Let jobs keep what they hold, in order, where enough GPUs are left and a change does not pay."""
+    """Let jobs, in order, keep their GPUs where these are still free and a change would not pay."""
     for at in order:
         held, held_level = seen.gpu_type[at], seen.held[at]
         gpu_type, level = target.gpu_type[at], target.level[at]
@@ -120,7 +120,7 @@ def keep_running(cluster: ClusterArrays, seen: ViewArrays, target: TargetArrays,
 def _offer(
     cluster: ClusterArrays, seen: ViewArrays, target: TargetArrays, at: int, weight: float
 ) -> tuple[int, float]:
-    """Return a job's next larger count that is faster, NONE if it has no room or does not repay; its gain."""
+    """Return a job's next larger and faster count and its gain; NONE without room or if it does not pay."""
     gpu_type, level, counts = target.gpu_type[at], target.level[at], cluster.counts
     times, after = target.time_s[at, gpu_type], level + 1
     while after < len(counts) and not times[after] < times[level]:

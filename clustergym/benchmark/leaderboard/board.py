@@ -245,7 +245,7 @@ class Board(StrictSchema):
         return Conditions.from_config(config).trace(config["trace"], cell.seed)
 
     def contestants(self, chosen: Mapping[str, Any]) -> tuple[Policy, Placer]:
-        """Return a new policy and a new placer: what the entry chose, and the board's own other, if any."""
+        """Return a new policy and placer: the entry's choice, or the board's own if it leaves one open."""
         from clustergym.scenario.registry import make_placer, make_policy
 
         both = {"policy": self.policy or {}, "placer": self.placer or {}} | self.by_kind(chosen)

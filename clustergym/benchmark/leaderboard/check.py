@@ -131,7 +131,7 @@ def _compare_constants(
 
 
 def _open_entry(board: Board, name: str, flags: list[Flag]) -> dict[Cell, ClaimedCell]:
-    """Return an entry's claim for each cell; add what is wrong with its files to `flags`."""
+    """Return the result that an entry claims for each cell; add faults of its files to `flags`."""
     try:
         folder = entry_folder(board, name)
         entry, rows = read_entry(folder, board), read_results(folder)

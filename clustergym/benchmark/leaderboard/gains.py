@@ -1,4 +1,4 @@
-"""How much of what can be gained over chance an entry gains: (random - x) / (random - best known)."""
+"""Score entries between random play (0) and the best known (1): (random - x) / (random - best known)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Chance(NamedTuple):
     best: Mapping[Cell, float]
 
     def gained(self, board: Board, values: Mapping[Cell, float]) -> Aggregate | None:
-        """Return 0 for chance, 1 for the best known, over cells as scores are; None where it has no value."""
+        """Return the score over cells: 0 is random play, 1 the best known; None where it has no value."""
         if self.random is None or any(self.random[cell] == self.best[cell] for cell in board.cells):
             return None
         ends = {cell: (self.random[cell], self.best[cell]) for cell in board.cells}

@@ -300,7 +300,7 @@ def format_figure(value: float | None, unit: str) -> str:
 
 
 class Gap(NamedTuple):
-    """The distance from the optimum, as a share of it: how much more, or less where higher is better.
+    """How far a figure is from the optimum, as a share of the optimum.
 
     Attributes
     ----------

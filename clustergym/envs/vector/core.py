@@ -23,7 +23,7 @@ from clustergym.envs.vector.job_costs import job_costs, read_times
 from clustergym.envs.vector.menus import Memories
 from clustergym.results.metrics.metrics import Metrics, measure_scenario
 from clustergym.scenario.scenario import Scenario
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled.batch import Batch
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays, cluster_arrays
 from clustergym.sim.compiled.episode import Episode
@@ -104,7 +104,7 @@ class Core:
 
     @property
     def arrays(self) -> tuple[Episode, ClusterArrays, EpisodeState, EpisodeRules]:
-        """What the compiled steps take: the episodes, their cluster, the desks and their rules."""
+        """The arrays that compiled steps work on: episodes, cluster, agents' states and rules."""
         return self._batch.episodes, self._cluster, self._desks.arrays, self._desks.rules
 
     @property

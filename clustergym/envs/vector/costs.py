@@ -9,7 +9,7 @@ import numpy as np
 from clustergym.common.arrays import Floats
 from clustergym.envs.scheduling_costs import BOUND_S
 from clustergym.envs.vector.desk import EpisodeState
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part
 from clustergym.sim.compiled.sums import pairwise_sum

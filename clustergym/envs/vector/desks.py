@@ -17,7 +17,7 @@ from clustergym.envs.vector.desk import STATE_COLUMNS, EpisodeRules, EpisodeStat
 from clustergym.scenario.clock import ticks
 from clustergym.scenario.policy import InformationClass
 from clustergym.scenario.scenario import Scenario
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.fluid import simulate_fluid
 from clustergym.sim.compiled.scenario_arrays import ScenarioArrays, scenario_arrays
@@ -43,7 +43,7 @@ class PreparedScenario(NamedTuple):
 def prepare_scenario(
     scenario: Scenario, parameters: SchedulingParameters, reference: Outcomes | None = None
 ) -> PreparedScenario:
-    """Return what an environment needs of a scenario, and of what its baseline comes to on it."""
+    """Return what an environment needs of a scenario, and the baseline's outcome on it."""
     information, counts = parameters.information_class, scenario.tables.counts
     arrays = scenario_arrays(scenario, information, parameters.round_s)
     yardsticks = ReferenceCostTimes.from_scenario(scenario, simulate_fluid)

@@ -35,7 +35,7 @@ _RELEASE = re.compile(r"\d{2,4}[.-]\d{2}([.-]\d{2})?")
 
 @dataclass(frozen=True)
 class Setting:
-    """What is trained, on what, and how."""
+    """The setting of a measured throughput: model, machine, plan and precision."""
 
     shape: TransformerShape
     machine: Machine
@@ -66,7 +66,7 @@ class ThroughputRow:
 
     @property
     def configuration(self) -> tuple[object, ...]:
-        """Key of the setting, by which rows of later releases count as measurements of the same."""
+        """Key by which rows of different releases that measure the same setting are found."""
         length = self.setting.sequence_length if self.setting else None
         return (self.source, self.job, self.model, self.gpu_type, self.gpus, self.precision, length)
 

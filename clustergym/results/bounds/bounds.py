@@ -228,7 +228,7 @@ def evaluate_certificate(programme: Programme, certificate: Certificate) -> tupl
 
 
 def _unit(programme: Programme) -> float:
-    """Return what one job counts."""
+    """Return the weight of one job in the mean that is bounded."""
     return float(programme.jobs.weight.max(initial=0.0))
 
 

@@ -212,7 +212,7 @@ def _aggregate(value: float, resampled: Floats) -> Aggregate:
 def probability_of_improvement(
     mine: Sequence[Floats], other: Sequence[Floats], families: Sequence[str]
 ) -> Aggregate:
-    """Return how likely a score of one is above that of the other in the same cell; a tie counts half.
+    """Return the probability that one's score is above the other's in a cell; a tie counts half.
 
     A cell is a scenario and a seed. Both have the same cells, which are resampled within each scenario.
     Scenarios of a family, and then families, weigh the same.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from clustergym.common.arrays import Bools, Ints
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled import jobs, profiles
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.defragment import defragment

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from clustergym.common.arrays import Ints
+from clustergym.sim import columns as c
 from clustergym.sim.compiled import clock as clocks
-from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled import jobs
 from clustergym.sim.compiled.buddy import sort_many
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays

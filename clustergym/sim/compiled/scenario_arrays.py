@@ -7,11 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.scenario.clock import TICKS_PER_S, ticks
+from clustergym.scenario.clock import ticks
 from clustergym.scenario.policy import InformationClass
 from clustergym.scenario.scenario import Scenario
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled.coverage import DEFRAGMENT_S, UncoveredError, check_covered
+from clustergym.sim.profiling import compute_profile_ticks
+from clustergym.sim.state import make_rows
 
 __all__ = [
     "ScenarioArrays",
@@ -57,7 +59,7 @@ def scenario_arrays(
 
     Jobs are moved to closer nodes every `defragment_s`; None: never.
     """
-    trace, n = scenario.trace, len(scenario.trace)
+    n = len(scenario.trace)
     chosen = scenario.round_s(round_s)
     clock = np.zeros(c.CLOCK_COLUMNS, dtype=np.int64)
     clock[c.JOBS], clock[c.DECIDED_AT] = n, -1
@@ -66,17 +68,7 @@ def scenario_arrays(
     clock[c.HORIZON] = c.NEVER if scenario.horizon_s is None else ticks(scenario.horizon_s)
     clock[c.DEFRAGMENT_EVERY] = 0 if defragment_s is None else ticks(defragment_s)
     clock[c.FIRST_LAUNCH_COSTS] = scenario.costs.first_launch
-    job = np.zeros((n, c.JOB_COLUMNS), dtype=np.int64)
-    job[:, c.SUBMIT] = np.rint(trace.submit_s * TICKS_PER_S)
-    job[:, c.CLASS], job[:, c.SCORED] = scenario.class_of, scenario.scored
-    job[:, c.REQUESTED_TYPE], job[:, c.REQUESTED_GPUS] = scenario.request_type, scenario.request_gpus
-    job[:, c.REQUESTED_BATCH] = trace.global_batch
-    job[:, (c.TYPE, c.LEVEL, c.FIRST_SHARE, c.TARGET_TYPE, c.TARGET_LEVEL)] = c.NONE
-    job[:, (c.DUE, c.LEAVE)] = c.NEVER
-    figures = np.full((n, c.FIGURE_COLUMNS), np.nan)
-    figures[:, c.SUBMIT_S], figures[:, c.DEADLINE_S] = trace.submit_s, trace.deadline_s
-    figures[:, c.ITERATIONS] = figures[:, c.REMAINING] = trace.iterations
-    figures[:, c.ITERATION_S], figures[:, c.ATTAINED_GPU_S] = 1.0, 0.0
+    job, figures = make_rows(scenario)
     return ScenarioArrays(
         clock,
         job,
@@ -91,7 +83,7 @@ def scenario_arrays(
 
 
 def _profiles(scenario: Scenario, information: InformationClass, clock: Ints, job: Ints) -> Ints:
-    """Return the profiles that an information class asks for; write to `clock` and `job` what they take."""
+    """Return the profiles that an information class needs; write their prices to `clock` and `job`."""
     price, shared = scenario.costs.profile.get(information.value), scenario.costs.profile_reuse == "model"
     types = len(scenario.cluster.gpu_types)
     if price is None:
@@ -99,12 +91,10 @@ def _profiles(scenario: Scenario, information: InformationClass, clock: Ints, jo
     clock[c.PROFILE_GPUS], clock[c.SHARED_PROFILES] = price.gpus, shared
     clock[c.REQUESTED_ONLY] = price.types == "requested"
     job[:, c.HIDDEN] = 2**types - 1
-    parts = scenario.feasible.sum(axis=2)
-    if price.per == "job":
-        parts = np.ones_like(parts)
-    of_units = (parts if shared else parts[scenario.class_of]).ravel().tolist()
+    takes = compute_profile_ticks(scenario, price)
+    of_units = (takes if shared else takes[scenario.class_of]).ravel()
     profile = np.zeros((len(of_units), c.PROFILE_COLUMNS), dtype=np.int64)
-    profile[:, c.LEFT_TICKS] = [ticks(price.seconds * number) for number in of_units]
+    profile[:, c.LEFT_TICKS] = of_units
     profile[:, c.SINCE] = -1
     return profile
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled import jobs
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
@@ -71,15 +71,12 @@ def see(episode: Episode, cluster: ClusterArrays) -> ViewArrays:
         seen.gpus[at] = job[row, c.REQUESTED_GPUS]
         seen.requested[at] = find_level(cluster.counts, seen.gpus[at])
         seen.remaining[at] = jobs.compute_remaining(episode, row, now)
-        pays = job[row, c.LAUNCHED] or clock[c.FIRST_LAUNCH_COSTS]
-        checkpoint_s = episode.checkpoint_s[job[row, c.CLASS]] if pays else 0.0
         own, asked = job[row, c.CLASS], job[row, c.REQUESTED_TYPE]
         for kind in range(seen.cost_s.shape[1]):
             fits = episode.feasible[own, kind, seen.requested[at]]
             seen.options[at, kind] = fits and (asked < 0 or asked == kind)
             for level in range(seen.cost_s.shape[2]):
-                search_s = 0.0 if episode.searched[row, kind, level] else episode.search_s[level]
-                seen.cost_s[at, kind, level] = search_s + checkpoint_s
+                seen.cost_s[at, kind, level] = jobs.restart_s(episode, row, kind, level)
         if seen.gpu_type[at] != c.NONE:
             seen.cost_s[at, seen.gpu_type[at], seen.held[at]] = 0.0
             seen.rest_s[at] = max(job[row, c.READY] - now, 0) / c.TICKS_PER_S
@@ -98,7 +95,7 @@ def find_level(counts: Ints, gpus: int) -> int:
 
 @compile_part
 def total(gpus: Ints) -> int:
-    """Return the sum of some GPUs."""
+    """Return the sum of an array of GPU counts."""
     found = 0
     for count in gpus:
         found += count

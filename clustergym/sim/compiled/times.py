@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from clustergym.common.arrays import Bools, Floats
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled import jobs
 from clustergym.sim.compiled.buddy import sort
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
@@ -75,7 +75,7 @@ def _guess(episode: Episode, cluster: ClusterArrays, seen: ViewArrays, time_s: F
         row = seen.row[at]
         job, iterations = episode.job[row], episode.figures[row, c.ITERATIONS]
         done = iterations - seen.remaining[at]
-        attained = jobs.compute_attained(episode, cluster, row, episode.clock[c.NOW])
+        attained = jobs.compute_attained(episode, row, episode.clock[c.NOW])
         ran_s = max(attained / max(seen.gpus[at], 1), 1e-9)
         ran_on = slower[seen.gpu_type[at]] if seen.gpu_type[at] != c.NONE else 1.0
         base_s = ran_s / max(done, 1e-9) / ran_on if done > 0 else typical_s / iterations

@@ -1,13 +1,31 @@
-"""Columns of the arrays of a compiled episode. Times are ticks (microseconds) unless a name ends in `_S`."""
+"""Columns of the arrays of a run. Times are ticks (microseconds) unless a name ends in `_S`.
+
+Both engines keep jobs in `job` and `figures`; the other arrays are those of a compiled episode.
+"""
 
 from __future__ import annotations
+
+import enum
 
 import numpy as np
 
 from clustergym.scenario import clock
-from clustergym.sim.state import Phase
 
 TICKS_PER_S = clock.TICKS_PER_S
+
+
+class Phase(enum.IntEnum):
+    """Stage of a job's life in the simulation."""
+
+    FUTURE = 0
+    PROFILING = 1
+    """Submitted, but no GPU type is profiled yet."""
+    QUEUED = 2
+    RUNNING = 3
+    COMPLETED = 4
+    DROPPED = 5
+
+
 NEVER = np.int64(2**62)
 """A tick that does not come."""
 NONE = -1
@@ -80,7 +98,7 @@ NONE = -1
     DECIDED,  # a decision has ended that showed the job: it is admitted
     HIDDEN,  # bit t: the job is not profiled yet on type t
     NAMED_BY,  # number of the last decision of a policy that names the job
-    SCORED,  # whether it is
+    SCORED,  # whether the job is scored
     JOB_COLUMNS,
 ) = range(31)
 
