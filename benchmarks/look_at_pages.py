@@ -27,8 +27,8 @@ PAGES = (
     *("", "concepts/", "results/", "policies/", "policies/arena/", "environments/", "environments/elastic/"),
     *(
         "boards/",
-        "boards/elastic-hetero/",
-        "boards/elastic-hetero/sorted.html",
+        "boards/testbed/",
+        "boards/testbed/sorted.html",
         "learned-agents/",
         "tutorial/",
     ),

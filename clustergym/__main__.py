@@ -30,7 +30,7 @@ COMMANDS = {
     "twin": ("clustergym.commands.twin", "replay one's own cluster, and ask what if"),
     "reproduce": ("clustergym.commands.reproduce", "run a paper's comparison beside its published figures"),
     "cluster": ("clustergym.commands.cluster", "describe or draw a cluster"),
-    "oracle": ("clustergym.commands.oracle", "explain, calibrate and validate the performance oracle"),
+    "oracle": ("clustergym.commands.oracle", "explain, fit and validate the performance oracle"),
     "bench": ("clustergym.commands.bench", "compare placement algorithms; time the engine and decisions"),
 }
 

@@ -16,6 +16,8 @@ API = (
     "clustergym.results.measured_run",
     "clustergym.scenario.by_name",
     "clustergym.scenario.policy",
+    "clustergym.scenario.view",
+    "clustergym.scenario.decision",
     "clustergym.oracle.models.model_spec",
     "clustergym.scenario.environments",
     "clustergym.scenario.scenario",

@@ -12,8 +12,7 @@ from clustergym.common.arrays import Ints
 from clustergym.common.parameter_types import NonNegativeFloat, Period
 from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
 
-from .shared.allotments import Allotments
-from .shared.requests import find_held_level, find_requested_level, request_options
+from .shared.requests import Allotments, find_held_level, find_requested_level, request_options
 
 Allotment = tuple[int, int]
 """(Type index, count index)."""

@@ -14,12 +14,11 @@ from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Setti
 from clustergym.scenario.tenants.cohorts import Cohort, QuotaNode
 from clustergym.scenario.tenants.queue_tree import of_type
 
-from .shared.evictions import Evictions
 from .shared.kueue_cycles import CycleResult, KueueScheduler
 from .shared.kueue_victims import KueueJob, QueueRules, QuotaHolders
 from .shared.making_room import MovingPolicy
 from .shared.notices import Victims, losses_per_gpu
-from .shared.queue_book import QueueHoldings
+from .shared.queue_book import Evictions, QueueHoldings
 from .shared.requests import request_options
 
 

@@ -397,8 +397,8 @@ LOOKED_AT = {
         "",
         "results/",
         "tutorial/",
-        "boards/elastic-hetero/",
-        "boards/elastic-hetero/sorted.html",
+        "boards/testbed/",
+        "boards/testbed/sorted.html",
     ),
 }
 AXE = Path(os.environ.get("AXE", ROOT / "node_modules" / "axe-core" / "axe.min.js"))

@@ -89,7 +89,7 @@ class OracleTables:
         Times and efficiencies at other global batches than the requested one.
     segments : ndarray of int, shape (C, T, K), optional
         GPUs of each block of a job that must lie in one NVLink domain: those of its plan on the most compact
-        placement; 1 where infeasible. None: GPUs of a job may lie anywhere.
+        placement; 1 where infeasible. None: GPUs of every job may lie anywhere, as where all are 1.
     """
 
     classes: tuple[ModelClass, ...]
@@ -100,6 +100,11 @@ class OracleTables:
     data_parallel: Floats
     batches: BatchTables | None = None
     segments: Ints | None = None
+
+    def __post_init__(self) -> None:
+        if self.segments is not None and (self.segments == 1).all():
+            # Segments of one GPU lie anywhere, as jobs without segments do.
+            object.__setattr__(self, "segments", None)
 
     @staticmethod
     def from_oracle(
@@ -180,6 +185,10 @@ class Oracle(ABC):
             If a class is unknown to the oracle (names the nearest known ones), a count is below 1, or a file
             that the oracle reads is malformed.
         """
+
+    def notes(self, classes: Sequence[ModelClass], cluster: ClusterSpec) -> list[str]:
+        """Return what users should know of these tables: models or GPUs beyond what was measured."""
+        return []
 
     def fingerprint(self) -> dict[str, object]:
         """Return what the tables depend on besides the arguments of `tables`, as plain JSON values.

@@ -13,7 +13,7 @@ import numpy as np
 from clustergym.common.arrays import Ints
 from clustergym.common.errors import InputError
 from clustergym.common.paths import install_line
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled.event_log import NAMES, REASONS, ArrayEvents
 from clustergym.sim.engine import Change
 from clustergym.sim.guard import Logs

@@ -11,9 +11,8 @@ import numpy as np
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.scenario.policy import View
 
-from .allotments import Allotments
 from .finish_times import request_times
-from .requests import find_held_level, find_requested_level
+from .requests import Allotments, find_held_level, find_requested_level
 
 
 def times_or_guess(view: View) -> Floats:

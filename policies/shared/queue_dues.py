@@ -14,7 +14,7 @@ from clustergym.scenario.tenants.fair_share import History
 from clustergym.scenario.tenants.queue_tree import QueueTree
 from clustergym.scenario.tenants.rounding import Bounds
 
-from .queue_limits import QueueLimits
+from .queue_shares import QueueLimits
 from .requests import request_options
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from clustergym.benchmark.leaderboard.board import Board, Cell
+from clustergym.benchmark.leaderboard.conditions import read_conditions
 from clustergym.benchmark.leaderboard.entry import (
     ResultRow,
     entry_folder,
@@ -72,6 +74,25 @@ def read_chance(board: Board) -> Chance:
 def list_values(board: Board, rows: Sequence[ResultRow]) -> dict[Cell, float]:
     """Return the board's metric in each cell that has it."""
     return {row.cell: float(value) for row in rows if (value := row.metrics.get(board.metric)) is not None}
+
+
+def compare_conditions(board: Board, folder: Path) -> dict[str, Aggregate | None]:
+    """Return `compare_with_baseline` of an entry's figures under each of the board's other conditions.
+
+    Raises
+    ------
+    InputError
+        If its file of them is malformed.
+    """
+    found = read_conditions(board, folder)
+    cells = {
+        name: {at.cell: value for at, value in found.items() if at.condition == name}
+        for name in board.conditions
+    }
+    return {
+        name: compare_with_baseline(board, values) if len(values) == len(board.cells) else None
+        for name, values in cells.items()
+    }
 
 
 def compare_with_baseline(board: Board, values: Mapping[Cell, float]) -> Aggregate | None:

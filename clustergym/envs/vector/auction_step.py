@@ -17,8 +17,8 @@ from clustergym.envs.vector import edits, observation
 from clustergym.envs.vector import step as steps
 from clustergym.envs.vector.desk import Bytes, EpisodeRules, EpisodeState, Singles
 from clustergym.envs.vector.step import BEGIN, DECIDED, LEAVE, TERMINATED
+from clustergym.sim import columns as c
 from clustergym.sim.compiled import batch, clock
-from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part, entry_in_place

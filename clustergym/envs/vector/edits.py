@@ -5,7 +5,7 @@ from __future__ import annotations
 from clustergym.common.arrays import Ints
 from clustergym.envs.vector import desk as d
 from clustergym.envs.vector.desk import EpisodeRules, EpisodeState
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled.buddy import sort
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode

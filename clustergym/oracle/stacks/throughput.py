@@ -15,7 +15,7 @@ from clustergym.common.errors import InputError
 from clustergym.common.text_files import read_csv
 from clustergym.oracle.models.shape import Machine, ParallelPlan, Precision, Sharding, TransformerShape
 from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
-from clustergym.oracle.stacks.catalog import default_stack, load_stack
+from clustergym.oracle.stacks.catalog import choose_for_shape
 from clustergym.oracle.stacks.search import PlannedStep, best_steps
 
 REQUIRED = ("id", "model", "gpu_type", "gpus", "tokens_per_s_per_gpu")
@@ -274,12 +274,12 @@ def strong_scaling(
     found = []
     for model in models:
         for name in machines:
-            machine = load_accelerator(name)
-            stack = default_stack(machine)
+            shape, machine = load_transformer(model), load_accelerator(name)
+            stack = choose_for_shape(shape, machine).stack
             steps = best_steps(
-                load_transformer(model),
+                shape,
                 machine,
-                load_stack(stack).constants,
+                stack.step_constants,
                 counts=counts,
                 global_batch=BATCH,
                 sequence_length=LENGTH,
@@ -287,7 +287,7 @@ def strong_scaling(
             curve = [_point(gpus, step) for gpus, step in steps.items() if step is not None]
             for point in curve:
                 point["relative"] = point["tokens_per_s_per_gpu"] / curve[0]["tokens_per_s_per_gpu"]
-            found.append({"model": model, "machine": machine.name, "stack": stack, "curve": curve})
+            found.append({"model": model, "machine": machine.name, "stack": stack.name, "curve": curve})
     return found
 
 
