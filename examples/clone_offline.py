@@ -89,10 +89,11 @@ def play(env: gymnasium.Env, network: nn.Module | None, seed: int) -> float:
     env.action_space.seed(seed)
     discrete = isinstance(env.action_space, gymnasium.spaces.Discrete)
     width = int(env.action_space.n) if discrete else env.action_space.shape[0]
-    total, over = 0.0, False
+    rng, total, over = np.random.default_rng(seed), 0.0, False
     while not over:
         if network is None:
-            action = env.action_space.sample(np.asarray(info["action_mask"], np.int8) if discrete else None)
+            legal = np.flatnonzero(info["action_mask"])
+            action = np.int64(rng.choice(legal)) if discrete else env.action_space.sample()
         else:
             with torch.no_grad():
                 told = network(torch.from_numpy(seen)).numpy()[:width]
