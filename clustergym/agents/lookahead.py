@@ -117,7 +117,7 @@ def _is_known(made: Candidates) -> bool:
 
 @compile_part
 def _add(made: Candidates, weights: Floats, available: Ints, counts: Ints, bids: Bids, jobs: Ints) -> None:
-    """Add the decision in which jobs keep what they hold, or go on waiting, and an auction gives the rest."""
+    """Add the decision that leaves some jobs as they are and lets an auction divide the other GPUs."""
     free, at = available.copy(), made.filled[0]
     for j in jobs:
         if bids.held_level[j] >= 0:

@@ -34,10 +34,10 @@ def live_job(config: Mapping[str, Any], folder: Path) -> bool:
     from clustergym.live.comparison import call_lines, first_difference
     from clustergym.live.live_run import dry_run, run_live
     from clustergym.live.options import LiveOptions as Options
-    from clustergym.results.policy_run import run_policy
     from clustergym.results.report.metric_tables import comparison_table
     from clustergym.results.report.run_text import print_heading
     from clustergym.results.report.write import write_run_report
+    from clustergym.results.run_job import run_policy
     from clustergym.scenario.registry import make_placer, make_policy
     from clustergym.scenario.scenario_config import build_scenario
 

@@ -27,7 +27,7 @@ from clustergym.results.result_writing import (
     write_result,
 )
 from clustergym.scenario.registry import make_policy
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled.event_log import ArrayEvents, LazyLog
 from clustergym.sim.engine import Change
 from clustergym.sim.log import Event, EventKind, EventLog

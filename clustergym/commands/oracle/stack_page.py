@@ -171,7 +171,7 @@ def _scaling(curves: list[Figures]) -> str:
 
 def measure_stacks(table: Path, progress: Callable[[str], None]) -> Figures:
     """Return errors of software stacks against measured throughput, and curves that nothing holds."""
-    from clustergym.oracle.stacks import validation
+    from clustergym.oracle.calibration import throughput_validation as validation
     from clustergym.oracle.stacks.throughput import read_throughput, strong_scaling
 
     rows = read_throughput(table)
@@ -188,9 +188,9 @@ def draw_stacks(data: Path, target: Path) -> None:
     """Draw the page's picture from a folder of measurements: throughput of stacks, and Arena's iterations."""
     import numpy as np
 
+    from clustergym.oracle.calibration.throughput_validation import draw, predict_rows
     from clustergym.oracle.calibration.validation import predict_measured
     from clustergym.oracle.stacks.throughput import read_throughput
-    from clustergym.oracle.stacks.validation import draw, predict_rows
 
     rows = read_throughput(data / "modern" / "throughput.csv")
     arena, seconds = predict_measured(data / "arena" / "arena_profile.csv")

@@ -15,7 +15,7 @@ from clustergym.common.errors import InputError
 from clustergym.common.text_files import read_csv
 from clustergym.oracle.models.shape import Machine, ParallelPlan, Precision, Sharding, TransformerShape
 from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
-from clustergym.oracle.stacks.catalog import default_stack, load_stack
+from clustergym.oracle.stacks.catalog import choose_for_shape
 from clustergym.oracle.stacks.search import PlannedStep, best_steps
 
 REQUIRED = ("id", "model", "gpu_type", "gpus", "tokens_per_s_per_gpu")
@@ -35,7 +35,7 @@ _RELEASE = re.compile(r"\d{2,4}[.-]\d{2}([.-]\d{2})?")
 
 @dataclass(frozen=True)
 class Setting:
-    """What is trained, on what, and how."""
+    """The setting of a measured throughput: model, machine, plan and precision."""
 
     shape: TransformerShape
     machine: Machine
@@ -66,7 +66,7 @@ class ThroughputRow:
 
     @property
     def configuration(self) -> tuple[object, ...]:
-        """Key of the setting, by which rows of later releases count as measurements of the same."""
+        """Key by which rows of different releases that measure the same setting are found."""
         length = self.setting.sequence_length if self.setting else None
         return (self.source, self.job, self.model, self.gpu_type, self.gpus, self.precision, length)
 
@@ -274,12 +274,12 @@ def strong_scaling(
     found = []
     for model in models:
         for name in machines:
-            machine = load_accelerator(name)
-            stack = default_stack(machine)
+            shape, machine = load_transformer(model), load_accelerator(name)
+            stack = choose_for_shape(shape, machine).stack
             steps = best_steps(
-                load_transformer(model),
+                shape,
                 machine,
-                load_stack(stack).constants,
+                stack.step_constants,
                 counts=counts,
                 global_batch=BATCH,
                 sequence_length=LENGTH,
@@ -287,7 +287,7 @@ def strong_scaling(
             curve = [_point(gpus, step) for gpus, step in steps.items() if step is not None]
             for point in curve:
                 point["relative"] = point["tokens_per_s_per_gpu"] / curve[0]["tokens_per_s_per_gpu"]
-            found.append({"model": model, "machine": machine.name, "stack": stack, "curve": curve})
+            found.append({"model": model, "machine": machine.name, "stack": stack.name, "curve": curve})
     return found
 
 

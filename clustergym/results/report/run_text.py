@@ -45,7 +45,7 @@ def print_heading(
 
 
 def print_request_changes(changes: RequestChanges, jobs: int) -> None:
-    """Print a line on each way in which requests of so many jobs were changed, with what changes it."""
+    """Print a line for each way in which requests were changed: how many jobs, and what decides it."""
     if changes.rounded:
         before, after = changes.largest
         print(
