@@ -392,13 +392,13 @@ def check_commands(pages):
 
 
 LOOKED_AT = {
-    (1400, "light"): ("", "concepts/", "policies/", "policies/arena/", "environments/meta/"),
-    (420, "dark"): (
+    (1280, "light"): ("", "concepts/", "policies/", "policies/arena/", "environments/meta/"),
+    (390, "dark"): (
         "",
         "results/",
         "tutorial/",
-        "boards/elastic-hetero/",
-        "boards/elastic-hetero/sorted.html",
+        "boards/testbed/",
+        "boards/testbed/sorted.html",
     ),
 }
 AXE = Path(os.environ.get("AXE", ROOT / "node_modules" / "axe-core" / "axe.min.js"))

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 PACKAGES = {
     "compiled": "sim.compiled",
-    "compiled.policies": "agents.compiled_policies",
     "configuration": "scenario.configuration",
     "benchmark.speed": "benchmark.bench",
     "envs.benchmark": "benchmark.bench",
@@ -65,7 +64,7 @@ MODULES = {
     "compiled.lookahead": "agents.lookahead",
     "compiled.minipods": "agents.minipods",
     "compiled.move_queue": "agents.move_queue",
-    "compiled.policies.speedup": "agents.speedup",
+    "compiled.policies.speedup": "policies.hesrpt",
     "compiled.priced_jobs": "results.bounds.priced_jobs",
     "configuration.command_help": "commands.command_help",
     "envs.drawing": "envs.placement.drawing",
@@ -188,7 +187,6 @@ CLASSES: dict[str, dict[str, str]] = {
     "scenario.disturbances.job_failures": {"Tries": "PendingJobFailures"},
     "scenario.disturbances.maintenance": {"Rota": "ActiveMaintenance"},
     "scenario.disturbances.reservations": {"Book": "ActiveReservations"},
-    "sim.compiled.seen": {"Seen": "ViewArrays"},
     "sim.guard": {"Watch": "StepWatchdog"},
     "sim.parts.fragmentation": {"Usual": "UsualRequests"},
     "sim.parts.placement": {"Placed": "PlacedRequest"},

@@ -30,6 +30,8 @@ class PreparedScenario(NamedTuple):
     ----------
     arrays : ScenarioArrays
         With the yardsticks of the jobs.
+    run_seed : int
+        Of the policies that play.
     """
 
     arrays: ScenarioArrays
@@ -38,10 +40,11 @@ class PreparedScenario(NamedTuple):
     speed: Singles
     restart: Singles
     reference: Ints
+    run_seed: int
 
 
 def prepare_scenario(
-    scenario: Scenario, parameters: SchedulingParameters, reference: Outcomes | None = None
+    scenario: Scenario, parameters: SchedulingParameters, reference: Outcomes | None = None, run_seed: int = 0
 ) -> PreparedScenario:
     """Return what an environment needs of a scenario, and the baseline's outcome on it."""
     information, counts = parameters.information_class, scenario.tables.counts
@@ -66,6 +69,7 @@ def prepare_scenario(
         (either / highest).astype(np.float32),
         logarithm(cost_s).astype(np.float32),
         _find_leave_ticks(reference),
+        run_seed,
     )
 
 
