@@ -22,6 +22,7 @@ COMMANDS = {
         "clustergym.commands.study",
         "run scenarios x policies x seeds of a file; write tables and plots",
     ),
+    "tune": ("clustergym.commands.tune", "search for the values of keys that better a metric"),
     "offline": ("clustergym.commands.offline", "write episodes of an environment for offline learning"),
     "collect": ("clustergym.commands.collect", "tabulate the results under one or more folders"),
     "report": ("clustergym.commands.report", "draw the results under one or more folders in one page"),

@@ -199,7 +199,7 @@ class Oracle(ABC):
 
 
 def fill_tiers(times: Floats) -> Floats:
-    """Fill in times, shape (..., 4): a tier without a time gets that of the next tighter tier."""
+    """Fill in times by network tier, shape (..., 4): a tier without one gets that of the next closer tier."""
     filled = times.copy()
     for tier in range(1, filled.shape[-1]):
         gap = np.isinf(filled[..., tier])

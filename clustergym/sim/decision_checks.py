@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from operator import index
@@ -14,7 +15,7 @@ from clustergym.cluster.parts import WHOLE
 from clustergym.cluster.spec import Nodes
 from clustergym.common.arrays import Bools, Ints
 from clustergym.common.errors import InputError
-from clustergym.scenario.part_requests import sum_requested_milli
+from clustergym.scenario.gpu_requests import sum_requested_milli
 from clustergym.scenario.policy import Decision
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.moves import find_move_fault, find_notice_fault
@@ -45,15 +46,15 @@ class Limits:
     job : ndarray of int, shape (n,)
         Rows of the jobs in the View, ascending.
     available : ndarray of int, shape (T,)
-    profiled : ndarray of bool, shape (jobs of the trace, T)
-        GPU types on which a job is profiled.
+    hidden : ndarray of int, shape (jobs of the trace,)
+        Bit t: the job is not profiled yet on type t.
     jobs, held : JobStates, Allocations, or None
         Who runs where, for decisions that give notice or nodes; None: the engine carries out neither.
     """
 
     job: Ints
     available: Ints
-    profiled: Bools
+    hidden: Ints
     jobs: JobStates | None = None
     held: Allocations | None = None
 
@@ -82,7 +83,7 @@ def coerce_decision(decision: object) -> Decision:
     ):
         return decision
     whole = {name: _whole(name, value) for name, value in columns.items()}
-    return Decision(**whole, avoid=decision.avoid, move=decision.move)
+    return replace(decision, **whole)
 
 
 def _coerce_moves(given: object) -> dict[int, Nodes | int] | None:
@@ -120,6 +121,9 @@ def _whole(name: str, value: Any) -> Ints:
 
 def check_decision(decision: Decision, limits: Limits, scenario: Scenario) -> None:
     """Raise a `DecisionError` if a decision is not legal."""
+    again_s = decision.again_s
+    if again_s is not None and not (isinstance(again_s, float | int) and math.isfinite(again_s)):
+        raise DecisionError(f"asks to decide again at {again_s!r}", remedy="give seconds, or None")
     _check_jobs(decision, limits, scenario)
     _check_allotments(decision, limits, scenario)
     _check_batches(decision, scenario)
@@ -273,7 +277,7 @@ def _check_allotments(decision: Decision, limits: Limits, scenario: Scenario) ->
         )
     level = np.searchsorted(counts, decision.gpus)
     fits = scenario.feasible[scenario.class_of[decision.job], decision.gpu_type, level]
-    fits = fits & limits.profiled[decision.job, decision.gpu_type]
+    fits = fits & ((limits.hidden[decision.job] >> decision.gpu_type) & 1 == 0)
     if not fits.all():
         first = int(np.argmin(fits))
         raise DecisionError(

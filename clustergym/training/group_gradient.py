@@ -252,7 +252,7 @@ class RecordingPolicy(Policy):
 
     @property
     def information_class(self) -> InformationClass:
-        """That of the expert."""
+        """The expert's information class."""
         return self.expert.information_class
 
     def check(self, trace: Trace, setting: Setting) -> None:

@@ -238,7 +238,7 @@ def _testbeds(found: Found) -> Iterator[PaperClaim]:
 
 
 def deadline_claims(found: Found, preset: str) -> Iterator[PaperClaim]:
-    """Yield the claims on deadlines: of the preprint, or of Arena, whose text at hand lost its figures."""
+    """Yield the claims on deadlines, of the preprint or of the paper."""
     source = CRIUS_DEADLINES if preset == "crius" else cite_preprint("section 5.6", CRIUS_DEADLINES)
     first = "" if preset == "crius" else PREPRINT
     runs = compare_labelled_runs(found, parts.deadlines(preset), preset, "elasticflow")

@@ -143,7 +143,7 @@ def _measure_loss(share: str) -> Callable[[_OracleFigures], float]:
 
 
 def _motivation(ours: _OracleFigures, measured: Measurements, memory: Path) -> Iterator[PaperClaim]:
-    """Yield sections 2.2 and 2.3: data-parallel profiles and linear estimates."""
+    """Yield the claims of sections 2.2 and 2.3, on data-parallel profiles and linear estimates."""
     parallel, best = _fewest_a100()
     fits = [key.nodes * key.per_node for key in measured.seconds if key.model == MOE and key.kind == KINDS[0]]
     for by, paper, fair, stored, how in (

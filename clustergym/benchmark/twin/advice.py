@@ -88,7 +88,7 @@ def advise(moment: Moment, present: Present) -> list[dict[str, Any]]:
 
 
 def _change(before: tuple[int, int], after: tuple[int, int], types: Sequence[str]) -> tuple[str, str]:
-    """Return what becomes of a job with (type, GPUs) before and after, and why; empty: it goes on."""
+    """Return what a decision does to a job, and why; empty if it runs on unchanged."""
     (kind, gpus), (now_kind, now_gpus) = before, after
     if not gpus:
         return ("start", "its GPUs are free, and it is next by the rules") if now_gpus else ("wait", "")

@@ -33,7 +33,7 @@ COSTS = ("held_gpu_s", "overhead_gpu_s", "lost_gpu_s")
 
 @dataclass(frozen=True)
 class Prices:
-    """What an operator pays.
+    """What an operator pays for GPUs and energy.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Prices:
 
 
 class UsageCurve(NamedTuple):
-    """A run as columns: its jobs, of which one array has a value each, and the cluster over time.
+    """A run as arrays: a value for each job, and the cluster's state over time.
 
     Attributes
     ----------
@@ -147,7 +147,7 @@ def summarise_run(course: UsageCurve, prices: Prices) -> dict[str, Any]:
 
 
 def divide_goodput(course: UsageCurve) -> dict[str, float]:
-    """Return the GPU-hours of the cluster by what became of them, from the first submission to the end."""
+    """Divide the cluster's GPU-hours by what they were used for, from first submission to end."""
     overhead, undone = float(course.overhead_gpu_s.sum()), float(course.lost_gpu_s.sum())
     working = course.held_gpu_s - course.overhead_gpu_s - course.lost_gpu_s
     early = np.isin(course.log_outcome, (FAILED, KILLED))

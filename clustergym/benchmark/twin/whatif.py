@@ -34,7 +34,7 @@ METRICS = {
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked.
+    """A what-if question: which rules, quotas or GPUs to change.
 
     Attributes
     ----------

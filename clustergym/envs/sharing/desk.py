@@ -1,4 +1,4 @@
-"""One episode of placement of shares, request by request: what is placed where, and what each node would be.
+"""An episode of placing requests for parts of GPUs, one by one.
 
 The environment and the training of learned placers play the same desk.
 

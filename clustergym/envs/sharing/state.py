@@ -123,7 +123,7 @@ class SharingState:
 
     @property
     def rejected_cost(self) -> float:
-        """Requests rejected, over all."""
+        """The share of requests that were rejected."""
         return self.rejected / self.number
 
 

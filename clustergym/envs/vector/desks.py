@@ -17,7 +17,7 @@ from clustergym.envs.vector.desk import STATE_COLUMNS, EpisodeRules, EpisodeStat
 from clustergym.scenario.clock import ticks
 from clustergym.scenario.policy import InformationClass
 from clustergym.scenario.scenario import Scenario
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.fluid import simulate_fluid
 from clustergym.sim.compiled.scenario_arrays import ScenarioArrays, scenario_arrays
@@ -30,6 +30,8 @@ class PreparedScenario(NamedTuple):
     ----------
     arrays : ScenarioArrays
         With the yardsticks of the jobs.
+    run_seed : int
+        Of the policies that play.
     """
 
     arrays: ScenarioArrays
@@ -38,12 +40,13 @@ class PreparedScenario(NamedTuple):
     speed: Singles
     restart: Singles
     reference: Ints
+    run_seed: int
 
 
 def prepare_scenario(
-    scenario: Scenario, parameters: SchedulingParameters, reference: Outcomes | None = None
+    scenario: Scenario, parameters: SchedulingParameters, reference: Outcomes | None = None, run_seed: int = 0
 ) -> PreparedScenario:
-    """Return what an environment needs of a scenario, and of what its baseline comes to on it."""
+    """Return what an environment needs of a scenario, and the baseline's outcome on it."""
     information, counts = parameters.information_class, scenario.tables.counts
     arrays = scenario_arrays(scenario, information, parameters.round_s)
     yardsticks = ReferenceCostTimes.from_scenario(scenario, simulate_fluid)
@@ -66,6 +69,7 @@ def prepare_scenario(
         (either / highest).astype(np.float32),
         logarithm(cost_s).astype(np.float32),
         _find_leave_ticks(reference),
+        run_seed,
     )
 
 

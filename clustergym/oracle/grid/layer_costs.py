@@ -114,7 +114,7 @@ def select_rows(layout: Layout, rows: Ints | None = None) -> Layout:
 
 @dataclass(frozen=True)
 class Machine:
-    """Rates that kernels and links reach, as arrays of shape (R, 1, 1); the layout has shape (R,).
+    """Rates that kernels and links reach on each of R machines, shape (R, 1, 1).
 
     Attributes
     ----------
@@ -336,7 +336,7 @@ def _pass_s(columns: Mapping[str, Floats], machine: Machine, share: Floats, spli
 
 
 def _count_lost_flops(columns: Mapping[str, Floats], machine: Machine, split: Split) -> Floats:
-    """Return the FLOPs that unsaturated kernels lose.
+    """Return the FLOPs that kernels too small for the GPU leave unused.
 
     A kernel runs at half its rate at `half_units` units of work, which is the same as a fixed loss of FLOPs.
     A matrix product's loss is proportional to its weights. Of a convolution's loss, half is proportional to

@@ -311,7 +311,7 @@ class ParallelPlan:
 
     @property
     def gpus(self) -> int:
-        """GPUs of the plan."""
+        """Number of GPUs that the plan uses."""
         return self.data * self.tensor * self.pipeline * self.context
 
     def micro_batches(self, global_batch: int) -> int:

@@ -109,7 +109,7 @@ class StepParts:
 
     @property
     def total_s(self) -> float:
-        """Seconds of the step."""
+        """Seconds that the whole step takes."""
         return float(sum(getattr(self, one.name) for one in fields(self)))
 
 
@@ -302,7 +302,7 @@ def _time_sharded_exchange(
 
 
 def _gradient_exchange(shape: TransformerShape, machine: Machine, plan: ParallelPlan, busy: float) -> float:
-    """Return the exposed seconds a step of gradients and weights where only the optimizer is sharded."""
+    """Return the seconds that exchanging gradients and weights adds if only the optimizer is sharded."""
     if plan.sharding != "optimizer":
         return 0.0
     exposed = 2 * _ring_s(shape, machine, plan)

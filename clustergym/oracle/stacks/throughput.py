@@ -37,7 +37,7 @@ _RELEASE = re.compile(r"\d{2,4}[.-]\d{2}([.-]\d{2})?")
 
 @dataclass(frozen=True)
 class Setting:
-    """What is trained, on what, and how; `planned`: whether the table says anything of the plan."""
+    """The setting of a measured throughput; `planned`: whether the table says anything of the plan."""
 
     shape: TransformerShape
     machine: Machine
@@ -69,7 +69,7 @@ class ThroughputRow:
 
     @property
     def configuration(self) -> tuple[object, ...]:
-        """Key of the setting, by which rows of later releases count as measurements of the same."""
+        """Key by which rows of different releases that measure the same setting are found."""
         length = self.setting.sequence_length if self.setting else None
         return (self.source, self.job, self.model, self.gpu_type, self.gpus, self.precision, length)
 
