@@ -186,7 +186,7 @@ def test_validate_writes_rows(tmp_path, capsys):
 
 
 def test_rows_of_any_columns_without_a_plan(tmp_path):
-    # Further columns are left alone; of optional ones only the batch is needed. The plan is then the search's.
+    # Further columns are left alone; of optional ones only the batch is needed. The plan is the search's.
     path, target = tmp_path / "t.csv", tmp_path / "out.json"
     columns = "id,colour,model,gpu_type,gpus,tokens_per_s_per_gpu,global_batch_sequences,sequence_length"
     rows = [
