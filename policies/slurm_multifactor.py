@@ -157,7 +157,7 @@ class SlurmMultifactor(Policy):
         return True
 
     def _next_pass_s(self, now_s: float, started: bool) -> float | None:
-        """Return when jobs that wait are planned next if nothing happens before; None: not at all."""
+        """Return the time of the next backfill pass if nothing happens before; None: there is none."""
         due = []
         if self.backfill != "none" and (started or self._seen != self._planned):
             due.append(self._next_backfill_s)
