@@ -116,6 +116,7 @@ class SlurmMultifactor(Policy):
     _next_shares_s: float = field(default=0.0, init=False, repr=False)
     _seen: bytes = field(default=b"", init=False, repr=False)
     _planned: bytes = field(default=b"", init=False, repr=False)
+    _passes_idly: bool = field(default=False, init=False, repr=False)
     _nodes: dict[int, Nodes | int] = field(default_factory=dict, init=False, repr=False)
     _fair: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
@@ -129,7 +130,7 @@ class SlurmMultifactor(Policy):
         self._used = np.zeros(len(self._book.tree.leaves))
         self._noted_s, self._since_s = 0.0, {}
         self._next_backfill_s = self._next_shares_s = 0.0
-        self._seen = self._planned = b""
+        self._seen, self._planned, self._passes_idly = b"", b"", False
 
     def schedule(self, view: View) -> Decision:
         """Start jobs by priority, where that puts no reservation off."""
@@ -146,20 +147,25 @@ class SlurmMultifactor(Policy):
         self._since_s = {
             job: self._since_s.get(job, view.now_s) for job in view.job[view.gpus > 0].tolist()
         } | {job: view.now_s for job, _, _ in starts}
-        again_s = self._next_pass_s(view.now_s, bool(starts)) if len(waiting) > len(starts) else None
+        changed = bool(starts) or self._seen != self._planned
+        self._passes_idly = changed and len(waiting) == len(starts)
+        again_s = self._next_pass_s(view.now_s, changed) if len(waiting) > len(starts) else None
         return replace(Decision.keep(view).also(starts), move=self._nodes, again_s=again_s)
 
     def _begins_backfill(self, now_s: float) -> bool:
         """Whether a pass of backfill is due: an interval after the last, if anything has changed since."""
+        if self._passes_idly and now_s > self._next_backfill_s:
+            # Slurm's last pass found nobody waiting; the next is as long after it as after any.
+            self._next_backfill_s += self.backfill_interval_s
         if now_s < self._next_backfill_s or self._seen == self._planned:
             return False
         self._next_backfill_s, self._planned = now_s + self.backfill_interval_s, self._seen
         return True
 
-    def _next_pass_s(self, now_s: float, started: bool) -> float | None:
+    def _next_pass_s(self, now_s: float, changed: bool) -> float | None:
         """Return when jobs that wait are planned next if nothing happens before; None: not at all."""
         due = []
-        if self.backfill != "none" and (started or self._seen != self._planned):
+        if self.backfill != "none" and changed:
             due.append(self._next_backfill_s)
         if self.weight_fair_share:
             due.append(self._next_shares_s)
