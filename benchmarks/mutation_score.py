@@ -11,7 +11,7 @@ First every test of the core runs once, with a note in front of each statement; 
 that changed run again; `--unreached` prints the statements that no test reached. A mutant that survives is
 written to disk, and meets in a new process whole files of tests, marked ones too: those that reach it, and
 those that import its module. These see what slow tests, other processes and machine code do. Each mutant is
-one line of WORK/results.jsonl. A second call goes on where the first stopped. Needs Linux, `pip install mutmut`.
+one line of WORK/results.jsonl. A second call goes on where the first stopped. Needs Linux and mutmut.
 """
 
 from __future__ import annotations
