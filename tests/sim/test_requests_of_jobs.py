@@ -10,6 +10,7 @@ from clustergym.policies.placers.slurm import SlurmPlacer
 from scenarios import Job, small_scenario
 
 from clustergym.envs.placement.step_time import StepTime
+from clustergym.scenario.disturbances.reservations import fill_nodes
 from clustergym.scenario.policy import InformationClass, Placer
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.engine import Simulation
@@ -44,3 +45,8 @@ def test_the_share_of_a_step_that_is_communication() -> None:
     step = StepTime(compute_s=6.0, tensor_s=1.0, pipeline_s=2.0, data_s=1.0)
     assert step.total_s == 10.0
     assert step.communication_share == 0.4
+
+
+def test_a_planned_job_fills_its_nodes_in_order() -> None:
+    assert fill_nodes((3, 5, 7), 10, 4) == ((3, 4), (5, 4), (7, 2))
+    assert fill_nodes((3,), 4, 4) == ((3, 4),)
