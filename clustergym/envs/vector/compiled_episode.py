@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from clustergym.envs.vector.desk import EpisodeState
 from clustergym.envs.vector.desks import PreparedScenario
 from clustergym.envs.vector.lazy_info import LazyInfo
 from clustergym.results.metrics.metrics import Metrics
-from clustergym.scenario.policy import View
+from clustergym.scenario.policy import InformationError, View
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim import columns as c
 from clustergym.sim.compiled.episode import Episode
@@ -54,6 +55,7 @@ class CompiledEpisode:
         setting = make_setting(scenario, scenario.round_s(chosen.round_s))
         self._views = EpisodeViews(scenario, core.episode(0)[0], chosen.information_class, setting)
         self._shown: View | None = None
+        self._left = False
 
     @property
     def goes_on(self) -> bool:
@@ -70,7 +72,7 @@ class CompiledEpisode:
     def view(self) -> View | None:
         """What a policy would see now; None when the episode is over."""
         if self.goes_on and self._shown is None:
-            self._shown = self._views.view_of_now()
+            self._shown, self._left = self._views.view_of_now(), False
         return self._shown if self.goes_on else None
 
     @property
@@ -98,6 +100,9 @@ class CompiledEpisode:
     def leave(self) -> None:
         """Complete the View that was last shown, before the episode goes on or another one begins."""
         self._views.complete()
+        if self._shown is not None and not self._left:
+            self._left = True
+            keep_answers(self._shown)
 
     def act(self, action: Any) -> FlatStep:
         """Take an action; the clock moves only if it ends the decision point."""
@@ -129,6 +134,17 @@ class CompiledEpisode:
             own.begin_decision(view, int(desk.state[d.TURN]) - 1)
         else:
             own.begin(view)
+
+
+def keep_answers(view: View) -> None:
+    """Let a View answer from now on what it answers now, when the episode goes on."""
+    costs, stops = view.costs(), view.stops()
+    answers: dict[str, Any] = {"costs": costs.copy, "stops": lambda: stops}
+    # Those of a policy that is told no times are refused, now as later.
+    with suppress(InformationError):
+        batches, times = view.batches(), view.times()
+        answers |= {"batches": lambda: batches, "times": lambda: times}
+    view.__dict__.update(answers)
 
 
 def collect_edits(episode: Episode, desk: EpisodeState, view: View, actions: EditActions) -> Edits:
