@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from slurm_cluster import AccountedSlurm, Accounting, unpack_packages
+from slurm_cluster import AccountedSlurm, Accounting, a40_cluster, open_accounting
 
-from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.common.errors import InputError
 
 NODES, GPUS = 4, 4
@@ -54,16 +53,7 @@ echo "end $SLURM_JOB_ID" >> $said.log
 
 
 class SharedSlurm(AccountedSlurm):
-    """The cluster; terminals stand for GPUs, as Slurm wants a file for each."""
-
-    def _configure(self) -> None:
-        super()._configure()
-        path = self.folder / "slurm.conf"
-        lines = path.read_text(encoding="utf-8").splitlines()
-        made = [f"{line} Gres=gpu:a40:{GPUS}" if line.startswith("NodeName=") else line for line in lines]
-        path.write_text("\n".join(made) + "\n", encoding="utf-8")
-        text = f"NodeName={','.join(self.names)} Name=gpu Type=a40 File=/dev/tty[0-{GPUS - 1}]\n"
-        (self.folder / "gres.conf").write_text(text, encoding="utf-8")
+    """The cluster, whose slurmctld can be restarted."""
 
     def restart_controller(self) -> None:
         """End slurmctld, and start it again some seconds later."""
@@ -102,24 +92,13 @@ def write_scripts(folder: Path, said: Path, count: int, seed: int) -> None:
 
 def make_cluster(folder: Path, db: Accounting) -> SharedSlurm:
     """Return the cluster with its accounts, not started."""
-    gpu = GpuType("A40", 100.0, 20.0, None, 40.0, 900.0, "pcie4", 32.0, 100.0)
-    spec = ClusterSpec(
-        "shared", (NodeGroup(gpu, NODES, GPUS),), Fabric(nodes_per_leaf=4, leaves_per_minipod=2)
-    )
+    spec = a40_cluster("shared", NODES, GPUS)
     settings = {
-        "ClusterName": "shared",
-        "PluginDir": str(db.plugins),
-        "GresTypes": "gpu",
-        "AccountingStorageType": "accounting_storage/slurmdbd",
-        "AccountingStorageHost": "127.0.0.1",
-        "AccountingStoragePort": str(db.port),
-        "AccountingStorageEnforce": "associations,limits,qos",
-        "AccountingStorageTRES": "gres/gpu,gres/gpu:a40",
         "SchedulerParameters": "bf_interval=2,sched_interval=2,batch_sched_delay=0,sched_min_interval=0",
         "MinJobAge": "10",
         "SlurmdUser": "root",
     }
-    local = SharedSlurm(spec, folder / "shared", settings, PARTITIONS, db)
+    local = SharedSlurm(spec, folder / "shared", settings, PARTITIONS, db, gres=True)
     local.slurm.environment.update(EVERY)
     commands = []
     for account in ("vision", "speech", "others"):
@@ -151,42 +130,43 @@ def drive(local: SharedSlurm, scripts: Path, out: Path, policy: Sequence[str]) -
 
 def play(folder: Path, count: int, policy: Sequence[str], most_s: float = 900.0) -> dict[str, Any]:
     """Run it all, and return what came of it."""
-    root = Path.home() / ".cache" / "clustergym" / "slurm-accounts"
-    unpack_packages(root)
     scripts, said, out = folder / "scripts", folder / "said", folder / "live"
     write_scripts(scripts, said, count, 1)
-    db = Accounting(root, folder / "accounts")
-    local = None
-    try:
-        db.start()
+    with open_accounting(folder) as db:
         local = make_cluster(folder, db)
-        local.start()
-        del local.slurm.environment["SINFO_PARTITION"]
-        words = ("scontrol", "create", "reservation", "reservationname=his", f"users={OTHER}")
-        local.slurm.read(*words, f"nodes={RESERVED}", "starttime=now", "duration=60", "flags=ignore_jobs")
-        others = submit_others(local, max(count // 6, 3))
-        live = drive(local, scripts, out, policy)
-        until = time.monotonic() + most_s
-        _await_scripts(said, count // 6, live, until)
-        live.kill()
-        live.wait()
-        time.sleep(2.0)
-        live = drive(local, scripts, out, policy)
-        _await_scripts(said, count // 3, live, until)
-        local.restart_controller()
-        status = live.wait(timeout=max(until - time.monotonic(), 1.0))
-        before = local.slurm.read("squeue", "-h", "-a", "-t", "all", "-o", "%A")
-        again = drive(local, scripts, out, policy).wait(timeout=60)
-        after = local.slurm.read("squeue", "-h", "-a", "-t", "all", "-o", "%A")
-        while local.slurm.read("squeue", "-h", "-a", "-o", "%A"):
-            time.sleep(1.0)
-        time.sleep(8.0)
-        told = judge(local, said, count, others)
-        return {**told, "status": status, "again": again, "submitted_again": len(set(after) - set(before))}
-    finally:
-        if local is not None:
+        try:
+            local.start()
+            del local.slurm.environment["SINFO_PARTITION"]
+            words = ("scontrol", "create", "reservation", "reservationname=his", f"users={OTHER}")
+            local.slurm.read(*words, f"nodes={RESERVED}", "starttime=now", "duration=60", "flags=ignore_jobs")
+            others = submit_others(local, max(count // 6, 3))
+            ended = _drive_through(local, (scripts, said, out), count, policy, time.monotonic() + most_s)
+            while local.slurm.read("squeue", "-h", "-a", "-o", "%A"):
+                time.sleep(1.0)
+            time.sleep(8.0)
+            return {**judge(local, said, count, others), **ended}
+        finally:
             local.stop()
-        db.stop()
+
+
+def _drive_through(
+    local: SharedSlurm, folders: tuple[Path, Path, Path], count: int, policy: Sequence[str], until: float
+) -> dict[str, int]:
+    """Drive the scripts to their end, through a kill and a restart of slurmctld; then once more."""
+    scripts, said, out = folders
+    live = drive(local, scripts, out, policy)
+    _await_scripts(said, count // 6, live, until)
+    live.kill()
+    live.wait()
+    time.sleep(2.0)
+    live = drive(local, scripts, out, policy)
+    _await_scripts(said, count // 3, live, until)
+    local.restart_controller()
+    status = live.wait(timeout=max(until - time.monotonic(), 1.0))
+    before = local.slurm.read("squeue", "-h", "-a", "-t", "all", "-o", "%A")
+    again = drive(local, scripts, out, policy).wait(timeout=300)
+    after = local.slurm.read("squeue", "-h", "-a", "-t", "all", "-o", "%A")
+    return {"status": status, "again": again, "submitted_again": len(set(after) - set(before))}
 
 
 def _await_scripts(said: Path, count: int, live: subprocess.Popen[bytes], until: float) -> None:
@@ -212,8 +192,8 @@ def judge(local: SharedSlurm, said: Path, count: int, others: Sequence[str]) -> 
         "scripts": count,
         "ended_once": sum(ends[name] == 1 for name in lines),
         "ended_more_often": sum(number > 1 for number in ends.values()),
-        "runs": sum(map(len, begun)),
-        "ran_at_several_sizes": sum(len(set(sizes)) > 1 for sizes in begun),
+        "runs": sum(map(len, begun.values())),
+        "ran_at_several_sizes": sum(len(set(sizes)) > 1 for sizes in begun.values()),
         "saved": sum(row.startswith("saved") for rows in lines.values() for row in rows),
         "on_reserved_node": sum(row[3] == RESERVED for row in ours),
         "of_others": len(others),

@@ -2,8 +2,8 @@
 
 `python benchmarks/slurm_agreement.py [SETTING ...] [--json FILE]` starts clusters of Slurm on this machine,
 with accounts in a database, and runs the drawn jobs of each setting twice, all together: some five minutes.
-The second run says how well Slurm agrees with itself. `--recorded FILE` compares with the runs of such a FILE
-instead of running Slurm. A CPU of Slurm stands for a GPU.
+The second run says how well Slurm agrees with itself. `--recorded FILE ...` compares with the runs of such
+files instead of running Slurm, and prints means over several. A CPU of Slurm stands for a GPU.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import argparse
 import itertools
 import json
 import math
+import os
 import re
 import shutil
 import tempfile
@@ -26,9 +27,8 @@ from typing import Any
 import numpy as np
 from clustergym.policies.placers.slurm import SlurmPlacer
 from clustergym.policies.slurm_multifactor import SlurmMultifactor
-from slurm_cluster import AccountedSlurm, Accounting, unpack_packages
+from slurm_cluster import AccountedSlurm, Accounting, a40_cluster, open_accounting
 
-from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.common.errors import InputError
 from clustergym.oracle.base import OracleTables
 from clustergym.scenario.costs import Costs
@@ -46,6 +46,8 @@ BEGIN_S, BURST_S = 15.0, 4.0
 
 Slurm's scheduler wakes once a second, at moments that nobody knows, and divides shares with each minute.
 """
+WAKES_S, PHASES_S = 1.0, (0.0, 0.25, 0.5, 0.75)
+"""The policy decides as often. As the part of the second is not known, it is run with each of these."""
 ITERATION_S, OVERHEAD_S = 0.01, 0.12
 """An iteration of a simulated job, and what a job of Slurm takes beside its sleep until its CPUs are free."""
 SHARES = {"a": 50, "b": 30, "c": 20}
@@ -134,17 +136,11 @@ def draw_jobs(setting: Setting, count: int, seed: int) -> list[SleepJob]:
 # Slurm
 
 
-def slurm_settings(setting: Setting, cluster: str, accounting: Accounting) -> dict[str, str]:
+def slurm_settings(setting: Setting) -> dict[str, str]:
     """Return the lines of `slurm.conf` that make a setting."""
     scheduler = {**ALWAYS, **setting.scheduler}
     return {
-        "ClusterName": cluster,
-        "PluginDir": str(accounting.plugins),
         "SchedulerParameters": ",".join(f"{key}={value}" for key, value in scheduler.items()),
-        "AccountingStorageType": "accounting_storage/slurmdbd",
-        "AccountingStorageHost": "127.0.0.1",
-        "AccountingStoragePort": str(accounting.port),
-        "AccountingStorageEnforce": "associations,limits,qos",
         "PriorityType": "priority/multifactor",
         "PriorityCalcPeriod": "1",
         "PriorityDecayHalfLife": "7-0",
@@ -173,9 +169,8 @@ def run_slurm(
             f"PartitionName={name} Nodes=ALL MaxTime=INFINITE State=UP PriorityJobFactor={factor}"
             for name, factor in SHARES.items()
         ]
-    local = AccountedSlurm(
-        cluster_spec(), folder / cluster, slurm_settings(setting, cluster, db), partitions, db
-    )
+    spec = a40_cluster(cluster, NODES, GPUS)
+    local = AccountedSlurm(spec, folder / cluster, slurm_settings(setting), partitions, db)
     commands = []
     for name, share in SHARES.items():
         commands.append(["add", "account", name, f"cluster={cluster}", f"fairshare={share}"])
@@ -188,7 +183,10 @@ def run_slurm(
         _await_minute()
         local.start()
         _await_minute()
-        return _play(setting, jobs, local)
+        load = os.getloadavg()[0]
+        found = _play(setting, jobs, local)
+        released_s = read_releases(local.folder / "slurmctld.log")
+        return {**found, "released_s": released_s, "load": [load, os.getloadavg()[0]]}
     finally:
         if logs is not None:
             logs.mkdir(parents=True, exist_ok=True)
@@ -220,6 +218,16 @@ def _play(setting: Setting, jobs: Sequence[SleepJob], local: AccountedSlurm) -> 
         remedy = "run fewer settings at once, or on a machine with less to do"
         raise InputError(f"{', '.join(lost)} had not ended after {LONGEST_S:g} s", remedy=remedy)
     return {"runs": runs, "queue": queue}
+
+
+def read_releases(log: Path) -> list[float]:
+    """Return when slurmctld released each job, in order of submission; seconds since the first's minute."""
+    found = dict[int, float]()
+    for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+        if released := re.match(r"\[(\S+)\] .*release hold on JobId=(\d+)", line):
+            found[int(released[2])] = datetime.fromisoformat(released[1]).timestamp()
+    first_s = min(found.values()) // 60 * 60
+    return [found[number] - first_s for number in sorted(found)]
 
 
 def _submit(setting: Setting, job: SleepJob, local: AccountedSlurm) -> str:
@@ -258,20 +266,12 @@ def _read_runs(log: Path) -> dict[str, list[list[float]]]:
 # The policy
 
 
-def cluster_spec() -> ClusterSpec:
-    """Return the cluster on which all settings are played."""
-    gpu = GpuType("A40", 100.0, 20.0, None, 40.0, 900.0, "pcie4", 32.0, 100.0)
-    return ClusterSpec(
-        "slurm", (NodeGroup(gpu, NODES, GPUS),), Fabric(nodes_per_leaf=4, leaves_per_minipod=2)
-    )
-
-
 def run_policy(
     setting: Setting,
     jobs: Sequence[SleepJob],
     folder: Path,
     overhead_s: float = OVERHEAD_S,
-    rounds_s: float = 0.5,
+    rounds_s: float = WAKES_S,
     policy: Callable[..., SlurmMultifactor] = SlurmMultifactor,
     **more: Any,
 ) -> dict[str, list[list[float]]]:
@@ -294,7 +294,7 @@ def run_policy(
         virtual_cluster=tuple(job.account for job, _ in tasks),
         nodes=np.array([job.nodes for job, _ in tasks]) if setting.shapes else None,
     )
-    cluster = cluster_spec()
+    cluster = a40_cluster("slurm", NODES, GPUS)
     counts, classes = list_allowed_counts(cluster, "power_of_two"), model_classes(trace)
     table = np.full((len(classes), 1, len(counts), 4), ITERATION_S)
     tables = OracleTables(classes, cluster.gpu_types, np.array(counts), table, table, table)
@@ -322,6 +322,7 @@ def run_policy(
     parameters = {
         "backfill_interval_s": setting.scheduler.get("bf_interval", 30.0),
         "backfill_resolution_s": setting.scheduler.get("bf_resolution", 60.0),
+        "batch_sched_delay_s": float(ALWAYS["batch_sched_delay"]),
         "fair_share_interval_s": 60.0,
         **({} if setting.fair else {"weight_fair_share": 0.0}),
         **more,
@@ -362,28 +363,19 @@ def run_clusters(
     settings: Sequence[Setting], drawn: Mapping[str, list[SleepJob]], folder: Path, logs: Path | None
 ) -> dict[str, list[Any]]:
     """Run each setting twice on Slurm, all together."""
-    root = Path.home() / ".cache" / "clustergym" / "slurm-accounts"
-    unpack_packages(root)
-    db = Accounting(root, folder / "accounts")
-    try:
-        db.start()
-        with ThreadPoolExecutor(2 * len(settings)) as pool:
-            runs = {
-                one.name: [
-                    pool.submit(run_slurm, one, drawn[one.name], at, folder, db, logs) for at in (1, 2)
-                ]
-                for one in settings
-            }
-            print(f"Slurm runs {2 * len(settings)} clusters; at most {LONGEST_S:g} s", flush=True)
-            found = {}
-            for name, pair in runs.items():
-                try:
-                    found[name] = [one.result() for one in pair]
-                except (InputError, OSError, ValueError) as error:
-                    print(f"{name} was not run: {error}", flush=True)
-            return found
-    finally:
-        db.stop()
+    with open_accounting(folder) as db, ThreadPoolExecutor(2 * len(settings)) as pool:
+        runs = {
+            one.name: [pool.submit(run_slurm, one, drawn[one.name], at, folder, db, logs) for at in (1, 2)]
+            for one in settings
+        }
+        print(f"Slurm runs {2 * len(settings)} clusters; at most {LONGEST_S:g} s", flush=True)
+        found = {}
+        for name, pair in runs.items():
+            try:
+                found[name] = [one.result() for one in pair]
+            except (InputError, OSError, ValueError) as error:
+                print(f"{name} was not run: {error}", flush=True)
+        return found
 
 
 def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -395,7 +387,7 @@ def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
     for row in rows:
         waits = f"{row['mean_wait_s']:.1f} {row['other_mean_wait_s']:.1f}"
         print(
-            f"{row['setting']:<12} {row['pair']:<18} {row['jobs']:>5} {waits:>13} {row['ratio']:>6.3f} "
+            f"{row['setting']:<12} {row['pair']:<18} {row['jobs']:>5.0f} {waits:>13} {row['ratio']:>6.3f} "
             f"{row['pair_order']:>7.2%} {row['within_2_s']:>7.0%}"
         )
 
@@ -403,23 +395,55 @@ def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
 def compare_all(
     settings: Sequence[Setting], recorded: Mapping[str, Any], folder: Path
 ) -> list[dict[str, Any]]:
-    """Return a row for Slurm with itself and one for the policy with the first run, by setting."""
+    """Return a row for Slurm with itself and one for the policy with both its runs, by setting."""
     rows = []
     for setting in settings:
         jobs = [SleepJob(**job) for job in recorded["jobs"][setting.name]]
-        first, second = (run["runs"] for run in recorded["slurm"][setting.name])
-        ours = run_policy(setting, as_submitted(jobs, first), folder)
-        rows.append({"setting": setting.name, "pair": "Slurm, Slurm", **compare(first, second)})
-        rows.append({"setting": setting.name, "pair": "Slurm, policy", **compare(first, ours)})
+        first, second = runs = recorded["slurm"][setting.name]
+        ours = [run_at_phase(setting, as_submitted(jobs, first), phase_s, folder) for phase_s in PHASES_S]
+        pairs = [compare(run["runs"], one) for run in runs for one in ours]
+        itself = compare(first["runs"], second["runs"])
+        rows.append({"setting": setting.name, "pair": "Slurm, Slurm", **itself})
+        rows.append({"setting": setting.name, "pair": "Slurm, policy", **average(pairs)})
     return rows
 
 
-def as_submitted(jobs: Sequence[SleepJob], run: Mapping[str, Sequence[Sequence[float]]]) -> list[SleepJob]:
-    """Return the jobs with the submissions of a run: a burst is there when the last of its jobs is."""
-    last_s: dict[float, float] = {}
-    for job in jobs:
-        last_s[job.submit_s] = max(last_s.get(job.submit_s, 0.0), run[job.name][0][0])
-    return [replace(job, submit_s=last_s[job.submit_s]) for job in jobs]
+def mean_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the means of the rows of each setting and pair."""
+    found = dict[tuple[str, str], list[dict[str, float]]]()
+    for row in rows:
+        figures = {key: value for key, value in row.items() if key not in ("setting", "pair")}
+        found.setdefault((row["setting"], row["pair"]), []).append(figures)
+    return [
+        {"setting": setting, "pair": pair, **average(figures)} for (setting, pair), figures in found.items()
+    ]
+
+
+def run_at_phase(
+    setting: Setting, jobs: Sequence[SleepJob], phase_s: float, folder: Path
+) -> dict[str, list[list[float]]]:
+    """Return what `run_policy` does if the policy decides so long before each whole second.
+
+    Times are whole seconds then, rounded down, as Slurm's are.
+    """
+    later = [replace(job, submit_s=job.submit_s + phase_s) for job in jobs]
+    found = run_policy(setting, later, folder)
+    return {
+        name: [[math.floor(time_s - phase_s) for time_s in one] for one in tasks]
+        for name, tasks in found.items()
+    }
+
+
+def average(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the means of what `compare` returns."""
+    return {key: sum(row[key] for row in rows) / len(rows) for key in rows[0]}
+
+
+def as_submitted(jobs: Sequence[SleepJob], run: Mapping[str, Any]) -> list[SleepJob]:
+    """Return the jobs, submitted when a run of Slurm released them."""
+    return [
+        replace(job, submit_s=released_s) for job, released_s in zip(jobs, run["released_s"], strict=True)
+    ]
 
 
 def main() -> None:
@@ -433,7 +457,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="of the draw (1)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write jobs, runs and rows here")
     parser.add_argument("--logs", type=Path, metavar="FOLDER", help="keep the logs of slurmctld here")
-    parser.add_argument("--recorded", type=Path, metavar="FILE", help="runs of Slurm that --json wrote")
+    words = "runs of Slurm that --json wrote"
+    parser.add_argument("--recorded", type=Path, nargs="+", metavar="FILE", help=words)
     arguments = parser.parse_args()
     unknown = set(arguments.settings) - set(names)
     if unknown:
@@ -442,25 +467,28 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         try:
-            if arguments.recorded is not None:
-                recorded = json.loads(arguments.recorded.read_text(encoding="utf-8"))
-                settings = [one for one in settings if one.name in recorded["slurm"]]
-            else:
+            rows, recorded = [], dict[str, Any]()
+            for path in arguments.recorded or ():
+                recorded = json.loads(path.read_text(encoding="utf-8"))
+                known = [one for one in settings if one.name in recorded["slurm"]]
+                rows.append(compare_all(known, recorded, folder))
+            if arguments.recorded is None:
                 drawn = {one.name: draw_jobs(one, arguments.jobs, arguments.seed) for one in settings}
                 slurm = run_clusters(settings, drawn, folder, arguments.logs)
-                settings = [one for one in settings if one.name in slurm]
-                recorded = {
-                    "jobs": {key: [asdict(job) for job in jobs] for key, jobs in drawn.items()},
-                    "slurm": slurm,
-                }
-            if arguments.json is not None:
-                arguments.json.write_text(json.dumps(recorded), encoding="utf-8")
-            rows = compare_all(settings, recorded, folder)
+                jobs = {key: [asdict(job) for job in jobs] for key, jobs in drawn.items()}
+                recorded = {"jobs": jobs, "slurm": slurm}
+                if arguments.json is not None:
+                    arguments.json.write_text(json.dumps(recorded), encoding="utf-8")
+                rows.append(compare_all([one for one in settings if one.name in slurm], recorded, folder))
         except (InputError, OSError, ValueError) as error:
             parser.error(str(error))
-    print_table(rows)
+    for of_one in rows:
+        print_table(of_one)
+    if len(rows) > 1:
+        print(f"means of {len(rows)} draws")
+        print_table(mean_rows([row for of_one in rows for row in of_one]))
     if arguments.json is not None:
-        arguments.json.write_text(json.dumps({"rows": rows, **recorded}), encoding="utf-8")
+        arguments.json.write_text(json.dumps({**recorded, "rows": rows}), encoding="utf-8")
         print(f"wrote {arguments.json}")
 
 

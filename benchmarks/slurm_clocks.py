@@ -3,8 +3,7 @@
 `python benchmarks/slurm_agreement.py --logs FOLDER --json FILE` keeps logs and draws; then
 `python benchmarks/slurm_clocks.py FOLDER FILE [SETTING ...] [--json FILE]` runs the same jobs under
 `policy=slurm-multifactor` twice: at moments of its own, as slurm_agreement.py does, and whenever the main
-scheduler or the backfill of that run of Slurm began. What it decides there is its own. The log also gives the
-times at which jobs are released.
+scheduler or the backfill of that run of Slurm began. What it decides there is its own.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import json
 import re
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -36,11 +35,10 @@ LINE = re.compile(r"\[(\d{4}-\d\d-\d\dT[\d:.]+)\] (.*)")
 
 @dataclass(frozen=True)
 class Clock:
-    """Seconds since the minute of the first submission: of main passes, backfill, and releases of jobs."""
+    """Seconds since the minute of the first submission, of main passes and of backfill."""
 
     main_s: list[float]
     backfill_s: list[float]
-    released_s: dict[int, float]
 
 
 def read_clock(path: Path) -> Clock:
@@ -51,14 +49,12 @@ def read_clock(path: Path) -> Clock:
     if not submitted_s:
         raise InputError("submits no job", file=path, remedy="give a log of slurm_agreement.py --logs")
     first_s = submitted_s[0] // 60 * 60
-    found = Clock([], [], {})
+    found = Clock([], [])
     for time_s, text in events:
         if "Running job scheduler" in text:
             found.main_s.append(time_s - first_s)
         elif "attempt_backfill: beginning" in text:
             found.backfill_s.append(time_s - first_s)
-        elif released := re.search(r"release hold on JobId=(\d+)", text):
-            found.released_s[int(released[1])] = time_s - first_s
     return found
 
 
@@ -74,6 +70,7 @@ class ClockedSlurm(SlurmMultifactor):
 
     moments: Sequence[tuple[float, bool]] = ()
     _next: int = field(default=0, init=False, repr=False)
+    _is_pass: bool = field(default=False, init=False, repr=False)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Begin with the first moment."""
@@ -86,7 +83,7 @@ class ClockedSlurm(SlurmMultifactor):
         while self._next < len(self.moments) and self.moments[self._next][0] <= view.now_s:
             due.append(self.moments[self._next][1])
             self._next += 1
-        self._next_backfill_s = 0.0 if any(due) else np.inf
+        self._is_pass = any(due)
         if due:
             return super().schedule(view)
         # Use is counted, and starts are noted, whether somebody decides or not.
@@ -95,6 +92,12 @@ class ClockedSlurm(SlurmMultifactor):
         running = view.job[view.gpus > 0].tolist()
         self._since_s = {job: self._since_s.get(job, view.now_s) for job in running}
         return Decision.keep(view)
+
+    def _begins_main_pass(self, view: View) -> bool:
+        return True
+
+    def _begins_backfill(self, now_s: float) -> bool:
+        return self._is_pass
 
 
 def run_clocked(
@@ -105,8 +108,6 @@ def run_clocked(
     last_s = moments[-1][0]
     rest = np.arange(last_s + AFTER_S, last_s + slurm_agreement.LONGEST_S, AFTER_S).tolist()
     moments += [(at, kind) for at in rest for kind in (False, True)]
-    if sorted(clock.released_s) == list(range(1, len(jobs) + 1)):
-        jobs = [replace(job, submit_s=clock.released_s[at]) for at, job in enumerate(jobs, 1)]
     return run_policy(
         setting, jobs, folder, rounds_s=STEP_S, policy=lambda **given: ClockedSlurm(moments=moments, **given)
     )
@@ -131,7 +132,7 @@ def main() -> None:
             jobs = [SleepJob(**job) for job in recorded["jobs"][setting.name]]
             for number, run in enumerate(recorded["slurm"][setting.name], 1):
                 clock = read_clock(arguments.logs / f"{setting.name.replace('_', '')}{number}.log")
-                submitted = slurm_agreement.as_submitted(jobs, run["runs"])
+                submitted = slurm_agreement.as_submitted(jobs, run)
                 with tempfile.TemporaryDirectory() as folder:
                     found = {
                         "own moments": run_policy(setting, submitted, Path(folder)),

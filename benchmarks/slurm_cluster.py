@@ -9,10 +9,11 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from clustergym.cluster.spec import ClusterSpec
+from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.common.errors import InputError
 from clustergym.live.local_slurm import PACKAGES, LocalSlurm
 from clustergym.live.slurm import Slurm, last_line
@@ -50,6 +51,12 @@ def unpack_packages(root: Path) -> None:
     except (OSError, subprocess.SubprocessError) as error:
         message = f"Slurm's packages cannot be fetched: {error}"
         raise InputError(message, field="packages", remedy=REMEDY) from None
+
+
+def a40_cluster(name: str, nodes: int, gpus: int) -> ClusterSpec:
+    """Return a cluster of so many nodes with so many GPUs each."""
+    gpu = GpuType("A40", 100.0, 20.0, None, 40.0, 900.0, "pcie4", 32.0, 100.0)
+    return ClusterSpec(name, (NodeGroup(gpu, nodes, gpus),), Fabric(nodes_per_leaf=4, leaves_per_minipod=2))
 
 
 def free_port() -> int:
@@ -159,6 +166,19 @@ class Accounting:
         self._children = []
 
 
+@contextmanager
+def open_accounting(folder: Path) -> Iterator[Accounting]:
+    """Yield a database of accounts whose files are in a folder; fetch packages if they are not there."""
+    root = Path.home() / ".cache" / "clustergym" / "slurm-accounts"
+    unpack_packages(root)
+    found = Accounting(root, folder / "accounts")
+    try:
+        found.start()
+        yield found
+    finally:
+        found.stop()
+
+
 def _user() -> str:
     return pwd.getpwuid(os.geteuid()).pw_name
 
@@ -169,12 +189,15 @@ class AccountedSlurm(LocalSlurm):
     Parameters
     ----------
     cluster : ClusterSpec
+        Its name is Slurm's name of the cluster.
     folder : Path
     settings : mapping of str to str
-        Lines of `slurm.conf` that count instead of, or besides, those of `LocalSlurm`.
+        Lines of `slurm.conf` that count instead of, or besides, those of `LocalSlurm` and of accounts.
     partitions : sequence of str
         Lines of its partitions.
     accounting : Accounting
+    gres : bool
+        Whether its nodes have GPUs.
     """
 
     def __init__(
@@ -184,10 +207,21 @@ class AccountedSlurm(LocalSlurm):
         settings: Mapping[str, str],
         partitions: Sequence[str],
         accounting: Accounting,
+        gres: bool = False,
     ) -> None:
-        super().__init__(cluster, folder)
+        super().__init__(cluster, folder, gres)
         self.user = _user()
-        self._settings, self._partitions = settings, partitions
+        of_accounts = {
+            "ClusterName": cluster.name,
+            "PluginDir": str(accounting.plugins),
+            "AccountingStorageType": "accounting_storage/slurmdbd",
+            "AccountingStorageHost": "127.0.0.1",
+            "AccountingStoragePort": str(accounting.port),
+            "AccountingStorageEnforce": "associations,limits,qos",
+        }
+        if gres:
+            of_accounts["AccountingStorageTRES"] = "gres/gpu,gres/gpu:a40"
+        self._settings, self._partitions = {**of_accounts, **settings}, partitions
         self._accounting = accounting
         self._root = accounting.root
         # A node is listed once for each partition that it is in: `_await_nodes` counts those of one.
@@ -206,11 +240,16 @@ class AccountedSlurm(LocalSlurm):
         link = self._accounting.root / "usr/sbin" / name
         return str(link) if link.exists() else super()._program(name)
 
+    def _launch(self, words: Sequence[str]) -> None:
+        # Other work on the machine would make a slurmctld late, and what it starts another; for others than
+        # root, `nice` says that it cannot and goes on.
+        super()._launch(["nice", "-n", "-5", *words])
+
     def record_accounts(self, commands: Sequence[Sequence[str]]) -> None:
         """Tell the database of the cluster and its accounts, by words of `sacctmgr`, before it starts."""
         self.folder.mkdir(parents=True)
         self._configure()
-        for words in (["add", "cluster", self._settings["ClusterName"]], *commands):
+        for words in (["add", "cluster", self.cluster.name], *commands):
             with self._accounting.lock:
                 done = self.slurm.run("sacctmgr", "-i", *words)
             if done.returncode and "Nothing new added" not in done.stdout + done.stderr:

@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 from clustergym.policies.shared import node_reservations
-from clustergym.policies.shared.node_choice import consecutive_best_fit
-from clustergym.policies.shared.node_reservations import NodeReservations
+from clustergym.policies.shared.node_reservations import NodeReservations, consecutive_best_fit
 from slurm_agreement import GPUS, NODES, SETTINGS, SleepJob
 
 from clustergym.cluster.spec import Nodes
@@ -172,7 +171,7 @@ def compare_log(log: Path, jobs: Mapping[int, SleepJob], resolution_s: float, sh
     return counts
 
 
-def _first_free(free: Ints, gpus: int, nodes: int = 0, *, capped: bool = True) -> Nodes | None:
+def _first_free(free: Ints, gpus: int, nodes: int = 0) -> Nodes | None:
     each, left, found = gpus // nodes if nodes else 1, gpus, []
     for node in np.flatnonzero(free >= each).tolist():
         taken = min(each if nodes else int(free[node]), left)

@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from slurm_cluster import AccountedSlurm, Accounting, unpack_packages
+from slurm_cluster import AccountedSlurm, Accounting, a40_cluster, open_accounting
 
-from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.common.errors import InputError
 
 NODES, GPUS, LOAD = 6, 4, 1.05
@@ -54,19 +53,6 @@ class SleepJob:
     account: str
 
 
-class GpuSlurm(AccountedSlurm):
-    """A cluster whose nodes have GPUs: terminals stand for them, as Slurm wants a file for each."""
-
-    def _configure(self) -> None:
-        super()._configure()
-        path = self.folder / "slurm.conf"
-        lines = path.read_text(encoding="utf-8").splitlines()
-        made = [f"{line} Gres=gpu:a40:{GPUS}" if line.startswith("NodeName=") else line for line in lines]
-        path.write_text("\n".join(made) + "\n", encoding="utf-8")
-        text = f"NodeName={','.join(self.names)} Name=gpu Type=a40 File=/dev/tty[0-{GPUS - 1}]\n"
-        (self.folder / "gres.conf").write_text(text, encoding="utf-8")
-
-
 def draw_jobs(minutes: float, seed: int) -> list[SleepJob]:
     """Draw jobs that ask for `LOAD` times what the cluster has."""
     rng = np.random.default_rng(seed)
@@ -86,17 +72,8 @@ def draw_jobs(minutes: float, seed: int) -> list[SleepJob]:
 
 def run_slurm(name: str, jobs: Sequence[SleepJob], folder: Path, db: Accounting, out: Path) -> None:
     """Run the jobs on a cluster of their own, and write what an operator prints of it."""
-    gpu = GpuType("A40", 100.0, 20.0, None, 40.0, 900.0, "pcie4", 32.0, 100.0)
-    spec = ClusterSpec(name, (NodeGroup(gpu, NODES, GPUS),), Fabric(nodes_per_leaf=4, leaves_per_minipod=2))
+    spec = a40_cluster(name, NODES, GPUS)
     settings = {
-        "ClusterName": name,
-        "PluginDir": str(db.plugins),
-        "GresTypes": "gpu",
-        "AccountingStorageType": "accounting_storage/slurmdbd",
-        "AccountingStorageHost": "127.0.0.1",
-        "AccountingStoragePort": str(db.port),
-        "AccountingStorageEnforce": "associations,limits,qos",
-        "AccountingStorageTRES": "gres/gpu,gres/gpu:a40",
         "PriorityType": "priority/multifactor",
         "PriorityDecayHalfLife": "7-0",
         "PriorityMaxAge": "7-0",
@@ -105,7 +82,7 @@ def run_slurm(name: str, jobs: Sequence[SleepJob], folder: Path, db: Accounting,
         "MinJobAge": "300",
     }
     partition = ["PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP"]
-    local = GpuSlurm(spec, folder / name, settings, partition, db)
+    local = AccountedSlurm(spec, folder / name, settings, partition, db, gres=True)
     commands = []
     for account, share in SHARES.items():
         commands.append(["add", "account", account, f"cluster={name}", f"fairshare={share}"])
@@ -134,23 +111,15 @@ def run_slurm(name: str, jobs: Sequence[SleepJob], folder: Path, db: Accounting,
 
 def record(minutes: float, seed: int, out: Path) -> None:
     """Run all settings on Slurm, beside each other."""
-    root = Path.home() / ".cache" / "clustergym" / "slurm-accounts"
-    unpack_packages(root)
-    with tempfile.TemporaryDirectory() as name:
-        db = Accounting(root, Path(name) / "accounts")
+    with tempfile.TemporaryDirectory() as name, open_accounting(Path(name)) as db:
         jobs = draw_jobs(minutes, seed)
-        try:
-            db.start()
-            print(f"{len(jobs)} jobs, {minutes:g} minutes", flush=True)
-            with ThreadPoolExecutor(len(SETTINGS)) as pool:
-                runs = [
-                    pool.submit(run_slurm, setting, jobs, Path(name), db, out / setting)
-                    for setting in SETTINGS
-                ]
-                for run in runs:
-                    run.result()
-        finally:
-            db.stop()
+        print(f"{len(jobs)} jobs, {minutes:g} minutes", flush=True)
+        with ThreadPoolExecutor(len(SETTINGS)) as pool:
+            runs = [
+                pool.submit(run_slurm, setting, jobs, Path(name), db, out / setting) for setting in SETTINGS
+            ]
+            for run in runs:
+                run.result()
 
 
 def fit(out: Path) -> list[tuple[str, dict[str, Any]]]:

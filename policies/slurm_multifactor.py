@@ -8,10 +8,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from clustergym.cluster.spec import Nodes
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.parameter_types import NonNegativeFloat, Period, PositiveFloat
 from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
-from clustergym.scenario.tenants.slurm_priority import (
+from clustergym.scenario.tenants.slurm_rules import (
     FACTORS,
     Account,
     age_factor,
@@ -45,10 +46,10 @@ class SlurmMultifactor(Policy):
     classic rule counts use in a tree of queues is from general knowledge of Slurm.
     `benchmarks/slurm_agreement.py` compares with Slurm itself.
 
-    Every departure from Slurm: a job of any type of GPU is planned on each type alone; backfill and shares go
-    by decision points, which may be further apart than their intervals; passes of backfill have no limit of
-    time or of jobs; a queue's jobs are one user's; there is no preemption by QOS. The nodes are Slurm's only
-    with `placer=slurm`; of jobs that start at once the larger is placed first.
+    Every departure from Slurm: a job of any type of GPU is planned on each type alone; where the scenario has
+    rounds, backfill and shares go by these; slurmctld looks for what has happened once a second, the policy
+    at once; passes of backfill have no limit of time or of jobs; a queue's jobs are one user's; there is no
+    preemption by QOS. Where GPUs are shared, or a job must lie in NVLink domains, the placer chooses nodes.
 
     Parameters
     ----------
@@ -58,9 +59,13 @@ class SlurmMultifactor(Policy):
         waits keeps those behind it from the types that it could run on.
     backfill_interval_s : float
         Least seconds between two passes of backfill (`bf_interval`); between them jobs start in the order of
-        priority alone. 0: a pass at each decision point.
+        priority alone. A pass comes when they are over if anything has changed since the last, and else with
+        the next change. 0: a pass at each decision point.
     backfill_resolution_s : float
         Slurm's reservations begin and end at multiples of this, rounded down (`bf_resolution`). 0: exactly.
+    batch_sched_delay_s : float
+        Least seconds between two times at which jobs are started in order, after some have come or gone
+        (`batch_sched_delay`). Only with `backfill=slurm`.
     backfill_window_s : float
         How far ahead Slurm plans (`bf_window`).
     fair_share_interval_s : float
@@ -92,6 +97,7 @@ class SlurmMultifactor(Policy):
     backfill_interval_s: NonNegativeFloat = 30.0
     backfill_resolution_s: NonNegativeFloat = 60.0
     backfill_window_s: Period = 86_400.0
+    batch_sched_delay_s: NonNegativeFloat = 3.0
     fair_share_interval_s: NonNegativeFloat = 300.0
     fair_share: Literal["fair_tree", "classic"] = "fair_tree"
     weight_age: NonNegativeFloat = 1000.0
@@ -111,8 +117,14 @@ class SlurmMultifactor(Policy):
     _since_s: dict[int, float] = field(default_factory=dict, init=False, repr=False)
     _most_urgent: int = field(default=0, init=False, repr=False)
     _next_backfill_s: float = field(default=0.0, init=False, repr=False)
+    _next_main_s: float = field(default=0.0, init=False, repr=False)
+    _tried: bytes = field(default=b"", init=False, repr=False)
+    _puts_off: bool = field(default=False, init=False, repr=False)
     _next_shares_s: float = field(default=0.0, init=False, repr=False)
-    _avoid: dict[int, tuple[int, ...]] = field(default_factory=dict, init=False, repr=False)
+    _seen: bytes = field(default=b"", init=False, repr=False)
+    _planned: bytes = field(default=b"", init=False, repr=False)
+    _passes_idly: bool = field(default=False, init=False, repr=False)
+    _nodes: dict[int, Nodes | int] = field(default_factory=dict, init=False, repr=False)
     _fair: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
     def check(self, trace: Trace, setting: Setting) -> None:
@@ -124,7 +136,9 @@ class SlurmMultifactor(Policy):
         self._book = QueueHoldings(self.name, setting)
         self._used = np.zeros(len(self._book.tree.leaves))
         self._noted_s, self._since_s = 0.0, {}
-        self._next_backfill_s = self._next_shares_s = 0.0
+        self._next_backfill_s = self._next_shares_s = self._next_main_s = 0.0
+        self._tried, self._puts_off = b"", False
+        self._seen, self._planned, self._passes_idly = b"", b"", False
 
     def schedule(self, view: View) -> Decision:
         """Start jobs by priority, where that puts no reservation off."""
@@ -133,7 +147,7 @@ class SlurmMultifactor(Policy):
         waiting = np.flatnonzero(view.state == QUEUED)
         order = waiting[np.lexsort((waiting, -self.priorities(view)[waiting]))]
         jobs, leaves, starts = view.job.tolist(), self._book.tree.leaves, []
-        self._avoid = {}
+        self._nodes, self._seen = {}, _shown(view, order)
         for at, gpu_type in self._starts(view, order):
             gpus = int(view.requested_gpus[at])
             self._book.take(leaves[int(view.queue[at])], gpu_type, gpus)
@@ -141,16 +155,49 @@ class SlurmMultifactor(Policy):
         self._since_s = {
             job: self._since_s.get(job, view.now_s) for job in view.job[view.gpus > 0].tolist()
         } | {job: view.now_s for job, _, _ in starts}
-        return replace(Decision.keep(view).also(starts), avoid=self._avoid)
+        changed = bool(starts) or self._seen != self._planned
+        self._passes_idly = changed and len(waiting) == len(starts)
+        again_s = self._next_pass_s(view.now_s, changed) if len(waiting) > len(starts) else None
+        return replace(Decision.keep(view).also(starts), move=self._nodes, again_s=again_s)
+
+    def _begins_backfill(self, now_s: float) -> bool:
+        """Whether a pass of backfill is due: an interval after the last, if anything has changed since."""
+        if self._passes_idly and now_s > self._next_backfill_s:
+            # Slurm's last pass found nobody waiting; the next is as long after it as after any.
+            self._next_backfill_s += self.backfill_interval_s
+        if now_s < self._next_backfill_s or self._seen == self._planned:
+            return False
+        self._next_backfill_s, self._planned = now_s + self.backfill_interval_s, self._seen
+        return True
+
+    def _begins_main_pass(self, view: View) -> bool:
+        """Whether jobs are started in order: jobs have come or gone, and the last time was long enough ago."""
+        there = view.job.tobytes() + view.available.tobytes()
+        if there == self._tried or view.now_s < self._next_main_s:
+            self._puts_off = there != self._tried
+            return False
+        self._tried, self._next_main_s = there, view.now_s + self.batch_sched_delay_s
+        self._puts_off = False
+        return True
+
+    def _next_pass_s(self, now_s: float, changed: bool) -> float | None:
+        """Return the time of the next pass if nothing happens before; None: there is none."""
+        due = []
+        if self.backfill != "none" and changed:
+            due.append(self._next_backfill_s)
+        if self.weight_fair_share:
+            due.append(self._next_shares_s)
+        if self._puts_off:
+            due.append(self._next_main_s)
+        return min((time_s for time_s in due if time_s > now_s), default=None)
 
     def _starts(self, view: View, order: Ints) -> Iterator[tuple[int, int]]:
         if self.backfill == "slurm":
             yield from self._by_nodes(view, order)
             return
-        if self.backfill == "none" or view.now_s < self._next_backfill_s:
+        if self.backfill == "none" or not self._begins_backfill(view.now_s):
             yield from self._in_order(view, order)
             return
-        self._next_backfill_s = view.now_s + self.backfill_interval_s
         limit_s = self.limits_s(view)
         since_s = np.array([self._since_s.get(job, view.now_s) for job in view.job.tolist()])
         yield from starts_between_reservations(
@@ -179,22 +226,22 @@ class SlurmMultifactor(Policy):
         )
         usable = [places.node_type == gpu_type for gpu_type in range(len(self._book.types))]
         closed, waiting = np.zeros(len(usable), dtype=np.bool_), []
-        for at in order.tolist():
+        if not self._begins_main_pass(view):
+            closed[:], waiting = True, order.tolist()
+        for at in order.tolist() if not closed.all() else ():
             kinds = np.flatnonzero(options[at] & ~closed).tolist()
-            given = {gpu_type: plan.fits(usable[gpu_type], *self._asked(view, at)) for gpu_type in kinds}
-            fits = [gpu_type for gpu_type in kinds if given[gpu_type] is not None]
-            if allowed := [gpu_type for gpu_type in fits if self._is_allowed(view, at, gpu_type)]:
-                plan.start(given[allowed[0]] or (), now_s + limit_s[at])
-                yield at, allowed[0]
+            # Slurm's main pass stops at the first job of a partition without room, but not at one that a
+            # limit keeps waiting; a type of GPU is the partition here.
+            allowed = [gpu_type for gpu_type in kinds if self._is_allowed(view, at, gpu_type)]
+            given = {gpu_type: plan.fits(usable[gpu_type], *self._asked(view, at)) for gpu_type in allowed}
+            if fits := [gpu_type for gpu_type in allowed if given[gpu_type] is not None]:
+                self._start(view, at, given[fits[0]] or (), plan, now_s + limit_s[at])
+                yield at, fits[0]
                 continue
             waiting.append(at)
-            # Slurm's main pass stops at the first job of a partition without room; a type of GPU is the
-            # partition here.
-            if not fits:
-                closed[kinds] = True
-        if view.now_s < self._next_backfill_s:
+            closed[allowed] = True
+        if not self._begins_backfill(view.now_s):
             return
-        self._next_backfill_s = view.now_s + self.backfill_interval_s
         for at in waiting:
             kinds = [k for k in np.flatnonzero(options[at]).tolist() if self._is_allowed(view, at, k)]
             asked = self._asked(view, at)
@@ -206,12 +253,17 @@ class SlurmMultifactor(Policy):
                 continue
             start_s, gpu_type, planned = min(found, key=lambda one: one[:2])
             if start_s <= now_s:
-                plan.start(planned.nodes, now_s + limit_s[at])
-                if len(reserved := np.flatnonzero(usable[gpu_type] & ~planned.open)):
-                    self._avoid[int(view.job[at])] = tuple(reserved.tolist())
+                self._start(view, at, planned.nodes, plan, now_s + limit_s[at])
                 yield at, gpu_type
             else:
                 plan.reserve(planned, limit_s[at])
+
+    def _start(self, view: View, at: int, nodes: Nodes, plan: NodeReservations, end_s: float) -> None:
+        """Start a job on nodes; where jobs share GPUs, or need NVLink domains, the placer finds others."""
+        plan.start(nodes, end_s)
+        places = view.places()
+        if view.partner is None and places is not None and (places.segment[at] <= 1).all():
+            self._nodes[int(view.job[at])] = nodes
 
     @staticmethod
     def _asked(view: View, at: int) -> tuple[int, int]:
@@ -303,3 +355,8 @@ class SlurmMultifactor(Policy):
 
         visit(top, None, 1.0)
         return found
+
+
+def _shown(view: View, order: Ints) -> bytes:
+    """Return what Slurm's backfill goes by besides the time: who waits, in order, and what others hold."""
+    return b"".join(column.tobytes() for column in (view.job[order], view.job, view.gpus, view.available))

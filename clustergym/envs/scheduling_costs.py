@@ -215,7 +215,7 @@ def compute_owed_hours(now: Outcomes) -> float:
 
 
 def share_error(now: Outcomes) -> float:
-    """Return the same of the differences, up or down, of GPUs held from fair shares, of all queues."""
+    """Return how far the GPUs of queues differed from fair shares, in absolute value, over time."""
     assert now.queues is not None
     return now.queues.share_error(now.now_s)
 

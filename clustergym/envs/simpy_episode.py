@@ -168,7 +168,7 @@ class SimPyEpisode:
         return self._parts.features.values(), 0.0, False, False, self._info(self._no_terms, True)
 
     def _decide(self, decision: Decision, action: Any) -> FlatStep:
-        """Apply a decision, and what the same action decides at the points for which it holds."""
+        """Apply a decision, and go on deciding by the same action for as many decision points as it holds."""
         simulation, actions, decided = self.simulation, self._parts.actions, 1
         try:
             simulation.apply(decision)

@@ -21,7 +21,7 @@ from clustergym.live.completions import compare, write_completions
 from clustergym.live.fake import FakeBackend, PrintingBackend
 from clustergym.live.journal import make_clock, open_journal
 from clustergym.live.link import Link
-from clustergym.live.local_slurm import LocalSlurm, node_names
+from clustergym.live.local_slurm import LocalSlurm, may_have_gpus, node_names
 from clustergym.live.options import LiveOptions
 from clustergym.live.slurm import PREFIX, Slurm, SlurmWords
 from clustergym.live.slurm_backend import SlurmBackend
@@ -134,14 +134,17 @@ def back_end(scenario: Scenario, options: LiveOptions, folder: Path, run: str) -
     if options.engine == "fake":
         yield FakeBackend(scenario.cluster.node_gpus)
         return
-    local = LocalSlurm(scenario.cluster, folder / "slurm") if options.engine == "slurm-local" else None
+    local = None
+    if options.engine == "slurm-local":
+        gres = options.gpus == "gres" and may_have_gpus(scenario.cluster)
+        local = LocalSlurm(scenario.cluster, folder / "slurm", gres)
     try:
         if local is None:
             slurm = Slurm()
             words = choose_words(slurm, scenario.cluster, options, scenario.trace.virtual_cluster)
         else:
             local.start()
-            slurm, words = local.slurm, SlurmWords(local.names, "", False, ())
+            slurm, words = local.slurm, SlurmWords(local.names, "", local.gres, ())
         with _closing(SlurmBackend(slurm, words, run)) as backend:
             _claim(backend, str(folder.absolute()))
             yield backend
@@ -152,7 +155,7 @@ def back_end(scenario: Scenario, options: LiveOptions, folder: Path, run: str) -
 
 @contextmanager
 def _closing(backend: Backend) -> Iterator[Backend]:
-    """End at last what a run started; what may be left of it stands in the line that the run ends with."""
+    """End all that a run started when it is over; its last line names what may be left."""
     try:
         yield backend
     except InputError as error:

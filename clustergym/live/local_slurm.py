@@ -1,7 +1,7 @@
 """A Slurm cluster on this machine, without root: slurmctld and a slurmd for each node.
 
-A CPU of Slurm stands for a GPU. Nothing is authenticated: while it runs, every account of this machine can
-submit jobs to it, which run as the account that started it.
+A terminal stands for each GPU, as Slurm wants a file for it, or a CPU. Nothing is authenticated: while it
+runs, every account of this machine can submit jobs to it, which run as the account that started it.
 """
 
 from __future__ import annotations
@@ -84,10 +84,12 @@ class LocalSlurm:
     cluster : ClusterSpec
     folder : Path
         Is removed when the cluster ends.
+    gres : bool
+        Whether its nodes have GPUs (`Gres=gpu`), besides as many CPUs.
     """
 
-    def __init__(self, cluster: ClusterSpec, folder: Path) -> None:
-        self.cluster, self.folder = cluster, folder.absolute()
+    def __init__(self, cluster: ClusterSpec, folder: Path, gres: bool = False) -> None:
+        self.cluster, self.folder, self.gres = cluster, folder.absolute(), gres
         self.names = node_names(cluster)
         self._root = packages_root()
         self.slurm = Slurm(self._environment())
@@ -145,14 +147,21 @@ class LocalSlurm:
         text = SETTINGS.format(host=host, port=ports[0], user=user, folder=self.folder)
         if self._root is not None:
             text += f"PluginDir={_plugins(self._root)}\n"
+        if self.gres:
+            text += "GresTypes=gpu\n"
         types = [self.cluster.gpu_types[gpu_type].lower() for gpu_type in self.cluster.node_type.tolist()]
+        gres = ""
         for name, gpu_type, gpus, port in zip(
             self.names, types, self.cluster.node_gpus.tolist(), ports[1:], strict=True
         ):
             text += (
                 f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={gpus} "
-                f"RealMemory=1000 Feature={gpu_type} State=UNKNOWN\n"
+                f"RealMemory=1000 Feature={gpu_type} State=UNKNOWN"
             )
+            text += f" Gres=gpu:{gpu_type}:{gpus}\n" if self.gres else "\n"
+            gres += f"NodeName={name} Name=gpu Type={gpu_type} File=/dev/tty[0-{gpus - 1}]\n"
+        if self.gres:
+            (self.folder / "gres.conf").write_text(gres, encoding="utf-8")
         (self.folder / "slurm.conf").write_text(text, encoding="utf-8")
         (self.folder / "cgroup.conf").write_text("CgroupAutomount=no\n", encoding="utf-8")
 
@@ -195,6 +204,12 @@ class LocalSlurm:
                 message = f"the daemons of Slurm do not start: {told or 'the nodes do not become idle'}"
                 raise InputError(message, field="live.engine", remedy="live.engine=fake needs none")
             time.sleep(0.05)
+
+
+def may_have_gpus(cluster: ClusterSpec) -> bool:
+    """Whether nodes can have GPUs here: Slurm was seen to take terminals for them as root alone."""
+    last = int(cluster.node_gpus.max(initial=1)) - 1
+    return os.geteuid() == 0 and Path(f"/dev/tty{last}").exists()
 
 
 def _read_start_time(process: int) -> str:

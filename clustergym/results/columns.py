@@ -95,7 +95,7 @@ def split_rows(columns: Columns) -> Iterator[Columns]:
 
 
 def _name_codes(codes: Any, names: Sequence[str]) -> Any:
-    """Return a column of texts: the name of each code, of which several may have the same; -1: missing."""
+    """Return a column of texts from codes; several codes may have the same name, and -1 is missing."""
     import pyarrow as arrow
 
     # Parquet takes the texts of a column for different ones.

@@ -45,12 +45,14 @@ NONE = -1
     DEFRAGMENTED_AT,
     DEFRAGMENT_EVERY,  # ticks between moves of jobs to closer nodes; 0: none
     ROUND,  # ticks between decision points; 0: one at every event
+    APART,  # least ticks between decision points at events
     HORIZON,  # NEVER: none
     VOID_UNTIL,  # latest planned completion, up to the horizon, that a change of the allotment made void
     VOID_BEYOND,  # whether there is such a completion beyond the horizon
     END,
     DECISION_POINTS,
     LEFT,  # jobs that have left
+    SCORED_LEFT,  # jobs that are scored and have not left
     EVENTS,  # rows of the event log
     EVENT_NODES,  # rows of the event log's nodes
     FIRST_LAUNCH_COSTS,
@@ -63,7 +65,7 @@ NONE = -1
     RUNNING_JOBS,
     FREE_SHARE,  # first row of `share` that nobody holds; each names the next
     CLOCK_COLUMNS,
-) = range(31)
+) = range(33)
 
 # Columns of `job`, one row a job.
 (
@@ -96,8 +98,9 @@ NONE = -1
     DECIDED,  # a decision has ended that showed the job: it is admitted
     HIDDEN,  # bit t: the job is not profiled yet on type t
     NAMED_BY,  # number of the last decision of a policy that names the job
+    SCORED,  # whether the job is scored
     JOB_COLUMNS,
-) = range(30)
+) = range(31)
 
 # Columns of `figures`, one row a job.
 (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from operator import index
@@ -14,7 +15,7 @@ from clustergym.cluster.parts import WHOLE
 from clustergym.cluster.spec import Nodes
 from clustergym.common.arrays import Bools, Ints
 from clustergym.common.errors import InputError
-from clustergym.scenario.part_requests import sum_requested_milli
+from clustergym.scenario.gpu_requests import sum_requested_milli
 from clustergym.scenario.policy import Decision
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.moves import find_move_fault, find_notice_fault
@@ -82,7 +83,7 @@ def coerce_decision(decision: object) -> Decision:
     ):
         return decision
     whole = {name: _whole(name, value) for name, value in columns.items()}
-    return Decision(**whole, avoid=decision.avoid, move=decision.move)
+    return replace(decision, **whole)
 
 
 def _coerce_moves(given: object) -> dict[int, Nodes | int] | None:
@@ -120,6 +121,9 @@ def _whole(name: str, value: Any) -> Ints:
 
 def check_decision(decision: Decision, limits: Limits, scenario: Scenario) -> None:
     """Raise a `DecisionError` if a decision is not legal."""
+    again_s = decision.again_s
+    if again_s is not None and not (isinstance(again_s, float | int) and math.isfinite(again_s)):
+        raise DecisionError(f"asks to decide again at {again_s!r}", remedy="give seconds, or None")
     _check_jobs(decision, limits, scenario)
     _check_allotments(decision, limits, scenario)
     _check_batches(decision, scenario)
@@ -170,7 +174,7 @@ def _check_notices_and_moves(decision: Decision, limits: Limits, scenario: Scena
 
 
 def _check_parts(decision: Decision, limits: Limits, scenario: Scenario) -> None:
-    """Check that jobs have what they ask for, and that all of it together is there."""
+    """Check that each job gets what it asks for, and that the nodes have all of it together."""
     assert scenario.parts is not None
     other = decision.gpus != scenario.request_gpus[decision.job]
     if other.any():

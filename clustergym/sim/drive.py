@@ -163,10 +163,13 @@ def follow(simulation: Simulation, changes: Sequence[Change]) -> None:
         if at < len(changes) and changes[at].time_s < view.now_s:
             raise _make_diverged_error(changes[at])
         if at < len(changes) and changes[at].time_s == view.now_s:
-            simulation.apply(_decision(changes[at], view))
+            decision = _decision(changes[at], view)
             at += 1
         else:
-            simulation.apply(Decision.keep(view))
+            decision = Decision.keep(view)
+        # A policy may have asked for this decision point.
+        again_s = changes[at].time_s if at < len(changes) else None
+        simulation.apply(replace(decision, again_s=again_s))
     if at < len(changes):
         raise _make_diverged_error(changes[at])
 

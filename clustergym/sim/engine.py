@@ -330,6 +330,8 @@ class Simulation:
         self.progress.update_speeds()
         self.stalls.check()
         self.queue.plan_round()
+        if decision.again_s is not None:
+            self.queue.ask_at(ticks(decision.again_s))
 
     def _enact(self, decision: Decision, rows: Ints) -> None:
         """Preempt, drop and launch the jobs `rows` of the View so that they hold what was decided."""

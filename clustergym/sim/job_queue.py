@@ -44,6 +44,7 @@ class JobQueue:
         self.leaving: dict[int, simpy.Event] = {}
         self.in_view: set[int] = set()
         self.due, self.decided_at = False, -1
+        self._asked_for = -1
 
     @property
     def rows(self) -> Ints:
@@ -95,6 +96,16 @@ class JobQueue:
         self._round_pending = True
         later = self.due or self.decided_at >= now
         self.clock.after(rules.find_next_round(self._round, later, now) - now, self._begin_round)
+
+    def ask_at(self, tick: int) -> None:
+        """Ask for a decision at a tick besides events, instead of at one that was asked for before."""
+        if self._round is None and tick != self._asked_for and tick > self.clock.now:
+            self._asked_for = tick
+            self.clock.after(tick - self.clock.now, self._decide_as_asked)
+
+    def _decide_as_asked(self) -> None:
+        if self.clock.now == self._asked_for:
+            self.decide_again()
 
     def ask_later(self) -> None:
         """Put off the decision that is due by a tick."""

@@ -35,7 +35,7 @@ def make_rows(scenario: Scenario) -> tuple[Ints, Floats]:
     trace, n = scenario.trace, len(scenario.trace)
     job = np.zeros((n, c.JOB_COLUMNS), dtype=np.int64)
     job[:, c.SUBMIT] = np.rint(trace.submit_s * c.TICKS_PER_S)
-    job[:, c.CLASS] = scenario.class_of
+    job[:, c.CLASS], job[:, c.SCORED] = scenario.class_of, scenario.scored
     job[:, c.REQUESTED_TYPE], job[:, c.REQUESTED_GPUS] = scenario.request_type, scenario.request_gpus
     job[:, c.REQUESTED_BATCH] = trace.global_batch
     job[:, (c.TYPE, c.LEVEL, c.FIRST_SHARE, c.TARGET_TYPE, c.TARGET_LEVEL)] = c.NONE

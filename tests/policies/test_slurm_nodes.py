@@ -11,8 +11,7 @@ import pytest
 from clustergym.policies.fcfs import FirstComeFirstServed
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.placers.slurm import SlurmPlacer
-from clustergym.policies.shared.node_choice import consecutive_best_fit
-from clustergym.policies.shared.node_reservations import NodeReservations, Planned
+from clustergym.policies.shared.node_reservations import NodeReservations, Planned, consecutive_best_fit
 from clustergym.policies.slurm_multifactor import SlurmMultifactor
 from scenarios import Job, small_scenario
 
@@ -48,16 +47,15 @@ EVERY_POINT = {"backfill_interval_s": 0.0, "backfill_resolution_s": 0.0, "weight
         ([4, 1, 2, 3], 4, 2, ((2, 2), (3, 2))),
         ([4, 1, 0, 3], 4, 2, ((0, 2), (3, 2))),
         ([8, 1, 1, 1], 4, 2, None),
-        # One node: only as many of a node's GPUs count as the job can use, so the first is as good as any.
-        ([8, 2], 2, 1, ((0, 2),)),
+        # One node: all that is free on a node counts, also what the job cannot use.
+        ([8, 2], 2, 1, ((1, 2),)),
+        # One on each of two nodes: {3} alone is too few nodes, but has more free than {0, 1}, so it is the
+        # first set, and then the better of the other (slurmctld 22.05.8).
+        ([2, 2, 0, 8], 2, 2, ((0, 1), (3, 1))),
     ],
 )
 def test_the_set_of_neighbours_that_fits_best(free, gpus, nodes, expected):
     assert consecutive_best_fit(np.array(free), gpus, nodes) == expected
-
-
-def test_a_plan_for_one_node_counts_all_that_is_free_there():
-    assert consecutive_best_fit(np.array([8, 2]), 2, 1, capped=False) == ((1, 2),)
 
 
 # One pass of slurmctld 22.05.8, times in seconds from a whole minute: now, what is free, running jobs (their
@@ -175,17 +173,18 @@ def test_a_job_that_waits_keeps_a_whole_node():
     }
 
 
-def test_a_log_of_decisions_keeps_the_nodes_to_avoid():
-    # Node 0 has 2 free until 100, node 1 has 3; first waits for all of node 0 from then on. short, until 52,
-    # has the node that fits it best, 0; long, until 302, may not.
-    jobs = [Job("run", 0, 100, gpus=1), Job("two", 0, 100, gpus=2), Job("first", 1, 50, gpus=4)]
+def test_a_log_of_decisions_keeps_the_nodes_of_what_starts():
+    # run has a GPU of each node until 200, two the next 2 of node 0; first waits for all of node 0 from 200
+    # on. short, until 52, has the node that fits it best, 0; long, until 302, may not.
+    jobs = [Job("run", 0, 200, gpus=2), Job("two", 0, 100, gpus=2), Job("first", 1, 50, gpus=4)]
     jobs += [Job("short", 2, 50, gpus=1), Job("long", 2, 300, gpus=1)]
     limits_s = {job.job_id: float(job.iterations) for job in jobs}
-    asked = {"run": 1, "two": 2, "first": 1, "short": 1, "long": 1}
+    asked = {"run": 2, "two": 1, "first": 1, "short": 1, "long": 1}
     simulation = run(jobs, limits_s, SlurmPlacer(), asked)
     names = simulation.scenario.trace.job_id
-    avoided = {names[row]: nodes for change in simulation.changes for row, nodes in change.avoid}
-    assert avoided == {"long": (0,)}
+    nodes = {names[row]: given for change in simulation.changes for row, given in change.move}
+    expected = {"run": ((0, 1), (1, 1)), "two": ((0, 2),), "first": ((0, 4),)}
+    assert nodes == expected | {"short": ((0, 1),), "long": ((1, 1),)}
     result = {"policy": {"name": ""}, "placer": {"name": "", "parameters": {}}, "seed": 0}
     lines = [(at, line) for at, line in enumerate(decision_lines(simulation, result)) if "time_s" in line]
     changes = parse_changes(Path("log"), simulation.scenario, json.loads(json.dumps(lines)))

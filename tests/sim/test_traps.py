@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from clustergym.policies.fcfs import FirstComeFirstServed
@@ -167,10 +169,11 @@ def test_the_seed_is_nought_unless_another_is_given():
     assert digest(1) == driven(1) != digest(0)
 
 
-@pytest.mark.parametrize("time_s", [5.0, 1000.0])
-def test_a_log_that_names_another_time_is_one_line(time_s):
-    # Decision points are at 0, when a comes, and at 40, when b does and a ends.
-    scenario = small_scenario([Job("a", 0, 10), Job("b", 40, 10)], X, LINEAR)
+@pytest.mark.parametrize(("time_s", "rounds"), [(5.0, 40.0), (1000.0, 40.0), (1000.0, "event")])
+def test_a_log_that_names_another_time_is_one_line(time_s, rounds):
+    # Decision points are at 0, when a comes, and at 40, when b does and a ends; at events a policy may ask
+    # for others.
+    scenario = small_scenario([Job("a", 0, 10), Job("b", 40, 10)], X, LINEAR, rounds=rounds)
     launch = Change(0.0, ((0, 0, 1),), (), ()), Change(40.0, ((1, 0, 1),), (), ())
     assert replay(scenario, Buddy(), InformationClass.NONE, None, 0, launch).end_s == 80.0
     log = sorted([*launch, Change(time_s, (), (0,), ())], key=lambda change: change.time_s)
@@ -178,6 +181,32 @@ def test_a_log_that_names_another_time_is_one_line(time_s):
         replay(scenario, Buddy(), InformationClass.NONE, None, 0, log)
     line = f"decision log: the decision at {time_s} s is not at a decision point"
     assert str(error.value) == f"{line} (the log is of another scenario, version or seed)"
+
+
+def test_a_policy_decides_again_when_it_asked_to():
+    # Of two times that it asks for, only the last counts: 9, not 6.
+    scenario = small_scenario([Job("a", 0, 10), Job("b", 3, 10)], X, LINEAR)
+    simulation, asked = Simulation(scenario, Buddy(), InformationClass.NONE), {0.0: 6.0, 3.0: 9.0}
+    seen = []
+    while (view := simulation.advance()) is not None:
+        seen.append(view.now_s)
+        decision = Decision.keep(view)
+        if view.now_s == 9.0:
+            decision = decision.also([(0, 0, 1), (1, 0, 1)])
+        simulation.apply(replace(decision, again_s=asked.get(view.now_s)))
+    assert seen == [0.0, 3.0, 9.0]
+    assert simulation.end_s == 49.0
+    again = replay(scenario, Buddy(), InformationClass.NONE, None, 0, simulation.changes)
+    assert again.log.digest == simulation.log.digest
+
+
+@pytest.mark.parametrize("again_s", [float("nan"), float("inf"), "soon"])
+def test_a_policy_decides_again_at_a_time(again_s):
+    scenario = small_scenario([Job("a", 0, 10)], X, LINEAR)
+    simulation = Simulation(scenario, Buddy(), InformationClass.NONE)
+    view = simulation.advance()
+    with pytest.raises(DecisionError, match="asks to decide again at"):
+        simulation.apply(replace(Decision.keep(view), again_s=again_s))
 
 
 def test_rounds_come_only_while_jobs_are_in_the_system():

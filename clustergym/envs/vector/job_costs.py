@@ -1,4 +1,4 @@
-"""What each job has added to an episode's cost so far: what credit by job is made of."""
+"""Compute what each job has added to an episode's cost so far, for credit by job."""
 
 from __future__ import annotations
 
@@ -60,14 +60,13 @@ class JobTimes(NamedTuple):
 def read_times(episodes: Episode, jobs: Ints, now: Ints) -> JobTimes:
     """Return times of jobs, shape (n, m), by their places in the traces of n episodes, at ticks `now`."""
     rows = np.arange(len(jobs))[:, None]
-    job, figures = episodes.job[rows, jobs], episodes.figures[rows, jobs]
-    leave, ticks = job[..., c.LEAVE], now[:, None]
+    leave, ticks = episodes.job[rows, jobs, c.LEAVE], now[:, None]
     gone = (leave != c.NEVER) & (leave <= ticks)
     return JobTimes(
         np.broadcast_to(ticks / c.TICKS_PER_S, leave.shape),
         np.where(gone, leave / c.TICKS_PER_S, np.inf),
-        gone & (job[..., c.PHASE] == c.COMPLETED),
-        *(figures[..., name] for name in (c.SUBMIT_S, c.RUN_S, c.FAIR_S, c.DEADLINE_S)),
+        gone & (episodes.job[rows, jobs, c.PHASE] == c.COMPLETED),
+        *(episodes.figures[rows, jobs, name] for name in (c.SUBMIT_S, c.RUN_S, c.FAIR_S, c.DEADLINE_S)),
     )
 
 

@@ -104,7 +104,7 @@ def _fill_queue(episode: Episode, desk: EpisodeState, rules: EpisodeRules, queue
 def _fill_jobs(
     episode: Episode, cluster: ClusterArrays, desk: EpisodeState, rules: EpisodeRules, table: Singles
 ) -> None:
-    """Fill the columns of all jobs that have a row: a call for each, with all these arrays, takes longer."""
+    """Fill the columns of all jobs with a row, in one call since a call per job is slower."""
     job, figures, now, types = episode.job, episode.figures, episode.clock[c.NOW], len(cluster.capacity)
     now_s, width, in_view = now / c.TICKS_PER_S, FEATURES + 2 * types, episode.clock[c.IN_VIEW]
     for place in range(desk.state[d.SHOWN]):

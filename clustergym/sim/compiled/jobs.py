@@ -82,10 +82,14 @@ def add_round(episode: Episode, tick: int | np.int64) -> None:
 @compile_in_place
 def request_decision(episode: Episode) -> None:
     """Ask for a decision at the next possible time."""
-    if episode.clock[c.ROUND] == 0:
-        episode.clock[c.DECISION_DUE] = 1
-    else:
+    clock = episode.clock
+    if clock[c.ROUND] != 0:
         plan_round(episode)
+    elif clock[c.DECIDED_AT] < 0 or clock[c.DECIDED_AT] + clock[c.APART] <= clock[c.NOW]:
+        clock[c.DECISION_DUE] = 1
+    elif not clock[c.ROUND_PENDING]:
+        clock[c.ROUND_PENDING] = 1
+        add_round(episode, clock[c.DECIDED_AT] + clock[c.APART])
 
 
 @compile_in_place
@@ -122,6 +126,7 @@ def leave(episode: Episode, row: int, phase: int) -> None:
     clock, rows = episode.clock, episode.in_view
     episode.job[row, c.PHASE], episode.job[row, c.LEAVE] = phase, clock[c.NOW]
     clock[c.LEFT] += 1
+    clock[c.SCORED_LEFT] -= episode.job[row, c.SCORED]
     if profiles.active(episode):
         profiles.hand_over_profiles(episode, row)
     kept = 0

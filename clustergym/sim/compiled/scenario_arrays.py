@@ -62,6 +62,7 @@ def scenario_arrays(
     chosen = scenario.round_s(round_s)
     clock = np.zeros(c.CLOCK_COLUMNS, dtype=np.int64)
     clock[c.JOBS], clock[c.DECIDED_AT] = n, -1
+    clock[c.SCORED_LEFT], clock[c.APART] = scenario.scored.sum(), ticks(scenario.apart_s)
     clock[c.ROUND] = 0 if chosen is None else ticks(chosen)
     clock[c.HORIZON] = c.NEVER if scenario.horizon_s is None else ticks(scenario.horizon_s)
     clock[c.DEFRAGMENT_EVERY] = 0 if defragment_s is None else ticks(defragment_s)
@@ -81,7 +82,7 @@ def scenario_arrays(
 
 
 def _profiles(scenario: Scenario, information: InformationClass, clock: Ints, job: Ints) -> Ints:
-    """Return the profiles that an information class asks for; write to `clock` and `job` what they take."""
+    """Return the profiles that an information class needs; write their prices to `clock` and `job`."""
     price, shared = scenario.costs.profile.get(information.value), scenario.costs.profile_reuse == "model"
     types = len(scenario.cluster.gpu_types)
     if price is None:

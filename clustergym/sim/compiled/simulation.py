@@ -19,7 +19,7 @@ from clustergym.sim.compiled.episode_views import EpisodeViews
 from clustergym.sim.compiled.event_log import LazyLog
 from clustergym.sim.compiled.numba_cache import Direct, announce_compilation
 from clustergym.sim.compiled.scenario_arrays import scenario_arrays
-from clustergym.sim.decision_checks import Limits, check_decision, coerce_decision
+from clustergym.sim.decision_checks import DecisionError, Limits, check_decision, coerce_decision
 from clustergym.sim.engine import Change
 from clustergym.sim.log import EventLog
 from clustergym.sim.stalls import make_stalled_error
@@ -150,6 +150,9 @@ class CompiledSimulation:
         if decision.batch is not None:
             columns.append(decision.batch)
         count = len(decision.job)
+        if decision.again_s is not None:
+            message = "asks for a decision point of its own, which the compiled engine has none of"
+            raise DecisionError(message, remedy="give run.engine=simpy")
         beyond = decision.partner is not None or decision.move or len(decision.notice)
         if beyond or any(len(column) != count for column in columns):
             self._check(decision)
