@@ -150,7 +150,6 @@ MODULES = {
     "results.bounds.certificates": "results.bounds.bounds",
     "results.metrics.aggregates": "results.metrics.statistics",
     "training.training_history": "training.training_state",
-    "training.auction_imitation": "training.group_gradient",
     "sim.parts.known_scores": "sim.parts.placers",
     "oracle.models.model_class": "oracle.models.model_spec",
     "oracle.stacks.plan": "oracle.models.shape",
@@ -192,7 +191,6 @@ CLASSES: dict[str, dict[str, str]] = {
     "sim.parts.placement": {"Placed": "PlacedRequest"},
     "trace.draw": {"Drawn": "DrawnJobs"},
     "training.agents": {"Trained": "TrainingOutcome"},
-    "training.group_gradient": {"Watched": "RecordingPolicy"},
     "training.vector_envs": {"Complaining": "InputErrorForwarding"},
 }
 """Other names of classes, by module below `clustergym`; they are attributes of the module too."""

@@ -241,7 +241,7 @@ class Core:
         return Episode._make(part[row] for part in episodes), EpisodeState._make(part[row] for part in desks)
 
     def summary(self, row: int) -> Summary:
-        """Return what says metrics and digest of an episode so far; it stays as it is."""
+        """Return a snapshot of an episode that computes its metrics and digest later."""
         scenario, over = self.scenarios[row], self.outcomes[row] >= steps.TERMINATED
         assert scenario is not None
         end_s = float(self._batch.episodes.clock[row, c.END if over else c.NOW]) / c.TICKS_PER_S

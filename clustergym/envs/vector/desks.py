@@ -82,7 +82,7 @@ def _find_leave_ticks(outcomes: Outcomes | None) -> Ints:
 
 
 def _least(time_s: Floats) -> Floats:
-    """Return the least of each class and each set of types that are hidden; 0: there is none."""
+    """Return the least value by model class and set of hidden types; 0 if all are hidden."""
     least = time_s.min(axis=(2, 3), initial=np.inf)
     return np.where(np.isfinite(least), least, 0.0)
 
@@ -147,7 +147,7 @@ class EpisodeStates:
         )
 
     def load(self, at: int, scenario: PreparedScenario) -> None:
-        """Show the model classes of a scenario in row `at`, and keep what its baseline comes to."""
+        """Show the model classes of a scenario in row `at`, and keep its baseline's outcome."""
         for name in ("least_gpu_s", "least_s", "speed", "restart", "reference"):
             table, own = getattr(self.arrays, name), getattr(scenario, name)
             shape = tuple(map(max, table.shape[1:3], own.shape[:2]))

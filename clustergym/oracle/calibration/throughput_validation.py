@@ -203,7 +203,7 @@ def _error(row: ThroughputRow, predicted: float | None) -> float:
 def scaling_errors(
     rows: Sequence[ThroughputRow], predicted: Sequence[float | None]
 ) -> dict[str, dict[str, Any]]:
-    """Return by how many points the speed of a GPU relative to 8 GPUs is off, of dense models."""
+    """Return the error in speed per GPU relative to 8 GPUs, in percentage points, of dense models."""
     curves: dict[tuple[object, ...], dict[int, tuple[float, float]]] = {}
     for row, rate in zip(rows, predicted, strict=True):
         one = row.setting

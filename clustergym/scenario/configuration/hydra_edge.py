@@ -77,7 +77,7 @@ def run_hydra(
                 plain = compose_config("config", overrides)
             check_composed(plain)
             check_used(plain, overrides)
-            if sweep:
+            if HydraConfig.get().mode == RunMode.MULTIRUN:
                 # A line a run; whoever started the sweep prints one table of all of them.
                 plain["table"] = False
             return job(_name_overridden(_absolute(plain), overrides), folder)
