@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from clustergym.benchmark.leaderboard.board import Board, Cell, board_names, load_board
-from clustergym.benchmark.leaderboard.entry import read_results
+from clustergym.benchmark.leaderboard.conditions import read_conditions
+from clustergym.benchmark.leaderboard.entry import Entry
+from clustergym.benchmark.leaderboard.gains import read_chance
 from clustergym.benchmark.leaderboard.score import RankedEntry, cell_bounds, gap_text, optimum, standings
 from clustergym.benchmark.papers.claims import LARGER, REPRODUCED, REVERSED, SMALLER, TOLERANCE, PaperClaim
 from clustergym.common.arrays import Floats
@@ -21,11 +23,16 @@ from clustergym.oracle.calibration.accuracy import PAPER_COUNTS
 from clustergym.results.metrics.statistics import Aggregate, aggregate_paired_difference, aggregate_stratified
 
 ROOT = Path(__file__).parent.parent
-WORLDS = {
-    "elastic-hetero": "Arena's testbed: 64 GPUs, two types",
+TODAY = {
+    "llm-2026": "LLM cluster of 2026: 1,600 GPUs",
+    "testbed": "Arena's testbed: 64 GPUs of two types",
+}
+"""Worlds of version 3: jobs run for up to a week, and those submitted in a stated window are scored."""
+CUT = {
     "fair": "Ares's cluster: 64 GPUs, one type",
     "scale": "Arena's simulation: 1,280 and 10,240 GPUs, four types",
 }
+"""Worlds whose jobs are cut at four hours."""
 OURS = ("ares-work-conserving", "arena-tuned", "random")
 """Entries that nobody else published, besides learned ones: they are compared, and set apart."""
 TOLD = {
@@ -35,6 +42,13 @@ TOLD = {
     "profiled": "speed on every GPU count, best parallelism",
     "clairvoyant": "true speed (an oracle, not a scheduler)",
 }
+KINDS = {
+    **dict.fromkeys(("fcfs", "sjf", "srtf", "las"), "simple"),
+    "random": "random",
+    "learned": "**learned**",
+    "arena-tuned": "tuned by us",
+}
+"""Of the policies of entries that nobody published as a system."""
 NEWEST, LISTED = "placement", 5
 
 
@@ -75,28 +89,29 @@ class World:
         return self._aggregate(frozen | (cell_bounds(self.board) if self._of_jct else {}))
 
     def known(self) -> Aggregate | None:
-        """Return that of the best schedules found in hindsight; None if none were looked for by mean JCT."""
-        folder = self.board.folder / "best-known"
-        if not (self._of_jct and folder.is_dir()):
-            return None
-        rows = read_results(folder)
-        return self._aggregate({row.cell: float(row.metrics["jct_mean"] or 0.0) for row in rows})
+        """Return that of the lowest mean JCT that anybody has in each cell; None on boards of another metric."""
+        return self._aggregate(read_chance(self.board).best) if self._of_jct else None
+
+    def condition(self, name: str, condition: str) -> Aggregate | None:
+        """Return that of an entry under another condition of the board's; None where it was not run."""
+        found = read_conditions(self.board, self.board.folder / name)
+        means = {at.cell: value for at, value in found.items() if at.condition == condition}
+        return self._aggregate(means) if len(means) == len(self.board.cells) else None
 
     def best(self, names: Iterable[str]) -> str | None:
         """Return the best of some entries; None if there are none."""
         return min(names, key=lambda name: self.figure(name).value, default=None)
 
-    def told(self, known: str, published: bool) -> list[str]:
-        """Return the entries with this information; of `published`, policies of others alone."""
-        mine = [name for name, one in self.standings.items() if one.division.split(", ")[0] == known]
+    def told(self, published: bool) -> list[str]:
+        """Return the entries that are no oracles; of `published`, policies of others alone."""
+        mine = [name for name, one in self.standings.items() if not one.division.startswith("clairvoyant")]
         return [name for name in mine if not (published and (name in OURS or name.startswith("learned")))]
 
-    def shown(self, name: str | None, best: str | None) -> str:
-        """Return an entry and its figure; bold if it is statistically tied with the best."""
-        if name is None:
+    def shown(self, name: str, best: str | None) -> str:
+        """Return the figure of an entry; bold if it is statistically tied with the best."""
+        if name not in self.standings:
             return "-"
-        title = self.standings[name].entry.title
-        text = f"{title} {interval(self.figure(name))}"
+        text = interval(self.figure(name))
         return f"**{text}**" if best is not None and self._ties(name, best) else text
 
     def _ties(self, name: str, best: str) -> bool:
@@ -110,38 +125,62 @@ def interval(found: Aggregate) -> str:
 
 
 def best_table() -> str:
-    """Return the README's table: the best scheduler for each information class on each board."""
-    worlds = [World(name) for name in WORLDS]
-    real = [known for known in TOLD if known != "clairvoyant"]
-    best = [world.best(name for known in real for name in world.told(known, False)) for world in worlds]
-    rows = []
-    published = [world.best(name for known in real for name in world.told(known, True)) for world in worlds]
-    for label, chosen in [
-        *((TOLD[known], [world.best(world.told(known, False)) for world in worlds]) for known in real),
-        ("*best published policy, any information*", published),
-    ]:
-        cells = [world.shown(name, top) for world, name, top in zip(worlds, chosen, best, strict=True)]
-        rows.append([label, *cells])
-    bounds = [world.bound() for world in worlds]
-    rows.append(["*lower bound*", *map(interval, bounds)])
+    """Return the README's table: a row a scheduler, a column a world, the best on the last of these first."""
+    worlds = [World(name) for name in TODAY]
+    best = [world.best(world.told(published=False)) for world in worlds]
+    entries: dict[str, Entry] = {}
+    for world in reversed(worlds):
+        for name in sorted(world.standings, key=lambda one: world.figure(one).value):
+            entries.setdefault(name, world.standings[name].entry)
+    rows = [
+        [entry.title, find_kind(entry), TOLD[entry.information_class]]
+        + [world.shown(name, top) for world, top in zip(worlds, best, strict=True)]
+        for name, entry in entries.items()
+    ]
     known = [world.known() for world in worlds]
-    rows.append(
-        ["*best schedule found in hindsight*", *("-" if one is None else interval(one) for one in known)]
-    )
-    gaps = []
-    for world, top, bound, found in zip(worlds, best, bounds, known, strict=True):
-        ours = world.figure(str(top)).value
-        least = "at most" if found is None else f"{ours / found.value:.1f}x to"
-        gaps.append(f"{least} {ours / bound.value:.1f}x")
-    rows.append(["*gap of the best to the optimum*", *gaps])
-    shown = table(["information available", *WORLDS.values()], rows, words=range(4))
-    return f"{shown}\n\n{speeds_of(world.board for world in worlds)}"
+    shown = ["-" if one is None else interval(one) for one in known]
+    rows.append(["*the best of these in each cell*", "", "", *shown])
+    rows.append(["*no schedule can be below*", "", "", *(interval(world.bound()) for world in worlds)])
+    titles = table(["scheduler", "kind", "what it is told", *TODAY.values()], rows, words=range(5))
+    return f"{titles}\n\n{speeds_of(world.board for world in worlds)}"
+
+
+def find_kind(entry: Entry) -> str:
+    """Return whether an entry's policy is learned, published, simple or random."""
+    name = str(entry.keys["name"])
+    kind = KINDS.get(name, "published")
+    return f"{kind} on {trained_on(entry)}" if kind == KINDS["learned"] else kind
+
+
+def trained_on(entry: Entry) -> str:
+    """Return in words what the checkpoint of a learned entry was trained on."""
+    checkpoint = str(entry.keys.get("checkpoint", ""))
+    return "Sia's newTrace" if "newtrace" in checkpoint else "all kinds of traces"
+
+
+def changes_table() -> str:
+    """Return entries of the testbed as the clock, the price of profiles and the training change, one by one."""
+    world, before = World("testbed"), read_former()
+    rows = []
+    for name in sorted(world.standings, key=lambda one: world.figure(one).value):
+        conditions = [world.condition(name, condition) for condition in world.board.conditions]
+        shown = ["-" if one is None else f"{one.value:.2f}" for one in conditions]
+        figure = f"{world.figure(name).value:.2f}"
+        rows.append([world.standings[name].entry.title, before.get(name, "-"), figure, *shown])
+    heads = ["scheduler", "version 2, cut at four hours", "version 3", *world.board.conditions]
+    return table(heads, rows, words=(0,))
+
+
+def read_former() -> dict[str, str]:
+    """Return the figures of the board elastic-hetero, version 2, by entry."""
+    text = (ROOT / "benchmarks" / "former_boards.json").read_text(encoding="utf-8")
+    return {name: f"{value:.2f}" for name, value in json.loads(text)["elastic-hetero"].items()}
 
 
 def world_tables() -> str:
     """Return all entries of each world, the best first."""
     parts = []
-    for name, title in WORLDS.items():
+    for name, title in (TODAY | CUT).items():
         world = World(name)
         order = sorted(world.standings, key=lambda entry: world.figure(entry).value)
         bound = world.bound().value
@@ -181,7 +220,7 @@ def other_boards() -> str:
     """Return the best entry of each board that is no world, oracles left out."""
     rows = []
     for name in board_names(ROOT / "leaderboards"):
-        if name in WORLDS:
+        if name in TODAY | CUT:
             continue
         board = load_board(name, ROOT / "leaderboards")
         real = [one for one in standings(board) if not one.division.startswith("clairvoyant")]
@@ -216,7 +255,7 @@ def range_off(paper: str) -> str:
 
 
 def oracle_errors(row: str, oracle: str) -> str:
-    """Return a figure of the oracle's page: of `grid`, each model predicted by a fit to all others."""
+    """Return a figure of the oracle's page: of `stack`, each model predicted by a fit to all others."""
     text = (ROOT / "docs" / "oracle-accuracy.md").read_text(encoding="utf-8")
     lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
     column = next(line for line in lines if "roofline" in line).index(ORACLE_COLUMNS[oracle])
@@ -231,15 +270,30 @@ def error_of(oracle: str) -> str:
 
 
 def speeds_of(boards: Iterable[Board]) -> str:
-    """Return the oracle whose speeds made the figures of boards, and its error."""
-    (oracle,) = {str(scenario.find_chosen_file("oracle")) for board in boards for scenario in board.scenarios}
-    return f"Speeds of jobs are by `oracle={oracle}`, which is off by {error_of(oracle)}."
+    """Return the oracles whose speeds made the figures of boards, and their errors."""
+    made = {}
+    for board in boards:
+        (oracle,) = {str(scenario.find_chosen_file("oracle")) for scenario in board.scenarios}
+        error = error_of_today() if board.name == "llm-2026" else error_of(oracle)
+        made[f"`oracle={oracle}`, which is off by {error}"] = board.title
+    if len(made) == 1:
+        return f"Speeds of jobs are by {next(iter(made))}."
+    return " ".join(f"Speeds of jobs of *{title}* are by {words}." for words, title in made.items())
 
 
-ORACLE_COLUMNS = {"grid": "leave one model out", "roofline": "roofline"}
+def error_of_today() -> str:
+    """Return how far the step times of today's stacks are from published ones, in words."""
+    text = (ROOT / "docs" / "oracle-accuracy.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| dense, newest")]
+    _, count, _, _, _, median, mean, *_ = rows[0]
+    fit = "each model, GPU and precision left out of the fit that predicts it"
+    return f"{mean} in the mean and {median} in the median over {count} published step times, {fit}"
+
+
+ORACLE_COLUMNS = {"stack": "leave one model out", "roofline": "roofline"}
 """The column of an oracle in the first table of its page."""
 ERROR_IS_OF = {
-    "grid": "each model left out of the fit that predicts it",
+    "stack": "each model left out of the fit that predicts it",
     "roofline": "the same that its constants were chosen on",
 }
 
@@ -298,7 +352,7 @@ def validated() -> str:
     """Return what the figures were held against."""
     return f"""\
 - **Measured hardware**: `oracle=roofline`, which made the tables of schedulers, is off by \
-{error_of("roofline")}; `oracle=grid`, which no board uses, by {error_of("grid")} \
+{error_of("roofline")}; `oracle=stack`, the default, by {error_of("stack")} \
 ([where they miss](docs/oracle-accuracy.md)).
 - **Arena's simulator**: {arena_simulator()} ([runs](docs/reproduction/arena.md)).
 - **Sia's and Gavel's simulators**: mean JCT {range_off("sia")} of [Sia's](docs/reproduction/sia.md), \

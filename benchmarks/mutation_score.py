@@ -6,9 +6,10 @@ Draws mutants by mutmut's operators, all but that of strings, as many from each 
 time to a copy of the checkout in WORK, and runs tests that reach the changed statement, the fastest first,
 in a fork of a process that has collected them: there the changed functions get their new code. What runs at
 import is tried in a new process. Numba compiles nothing: machine code does not change with its source.
-First every test of the core runs once, with a note in front of each statement that has a mutant; a test that
-takes longer than `--test-s`, or fails in these processes, is left out. A mutant that survives is written to
-disk, and meets in a new process whole files of tests, marked ones too: those that reach it, and those that
+First every test of the core runs once, with a note in front of each statement; a test that takes longer than
+`--test-s`, or fails in these processes, is left out. The notes serve every sample, and only tests of files
+that changed run again; `--unreached` prints the statements that no test reached. A mutant that survives is written
+to disk, and meets in a new process whole files of tests, marked ones too: those that reach it, and those that
 import its module. These see what slow tests, other processes and machine code do. Each mutant is one line of
 WORK/results.jsonl. A second call goes on where the first stopped. Needs Linux, `pip install mutmut`.
 """
@@ -17,10 +18,12 @@ from __future__ import annotations
 
 import argparse
 import ast
+import base64
 import builtins
 import contextlib
 import gc
 import hashlib
+import importlib
 import json
 import os
 import random
@@ -31,8 +34,10 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from itertools import zip_longest
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
@@ -170,26 +175,43 @@ def forked(do: Callable[[], int], limit_s: float) -> int | None:
     return None
 
 
+@cache
+def digest_of(file: str) -> str:
+    """Return what changes with the text of a file."""
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]
+
+
+def packed(reached: bytearray) -> str:
+    """Return marks of 0 and 1 as a short text."""
+    return base64.b85encode(zlib.compress(bytes(reached))).decode()
+
+
+def unpacked(text: str) -> bytes:
+    """Return the marks of a text of `packed`."""
+    return zlib.decompress(base64.b85decode(text))
+
+
 class TooLong(pytest.skip.Exception):
     """Ends a test that takes longer than a mutant has."""
 
 
 class Reached:
-    """A pytest plugin that writes for each test the statements with mutants it reaches, and its seconds."""
+    """A pytest plugin that writes for each test the statements it reaches, and its seconds."""
 
-    def __init__(self, stream: TextIO, test_s: float) -> None:
-        self.stream, self.test_s, self.places = stream, test_s, set[str]()
-        builtins.__reached__ = self.places.add  # type: ignore[attr-defined]
+    def __init__(self, stream: TextIO, test_s: float, places: int) -> None:
+        self.stream, self.test_s, self.reached = stream, test_s, bytearray(places)
+        builtins.__reached__ = self.reached  # type: ignore[attr-defined]
         self.setup_s, self.seconds = 0.0, 0.0
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         """Write what a test has reached; one that fails or takes too long has no seconds."""
-        self.places.clear()
+        self.reached[:] = bytes(len(self.reached))
         self.setup_s, self.seconds = 0.0, -1.0
         result = yield
-        test = {"test": item.nodeid, "s": self.seconds, "setup_s": self.setup_s}
-        self.stream.write(json.dumps(test | {"places": sorted(self.places)}) + "\n")
+        test = {"test": item.nodeid, "of": digest_of(file_of(item.nodeid))}
+        test |= {"s": self.seconds, "setup_s": self.setup_s, "places": packed(self.reached)}
+        self.stream.write(json.dumps(test) + "\n")
         self.stream.flush()
         return result
 
@@ -255,49 +277,103 @@ class Statements:
     def __init__(self, file: str) -> None:
         self.file, self.tree = file, ast.parse(Path(file).read_text())
         self.of_line = dict[int, ast.stmt]()
-        self.inside = set[ast.stmt]()
         for node in ast.walk(self.tree):  # From the outside in.
             if isinstance(node, ast.stmt):
                 self.of_line |= dict.fromkeys(range(node.lineno, (node.end_lineno or node.lineno) + 1), node)
-            if isinstance(node, ast.FunctionDef):
-                self.inside.update(
-                    one for one in ast.walk(node) if isinstance(one, ast.stmt) and one is not node
+        self.names = dict[ast.stmt, str]()
+        """Of the statements in functions: changes elsewhere in the file leave them as they are."""
+        self.firsts = list[str]()
+        self._name(self.tree, "")
+
+    def _name(self, outer: ast.AST, within: str) -> None:
+        for node in ast.iter_child_nodes(outer):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                inside = [one for one in ast.walk(node) if isinstance(one, ast.stmt) and one is not node]
+                start = sum(
+                    name.startswith(f"{self.file}:{within}{node.name}:") for name in self.names.values()
                 )
+                self.names |= {
+                    one: f"{self.file}:{within}{node.name}:{at}" for at, one in enumerate(inside, start)
+                }
+                self.firsts.append(self.names[node.body[min(1, len(node.body) - 1)]])
+            elif isinstance(node, ast.AST):
+                self._name(node, f"{within}{node.name}." if isinstance(node, ast.ClassDef) else within)
 
     def places(self, line: int) -> list[str]:
         """Return the statement of a line; where it runs at import, the first one of each function."""
         found = self.of_line[line]
-        return [self._place(found)] if found in self.inside else [self._place(one) for one in self._firsts()]
+        return [self.names[found]] if found in self.names else self.firsts
 
-    def noted(self, places: set[str]) -> CodeType:
-        """Return the code of the file, with a note in front of each of these statements."""
+    def noted(self, number: dict[str, int]) -> CodeType:
+        """Return the code of the file, with a note in front of each statement of a function."""
         for node in [*ast.walk(self.tree)]:
             for name in ("body", "orelse", "finalbody"):
                 if isinstance(statements := getattr(node, name, None), list):
-                    setattr(node, name, [new for one in statements for new in self._with_note(one, places)])
+                    setattr(node, name, [new for one in statements for new in self._with_note(one, number)])
         return compile(
             ast.fix_missing_locations(self.tree), str(Path(self.file).resolve()), "exec", dont_inherit=True
         )
 
-    def _firsts(self) -> list[ast.stmt]:
-        functions = [one for one in ast.walk(self.tree) if isinstance(one, ast.FunctionDef)]
-        return [one.body[min(1, len(one.body) - 1)] for one in functions]
-
-    def _place(self, statement: ast.stmt) -> str:
-        return f"{self.file}:{statement.lineno}"
-
-    def _with_note(self, statement: ast.stmt, places: set[str]) -> list[ast.stmt]:
-        if statement not in self.inside or self._place(statement) not in places:
+    def _with_note(self, statement: ast.stmt, number: dict[str, int]) -> list[ast.stmt]:
+        if statement not in self.names:
             return [statement]
-        return [*ast.parse(f"__reached__({self._place(statement)!r})").body, statement]
+        return [*ast.parse(f"__reached__[{number[self.names[statement]]}] = 1").body, statement]
+
+
+class Record:
+    """What each test reaches, kept for every sample: WORK/reached.jsonl, its places in WORK/places.json."""
+
+    def __init__(self, work: Path) -> None:
+        self.notes, path = work / "reached.jsonl", work / "places.json"
+        self.places = list[str](json.loads(path.read_text()) if path.is_file() else [])
+        now = [name for file in source_files() for name in Statements(file).names.values()]
+        self.places += sorted({*now} - {*self.places})
+        path.write_text(json.dumps(self.places))
+        self.number = {name: at for at, name in enumerate(self.places)}
+        self.now = sorted(self.number[name] for name in now)
+
+    def tests(self) -> dict[str, dict[str, Any]]:
+        """Return the tests whose files are as they were."""
+        found = {one["test"]: one for one in lines_of(self.notes)}
+        return {test: one for test, one in found.items() if is_now(file_of(test), one["of"])}
+
+    def reaching(self, wanted: set[str]) -> dict[str, list[str]]:
+        """Return the tests that reach each place."""
+        reached: dict[str, list[str]] = {place: [] for place in wanted}
+        for test, one in self.tests().items():
+            marks = unpacked(one["places"])
+            for place in wanted:
+                if self.number[place] < len(marks) and marks[self.number[place]]:
+                    reached[place].append(test)
+        return reached
+
+    def unreached(self) -> Iterator[str]:
+        """Yield the lines of each function whose statements no test reaches."""
+        reached = set[int]()
+        for one in self.tests().values():
+            reached.update(at for at, mark in enumerate(unpacked(one["places"])) if mark)
+        for file in source_files():
+            names = Statements(file).names
+            lines = sorted(
+                one.lineno
+                for one, name in names.items()
+                if self.number[name] not in reached
+                and not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
+            )
+            if lines:
+                yield f"{len(lines):4} of {len(names):4} {file}: {' '.join(map(str, lines))}"
+
+
+def is_now(file: str, digest: str) -> bool:
+    """Return whether a file is there and has not changed."""
+    return Path(file).is_file() and digest_of(file) == digest
 
 
 class Trial:
     """A pytest plugin that, in place of the collected tests, tries mutants with some of them each."""
 
     def __init__(self, given: argparse.Namespace, work: Path) -> None:
-        self.given, self.work = given, work
-        self.notes = work / f"reached-{given.sample}-{given.seed}.jsonl"
+        self.given, self.work, self.record = given, work, Record(work)
         self.places = {
             name_of(mutant): Statements(mutant["file"]).places(mutant["line"]) for mutant, _ in given.mutants
         }
@@ -312,6 +388,7 @@ class Trial:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Try what is not known yet."""
+        import_all(source_files())
         self.items = {item.nodeid: item for item in session.items}
         self.live = dict[tuple[str, str], list[FunctionType]]()
         for one in gc.get_objects():
@@ -319,7 +396,8 @@ class Trial:
                 self.live.setdefault((one.__code__.co_filename, one.__code__.co_qualname), []).append(one)
         gc.freeze()
         forked(partial(self.note, session), self.given.record_s)
-        self.tests = {one["test"]: one for one in lines_of(self.notes) if one["s"] >= 0}
+        self.tests = {test: one for test, one in self.record.tests().items() if one["s"] >= 0}
+        self.reaching = self.record.reaching({place for places in self.places.values() for place in places})
         self.setup_s = dict[str, float]()
         for test, one in self.tests.items():
             self.setup_s[file_of(test)] = max(self.setup_s.get(file_of(test), 0.0), one["setup_s"])
@@ -335,34 +413,40 @@ class Trial:
 
     def note(self, session: pytest.Session) -> int:
         """Run the tests that have not run yet, and write what each of them reaches."""
-        wanted = {place for places in self.places.values() for place in places}
-        for file in {mutant["file"] for mutant, _ in self.given.mutants}:
-            for body in functions(Statements(file).noted(wanted)):
+        for file in source_files():
+            for body in functions(Statements(file).noted(self.record.number)):
                 for one in self.live.get((body.co_filename, body.co_qualname), []):
                     if one.__code__.co_freevars == body.co_freevars:
                         one.__code__ = body
-        known = {one["test"] for one in lines_of(self.notes)}
+        known = self.record.tests()
         rest = [item for item in session.items if item.nodeid not in known]
         rest.sort(key=lambda item: any(map(item.get_closest_marker, SLOW)))
-        with self.notes.open("a") as stream:
-            session.config.pluginmanager.register(Reached(stream, self.given.test_s))
+        with self.record.notes.open("a") as stream:
+            plugin = Reached(stream, self.given.test_s, len(self.record.places))
+            session.config.pluginmanager.register(plugin)
             for item, following in zip(rest, [*rest[1:], None], strict=True):
                 session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         return 0
 
     def chosen(self, mutant: dict[str, Any]) -> list[str]:
-        """Return tests that reach the statement: those of the package first, the fastest of them first."""
-        places, left_s = set(self.places[name_of(mutant)]), self.given.test_s
-        found = [test for test, one in self.tests.items() if test in self.items and places & {*one["places"]}]
-        own = f"tests/{package_of(mutant['file'])}/"
-        found.sort(key=lambda test: (not test.startswith(own), self.needed_s(test), test))
+        """Return tests that reach the statement: first one of each test function of the package."""
+        reaching = {test for place in self.places[name_of(mutant)] for test in self.reaching[place]}
+        own, left_s = f"tests/{package_of(mutant['file'])}/", self.given.test_s
+        fastest = sorted(
+            reaching & {*self.tests} & {*self.items}, key=lambda test: (self.needed_s(test), test)
+        )
+        drawn, earlier = Counter[str](), dict[str, int]()
+        for test in fastest:
+            earlier[test] = drawn[test.partition("[")[0]]
+            drawn[test.partition("[")[0]] += 1
+        fastest.sort(key=lambda test: (not test.startswith(own), earlier[test]))
         tests, files = list[str](), set[str]()
-        for test in found:
-            left_s -= self.tests[test]["s"] if file_of(test) in files else self.needed_s(test)
-            if left_s < 0 and tests:
-                break
-            tests.append(test)
-            files.add(file_of(test))
+        for test in fastest:
+            needed_s = self.tests[test]["s"] if file_of(test) in files else self.needed_s(test)
+            if needed_s <= left_s or not tests:
+                left_s -= needed_s
+                tests.append(test)
+                files.add(file_of(test))
         return tests
 
     def needed_s(self, test: str) -> float:
@@ -417,15 +501,14 @@ class SecondTrial:
         self.again_s, self.failing_file = given.again_s, work / "failing.json"
         self.failing = json.loads(self.failing_file.read_text()) if self.failing_file.is_file() else []
         self.options = (*AGAIN, f"--basetemp={work / 'again'}")
-        self.reached = dict[str, set[str]]()
-        for one in lines_of(work / f"reached-{given.sample}-{given.seed}.jsonl"):
-            for place in one["places"]:
-                self.reached.setdefault(place, set()).add(file_of(one["test"]))
+        self.places = {
+            name_of(mutant): Statements(mutant["file"]).places(mutant["line"]) for mutant, _ in given.mutants
+        }
+        self.reaching = Record(work).reaching({place for places in self.places.values() for place in places})
 
     def choose(self, mutant: dict[str, Any]) -> list[str]:
         """Return files of tests: those named after the module first, those that reach the statement last."""
-        places = Statements(mutant["file"]).places(mutant["line"])
-        files = {file for place in places for file in self.reached.get(place, ())}
+        files = {file_of(test) for place in self.places[name_of(mutant)] for test in self.reaching[place]}
         own, module = f"tests/{package_of(mutant['file'])}/", Path(mutant["file"])
         package, name = ".".join(module.parent.parts), module.stem
         imported = re.compile(rf"{re.escape(package)}( import [^\n]*\b|\.){name}\b")
@@ -509,6 +592,16 @@ def drawn(counts: dict[str, int], given: argparse.Namespace) -> list[tuple[str, 
     return [one for turn in zip_longest(*by_package.values()) for one in turn if one][: given.sample]
 
 
+def import_all(names: list[str]) -> None:
+    """Import every module, so that functions of those imported late are known, too."""
+    for name in names:
+        parts = Path(name).with_suffix("").parts
+        parts = parts if parts[0] == "clustergym" else ("clustergym", *parts)
+        if parts[-1] != "__main__":
+            with contextlib.suppress(ImportError):
+                importlib.import_module(".".join(parts).removesuffix(".__init__"))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -517,12 +610,15 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--packages", nargs="+", help="of the sample, only mutants of these, as sim")
-    parser.add_argument("--tests", nargs="+", help="only these folders of tests, as sim; else all")
+    parser.add_argument("--tests", nargs="+", help="only these folders of tests, as sim; else the core")
     parser.add_argument("--record-s", type=float, default=7200.0, help="most time to run every test once")
     parser.add_argument(
         "--again-s", type=float, default=240.0, help="most seconds of a survivor's second trial"
     )
     parser.add_argument("--test-s", type=float, default=4.0, help="most seconds of tests per mutant")
+    parser.add_argument(
+        "--unreached", action="store_true", help="run every test once, and print what none reaches"
+    )
     given = parser.parse_args()
     work, copy = given.work.resolve(), given.work.resolve() / "checkout"
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
@@ -537,6 +633,12 @@ def main() -> None:
     sys.path[0] = str(copy)
     sys.dont_write_bytecode = True
     names = source_files()
+    tests = [f"tests/{name}" for name in given.tests or ()]
+    if given.unreached:
+        given.mutants = []
+        pytest.main([*OPTIONS, f"--basetemp={work / 'tmp'}", *tests], plugins=[Trial(given, work)])
+        print(*Record(work).unreached(), sep="\n")
+        return
     # No trees are kept: those of all files would take more memory than the tests have.
     chosen = drawn(counted(work / "mutants.json", names), given)
     path = work / f"mutants-{given.sample}-{given.seed}.json"
@@ -546,7 +648,6 @@ def main() -> None:
     packages = given.packages or {*map(package_of, names)}
     given.mutants = [one for one in json.loads(path.read_text()) if package_of(one[0]["file"]) in packages]
     wanted = {name_of(mutant) for mutant, _ in given.mutants}
-    tests = [f"tests/{name}" for name in given.tests] if given.tests else ["tests"]
     if not wanted <= {name_of(one) for one in lines_of(work / "results.jsonl")}:
         pytest.main([*OPTIONS, f"--basetemp={work / 'tmp'}", *tests], plugins=[Trial(given, work)])
     results = {name_of(one): one for one in lines_of(work / "results.jsonl")}  # The last of each counts.

@@ -15,9 +15,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import metric_tables
-import worlds
+import stability
 import yaml
-from committed_figures import ROOT, best_table, newest_board, other_boards, validated, world_tables
+from committed_figures import (
+    ROOT,
+    best_table,
+    changes_table,
+    newest_board,
+    other_boards,
+    validated,
+    world_tables,
+)
 
 import clustergym
 from clustergym.common.paths import conf_dir
@@ -118,7 +126,8 @@ def waits(processes: int) -> str:
 BLOCKS = {
     "best": best_table,
     "worlds": world_tables,
-    "today": worlds.tabulate_worlds,
+    "changes": changes_table,
+    "stability": stability.tabulate_stability,
     "boards": other_boards,
     "newest": newest_board,
     "validated": validated,

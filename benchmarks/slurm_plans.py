@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 from clustergym.policies.shared import node_reservations
-from clustergym.policies.shared.node_choice import consecutive_best_fit
-from clustergym.policies.shared.node_reservations import NodeReservations
+from clustergym.policies.shared.node_reservations import NodeReservations, consecutive_best_fit
 from slurm_agreement import GPUS, NODES, SETTINGS, SleepJob
 
 from clustergym.cluster.spec import Nodes

@@ -1,68 +1,145 @@
-"""How stable a ranking of policies is under six changes: `python benchmarks/stability.py --world testbed`."""
+"""How stable the order of ten schedulers is on the worlds of docs/worlds.md under six changes.
+
+`python benchmarks/stability.py --cpu-s 600` runs what docs/stability.json lacks until the time is up;
+`python benchmarks/results_table.py` makes the table of it.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
+from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
-from clustergym.benchmark.study.stability import list_changes, measure_stability
+import numpy as np
+
+from clustergym.benchmark.study.stability import Change, compute_tau, list_changes, measure_cells
 from clustergym.common.errors import exits_on_bad_input
-from clustergym.common.writing import write_json
+from clustergym.common.tables import table
+from clustergym.common.writing import write_text
 
-POLICIES = (
-    "fcfs",
-    "fcfs backfill=easy",
-    "srtf",
-    "las",
-    "tiresias",
-    "gavel",
-    "sia",
-    "arena",
-    "ares",
-    "random",
-)
+FIGURES = Path(__file__).parent.parent / "docs" / "stability.json"
+SEEDS = (1000, 1001)
+
+
+class World(NamedTuple):
+    """A world that schedulers are run on.
+
+    Attributes
+    ----------
+    title : str
+    words : tuple of str
+        Words of the configuration.
+    capped : tuple of str
+        Words that cut durations.
+    apart_s : float
+        Of the common clock.
+    """
+
+    title: str
+    words: tuple[str, ...]
+    capped: tuple[str, ...]
+    apart_s: float = 60.0
+
+    def list_conditions(self) -> dict[str, Change | None]:
+        """Return the conditions by name: as it is, and six changes, of which restarts are two."""
+        changes = {each.name: each for each in list_changes(1.1, 14_400.0, self.apart_s)}
+        changes["longest duration"] = Change("longest duration", self.capped)
+        return {AS_IT_IS: None, **changes}
+
+
+AS_IT_IS = "as it is"
+FOUR_HOURS = ("trace.max_duration_s=14400", "trace.jobs=6000", "scenario.scored_s=[21600,86400]")
+ONE_DAY = ("trace.max_duration_s=86400", "trace.load=0.5")
 WORLDS = {
-    "testbed": ("scenario=testbed", "trace=philly-like", "trace.jobs=100", "trace.load=1.2"),
-    "llm-2026": ("scenario=llm-2026",),
+    "llm-2026": World("LLM cluster of 2026", ("scenario=llm-2026",), ONE_DAY, 300.0),
+    "testbed": World("Arena's testbed", ("scenario=testbed-v3",), FOUR_HOURS),
+    "ares": World("Ares's cluster", ("scenario=ares-v3",), FOUR_HOURS),
+    "scale": World("Arena's simulation", ("scenario=scale-v3",), FOUR_HOURS),
 }
-CAP_S = {"testbed": 14_400.0, "llm-2026": 604_800.0}
+CONDITIONS = tuple(WORLDS["testbed"].list_conditions())
+NAMED = (
+    *("fcfs", "random", "arena", "las", "tiresias"),
+    *("fcfs backfill=easy", "srtf", "gavel", "ares", "sia"),
+)
+"""The ten policies, the cheapest first."""
+
+Key = tuple[str, str, str, int]
+"""World, condition, policy, seed."""
+
+
+def read_figures(path: Path = FIGURES) -> dict[Key, float]:
+    """Return the mean JCT of the scored jobs (s) of each run."""
+    if not path.is_file():
+        return {}
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    return {(world, condition, policy, seed): jct_s for world, condition, policy, seed, jct_s in rows}
+
+
+def write_figures(found: dict[Key, float], path: Path = FIGURES) -> None:
+    """Write the figures, a run a line."""
+    lines = [json.dumps([*key, jct_s]) for key, jct_s in sorted(found.items())]
+    write_text(path, "[\n" + ",\n".join(lines) + "\n]\n")
+
+
+def compute_relative(found: dict[Key, float], world: str, condition: str) -> dict[str, float]:
+    """Return each policy's mean JCT over that of FCFS, mean over the cells that it and FCFS were run in."""
+    relative = {}
+    for policy in NAMED:
+        ratios = [
+            found[world, condition, policy, seed] / found[world, condition, "fcfs", seed]
+            for seed in SEEDS
+            if {(world, condition, policy, seed), (world, condition, "fcfs", seed)} <= found.keys()
+        ]
+        if ratios:
+            relative[policy] = float(np.mean(ratios))
+    return relative
+
+
+def tabulate_stability() -> str:
+    """Return the order of the policies on each world, and Kendall's tau with it under each change."""
+    found, rows = read_figures(), []
+    for world, condition in product(WORLDS, CONDITIONS):
+        usual, changed = (compute_relative(found, world, each) for each in (AS_IT_IS, condition))
+        both = [policy for policy in usual if policy in changed]
+        if len(both) < 3:
+            continue
+        tau = compute_tau({one: usual[one] for one in both}, {one: changed[one] for one in both})
+        order = sorted(both, key=lambda policy: changed[policy])
+        shown = ", ".join(f"{policy} {changed[policy]:.2f}" for policy in order)
+        rows.append([WORLDS[world].title, condition, f"{tau:.2f}", shown])
+    return table(["world", "what is changed", "tau", "mean JCT, FCFS = 1"], rows, words=(0, 1, 3))
 
 
 @exits_on_bad_input
 def main() -> int:
-    """Measure, print a table, and write a JSON file if asked to."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--world", choices=WORLDS, default="testbed")
-    parser.add_argument("--policies", nargs="+", default=list(POLICIES), metavar="NAME")
-    parser.add_argument("--seeds", nargs="+", type=int, default=[1000, 1001])
-    parser.add_argument(
-        "--set", nargs="*", default=[], metavar="KEY=VALUE", help="words of the configuration"
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    """Run what is missing."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--worlds", nargs="+", choices=WORLDS, default=list(WORLDS), metavar="NAME")
+    parser.add_argument("--policies", nargs="+", default=list(NAMED), metavar="NAME")
+    parser.add_argument("--conditions", nargs="+", default=list(CONDITIONS), metavar="NAME")
+    parser.add_argument("--seeds", nargs="+", type=int, choices=SEEDS, default=list(SEEDS))
+    parser.add_argument("--cpu-s", type=float, default=600.0, help="no run starts after so many CPU-seconds")
     options = parser.parse_args()
-    words = [*WORLDS[options.world], *options.set]
-    cap_s = CAP_S[options.world]
-    if options.world == "testbed":
-        words.append(f"trace.max_duration_s={cap_s:g}")
-        cap_s = 604_800.0
-    started = time.process_time()
-    changes = list_changes(0.8, cap_s)
-    found = measure_stability(
-        words, options.policies, options.seeds, changes, lambda text: print(text, file=sys.stderr)
-    )
-    found["cpu_s"] = time.process_time() - started
-    order = sorted(found["base"]["relative"], key=lambda name: found["base"]["relative"][name])
-    print(f"{'':24}" + "".join(f"{name:>20}" for name in order))
-    for name, one in [("as it is", found["base"]), *found["changes"].items()]:
-        tau = f"{one['tau']:.2f}" if "tau" in one else ""
-        print(
-            f"{name:24}" + "".join(f"{one['relative'][policy]:>20.3f}" for policy in order) + f"  tau {tau}"
-        )
-    if "scores" in found["base"]:
-        print(f"{'score':24}" + "".join(f"{found['base']['scores'][policy]:>20.3f}" for policy in order))
-    write_json(options.json, found)
+    found = read_figures()
+    for name, seed, condition, policy in product(
+        options.worlds, options.seeds, options.conditions, options.policies
+    ):
+        key = (name, condition, policy, seed)
+        if key in found:
+            continue
+        if time.process_time() > options.cpu_s:
+            break
+        started = time.process_time()
+        change = WORLDS[name].list_conditions()[condition]
+        ((_, _, jct_s),) = measure_cells(WORLDS[name].words, change, [policy], [seed])
+        found[key] = float(f"{jct_s:.6g}")
+        write_figures(found)
+        print(*key, f"{jct_s:.0f} s, {time.process_time() - started:.1f} CPU-s", flush=True)
+    print(f"wrote {FIGURES}")
     return 0
 
 

@@ -5,10 +5,10 @@
     nice python benchmarks/tiers.py elastic-16 --learner by_job --steps 800000 --env jobs=50 --burst-share 0.5
 
 Trains on the split `train`, by PPO of Stable-Baselines3 with the settings of `SETTINGS` or with credit by
-job (`--learner by_job`) with those of `JobCredit`; `--set` changes some. Measures greedy play on the 40
-traces of the split `dev` as it goes, and at the end on those of `test`: mean JCT over that of heSRPT on the
-same traces, with an interval over traces and seeds (percentiles of 10,000 resamplings of both). Random play
-stands beside it.
+job (`--learner by_job`) with those of `JobCredit`; `--set` changes some, and `num_envs`. Measures greedy
+play on the 40 traces of the split `dev` as it goes, and at the end on those of `test`: mean JCT over that of
+heSRPT on the same traces, with an interval over traces and seeds (percentiles of 10,000 resamplings of both).
+Random play stands beside it.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from clustergym.common.figures import check_figure, draw_figure
 from clustergym.common.writing import atomic_path
 from clustergym.envs.episodes import trace_seed
 from clustergym.envs.registration import register_envs
+from clustergym.results.metrics.statistics import interquartile_mean
 from clustergym.scenario.environments import ENVIRONMENTS
 from clustergym.training.vector_envs import SchedulingVecEnv
 
@@ -62,6 +63,18 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "gamma": 0.99,
         "policy_kwargs": {"log_std_init": -1.6},
     },
+    # As many steps, passes and steps in a gradient as credit by job has.
+    "burst": (
+        edits := {
+            "num_envs": 128,
+            "n_steps": 32,
+            "batch_size": 512,
+            "n_epochs": 4,
+            "learning_rate": 7e-4,
+            "gamma": 0.99,
+        }
+    ),
+    "elastic": edits,
 }
 POINTS = 10
 """Measurements of a curve."""
@@ -162,15 +175,16 @@ def train_by_job(name: str, given: argparse.Namespace, seed: int, judge: Judge) 
     """Train with credit by job, in bursts at first; return how it plays, and its curve."""
     from clustergym.training.job_credit import JobCredit, JobCreditLearner
 
-    steps = given.steps
+    steps, settings = given.steps, dict(given.set)
+    number = settings.pop("num_envs", 128)
     stages: list[tuple[dict[str, Any], float]] = [({}, 1.0)]
     if given.burst_share:
         stages.insert(0, ({"jobs": 12, "loads": (4.0,)}, given.burst_share))
     made = [
-        (envs_of(name, 32, split="train", summaries=False, **{**given.env, **own}), share)
+        (envs_of(name, number, split="train", summaries=False, **{**given.env, **own}), share)
         for own, share in stages
     ]
-    learner = JobCreditLearner(made[0][0], JobCredit(**given.set), seed)
+    learner = JobCreditLearner(made[0][0], JobCredit(**settings), seed)
     recorder = CurveRecorder(seed, steps, judge, learner.decide)
     for envs, share in made:
         if learner.envs is not envs:
@@ -184,17 +198,20 @@ def train_by_job(name: str, given: argparse.Namespace, seed: int, judge: Judge) 
 
 
 def train_stock(name: str, given: argparse.Namespace, seed: int, judge: Judge) -> tuple[Decide, Curve]:
-    """Train PPO of Stable-Baselines3; return how it plays, and its curve."""
+    """Train PPO of Stable-Baselines3, of edits MaskablePPO; return how it plays, and its curve."""
+    from sb3_contrib import MaskablePPO
     from stable_baselines3 import PPO
     from stable_baselines3.common.callbacks import BaseCallback
 
     settings = {**SETTINGS[name.removeprefix("ClusterGym/").partition("-")[0].lower()], **given.set}
     envs = envs_of(name, settings.pop("num_envs"), split="train", summaries=False, **given.env)
+    edits = isinstance(envs.single_action_space, gymnasium.spaces.Discrete)
     envs = SchedulingVecEnv(envs, 10.0)
-    agent = PPO("MlpPolicy", envs, seed=seed, device="cpu", **settings)
+    agent = (MaskablePPO if edits else PPO)("MlpPolicy", envs, seed=seed, device="cpu", **settings)
 
-    def decide(seen: Any, _: Any) -> Any:
-        return agent.predict(seen, deterministic=True)[0]
+    def decide(seen: Any, masks: Any) -> Any:
+        given = {"action_masks": masks} if edits else {}
+        return agent.predict(seen, deterministic=True, **given)[0]
 
     recorder = CurveRecorder(seed, given.steps, judge, decide)
 
@@ -216,15 +233,22 @@ def train_stock(name: str, given: argparse.Namespace, seed: int, judge: Judge) -
 LEARNERS = {"stock": train_stock, "by_job": train_by_job}
 
 
-def interval(ratios: Figures) -> tuple[float, float, float]:
-    """Return the mean of ratios, shape (seeds, traces), and its 95 % interval over seeds and traces."""
+def interval(ratios: Figures, middle: bool = False) -> tuple[float, float, float]:
+    """Return the mean of ratios, shape (seeds, traces), and its 95 % interval over seeds and traces.
+
+    With `middle` the interquartile mean, of seeds and traces together (Agarwal et al., NeurIPS '21).
+    """
     rng, (seeds, traces) = np.random.default_rng(0), ratios.shape
-    means = [
-        ratios[np.ix_(rng.integers(seeds, size=seeds), rng.integers(traces, size=traces))].mean()
-        for _ in range(10_000)
-    ]
+    drawn = np.stack(
+        [
+            ratios[np.ix_(rng.integers(seeds, size=seeds), rng.integers(traces, size=traces))].ravel()
+            for _ in range(10_000)
+        ]
+    )
+    means = interquartile_mean(drawn) if middle else drawn.mean(1)
     low, high = np.percentile(means, [2.5, 97.5])
-    return float(ratios.mean()), float(low), float(high)
+    value = interquartile_mean(ratios.ravel()) if middle else ratios.mean()
+    return float(value), float(low), float(high)
 
 
 def train_seeds(name: str, given: argparse.Namespace) -> dict[str, Any]:
@@ -246,7 +270,9 @@ def train_seeds(name: str, given: argparse.Namespace) -> dict[str, Any]:
             record_run(load_agent_board("rl"), given.entry, Run(given.tier, seed), decide)
         ratios = test.measure(decide) / test.hesrpt_s
         figures["seeds"].append({"seed": seed, "test": ratios.tolist(), "curve": curve})
-        figures["over_hesrpt"] = interval(np.array([row["test"] for row in figures["seeds"]]))
+        tested = np.array([row["test"] for row in figures["seeds"]])
+        figures["over_hesrpt"] = interval(tested)
+        figures["interquartile_mean"] = interval(tested, middle=True)
         if given.json is not None:
             with atomic_path(given.json) as temporary:
                 temporary.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
@@ -317,7 +343,10 @@ def main(argv: list[str] | None = None) -> int:
     each = ", ".join(f"{np.mean(row['test']):.3f}" for row in figures["seeds"])
     spent = ", ".join(f"{row['curve'][-1][0]:.0f}" for row in figures["seeds"])
     print(f"{figures['id']}: {mean:.3f} [{low:.3f}, {high:.3f}] of heSRPT, {len(figures['seeds'])} seeds")
+    print("interquartile mean: {:.3f} [{:.3f}, {:.3f}]".format(*figures["interquartile_mean"]))
     print(f"each seed: {each}; CPU-s: {spent}")
+    taken, used = np.sum([row["curve"][-1][1::-1] for row in figures["seeds"]], axis=0)
+    print(f"steps a CPU-second: {taken / used:,.0f}")
     print(f"random play: {figures['random']:.3f}")
     if given.json is not None:
         print(f"wrote {given.json}")

@@ -22,6 +22,7 @@ COMMANDS = {
         "clustergym.commands.study",
         "run scenarios x policies x seeds of a file; write tables and plots",
     ),
+    "tune": ("clustergym.commands.tune", "search for the values of keys that better a metric"),
     "offline": ("clustergym.commands.offline", "write episodes of an environment for offline learning"),
     "collect": ("clustergym.commands.collect", "tabulate the results under one or more folders"),
     "report": ("clustergym.commands.report", "draw the results under one or more folders in one page"),
@@ -29,7 +30,7 @@ COMMANDS = {
     "twin": ("clustergym.commands.twin", "replay one's own cluster, and ask what if"),
     "reproduce": ("clustergym.commands.reproduce", "run a paper's comparison beside its published figures"),
     "cluster": ("clustergym.commands.cluster", "describe or draw a cluster"),
-    "oracle": ("clustergym.commands.oracle", "explain, calibrate and validate the performance oracle"),
+    "oracle": ("clustergym.commands.oracle", "explain, fit and validate the performance oracle"),
     "bench": ("clustergym.commands.bench", "compare placement algorithms; time the engine and decisions"),
 }
 

@@ -15,9 +15,11 @@ ROOT = Path(__file__).parent.parent
 API = (
     "clustergym.results.measured_run",
     "clustergym.scenario.by_name",
+    "clustergym.scenario.policy",
+    "clustergym.scenario.view",
+    "clustergym.scenario.decision",
     "clustergym.oracle.models.model_spec",
     "clustergym.scenario.environments",
-    "clustergym.scenario.policy",
     "clustergym.scenario.scenario",
     "clustergym.results.metrics.catalogue",
     "clustergym.trace.trace",

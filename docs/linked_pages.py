@@ -14,6 +14,7 @@ MADE = {
     "docs/commands": "commands.md",
     "docs/thirty-minutes.ipynb": "thirty-minutes.md",
     "clustergym/results/measured_run.py": "api.md",
+    "clustergym/scenario/policy.py": "api.md#clustergymscenariopolicy",
     "clustergym/envs/scheduling_costs.py": "api.md#clustergymenvsscheduling_costs",
     "clustergym/envs/scheduling_parameters.py": "environments/elastic.md#arguments",
     **{

@@ -13,8 +13,8 @@ import numpy as np
 
 import clustergym  # noqa: F401  registers the environments
 from clustergym.common.errors import InputError, exits_on_bad_input
-from clustergym.envs.placement.instances import algorithm
 from clustergym.envs.registration import make_env
+from clustergym.scenario.placement_problem import algorithm
 
 
 def play_at_random(env: gymnasium.Env, rng: np.random.Generator, options: dict) -> float:

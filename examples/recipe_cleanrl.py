@@ -41,9 +41,9 @@ while (spent_s := time.process_time() - began_s) < cpu_s:
         steps.append((seen, legal, action, chances.log_prob(action).detach(), value.detach(), *came))
         returns += total[over].tolist()
         total[over] = 0.0
-    if spent_s >= next_s:
+    if spent_s >= next_s and returns:
         next_s += cpu_s / 6
-        print(f"{spent_s:.0f} CPU-s: return {sum(returns[-200:]) / 200:+.3f} h", flush=True)
+        print(f"{spent_s:.0f} CPU-s: return {sum(returns[-200:]) / len(returns[-200:]):+.3f} h", flush=True)
     ahead, following = 0.0, critic(body(torch.as_tensor(now)))[:, 0].detach()
     for *_, value, reward, over in reversed(steps):
         ahead, following = reward + (1 - over) * (following + 0.98 * ahead) - value, value

@@ -123,7 +123,7 @@ class Releases:
 
 
 class Match(NamedTuple):
-    """A job's place in a queue: position in the View, GPU type, and whether it is first in the queue."""
+    """A job matched to a queue of AlloX: its row, the GPU type, and whether it comes first there."""
 
     at: int
     gpu_type: int

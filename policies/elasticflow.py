@@ -326,7 +326,7 @@ def scale_up(jobs: Jobs, shares: Shares, counts: Ints, gpus: int) -> Ints:
 
 
 def _doublings(jobs: Jobs, shares: Shares, counts: Ints, level: Ints, rows: Ints) -> tuple[Ints, Floats]:
-    """Return the next faster count of the jobs of some rows, and what it is worth; 0: it does not pay."""
+    """Return each row's next faster GPU count and what the growth is worth; 0: it does not pay."""
     jobs, level = jobs.select(rows), level[rows]
     shares = Shares(shares.now[rows], shares.cap[rows], shares.kept[rows])
     above, each = _next_level(jobs, level), np.arange(len(rows))

@@ -12,8 +12,7 @@ from clustergym.common.arrays import Ints
 from clustergym.common.parameter_types import NonNegativeFloat, Period
 from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
 
-from .shared.allotments import Allotments
-from .shared.requests import find_held_level, find_requested_level, request_options
+from .shared.requests import Allotments, find_held_level, find_requested_level, request_options
 
 Allotment = tuple[int, int]
 """(Type index, count index)."""
@@ -245,7 +244,7 @@ class Gandiva(Policy):
         return bool(chosen)
 
     def _end_slices(self, table: PackingTable, at: int, gpu_type: int, missing: int) -> bool:
-        """Suspend jobs whose slice is over if the waiting job has waited a slice and then has room."""
+        """Suspend jobs whose time slice is over, if a job that waited for a slice then fits."""
         view = table.view
         if view.now_s - view.queued_s[at] < self.slice_s:
             return False

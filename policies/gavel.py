@@ -16,9 +16,8 @@ from clustergym.scenario.policy import Decision, InformationClass, PairOptions, 
 from .shared import finish_times, linear_programs
 from .shared.integer_programs import SolverError
 from .shared.linear_programs import ShareProblem
-from .shared.packed_rounds import PackedRounds
-from .shared.packed_shares import compute_packed_shares, fifo_decision
-from .shared.rounds import RoundMechanism
+from .shared.packed_programs import compute_packed_shares, fifo_decision
+from .shared.rounds import PackedRounds, RoundMechanism
 
 
 @dataclass

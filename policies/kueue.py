@@ -14,12 +14,11 @@ from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Setti
 from clustergym.scenario.tenants.cohorts import Cohort, QuotaNode
 from clustergym.scenario.tenants.queue_tree import of_type
 
-from .shared.evictions import Evictions
 from .shared.kueue_cycles import CycleResult, KueueScheduler
 from .shared.kueue_victims import KueueJob, QueueRules, QuotaHolders
 from .shared.making_room import MovingPolicy
 from .shared.notices import Victims, losses_per_gpu
-from .shared.queue_book import QueueHoldings
+from .shared.queue_book import Evictions, QueueHoldings
 from .shared.requests import request_options
 
 
@@ -214,7 +213,7 @@ class Kueue(MovingPolicy):
 
 
 def _build_cohort(book: QueueHoldings, name: str | None, capacity: list[float]) -> Cohort:
-    """Return a queue and those in it as a cohort; None: the cluster, which lends what no quota covers."""
+    """Return a queue and its subqueues as a cohort; None: the whole cluster, with the GPUs of no quota."""
     below = book.tree.children[name]
     total = capacity if name is None else book.quota[name]
     own = {

@@ -100,7 +100,7 @@ class Learned(Policy):
 
     @property
     def auction_weights(self) -> Floats | None:
-        """Weights of a plain auction by the times it is told; None where more than that decides."""
+        """Weights of a plain auction; None if a network, look-ahead or measured times decide too."""
         plain = self._player is None and not self.rollout and not len(self._believed)
         return self._scores if plain else None
 

@@ -21,15 +21,16 @@ from clustergym.common.parameter_types import (
 from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
 from clustergym.trace.trace import Trace
 
-from .shared.batches import (
+from .shared.genetic import GeneticSearch
+from .shared.goodput import (
     BatchMode,
+    ObservedSpeeds,
     batch_options,
     get_requested_time_s,
     goodput_at_best_batch,
     jobs_with_a_choice,
+    open_configurations,
 )
-from .shared.genetic import GeneticSearch
-from .shared.goodput import ObservedSpeeds, open_configurations
 from .shared.integer_programs import FAILED, LIMIT, Choices, Solver, check_solver, solve
 from .shared.requests import find_held_level
 
@@ -237,7 +238,7 @@ class Pollux(Policy):
         return home
 
     def _on_type(self, view: View, gpu_type: int, row: Ints, good: Floats, now: Floats) -> Ints:
-        """Search one GPU type; return the GPUs of each of its jobs, shape (len(row),).
+        """Run the genetic search on one GPU type; return the GPUs for each of its jobs, shape (len(row),).
 
         Parameters
         ----------

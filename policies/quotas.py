@@ -18,13 +18,11 @@ from clustergym.scenario.tenants.fair_share import History
 from clustergym.scenario.tenants.queue_tree import Queue, QueueTree, UsageWindow
 from clustergym.trace.trace import Trace
 
-from .shared.evictions import Evictions
 from .shared.making_room import MovingPolicy
 from .shared.parts_of_views import QueueViews
-from .shared.queue_book import get_queues
+from .shared.queue_book import Evictions, get_queues
 from .shared.queue_dues import Demand, QueueEntitlements, compute_demand
-from .shared.queue_limits import QueueLimits
-from .shared.queue_shares import Reclaim, ReclaimPlan, Shares, Victims, compute_room
+from .shared.queue_shares import QueueLimits, Reclaim, ReclaimPlan, Shares, Victims, compute_room
 from .shared.remembered import DecisionCache
 
 SHOWN = ("job", "gpus", "gpu_type", "state", "available", "free")
@@ -144,7 +142,7 @@ class Quotas(MovingPolicy):
 
     @property
     def information_class(self) -> InformationClass:
-        """Return that of the policy in the queues."""
+        """Return the information class of the policy within the queues."""
         return self._knows
 
     def fingerprint(self) -> str:
@@ -186,7 +184,7 @@ class Quotas(MovingPolicy):
         return dict(total)
 
     def decide(self, view: View) -> Decision:
-        """Divide the GPUs, take back what is due, and let each queue's policy decide."""
+        """Divide the GPUs among queues, take back what they lack, and let each queue's policy decide."""
         last, leaves, shown = self._last, len(self._tree.leaves), self._describe_view(view)
         same = last is not None and shown.same(last.shown)
         self._add_use(view)

@@ -21,14 +21,16 @@ from clustergym.common.parameter_types import (
 from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
 from clustergym.trace.trace import Trace
 
-from .shared.batches import (
+from .shared.goodput import (
     BatchMode,
+    ObservedSpeeds,
     batch_options,
     get_requested_time_s,
     goodput_at_best_batch,
     jobs_with_a_choice,
+    open_configurations,
+    restart_factor,
 )
-from .shared.goodput import ObservedSpeeds, open_configurations, restart_factor
 from .shared.integer_programs import FAILED, LIMIT, Choices, Solver, check_solver, solve
 from .shared.requests import find_held_level
 

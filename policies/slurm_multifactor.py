@@ -12,7 +12,7 @@ from clustergym.cluster.spec import Nodes
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.parameter_types import NonNegativeFloat, Period, PositiveFloat
 from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
-from clustergym.scenario.tenants.slurm_priority import (
+from clustergym.scenario.tenants.slurm_rules import (
     FACTORS,
     Account,
     age_factor,
@@ -181,7 +181,7 @@ class SlurmMultifactor(Policy):
         return True
 
     def _next_pass_s(self, now_s: float, changed: bool) -> float | None:
-        """Return when jobs that wait are planned next if nothing happens before; None: not at all."""
+        """Return the time of the next pass if nothing happens before; None: there is none."""
         due = []
         if self.backfill != "none" and changed:
             due.append(self._next_backfill_s)

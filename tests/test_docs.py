@@ -32,7 +32,8 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 NEEDS = {
-    "sweeps.md": ("hydra_plugins.hydra_optuna_sweeper", "hydra_plugins.hydra_joblib_launcher"),
+    "sweeps.md": ("hydra_plugins.hydra_joblib_launcher",),
+    "commands/tune.md": ("optuna",),
     "own-environment.md": ("sb3_contrib",),
     "train-an-agent.md": ("cma", "numba", "sb3_contrib"),
     "commands/train.md": ("cma", "numba"),
@@ -391,13 +392,13 @@ def check_commands(pages):
 
 
 LOOKED_AT = {
-    (1400, "light"): ("", "concepts/", "policies/", "policies/arena/", "environments/meta/"),
-    (420, "dark"): (
+    (1280, "light"): ("", "concepts/", "policies/", "policies/arena/", "environments/meta/"),
+    (390, "dark"): (
         "",
         "results/",
         "tutorial/",
-        "boards/elastic-hetero/",
-        "boards/elastic-hetero/sorted.html",
+        "boards/testbed/",
+        "boards/testbed/sorted.html",
     ),
 }
 AXE = Path(os.environ.get("AXE", ROOT / "node_modules" / "axe-core" / "axe.min.js"))

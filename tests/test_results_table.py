@@ -31,13 +31,13 @@ def test_figures_of_committed_files_are_current(tables):
 def test_figures_name_the_error_of_the_oracle_that_made_them(tables):
     """Boards are not credited with the error of another oracle, nor a simulator with its best policy."""
     figures = importlib.import_module("committed_figures")
-    said = {"grid": figures.oracle_errors("Mean error", "grid")}
+    said = {"stack": figures.oracle_errors("Mean error", "stack")}
     said["roofline"] = figures.oracle_errors("Mean error", "roofline")
-    assert said["grid"] != said["roofline"]
+    assert said["stack"] != said["roofline"]
     for block in ("best", "worlds"):
         text = tables.BLOCKS[block]()
         assert f"`oracle=roofline`, which is off by {said['roofline']} in the mean" in text
-        assert said["grid"] not in text
+        assert said["stack"] not in text
     text = tables.BLOCKS["validated"]()
     assert f"`oracle=roofline`, which made the tables of schedulers, is off by {said['roofline']}" in text
     assert "of the one of 5 that comes out worst, `elasticflow-ls`, " in text

@@ -8,12 +8,11 @@ from clustergym.agents import auction, beliefs
 from clustergym.agents.auction import Bids
 from clustergym.agents.beliefs import JobsView, RunStats
 from clustergym.common.arrays import Floats, Ints
+from clustergym.sim import columns as c
 from clustergym.sim.compiled import batch, clock, jobs, times
-from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_entry, compile_in_place, compile_part
-from clustergym.sim.compiled.seen import see
 
 
 @compile_part
@@ -46,13 +45,10 @@ def _fill_bids(episode: Episode, cluster: ClusterArrays, rows: Ints, bids: Bids)
         held = job[c.LEVEL] != c.NONE
         bids.remaining[at] = jobs.compute_remaining(episode, row, now)
         kind_of_job = job[c.CLASS]
-        pays = job[c.LAUNCHED] or episode.clock[c.FIRST_LAUNCH_COSTS]
-        checkpoint_s = episode.checkpoint_s[kind_of_job] if pays else 0.0
         for gpu_type in range(types):
             for level in range(levels):
-                search_s = 0.0 if episode.searched[row, gpu_type, level] else episode.search_s[level]
-                bids.cost_s[at, gpu_type, level] = search_s + checkpoint_s
-                shown = times.is_profiled(episode, row, gpu_type)
+                bids.cost_s[at, gpu_type, level] = jobs.restart_s(episode, row, gpu_type, level)
+                shown = jobs.is_profiled(episode, row, gpu_type)
                 bids.time_s[at, gpu_type, level] = (
                     episode.known_s[kind_of_job, gpu_type, level] if shown else np.inf
                 )
@@ -61,7 +57,7 @@ def _fill_bids(episode: Episode, cluster: ClusterArrays, rows: Ints, bids: Bids)
             bids.cost_s[at, job[c.TYPE], job[c.LEVEL]] = 0.0
         bids.standstill_s[at] = max(job[c.READY] - now, 0) / c.TICKS_PER_S if held else 0.0
         bids.age_s[at] = now_s - figures[c.SUBMIT_S]
-        bids.attained_gpu_s[at] = jobs.compute_attained(episode, cluster, row, now)
+        bids.attained_gpu_s[at] = jobs.compute_attained(episode, row, now)
         bids.slack_s[at] = figures[c.DEADLINE_S] - now_s
 
 
@@ -90,28 +86,12 @@ def count_available(episode: Episode, cluster: ClusterArrays, rows: Ints) -> Int
     return available
 
 
-@compile_in_place
-def _some_unknown(episode: Episode, counts: Ints, rows: Ints, bids: Bids) -> bool:
-    """Whether a job has no known time at the GPUs it asks for or more, so that its speed is guessed."""
-    _, types, levels = bids.time_s.shape
-    for at in range(len(rows)):
-        known = False
-        for gpu_type in range(types):
-            for level in range(levels):
-                enough = counts[level] >= episode.job[rows[at], c.REQUESTED_GPUS]
-                known |= enough and bids.time_s[at, gpu_type, level] < np.inf
-        if not known:
-            return True
-    return False
-
-
 @compile_part
 def decide(episode: Episode, cluster: ClusterArrays, weights: Floats) -> None:
     """Let the auction with these weights set the target of every job in view."""
     rows = episode.in_view[: episode.clock[c.IN_VIEW]]
     bids = bids_of_rows(episode, cluster, rows)
-    if _some_unknown(episode, cluster.counts, rows, bids):
-        bids.time_s[:] = times.times_or_guess(episode, cluster, see(episode, cluster))[0]
+    times.guess_unknown_times(episode, cluster.counts, rows, bids.time_s)
     available = count_available(episode, cluster, rows)
     gpu_type, level = auction.decide(weights, available, cluster.counts, bids)
     set_targets(episode, rows, gpu_type, level)
@@ -125,7 +105,7 @@ def _fill_shown(episode: Episode, shown: JobsView) -> None:
         shown.requested[at] = job[c.REQUESTED_GPUS]
         for gpu_type in range(shown.feasible.shape[1]):
             for level in range(shown.feasible.shape[2]):
-                known = times.is_profiled(episode, shown.rows[at], gpu_type)
+                known = jobs.is_profiled(episode, shown.rows[at], gpu_type)
                 shown.feasible[at, gpu_type, level] = (
                     known and episode.feasible[job[c.CLASS], gpu_type, level]
                 )

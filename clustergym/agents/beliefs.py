@@ -1,4 +1,4 @@
-"""What an agent that measures jobs believes of iteration times, from what it has seen of jobs that ran.
+"""Estimate iteration times from the progress of jobs that ran, for an agent that measures jobs.
 
 It is told none, or those of profiles, which jobs need not run at and some jobs lack.
 
@@ -208,7 +208,7 @@ def _own_power(counts: Ints, time_s: Floats) -> float:
 
 @compile_in_place
 def _take_for_measured(told_s: Floats, measured: Floats, taken: Floats) -> None:
-    """Write the times measured of a job; if there are none, those told at the least count on each type."""
+    """Write a job's measured times, or without any the known times at the least count of each type."""
     none = True
     for t in range(len(measured)):
         none &= _nearest(measured[t], 0) == NONE
@@ -223,7 +223,7 @@ def _believe_job(
     beliefs: Floats, observed: RunStats, counts: Ints, powers: tuple[float, float], shown: JobsView, at: int,
     told_s: Floats, measured: Floats, time_s: Floats,
 ) -> None:  # fmt: skip
-    """Write the seconds per iteration that a job is believed to take, shape (T, K)."""
+    """Write the estimated seconds per iteration of a job, shape (T, K)."""
     types = time_s.shape[0]
     guess_s = 3600.0 * math.exp(beliefs[0]) * float(shown.requested[at]) ** beliefs[1] / shown.iterations[at]
     share = _share(beliefs[4])
@@ -291,7 +291,7 @@ def decide(
     shown: JobsView,
     bids: Bids,
 ) -> tuple[Ints, Ints]:
-    """Return the outcome of an auction (`auction.decide`) by what is believed; update what has been seen.
+    """Run an auction (`auction.decide`) on the estimated times, and update the measurements.
 
     `bids.time_s` receives the beliefs.
     """

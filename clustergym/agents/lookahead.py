@@ -117,7 +117,7 @@ def _is_known(made: Candidates) -> bool:
 
 @compile_part
 def _add(made: Candidates, weights: Floats, available: Ints, counts: Ints, bids: Bids, jobs: Ints) -> None:
-    """Add the decision in which jobs keep what they hold, or go on waiting, and an auction gives the rest."""
+    """Add the decision that leaves some jobs as they are and lets an auction divide the other GPUs."""
     free, at = available.copy(), made.filled[0]
     for j in jobs:
         if bids.held_level[j] >= 0:
@@ -301,7 +301,7 @@ class LookAhead:
     """
 
     def __init__(self, futures: int, rng: np.random.Generator) -> None:
-        self.futures, self.rng, self.overruled = futures, rng, 0
+        self.futures, self.rng = futures, rng
         self._submit_s: dict[int, float] = {}
         self._job: list[tuple[float, Floats, Floats, float]] = []
         self._restart_s: dict[int, float] = {}
@@ -311,8 +311,7 @@ class LookAhead:
     ) -> tuple[Ints, Ints]:
         """Return type and level of each job; -1: none."""
         self._remember(view, bids)
-        gpu_type, level, chosen = decide(weights, available, counts, bids, self._draw(view, bids))
-        self.overruled += chosen > 0
+        gpu_type, level, _ = decide(weights, available, counts, bids, self._draw(view, bids))
         return gpu_type, level
 
     def _remember(self, view: View, bids: Bids) -> None:

@@ -1,4 +1,4 @@
-"""The moves that an auction may make next, the best-scoring first: a binary heap, and moves put aside."""
+"""A priority queue of the moves that an auction may make next, the best-scoring first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Account for which job holds which part of which GPU, and CPU and memory; nothing can be given twice."""
+"""Account for which job holds which part of which GPU, CPU and memory, and refuse to give one twice."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def empty_nodes(cpu_milli: Ints, memory_mib: Ints, devices: Ints, model: Ints) -
 
 
 class Requests(NamedTuple):
-    """What K kinds of jobs ask for.
+    """The requests of K groups of equal jobs.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ def encode_models(names: Sequence[str], known: Sequence[str]) -> int:
 
 
 class Place(NamedTuple):
-    """Where a request is to go: a node, and there the device of which it takes a part.
+    """Where a request is placed: a node, and the GPU of it for a part of one.
 
     The device is -1 for a request of whole devices, which takes the lowest untouched ones, or of none.
     """

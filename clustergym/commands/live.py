@@ -21,7 +21,7 @@ Examples:
   clustergym live policy=ares
   clustergym live policy=arena live.clock=scaled live.seconds_per_hour=60
   clustergym live policy=fcfs live.dry_run=true
-  clustergym live policy=sia live.engine=slurm live.partition=gpu scenario.failures.mtbf_s=null
+  clustergym live policy=sia live.engine=slurm live.partition=gpu scenario.failures=null
   clustergym live policy=fcfs live.engine=slurm live.jobs=scripts
 
 Killed and started again by the same command, it goes on with what runs (journal.jsonl)."""
@@ -34,10 +34,10 @@ def live_job(config: Mapping[str, Any], folder: Path) -> bool:
     from clustergym.live.comparison import call_lines, first_difference
     from clustergym.live.live_run import dry_run, run_live
     from clustergym.live.options import LiveOptions as Options
-    from clustergym.results.policy_run import run_policy
     from clustergym.results.report.metric_tables import comparison_table
     from clustergym.results.report.run_text import print_heading
     from clustergym.results.report.write import write_run_report
+    from clustergym.results.run_job import run_policy
     from clustergym.scenario.registry import make_placer, make_policy
     from clustergym.scenario.scenario_config import build_scenario
 

@@ -17,7 +17,16 @@ def main(argv: list[str] | None = None) -> int:
     given = sys.argv[1:] if argv is None else argv
     if print_help_if_asked("run", RUN_SUMMARY, given, "config", RUN_MORE):
         return 0
-    return run_hydra(run_job, given, "clustergym.run")
+    status = run_hydra(run_job, given, "clustergym.run")
+    from clustergym.scenario.configuration.sweeps import SweepCallback
+
+    if SweepCallback.folder is not None and any(SweepCallback.folder.glob("*/result.json")):
+        from clustergym.results.report.collection import print_tables
+        from clustergym.results.report.groups import group_results
+        from clustergym.results.result_files import read_results
+
+        print_tables(group_results(read_results([SweepCallback.folder])), None)
+    return status
 
 
 if __name__ == "__main__":

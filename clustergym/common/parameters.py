@@ -50,7 +50,7 @@ class Parameters:
 
 
 def build(made_by: Any, given: Mapping[str, Any], where: str, beside: Collection[str] = ()) -> Any:
-    """Build a dataclass from a mapping, checking names, types, bounds; keys in `beside` are left to others.
+    """Build a dataclass from a mapping; check names, types and bounds, and ignore the keys in `beside`.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def check_value(value: Any, hint: Any, where: str) -> Any:
 
 
 def describe_type(hint: Any, key: str = "") -> str:
-    """Return in words what a type accepts, such as "a number above 0, up to 1"; the key tells the unit."""
+    """Describe what a type accepts, such as "a number above 0, up to 1", with the unit that the key names."""
     *first, last = [word for option in _options(hint) for word in _names(option) or [_words(option, key)]]
     words = f"{', '.join(map(str, first))} or {last}" if first else str(last)
     return words + (", or null" if type(None) in typing.get_args(hint) else "")

@@ -25,7 +25,7 @@ from clustergym.trace.trace import Trace
 
 
 class Actions(ABC):
-    """Actions of one environment.
+    """Turns an environment's actions into decisions, and says which are legal.
 
     Attributes
     ----------

@@ -135,7 +135,7 @@ class AuctionActions(Actions):
         self.begin(view)
 
     def mask(self) -> Bools:
-        """Return which numbers count now, shape (number,): of moves and jobs that there are; all weights."""
+        """Return which numbers of an action have an effect now, shape (number,)."""
         if self.decides_by == WEIGHTS:
             return np.ones(self.number, dtype=np.bool_)
         if self.decides_by == PRIORITIES:
@@ -148,7 +148,7 @@ class AuctionActions(Actions):
         return True
 
     def act(self, action: Any) -> Decision:
-        """Hold the auction; but by weights, a job without a row takes no part, and keeps what it has."""
+        """Run the auction; unless the action is weights, jobs without a row keep what they have."""
         view, bids, numbers = self.view, self._bids, self.deciding(action)
         gpu_type, level = bids.held_type.copy(), bids.held_level.copy()
         available = view.available.astype(np.int64)
@@ -186,7 +186,7 @@ class AuctionActions(Actions):
 
 @entry_in_place
 def fill_bias(priorities: Floats, bias: Floats) -> None:
-    """Write what is added to the scores of jobs with a row, shape (n, T, 2), by their priorities.
+    """Write what priorities add to the scores of jobs with a row, shape (n, T, 2).
 
     Parameters
     ----------

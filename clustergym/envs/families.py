@@ -398,7 +398,7 @@ class KnobsEnv(EngineEnv):
 
 
 class TenantsEnv(EngineEnv):
-    """Give jobs of tenants with quotas types and counts of GPUs, so that each tenant has what is its own.
+    """Give GPUs to the jobs of tenants, so that each tenant gets its quota and its fair share.
 
     ## Description
 

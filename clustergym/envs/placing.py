@@ -1,4 +1,4 @@
-"""What the environments of placement have in common: one thing is placed a step, where it fits."""
+"""Common base of the placement environments, in which each step places one thing where it fits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What queues of tenants lack in an episode so far: GPUs of their quota, and of their fair share."""
+"""Measure how far queues of tenants fell short of their quotas and fair shares in an episode."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class QueueRules:
 
 
 class QueueImbalance:
-    """GPU-hours, by the GPUs of the cluster, that queues lacked or had too many of, up to any time.
+    """GPU-hours that queues had too few or too many up to a time, divided by the cluster's GPUs.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class QueueImbalance:
         self._shares: dict[bytes, Floats] = {}
 
     def read(self, event: Event) -> None:
-        """Go on to an event of the log."""
+        """Advance to an event of the log, and account for the time until then."""
         if event.job == NO_JOB or event.kind not in (*LAUNCHES, *ENDS, EventKind.SUBMIT):
             return
         if event.time_s > self._time_s[-1]:

@@ -302,7 +302,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         )
 
     def _decide(self, decision: Decision, action: Any) -> Step:
-        """Apply a decision, and what the same action decides at the points for which it holds."""
+        """Apply a decision, and go on deciding by the same action for as many decision points as it holds."""
         simulation, actions, decided = self.simulation, self.actions, 1
         try:
             simulation.apply(decision)

@@ -76,7 +76,7 @@ def _job(simulation: Simulation, row: int) -> tuple[str, int, str, str]:
 
 
 def _compute_progress(simulation: Simulation, row: int) -> float:
-    left = simulation.jobs.compute_remaining(np.array([row]), simulation.clock.now)[0]
+    left = simulation.jobs.compute_remaining(row, simulation.clock.now)
     return 1.0 - float(left / simulation.jobs.iterations[row])
 
 

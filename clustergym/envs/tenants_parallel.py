@@ -120,7 +120,7 @@ class TenantsParallelEnv(ParallelEnv):
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> spaces.Space[Any]:
-        """Return an agent's weights."""
+        """Return the space of an agent's one action, the weight of its queue."""
         return self.action_spaces[agent]
 
     @property
@@ -190,10 +190,10 @@ class TenantsParallelEnv(ParallelEnv):
         return result
 
     def render(self) -> None:
-        """Draw nothing."""
+        """Do nothing: the game has no picture."""
 
     def close(self) -> None:
-        """End nothing."""
+        """Do nothing: there is nothing to close."""
 
     def _weights(self, actions: Mapping[str, Any]) -> Floats:
         """Return the weight of each queue, shape (L,)."""
@@ -229,7 +229,7 @@ class TenantsParallelEnv(ParallelEnv):
         return summed
 
     def _costs_h(self) -> Floats:
-        """Return the mean hours in the system so far of each queue's jobs, shape (L,); 0: it has none."""
+        """Return the mean hours of each queue's jobs in the system so far, shape (L,); 0 without jobs."""
         simulation = self._running()
         now_s = simulation.end_s if self._view is None else simulation.now_s
         self._outcomes.read(simulation.log.events, now_s)

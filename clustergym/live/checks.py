@@ -36,7 +36,7 @@ def check_scenario(scenario: Scenario, policy: Policy, options: LiveOptions) -> 
             raise InputError(
                 "would set nodes of your cluster down",
                 field="scenario.failures",
-                remedy="give scenario.failures.mtbf_s=null, or live.inject_failures=true",
+                remedy="give scenario.failures=null, or live.inject_failures=true",
             )
     if options.engine == "slurm" and policy.information_class == InformationClass.CLAIRVOYANT:
         raise InputError(

@@ -27,7 +27,7 @@ class LiveClock(ABC):
 
     @abstractmethod
     def compute_wait_s(self, tick: float) -> float:
-        """Return the wall seconds of waiting until a tick; 0 or less: it has come."""
+        """Return the wall seconds to wait until a tick; 0 or less if it is past."""
 
     @contextmanager
     def waiting(self, due: float | None) -> Iterator[None]:
@@ -39,10 +39,10 @@ class LockStepClock(LiveClock):
     """Stands still until an event is confirmed, and then is at that event's time."""
 
     def begin(self, wall_s: float, tick: int = 0) -> None:
-        """Stand still."""
+        """Begin at tick 0, and wait to be moved."""
 
     def reading(self) -> None:
-        """Return None."""
+        """Return None: this clock has no reading of its own."""
         return
 
     def compute_wait_s(self, tick: float) -> float:
@@ -98,7 +98,7 @@ class ScaledClock(LiveClock):
 
 
 class LateClock(Clock):
-    """SimPy's clock, which can be moved on by others: what was due before then happens late, in order.
+    """SimPy's clock, which others can move forward; events that were due earlier then happen late, in order.
 
     `_now`, `_queue` and `schedule` are SimPy's; two events of one late instant keep the order of the times
     they were due at.

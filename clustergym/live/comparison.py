@@ -1,4 +1,4 @@
-"""What a live run prints of itself, beside the simulator's."""
+"""Compare a live run with the simulation of the same run."""
 
 from __future__ import annotations
 

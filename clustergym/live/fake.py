@@ -31,11 +31,11 @@ class FakeBackend(Backend):
         return None
 
     def others(self) -> list[str]:
-        """Return nothing, too."""
+        """Return no jobs of others: there are none."""
         return []
 
     def claim(self, where: str) -> None:
-        """Do nothing."""
+        """Do nothing: nobody else uses this cluster."""
 
     def submit(self, name: str, part: Part) -> str:
         """Start an allocation if its GPUs are free; return why it cannot start, or an empty text."""
@@ -59,7 +59,7 @@ class FakeBackend(Backend):
             self.ended.append(FinishedAllocation(name, state, part.nodes, self._began.pop(name), time.time()))
 
     def poll(self) -> BackendStatus:
-        """Return what is held."""
+        """Return the allocations that are held."""
         return BackendStatus(dict(self.parts), frozenset(self.down))
 
     def node_down(self, node: int) -> None:
@@ -73,11 +73,11 @@ class FakeBackend(Backend):
         self.down.discard(node)
 
     def log(self) -> Sequence[FinishedAllocation] | None:
-        """Return what has ended."""
+        """Return the allocations that have ended."""
         return self.ended
 
     def close(self) -> str:
-        """End what is held."""
+        """End all allocations that are held."""
         self.cancel(list(self.parts))
         return ""
 
@@ -98,23 +98,23 @@ class PrintingBackend(FakeBackend):
         self._words = words
 
     def submit(self, name: str, part: Part) -> str:
-        """Print and hold."""
+        """Print the submission, and hold its GPUs."""
         print(self._words("submit", name, part))
         return super().submit(name, part)
 
     def cancel(self, names: Collection[str]) -> None:
-        """Print and end."""
+        """Print the cancellation, and end the allocations."""
         held = sorted(set(names) & self.parts.keys())
         if held:
             print(self._words("cancel", held))
         super().cancel(names)
 
     def node_down(self, node: int) -> None:
-        """Print and let fail."""
+        """Print that a node fails, and let it fail."""
         print(self._words("down", node))
         super().node_down(node)
 
     def node_up(self, node: int) -> None:
-        """Print and repair."""
+        """Print that a node is repaired, and repair it."""
         print(self._words("up", node))
         super().node_up(node)

@@ -87,7 +87,7 @@ class Journal:
 
 
 def answering(entries: list[Any]) -> Callable[[str, dict[str, Any]], Answer | None]:
-    """Return a way to be answered by the entries of a journal, in order; None after the last."""
+    """Return a function that answers calls from a journal's entries, in order; None after the last."""
     at = 0
 
     def answer(call: str, given: dict[str, Any]) -> Answer | None:

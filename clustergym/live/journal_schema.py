@@ -15,7 +15,7 @@ Numbers = list[Annotated[int, Field(ge=0)]]
 
 
 class CallAnswer(BaseModel):
-    """What every call is answered; `t` is the run's tick, null on a clock that does not run by itself."""
+    """The answer of any call; `t` is the run's tick, null on a clock that does not run by itself."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False, extra="allow")
 

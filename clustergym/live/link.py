@@ -219,7 +219,7 @@ class Link:
             time.sleep(min(left_s, self.poll_s))
 
     def _changes(self, known: set[int]) -> tuple[list[str], set[int]]:
-        """Return the parts that are not there any more, and the nodes out of use, of which some are known.
+        """Return the allocations that have vanished, and the nodes that are out of use now.
 
         A change counts if two polls, one after another, show it: a single one can be from a moment in which
         the scheduler knows little.
@@ -251,6 +251,6 @@ class Link:
         return {name for name, part in seen.parts.items() if expected.get(name, part) != part}
 
     def _lost(self, seen: BackendStatus, known: set[int]) -> set[int]:
-        """Return the nodes out of use; one of which the scheduler knows nothing, for a while, as it was."""
+        """Return the nodes out of use; a node unknown to the scheduler keeps its former state for a while."""
         silent = {node for node in seen.unsure if self._measure_silence(node) > self.patience_s}
         return set(seen.down) | (set(seen.unsure) & known) | silent

@@ -155,7 +155,7 @@ def back_end(scenario: Scenario, options: LiveOptions, folder: Path, run: str) -
 
 @contextmanager
 def _closing(backend: Backend) -> Iterator[Backend]:
-    """End at last what a run started; what may be left of it stands in the line that the run ends with."""
+    """End all that a run started when it is over; its last line names what may be left."""
     try:
         yield backend
     except InputError as error:

@@ -1,4 +1,4 @@
-"""Slurm as a back end, by its command line: allocations without jobs in them, which hold the GPUs.
+"""Slurm as a back end, by its command line: empty allocations hold the GPUs of jobs.
 
 Every user of a Slurm cluster chooses the names and comments of his jobs, with any bytes in them: line feeds,
 separators, lines that look like those of another job. So a run knows its allocations by the numbers that
@@ -85,7 +85,7 @@ class SlurmBackend(Backend):
         return Claim(run, f"{name}, {where}", own)
 
     def claim(self, where: str) -> None:
-        """Submit a held job."""
+        """Mark the cluster as taken, by a held job with this project's name."""
         words = ["sbatch", "--parsable", "-H", "-n", "1", "-J", CLAIM, f"--comment={self.run} {where}"]
         partition = ["-p", self.words.partition] if self.words.partition else []
         further = [*partition, *_accounting(self.words.further)]
@@ -244,7 +244,7 @@ class SlurmBackend(Backend):
         return found
 
     def _ended(self, record: re.Match[str]) -> FinishedAllocation | None:
-        """Return what a line of the log says, if it is of this run; names of jobs can hold such lines too."""
+        """Return the ended allocation that a log line names; None if the line is not of this run."""
         name, number = record["name"], record["job"]
         own = self._name.fullmatch(f"{number}|{record['user']}|{name}")
         if own is None or self._granted.get(name, number) != number:

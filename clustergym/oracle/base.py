@@ -89,7 +89,7 @@ class OracleTables:
         Times and efficiencies at other global batches than the requested one.
     segments : ndarray of int, shape (C, T, K), optional
         GPUs of each block of a job that must lie in one NVLink domain: those of its plan on the most compact
-        placement; 1 where infeasible. None: GPUs of a job may lie anywhere.
+        placement; 1 where infeasible. None: GPUs of every job may lie anywhere, as where all are 1.
     """
 
     classes: tuple[ModelClass, ...]
@@ -100,6 +100,11 @@ class OracleTables:
     data_parallel: Floats
     batches: BatchTables | None = None
     segments: Ints | None = None
+
+    def __post_init__(self) -> None:
+        if self.segments is not None and (self.segments == 1).all():
+            # Segments of one GPU lie anywhere, as jobs without segments do.
+            object.__setattr__(self, "segments", None)
 
     @staticmethod
     def from_oracle(
@@ -181,6 +186,10 @@ class Oracle(ABC):
             that the oracle reads is malformed.
         """
 
+    def notes(self, classes: Sequence[ModelClass], cluster: ClusterSpec) -> list[str]:
+        """Return what users should know of these tables: models or GPUs beyond what was measured."""
+        return []
+
     def fingerprint(self) -> dict[str, object]:
         """Return what the tables depend on besides the arguments of `tables`, as plain JSON values.
 
@@ -190,7 +199,7 @@ class Oracle(ABC):
 
 
 def fill_tiers(times: Floats) -> Floats:
-    """Fill in times, shape (..., 4): a tier without a time gets that of the next tighter tier."""
+    """Fill in times by network tier, shape (..., 4): a tier without one gets that of the next closer tier."""
     filled = times.copy()
     for tier in range(1, filled.shape[-1]):
         gap = np.isinf(filled[..., tier])

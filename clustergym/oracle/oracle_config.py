@@ -63,18 +63,6 @@ class TableChoice(Choice):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GridChoice(Choice):
-    """Keys of `GridOracle`."""
-
-    module, made_by = "grid.grid_oracle", "GridOracle"
-    strategy: str = "frontier"
-    micro_batches: str | int = "fixed"
-    calibration: str | None = None
-    schedule: str = "1f1b"
-    overlap: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
 class SiaChoice(Choice):
     """Keys of `SiaProfileOracle`."""
 
@@ -100,13 +88,16 @@ class StackChoice(Choice):
     precision: str = "bf16"
     sequence_length: int | None = None
     segment: int | None = None
+    strategy: str = "frontier"
+    micro_batches: str | int = "fixed"
+    schedule: str = "1f1b"
+    overlap: bool = False
 
 
 ORACLES: dict[str, type[Choice]] = {
     "roofline": RooflineChoice,
     "sia": SiaChoice,
     "table": TableChoice,
-    "grid": GridChoice,
     "recorded": RecordedChoice,
     "stack": StackChoice,
 }
@@ -129,6 +120,9 @@ def oracle_from_config(mapping: Mapping[str, Any]) -> Oracle:
     if not isinstance(mapping, Mapping):
         raise InputError("must be a mapping of keys", field="oracle", remedy="give oracle.name")
     name = mapping.get("name")
+    if name == "grid":
+        remedy = "choose oracle=stack oracle.stack=alpa-2022"
+        raise InputError("the grid oracle is the stack alpa-2022", field="oracle.name", remedy=remedy)
     if not isinstance(name, str) or name not in ORACLES:
         message = "is missing" if name is None else f"unknown oracle {name!r}"
         raise InputError(message, field="oracle.name", remedy=nearest(str(name or ""), ORACLES))
@@ -147,7 +141,7 @@ def require_fabric(oracle: Oracle) -> None:
         raise InputError(
             f"the {oracle.name} oracle does not know how much of an iteration is traffic between nodes",
             field="scenario.contention",
-            remedy="choose oracle=roofline or oracle=grid, or leave contention off",
+            remedy="choose oracle=stack or oracle=roofline, or leave contention off",
         )
 
 

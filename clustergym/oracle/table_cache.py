@@ -101,7 +101,7 @@ def load_or_build_tables(
     stacks = {model: store.read(key, shape) for model, key in keys.items()}
     missing = [model for model, stack in stacks.items() if stack is None]
     for built in build_each(oracle, missing, cluster, counts, progress=progress, processes=processes):
-        for model, stack in zip(built.classes, stack_tables(built), strict=True):
+        for model, stack in zip(built.classes, stack_tables(built, oracle.knows_segments), strict=True):
             stacks[model] = stack
             store.write(keys[model], stack)
     found = [stack for model in classes if (stack := stacks[model]) is not None]
@@ -136,11 +136,12 @@ def cache_keys(
     return keys
 
 
-def stack_tables(tables: OracleTables) -> Floats:
+def stack_tables(tables: OracleTables, with_segments: bool = False) -> Floats:
     """Return the tables as one array, shape (C, 3, T, K, 4), in the order of `KINDS`; 4 with segments."""
     stacked = [np.asarray(getattr(tables, table), dtype=np.float64) for table in KINDS]
-    if tables.segments is not None:
-        stacked.append(np.broadcast_to(tables.segments[..., None].astype(np.float64), stacked[0].shape))
+    if with_segments:
+        segments = np.ones(stacked[0].shape[:-1]) if tables.segments is None else tables.segments
+        stacked.append(np.broadcast_to(segments[..., None].astype(np.float64), stacked[0].shape))
     return np.stack(stacked, axis=1)
 
 
@@ -182,7 +183,7 @@ class Store:
             finally:
                 temporary.unlink(missing_ok=True)
         except OSError as error:
-            _note(f"the cache {self.folder} cannot be written ({error.strerror}): tables are not kept")
+            print_note(f"the cache {self.folder} cannot be written ({error.strerror}): tables are not kept")
             self.folder = None
 
     def files(self) -> Iterator[Path]:
@@ -217,7 +218,8 @@ def unpack(key: str, content: bytes, shape: tuple[int, ...]) -> Floats | None:
     return stack.astype(np.float64, copy=False) if sound else None
 
 
-def _note(text: str) -> None:
+def print_note(text: str) -> None:
+    """Print a note on stderr, once in a process."""
     if text not in _noted:
         _noted.add(text)
         print(f"note: {text}", file=sys.stderr)

@@ -13,7 +13,7 @@ import numpy as np
 from clustergym.common.arrays import Ints
 from clustergym.common.errors import InputError
 from clustergym.common.paths import install_line
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled.event_log import NAMES, REASONS, ArrayEvents
 from clustergym.sim.engine import Change
 from clustergym.sim.guard import Logs
@@ -95,7 +95,7 @@ def split_rows(columns: Columns) -> Iterator[Columns]:
 
 
 def _name_codes(codes: Any, names: Sequence[str]) -> Any:
-    """Return a column of texts: the name of each code, of which several may have the same; -1: missing."""
+    """Return a column of texts from codes; several codes may have the same name, and -1 is missing."""
     import pyarrow as arrow
 
     # Parquet takes the texts of a column for different ones.

@@ -68,14 +68,14 @@ class Decisions(_StrictSchema):
 
 
 class CauseLoss(_StrictSchema):
-    """What one cause of interruptions has cost."""
+    """Figures of one cause of interruptions in a result."""
 
     interruptions: int = Field(ge=0)
     lost_gpu_hours: float = Field(ge=0)
 
 
 class QueueFigures(_StrictSchema):
-    """What a queue of tenants had."""
+    """Figures of one queue of tenants in a result."""
 
     quota_gpus: float = Field(ge=0, lt=LARGEST_NUMBER)
 

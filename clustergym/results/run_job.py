@@ -1,4 +1,7 @@
-"""One composed configuration: run its policies, write their results and page, and print them."""
+"""One composed configuration: run its policies, write their results and page, and print them.
+
+Run a policy on a scenario and write its result, unless the folder has it already.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,27 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.common.errors import InputError
+from clustergym.common.parameters import build
+from clustergym.common.progress import show_jobs_progress
+from clustergym.results.columns import choose_logs
+from clustergym.results.measured_run import simulate
+from clustergym.results.result_writing import (
+    find_finished_result,
+    make_content,
+    mark_unfinished,
+    run_key,
+    write_result,
+)
+from clustergym.scenario.policy import Placer, Policy
+from clustergym.scenario.scenario import Scenario
+from clustergym.sim.child import run_supervised
+from clustergym.sim.engine import StalledError
+from clustergym.sim.guard import RunOptions, StepWatchdog
 
 
 def run_job(config: Mapping[str, Any], folder: Path) -> float | None:
     """Run one composed configuration, write into a folder, and return the objective's metric, if any."""
     _check_objective(config.get("objective"))
-    from clustergym.results.policy_run import run_policy
     from clustergym.results.report.run_text import print_heading, print_results
     from clustergym.results.report.wandb_logger import log_result, read_logger_choice
     from clustergym.scenario.registry import make_placer, make_policy
@@ -57,3 +75,33 @@ def _check_objective(name: object) -> None:
     names = list(METRICS)
     if name is not None and name not in names:
         raise InputError(f"unknown metric {name!r}", field="objective", remedy=nearest(str(name), names))
+
+
+def run_policy(
+    scenario: Scenario, policy: Policy, placer: Placer, config: Mapping[str, Any], folder: Path
+) -> tuple[dict[str, Any], bool]:
+    """Return a policy's result, and whether the policy had to be run for it.
+
+    `config` is the composed configuration, which is written beside the result.
+    """
+    seed, options = int(config["seed"]), build(RunOptions, config.get("run") or {}, "run")
+    logs = choose_logs(options.logs, len(scenario.trace))
+    done = find_finished_result(folder, run_key(scenario, policy, placer, seed), options.logs)
+    if done is not None:
+        print(f"{policy.name}: finished already, not run again ({folder / 'result.json'})")
+        return done, False
+
+    def task(watch: StepWatchdog) -> dict[str, Any]:
+        with show_jobs_progress(
+            policy.name, len(scenario.trace), bool(config.get("progress", True))
+        ) as progress:
+            result = simulate(scenario, policy, placer, seed, progress, watch, options.engine)
+        content = make_content(result, policy, placer, seed)
+        write_result(folder, config, result, content, logs)
+        return content
+
+    try:
+        with mark_unfinished(folder, policy.name):
+            return run_supervised(task, policy, placer, options.decision_limit_s), True
+    except StalledError as error:
+        raise InputError(str(error), field=f"policy {policy.name}", remedy="nothing was written") from error

@@ -102,7 +102,7 @@ class Draw:
         return Fault(now_s, NODE, node, repair_s, cause, self._step(cause, of_step), luck)
 
     def _step(self, cause: str, of_step: float) -> str:
-        """Return the step of the ladder: that of the cause if it has one, else by the shares."""
+        """Draw how a failed job restarts: as its cause says, or else by the shares."""
         restart = self.model.restart
         if cause in restart.in_place_causes:
             return IN_PLACE

@@ -161,7 +161,7 @@ class FailureModel(Parameters):
             )
 
     def _check_causes_of_steps(self) -> None:
-        """Raise an `InputError` unless each cause of a step of the ladder is a known one, and named once."""
+        """Raise an `InputError` unless the lists of causes by type of restart name known ones, each once."""
         named = {
             "in_place_causes": self.restart.in_place_causes,
             "process_causes": self.restart.process_causes,

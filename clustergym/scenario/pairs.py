@@ -82,7 +82,7 @@ def _lookup(
     gpu_types: Sequence[str],
     counts: Ints,
 ) -> Floats:
-    """Return what each class keeps beside each other, shape (C, C, T, K); NaN where the table has no pair."""
+    """Return the speed share that each class keeps beside each other, (C, C, T, K); NaN: not in the table."""
     names = [Workload(model.model, model.global_batch) for model in classes]
     kept = np.full((len(names), len(names), len(gpu_types), len(counts)), np.nan)
     place = {

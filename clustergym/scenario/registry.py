@@ -23,7 +23,7 @@ from clustergym.scenario.policy import Placer, Policy
 
 
 class Kind(NamedTuple):
-    """What can be found by name: its base class, the group of its entry points, its package here."""
+    """A kind of component that is found by name: its base class, entry points and package."""
 
     base: type[Any]
     group: str
@@ -38,7 +38,7 @@ KINDS = {
 
 @cache
 def entry_points(component: str) -> Mapping[str, str]:
-    """Return name -> `module:Class` of every policy or placer; of what is built in, its module alone.
+    """Return the `module:Class` of every policy or placer by name; of built-in ones the module alone.
 
     A file of `policies/` is a policy, and one of `policies/placers/` a placer, in whose name `-` stands for
     `_`; other packages name theirs

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from clustergym.scenario.gpu_requests import index_named_types
 from clustergym.scenario.scenario import Scenario
 
 
@@ -58,8 +59,7 @@ def request_changes(scenario: Scenario) -> RequestChanges:
     asked = read if trace.asked_gpus is None else trace.asked_gpus
     next_allowed = np.append(counts, 0)[np.searchsorted(counts, read)]
     gone, oversize = given == 0, scenario.oversize_jobs
-    named = [scenario.cluster.gpu_types.index(name) if name else -1 for name in trace.gpu_type]
-    moved = ~gone & (scenario.request_type != np.array(named, dtype=np.int64))
+    moved = ~gone & (scenario.request_type != index_named_types(trace, scenario.cluster))
     raised = ~gone & ~moved & (given > next_allowed)
     rounded = ~gone & ~moved & ~raised & (given > asked)
     rows = np.flatnonzero(rounded)

@@ -18,14 +18,19 @@ import numpy.typing as npt
 from clustergym.cluster.parts import Parts
 from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.common.errors import InputError
 from clustergym.oracle.base import BatchTables, OracleTables, fill_tiers, linear, same_local_batch
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.scenario.costs import Costs
 from clustergym.scenario.disturbance import Disturbance
+from clustergym.scenario.gpu_requests import (
+    GpuRequests,
+    fit_requests,
+    fits_nowhere,
+    index_named_types,
+    make_oversize_error,
+)
 from clustergym.scenario.pairs import PairSpeeds
-from clustergym.scenario.part_requests import fits_nowhere
-from clustergym.scenario.policy import BatchOptions, InformationClass
+from clustergym.scenario.view import BatchOptions, InformationClass
 from clustergym.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -280,53 +285,30 @@ class Scenario:
         return known
 
     @cached_property
-    def _named_type(self) -> Ints:
-        """Index of the GPU type that each job names, shape (n,); -1: any."""
-        index = {
-            name: self.cluster.gpu_types.index(name) if name else -1 for name in set(self.trace.gpu_type)
-        }
-        return np.array([index[name] for name in self.trace.gpu_type], dtype=np.int64)
-
-    @cached_property
     def oversize_jobs(self) -> Bools:
         """Whether each job asks for more GPUs than it can have of its type, shape (n,)."""
         if self.parts is not None:
             return ~self.parts.fits
         most_of = np.append(self.cluster.capacity, self.cluster.capacity.max())
-        oversize: Bools = self.trace.gpus > np.minimum(most_of[self._named_type], self.tables.counts[-1])
+        most = most_of[index_named_types(self.trace, self.cluster)]
+        oversize: Bools = self.trace.gpus > np.minimum(most, self.tables.counts[-1])
         return oversize
 
     @cached_property
-    def _requests(self) -> tuple[Ints, Ints, Bools]:
-        """Type index, GPUs, and whether they were changed, of the request of each job."""
-        named, asked = self._named_type, self.trace.gpus
-        oversize = self.oversize_jobs
+    def _requests(self) -> GpuRequests:
+        named, oversize = index_named_types(self.trace, self.cluster), self.oversize_jobs
+        counts = self.tables.counts
         if self.oversize == "error" and oversize.any():
             row = int(np.argmax(oversize))
-            raise self._oversize_error(row, int(named[row]))
-        every, nowhere = np.arange(len(asked)), len(self.tables.counts)
-        least = self._least_level[self.class_of, :, np.searchsorted(self.tables.counts, asked)]
-        lowest = least.min(axis=1)
-        level = np.where(named < 0, lowest, least[every, named])
-        moved = (level == nowhere) | oversize
-        wanted = np.where(moved & (lowest < nowhere) & (named >= 0), least.argmin(axis=1), named)
-        wanted[moved & (lowest == nowhere)] = -1
-        gpus = np.append(self.tables.counts, 0)[np.where(moved, lowest, level)]
-        wanted, gpus = np.where(oversize, named, wanted), np.where(oversize, 0, gpus)
-        return wanted, gpus, oversize | (gpus != asked) | (wanted != named)
-
-    @cached_property
-    def _least_level(self) -> Ints:
-        """Least index, from each on, of a count at which a class fits on a type, (C, T, K + 1); K: none."""
-        levels = self.feasible.shape[-1]
-        level = np.full((*self.feasible.shape[:2], levels + 1), levels)
-        level[..., :-1] = np.where(self.feasible, np.arange(levels), levels)
-        return np.minimum.accumulate(level[..., ::-1], axis=-1)[..., ::-1]
+            if self.parts is not None:
+                raise fits_nowhere(self.trace, self.cluster, self.parts, row)
+            raise make_oversize_error(self.trace, self.cluster, int(counts[-1]), row, int(named[row]))
+        return fit_requests(named, self.trace.gpus, oversize, self.feasible, self.class_of, counts)
 
     @property
     def request_type(self) -> Ints:
         """Index of the GPU type each job requests, shape (n,); -1: any."""
-        return self._requests[0]
+        return self._requests.gpu_type
 
     @property
     def request_gpus(self) -> Ints:
@@ -336,35 +318,12 @@ class Scenario:
         not fit in memory is raised to the least count of its type that fits, or else moved to the type
         with the least such count, since a user would ask for what can run.
         """
-        return self._requests[1]
+        return self._requests.gpus
 
     @property
     def request_changed(self) -> Bools:
         """Whether each job's request was changed or the job is dropped, shape (n,); see `request_changes`."""
-        return self._requests[2]
-
-    def _most_gpus(self, wanted: int) -> int:
-        capacity = self.cluster.capacity
-        return int(capacity.max() if wanted < 0 else capacity[wanted])
-
-    def _oversize_error(self, row: int, wanted: int) -> InputError:
-        if self.parts is not None:
-            return fits_nowhere(self.trace, self.cluster, self.parts, row)
-        type_text = "of one type" if wanted < 0 else self.cluster.gpu_types[wanted]
-        most, read = self._most_gpus(wanted), int(self.trace.gpus[row])
-        asked = read if self.trace.asked_gpus is None else int(self.trace.asked_gpus[row])
-        allowed = int(self.tables.counts[-1])
-        rounded = f" (rounded up to {read})" * (asked != read)
-        limit = f", and the scenario allows no more than {allowed} to a job" * (asked == read > allowed)
-        keep = "keep counts with trace.counts=keep, " * (asked <= most)
-        return InputError(
-            f"job {self.trace.job_id[row]} asks for {asked} GPUs{rounded}, cluster "
-            f"{self.cluster.name} has {most} {type_text}{limit * (asked <= most)}",
-            file=self.trace.path or None,
-            line=int(self.trace.line[row]) or None,
-            field="gpus",
-            remedy=f"{keep}name a larger cluster, or drop such jobs with scenario.oversize=drop",
-        )
+        return self._requests.changed
 
     @cached_property
     def reference_iteration_time_s(self) -> Floats:
@@ -394,7 +353,7 @@ class Scenario:
         return mean_s
 
     def _at_request(self, table: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the values of each job's class at its requested count, shape (n, T), of (C, T, K)."""
+        """Look up, in an array by class (C, T, K), each job's value at its requested count, shape (n, T)."""
         level = np.searchsorted(self.tables.counts, self.request_gpus)
         level = np.minimum(level, len(self.tables.counts) - 1)
         return np.swapaxes(table, 1, 2)[self.class_of, level]

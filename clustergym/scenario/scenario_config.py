@@ -25,8 +25,8 @@ from clustergym.oracle.models.model_spec import ModelClass, ModelSpec
 from clustergym.oracle.oracle_config import on_free_links, oracle_from_config, require_fabric
 from clustergym.scenario.costs import Costs
 from clustergym.scenario.disturbances import KINDS
+from clustergym.scenario.gpu_requests import whole_gpus_alone, with_parts
 from clustergym.scenario.pairs import Interference, PairSpeeds
-from clustergym.scenario.part_requests import whole_gpus_alone, with_parts
 from clustergym.scenario.scenario import Scenario, list_allowed_counts, model_classes
 from clustergym.scenario.trace_config import TraceChoice, make_trace, trace_choice
 from clustergym.trace.options import ReferenceTime
@@ -123,7 +123,7 @@ class Conditions:
         for name, price in costs.profile.items():
             remedy = f"cluster {cluster.name} has no more than {most} GPUs of one type"
             require(price.gpus <= most, f"costs.profile.{name}.gpus", price.gpus, remedy)
-        disturbances = {key: given.get(key, {}) for key in KINDS}
+        disturbances = {key: {} if given.get(key) is None else given[key] for key in KINDS}
         if isinstance(cluster, DivisibleCluster):
             _check_divisible(rules, costs, disturbances)
         if rules.pairs is None and rules.interference != Rules.interference:
@@ -233,6 +233,10 @@ class Conditions:
         Tables that take long to build are cached on disk.
         """
         oracle = self.oracle
+        for note in oracle.notes(classes, cluster):
+            from clustergym.oracle.table_cache import print_note
+
+            print_note(note)
 
         def make_tables(cluster: ClusterSpec) -> OracleTables:
             if not oracle.worth_caching:

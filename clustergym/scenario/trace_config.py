@@ -25,7 +25,7 @@ from clustergym.common.parameters import Parameters, build
 from clustergym.common.paths import traces_dir
 from clustergym.trace.generators.llm import LLM_SOURCE, LlmWorkload, generate_llm
 from clustergym.trace.generators.parts import PARTS_SOURCE, PartWorkload, at_load, generate_parts
-from clustergym.trace.options import GeneratorOptions, LimitChoice, ReferenceTime
+from clustergym.trace.options import GeneratorOptions, LimitChoice, LogOptions, ReferenceTime
 from clustergym.trace.trace import Trace
 from clustergym.trace.trace_statistics import build_tables, offer
 
@@ -39,8 +39,8 @@ TimesOn = Callable[[ClusterSpec], ReferenceTime]
 
 
 @dataclass(frozen=True)
-class TraceChoice(GeneratorOptions, Parameters):
-    """The `trace` group of the configuration.
+class TraceChoice(GeneratorOptions, LogOptions, Parameters):
+    """The `trace` group of the configuration, with the options of generators and of logs.
 
     Attributes
     ----------
@@ -68,12 +68,6 @@ class TraceChoice(GeneratorOptions, Parameters):
     any_type : bool
         Let jobs whose record names no GPU type run on any; otherwise the `arena` rule and
         the generators draw one of the cluster's.
-    gavel_steps : str
-        Whether the steps of a Gavel trace are the whole `job`'s or each `worker`'s.
-    sia_profiles : str or None
-        Sia's profiles folder, from which its jobs get their iterations.
-    sia_lengths : str
-        `validated` or `noise`, as in `ReadOptions`.
     outcomes : str
         How jobs end (`clustergym.trace.outcomes`): `ignore`, each completes after the work it did in its
         log; `keep`, as the log says; or drawn by the shares of a cluster, `philly`, `helios`, `seren` or
@@ -84,8 +78,6 @@ class TraceChoice(GeneratorOptions, Parameters):
     nodes : str
         `keep`: jobs of a log ask for as many nodes as they had there, where nodes of the cluster have as many
         GPUs; the placer must place so (`slurm`). `ignore`: for any.
-    keep_shares : bool
-        Keep the parts of GPUs that PAI's jobs ask for.
     deadlines : bool
         Give each generated job a deadline, as in ElasticFlow's trace.
     seed : int or None
@@ -103,10 +95,6 @@ class TraceChoice(GeneratorOptions, Parameters):
     time_limits: LimitChoice = "ignore"
     nodes: Literal["ignore", "keep"] = "ignore"
     any_type: bool = False
-    gavel_steps: str = "job"
-    sia_profiles: str | None = None
-    sia_lengths: Literal["validated", "noise"] = "validated"
-    keep_shares: bool = False
     deadlines: bool = False
     seed: Seed | None = None
 
@@ -206,7 +194,7 @@ def _read_options(
     choice: TraceChoice, seed: int, cluster: ClusterSpec, counts: str, times_on: TimesOn | None
 ) -> ReadOptions:
     """Return the options for reading a trace of another format for a cluster."""
-    from clustergym.trace.cluster_options import make_options
+    from clustergym.trace.records import make_options
 
     reference = cluster if choice.reference_cluster is None else _reference(choice.reference_cluster)
     return make_options(
@@ -217,12 +205,9 @@ def _read_options(
         type_name=gpu_type_names(cluster, reference),
         seed=seed,
         power_of_two=counts == "power_of_two" and choice.counts == "round",
-        gavel_steps=choice.gavel_steps,
-        sia_profiles=choice.sia_profiles,
-        sia_lengths=choice.sia_lengths,
         outcomes=choice.outcomes,
         node_gpus=_map_node_gpus(reference) if choice.nodes == "keep" else None,
-        keep_shares=choice.keep_shares,
+        **{option.name: getattr(choice, option.name) for option in fields(LogOptions)},
     )
 
 

@@ -15,7 +15,7 @@ from clustergym.cluster.parts import WHOLE
 from clustergym.cluster.spec import Nodes
 from clustergym.common.arrays import Bools, Ints
 from clustergym.common.errors import InputError
-from clustergym.scenario.part_requests import sum_requested_milli
+from clustergym.scenario.gpu_requests import sum_requested_milli
 from clustergym.scenario.policy import Decision
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.moves import find_move_fault, find_notice_fault
@@ -46,15 +46,15 @@ class Limits:
     job : ndarray of int, shape (n,)
         Rows of the jobs in the View, ascending.
     available : ndarray of int, shape (T,)
-    profiled : ndarray of bool, shape (jobs of the trace, T)
-        GPU types on which a job is profiled.
+    hidden : ndarray of int, shape (jobs of the trace,)
+        Bit t: the job is not profiled yet on type t.
     jobs, held : JobStates, Allocations, or None
         Who runs where, for decisions that give notice or nodes; None: the engine carries out neither.
     """
 
     job: Ints
     available: Ints
-    profiled: Bools
+    hidden: Ints
     jobs: JobStates | None = None
     held: Allocations | None = None
 
@@ -174,7 +174,7 @@ def _check_notices_and_moves(decision: Decision, limits: Limits, scenario: Scena
 
 
 def _check_parts(decision: Decision, limits: Limits, scenario: Scenario) -> None:
-    """Check that jobs have what they ask for, and that all of it together is there."""
+    """Check that each job gets what it asks for, and that the nodes have all of it together."""
     assert scenario.parts is not None
     other = decision.gpus != scenario.request_gpus[decision.job]
     if other.any():
@@ -277,7 +277,7 @@ def _check_allotments(decision: Decision, limits: Limits, scenario: Scenario) ->
         )
     level = np.searchsorted(counts, decision.gpus)
     fits = scenario.feasible[scenario.class_of[decision.job], decision.gpu_type, level]
-    fits = fits & limits.profiled[decision.job, decision.gpu_type]
+    fits = fits & ((limits.hidden[decision.job] >> decision.gpu_type) & 1 == 0)
     if not fits.all():
         first = int(np.argmin(fits))
         raise DecisionError(

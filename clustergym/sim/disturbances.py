@@ -147,7 +147,7 @@ class Disturbances:
         for row in self.allocations.holders:
             if row >= 0 and row not in jobs.unseen:
                 standstill = max(int(jobs.ready[row]) - self.clock.now, 0)
-                gpu_type, level = int(jobs.gpu_type[row]), jobs.count_level(row)
+                gpu_type, level = int(jobs.gpu_type[row]), int(jobs.level[row])
                 if self.progress.estimate_end(row, gpu_type, level, standstill) > tick:
                     busy.update(node for node, _ in self.allocations.holding(row))
         return busy

@@ -32,7 +32,8 @@ from clustergym.sim.notices import Notices
 from clustergym.sim.pairs import Sharing, list_paired_launches
 from clustergym.sim.profiling import Profiler
 from clustergym.sim.stalls import IDLE_ROUNDS, StalledError, StallWatch
-from clustergym.sim.state import JobStates, Phase, ViewMaker, make_setting
+from clustergym.sim.state import JobStates, Phase, make_setting
+from clustergym.sim.views import ViewMaker
 from clustergym.trace.trace import Trace
 
 __all__ = ["IDLE_ROUNDS", "Change", "Simulation", "StalledError"]
@@ -202,12 +203,11 @@ class Simulation:
         elif self.profiler.gpus:
             self.profiler.ask(row)
             # With profile_reuse=model another job of the class may have been profiled already.
-            if jobs.profiled[row].any():
+            if jobs.is_profiled(row):
                 queue.enqueue(row)
             else:
                 jobs.phase[row] = Phase.PROFILING
         else:
-            jobs.profiled[row] = True
             queue.enqueue(row)
         yield left
         del queue.leaving[row]
@@ -291,11 +291,13 @@ class Simulation:
         rows, now, held = self.queue.rows, self.clock.now, self.allocations
         available = self.allocator.available(self.profiler.held)
         # Copies, for the View hands its arrays to a policy that may write into them.
-        self._limits = Limits(rows, available.copy(), self.jobs.profiled, self.jobs, held)
+        self._limits = Limits(rows, available.copy(), self.jobs.hidden, self.jobs, held)
         if isinstance(held, PartAllocations):
-            return self.views.part_view(now, rows, available, held)
-        view = self.views.view(now, rows, available, held.free.copy())
-        return view.with_columns({"where": self._places, "coming": self.notices.coming_gpus()})
+            return self.views.part_view(now, rows.copy(), available, held)
+        coming = self.notices.coming_gpus()
+        return self.views.view(
+            now, rows.copy(), available, held.free.copy(), where=self._places, coming=coming
+        )
 
     def _places(self) -> Places:
         """Return where the jobs of the View are."""
@@ -321,6 +323,7 @@ class Simulation:
         # All is checked before anything changes: a refused decision leaves the state as it was.
         check_decision(decision, limits, self.scenario)
         self._limits = None
+        self.views.complete()
         self._enact(decision, limits.job)
         self.queue.due = False
         self.profiler.start_waiting()

@@ -16,6 +16,7 @@ from clustergym.scenario.clock import TICKS_PER_S, seconds, ticks
 from clustergym.scenario.disturbance import ActiveDisturbance
 from clustergym.scenario.policy import Infeasible, InformationClass
 from clustergym.scenario.scenario import Scenario
+from clustergym.sim import rules
 from clustergym.sim.allocator import Allocator
 from clustergym.sim.clock import Clock
 from clustergym.sim.event_recorder import EventRecorder
@@ -24,7 +25,8 @@ from clustergym.sim.links import SharedLinks
 from clustergym.sim.log import NO_JOB, EventKind
 from clustergym.sim.pairs import Sharing
 from clustergym.sim.profiling import Profiler
-from clustergym.sim.state import JobStates, Phase, ViewMaker
+from clustergym.sim.state import JobStates, Phase
+from clustergym.sim.views import ViewMaker
 from clustergym.trace.trace import COMPLETED
 
 
@@ -93,7 +95,7 @@ class JobProgress:
         standstill = max(int(jobs.ready[row]) - self.clock.now, 0)
         remaining, iteration_s = float(jobs.remaining[row]), float(jobs.iteration_s[row])
         # `ends_at` is above 0 where the log says that the job ended before its work was done.
-        action, work = self.complete, ticks((remaining - float(jobs.ends_at[row])) * iteration_s)
+        action, work = self.complete, rules.count_work(remaining - float(jobs.ends_at[row]), iteration_s)
         choices = self.scenario.batch_choices
         if choices is not None and jobs.batch[row] != self.scenario.trace.global_batch[row]:
             end = choices.next_end(row, remaining)
@@ -123,7 +125,7 @@ class JobProgress:
         nodes, remaining = self.allocations.holding(row), float(jobs.remaining[row])
         locality = int(self.scenario.cluster.locality(nodes))
         slowdown = 1.0 if self.links is None else self.links.slowdown(row)
-        iteration_s = self.iteration_s(row, gpu_type, jobs.count_level(row), nodes, remaining, slowdown)
+        iteration_s = self.iteration_s(row, gpu_type, int(jobs.level[row]), nodes, remaining, slowdown)
         jobs.iteration_s[row] = iteration_s
         self.await_completion(row)
         standstill_s = seconds(max(int(jobs.ready[row]) - self.clock.now, 0))
@@ -141,10 +143,10 @@ class JobProgress:
         for row, slowdown in self.links.update().items():
             gpu_type, level, nodes = (
                 int(jobs.gpu_type[row]),
-                jobs.count_level(row),
+                int(jobs.level[row]),
                 self.allocations.holding(row),
             )
-            remaining = float(jobs.compute_remaining(np.array([row]), self.clock.now)[0])
+            remaining = float(jobs.compute_remaining(row, self.clock.now))
             # A link that changes touches all its jobs, but an unchanged speed is not logged again.
             if self.iteration_s(row, gpu_type, level, nodes, remaining, slowdown) != jobs.iteration_s[row]:
                 self.update_speed(row)
@@ -165,7 +167,7 @@ class JobProgress:
         if self.sharing is not None:
             iteration_s /= self.sharing.get_kept_speed(row, gpu_type, level) if kept is None else kept
         # What the policy believes, not what is true: reservations must not leak when jobs really end.
-        left_s = float(views.compute_remaining(np.array([row]), now)[0]) * iteration_s
+        left_s = float(views.compute_remaining(row, now)) * iteration_s
         return now + standstill + ticks(left_s) if math.isfinite(left_s) else math.inf
 
 
@@ -215,8 +217,7 @@ class JobExecution:
         """
         jobs, progress = self.jobs, self.progress
         level = int(np.searchsorted(self.scenario.tables.counts, gpus))
-        # Before `launched` and `searched` are set below: the cost depends on whether this is the first
-        # launch.
+        # Before the job holds what it is given: the cost depends on whether this is the first launch.
         overhead = ticks(self._standstill_s(row, gpu_type, level, saves))
         what = EventKind.RESUME if jobs.launched[row] else EventKind.START
         if rescale:
@@ -234,12 +235,10 @@ class JobExecution:
         if jobs.disturbed:
             progress.plan_checkpoints(row, nodes)
         iteration_s = progress.iteration_s(row, gpu_type, level, nodes, float(jobs.remaining[row]))
-        jobs.phase[row], jobs.gpu_type[row], jobs.gpus[row] = Phase.RUNNING, gpu_type, gpus
-        jobs.iteration_s[row], jobs.ready[row] = iteration_s, now + overhead
-        jobs.worked_until[row] = jobs.held_since[row] = now
+        held = gpu_type, level, gpus
+        rules.begin_to_hold(jobs.job[row], jobs.figures[row], held, iteration_s, overhead, now)
         jobs.checkpointed[row] = jobs.remaining[row]
-        jobs.restarts[row] += what != EventKind.START
-        jobs.launched[row] = jobs.searched[row, gpu_type, level] = True
+        jobs.searched[row, gpu_type, level] = True
         if progress.links is not None:
             progress.links.enter(row, nodes)
         progress.await_completion(row)
@@ -280,7 +279,7 @@ class JobExecution:
     def _join(self, sharing: Sharing, row: int, beside: int, overhead: int) -> Nodes | Infeasible:
         """Let a job share the GPUs of another, unless their nodes are kept for what comes before its end."""
         if on := self.allocator.allocations.holding(beside):
-            gpu_type, level = int(self.jobs.gpu_type[beside]), self.jobs.count_level(beside)
+            gpu_type, level = int(self.jobs.gpu_type[beside]), int(self.jobs.level[beside])
             kept = sharing.get_pair_speed(row, beside, gpu_type, level)
             until = self.progress.estimate_end(row, gpu_type, level, overhead, kept)
             claimed = self.allocator.claim(on, until)
@@ -298,7 +297,7 @@ class JobExecution:
         jobs.saving.pop(row, None)
         if jobs.disturbed:
             jobs.hangs[row] = False
-        jobs.gpu_type[row], jobs.gpus[row] = -1, 0
+        rules.end_holding(jobs.job[row])
         if progress.links is not None:
             progress.links.leave(row)
         return self.allocator.release(row)
@@ -379,7 +378,7 @@ class JobExecution:
             return False
         if not self.allocator.keeps_segments(row, nodes):
             return False
-        gpu_type, level = int(jobs.gpu_type[row]), jobs.count_level(row)
+        gpu_type, level = int(jobs.gpu_type[row]), int(jobs.level[row])
         overhead_s = self._standstill_s(row, gpu_type, level, saves=True)
         withheld = self.allocator.withheld(progress.estimate_end(row, gpu_type, level, ticks(overhead_s)))
         if any(node in withheld for node, _ in nodes):
@@ -388,8 +387,7 @@ class JobExecution:
         slowdown = 1.0
         if progress.links is not None and self.scenario.cluster.locality(nodes) > Locality.LEAF:
             slowdown = progress.links.slowdown(row)
-        remaining = float(progress.views.compute_remaining(np.array([row]), now)[0])
+        remaining = float(progress.views.compute_remaining(row, now))
         faster = progress.iteration_s(row, gpu_type, level, nodes, remaining, slowdown)
-        # The rest of a standstill that is under way is saved by no move, so it counts for staying.
-        stay = max(seconds(int(jobs.ready[row]) - now), 0.0) + remaining * float(jobs.iteration_s[row])
-        return overhead_s + remaining * faster < stay
+        speeds = float(jobs.iteration_s[row]), faster
+        return rules.pays_to_move(overhead_s, remaining, *speeds, int(jobs.ready[row]), now)

@@ -8,6 +8,7 @@ import simpy
 from clustergym.common.arrays import Ints
 from clustergym.scenario.clock import ticks
 from clustergym.scenario.scenario import Scenario
+from clustergym.sim import rules
 from clustergym.sim.clock import Clock
 from clustergym.sim.state import JobStates, Phase
 
@@ -55,7 +56,7 @@ class JobQueue:
     def enqueue(self, row: int) -> None:
         """Let a job wait, and ask for a decision if the policy sees it."""
         jobs = self.jobs
-        jobs.phase[row], jobs.queued_since[row] = Phase.QUEUED, self.clock.now
+        rules.wait(jobs.job[row], self.clock.now)
         # A job that waits forgets the batch that was chosen for its last allotment.
         jobs.batch[row] = self._requested[row]
         if row not in jobs.unseen:
@@ -92,12 +93,9 @@ class JobQueue:
         if self._round is None or self._round_pending or not self.in_view:
             return
         now = self.clock.now
-        # An instant has one decision at most, so the next round after a decision is a later one.
-        earliest = now + 1 if self.due or self.decided_at >= now else now
         self._round_pending = True
-        # Rounds lie at multiples of their length since 0 (rounded up), not since the last event; none is held
-        # while no job is in view.
-        self.clock.after(-(-earliest // self._round) * self._round - now, self._begin_round)
+        later = self.due or self.decided_at >= now
+        self.clock.after(rules.find_next_round(self._round, later, now) - now, self._begin_round)
 
     def ask_at(self, tick: int) -> None:
         """Ask for a decision at a tick besides events, instead of at one that was asked for before."""

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from clustergym.cluster.spec import Nodes
-from clustergym.common.arrays import Bools, Ints
-from clustergym.scenario.clock import ticks
+from clustergym.common.arrays import Ints
+from clustergym.scenario.clock import TICKS_PER_S
+from clustergym.scenario.costs import ProfilePrice
 from clustergym.scenario.policy import Infeasible, InformationClass
+from clustergym.scenario.scenario import Scenario
+from clustergym.sim import rules
 from clustergym.sim.allocator import Allocator
 from clustergym.sim.event_recorder import EventRecorder
 from clustergym.sim.job_queue import JobQueue
@@ -47,6 +50,15 @@ class Profile:
         self.left, self.since = self.left - (now - self.since), now
 
 
+def compute_profile_ticks(scenario: Scenario, price: ProfilePrice) -> Ints:
+    """Return how long the profile of each model class takes on each type, ticks, shape (C, T)."""
+    parts = scenario.feasible.sum(axis=2)
+    if price.per == "job":
+        parts = np.ones_like(parts)
+    found: Ints = np.rint(price.seconds * parts * TICKS_PER_S).astype(np.int64)
+    return found
+
+
 class Profiler:
     """Makes the profiles of a run that a policy's information class asks for.
 
@@ -72,7 +84,10 @@ class Profiler:
         shared = scenario.costs.profile_reuse == "model"
         self._unit_of: Ints = scenario.class_of if shared else np.arange(len(scenario.trace))
         self._begun: dict[tuple[int, int], Profile] = {}
-        self.gpus = self._price.gpus if self._price else 0
+        self.gpus = 0
+        if self._price:
+            self.gpus, self._takes = self._price.gpus, compute_profile_ticks(scenario, self._price)
+            self._jobs.hide_types()
         self.waiting: list[deque[Profile]] = [deque() for _ in range(types)]
         self.running: list[Profile] = []
         self.held: Ints = np.zeros(types, dtype=np.int64)
@@ -84,31 +99,23 @@ class Profiler:
 
     def ask(self, row: int) -> None:
         """Queue the profiles that a job needs, except on types that are known or already being profiled."""
-        for gpu_type in np.flatnonzero(self._find_needed(row) & ~self._jobs.profiled[row]).tolist():
-            unit = int(self._unit_of[row])
+        assert self._price is not None
+        scenario, hidden, unit = self._scenario, int(self._jobs.hidden[row]), int(self._unit_of[row])
+        asked, asked_only = int(scenario.request_type[row]), self._price.types == "requested"
+        for gpu_type, fits in enumerate(scenario.feasible[scenario.class_of[row]].any(axis=1).tolist()):
+            if not rules.needs_profile(fits, hidden, gpu_type, asked, asked_only):
+                continue
             profile = self._begun.get((unit, gpu_type))
             if profile is None:
-                profile = self._begun[unit, gpu_type] = Profile(
-                    unit, gpu_type, row, self._ticks(row, gpu_type)
-                )
+                left = self._find_ticks(row, gpu_type)
+                profile = self._begun[unit, gpu_type] = Profile(unit, gpu_type, row, left)
             elif profile in self.running or profile in self.waiting[gpu_type]:
                 continue
             profile.row = row
             self.waiting[gpu_type].append(profile)
 
-    def _find_needed(self, row: int) -> Bools:
-        assert self._price is not None
-        scenario = self._scenario
-        fits: Bools = scenario.feasible[scenario.class_of[row]].any(axis=1)
-        asked = int(scenario.request_type[row])
-        if self._price.types == "requested" and asked >= 0:
-            fits = fits & (np.arange(len(fits)) == asked)
-        return fits
-
-    def _ticks(self, row: int, gpu_type: int) -> int:
-        assert self._price is not None
-        fits = self._scenario.feasible[self._scenario.class_of[row], gpu_type]
-        return ticks(self._price.seconds * (int(fits.sum()) if self._price.per == "configuration" else 1))
+    def _find_ticks(self, row: int, gpu_type: int) -> int:
+        return int(self._takes[self._scenario.class_of[row], gpu_type])
 
     def start_waiting(self) -> None:
         """Start waiting profiles on free GPUs, in the order in which they wait."""
@@ -150,7 +157,7 @@ class Profiler:
             return
         self._stop(profile)
         jobs, rows = self._jobs, self._jobs_of(profile)
-        jobs.profiled[rows, profile.gpu_type] = True
+        jobs.hidden[rows] &= ~(1 << profile.gpu_type)
         for row in rows[jobs.phase[rows] == Phase.PROFILING].tolist():
             self._queue.enqueue(row)
         self._queue.decide_again()
@@ -191,4 +198,4 @@ class Profiler:
         self._stop(profile)
         self.waiting[profile.gpu_type].appendleft(profile)
         if forget:
-            profile.left = self._ticks(profile.row, profile.gpu_type)
+            profile.left = self._find_ticks(profile.row, profile.gpu_type)

@@ -54,7 +54,11 @@ class StallWatch:
         """Return the error of a run that cannot go on now."""
         rows, views = np.asarray(self._queue.rows, dtype=np.int64), self._views
         return make_stalled_error(
-            self._scenario, views.information, rows, self._jobs.profiled[rows], self._queue.clock.now_s
+            self._scenario,
+            views.information,
+            rows,
+            self._jobs.find_profiled_types(rows),
+            self._queue.clock.now_s,
         )
 
 

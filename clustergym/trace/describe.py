@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clustergym.common.writing import write_json
-from clustergym.trace.cluster_options import make_options
 from clustergym.trace.drawn_outcomes import with_outcomes
 from clustergym.trace.outcomes import CHOICES
 from clustergym.trace.part_columns import RECORDED
 from clustergym.trace.part_statistics import part_statistics
+from clustergym.trace.records import make_options
 from clustergym.trace.trace import OUTCOMES, Trace
 from clustergym.trace.trace_statistics import build_tables, trace_statistics
 
@@ -39,30 +39,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="roofline",
         help="whose iteration times: roofline, grid, or stack, as scenario=llm-2026 has (roofline)",
     )
-    parser.add_argument("--format", default="auto", help="format of the file; auto: found out")
-    parser.add_argument(
-        "--rule", default="arena", help="how models are drawn where there are none: arena or ares"
-    )
     parser.add_argument("--any-type", action="store_true", help="leave open which GPU type a job asks for")
-    parser.add_argument(
-        "--keep-counts", action="store_true", help="do not round GPU counts up to powers of two"
-    )
-    add_outcomes_argument(parser)
-    parser.add_argument(
-        "--keep-shares", action="store_true", help="keep parts of GPUs that PAI's jobs ask for"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="seed of that draw")
+    add_log_arguments(parser)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the same figures, unrounded")
 
 
-def add_outcomes_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says how the jobs of a trace end."""
-    parser.add_argument(
+def add_log_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that every command has which reads a trace or a log."""
+    from clustergym.trace.formats import FORMATS
+
+    add = parser.add_argument
+    add("--format", default="auto", help=f"auto: found out; {', '.join(FORMATS)}")
+    add("--rule", default="arena", help="how models are drawn where there are none: arena or ares")
+    add("--seed", type=int, default=0, help="seed of what is drawn")
+    add(
         "--outcomes",
         metavar="HOW",
         help=f"how jobs end: {', '.join(CHOICES)} (keep: as the log says; a cluster: drawn by its shares; "
         "default: a native trace as it is, a log ignored)",
     )
+    add("--keep-counts", action="store_true", help="do not round GPU counts up to powers of two")
+    add("--keep-shares", action="store_true", help="keep parts of GPUs that PAI's jobs ask for")
 
 
 def run(args: argparse.Namespace) -> int:

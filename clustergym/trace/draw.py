@@ -340,7 +340,7 @@ def draw(records: Records, options: ReadOptions) -> DrawnJobs:
 
 
 def _choose_timed_counts(gpus: Ints, options: ReadOptions) -> Ints:
-    """Return the counts at which jobs are timed: of those too large for every type, the largest that fits."""
+    """Return the GPU count at which each job is timed; where no type has as many, the largest that fits."""
     if not options.most_gpus:
         return gpus
     most = max(options.most_gpus.values())
@@ -360,7 +360,7 @@ def _menus(
 
 
 class _Menus:
-    """What a rule draws among for each (class, GPU count, recorded type): a menu of model and GPU type.
+    """The models and GPU types that a rule may draw for each (class, GPU count, recorded type).
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Outcomes of a trace: kept, ignored, or drawn so that the published shares of a cluster are expected."""
+"""Keep, ignore or draw the outcomes of jobs; the expected shares of drawn ones are a cluster's published."""
 
 from __future__ import annotations
 

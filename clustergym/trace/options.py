@@ -66,7 +66,32 @@ class GeneratorOptions:
 
 
 @dataclass(frozen=True)
-class ReadOptions:
+class LogOptions:
+    """What a user chooses of how a log is read, whether in a configuration or by options of a command.
+
+    Attributes
+    ----------
+    gavel_steps : str
+        Whether a Gavel trace's steps and batch are the whole `job`'s or each `worker`'s.
+    sia_profiles : str or None
+        Sia's profiles folder: its jobs get the iterations that its validation files show for their
+        batch. None: as many as take their run time alone at the reference iteration time.
+    sia_lengths : str
+        How many iterations those files show: `validated`, as many as the training at that batch took;
+        `noise`, as many as its gradient statistics give for the progress of the training at the
+        least batch, as in Sia's simulator (`oracle.sia_training.Training.by_noise`).
+    keep_shares : bool
+        Keep the part of a GPU that a job of PAI plans with, as a recorded job; by default it is rounded up.
+    """
+
+    gavel_steps: str = "job"
+    sia_profiles: str | None = None
+    sia_lengths: Literal["validated", "noise"] = "validated"
+    keep_shares: bool = False
+
+
+@dataclass(frozen=True)
+class ReadOptions(LogOptions):
     """Options of the trace readers; the native format uses `type_name` alone.
 
     Attributes
@@ -94,23 +119,12 @@ class ReadOptions:
         GPUs of each type to draw among: no job draws a type with fewer than it asks for, unless all have.
     type_name : callable, optional
         Names of the GPU types in a file; by default those of the hardware catalogue.
-    gavel_steps : str
-        Whether a Gavel trace's steps and batch are the whole `job`'s or each `worker`'s.
-    sia_profiles : str or None
-        Sia's profiles folder: its jobs get the iterations that its validation files show for their
-        batch. None: as many as take their run time alone at the reference iteration time.
-    sia_lengths : str
-        How many iterations those files show: `validated`, as many as the training at that batch took;
-        `noise`, as many as its gradient statistics give for the progress of the training at the
-        least batch, as in Sia's simulator (`oracle.sia_training.Training.by_noise`).
     outcomes : str
         `keep`: jobs that failed or were killed in a log end where they did (`workload.outcomes`); `ignore`:
         each job does what it did in the log, and all complete.
     node_gpus : mapping of str to int, optional
         GPUs of a node of each type: jobs ask for as many nodes as they had, if those have as many GPUs. None:
         they ask for any.
-    keep_shares : bool
-        Keep the part of a GPU that a job of PAI plans with, as a recorded job; by default it is rounded up.
     power_of_two : bool
         Round GPU counts up to powers of two; a drawn job keeps its GPU time, any other its iterations.
     """
@@ -124,12 +138,8 @@ class ReadOptions:
     gpu_types: tuple[str, ...] | None = None
     most_gpus: Mapping[str, int] | None = None
     type_name: TypeNames | None = None
-    gavel_steps: str = "job"
-    sia_profiles: str | None = None
-    sia_lengths: str = "validated"
     outcomes: str = "ignore"
     node_gpus: Mapping[str, int] | None = None
-    keep_shares: bool = False
     power_of_two: bool = True
 
 

@@ -49,7 +49,7 @@ class PairKey(NamedTuple):
 
 @dataclass(frozen=True)
 class PairTable:
-    """The speeds of pairs.
+    """A table of how fast two jobs run that share GPUs.
 
     Attributes
     ----------

@@ -53,7 +53,7 @@ def read_parts(table: TextTable, gpus: Ints) -> PartColumns | None:
 def check_parts(
     parts: PartColumns, path: Path, line: Sequence[int] | Ints, named: Callable[[str], str]
 ) -> dict[str, Any]:
-    """Return the columns of a Trace; a job without GPUs stands as one GPU of which it takes nothing.
+    """Return the columns of a Trace; a job without GPUs becomes one that takes nothing of one GPU.
 
     Parameters
     ----------

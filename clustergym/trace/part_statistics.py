@@ -101,7 +101,7 @@ def _class(trace: Trace, milli: Ints, mine: Bools) -> dict[str, Any]:
 
 
 def _load(asked: Ints, ran_s: Floats, installed: int, span_s: float) -> float | None:
-    """Return what is asked for over what there is from the first to the last submission; None: no time."""
+    """Return demand over capacity from the first to the last submission; None if these are at one time."""
     demand = float((asked * ran_s).sum())
     if demand == 0.0:
         return 0.0

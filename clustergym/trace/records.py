@@ -1,4 +1,7 @@
-"""Turn a log of jobs that ran (time, duration, GPUs) into a trace of jobs to schedule."""
+"""Turn a log of jobs that ran (time, duration, GPUs) into a trace of jobs to schedule.
+
+Translate model names of published traces to families of the model catalogue.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,15 @@ from typing import Any
 import numpy as np
 
 from clustergym.cluster.cluster_files import canonical_gpu_type
+from clustergym.cluster.divisible import DivisibleCluster
+from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.columns import DAY_S, from_first, iso
-from clustergym.common.errors import InputError
+from clustergym.common.errors import InputError, nearest
 from clustergym.common.text_files import TextTable
-from clustergym.trace.draw import DrawnJobs, Records, draw
-from clustergym.trace.options import ReadOptions
+from clustergym.oracle.models.model_spec import ModelClass
+from clustergym.trace.draw import DrawnJobs, Records, draw, get_reference_times
+from clustergym.trace.options import ReadOptions, ReferenceTime, TypeNames, types_to_draw
 from clustergym.trace.outcomes import (
     compute_asked_iterations,
     compute_shares,
@@ -25,8 +31,10 @@ from clustergym.trace.outcomes import (
     no_outcomes,
 )
 from clustergym.trace.trace import Trace
-from clustergym.trace.trace_checks import build_trace
+from clustergym.trace.trace_checks import Column, build_trace
 
+_TEXTS = ("job_id", "gpu_type", "user", "virtual_cluster", "partition")
+"""Columns that are copied as they are in the log, if it has them."""
 MONTH_S = 30 * DAY_S
 """A log whose median duration is longer is likely to be in another unit than seconds."""
 
@@ -84,18 +92,11 @@ def make_recorded_jobs(
     form: str,
     names: Mapping[str, str],
     *,
-    submit_s: Floats,
-    duration_s: Floats,
-    gpus: Ints,
     left_out: Mapping[str, Bools],
-    outcome: Sequence[str] | None = None,
-    priority: Ints | None = None,
-    time_limit_s: Floats | None = None,
-    start_s: Floats | None = None,
-    nodes: Ints | None = None,
     unnamed: str = "job",
     dated: bool = True,
     facts: Mapping[str, Any] | None = None,
+    **columns: Column | None,
 ) -> RecordedJobs:
     """Return the jobs of a log with a row for each job.
 
@@ -123,34 +124,25 @@ def make_recorded_jobs(
     rows = np.flatnonzero(kept)
     index = rows.tolist()
 
-    def cells(column: str) -> list[str] | None:
-        found = table.columns.get(names.get(column, ""))
-        return None if found is None else [found[row] for row in index]
-
-    limited = None if time_limit_s is None or np.isnan(time_limit_s[rows]).all() else time_limit_s[rows]
+    texts = {column: table.columns.get(names.get(column, "")) for column in _TEXTS}
+    kept_columns: dict[str, Any] = {
+        column: cells[rows] if isinstance(cells, np.ndarray) else [cells[row] for row in index]
+        for column, cells in (texts | columns).items()
+        if cells is not None
+    }
+    if "time_limit_s" in kept_columns and np.isnan(kept_columns["time_limit_s"]).all():
+        del kept_columns["time_limit_s"]
     return RecordedJobs(
         path=table.path,
         row=rows,
         line=[table.line[row] for row in index],
-        duration_s=duration_s[rows],
-        gpus=gpus[rows],
-        gpu_type=cells("gpu_type"),
         format=form,
         sha256=table.sha256,
-        job_id=cells("job_id") or [f"{unnamed}-{row}" for row in index],
-        submit_s=submit_s[rows],
         left_out=+counts,
-        user=cells("user"),
-        virtual_cluster=cells("virtual_cluster"),
-        priority=None if priority is None else priority[rows],
-        outcome=None if outcome is None else [outcome[row] for row in index],
-        time_limit_s=limited,
-        start_s=None if start_s is None else start_s[rows],
-        nodes=None if nodes is None else nodes[rows],
-        partition=cells("partition"),
         dated=dated,
         source_names=names,
         facts=facts or {},
+        **{"job_id": [f"{unnamed}-{row}" for row in index], **kept_columns},
     )
 
 
@@ -269,3 +261,111 @@ def _select_outcomes(
         "iterations": compute_asked_iterations(drawn.iterations, log.duration_s, asked_s),
     }
     return columns, {"outcomes": {"kept": True, **counts, **facts}}
+
+
+FAMILIES = {
+    "a3c": "a3c",
+    "bert": "bert",
+    "cifar10": "resnet18",
+    "cyclegan": "cyclegan",
+    "deepspeech2": "deepspeech2",
+    "gpt2": "gpt2",
+    "imagenet": "resnet50",
+    "inception3": "inception3",
+    "lm": "lm",
+    "ncf": "neumf",
+    "neumf": "neumf",
+    "recommendation": "recommendation",
+    "resnet-18": "resnet18",
+    "resnet-50": "resnet50",
+    "resnet18": "resnet18",
+    "resnet50": "resnet50",
+    "resnet50_cifar10": "resnet50",
+    "transformer": "transformer",
+    "vgg16": "vgg16",
+    "yolov3": "yolov3",
+}
+"""Model names of Sia, Gavel and ElasticFlow -> families; Sia names ResNet-18 and -50 by data set."""
+
+
+def families(
+    names: Sequence[str], table: Mapping[str, str], path: Path, line: Sequence[int | None], field: str
+) -> list[str]:
+    """Return the catalogue's family of each model name, in upper or lower case.
+
+    Raises
+    ------
+    InputError
+        At the first unknown name; names the nearest.
+    """
+    known: dict[str, str] = {}
+    for name, row in zip(names, line, strict=True):
+        if name in known:
+            continue
+        family = table.get(name.lower())
+        if family is None:
+            message = f"unknown model {name[:60]!r}" if name else "is empty"
+            raise InputError(message, file=path, line=row, field=field, remedy=nearest(name.lower(), table))
+        known[name] = family
+    return [known[name] for name in names]
+
+
+def make_options(
+    cluster: ClusterSpec,
+    times: ReferenceTime | None = None,
+    *,
+    rule: str,
+    any_type: bool,
+    type_name: TypeNames | None = None,
+    **more: Any,
+) -> ReadOptions:
+    """Return options by which a job takes on a cluster as long as the log says.
+
+    A job that names no GPU type, and for which none is drawn, takes that long on the type of the cluster on
+    which it is fastest. A log that names a type which the cluster lacks is refused.
+
+    Parameters
+    ----------
+    cluster : ClusterSpec
+        The cluster that the log was recorded on, or is taken to be.
+    times : callable, optional
+        Seconds per iteration there; by default the roofline oracle's.
+    rule, any_type
+        How models are drawn, and whether GPU types are left open.
+    type_name : callable, optional
+        Names of the GPU types in the file.
+    **more
+        Other fields of `ReadOptions`.
+    """
+    times, types = times or get_reference_times(cluster), cluster.gpu_types
+    room = dict(zip(types, cluster.capacity.tolist(), strict=True))
+    if isinstance(cluster, DivisibleCluster):
+        # Its GPUs are one pool to the oracle, whatever their model; requests name models.
+        return ReadOptions(
+            rule=rule,
+            reference_time_s=_of_any_type(times),
+            reference_gpu="",
+            reference_cluster=cluster.name,
+            recorded_types=cluster.named_types,
+            gpu_types=(),
+            type_name=type_name,
+            **more,
+        )
+    return ReadOptions(
+        rule=rule,
+        reference_time_s=times,
+        reference_gpu="",
+        reference_cluster=cluster.name,
+        recorded_types=types,
+        gpu_types=types_to_draw(rule, any_type, types) or (),
+        most_gpus=room,
+        type_name=type_name,
+        **more,
+    )
+
+
+def _of_any_type(times: ReferenceTime) -> ReferenceTime:
+    def of_any_type(model: ModelClass, gpu_type: str, gpus: int) -> float:
+        return times(model, "", gpus)
+
+    return of_any_type

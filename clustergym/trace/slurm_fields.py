@@ -35,7 +35,7 @@ _ARRAY = re.compile(r"(\d{1,18})_\[([\d,:%-]*)\]?.*", re.ASCII)
 
 @dataclass(frozen=True)
 class CellRules:
-    """How cells are read.
+    """How the cells of Slurm's output are read: what is missing, and what an error says.
 
     Attributes
     ----------

@@ -268,7 +268,7 @@ def cut_trace(
     first: int | None = None,
     rebase: bool = False,
 ) -> Trace:
-    """Return a part of a trace: submissions in [start_s, end_s), of those `first` jobs after `skip`.
+    """Return the jobs submitted in [start_s, end_s); of these, `first` jobs after leaving out `skip`.
 
     Parameters
     ----------

@@ -10,13 +10,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.common.arrays import Floats, Ints
 from clustergym.common.columns import LARGEST, MAX_GPUS, check_bounds, quote_cell
 from clustergym.common.errors import InputError, nearest
 from clustergym.trace.options import TypeNames
 from clustergym.trace.part_columns import PartColumns, check_parts
 from clustergym.trace.trace import FAILED, KILLED, OUTCOMES, Trace
 
+Column = Sequence[Any] | npt.NDArray[Any]
+_TEXTS = ("model_size", "gpu_type", "user", "virtual_cluster")
+"""Columns of texts that a source may lack."""
+_NUMBERS: dict[str, type[np.generic]] = {
+    **dict.fromkeys(("submit_s", "deadline_s", "time_limit_s", "start_s"), np.float64),
+    **dict.fromkeys(("line", "gpus", "asked_gpus", "nodes", "priority"), np.int64),
+    **dict.fromkeys(("global_batch", "iterations", "end_iterations"), np.int64),
+}
+"""Columns of numbers, and their types; all others are of texts."""
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _BOUNDS: dict[str, tuple[float | None, float]] = {
     "submit_s": (0.0, LARGEST),
@@ -31,31 +39,12 @@ _BOUNDS: dict[str, tuple[float | None, float]] = {
 def build_trace(
     *,
     path: Path,
-    job_id: Sequence[str],
-    submit_s: Floats,
-    model_family: Sequence[str],
-    global_batch: Ints,
-    iterations: Ints,
-    gpus: Ints,
-    line: Sequence[int],
-    model_size: Sequence[str] | None = None,
-    gpu_type: Sequence[str] | None = None,
-    deadline_s: Floats | None = None,
-    priority: Ints | None = None,
-    user: Sequence[str] | None = None,
-    virtual_cluster: Sequence[str] | None = None,
-    outcome: Sequence[str] | None = None,
-    end_iterations: Ints | None = None,
-    time_limit_s: Floats | None = None,
-    nodes: Ints | None = None,
-    start_s: Floats | None = None,
-    partition: Sequence[str] | None = None,
     name: str | None = None,
     provenance: dict[str, Any] | None = None,
     source_names: Mapping[str, str] | None = None,
     canonical: TypeNames | None = None,
     parts: PartColumns | None = None,
-    asked_gpus: Ints | None = None,
+    **given: Column | None,
 ) -> Trace:
     """Build a trace from columns: check them and sort them by submission.
 
@@ -63,6 +52,16 @@ def build_trace(
     ----------
     path : Path
         File the rows come from; it is named in errors, and its stem names the trace.
+    name : str, optional
+        Name of the trace.
+    provenance : dict, optional
+        Plain JSON values.
+    source_names : mapping, optional
+        The source's names of our columns, for error messages.
+    canonical : callable, optional
+        GPU type name -> canonical name; by default that of the hardware catalogue.
+    parts : PartColumns, optional
+        What the jobs ask for where that is not whole GPUs alone; its `gpus` take the place of `gpus`.
     job_id, submit_s, model_family, global_batch, iterations, gpus, line
         Columns of length n, as in `Trace`, in the order of the file.
     model_size, gpu_type, deadline_s, priority, user, virtual_cluster : optional
@@ -75,16 +74,6 @@ def build_trace(
         Column of a trace in which jobs ask for numbers of nodes; 0: any.
     start_s, partition : optional
         Columns of a trace whose log says when and where jobs started; NaN and empty: not known.
-    name : str, optional
-        Name of the trace.
-    provenance : dict, optional
-        Plain JSON values.
-    source_names : mapping, optional
-        The source's names of our columns, for error messages.
-    canonical : callable, optional
-        GPU type name -> canonical name; by default that of the hardware catalogue.
-    parts : PartColumns, optional
-        What the jobs ask for where that is not whole GPUs alone; its `gpus` take the place of `gpus`.
     asked_gpus : ndarray of int, optional
         GPU counts in the file where `gpus` are rounded.
 
@@ -93,36 +82,18 @@ def build_trace(
     InputError
         At the first job without a valid id, time, count, deadline or GPU type.
     """
-    n = len(job_id)
-    empty = [""] * n
     columns: dict[str, Any] = {
-        "job_id": list(job_id),
-        "submit_s": np.asarray(submit_s, dtype=np.float64),
-        "model_family": list(model_family),
-        "model_size": list(empty if model_size is None else model_size),
-        "global_batch": np.asarray(global_batch, dtype=np.int64),
-        "iterations": np.asarray(iterations, dtype=np.int64),
-        "gpu_type": list(empty if gpu_type is None else gpu_type),
-        "gpus": np.asarray(gpus, dtype=np.int64),
-        "deadline_s": np.full(n, np.nan) if deadline_s is None else np.asarray(deadline_s, dtype=np.float64),
-        "priority": np.zeros(n, dtype=np.int64) if priority is None else np.asarray(priority, dtype=np.int64),
-        "user": list(empty if user is None else user),
-        "virtual_cluster": list(empty if virtual_cluster is None else virtual_cluster),
-        "line": np.asarray(line, dtype=np.int64),
+        column: np.asarray(cells, dtype=_NUMBERS[column]) if column in _NUMBERS else list(cells)
+        for column, cells in given.items()
+        if cells is not None
     }
-    if outcome is not None and end_iterations is not None:
-        columns |= {"outcome": list(outcome), "end_iterations": np.asarray(end_iterations, dtype=np.int64)}
-    if time_limit_s is not None:
-        columns["time_limit_s"] = np.asarray(time_limit_s, dtype=np.float64)
-    if nodes is not None:
-        columns["nodes"] = np.asarray(nodes, dtype=np.int64)
-    if start_s is not None:
-        columns["start_s"] = np.asarray(start_s, dtype=np.float64)
-    if partition is not None:
-        columns["partition"] = list(partition)
-    if asked_gpus is not None and (asked_gpus != columns["gpus"]).any():
-        columns["asked_gpus"] = np.asarray(asked_gpus, dtype=np.int64)
+    n = len(columns["job_id"])
+    columns = dict.fromkeys(_TEXTS, [""] * n) | {"priority": np.zeros(n, dtype=np.int64)} | columns
+    columns.setdefault("deadline_s", np.full(n, np.nan))
+    if "asked_gpus" in columns and (columns["asked_gpus"] == columns["gpus"]).all():
+        del columns["asked_gpus"]
     if parts is not None:
+        line = columns["line"].tolist()
         columns |= check_parts(parts, path, line, lambda column: (source_names or {}).get(column, column))
     check = _Checker(path, columns, source_names or {})
     check.everything()

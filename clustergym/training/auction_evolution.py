@@ -180,7 +180,7 @@ class AuctionEvolution(Agent):
         return features.COUNT + self.hidden * (INPUTS + 2)
 
     def _beliefs(self) -> Floats:
-        """Return the numbers by which the agent believes iteration times, as the search begins with them."""
+        """Return the parameters of the estimates of iteration times with which the search begins."""
         if InformationClass(self.information) == InformationClass.NONE:
             return np.array(beliefs.START)
         return np.array(beliefs.START_TOLD if self.measures else ())

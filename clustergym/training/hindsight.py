@@ -142,7 +142,7 @@ def search(
 
 
 def _starts(scenario: Scenario, metric: str) -> list[Plan]:
-    """Return what is played first: each of `STARTS` without biases, then, if the goal says so, with them."""
+    """Return the candidates to begin with: each of `STARTS`, without biases and, if asked, with them."""
     biases = [np.zeros((len(scenario.trace), len(scenario.cluster.gpu_types), 2))]
     if GOALS[metric].weighed:
         weight = compute_weights(scenario, metric)

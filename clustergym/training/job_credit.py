@@ -16,20 +16,20 @@ import numpy.typing as npt
 import torch
 from gymnasium.vector import AutoresetMode
 from torch import Tensor, nn
-from torch.distributions import Categorical, Normal
+from torch.distributions import Normal
 
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import Fraction, NonNegativeFloat, PositiveFloat, PositiveInt
 from clustergym.envs.observations import JobRows
 from clustergym.envs.vector.environment import SchedulingVectorEnv
-from clustergym.sim.compiled.columns import TICKS_PER_S
+from clustergym.sim.columns import TICKS_PER_S
 from clustergym.training.row_network import MASKED, RowNetwork, Rows, Singles
 
 
 @dataclass(frozen=True)
 class JobCredit:
-    """Settings of the learner.
+    """Settings of the learner that credits each job with its own cost.
 
     Parameters
     ----------
@@ -55,10 +55,10 @@ class JobCredit:
         Logarithm of the standard deviation of priorities at the start.
     """
 
-    n_steps: PositiveInt = 128
+    n_steps: PositiveInt = 32
     n_epochs: PositiveInt = 4
     batch_size: PositiveInt = 512
-    learning_rate: PositiveFloat = 2e-3
+    learning_rate: PositiveFloat = 7e-4
     critic: Literal["job", "episode"] = "job"
     discount_s: PositiveFloat | None = 6 * 3600.0
     trace_decay: Fraction = 0.95
@@ -70,6 +70,25 @@ class JobCredit:
     log_std: float = -1.6
 
 
+class Choices(NamedTuple):
+    """What was chosen in observations, and what there was to choose from.
+
+    Priorities are chosen for each row with a job, shape (m, 2), and edits in each observation, shape (n,).
+
+    Attributes
+    ----------
+    actions, log_probs : Tensor
+    legal : Tensor of bool, shape (m, width)
+        Of edits: which there are of each row with a job.
+    may_stop : Tensor of bool, shape (n,)
+    """
+
+    actions: Tensor
+    log_probs: Tensor
+    legal: Tensor
+    may_stop: Tensor
+
+
 class Rollout(NamedTuple):
     """What some environments have gone through, arrays with axes step, environment and value.
 
@@ -77,8 +96,9 @@ class Rollout(NamedTuple):
 
     Attributes
     ----------
-    observations, masks, actions : ndarray, shape (S, E, …)
-    log_probs : ndarray of float, shape (S, E, R) or, of edits, (S, E, 1)
+    rows : Rows
+        Of the observations of all steps and environments, as the environments show them.
+    choices : Choices
     values : ndarray of float, shape (S + 1, E, V)
     jobs : ndarray of int, shape (S + 1, E, V)
         What each value is of; -1: no job.
@@ -90,10 +110,8 @@ class Rollout(NamedTuple):
         The job left during the step, or its episode ended.
     """
 
-    observations: Singles
-    masks: npt.NDArray[np.int8]
-    actions: npt.NDArray[Any]
-    log_probs: Singles
+    rows: Rows
+    choices: Choices
     values: Floats
     jobs: Ints
     cost: Floats
@@ -124,6 +142,36 @@ def advantages_by_job(rollout: Rollout, settings: JobCredit) -> tuple[Floats, Fl
         following = np.where(rollout.jobs[at] >= 0, following, 0.0)
         own[at] = following
     return own.sum(2), own + rollout.values[:-1]
+
+
+def log_probs_of_edits(rows: Rows, choices: Choices, head: Tensor, stop: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the logarithms of the probabilities of edits, and the entropies, shapes (n,).
+
+    Rows without a job, most of them, take no part.
+
+    Parameters
+    ----------
+    rows : Rows
+    choices : Choices
+    head : Tensor, shape (m, width)
+        Logits of each row's edits.
+    stop : Tensor, shape (n,)
+        Logits of stopping.
+    """
+    width = head.shape[1]
+    logits = head.masked_fill(~choices.legal, MASKED)
+    stop = stop.masked_fill(~choices.may_stop, MASKED)
+    most = stop.detach().scatter_reduce(0, rows.batch, logits.detach().amax(1), "amax")
+    weights, of_stop = (logits - most[rows.batch, None]).exp(), (stop - most).exp()
+    sums = rows.total(weights.sum(1)) + of_stop
+    counts = rows.counts()
+    # The rows with a job are the first ones.
+    place = (counts.cumsum(0) - counts + choices.actions // width).clamp_max(len(head) - 1)
+    stops = choices.actions == rows.rows * width
+    chosen = torch.where(stops, stop, logits[place, choices.actions % width])
+    log_sums = sums.log() + most
+    mean = (rows.total((weights * logits).sum(1)) + of_stop * stop) / sums
+    return chosen - log_sums, log_sums - mean
 
 
 class JobCreditLearner:
@@ -161,7 +209,9 @@ class JobCreditLearner:
         self.settings, self.num_timesteps = settings, 0
         torch.manual_seed(seed)
         self.policy = RowNetwork(features, envs.single_action_space, settings.hidden, settings.log_std)
-        self.policy.optimizer = torch.optim.Adam(self.policy.parameters(), settings.learning_rate, eps=1e-5)
+        self.policy.optimizer = torch.optim.Adam(
+            self.policy.parameters(), settings.learning_rate, eps=1e-5, fused=True
+        )
         self.begin(envs, seed)
 
     def begin(self, envs: SchedulingVectorEnv, seed: int) -> None:
@@ -176,23 +226,26 @@ class JobCreditLearner:
         """Return the greedy actions."""
         return self.policy.decide(observations, masks)
 
-    def _draw(self, rows: Rows, head: Tensor, masks: npt.NDArray[np.int8]) -> tuple[Any, Any, Any]:
-        """Draw actions; return them as drawn, as given, and the logarithms of their probabilities."""
-        if self.policy.discrete:
-            logs = torch.log_softmax(head.masked_fill(torch.from_numpy(masks == 0), MASKED), 1)
-            action = torch.multinomial(logs.exp(), 1, generator=self._generator)
-            return action[:, 0].numpy(), action[:, 0].numpy(), logs.gather(1, action).numpy()
-        noise = torch.randn(head.shape, generator=self._generator)
-        action = head + noise * self.policy.log_std.exp()
-        choice: Any = Normal(head, self.policy.log_std.exp())
-        log_prob = choice.log_prob(action).sum(1)
-        drawn, given = rows.spread(action).numpy(), self.policy.fill_priorities(rows, action)
-        return drawn, given, rows.spread(log_prob).numpy()
+    def _draw(self, rows: Rows, masks: npt.NDArray[np.int8]) -> tuple[Choices, Any, Tensor]:
+        """Draw actions in scaled observations; return them, as they are given, and the rows' values."""
+        if not self.policy.discrete:
+            head, values, _ = self.policy(rows)
+            choice: Any = Normal(head, self.policy.log_std.exp())
+            action = head + torch.randn(head.shape, generator=self._generator) * choice.stddev
+            legal, may_stop = torch.empty(len(head), 0), torch.empty(rows.observations)
+            drawn = Choices(action, choice.log_prob(action).sum(1), legal, may_stop)
+            return drawn, self.policy.fill_priorities(rows, action), values
+        logs, values = self.policy.log_chances(rows, masks)
+        action = torch.multinomial(logs.exp(), 1, generator=self._generator)
+        legal = torch.from_numpy(masks > 0)
+        of_rows = legal[:, :-1].unflatten(1, (rows.rows, -1))[rows.batch, rows.row]
+        drawn = Choices(action[:, 0], logs.gather(1, action)[:, 0], of_rows, legal[:, -1])
+        return drawn, action[:, 0].numpy(), values
 
     def _values(self, rows: Rows, values: Tensor) -> Singles:
         """Return the values as a rollout has them, shape (E, V)."""
-        spread: Singles = rows.spread(values).numpy()
-        return spread if self.settings.critic == "job" else spread.sum(1, keepdims=True)
+        found = rows.spread(values) if self.settings.critic == "job" else rows.total(values)[:, None]
+        return found.numpy()  # type: ignore[no-any-return]
 
     def collect(self) -> Rollout:
         """Step the environments and return what they went through."""
@@ -205,8 +258,9 @@ class JobCreditLearner:
             before, _ = envs.job_costs(jobs)
             rows = self.policy.read_rows(self._observations)
             with torch.no_grad():
-                head, values = self.policy(rows)
-                drawn, given, log_probs = self._draw(rows, head, masks)
+                scaled = self.policy.scale(rows)
+                drawn, given, values = self._draw(scaled, masks)
+                values = self._values(scaled, values)
             seen, _, terminated, truncated, _ = envs.step(given)
             over = terminated | truncated
             after, gone = envs.job_costs(jobs)
@@ -214,18 +268,20 @@ class JobCreditLearner:
             if not by_job:
                 cost, left, jobs = cost.sum(1, keepdims=True), over[:, None], one
             elapsed_s = (envs.core.reached - began) / TICKS_PER_S
-            row = (self._observations, masks, drawn, log_probs, self._values(rows, values), jobs)
-            for name, part in zip(Rollout._fields, (*row, cost, elapsed_s, left), strict=True):
+            step = (rows, drawn, values, jobs, cost, elapsed_s, left)
+            for name, part in zip(Rollout._fields, step, strict=True):
                 kept[name].append(part)
             if over.any():
                 seen, _ = envs.reset(options={"reset_mask": over})
             self._observations = seen
-        rows = self.policy.read_rows(self._observations)
+        rows = self.policy.scale(self.policy.read_rows(self._observations))
         with torch.no_grad():
             kept["values"].append(self._values(rows, self.policy(rows)[1]))
         kept["jobs"].append(envs.row_jobs() if by_job else one)
         self.num_timesteps += self.settings.n_steps * envs.num_envs
-        return Rollout(**{name: np.stack(parts) for name, parts in kept.items()})
+        joined = Rows.join(kept.pop("rows"))
+        choices = Choices(*(torch.cat(parts) for parts in zip(*kept.pop("choices"), strict=True)))
+        return Rollout(joined, choices, **{name: np.stack(parts) for name, parts in kept.items()})
 
     def update(self, rollout: Rollout, rate: float = 1.0) -> dict[str, float]:
         """Improve the network by what some environments went through; return figures of it.
@@ -243,43 +299,44 @@ class JobCreditLearner:
         gain = torch.from_numpy(advantage.reshape(-1)).float()
         gain = (gain - gain.mean()) / (gain.std() + 1e-8)
         goal = torch.from_numpy(wanted.reshape(-1, wanted.shape[2])).float()
-        parts = [part.reshape(-1, *part.shape[2:]) for part in rollout[:4]]
-        totals = np.zeros(3)
+        rows, totals = self.policy.scale(rollout.rows), np.zeros(3)
+        if settings.critic == "job":
+            goal = goal[rows.batch, rows.row]
         for _ in range(settings.n_epochs):
             shuffled = torch.randperm(len(gain), generator=self._generator)
             for batch in torch.split(shuffled, settings.batch_size):
-                own = [part[batch.numpy()] for part in parts]
-                totals += self._step(own, gain[batch], goal[batch])
-        self.policy.see(self.policy.read_rows(parts[0]).inputs)
+                places, of = rows.places(batch)
+                own = Rows(rows.inputs[places], of, rows.row[places], len(batch), rows.rows)
+                wanted_of = goal[places] if settings.critic == "job" else goal[batch, 0]
+                totals += self._step(
+                    own, self._select(rollout.choices, batch, places), gain[batch], wanted_of
+                )
+        self.policy.see(rollout.rows.inputs)
         means = totals / (settings.n_epochs * -(-len(gain) // settings.batch_size))
         return dict(zip(("approx_kl", "value_loss", "entropy"), means.tolist(), strict=True))
 
-    def _step(self, parts: list[npt.NDArray[Any]], gain: Tensor, goal: Tensor) -> Floats:
+    def _select(self, choices: Choices, batch: Tensor, places: Tensor) -> Choices:
+        """Return what was chosen in some observations, whose rows are at `places`."""
+        of = batch if self.policy.discrete else places
+        actions, log_probs = choices.actions[of], choices.log_probs[of]
+        return Choices(actions, log_probs, choices.legal[places], choices.may_stop[batch])
+
+    def _step(self, rows: Rows, choices: Choices, gain: Tensor, goal: Tensor) -> Floats:
         """Make a step of gradient on some of the actions; return figures of it."""
         settings, policy = self.settings, self.policy
-        observations, masks, actions, log_probs = parts
-        rows = policy.read_rows(observations)
-        head, values = policy(rows)
+        head, values, stop = policy(rows)
         if policy.discrete:
-            choice: Any = Categorical(logits=head.masked_fill(torch.from_numpy(masks == 0), MASKED))
-            new, old, gain = (
-                choice.log_prob(torch.from_numpy(actions)),
-                torch.from_numpy(log_probs[:, 0]),
-                gain,
-            )
+            new, entropy = log_probs_of_edits(rows, choices, head, stop)
         else:
-            choice = Normal(head, policy.log_std.exp())
-            new = choice.log_prob(torch.from_numpy(actions)[rows.batch, rows.row]).sum(1)
-            old, gain = torch.from_numpy(log_probs)[rows.batch, rows.row], gain[rows.batch]
-        log_ratio = new - old
-        ratio, entropy = log_ratio.exp(), choice.entropy().mean()
+            choice: Any = Normal(head, policy.log_std.exp())
+            new, entropy = choice.log_prob(choices.actions).sum(1), choice.entropy()
+            gain = gain[rows.batch]
+        log_ratio = new - choices.log_probs
+        ratio, entropy = log_ratio.exp(), entropy.mean()
         clipped = ratio.clamp(1.0 - settings.clip_range, 1.0 + settings.clip_range)
         improved = torch.minimum(ratio * gain, clipped * gain).mean()
-        if settings.critic == "job":
-            error = nn.functional.smooth_l1_loss(values, goal[rows.batch, rows.row])
-        else:
-            whole = torch.zeros(rows.observations).index_add(0, rows.batch, values)
-            error = nn.functional.smooth_l1_loss(whole, goal[:, 0])
+        found = values if settings.critic == "job" else rows.total(values)
+        error = nn.functional.smooth_l1_loss(found, goal)
         loss = settings.value_weight * error - improved - settings.ent_coef * entropy
         policy.optimizer.zero_grad()
         loss.backward()

@@ -11,10 +11,14 @@ import numpy as np
 
 from clustergym.agents import minipods
 from clustergym.agents.checkpoints import read, write
+from clustergym.cluster.divisible import DivisibleCluster
+from clustergym.cluster.part_allocations import PartAllocations
+from clustergym.cluster.parts import Place
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
 from clustergym.envs.sharing import desk
 from clustergym.scenario.policy import InformationClass
+from clustergym.sim.parts.fragmentation import find_usual_requests
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,3 +84,29 @@ SHARES = PlacerKind(
     desk.SHAPE,
 )
 """Weights of features of nodes, for each class of request (`clustergym.envs.sharing.desk`)."""
+
+
+class LearnedScores:
+    """Places jobs where a learned score is highest (`clustergym.envs.sharing.desk`).
+
+    Parameters
+    ----------
+    weights : ndarray of float, shape `clustergym.envs.sharing.desk.SHAPE`
+    """
+
+    def __init__(self, weights: Floats) -> None:
+        self._weights = weights
+        self._known: tuple[PartAllocations, Any, Any] | None = None
+
+    def place(self, allocations: PartAllocations, job: int) -> Place | None:
+        """Choose a node and device, as `Placer.place_part`; None: no node has room."""
+        parts = allocations.parts
+        if self._known is None or self._known[0] is not allocations:
+            assert isinstance(allocations.spec, DivisibleCluster)
+            empty, usual = allocations.spec.empty_nodes(), find_usual_requests(parts.rows, parts.accepted)
+            episode = desk.make_empty_episode(empty, parts.requests, parts.kind, usual)
+            episode = episode._replace(nodes=allocations.nodes)
+            self._known = allocations, episode, np.full(len(empty.devices), -1)
+        _, episode, noted = self._known
+        at = int(desk.answer(episode, self._weights, job, noted))
+        return Place(at, int(episode.device[parts.kind[job], at])) if at >= 0 else None

@@ -28,7 +28,7 @@ class Rows(NamedTuple):
     ----------
     inputs : Tensor of float, shape (m, width)
     batch, row : Tensor of int, shape (m,)
-        The observation that each is of, and its place there.
+        The observation that each is of, in order, and its place there.
     observations, rows : int
         How many observations there are, and rows in each, with and without a job.
     """
@@ -43,6 +43,30 @@ class Rows(NamedTuple):
         """Return values of rows, shape (m, …), at their places, shape (n, R, …); `other` elsewhere."""
         shape = (self.observations, self.rows, *values.shape[1:])
         return torch.full(shape, other).index_put((self.batch, self.row), values)
+
+    def total(self, values: Tensor) -> Tensor:
+        """Return the sums of values of rows, shape (m, …), over each observation, shape (n, …)."""
+        return torch.zeros(self.observations, *values.shape[1:]).index_add(0, self.batch, values)
+
+    def counts(self) -> Tensor:
+        """Return how many rows each observation has, shape (n,)."""
+        return torch.bincount(self.batch, minlength=self.observations)
+
+    @classmethod
+    def join(cls, parts: Sequence[Rows]) -> Rows:
+        """Return the rows of several batches, one after the other."""
+        firsts = np.cumsum([0, *(part.observations for part in parts)]).tolist()
+        batch = torch.cat([part.batch + first for part, first in zip(parts, firsts, strict=False)])
+        inputs, row = (torch.cat([part[at] for part in parts]) for at in (0, 2))
+        return cls(inputs, batch, row, firsts[-1], parts[0].rows)
+
+    def places(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """Return where the rows of chosen observations are, and which of the chosen each is of."""
+        every = self.counts()
+        counts = every[chosen]
+        batch = torch.repeat_interleave(torch.arange(len(chosen)), counts)
+        before = (every.cumsum(0) - every)[chosen] - (counts.cumsum(0) - counts)
+        return before[batch] + torch.arange(len(batch)), batch
 
 
 class RowNetwork(nn.Module):
@@ -114,29 +138,35 @@ class RowNetwork(nn.Module):
         self.squares += share * ((inputs**2).mean(0) - self.squares)
         self.seen += len(inputs)
 
-    def forward(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        """Return actions' means, shape (m, 2), or logits, (n, actions), and the value of each row, (m,)."""
+    def scale(self, rows: Rows) -> Rows:
+        """Return rows as the layers take them, by mean and deviation of what was seen."""
         std = (self.squares - self.mean**2).clamp_min(LEAST_DEVIATION**2).sqrt()
-        own = torch.tanh(self.row(((rows.inputs - self.mean) / std).clamp(-5.0, 5.0)))
-        counts = torch.bincount(rows.batch, minlength=rows.observations).clamp_min(1)
-        pooled = torch.zeros(rows.observations, own.shape[1]).index_add(0, rows.batch, own) / counts[:, None]
-        mixed = torch.tanh(self.mixed(torch.cat([own, pooled[rows.batch]], 1)))
-        head: Tensor = self.head(mixed)
-        if self.discrete:
-            head = torch.cat([rows.spread(head, MASKED).flatten(1), self.stop(pooled)], 1)
-        return head, self.value(mixed).squeeze(1)
+        return rows._replace(inputs=((rows.inputs - self.mean) / std).clamp(-5.0, 5.0))
+
+    def forward(self, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
+        """Return outputs and values of scaled rows, shapes (m, outputs) and (m,), and to stop, shape (n,)."""
+        own = torch.tanh(self.row(rows.inputs))
+        pooled = rows.total(own) / rows.counts().clamp_min(1)[:, None]
+        # What all rows of an observation share goes through its half of the layer once.
+        of_row, of_all = self.mixed.weight.split(own.shape[1], 1)
+        shared = nn.functional.linear(pooled, of_all, self.mixed.bias)
+        mixed = torch.tanh(nn.functional.linear(own, of_row) + shared[rows.batch])
+        return self.head(mixed), self.value(mixed).squeeze(1), self.stop(pooled).squeeze(1)
+
+    def log_chances(self, rows: Rows, masks: npt.NDArray[np.int8]) -> tuple[Tensor, Tensor]:
+        """Return the logarithm of each action's probability, shape (n, actions), and values of rows."""
+        head, values, stop = self(rows)
+        logits = torch.cat([rows.spread(head, MASKED).flatten(1), stop[:, None]], 1)
+        return torch.log_softmax(logits.masked_fill(torch.from_numpy(masks == 0), MASKED), 1), values
 
     def decide(self, observations: Singles, masks: npt.NDArray[np.int8]) -> npt.NDArray[Any]:
         """Return the greedy action for each observation, as a vector environment takes them."""
         with torch.no_grad():
-            rows = self.read_rows(observations)
-            head, _ = self(rows)
+            rows = self.scale(self.read_rows(observations))
             if self.discrete:
-                chosen: npt.NDArray[Any] = (
-                    head.masked_fill(torch.from_numpy(masks == 0), MASKED).argmax(1).numpy()
-                )
+                chosen: npt.NDArray[Any] = self.log_chances(rows, masks)[0].argmax(1).numpy()
                 return chosen
-            return self.fill_priorities(rows, head)
+            return self.fill_priorities(rows, self(rows)[0])
 
     @staticmethod
     def fill_priorities(rows: Rows, priorities: Tensor) -> Singles:

@@ -25,7 +25,7 @@ from clustergym.common.errors import InputError
 from clustergym.scenario.policy import InformationClass, Policy
 from clustergym.scenario.registry import make_placer, make_policy
 from clustergym.scenario.scenario import Scenario
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled.batch import Batch
 from clustergym.sim.compiled.cluster_arrays import cluster_arrays
 from clustergym.sim.compiled.scenario_arrays import (

@@ -11,6 +11,8 @@ j being used and p_ij the share of group i in j, minimise
 
 alpha weighs the DP spread. With PP groups as units sum_j y_j counts for it; with DP groups T does, and
 the weights change places.
+
+Arnold's optimum, found from the trade-off between minipods used and minipods of one group.
 """
 
 from __future__ import annotations
@@ -20,10 +22,11 @@ from time import perf_counter
 
 import numpy as np
 
+from clustergym.common.arrays import Ints
 from clustergym.common.errors import InputError
-from clustergym.envs.placement.instances import Assignment, Instance
+from clustergym.scenario.placement_problem import Assignment, Instance, Solution
 
-from .arnold_counts import solve_counts
+from .arnold_components import BestSplit, find_components, split
 
 NODE_LIMIT = 5_000
 
@@ -59,3 +62,123 @@ def solve(
     made.check(instance)
     assert made.solution is not None
     return replace(made, solution=replace(made.solution, solve_s=perf_counter() - started))
+
+
+EPSILON = 1e-9
+CHOICES = 20
+"""Choices of the search for one node of a limit: about as long as SCIP takes for a node, at most."""
+
+
+def solve_counts(instance: Instance, node_limit: int) -> Assignment:
+    """Return the optimal assignment: for each T = 1, 2, … the fewest minipods, then the best T.
+
+    Proof
+    -----
+    Write n for the groups, g for their nodes, c_1 >= c_2 >= … for the free nodes, and k(T) for the
+    fewest minipods in which n groups fit with at most T minipods each. The score depends on the
+    assignment through minipods used and T alone, and grows with both, so that the optimum is the least
+    weighted sum of k(T) and T over all T.
+
+    1. Some optimum uses the roomiest minipods: exchanging a used minipod for an unused one with as
+       many free nodes or more changes neither number. So k(T) is the shortest prefix that will do,
+       and a longer prefix will do as well.
+    2. No k(T) is below k0, the shortest prefix with sum c_j >= n g; so once k0 is reached, or k0
+       and the next T would not beat the best score, no further T can.
+    3. k(1) is the shortest prefix with sum floor(c_j / g) >= n.
+    4. Whether a prefix of k will do for a T from 2 is known from its sum where k <= n (T - 1) + 1,
+       as in all but the smallest jobs, and by a search otherwise (`arnold_components`). Where that
+       comes to its limit, the least k that is still open gives the lower bound.
+
+    Of the assignments that 1 makes equal, the one in the tightest minipods is returned, which leaves the
+    roomy ones to later jobs.
+    """
+    order = np.argsort(-instance.free_nodes, kind="stable")
+    search = _CountSearch(instance, instance.free_nodes[order], node_limit)
+    search.run()
+    found = search.assignment()
+    counts = np.zeros((instance.groups, instance.minipods), dtype=np.int64)
+    counts[:, tightest(found.sum(axis=0), instance.free_nodes)] = found
+    bound = min([search.score, *search.open])
+    gap = (search.score - bound) / search.score
+    proven = gap < EPSILON
+    return Assignment(counts, solution=Solution(proven, bound, 0.0 if proven else gap, search.nodes, 0.0))
+
+
+def tightest(needs: Ints, free: Ints) -> Ints:
+    """Return a different minipod for each need: the one with the fewest free nodes that suffice.
+
+    The largest need chooses first. Where needs can be met by different minipods at all, they are: the
+    tightest one for the largest need may change places with any other in such a choice.
+
+    Parameters
+    ----------
+    needs : ndarray of int, shape (k,)
+    free : ndarray of int, shape (M,)
+
+    Returns
+    -------
+    ndarray of int, shape (k,)
+    """
+    left, chosen = free.copy(), np.zeros(len(needs), dtype=np.int64)
+    for position in np.argsort(-needs, kind="stable").tolist():
+        minipod = int(np.where(left >= needs[position], left, np.iinfo(np.int64).max).argmin())
+        chosen[position], left[minipod] = minipod, -1
+    return chosen
+
+
+class _CountSearch:
+    """A search over T that keeps the best components so far, and a lower bound where a limit was hit."""
+
+    def __init__(self, instance: Instance, free: Ints, node_limit: int) -> None:
+        self.instance, self.free, self.choices = instance, free, CHOICES * node_limit
+        self.groups, self.size = instance.groups, instance.group_nodes
+        self.fewest = int(np.searchsorted(np.cumsum(free), instance.job.nodes)) + 1
+        self.least, self.score = int((free > 0).sum()) + 1, np.inf
+        self.used, self.most = 0, 0
+        self.best: BestSplit
+        self.open: list[float] = []
+        self.nodes = 0
+
+    def run(self) -> None:
+        """Try T = 1, 2, … while a larger T can still beat the best score."""
+        for most in range(1, min(self.size, len(self.free)) + 1):
+            if self.least == self.fewest or self._weigh_components(self.fewest, most) >= self.score - EPSILON:
+                return
+            self._bisect(most)
+
+    def assignment(self) -> Ints:
+        """Return the nodes of each group in each used minipod, shape (groups, M)."""
+        counts = np.zeros((self.groups, self.used), dtype=np.int64)
+        row = 0
+        assert self.best.components is not None
+        for minipods, groups in self.best.components:
+            columns = list(minipods)
+            counts[row : row + groups, columns] = split(self.free[columns], groups, self.size, self.most)
+            row += groups
+        return counts
+
+    def _weigh_components(self, used: int, most: int) -> float:
+        return self.instance.minipod_weight * used + self.instance.group_weight * most
+
+    def _bisect(self, most: int) -> None:
+        """Find the shortest prefix of minipods that fits at T = `most` and beats the best score.
+
+        The bound of what a limit left undecided goes to `open`.
+        """
+        low = refuted = self.fewest - 1
+        high = min(self.least, self.groups * most + 1)
+        while high > low + 1 and self._weigh_components(high - 1, most) >= self.score - EPSILON:
+            high -= 1
+        shortest = high
+        while high - low > 1:
+            used = (low + high) // 2
+            found = find_components(self.free[:used], self.groups, self.size, most, self.choices)
+            self.nodes += found.nodes
+            if found.components is not None:
+                high, self.best, self.used, self.most = used, found, used, most
+            else:
+                low, refuted = used, used if found.complete else refuted
+        if high < shortest:
+            self.least, self.score = high, self._weigh_components(high, most)
+        if refuted + 1 < high:
+            self.open.append(self._weigh_components(refuted + 1, most))

@@ -223,7 +223,7 @@ class _Search:
         return rooms[-groups * self.most :], groups
 
     def _choices(self, rooms: Rooms, groups: int) -> Iterator[Chosen]:
-        """Yield the components with the smallest minipod, and also that minipod left unused if it may be.
+        """Yield the ways to fill the smallest minipod with groups, and to leave it unused where allowed.
 
         If one component can hold all groups, only that is yielded; if no division can, nothing is.
         """

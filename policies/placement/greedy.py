@@ -11,7 +11,7 @@ import numpy as np
 
 from clustergym.common import random_streams
 from clustergym.common.arrays import Ints
-from clustergym.envs.placement.instances import Assignment, Instance
+from clustergym.scenario.placement_problem import Assignment, Instance
 
 Choice = Callable[[Ints, int], int | None]
 """(Free nodes of each minipod, nodes wanted) -> minipod that takes them whole; None: none does."""

@@ -72,7 +72,7 @@ class Buddy(Placer):
 
     @property
     def places_segments(self) -> bool:
-        """It does."""
+        """Yes: it places segments in NVLink domains."""
         return True
 
     def place_segments(
@@ -198,7 +198,7 @@ class _Hierarchy:
         return tuple((self.first + node, self.per_node) for node in sorted(nodes))
 
     def _choose_domains(self, room: Ints, empty: Ints, wanted: int) -> list[Share]:
-        """Return domains and segments on each, under one switch of the lowest tier that has room for all.
+        """Return NVLink domains for the segments, under one switch of the lowest tier with room for all.
 
         Of switches, or domains, with room for equally many segments the one with the fewest free nodes.
         """

@@ -19,9 +19,9 @@ from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import Period
 from clustergym.scenario.policy import Infeasible, Placer
-from clustergym.training.placer_checkpoints import NODES, SHARES
+from clustergym.training.placer_checkpoints import NODES, SHARES, LearnedScores
 
-from ..shared.part_placing import LearnedScores
+from ..shared.part_placing import NO_ROOM
 from .buddy import Buddy
 
 
@@ -90,7 +90,7 @@ class LearnedPlacer(Placer):
     def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
         """Choose the node of the highest score, and a device there."""
         assert self._scores is not None
-        return self._scores.place(allocations, job)
+        return self._scores.place(allocations, job) or NO_ROOM
 
     def fingerprint(self) -> str:
         """Return the digest of the weights."""
@@ -152,6 +152,6 @@ def _lowest(spec: ClusterSpec, among: Bools, minipod: int, wanted: int) -> Ints:
 
 
 def _shares(nodes: Ints, gpus: int, per_node: int) -> Nodes:
-    """Return all GPUs of every node but the last, which has what is left."""
+    """Return the GPUs to use of each node: all, except the rest on the last node."""
     shares = [per_node] * (len(nodes) - 1) + [gpus - per_node * (len(nodes) - 1)]
     return tuple(zip(sorted(nodes.tolist()), shares, strict=True))

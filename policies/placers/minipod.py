@@ -14,8 +14,7 @@ from clustergym.cluster.spec import ClusterSpec, Nodes
 from clustergym.common import random_streams
 from clustergym.common.arrays import Ints
 from clustergym.common.parameter_types import Period
-from clustergym.envs.placement.communication import PretrainingJob
-from clustergym.envs.placement.instances import Instance, algorithm
+from clustergym.scenario.placement_problem import Instance, PretrainingJob, algorithm
 from clustergym.scenario.policy import Infeasible
 
 from ..shared.part_placing import PartScores

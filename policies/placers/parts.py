@@ -39,7 +39,7 @@ class PartPlacer(Buddy):
 
     @property
     def places_parts(self) -> bool:
-        """It does."""
+        """Yes: it places parts of GPUs."""
         return True
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:

@@ -12,7 +12,7 @@ from clustergym.cluster.spec import Nodes
 from clustergym.common.arrays import Ints
 from clustergym.scenario.policy import Infeasible, Placer
 
-from ..shared.node_choice import consecutive_best_fit
+from ..shared.node_reservations import consecutive_best_fit
 
 
 @dataclass

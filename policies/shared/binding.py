@@ -24,7 +24,7 @@ UNKNOWN_S = 3600.0
 
 
 class Join(NamedTuple):
-    """A job that is to share the GPUs of a host; rows of the trace, type index, GPUs."""
+    """A job that is to share the GPUs of another job: both rows of the trace, type index, GPUs."""
 
     job: int
     host: int

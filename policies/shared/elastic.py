@@ -10,8 +10,7 @@ import numpy as np
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.scenario.policy import View
 
-from .allotments import Allotments
-from .requests import find_requested_level
+from .requests import Allotments, find_requested_level
 
 
 class Scaling(NamedTuple):

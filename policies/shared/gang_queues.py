@@ -1,4 +1,4 @@
-"""Queues of tenants that start whole jobs in turn, and stop jobs of others for those they owe GPUs."""
+"""Base of policies with queues that start whole jobs in turn, and stop jobs of queues above their due."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ import numpy as np
 from clustergym.common.parameter_types import Period
 from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Setting, View
 
-from .evictions import Evictions
 from .notices import NoticePolicy, Victims, losses_per_gpu
-from .queue_book import QueueHoldings
+from .queue_book import Evictions, QueueHoldings
 from .requests import request_options
 
 
@@ -55,7 +54,7 @@ class Gangs:
 
 
 class _Start(NamedTuple):
-    """A job that starts in the place of others, and the way in which these are stopped; empty: of none."""
+    """A job that starts, and the rule by which others are stopped for it; empty: nobody is stopped."""
 
     at: int
     way: str
@@ -136,19 +135,19 @@ class GangQueues(NoticePolicy):
 
     @abstractmethod
     def _key(self, gangs: Gangs, queue: str, at: int) -> Any:
-        """Return a value by which queues beside each other are served, least first; `at` is the next job."""
+        """Return the key by which sibling queues are ordered, least first; `at` is the next job."""
 
     @abstractmethod
     def _claims(self, gangs: Gangs, at: int, gpu_type: int, way: str) -> bool:
-        """Whether jobs may be stopped in this way for a job."""
+        """Whether a waiting job may have others stopped for it by the rule `way`."""
 
     @abstractmethod
     def _gives(self, gangs: Gangs, at: int, gpu_type: int, way: str, victim: int) -> bool:
-        """Whether a running job may now be stopped in this way for another."""
+        """Whether a running job may now be stopped for another by the rule `way`."""
 
     @abstractmethod
     def _excess(self, queue: str, gpu_type: int) -> float:
-        """Return how far a leaf is above its due; the furthest loses a job first."""
+        """Return how far a leaf queue is above its due; the leaf furthest above loses a job first."""
 
     def _may_have(self, leaf: str, gpu_type: int, gpus: int) -> bool:
         """Whether a leaf may have more GPUs, if they are free."""

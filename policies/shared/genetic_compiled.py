@@ -1,4 +1,4 @@
-"""A generation of Pollux's genetic search gene by gene, compiled: the same children as in NumPy, sooner."""
+"""Compiled generation of Pollux's genetic search; it makes the same children as the NumPy form."""
 
 from __future__ import annotations
 

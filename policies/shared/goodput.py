@@ -1,13 +1,19 @@
-"""What goodput policies share: configurations, the restart factor, and observed iteration times."""
+"""What goodput policies share: configurations, the restart factor, and observed iteration times.
+
+The choice of a job's global batch by its goodput on an allotment, if its model has a choice.
+"""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import numpy as np
 
 from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.common.errors import InputError
 from clustergym.scenario.policy import BatchOptions, Decision, Setting, View
+from clustergym.trace.trace import Trace
 
-from .batches import find_requested_column
 from .requests import find_held_level
 
 LATE_S = 1e-3
@@ -21,6 +27,7 @@ def restart_factor(view: View, waiting: bool = False) -> Floats:
     section 4.2); 1 for the allotment a job holds, and, unless `waiting`, for jobs that hold none.
     """
     restart_s = view.restart_cost_s()
+    # Sia, equation for r_i: (T_i - N_i S_i) / (T_i + S_i), with T the age, N the restarts and S their cost.
     age_s = (view.now_s - view.submit_s)[:, None, None]
     left_s = np.maximum(age_s - view.restarts[:, None, None] * restart_s, 0.0)
     total_s = age_s + restart_s
@@ -64,6 +71,7 @@ def open_configurations(view: View, most_gpus: Ints | None, growth: int) -> Bool
     if most_gpus is not None:
         least = counts[np.argmax(allowed, axis=2)][..., None]
         allowed &= counts <= np.maximum(most_gpus[:, None, None] * growth, least)
+    # Last, so that no rule above takes a running job's present allotment from its choices.
     held = np.flatnonzero(view.gpus > 0)
     allowed[held, view.gpu_type[held], find_held_level(view)[held]] = True
     return allowed
@@ -205,17 +213,20 @@ def _correct_times(prior: Floats, seen: Floats) -> Floats:
     least = np.argmax(feasible, axis=2)[..., None]
     known = ran.copy()
     np.put_along_axis(known, least, feasible.any(axis=2, keepdims=True), axis=2)
+    # The least count that fits is known from the bootstrap itself: its ratio is 1 unless the job ran there.
     ratio = np.ones_like(prior)
     np.divide(seen, prior, out=ratio, where=ran)
     log_slowdown = _interpolate_times(np.log(ratio), known)
     levels = np.arange(prior.shape[2])
     more = (ran & (levels > least)).any(axis=2)
+    # Where a job ran on its least count alone, nothing is known of scaling there: the mean curve is borrowed.
     curves = (
         np.where(more[..., None], log_slowdown, 0.0).sum(axis=1) / np.maximum(more.sum(axis=1), 1)[:, None]
     )
     borrowed = curves[:, None, :] - np.take_along_axis(
         curves[:, None, :], np.minimum(least, levels[-1]), axis=2
     )
+    # Shifted so that the borrowed curve passes through the type's own ratio at its least count.
     own = np.take_along_axis(log_slowdown, least, axis=2)
     log_slowdown = np.where(more[..., None], log_slowdown, own + borrowed)
     corrected: Floats = np.where(ran, seen, prior * np.exp(log_slowdown))
@@ -234,3 +245,85 @@ def _interpolate_times(values: Floats, known: Bools) -> Floats:
     low, high = np.take_along_axis(values, left, -1), np.take_along_axis(values, right, -1)
     share = np.where(right > left, (levels - left) / np.maximum(right - left, 1), 0.0)
     return np.where(none, 0.0, low + share * (high - low))
+
+
+BatchMode = Literal["known", "chosen", "requested"]
+"""The policy chooses the batch of jobs that have a choice; of all, or it is an error; of none."""
+
+
+def jobs_with_a_choice(mode: str, trace: Trace, setting: Setting) -> int:
+    """Return the number of jobs in a trace whose batch the policy chooses.
+
+    Raises
+    ------
+    InputError
+        If a batch must be chosen for every job and a job has no choice; the error names the first.
+    """
+    if mode == "requested":
+        return 0
+    chosen = [trace.model_class(row) in setting.batch_models for row in range(len(trace))]
+    if mode == "chosen" and not all(chosen):
+        row = chosen.index(False)
+        model = trace.model_class(row)
+        raise InputError(
+            f"job {trace.job_id[row]}: model {model.model} at batch {model.global_batch} has no noise scale "
+            "and times at other batches",
+            file=trace.path or None,
+            line=int(trace.line[row]) or None,
+            field="policy.batch",
+            remedy="give known or requested, or an oracle that has them, as oracle=sia",
+        )
+    return sum(chosen)
+
+
+def batch_options(mode: str, view: View) -> BatchOptions | None:
+    """Return the batches that a policy may choose among; None: it chooses no batch."""
+    return None if mode == "requested" else view.batch_options()
+
+
+def find_requested_column(view: View, options: BatchOptions) -> Ints:
+    """Return the column of each job's requested batch, shape (n,)."""
+    column: Ints = np.argmax(options.sizes == view.global_batch[:, None], axis=1)
+    return column
+
+
+def get_requested_time_s(view: View, options: BatchOptions | None) -> Floats:
+    """Return known seconds per iteration at the requested batch, shape (n, T, K)."""
+    if options is None:
+        return view.iteration_time_s()
+    column = find_requested_column(view, options)[:, None, None, None]
+    return np.take_along_axis(options.iteration_time_s, column, axis=3)[..., 0]
+
+
+def goodput_at_best_batch(view: View, options: BatchOptions | None, time_s: Floats) -> tuple[Floats, Ints]:
+    """Return each allotment's goodput in samples/s at its best batch, and that batch; shapes (n, T, K).
+
+    Goodput is throughput times statistical efficiency; samples count as at the requested batch. Times at
+    other batches follow from those known: the seconds by which an estimate exceeds the known time, such as
+    synchronisation that a bootstrap does not see, are added at every batch; an estimate below the known time
+    scales the times of all batches by the same ratio.
+
+    Parameters
+    ----------
+    view : View
+    options : BatchOptions or None
+        None: all train at the requested batch.
+    time_s : ndarray of float, shape (n, T, K)
+        Estimates at the requested batch; inf where infeasible: the goodput is 0 there.
+    """
+    requested = view.global_batch[:, None, None]
+    if options is None:
+        return requested / time_s, np.broadcast_to(requested, time_s.shape)
+    known, prior = options.iteration_time_s, get_requested_time_s(view, options)
+    fits = np.isfinite(prior) & np.isfinite(time_s)
+    # Seconds beyond the known time are taken for communication, which does not depend on the batch, and are
+    # added; a job that is faster than known is faster in all it does, and is scaled.
+    more = np.where(fits, time_s, 1.0) - np.where(fits, prior, 1.0)
+    share = np.where(fits, time_s, 1.0) / np.where(fits, prior, 1.0)
+    at_batch = np.where((more >= 0)[..., None], known + more[..., None], known * share[..., None])
+    good = (options.sizes * options.efficiency)[:, None, None, :] / at_batch
+    good = np.where(fits[..., None], good, 0.0)
+    best = np.argmax(good, axis=3)
+    sizes = np.broadcast_to(options.sizes[:, None, None, :], good.shape)
+    chosen = np.take_along_axis(sizes, best[..., None], axis=3)[..., 0]
+    return np.take_along_axis(good, best[..., None], axis=3)[..., 0], chosen

@@ -218,7 +218,7 @@ def _may_stop(candidate: _Candidate, job: KueueJob, at: int, may_borrow: bool) -
 def _collect_borrowers(
     holders: QuotaHolders, job: KueueJob, at: int
 ) -> tuple[list[_Candidate], list[_Candidate]]:
-    """Return the jobs of borrowing queues, in two lists: within reach of a subtree's quota, and the others.
+    """Return the jobs of borrowing queues in two lists: those that a subtree's quota entitles to, and others.
 
     Going up from the queue, the first subtree whose quota holds the job has a right to what others borrow
     of the cohorts above it (KEP-79).

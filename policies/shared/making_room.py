@@ -30,7 +30,7 @@ class Block(NamedTuple):
 
 
 class RoomPlan(NamedTuple):
-    """How room is made.
+    """A plan that makes room for a gang: which jobs move, and where to.
 
     Attributes
     ----------
@@ -237,7 +237,7 @@ class MovingPolicy(NoticePolicy):
 
 
 def make_room(view: View, decision: Decision, most: int) -> dict[int, Nodes] | None:
-    """Return where a gang that a decision starts goes, and the jobs that make room for it, by row.
+    """Return the places of a gang that starts and of the jobs that move to make room for it, by row.
 
     It is the largest of those whose segments have no room, where at most so many moves make some. None: there
     is no such gang, or the decision does more than to start jobs.

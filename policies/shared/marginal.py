@@ -11,9 +11,8 @@ import numpy as np
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.scenario.policy import View
 
-from .allotments import Allotments
 from .finish_times import request_times
-from .requests import find_held_level, find_requested_level
+from .requests import Allotments, find_held_level, find_requested_level
 
 
 def times_or_guess(view: View) -> Floats:
@@ -163,7 +162,7 @@ class Target(Allotments):
         return repay
 
     def keep_running(self, order: Ints) -> None:
-        """Let jobs keep what they hold, in order, where enough GPUs are left and a change does not pay."""
+        """Let jobs, in order, keep their GPUs where these are still free and a change would not pay."""
         for at in order.tolist():
             held = int(self.view.gpu_type[at]), int(self.held_level[at])
             if held[0] < 0 or held == (self.gpu_type[at], self.level[at]):

@@ -1,4 +1,4 @@
-"""Placement of parts of GPUs by the scores of `clustergym.envs.sharing`, published ones or learned ones."""
+"""Placement of parts of GPUs by published scores."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clustergym.cluster.divisible import DivisibleCluster
 from clustergym.cluster.part_allocations import PartAllocations
 from clustergym.cluster.parts import Parts, Place
-from clustergym.common.arrays import Floats
 from clustergym.scenario.policy import Infeasible
 
 if TYPE_CHECKING:
@@ -54,31 +52,3 @@ class PartScores:
             nodes, parts.requests, request, PLACERS.index(self._score), usual, scores, chances
         )
         return Place(at, device) if at >= 0 else NO_ROOM
-
-
-class LearnedScores:
-    """Places jobs where a learned score is highest (`clustergym.envs.sharing.desk`).
-
-    Parameters
-    ----------
-    weights : ndarray of float, shape `clustergym.envs.sharing.desk.SHAPE`
-    """
-
-    def __init__(self, weights: Floats) -> None:
-        self._weights = weights
-        self._known: tuple[PartAllocations, Any, Any] | None = None
-
-    def place(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
-        """Choose a node and device, as `Placer.place_part`."""
-        from clustergym.envs.sharing.desk import answer, make_empty_episode
-
-        parts = allocations.parts
-        if self._known is None or self._known[0] is not allocations:
-            assert isinstance(allocations.spec, DivisibleCluster)
-            empty = allocations.spec.empty_nodes()
-            desk = make_empty_episode(empty, parts.requests, parts.kind, usual_requests(parts))
-            desk = desk._replace(nodes=allocations.nodes)
-            self._known = allocations, desk, np.full(len(empty.devices), -1)
-        _, desk, noted = self._known
-        at = int(answer(desk, self._weights, job, noted))
-        return Place(at, int(desk.device[parts.kind[job], at])) if at >= 0 else NO_ROOM

@@ -187,7 +187,7 @@ class QueueViews:
 
     @cached_property
     def _stops_of(self) -> StopCosts:
-        """What stops cost of all jobs, in order; nothing of those that are taken to wait."""
+        """Return the costs of stopping each job; 0 for jobs that this View shows as waiting."""
         found = self.view.stop_costs().select(self._order)
         return replace(found, **{name: getattr(found, name) * (self._columns["gpus"] > 0) for name in STOPS})
 

@@ -1,4 +1,7 @@
-"""Who holds what of the queues of tenants, and what each may."""
+"""Who holds what of the queues of tenants, and what each may.
+
+Jobs that are to stop, or to give GPUs back, and keep what they hold for a while.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ def get_queues(policy: str, setting: Setting) -> QueueTree:
 
 
 class QueueHoldings:
-    """Who holds what at a decision point: the GPUs of each queue of a tree, and those that are free.
+    """The GPUs that each queue holds at a decision point, and the free ones.
 
     Parameters
     ----------
@@ -94,3 +97,31 @@ class QueueHoldings:
         first, second = self.paths[one], self.paths[other]
         depth = next(at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
         return first[depth:], second[depth:]
+
+
+class Evictions:
+    """Since when jobs are to give GPUs to others; one that is spared at a decision point begins anew.
+
+    Parameters
+    ----------
+    takes_s : float
+        For how long a job keeps its GPUs after it was first to give them.
+    """
+
+    def __init__(self, takes_s: float) -> None:
+        self._takes_s = takes_s
+        self._before_s: dict[int, float] = {}
+        self._first_s: dict[int, float] = {}
+
+    def open(self) -> None:
+        """Begin a decision point at which GPUs may be taken."""
+        self._before_s, self._first_s = self._first_s, {}
+
+    def note_eviction(self, job: int, now_s: float) -> bool:
+        """Note that a job (row of the trace) is to give GPUs, and return whether it does now."""
+        self._first_s[job] = self._before_s.get(job, now_s)
+        return now_s - self._first_s[job] >= self._takes_s
+
+    def is_leaving(self, job: int) -> bool:
+        """Whether a job was to give GPUs at the decision point before."""
+        return job in self._before_s

@@ -14,7 +14,7 @@ from clustergym.scenario.tenants.fair_share import History
 from clustergym.scenario.tenants.queue_tree import QueueTree
 from clustergym.scenario.tenants.rounding import Bounds
 
-from .queue_limits import QueueLimits
+from .queue_shares import QueueLimits
 from .requests import request_options
 
 
@@ -77,7 +77,7 @@ class _Divided(NamedTuple):
 
 
 class QueueEntitlements:
-    """What L leaves are due of each of T types, divided anew only where demand or past use changes it.
+    """The GPUs of each type that leaf queues are due; divided anew only if demand or past use changes.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class QueueEntitlements:
         return self._due
 
     def lasts_until_s(self, history: History, held: Floats, total: float) -> float:
-        """Return until when nothing else is due while queues hold what they do, and demand is the same."""
+        """Return the time until which dues stay as they are if holdings and demand do."""
         length = self._bounds.reach(*history.growth(held, total))
         return history.until_s(length)
 
@@ -133,7 +133,7 @@ class QueueEntitlements:
         return _Divided(of, own, wide, within)
 
     def _sum_up(self, available: Ints, given: Floats) -> None:
-        """Set each leaf's due from all queues' shares, shape (2, T, Q): what it asks for, and more."""
+        """Set each leaf queue's due from the shares of all queues, shape (2, T, Q)."""
         due, wider = given[:, :, self._places].transpose(0, 2, 1)
         left = available - self._limits.compute_idle_reserve(due) - due.sum(axis=0)
         more = np.maximum(wider - due, 0.0)

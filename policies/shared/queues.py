@@ -140,7 +140,7 @@ def staying_options(view: View, at: Ints | slice = ALL) -> Bools:
 
 
 def first_type(options: Bools) -> Floats:
-    """Return the preference for the first type of the cluster that fits, shape (n, T); inf: not allowed."""
+    """Rank types by their order in the cluster, the first that fits best, shape (n, T); inf: not allowed."""
     preference: Floats = np.where(options, np.arange(options.shape[1], dtype=np.float64), np.inf)
     return preference
 

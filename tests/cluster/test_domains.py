@@ -15,6 +15,7 @@ from clustergym.common.errors import InputError
 from clustergym.oracle.grid.grid_oracle import GridOracle
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
+from clustergym.oracle.stacks.stack_oracle import make_operators_oracle
 from clustergym.sim.compiled.cluster_arrays import cluster_arrays
 
 RACKS = """name: racks
@@ -67,7 +68,7 @@ def test_fingerprint_knows_domains(racks: ClusterSpec) -> None:
     assert racks.fingerprint()["groups"][1]["gang_nodes"] == 4
 
 
-@pytest.mark.parametrize("oracle", [RooflineOracle(), GridOracle()], ids=["roofline", "grid"])
+@pytest.mark.parametrize("oracle", [RooflineOracle(), make_operators_oracle()], ids=["roofline", "grid"])
 def test_a_domain_is_a_node_to_oracles_of_data_sheets(
     racks: ClusterSpec, tmp_path: Path, oracle: RooflineOracle | GridOracle
 ) -> None:

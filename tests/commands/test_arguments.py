@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from importlib import import_module
 
 import pytest
+from command_parsers import WORDS, parser_of
 from error_lines import error_line
 
 from clustergym.__main__ import COMMANDS as CONSOLE
 from clustergym.__main__ import main as console
-from clustergym.commands.trace import DELEGATED
 
 COMMANDS = (
     *("commands.bench", "commands.collect", "commands.reproduce", "commands.replay", "commands.trace"),
@@ -48,10 +48,6 @@ def test_help_has_one_program_name(name, capsys):
     assert "__main__" not in shown[0]
 
 
-class ParsedError(Exception):
-    """Ends a command once it has made its parser."""
-
-
 def list_arguments(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
     """Yield the arguments of a parser and of its sub-commands, each with the words in front of it."""
     for action in parser._actions:
@@ -62,28 +58,10 @@ def list_arguments(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argpa
             yield parser.prog, action
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        *([name] for name in CONSOLE if name not in ("run", "live", "train", "evaluate")),
-        *(["trace", name] for name in DELEGATED),
-        ["evaluate", "--policy-file"],
-    ],
-    ids=" ".join,
-)
+@pytest.mark.parametrize("words", WORDS, ids=" ".join)
 def test_every_argument_says_what_it_is(words, monkeypatch):
     """But those of commands that read KEY=VALUE alone."""
-    made = []
-
-    def parse_args(parser, *_):
-        made.append(parser)
-        raise ParsedError
-
-    for name in ("parse_args", "parse_known_args", "parse_intermixed_args"):
-        monkeypatch.setattr(argparse.ArgumentParser, name, parse_args)
-    with pytest.raises(ParsedError):
-        import_module(CONSOLE[words[0]][0]).main([*words[1:], "--help"])
-    arguments = list(list_arguments(made[0]))
+    arguments = list(list_arguments(parser_of(words, monkeypatch)))
     assert len(arguments) > 1
     assert [
         (prog, action.option_strings or action.dest) for prog, action in arguments if not action.help

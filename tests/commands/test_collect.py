@@ -82,7 +82,7 @@ def test_one_table_with_ratios_to_fcfs(save, capsys):
     assert "2.000 min" in line
     assert "1.000 min  0.50x" in line
     assert "50.00 %" in shown
-    assert "demo v1, horizon 2 h, aaaaaaaa" in shown
+    assert "demo, version 1, up to hour 2; scenario hash aaaaaaaa" in shown
 
 
 def test_another_reference(save):
@@ -303,7 +303,7 @@ def test_two_clusters_are_columns_of_one_table(configured, capsys):
     assert [column["by"] for column in table["columns"]] == [{"cluster": "small"}, {"cluster": "large"}]
     assert (table["reference"], table["seeds"], table["sha256"]) == ("cluster=small", [0, 1], {})
     assert table["columns"][1]["ratio_interval"]["jct_mean"] == [50 / 100, 51 / 101]
-    assert "fcfs on demo v1, horizon 2 h, 4 scenarios" in " ".join(capsys.readouterr().out.split())
+    assert "fcfs on demo, version 1, up to hour 2; 4 scenarios" in " ".join(capsys.readouterr().out.split())
 
 
 def test_keys_together_are_columns_of_every_combination(configured):
@@ -324,7 +324,7 @@ def test_what_is_not_asked_for_is_a_table_of_its_own(configured, capsys):
     assert [len({*figures(table).values()}) for table in tables] == [1] * 4
     out = " ".join(capsys.readouterr().out.split())
     assert out.count("note: apart from other tables by trace.load=2.5; --by puts") == 2
-    assert out.count("srtf on demo v1") == 2
+    assert out.count("srtf on demo, version 1") == 2
 
 
 def test_one_value_written_in_two_ways_is_one_column(configured):

@@ -66,7 +66,7 @@ def slurm(tmp_path, monkeypatch):
 def refused(capsys, tmp_path, *words):
     """Return the one line with which a live run on the user's cluster is refused."""
     out = tmp_path / "out"
-    given = ["policy=fcfs", "live.engine=slurm", "scenario.failures.mtbf_s=null", f"hydra.run.dir={out}"]
+    given = ["policy=fcfs", "live.engine=slurm", "scenario.failures=null", f"hydra.run.dir={out}"]
     assert live.main([*given, *SMALL, *words]) == 2
     assert not out.exists()
     return error_line(capsys)
@@ -143,7 +143,7 @@ def test_a_dry_run_prints_the_calls_and_writes_nothing(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_a_dry_run_on_a_cluster_asks_it_only_for_its_nodes(slurm, tmp_path, capsys):
-    words = ["policy=fcfs", "live.dry_run=true", "live.engine=slurm", "scenario.failures.mtbf_s=null"]
+    words = ["policy=fcfs", "live.dry_run=true", "live.engine=slurm", "scenario.failures=null"]
     further = ["live.partition=gpu", "live.arguments=['--account=x']", f"hydra.run.dir={tmp_path / 'out'}"]
     assert live.main([*words, *further, *SMALL]) == 0
     first = capsys.readouterr().out.splitlines()[0]

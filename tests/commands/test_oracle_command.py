@@ -17,10 +17,10 @@ from clustergym.commands.oracle import explanation_text as explain
 from clustergym.commands.oracle.common import human, print_figures
 from clustergym.common.errors import InputError
 from clustergym.common.writing import plain, write_json
-from clustergym.oracle.grid.grid_oracle import GridOracle
 from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
+from clustergym.oracle.stacks.stack_oracle import make_operators_oracle
 from clustergym.oracle.table_cache import load_or_build_tables
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -44,6 +44,7 @@ FILES = {
 }
 
 EXPLAIN = ["explain", "--model", "gpt3-2.6B", "--batch", "256", "--gpus"]
+FIT = ["fit", "--stack", "alpa-2022"]
 BAD = [
     ([], "the following arguments are required: COMMAND"),
     (["explian"], "argument COMMAND: invalid choice: 'explian'"),
@@ -93,35 +94,45 @@ BAD = [
     ([*EXPLAIN, "8xA40", "--json", "empty.csv/a.json"], "empty.csv/a.json: --json: does not lie in a folder"),
     ([*EXPLAIN, "8xA40", "--jsn", "a.json"], "unrecognized arguments: --jsn a.json"),
     ([*EXPLAIN, "8xA40", "more"], "unrecognized arguments: more"),
-    (["memory", "nowhere.csv"], "nowhere.csv: no such file"),
-    (["memory", "short.csv"], "short.csv:1: dp_degree, memory_gb: columns missing"),
-    (["validate", "nowhere.csv"], "nowhere.csv: no such file"),
-    (["validate", "empty.csv"], "empty.csv: the file is empty"),
-    (["validate", "binary.csv"], "binary.csv"),
-    (["validate", "latin.csv"], "latin.csv"),
-    (["validate", "short.csv"], "short.csv:1: iteration_time_s: column missing"),
-    (["validate", "headless.csv"], "headless.csv"),
-    (["validate", "negative.csv"], "negative.csv:2: iteration_time_s: '-4' is not positive"),
-    (["validate", "zero.csv"], "zero.csv:2: batch_size: 0 is"),
-    (["validate", "device.csv"], "device.csv:2: gpu_type: unknown GPU type 'a41' (did you mean A40"),
-    (["validate", "model.csv"], "model.csv:2: model_family: unknown size '1.4B'"),
-    (["validate", "good.csv", "--oracle", "gird"], "--oracle: unknown value 'gird' (did you mean grid?)"),
+    (["validate", "--data", "nowhere.csv"], "nowhere.csv: no such file"),
+    (["validate", "--data", "empty.csv"], "empty.csv: the file is empty"),
+    (["validate", "--data", "binary.csv"], "binary.csv"),
+    (["validate", "--data", "latin.csv"], "latin.csv"),
+    (["validate", "--data", "short.csv"], "short.csv:1: iteration_time_s: column missing"),
+    (["validate", "--data", "headless.csv"], "headless.csv"),
+    (["validate", "--data", "negative.csv"], "negative.csv:2: iteration_time_s: '-4' is not positive"),
+    (["validate", "--data", "zero.csv"], "zero.csv:2: batch_size: 0 is"),
     (
-        ["validate", "good.csv", "--oracle", "roofline", "--calibration", "list.yaml"],
-        "--calibration: the roofline oracle has no constants",
+        ["validate", "--data", "device.csv"],
+        "device.csv:2: gpu_type: unknown GPU type 'a41' (did you",
     ),
-    (["validate", "good.csv", "--calibration", "list.yaml"], "list.yaml:1: is a list"),
-    (["validate", "good.csv", "--calibration", "nodes.yaml"], "nodes.yaml:1: constants: is missing"),
-    (["validate", "good.csv", "--calibration", "nowhere.yaml"], "nowhere.yaml: no such file"),
-    (["calibrate", "short.csv", "-o", "new.yaml"], "short.csv:1: iteration_time_s: column missing"),
+    (["validate", "--data", "model.csv"], "model.csv:2: model_family: unknown size '1.4B'"),
     (
-        ["calibrate", "negative.csv", "-o", "new.yaml"],
+        ["validate", "--data", "good.csv", "--oracle", "gird"],
+        "--oracle: unknown value 'gird'",
+    ),
+    (
+        ["validate", "--data", "good.csv", "--oracle", "roofline", "--stack", "alpa-2022"],
+        "--stack: the roofline oracle has no stacks",
+    ),
+    (["validate", "--data", "good.csv", "--stack", "list.yaml"], "list.yaml:1: is a list"),
+    (["validate", "--data", "good.csv", "--stack", "nodes.yaml"], "nodes.yaml:1: constants: is missing"),
+    (["validate", "--data", "good.csv", "--stack", "nowhere.yaml"], "nowhere.yaml: no such file"),
+    (
+        [*FIT, "--data", "short.csv", "-o", "new.yaml"],
+        "short.csv:1: iteration_time_s: column missing",
+    ),
+    (
+        [*FIT, "--data", "negative.csv", "-o", "new.yaml"],
         "negative.csv:2: iteration_time_s: '-4' is not positive",
     ),
-    (["calibrate", "good.csv", "-o", "new.yaml"], "good.csv: has 1 feasible rows of kind optimal for 24"),
-    (["calibrate", "good.csv", "-o", "."], ".: --output: is a folder"),
     (
-        ["calibrate", "good.csv", "-o", "new.yaml", "--cross-validate", "hlaf"],
+        [*FIT, "--data", "good.csv", "-o", "new.yaml"],
+        "good.csv: has 1 feasible rows of kind optimal for 24",
+    ),
+    ([*FIT, "--data", "good.csv", "-o", "."], ".: --output: is a folder"),
+    (
+        [*FIT, "--data", "good.csv", "-o", "new.yaml", "--cross-validate", "hlaf"],
         "--cross-validate: unknown value 'hlaf' (did you mean half?)",
     ),
     (["report", "--data", "nowhere"], "nowhere/arena/arena_profile.csv: --data: no such file or folder"),
@@ -194,12 +205,12 @@ def test_allocations(text: str, locality: str | None, expected: tuple[str, int, 
 
 def test_the_command_is_listed_with_the_others(capsys: pytest.CaptureFixture[str]) -> None:
     assert clustergym(["--help"]) == 0
-    assert "  oracle      explain, calibrate and validate" in capsys.readouterr().out
+    assert "  oracle      explain, fit and validate" in capsys.readouterr().out
     with pytest.raises(SystemExit) as caught:
         clustergym(["oracle", "--help"])
     assert caught.value.code == 0
     shown = capsys.readouterr().out
-    assert all(name in shown for name in ("explain", "calibrate", "validate", "report", "cache"))
+    assert all(name in shown for name in ("explain", "fit", "validate", "report", "cache"))
 
 
 def test_where_and_clear(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -251,7 +262,7 @@ def test_a_file_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
 @needs_data
 def test_memory_against_measurements(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "errors.json"
-    assert main(["memory", str(DATA / "arena/arena_dp_memory.csv"), "--json", str(target)]) == 0
+    assert main(["validate", "--data", str(DATA / "arena/arena_dp_memory.csv"), "--json", str(target)]) == 0
     shown = json.loads(target.read_text())
     assert set(shown) == {"rows", "median_ape", "mape", "p90", "by_family"}
     # The model is held to a median error of 15 %.
@@ -288,7 +299,7 @@ def test_explain_chooses_what_the_tables_say(
     shown = json.loads(Path("out.json").read_text())
     spec = load_cluster(cluster)
     allocation = common.parse_allocation(gpus, locality, spec)
-    oracle = GridOracle()
+    oracle = make_operators_oracle()
     tables = oracle.tables([common.parse_model(model, None, oracle.catalog)], spec, [allocation.gpus])
     at = (0, spec.gpu_types.index(allocation.gpu_type.name), 0, int(allocation.locality))
     assert shown["iteration_time_s"] == pytest.approx(tables.execution[at], rel=1e-5)
@@ -326,13 +337,13 @@ def test_explain_prints_the_same_in_any_process() -> None:
 
 @pytest.mark.slow
 @needs_data
-@pytest.mark.parametrize("oracle", ["grid", "roofline"])
+@pytest.mark.parametrize("oracle", ["stack", "roofline"])
 def test_validate_prints_and_writes_the_same_figures(
     oracle: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = tmp_path / "errors.json"
     source = str(DATA / "arena" / "arena_profile.csv")
-    assert main(["validate", source, "--oracle", oracle, "--json", str(target)]) == 0
+    assert main(["validate", "--data", source, "--oracle", oracle, "--json", str(target)]) == 0
     shown = json.loads(target.read_text())
     names = ["mape", "median_ape", "spearman", "regret", "feasibility_agreement"]
     assert set(names) < set(shown)
@@ -349,24 +360,24 @@ def test_validate_prints_and_writes_the_same_figures(
 
 @pytest.mark.slow
 @needs_data
-def test_calibrate_writes_constants_that_validate_reads(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fit_writes_constants_that_validate_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # Rows of one family are enough for the constants, and sooner fitted.
     lines = (DATA / "arena" / "arena_profile.csv").read_text().splitlines()
     kept = [lines[0], *(line for line in lines if line.startswith("bert,") and ",optimal," in line)]
     source, target = str(tmp_path / "some.csv"), tmp_path / "constants.yaml"
     Path(source).write_text("\n".join(kept) + "\n")
     options = ["-o", str(target), "--cross-validate", "none", "--json", str(tmp_path / "a.json")]
-    assert main(["calibrate", source, *options]) == 0
+    assert main([*FIT, "--data", source, *options]) == 0
     fitted = json.loads((tmp_path / "a.json").read_text())
     out, err = capsys.readouterr()
     assert f"wrote {target}" in out
     assert "fitting" in err
     text = target.read_text()
     assert "some.csv" in text
-    assert "sha256" in text
-    assert main(["validate", source, "--calibration", str(target), "--json", str(tmp_path / "b.json")]) == 0
+    assert "formulas: operators" in text
+    assert (
+        main(["validate", "--data", source, "--stack", str(target), "--json", str(tmp_path / "b.json")]) == 0
+    )
     validated = json.loads((tmp_path / "b.json").read_text())
     # Rows from the other machine count with its factor in both.
     assert validated["mape"] == pytest.approx(fitted["fitted"]["mape"], rel=0.02)

@@ -16,7 +16,6 @@ import time
 from pathlib import Path
 
 import pytest
-import yaml
 
 from clustergym.commands.run import main
 from clustergym.scenario.configuration.sweeps import total_runs
@@ -72,6 +71,21 @@ def test_a_run_that_fails_does_not_stop_the_others(launcher, tmp_path, monkeypat
     assert main([*sweep, "policy=elasticflow,fcfs,las", "trace.deadlines=true"]) == 0
     assert not list((tmp_path / "out").glob("*/error.txt"))
     assert before.keys() < set((tmp_path / "out").glob("*/result.json"))
+
+
+def test_a_sweep_prints_its_table_once(tmp_path, capsys):
+    words = [
+        "-m",
+        f"hydra.sweep.dir={tmp_path / 'out'}",
+        "compare=null",
+        "trace=philly-like",
+        "trace.jobs=30",
+    ]
+    assert main([*words, "policy=fcfs,las", "progress=false", "report=false"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("jct_mean ↓") == 1
+    header = next(line for line in shown.splitlines() if "fcfs" in line and "las" in line)
+    assert shown.index("mean JCT") < shown.index(header), "a line a run, then the table"
 
 
 def test_processes_that_live_on_write_where_the_sweep_was_started(tmp_path, monkeypatch, capfd):
@@ -191,27 +205,6 @@ def test_the_ray_launcher_starts_its_own_where_an_earlier_cluster_left_its_addre
         Path(there, "ray", "ray_current_cluster").write_text(f"127.0.0.1:{free_port()}\n", encoding="utf-8")
         monkeypatch.setenv("RAY_TMPDIR", there)
         assert swept(tmp_path / "out", "hydra/launcher=ray") == plain
-
-
-def test_optuna_finds_the_best_of_the_values_it_tried(tmp_path, monkeypatch, capfd):
-    pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="pip install 'clustergym[tune]'")
-    folder = tmp_path / "out"
-    tuning = ["experiment=ares-alpha-tuning", f"hydra.sweep.dir={folder}", "trace.jobs=40"]
-    done = subprocess.run(
-        command(*tuning, "hydra.sweeper.n_trials=4"),
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "4 of 4 runs ended, 0 of them failed" in done.stderr
-    best = yaml.safe_load((folder / "optimization_results.yaml").read_text())
-    tried = [json.loads(path.read_text()) for path in folder.glob("*/result.json")]
-    jct = {result["policy"]["parameters"]["alpha"]: result["metrics"]["jct_mean"] for result in tried}
-    assert len(jct) > 1
-    assert best["best_value"] == min(jct.values())
-    assert jct[best["best_params"]["policy.alpha"]] == min(jct.values())
 
 
 def test_an_unknown_objective_is_one_line(tmp_path, monkeypatch, capsys):

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustergym.envs.placement.environment import PlacementEnv
-from clustergym.envs.placement.instances import ALGORITHMS, algorithm, cells, score
 from clustergym.envs.placement.step_time import PretrainingModel, Tiers, predict
+from clustergym.scenario.placement_problem import ALGORITHMS, algorithm, cells, score
 
 ALL_SETTINGS = ("i", "ii", "iii")
 MODEL = {"hidden": 5120, "layers": 48, "heads": 40}

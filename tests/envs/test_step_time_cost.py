@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustergym.envs.placement.environment import PlacementEnv
-from clustergym.envs.placement.instances import cells
 from clustergym.envs.placement.step_time import PretrainingModel, Tiers, predict
+from clustergym.scenario.placement_problem import cells
 
 FIELDS = {"hidden": 4096, "layers": 32, "heads": 32}
 MODEL = PretrainingModel("model", **FIELDS)

@@ -20,10 +20,10 @@ from clustergym.common.errors import InputError
 from clustergym.oracle import table_cache as build
 from clustergym.oracle import table_cache as cache
 from clustergym.oracle.base import Oracle, OracleTables
-from clustergym.oracle.grid.grid_oracle import GridOracle
 from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
+from clustergym.oracle.stacks.stack_oracle import make_operators_oracle
 from clustergym.oracle.table_cache import (
     Store,
     cache_folder,
@@ -397,7 +397,7 @@ def test_without_a_home_there_is_no_cache(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.slow
 def test_the_grid_oracles_tables_are_the_same_from_processes_and_from_files(tmp_path: Path) -> None:
-    oracle, cluster = GridOracle(), load_cluster("arena-a")
+    oracle, cluster = make_operators_oracle(), load_cluster("arena-a")
     direct = oracle.tables(CLASSES, cluster, [1, 4]).sha256
     for processes in (2, 1, 1):
         found = load_or_build_tables(oracle, CLASSES, cluster, [1, 4], folder=tmp_path, processes=processes)

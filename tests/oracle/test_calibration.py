@@ -8,17 +8,33 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 
 from clustergym.common.errors import InputError
-from clustergym.oracle.calibration import fit as calibration
-from clustergym.oracle.calibration.fit import PRIORS, Calibrator, Fit, as_yaml, robust, vector, with_vector
-from clustergym.oracle.calibration.validation import figures, predict_times, read_rows, validate
-from clustergym.oracle.grid.constants import Constants, default_path, load_constants
+from clustergym.oracle.calibration import operator_fit as calibration
+from clustergym.oracle.calibration.operator_fit import (
+    PRIORS,
+    Calibrator,
+    Fit,
+    as_stack,
+    robust,
+    vector,
+    with_vector,
+)
+from clustergym.oracle.calibration.validation import (
+    MeasuredLayout,
+    Rows,
+    figures,
+    predict_times,
+    read_rows,
+    validate,
+)
+from clustergym.oracle.grid.constants import Constants
 from clustergym.oracle.grid.grid_oracle import GridOracle
 from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
+from clustergym.oracle.stacks.catalog import OPERATORS_STACK, Stack, load_stack, round_constants, stack_yaml
+from clustergym.oracle.stacks.stack_oracle import StackOracle, make_operators_oracle
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "arena"
 PROFILE = DATA / "arena_profile.csv"
@@ -79,22 +95,23 @@ def test_a_fit_explains_what_the_oracle_generated(tmp_path: Path) -> None:
 
 
 def test_the_committed_file_is_what_the_oracle_uses() -> None:
-    constants = load_constants()
-    assert constants == constants.round_constants()
-    content = yaml.safe_load(default_path().read_text(encoding="utf-8"))
-    assert content["provenance"]["constants"] == len(PRIORS)
-    assert set(content["provenance"]["error"]) == {"fitted", "leave_one_model_out", "half"}
-    assert GridOracle(CATALOG).constants == constants
+    stack = load_stack(OPERATORS_STACK)
+    assert stack.constants == round_constants(stack.constants)
+    assert make_operators_oracle(CATALOG).constants == stack.constants == StackOracle().operators.constants
 
 
 def test_what_is_written_is_read_back_and_the_same_each_time(tmp_path: Path) -> None:
-    errors = {"mape": 0.1234567, "median_ape": 0.05, "p90": 0.2}
-    fit = Fit(Constants(), "measured.csv", "0" * 64, 30, errors, {"half": errors})
-    assert as_yaml(fit) == as_yaml(fit)
-    (tmp_path / "a.yaml").write_text(as_yaml(fit))
-    assert load_constants(tmp_path / "a.yaml") == Constants()
-    content = yaml.safe_load((tmp_path / "a.yaml").read_text())
-    assert content["provenance"]["error"]["half"]["mape"] == 0.1235
+    models = (ModelClass("gpt3", "760M", 128), ModelClass("gshard_moe", "690M", 256))
+    layouts = (MeasuredLayout("A40", 1, 2), MeasuredLayout("A100", 1, 4))
+    rows = Rows(models, layouts, (), np.ones(2), "0" * 64)
+    stack = as_stack(Fit(Constants(), "measured.csv", rows, {}, {}))
+    text = stack_yaml(stack, ["of a test"])
+    (tmp_path / "a.yaml").write_text(text)
+    read = load_stack(str(tmp_path / "a.yaml"))
+    assert read.constants == Constants()
+    assert (read.gpu_types, read.models) == (("A100", "A40"), ("gpt3", "gshard_moe"))
+    assert read.fitted_to == "2 rows of measured.csv"
+    assert stack_yaml(read, ["of a test"]) == text
 
 
 @pytest.mark.parametrize(
@@ -112,17 +129,16 @@ def test_what_is_written_is_read_back_and_the_same_each_time(tmp_path: Path) -> 
         ("  gate: 0.3\n", "", "constants.gate: is missing"),
         ("A100: 0.75", "A100: fast", "matmul.A100: must be a number, not 'fast'"),
         ("constants:", "constant:", "constants: is missing"),
+        ("formulas: operators", "formulas: operator", "formulas: "),
     ],
 )
 def test_bad_constants_are_one_clear_line(tmp_path: Path, before: str, after: str, message: str) -> None:
     path = tmp_path / "constants.yaml"
-    errors = {"mape": 0.1, "median_ape": 0.05, "p90": 0.2}
-    path.write_text(as_yaml(Fit(Constants(), "m.csv", "0", 30, errors, {})))
-    text = path.read_text().replace("  constants: 24\n", "")
+    text = stack_yaml(Stack(OPERATORS_STACK, Constants()), [])
     assert before in text
     path.write_text(text.replace(before, after, 1))
     with pytest.raises(InputError, match=message) as caught:
-        load_constants(path)
+        load_stack(str(path))
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -161,7 +177,7 @@ def test_figures_by_hand(tmp_path: Path) -> None:
     lines = [row("bert", "760M", 128, place, 1.0) for place in places[:3]]
     failed = row("bert", "6.7B", 128, places[3], 1.0)
     lines.append(failed)
-    oracle = GridOracle(CATALOG)
+    oracle = StackOracle(CATALOG)
     true = predict_times(read_rows(write_csv(tmp_path, *lines), CATALOG), oracle)
     assert np.isinf(true[3])  # 24 GB do not hold 18 bytes for each of 6.7 billion parameters
     # The first row took twice as long as predicted, the second half, the third as long; the last failed.
@@ -209,11 +225,9 @@ def test_errors_on_the_published_measurements() -> None:
 @pytest.mark.slow
 @needs_data
 def test_the_committed_constants_come_from_the_published_measurements() -> None:
-    content = yaml.safe_load(default_path().read_text(encoding="utf-8"))
     rows = read_rows(PROFILE, CATALOG)
-    assert content["provenance"]["sha256"] == rows.sha256
     chosen = np.ones(len(rows.models), dtype=bool)
-    assert Calibrator(rows, CATALOG).fit(chosen) == load_constants()
+    assert Calibrator(rows, CATALOG).fit(chosen) == load_stack(OPERATORS_STACK).constants
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The grid oracle: tables, explanations, bad input."""
+"""Times of operators on grids: tables, explanations, bad input."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from clustergym.oracle.grid.plans import Explanation
 from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.oracle_config import oracle_from_config
+from clustergym.oracle.stacks.stack_oracle import StackOracle, make_operators_oracle
 
 CATALOG = load_catalog()
 COUNTS = [1, 2, 4, 8, 16, 32, 64]
@@ -36,7 +37,7 @@ def cluster(gpu: str = "A40", nodes: int = 32, per_node: int = 4) -> ClusterSpec
 
 @pytest.fixture(scope="module")
 def oracle() -> GridOracle:
-    return GridOracle(CATALOG)
+    return make_operators_oracle(CATALOG)
 
 
 @pytest.fixture(scope="module")
@@ -193,16 +194,16 @@ def test_bad_classes_and_counts(oracle: GridOracle) -> None:
         ({"micro_batches": "six"}, "did you mean fixed"),
         ({"micro_batches": -4}, "-4 is not positive"),
         ({"strategie": "frontier"}, "strategy"),
-        ({"calibration": "/nowhere.yaml"}, "no such file"),
+        ({"stack": "/nowhere.yaml"}, "no such file"),
     ],
 )
 def test_bad_configuration(mapping: dict[str, str], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        oracle_from_config({"name": "grid", **mapping})
+        oracle_from_config({"name": "stack", **mapping})
 
 
 def test_micro_batches_must_divide_the_batch() -> None:
-    odd = GridOracle(CATALOG, micro_batches=12)
+    odd = make_operators_oracle(CATALOG, micro_batches=12)
     for ask in (
         lambda: odd.tables(MODELS[:1], cluster(), [2]),
         lambda: explain(odd, MODELS[0], load_gpu_types()["A40"], 2, per_node=4),
@@ -210,34 +211,37 @@ def test_micro_batches_must_divide_the_batch() -> None:
         with pytest.raises(InputError, match="a batch of 256 is not divisible by 12 micro-batches"):
             ask()
     with pytest.raises(InputError, match="0 is not positive"):
-        GridOracle(CATALOG, micro_batches=0)
-    found = explain(GridOracle(CATALOG, micro_batches=8), MODELS[0], load_gpu_types()["A100"], 4, per_node=4)
+        make_operators_oracle(CATALOG, micro_batches=0)
+    oracle = make_operators_oracle(CATALOG, micro_batches=8)
+    found = explain(oracle, MODELS[0], load_gpu_types()["A100"], 4, per_node=4)
     assert found.proxy is not None
     assert found.proxy.plan.micro_batches == 8
 
 
 def test_configuration_by_name() -> None:
-    made = oracle_from_config({"name": "grid", "strategy": "assembly", "micro_batches": "four_stages"})
-    assert isinstance(made, GridOracle)
-    assert (made.strategy, made.micro_batches) == ("assembly", "four_stages")
+    made = oracle_from_config({"name": "stack", "strategy": "assembly", "micro_batches": "four_stages"})
+    assert isinstance(made, StackOracle)
+    assert (made.operators.strategy, made.operators.micro_batches) == ("assembly", "four_stages")
+    with pytest.raises(InputError, match=r"choose oracle=stack oracle.stack=alpa-2022"):
+        oracle_from_config({"name": "grid"})
 
 
 def test_the_fingerprint_follows_what_tables_depend_on(oracle: GridOracle) -> None:
     prints = [
         oracle.fingerprint(),
-        GridOracle(CATALOG, strategy="assembly").fingerprint(),
-        GridOracle(CATALOG, micro_batches="stages").fingerprint(),
+        make_operators_oracle(CATALOG, strategy="assembly").fingerprint(),
+        make_operators_oracle(CATALOG, micro_batches="stages").fingerprint(),
         GridOracle(CATALOG, Constants()).fingerprint(),
     ]
     assert len({repr(print_) for print_ in prints}) == 4
-    assert GridOracle(CATALOG).fingerprint() == prints[0]
+    assert make_operators_oracle(CATALOG).fingerprint() == prints[0]
 
 
 @pytest.mark.processes
 def test_tables_are_the_same_in_any_process(tables: OracleTables) -> None:
     code = (
         "import sys; sys.path.insert(0, 'tests/oracle'); import test_grid as t\n"
-        "print(t.GridOracle(t.CATALOG).tables(t.MODELS, t.cluster(), t.COUNTS).sha256)"
+        "print(t.make_operators_oracle(t.CATALOG).tables(t.MODELS, t.cluster(), t.COUNTS).sha256)"
     )
     assert printed_by("-c", code, PYTHONHASHSEED="7", OMP_NUM_THREADS="1").strip() == tables.sha256
 

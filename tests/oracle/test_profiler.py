@@ -11,7 +11,7 @@ from grid_rows import allocation
 
 from clustergym.common.errors import InputError
 from clustergym.oracle.grid.constants import Constants
-from clustergym.oracle.grid.grid_oracle import GridOracle, build_graph
+from clustergym.oracle.grid.grid_oracle import build_graph
 from clustergym.oracle.grid.layer_costs import Split, operator_costs
 from clustergym.oracle.grid.pipelines import Layouts, pipeline_s, price
 from clustergym.oracle.grid.profiler import estimate
@@ -19,6 +19,7 @@ from clustergym.oracle.grid.pruning import measuring_cost, profiling_cost
 from clustergym.oracle.grid.stages import stage_bytes
 from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_spec import ModelClass
+from clustergym.oracle.stacks.stack_oracle import make_operators_oracle
 
 CATALOG = load_catalog()
 
@@ -130,7 +131,7 @@ def test_assembly_takes_the_best_mix_of_all() -> None:
 
 def test_overlap_hides_transfers_from_the_estimate_alone() -> None:
     rows, machine = allocation(ModelClass("wide_resnet", "1B", 256), gpus=4, nodes=2)
-    plain, hiding = GridOracle(), GridOracle(overlap=True)
+    plain, hiding = make_operators_oracle(), make_operators_oracle(overlap=True)
     grid = estimate(rows, machine).grids[1]
     layouts = Layouts(rows, grid.plans)
     seconds = [

@@ -22,9 +22,9 @@ from clustergym.oracle.calibration.planning import (
     outcomes,
     summary,
 )
-from clustergym.oracle.grid.grid_oracle import GridOracle
 from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_spec import ModelClass
+from clustergym.oracle.stacks.stack_oracle import make_operators_oracle
 
 
 def rows(**changed: list[float]) -> PlanningOutcomes:
@@ -90,7 +90,7 @@ def test_figures_by_count_and_of_several_clusters() -> None:
 
 
 def test_outcomes_agree_with_the_tables_and_with_themselves() -> None:
-    oracle, cluster = GridOracle(), load_cluster("arena-a")
+    oracle, cluster = make_operators_oracle(), load_cluster("arena-a")
     classes = [ModelClass("gpt3", "1.3B", 128), ModelClass("wide_resnet", "13B", 256)]
     counts = [1, 2, 4, 8]
     found = outcomes(oracle, classes, cluster, counts)

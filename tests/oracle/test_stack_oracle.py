@@ -18,7 +18,7 @@ from clustergym.oracle.oracle_config import oracle_from_config
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 from clustergym.oracle.stacks.catalog import load_stack
 from clustergym.oracle.stacks.search import search_plans
-from clustergym.oracle.stacks.stack_oracle import StackOracle, find_transformer, make_machine
+from clustergym.oracle.stacks.stack_oracle import StackOracle, make_machine, transformer_of
 from clustergym.oracle.table_cache import load_or_build_tables
 
 LLM = load_cluster("llm-2026")
@@ -88,9 +88,11 @@ def test_wider_placements_are_never_faster() -> None:
 def test_information_classes_follow_from_the_plan() -> None:
     fits = np.isfinite(TABLES.execution)
     assert (np.isfinite(TABLES.profiled) == fits).all()
-    # A profile in one domain sees neither straggling nor exposed exchanges: it never promises too little.
-    assert (TABLES.profiled[fits] <= TABLES.execution[fits]).all()
-    assert (TABLES.profiled[fits] < TABLES.execution[fits] * 0.999).any()
+    # The best grid's proxy plan, without stragglers and the optimizer's step: not always the plan that runs.
+    told = TABLES.profiled[fits] / TABLES.execution[fits]
+    assert 0.95 < told.min() < 0.999
+    assert 1 < told.max() < 1.1
+    assert abs(np.median(told) - 1) < 0.02
     known = np.isfinite(TABLES.data_parallel)
     assert (TABLES.data_parallel[known] >= TABLES.execution[known]).all()
     # A 671B model is not trained with data parallelism alone.
@@ -126,15 +128,32 @@ def test_models_of_papers_on_their_clusters() -> None:
         ModelClass("resnet50", "", 256),
     ]
     tables = ORACLE.tables(classes, arena, (1, 2, 4, 8))
-    assert np.isfinite(tables.execution[0]).any()
-    assert np.isfinite(tables.execution[1]).any()
-    # A model that is no transformer has the times of roofline.
-    roofline = RooflineOracle().tables(classes[2:], arena, (1, 2, 4, 8))
-    assert np.array_equal(tables.execution[2], roofline.execution[0])
-    shape, tokens = find_transformer(load_catalog().get(classes[0]))  # type: ignore[misc]
+    # Times of operators, as they were fitted on these GPUs; ResNet-50 was not among the models.
+    operators = ORACLE.operators.tables(classes, arena, (1, 2, 4, 8))
+    assert np.array_equal(tables.execution, operators.execution)
+    assert np.array_equal(tables.profiled, operators.profiled)
+    assert tables.segments is None
+    assert ORACLE.notes(classes[:2], arena) == []
+    (note,) = {text.partition(" is extended")[2] for text in ORACLE.notes(classes[2:], arena)}
+    assert note == " to resnet50"
+    stacks = {
+        (model.family, name): ORACLE.choose(model, group).stack.name
+        for cluster in (arena, load_cluster("arena-b"), load_cluster("arena-sim"))
+        for name, group in zip(cluster.gpu_types, cluster.groups, strict=True)
+        for model in (*classes, *CLASSES)
+    }
+    # The papers' models on GPUs of today have the newest stack of these; on GPUs without any, their own.
+    assert stacks["gpt3", "A100"] == stacks["gpt3", "L20"] == stacks["resnet50", "H100"] == "alpa-2022"
+    assert stacks["gpt3", "H100"] == stacks["qwen3", "H100"] == stacks["qwen3", "L20"] == "megatron-2026"
+    assert stacks["llama3", "A100"] == stacks["llama3", "A40"] == "fsdp-2023"
+    mixture = ORACLE.choose(CLASSES[2], load_cluster("arena-sim").groups[0]).extended
+    assert mixture.endswith(
+        "measured on dense transformers on A100-40, A100-80, H100-80, is extended to qwen3"
+    )
+    shape, tokens = transformer_of(load_catalog().get(classes[0]))
     assert tokens == 1024
     assert shape.parameters == pytest.approx(load_catalog().get(classes[0]).parameters, rel=0.01)
-    experts, _ = find_transformer(load_catalog().get(classes[1]))  # type: ignore[misc]
+    experts, _ = transformer_of(load_catalog().get(classes[1]))
     assert experts.parameters == pytest.approx(load_catalog().get(classes[1]).parameters, rel=0.02)
 
 

@@ -13,16 +13,16 @@ import pytest
 from clustergym.commands.oracle import main
 from clustergym.commands.oracle.stack_page import stack_section
 from clustergym.common.errors import InputError
-from clustergym.oracle.stacks.catalog import load_stack
-from clustergym.oracle.stacks.fit import (
+from clustergym.oracle.calibration.step_fit import (
     FREE,
     fit_stack,
     leave_out_groups,
     tokens_per_s_per_gpu,
     usable_rows,
 )
+from clustergym.oracle.calibration.throughput_validation import figures, predict_rows
+from clustergym.oracle.stacks.catalog import load_stack
 from clustergym.oracle.stacks.throughput import newest, read_throughput, strong_scaling
-from clustergym.oracle.stacks.validation import figures, predict_rows
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data"))
 TABLE = DATA / "modern" / "throughput.csv"
@@ -185,9 +185,30 @@ def test_validate_writes_rows(tmp_path, capsys):
     assert "1 rows have no prediction: r1 unknown model 'Mystery'" in printed
 
 
+def test_rows_of_any_columns_without_a_plan(tmp_path):
+    # Further columns are left alone; of optional ones only the batch is needed. The plan is the search's.
+    path, target = tmp_path / "t.csv", tmp_path / "out.json"
+    columns = "id,colour,model,gpu_type,gpus,tokens_per_s_per_gpu,global_batch_sequences,sequence_length"
+    rows = [
+        "a,red,llama3-8B,H100,8,12000,128,8192",
+        "b,,llama3-405B,H100,8,,8,8192",
+        ",,mpt-7B,A100,8,x,7,2048",
+    ]
+    path.write_text("\n".join((columns, *rows)) + "\n")
+    assert main(["validate", "--data", str(path), "--json", str(target)]) == 0
+    fits, large, odd = json.loads(target.read_text())["rows"]
+    assert (fits["id"], fits["measured"], fits["fits"]) == ("a", 12000, True)
+    assert fits["predicted"] == fits["predicted_search"] > 5000
+    assert fits["reason"] == "no plan is given: that of the search"
+    assert (large["measured"], large["predicted"], large["fits"]) == (None, None, False)
+    assert large["reason"].endswith("none fits")
+    assert (odd["id"], odd["measured"]) == ("", None)
+    assert odd["predicted"] > 1000
+
+
 def test_fit_stack_writes_a_stack_that_validate_takes(tmp_path, capsys):
     path, target = table(tmp_path / "t.csv", {"date_or_release": "26.04"}), tmp_path / "own.yaml"
-    assert main(["fit-stack", "--data", str(path), "--stack", "megatron-2026", "-o", str(target)]) == 0
+    assert main(["fit", "--data", str(path), "--stack", "megatron-2026", "-o", str(target)]) == 0
     assert load_stack(str(target)).fitted_to == "1 rows of megatron-bridge, 26.04 to 26.04"
     assert main(["validate", "--data", str(path), "--stack", str(target)]) == 0
     assert "megatron-2026, fitted to" in capsys.readouterr().out
@@ -215,6 +236,14 @@ def test_explain_shows_plan_parts_and_what_does_not_fit(tmp_path, capsys):
     assert plan["tokens_per_s_per_gpu"] * 64 * plan["step_s"] == pytest.approx(1024 * 8192)
     assert plan["mfu"] == pytest.approx(plan["tokens_per_s_per_gpu"] * shown["flops_per_token"] / 989.4e12)
     assert shown["next_best"][0]["step_s"] >= plan["step_s"]
+    for grid in shown["grids"]:
+        loads = [point["communication_load"] for point in grid["frontier"]]
+        assert loads == sorted(loads, reverse=True)
+        assert grid["proxy_plan"]["plan"]["pipeline"] == grid["stages"]
+        assert grid["proxy_plan"]["plan"]["step_s"] >= plan["step_s"]
+    # The grid with the least estimate has a proxy plan that is all but the fastest.
+    proxy = min((grid["proxy_plan"] for grid in shown["grids"]), key=lambda one: one["estimated_s"])
+    assert proxy["plan"]["step_s"] < 1.05 * plan["step_s"]
     assert all(other["memory_gb"] > 0.95 * 80 for other in shown["too_large"])
 
 
@@ -224,12 +253,14 @@ EXPLAIN = ["explain", "--model", "llama3-8B"]
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["validate"], "give either CSV or --data"),
-        (["validate", "x.csv", "--data", "modern"], "give either CSV or --data"),
-        (["validate", "x.csv", "--stack", "fsdp-2023"], "--stack: is for --data"),
+        (["validate"], "the following arguments are required: --data"),
+        (["validate", "--data", "modern", "--stack", "alpa-2022"], "has no formulas of a transformer's step"),
         (["validate", "--data", "none.csv"], "none.csv: no such file"),
-        (["validate", "--data", "modern", "--oracle", "roofline"], "are of iteration times"),
-        (["fit-stack", "--data", "modern"], "the following arguments are required: --stack"),
+        (
+            ["validate", "--data", "modern", "--oracle", "roofline"],
+            "--oracle: is not for measurements of",
+        ),
+        (["fit", "--data", "modern"], "the following arguments are required: --stack"),
         ([*EXPLAIN, "--gpus", "8xH100"], "--batch: is not given"),
         ([*EXPLAIN, "--gpus", "H100", "--batch", "8"], "--gpus: 'H100' is not COUNTxTYPE"),
         ([*EXPLAIN, "--gpus", "0xH100", "--batch", "8"], "--gpus"),
@@ -246,8 +277,8 @@ EXPLAIN = ["explain", "--model", "llama3-8B"]
             "--locality: is not for this model",
         ),
         (
-            ["explain", "--model", "gpt3-2.6B", "--gpus", "8xA40", "--batch", "256", "--stack", "fsdp-2023"],
-            "gpt3-2.6B is not one of today's transformers",
+            ["explain", "--model", "gpt3-2.6B", "--gpus", "8xA40", "--batch", "256", "--precision", "bf16"],
+            "--precision: is not for gpt3-2.6B with the stack alpa-2022",
         ),
     ],
 )

@@ -9,8 +9,7 @@ import pytest
 from batches import batch_scenario, with_batches
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.pollux import Pollux
-from clustergym.policies.shared.batches import goodput_at_best_batch, jobs_with_a_choice
-from clustergym.policies.shared.goodput import ObservedSpeeds
+from clustergym.policies.shared.goodput import ObservedSpeeds, goodput_at_best_batch, jobs_with_a_choice
 from clustergym.policies.sia import Sia
 from scenarios import Job, small_scenario
 

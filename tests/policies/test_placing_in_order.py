@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from clustergym.policies.ares import FairQueue
 from clustergym.policies.shared import marginal
 from clustergym.policies.shared.marginal import Target
-from clustergym.policies.shared.virtual_clock import FairQueue
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_views import random_views

@@ -11,8 +11,7 @@ import pytest
 from clustergym.policies.fcfs import FirstComeFirstServed
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.placers.slurm import SlurmPlacer
-from clustergym.policies.shared.node_choice import consecutive_best_fit
-from clustergym.policies.shared.node_reservations import NodeReservations, Planned
+from clustergym.policies.shared.node_reservations import NodeReservations, Planned, consecutive_best_fit
 from clustergym.policies.slurm_multifactor import SlurmMultifactor
 from scenarios import Job, small_scenario
 

@@ -17,6 +17,7 @@ from clustergym.results import columns
 from clustergym.results.columns import IN_COLUMNS, choose_logs, event_tables, write_columns
 from clustergym.results.decision_log import read_decisions
 from clustergym.results.measured_run import Result, simulate
+from clustergym.results.report.run_text import print_results
 from clustergym.results.report.write import PAGE, write_report, write_run_report
 from clustergym.results.result_writing import (
     FILES,
@@ -26,7 +27,7 @@ from clustergym.results.result_writing import (
     write_result,
 )
 from clustergym.scenario.registry import make_policy
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled.event_log import ArrayEvents, LazyLog
 from clustergym.sim.engine import Change
 from clustergym.sim.log import Event, EventKind, EventLog
@@ -189,3 +190,22 @@ def test_what_only_some_runs_change_is_written_too() -> None:
 
 def test_every_field_of_an_event_has_its_columns() -> None:
     assert Event._fields == columns.FIELDS
+
+
+@pytest.mark.parametrize(
+    ("logs", "tables"),
+    [
+        ("lines", "jobs.csv, timeline.csv, decisions.jsonl.gz, events.jsonl.gz"),
+        ("columns", "jobs.parquet, timeline.parquet, decisions.parquet, events.parquet"),
+    ],
+)
+def test_a_run_prints_the_names_of_the_files_it_wrote(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], logs: Any, tables: str
+) -> None:
+    result = write(tmp_path, logs)
+    content = make_content(result, POLICY, Buddy(), 0)
+    print_results([content], result.run.simulation.scenario, tmp_path, in_full=True)
+    printed = capsys.readouterr().out
+    assert f"wrote {tmp_path}/: config.yaml, {tables}, result.json\n" in printed
+    # Columns are not drawn, so no page is offered.
+    assert (f"report {tmp_path} --serve" in printed) == (logs == "lines")

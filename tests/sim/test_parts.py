@@ -25,7 +25,7 @@ from clustergym.results.placement_log import (
     replay_placements,
     simulate_recorded,
 )
-from clustergym.results.policy_run import run_policy
+from clustergym.results.run_job import run_policy
 from clustergym.scenario.by_name import compose
 from clustergym.scenario.disturbances.failures import Failures, NodeFailure
 from clustergym.scenario.policy import Decision

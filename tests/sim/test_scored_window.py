@@ -11,10 +11,12 @@ from clustergym.policies.placers.buddy import Buddy
 from scenarios import Job, small_scenario
 
 from clustergym.common.errors import InputError
+from clustergym.results.bounds.bounds import compute_weights, lower_bounds
 from clustergym.results.measured_run import simulate
 from clustergym.scenario.by_name import compose
+from clustergym.scenario.policy import InformationClass
 from clustergym.scenario.scenario_config import build_scenario
-from clustergym.sim.compiled.coverage import UncoveredError, check_runnable
+from clustergym.sim.compiled.coverage import UncoveredError, check_covered
 
 JOBS = [Job(str(row), 10.0 * row, 20) for row in range(10)]
 TIMES = {"m": {"X": {1: 1.0}}}
@@ -63,9 +65,29 @@ def test_fairness_is_of_scored_jobs_beside_the_others() -> None:
     assert np.isfinite(result.fairness).sum() == 2
 
 
-def test_the_compiled_engine_does_not_cover_windows() -> None:
+def test_the_compiled_engine_ends_with_the_last_scored_job_too() -> None:
+    for window in ((20.0, 40.0), (60.0, 100.0)):
+        scenario = scenario_of(window)
+        compiled, events = (
+            simulate(scenario, FirstComeFirstServed(), Buddy(), engine=engine)
+            for engine in ("compiled", "simpy")
+        )
+        assert compiled.digest == events.digest
+        assert compiled.run.simulation.end_s == events.run.simulation.end_s
+        assert compiled.metrics == events.metrics
     with pytest.raises(UncoveredError, match="scores the jobs of a window"):
-        check_runnable(scenario_of((0.0, 50.0)), Buddy())
+        check_covered(scenario, InformationClass.NONE, Buddy())
+
+
+def test_bounds_are_of_scored_jobs() -> None:
+    scenario = scenario_of((20.0, 40.0))
+    # Jobs 2 and 3 alone, shortest remaining first: 20 to 40 and, submitted at 30, 40 to 60.
+    assert lower_bounds(scenario).jct_mean == pytest.approx((20 + 30) / 2)
+    assert compute_weights(scenario, "jct_mean").tolist() == [0.0, 0.0, 0.5, 0.5, *[0.0] * 6]
+    fair = compute_weights(scenario, "ftf_mean")
+    assert np.flatnonzero(fair).tolist() == [2, 3]
+    # All ten jobs without a window: job k waits for those before it, 20 + 10 k each.
+    assert lower_bounds(scenario_of(None)).jct_mean == pytest.approx(np.mean(20 + 10 * np.arange(10)))
 
 
 def test_configuration() -> None:

@@ -7,10 +7,9 @@ from time import perf_counter
 
 from arnold_literal import solve_literal
 from arnold_patterns import solve_patterns
-from clustergym.policies.placement.arnold import NODE_LIMIT
-from clustergym.policies.placement.arnold_counts import solve_counts
+from clustergym.policies.placement.arnold import NODE_LIMIT, solve_counts
 
-from clustergym.envs.placement.instances import Assignment, Instance
+from clustergym.scenario.placement_problem import Assignment, Instance
 
 METHODS = {"counts": solve_counts, "patterns": solve_patterns, "literal": solve_literal}
 """What the placer uses; the whole problem by counts of patterns, and as the paper states it, both by SCIP."""

@@ -7,7 +7,7 @@ from clustergym.policies.placement.greedy import gpu_packing as pack
 from scip_models import Outcome, new_model, optimize, solution_of
 
 from clustergym.common.arrays import Bools, Ints
-from clustergym.envs.placement.instances import Assignment, Instance, score
+from clustergym.scenario.placement_problem import Assignment, Instance, score
 
 
 def solve_literal(instance: Instance, node_limit: int) -> Assignment:

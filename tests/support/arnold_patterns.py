@@ -17,7 +17,7 @@ from clustergym.policies.placement.greedy import gpu_packing as pack
 from scip_models import Outcome, new_model, optimize, solution_of
 
 from clustergym.common.arrays import Ints
-from clustergym.envs.placement.instances import Assignment, Instance, score
+from clustergym.scenario.placement_problem import Assignment, Instance, score
 
 MOST_PATTERNS = 400
 """With more the programme is not built, and packing answers, not proven."""

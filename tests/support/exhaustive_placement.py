@@ -11,7 +11,7 @@ import numpy as np
 
 from clustergym.common.arrays import Ints
 from clustergym.common.errors import InputError
-from clustergym.envs.placement.instances import Assignment, Instance, Solution, score, spread
+from clustergym.scenario.placement_problem import Assignment, Instance, Solution, score, spread
 
 MOST_CANDIDATES = 300_000
 

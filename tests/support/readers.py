@@ -37,7 +37,6 @@ from clustergym.live import journal
 from clustergym.live.own.ledger import read_ledger
 from clustergym.live.own.script import read_script
 from clustergym.oracle.calibration.measured_memory import validate_memory
-from clustergym.oracle.grid import constants
 from clustergym.oracle.measured.iteration_times import read_measurements
 from clustergym.oracle.measured.sia_oracle import read_profile
 from clustergym.oracle.measured.sia_training import read_training
@@ -295,7 +294,7 @@ READERS: Mapping[str, Reader] = {
     "config": _written("config.yaml", _config),
     "models": _written("mine.yaml", _catalog),
     "oracle-table": _written("table.csv", lambda path: read_measurements(path, load_catalog())),
-    "oracle-constants": _written("grid.yaml", constants.load_constants),
+    "oracle-constants": _written("grid.yaml", lambda path: load_stack(str(path))),
     "accelerators": _written("gpus.yaml", lambda path: load_accelerator("H100", path)),
     "transformers": _written("shapes.yaml", lambda path: load_transformer("llama3-8B", path)),
     "hugging-face": _written("config.json", lambda path: load_transformer(str(path))),
@@ -358,7 +357,7 @@ SEEDS: Mapping[str, tuple[Path, ...]] = {
     "generator": (ROOT / "conf/generator/philly.yaml", ROOT / "conf/generator/pai.yaml"),
     "cluster": (ROOT / "conf/cluster/arena-sim.yaml", ROOT / "conf/cluster/gavel-48.yaml"),
     "models": (ROOT / "conf/model/gpt3.yaml", ROOT / "conf/model/wide_resnet.yaml"),
-    "oracle-constants": (ROOT / "conf/calibration/grid.yaml",),
+    "oracle-constants": (ROOT / "conf/stack/alpa-2022.yaml",),
     "accelerators": (ROOT / "conf/hardware/accelerators.yaml",),
     "transformers": (ROOT / "conf/transformer/shapes.yaml",),
     "stack": (ROOT / "conf/stack/fsdp-2023.yaml",),

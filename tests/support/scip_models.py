@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from clustergym.common.errors import InputError
-from clustergym.envs.placement.instances import Solution
+from clustergym.scenario.placement_problem import Solution
 
 TOLERANCE = 1e-6
 

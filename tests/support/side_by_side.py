@@ -12,7 +12,7 @@ from compiled_entries import advance, enact
 from clustergym.scenario.clock import ticks
 from clustergym.scenario.policy import Decision, InformationClass, View
 from clustergym.scenario.scenario import Scenario
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled.batch import Batch
 from clustergym.sim.compiled.cluster_arrays import cluster_arrays
 from clustergym.sim.compiled.event_log import LazyLog
@@ -25,6 +25,7 @@ Targets = dict[int, tuple[int, int]]
 _JOBS = {
     "phase": c.PHASE,
     "gpu_type": c.TYPE,
+    "level": c.LEVEL,
     "ready": c.READY,
     "worked_until": c.WORKED_UNTIL,
     "held_since": c.HELD_SINCE,
@@ -152,10 +153,7 @@ class SideBySide:
         for row in np.flatnonzero(jobs.gpus).tolist():
             due[row] = int(jobs.ready[row]) + ticks(float(jobs.remaining[row] * jobs.iteration_s[row]))
         yield "due", due, job[:, c.DUE]
-        kinds = np.arange(len(self.cluster.capacity))
-        known = (job[:, c.HIDDEN, None] >> kinds) % 2 == 0
-        in_system = (job[:, c.PHASE] > c.FUTURE) & (job[:, c.PHASE] < c.COMPLETED)
-        yield "profiled", jobs.profiled & in_system[:, None], known & in_system[:, None]
+        yield "hidden", jobs.hidden, job[:, c.HIDDEN]
         yield "free GPUs of type", free.free, episodes.free[0]
         yield "free GPUs of node", free.free_on_node, episodes.free_on_node[0]
 

@@ -113,8 +113,8 @@ def test_the_scenario() -> None:
     assert scenario.trace.outcome is not None
     assert scenario.tables.segments is not None
     assert {disturbance.key for disturbance in scenario.disturbances} == {"failures"}
-    off = compose(["scenario=llm-2026", "trace.jobs=60", "trace.load=null", "scenario.failures.mtbf_s=null"])
-    off["scenario"]["failures"]["causes"] = {}
+    off = compose(["scenario=llm-2026", "trace.jobs=60", "trace.load=null", "scenario.failures=null"])
+    assert build_scenario(off).disturbances == ()
     ignored = build_scenario(
         compose(["scenario=llm-2026", "trace.jobs=60", "trace.load=null", "trace.outcomes=ignore"])
     )

@@ -22,9 +22,11 @@ from clustergym.training.job_credit import (  # noqa: E402
     JobCreditLearner,
     Rollout,
     advantages_by_job,
+    log_probs_of_edits,
 )
 from clustergym.training.job_credit_agent import JobCreditAgent  # noqa: E402
 from clustergym.training.network_agent import greedy_figures, play  # noqa: E402
+from clustergym.training.row_network import Rows  # noqa: E402
 from clustergym.training.split_env import make_split_env  # noqa: E402
 
 pytestmark = pytest.mark.compiled
@@ -78,9 +80,8 @@ def test_a_term_that_is_no_sum_over_jobs_is_refused():
 
 def two_steps(**changed) -> Rollout:
     """Two steps of one environment with two rows: job 7 moves from row 1 to 0 as job 4 leaves."""
-    nothing = np.zeros((2, 1, 1), np.float32)
     parts = {
-        "observations": nothing, "masks": nothing, "actions": nothing, "log_probs": nothing,
+        "rows": None, "choices": None,
         "values": np.array([[[-5.0, -9.0]], [[-6.0, 0.0]], [[-2.0, 0.0]]]),
         "jobs": np.array([[[4, 7]], [[7, -1]], [[7, -1]]]),
         "cost": np.array([[[2.0, 3.0]], [[3.0, 0.0]]]),
@@ -146,10 +147,15 @@ def test_what_costs_less_becomes_likelier(name, critic):
     learner = JobCreditLearner(envs, settings, 0)
 
     def costly(rollout: Rollout) -> np.ndarray:
+        actions, shape = rollout.choices.actions, rollout.elapsed_s.shape
         if learner.policy.discrete:
             width = envs.single.actions.width
-            return (rollout.actions % width == width - 1) & (rollout.actions < envs.single_action_space.n - 1)
-        return rollout.actions[:, :, 0, 0] > 0.0
+            found = (actions % width == width - 1) & (actions < envs.single_action_space.n - 1)
+            return found.numpy().reshape(shape)
+        found = np.zeros(rollout.rows.observations, dtype=bool)
+        first = rollout.rows.row == 0
+        found[rollout.rows.batch[first]] = (actions[first, 0] > 0.0).numpy()
+        return found.reshape(shape)
 
     shares = []
     for _ in range(20):
@@ -160,6 +166,42 @@ def test_what_costs_less_becomes_likelier(name, critic):
         learner.update(rollout._replace(cost=cost))
     assert shares[-1] < 0.75 * shares[0]
     envs.close()
+
+
+def test_chances_of_edits_are_those_of_all_actions():
+    """Chances over the rows that have a job are those over all rows, of which the others are illegal."""
+    envs = make_envs("Elastic-16-v1", 4, jobs=10, loads=(8.0,))
+    learner = JobCreditLearner(envs, JobCredit(n_steps=12), 3)
+    with torch.no_grad():
+        for value in learner.policy.parameters():
+            value += 0.3 * torch.randn(value.shape, generator=torch.Generator().manual_seed(1))
+        rollout = learner.collect()
+        rows = learner.policy.scale(rollout.rows)
+        head, _, stop = learner.policy(rows)
+        chosen, entropy = log_probs_of_edits(rows, rollout.choices, head, stop)
+        masks = np.zeros((rows.observations, rows.rows * head.shape[1] + 1), np.int8)
+        masks[:, :-1] = rows.spread(rollout.choices.legal.float()).flatten(1).numpy()
+        masks[:, -1] = rollout.choices.may_stop.numpy()
+        logs, _ = learner.policy.log_chances(rows, masks)
+    assert chosen.numpy() == pytest.approx(rollout.choices.log_probs.numpy(), abs=1e-5)
+    assert chosen.numpy() == pytest.approx(logs.gather(1, rollout.choices.actions[:, None])[:, 0], abs=1e-5)
+    assert entropy.numpy() == pytest.approx(-(logs.exp() * logs.clamp_min(-99.0)).sum(1).numpy(), abs=1e-4)
+    stops = rollout.choices.actions == masks.shape[1] - 1
+    assert stops.any()
+    assert not stops.all()
+    envs.close()
+
+
+def test_rows_of_chosen_observations_are_found():
+    """Three observations with 2, 0 and 3 rows: those of the last and the first are at 2, 3, 4 and 0, 1."""
+    batch, row = torch.tensor([0, 0, 2, 2, 2]), torch.tensor([0, 1, 0, 1, 2])
+    rows = Rows(torch.zeros(5, 1), batch, row, 3, 4)
+    places, of = rows.places(torch.tensor([2, 1, 0]))
+    assert places.tolist() == [2, 3, 4, 0, 1]
+    assert of.tolist() == [0, 0, 0, 2, 2]
+    joined = Rows.join([rows, rows])
+    assert joined.batch.tolist() == [0, 0, 2, 2, 2, 3, 3, 5, 5, 5]
+    assert joined.observations == 6
 
 
 def test_environments_that_begin_episodes_themselves_are_refused():

@@ -123,12 +123,15 @@ def test_a_clone_learns_from_the_expert(tmp_path, capsys):
     spec = importlib.util.spec_from_file_location("clone_offline", path)
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
-    assert main([*SHORT, "--out", str(tmp_path), "--kinds", "expert"]) == 0
+    assert main([*SHORT, "--out", str(tmp_path), "--kinds", "expert", "random"]) == 0
+    (folder,) = tmp_path.iterdir()
     capsys.readouterr()
-    assert example.main(["--data", str(tmp_path), "--epochs", "4", "--episodes", "1"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    losses = [float(line.split("loss ")[1].split(",")[0]) for line in lines if "loss" in line]
-    assert losses[-1] < losses[0]
-    assert [line.split(":")[0] for line in lines[-2:]] == ["clone", "random"]
-    assert example.main(["--data", str(tmp_path), "--dataset", "no/such-v0"]) == 2
+    for method, kinds in (("clone", ["expert"]), ("awr", ["expert", "random"])):
+        words = ["--data", str(folder), "--kinds", *kinds, "--method", method]
+        assert example.main([*words, "--epochs", "4", "--traces", "1"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        losses = [float(line.split("loss ")[1]) for line in lines if "loss" in line]
+        assert losses[-1] < losses[0]
+        assert [line.split(":")[0] for line in lines[-2:]] == [method, "random"]
+    assert example.main(["--data", str(tmp_path / "no")]) == 2
     assert "is no data set" in error_line(capsys)

@@ -21,6 +21,7 @@ import yaml
 from clustergym.benchmark.leaderboard import DECISION_LIMIT_S, cell_logs
 from clustergym.benchmark.leaderboard.board import NAME, Board, Cell
 from clustergym.benchmark.leaderboard.cell_logs import pack, read_logs, write_logs
+from clustergym.benchmark.leaderboard.conditions import measure_conditions
 from clustergym.benchmark.leaderboard.entry import (
     FIXED,
     TIMES,
@@ -117,6 +118,7 @@ def add(
         if not begun and not runs:
             shutil.rmtree(folder)
         raise
+    measure_conditions(board, folder, parameters, workers)
     write_curves(board, name)
     write_readme(folder, entry, board)
     return folder

@@ -72,7 +72,7 @@ class AgentEnvironment(StrictSchema):
 
 
 class AgentBoard(StrictSchema):
-    """The content of agents.yaml.
+    """A board of agents, as its file agents.yaml defines it.
 
     Attributes
     ----------

@@ -46,7 +46,7 @@ Actions = npt.NDArray[np.int64] | npt.NDArray[np.int16]
 
 
 class AgentEntry(StrictSchema):
-    """The content of entry.yaml.
+    """What an agent's entry says of itself in entry.yaml.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class Episode(StrictSchema):
 
 
 class Run(NamedTuple):
-    """A file of an entry: a run of training in an environment."""
+    """One training run of an entry in one environment, whose recorded actions are in a file."""
 
     environment: str
     run: int

@@ -55,7 +55,7 @@ class AgentStanding(NamedTuple):
 
 
 def compute_agent_scores(jct_s: Floats, constants: Constants) -> Floats:
-    """Return the scores of mean JCTs, shape (runs, traces), of the same shape."""
+    """Return the score of each mean JCT, shape (runs, traces): 0 is random play, 1 the best known."""
     random, known = np.array(constants.random), np.array(constants.best_known)
     return np.asarray((random - jct_s) / (random - known))
 

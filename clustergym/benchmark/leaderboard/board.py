@@ -131,6 +131,8 @@ class Board(StrictSchema):
     shows : list of str, optional
         The columns of raw figures on the board's pages; those of
         `clustergym.benchmark.leaderboard.score` if it is left out.
+    conditions : dict of str to list of str
+        Other conditions that the metric of every entry is measured under, by name: overrides of the main job.
     scenarios : list of BoardScenario
     """
 
@@ -152,6 +154,7 @@ class Board(StrictSchema):
     reference: dict[str, Any]
     reference_overrides: list[Text] = Field(default_factory=list)
     shows: Annotated[list[Text], Field(min_length=1)] | None = None
+    conditions: dict[Text, list[Text]] = Field(default_factory=dict)
     scenarios: Annotated[list[BoardScenario], Field(min_length=1)]
     _folder: Path = PrivateAttr(default=Path())
     _composed: dict[tuple[str, ...], dict[str, Any]] = PrivateAttr(default_factory=dict)
@@ -242,7 +245,7 @@ class Board(StrictSchema):
         return Conditions.from_config(config).trace(config["trace"], cell.seed)
 
     def contestants(self, chosen: Mapping[str, Any]) -> tuple[Policy, Placer]:
-        """Return a new policy and a new placer: what the entry chose, and the board's own other, if any."""
+        """Return a new policy and placer: the entry's choice, or the board's own if it leaves one open."""
         from clustergym.scenario.registry import make_placer, make_policy
 
         both = {"policy": self.policy or {}, "placer": self.placer or {}} | self.by_kind(chosen)
@@ -319,7 +322,15 @@ def _problems(board: Board) -> Iterator[tuple[str, str, str]]:
 def _interpolation_problems(board: Board) -> Iterator[tuple[str, str, str]]:
     """Yield the keys that refer to something else: what a board is must not depend on who reads it."""
     remedy = "write the value out"
-    for key in ("reference_overrides", "scenarios", "policy", "placer", "baseline", "reference"):
+    for key in (
+        "reference_overrides",
+        "conditions",
+        "scenarios",
+        "policy",
+        "placer",
+        "baseline",
+        "reference",
+    ):
         value = getattr(board, key)
         given = [one.overrides for one in value] if key == "scenarios" else value
         word = next((text for text in list_texts(given) if "${" in text), None)

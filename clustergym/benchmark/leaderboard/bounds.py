@@ -115,7 +115,7 @@ def add_bounds(board: Board, workers: Processes = 1, scenarios: list[str] | None
 
 
 def bound_of_cell(board: Board, cell: Cell) -> CellBound:
-    """Find the bound of a cell."""
+    """Search for the best provable bound on the metric in a cell."""
     scenario = board.scenario(cell)
     bound = search(build_programme(scenario, board.metric))
     return CellBound(

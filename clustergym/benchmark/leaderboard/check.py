@@ -19,6 +19,7 @@ from clustergym.benchmark.leaderboard.board import Board, Cell
 from clustergym.benchmark.leaderboard.bounds import CellBound, beats_bound, problem, read_bounds
 from clustergym.benchmark.leaderboard.cell_logs import CellLogs, read_logs
 from clustergym.benchmark.leaderboard.cell_replay import Flag, FlagKind, replay_cell
+from clustergym.benchmark.leaderboard.conditions import FILE, list_condition_problems
 from clustergym.benchmark.leaderboard.entry import (
     LARGEST_README_BYTES,
     Entry,
@@ -39,6 +40,7 @@ from clustergym.benchmark.leaderboard.registered import (
 from clustergym.common import random_streams
 from clustergym.common.errors import InputError, alike, shorten_text, visible
 from clustergym.common.processes import Processes, in_order
+from clustergym.results.metrics.intervals import Outcome
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.engine import Simulation
 
@@ -129,7 +131,7 @@ def _compare_constants(
 
 
 def _open_entry(board: Board, name: str, flags: list[Flag]) -> dict[Cell, ClaimedCell]:
-    """Return an entry's claim for each cell; add what is wrong with its files to `flags`."""
+    """Return the result that an entry claims for each cell; add faults of its files to `flags`."""
     try:
         folder = entry_folder(board, name)
         entry, rows = read_entry(folder, board), read_results(folder)
@@ -137,6 +139,12 @@ def _open_entry(board: Board, name: str, flags: list[Flag]) -> dict[Cell, Claime
         flags.append(Flag(FlagKind.SCHEMA, name, str(error)))
         return {}
     flags += [*_readme(folder), *_identity(entry, board)]
+    if not entry.hindsight:
+        try:
+            wrong = list(list_condition_problems(board, folder, None, ()))
+        except InputError as error:
+            wrong = [str(error)]
+        flags += [Flag(FlagKind.CONDITIONS, FILE, message) for message in wrong]
     flags += _cells([str(row.cell) for row in rows], board, "results.csv", "row")
     try:
         logs = read_logs(folder)
@@ -232,7 +240,12 @@ def _rerun(board: Board, task: tuple[Sequence[ClaimedCell], int, int]) -> list[F
     digests = "".join(claim.row.digest for claim in claims)
     logged = int(hashlib.sha256(digests.encode()).hexdigest()[:8], 16)
     drawn = random_streams.CELLS_RUN_AGAIN.generator(seed, logged).permutation(len(claims))[: max(strict, 1)]
-    return [flag for at in sorted(drawn.tolist()) for flag in _again(board, entry, claims[at].row)]
+    cells = [claims[at].row.cell for at in sorted(drawn.tolist())]
+    flags = [flag for at in sorted(drawn.tolist()) for flag in _again(board, entry, claims[at].row)]
+    if strict and not flags:
+        wrong = list_condition_problems(board, claims[0].folder, entry.keys, cells)
+        flags += [Flag(FlagKind.CONDITIONS, FILE, message) for message in wrong]
+    return flags
 
 
 def _again(board: Board, entry: Entry, row: ResultRow) -> Iterator[Flag]:
@@ -307,7 +320,8 @@ def _compare_run(
     from clustergym.results.measured_run import measure_run
 
     where, scenario = str(cell), simulation.scenario
-    metrics = measure_run(simulation).metrics
+    measured = measure_run(simulation)
+    metrics = measured.metrics
     if simulation.log.digest != row.digest:
         yield Flag(
             FlagKind.DIGEST, where, f"replayed {simulation.log.digest[:16]}…, entered {row.digest[:16]}…"
@@ -315,7 +329,7 @@ def _compare_run(
     for name, value in metrics.items():
         if name in row.metrics and not same(value, row.metrics[name]):
             yield Flag(FlagKind.METRIC, where, f"{name} is {value}, entered {row.metrics[name]}")
-    left = int(metrics["jobs_unfinished"] or 0)
+    left = int((scenario.scored & (measured.records.outcome == Outcome.UNFINISHED)).sum())
     unfit = int((scenario.request_gpus == 0).sum())
     dropped = 0 if board.drops else int(metrics["jobs_dropped"] or 0) - unfit
     if left or dropped > 0:

@@ -21,7 +21,7 @@ from clustergym.results.metrics.catalogue import METRICS
 
 LARGEST_RESULTS_BYTES = 4_000_000
 LARGEST_README_BYTES = 1_000_000
-FILES = ("entry.yaml", "results.csv", "curves.json", "README.md", cell_logs.FILE)
+FILES = ("entry.yaml", "results.csv", "conditions.csv", "curves.json", "README.md", cell_logs.FILE)
 
 TIMES = ("decision_s_p50", "decision_s_p99", "wall_s")
 """Columns that differ from machine to machine: shown, not replayed."""
@@ -87,7 +87,7 @@ Parameters = Annotated[dict[str, Any], AfterValidator(_plain)]
 
 
 class ComponentChoice(StrictSchema):
-    """The policy or placer of an entry: a name in the registry, or any unpublished one, and parameters."""
+    """The policy or placer of an entry: its name, which may be an unpublished one, and its parameters."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
     parameters: Parameters = Field(default_factory=dict)
@@ -99,7 +99,7 @@ class ComponentChoice(StrictSchema):
 
 
 class Entry(StrictSchema):
-    """The content of entry.yaml.
+    """What an entry says of itself in entry.yaml.
 
     Attributes
     ----------
@@ -149,7 +149,7 @@ class Entry(StrictSchema):
 
     @property
     def choices(self) -> dict[str, ComponentChoice]:
-        """The entry's policy and placer, those that its board lets it choose; `read_entry` requires them."""
+        """What the entry chooses, by component: a policy, a placer or both, as its board asks."""
         both = {"policy": self.policy, "placer": self.placer}
         return {component: chosen for component, chosen in both.items() if chosen is not None}
 

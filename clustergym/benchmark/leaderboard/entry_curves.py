@@ -58,7 +58,7 @@ class Curves(StrictSchema):
 
 
 class EntryCurves(StrictSchema):
-    """The content of curves.json."""
+    """Curves over time of an entry, as its file curves.json has them."""
 
     schema_name: Annotated[Literal["clustergym.curves/1"], Field(alias="schema")]
     seed: int

@@ -1,13 +1,15 @@
-"""How much of what can be gained over chance an entry gains: (random - x) / (random - best known)."""
+"""Score entries between random play (0) and the best known (1): (random - x) / (random - best known)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from clustergym.benchmark.leaderboard.board import Board, Cell
+from clustergym.benchmark.leaderboard.conditions import read_conditions
 from clustergym.benchmark.leaderboard.entry import (
     ResultRow,
     entry_folder,
@@ -37,7 +39,7 @@ class Chance(NamedTuple):
     best: Mapping[Cell, float]
 
     def gained(self, board: Board, values: Mapping[Cell, float]) -> Aggregate | None:
-        """Return 0 for chance, 1 for the best known, over cells as scores are; None where it has no value."""
+        """Return the score over cells: 0 is random play, 1 the best known; None where it has no value."""
         if self.random is None or any(self.random[cell] == self.best[cell] for cell in board.cells):
             return None
         ends = {cell: (self.random[cell], self.best[cell]) for cell in board.cells}
@@ -72,6 +74,25 @@ def read_chance(board: Board) -> Chance:
 def list_values(board: Board, rows: Sequence[ResultRow]) -> dict[Cell, float]:
     """Return the board's metric in each cell that has it."""
     return {row.cell: float(value) for row in rows if (value := row.metrics.get(board.metric)) is not None}
+
+
+def compare_conditions(board: Board, folder: Path) -> dict[str, Aggregate | None]:
+    """Return `compare_with_baseline` of an entry's figures under each of the board's other conditions.
+
+    Raises
+    ------
+    InputError
+        If its file of them is malformed.
+    """
+    found = read_conditions(board, folder)
+    cells = {
+        name: {at.cell: value for at, value in found.items() if at.condition == name}
+        for name in board.conditions
+    }
+    return {
+        name: compare_with_baseline(board, values) if len(values) == len(board.cells) else None
+        for name, values in cells.items()
+    }
 
 
 def compare_with_baseline(board: Board, values: Mapping[Cell, float]) -> Aggregate | None:

@@ -21,7 +21,7 @@ TRAINED = {"sharing": [ELSEWHERE]}
 
 
 def list_training_data(entries: Iterable[ComponentChoice]) -> list[str]:
-    """Return what the project's own policies, those within them, and placers were trained on."""
+    """Return the data that the trained policies and placers of entries were trained on."""
     splits = [
         split
         for chosen in entries

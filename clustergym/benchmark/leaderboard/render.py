@@ -51,7 +51,7 @@ entries that are statistically tied with the best of a rank, by the difference o
 share it. *P(better)*: the probability that the entry is better in a cell than the next of its division.
 *Gained over chance*: (random - x) / (random - best known) in a cell, 0 for random play and 1 for the best
 that any entry reaches, those found in hindsight among them; *{relative}*: {metric} over that of the baseline
-in the same cell; both over cells as scores are, with the same interval. *Gap
+in the same cell; both over cells as scores are, with the same interval.{conditions} *Gap
 to optimum*: by how much the entry's mean over cells of {metric} misses that of the best possible schedules:
 at least by as much as that of the best schedules known, at most by as much as the proven bound.
 """
@@ -151,7 +151,11 @@ def _rules(board: Board) -> str:
         "first come, first served" if is_of_fcfs(board) else f"the baseline ({_words(board, board.baseline)})"
     )
     words = {"metric": board.metric, "better": board.better, "relative": titles(board)["relative"]}
-    text = RULES.format(baseline=baseline, reference=reference, **words)
+    conditions = "".join(
+        f" *{name[0].upper()}{name[1:]}*: the same of a run with `{' '.join(added)}`, over that baseline."
+        for name, added in board.conditions.items()
+    )
+    text = RULES.format(baseline=baseline, reference=reference, conditions=conditions, **words)
     if board.chooses == "placer":
         text = PLACERS.format(policy=_describe_keys(board.policy or {})) + text
     return (BOTH if len(board.kinds) > 1 else "") + text
@@ -214,7 +218,7 @@ def _data(board: Board, found: Sequence[RankedEntry], best: Optimum) -> dict[str
         "better": {
             **{key: METRICS[key].better if key in METRICS else "lower" for key in list_raw_figures(board)},
             "gained": "higher",
-            "relative": board.better,
+            **dict.fromkeys(("relative", *board.conditions), board.better),
         },
         "scenarios": [scenario.name for scenario in board.scenarios],
         "seeds": board.seeds,
@@ -262,6 +266,7 @@ def _entry(board: Board, standing: RankedEntry, best: Optimum, style: Style) -> 
             **{key: standing.raw[key] for key in list_raw_figures(board)},
             "gained": None if standing.gained is None else standing.gained.value,
             "relative": None if standing.relative is None else standing.relative.value,
+            **{name: None if one is None else one.value for name, one in standing.conditions.items()},
         },
         "shown": texts(board, standing, gap),
         "cells": [

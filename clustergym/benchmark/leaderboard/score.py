@@ -8,7 +8,7 @@ How far entries are from the optimum, which lies between the best known schedule
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +24,13 @@ from clustergym.benchmark.leaderboard.entry import (
     read_entry,
     read_results,
 )
-from clustergym.benchmark.leaderboard.gains import Chance, compare_with_baseline, list_values, read_chance
+from clustergym.benchmark.leaderboard.gains import (
+    Chance,
+    compare_conditions,
+    compare_with_baseline,
+    list_values,
+    read_chance,
+)
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
 from clustergym.results.metrics.catalogue import METRICS
@@ -68,6 +74,8 @@ class RankedEntry:
         (random - x) / (random - best known) over cells; None where nobody entered random play.
     relative : Aggregate or None
         The board's metric over that of the baseline in the same cell; None where a baseline has 0.
+    conditions : dict of str to Aggregate or None
+        The same under each other condition of the board, over the same baseline; None where it was not run.
     """
 
     name: str
@@ -82,6 +90,7 @@ class RankedEntry:
     over_next: Aggregate | None = None
     gained: Aggregate | None = None
     relative: Aggregate | None = None
+    conditions: dict[str, Aggregate | None] = field(default_factory=dict)
 
 
 def standings(board: Board) -> list[RankedEntry]:
@@ -168,6 +177,7 @@ def _standing(board: Board, name: str, entry: Entry, chance: Chance) -> RankedEn
         raw,
         gained=_round_known(chance.gained(board, list_values(board, rows))),
         relative=_round_known(compare_with_baseline(board, list_values(board, rows))),
+        conditions={name: _round_known(one) for name, one in compare_conditions(board, folder).items()},
     )
 
 
@@ -234,6 +244,7 @@ def titles(board: Board) -> dict[str, str]:
         "over_next": "P(better)",
         "gained": "gained over chance",
         "relative": "FCFS = 1" if is_of_fcfs(board) else "baseline = 1",
+        **{name: name for name in board.conditions},
         "gap": "gap to optimum",
         **{key: title for key, (title, _) in list_raw_figures(board).items()},
     }
@@ -259,6 +270,7 @@ def texts(board: Board, standing: RankedEntry, gap: Gap) -> dict[str, str]:
         "over_next": "" if standing.over_next is None else f"{standing.over_next.value:.2f}",
         "gained": "-" if standing.gained is None else interval(standing.gained),
         "relative": "-" if standing.relative is None else interval(standing.relative),
+        **{name: "-" if one is None else interval(one) for name, one in standing.conditions.items()},
         "gap": gap_text(gap),
         **{key: format_figure(standing.raw[key], unit) for key, (_, unit) in list_raw_figures(board).items()},
     }
@@ -288,7 +300,7 @@ def format_figure(value: float | None, unit: str) -> str:
 
 
 class Gap(NamedTuple):
-    """The distance from the optimum, as a share of it: how much more, or less where higher is better.
+    """How far a figure is from the optimum, as a share of the optimum.
 
     Attributes
     ----------

@@ -133,7 +133,7 @@ def _simulator(found: Found) -> Iterator[PaperClaim]:
 
 
 def gain_claims(runs: RunComparison, metric: str, where: str, source: str) -> Iterator[PaperClaim]:
-    """Yield the first policy's gain over each baseline, of which the text says that there is one."""
+    """Yield the first policy's gain over each baseline; the paper's text claims that it is positive."""
     unit = choose_unit(metric)
     for other in runs.names[1:]:
         claim, direction = f"{METRICS[metric]} against {other}, {where}", -1 if unit == c.PERCENT else 1
@@ -238,7 +238,7 @@ def _testbeds(found: Found) -> Iterator[PaperClaim]:
 
 
 def deadline_claims(found: Found, preset: str) -> Iterator[PaperClaim]:
-    """Yield the claims on deadlines: of the preprint, or of Arena, whose text at hand lost its figures."""
+    """Yield the claims on deadlines, of the preprint or of the paper."""
     source = CRIUS_DEADLINES if preset == "crius" else cite_preprint("section 5.6", CRIUS_DEADLINES)
     first = "" if preset == "crius" else PREPRINT
     runs = compare_labelled_runs(found, parts.deadlines(preset), preset, "elasticflow")

@@ -152,7 +152,7 @@ def ablations_table(
 
 
 def depths(rounds: int) -> Section:
-    """Return the table of search depths, by depth and setting."""
+    """Return the section of Arena's page that compares search depths in each setting."""
     runs = {(str(depth), s): arena(s, rounds, search_depth=depth) for s in SETTINGS for depth in DEPTHS}
     text = f"## Search depth (section 5.8): {rounds:,} rounds"
     return page.runs_table(text, ["search depth", "setting"], runs, COLUMNS)
@@ -224,7 +224,7 @@ CLASS_RUNS = {
 
 
 def gpu_time(found: Found, name: str) -> dict[str, float]:
-    """Return, by model family, the mean ratio of GPU time a sample to Arena's, over models that both ran."""
+    """Return by model family the mean GPU time per sample over Arena's, for models that both ran."""
     theirs, arenas = (found[CLASS_RUNS[policy]]["gpu_s_per_sample"] for policy in (name, "arena"))
     ratios: dict[str, list[float]] = {}
     for model in sorted(theirs.keys() & arenas.keys()):

@@ -1,4 +1,4 @@
-"""What decides whether Ares or Pollux is faster: one change at a time, and a map of scaling and load.
+"""Find what decides whether Ares or Pollux is faster, by changing one condition at a time.
 
 Ares's look at one Helios trace (section 5.4), and how long its decisions take (section 5.6).
 """
@@ -194,7 +194,7 @@ LIMIT_S = 0.06
 
 
 def looks(options: Options, study: AresStudy) -> dict[str, Figures]:
-    """Return runs on one trace, job by job and over time, by policy; each is made once and kept."""
+    """Return each policy's run on one trace, with its jobs and its curves over time; runs are cached."""
     runs = {}
     for policy in (name for name in LOOKED_AT if name in study.policies):
         spec = RunSpec(DEEP_TRACE, None, study.length, policy, ares_study.FIXED.get(policy, ()))

@@ -26,7 +26,7 @@ TIMED_S = 2 * 3600.0
 
 
 class TraceKind(NamedTuple):
-    """A kind of trace: Sia's folder of it, what a generated one has, and which of Sia's workloads run."""
+    """A source of traces: the folder of Sia's workloads, and how to generate further ones."""
 
     sia: str
     generator: str

@@ -9,10 +9,11 @@ import numpy as np
 
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.common import random_streams
-from clustergym.envs.placement.communication import UNITS
 from clustergym.envs.placement.drawing import SETTINGS, PlacementSetting
 from clustergym.envs.placement.free_nodes import draw_free_nodes, minipod_sizes
-from clustergym.envs.placement.instances import (
+from clustergym.results.metrics.statistics import Estimate, estimate
+from clustergym.scenario.placement_problem import (
+    UNITS,
     Assignment,
     Instance,
     algorithm,
@@ -21,7 +22,6 @@ from clustergym.envs.placement.instances import (
     score,
     weigh_spread,
 )
-from clustergym.results.metrics.statistics import Estimate, estimate
 
 SCHEMA = "clustergym.bench.placement/1"
 

@@ -15,7 +15,7 @@ from clustergym.common.arrays import Ints
 from clustergym.common.errors import InputError
 from clustergym.envs.placement.drawing import SETTINGS, PlacementSetting
 from clustergym.envs.placement.free_nodes import draw_free_nodes, minipod_sizes
-from clustergym.envs.placement.instances import Instance
+from clustergym.scenario.placement_problem import Instance
 
 RANGES = ((0.0, 0.6), (0.0, 0.8), (0.0, 1.0), (0.25, 1.0), (0.5, 1.0), (0.75, 1.0), (1.0, 1.0))
 """Shares of a minipod's nodes between which the free ones are uniform; (0, 1) is the benchmark's, (1, 1) an

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clustergym.benchmark.papers.arnold_ablation_report import ablation
+from clustergym.benchmark.papers.arnold_ablation import ablation
 from clustergym.benchmark.papers.arnold_benchmark import BASELINES, EITHER_UNIT, WHOLE_GROUPS, estimates
 from clustergym.common.figures import draw_figure
 from clustergym.common.tables import percent, table

@@ -242,7 +242,7 @@ def _value(of: Measure, setting: str) -> float | None:
 
 
 def following(claim: PaperClaim, parts: Iterable[PaperClaim]) -> PaperClaim:
-    """Return a claim about a difference or ratio of others; it says if one of them is reversed."""
+    """Return a claim that follows from other claims, as their ratio; it notes if one of them is reversed."""
     turned = next((part.claim for part in parts if part.main_verdict == REVERSED), "")
     return replace(claim, rests_on=turned)
 

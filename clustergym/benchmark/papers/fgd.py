@@ -48,7 +48,7 @@ Row = dict[str, Any]
 
 
 class FillCurves(NamedTuple):
-    """What one run comes to: its curves, shape (LAST + 1,), in per cent, and how many were rejected."""
+    """The outcome of one run: its curves in per cent, shape (LAST + 1,), and its rejected requests."""
 
     curves: Mapping[str, Floats]
     rejected: int
@@ -185,7 +185,7 @@ def _parts(
 
 
 def _compare_rows(rows: Iterable[Row], column: str) -> list[float]:
-    """Return how far each row with a published figure is from it, points."""
+    """Return the difference of each row from its published figure, in percentage points."""
     found = ((row[column], row["expected"] and row["expected"][column]) for row in rows)
     return [abs(ours - theirs) for ours, theirs in found if theirs is not None]
 

@@ -275,7 +275,7 @@ def packing_claims(found: Found) -> Iterator[PaperClaim]:
 
 
 def packing_plots(found: Found) -> dict[str, Draw]:
-    """Return the plot of the curve by its file name; none where it was not run."""
+    """Return the plot of mean JCT over load, by file name; nothing if it was not run."""
     if LOADS[0].spec(PACKED) not in found:
         return {}
     lines = {

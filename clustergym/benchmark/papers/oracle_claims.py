@@ -21,10 +21,10 @@ from clustergym.benchmark.papers.study import check_published
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.oracle.calibration.accuracy import CLUSTERS, PAPER_COUNTS, PAPER_ERRORS, plan_clusters
 from clustergym.oracle.calibration.planning import PlanningOutcomes, by_gpus, join_outcomes, summary
-from clustergym.oracle.grid.grid_oracle import GridOracle
 from clustergym.oracle.measured.iteration_times import KINDS, Measurements, read_measurements
 from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_spec import ModelClass
+from clustergym.oracle.stacks.stack_oracle import make_operators_oracle
 
 GPT, MOE = ModelClass("gpt3", "1.3B", 256), ModelClass("gshard_moe", "2.4B", 512)
 ILLEGIBLE = "the paper's figure is missing from the text that we have"
@@ -86,7 +86,7 @@ class _OracleFigures:
 @cache
 def _figures(**parameters: Any) -> _OracleFigures:
     """Return what an oracle with these parameters gives."""
-    return _OracleFigures(plan_clusters(GridOracle(**parameters), PAPER_COUNTS))
+    return _OracleFigures(plan_clusters(make_operators_oracle(**parameters), PAPER_COUNTS))
 
 
 class _Oracles(NamedTuple):
@@ -143,7 +143,7 @@ def _measure_loss(share: str) -> Callable[[_OracleFigures], float]:
 
 
 def _motivation(ours: _OracleFigures, measured: Measurements, memory: Path) -> Iterator[PaperClaim]:
-    """Yield sections 2.2 and 2.3: data-parallel profiles and linear estimates."""
+    """Yield the claims of sections 2.2 and 2.3, on data-parallel profiles and linear estimates."""
     parallel, best = _fewest_a100()
     fits = [key.nodes * key.per_node for key in measured.seconds if key.model == MOE and key.kind == KINDS[0]]
     for by, paper, fair, stored, how in (
@@ -240,7 +240,7 @@ def _compute_stored_error(
 
 def _fewest_a100() -> tuple[float, float]:
     """Return the fewest GPUs that MoE-2.4B runs on, by data parallelism and by the best plan."""
-    tables = GridOracle().tables([MOE], load_cluster("arena-sim"), PAPER_COUNTS)
+    tables = make_operators_oracle().tables([MOE], load_cluster("arena-sim"), PAPER_COUNTS)
     column = tables.gpu_types.index("A100")
     fits = (np.isfinite(t[0, column]).any(axis=1) for t in (tables.data_parallel, tables.execution))
     parallel, best = (float(tables.counts[row].min()) for row in fits)
@@ -258,7 +258,7 @@ def _linear_errors() -> dict[int, float]:
     found: dict[int, dict[str, float]] = {2: {}, 16: {}}
     for name in CLUSTERS:
         cluster = load_cluster(name)
-        seconds = GridOracle().tables([GPT], cluster, PAPER_COUNTS).execution[0]
+        seconds = make_operators_oracle().tables([GPT], cluster, PAPER_COUNTS).execution[0]
         for column, gpu_type in enumerate(cluster.gpu_types):
             alone = seconds[column, 0, cluster.compact_locality(column, 1)]
             for gpus, errors in found.items():

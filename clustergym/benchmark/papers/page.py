@@ -31,7 +31,7 @@ Draw = Callable[[Path], None]
 
 
 class Panel(NamedTuple):
-    """Lines by label over `x`, or where there is no `x` a bar for each policy; `band`: a range to shade."""
+    """One panel of a plot: lines over `x`, or without `x` a bar for each policy."""
 
     title: str
     x_label: str
@@ -101,7 +101,7 @@ def grid_plot(
 
 @dataclass(frozen=True)
 class Report:
-    """A page in Markdown, its claims, the same figures unrounded, and plots that lie beside the page.
+    """A paper's page in Markdown, with its claims, its unrounded figures and its plots.
 
     `plots` gives, by file name, what draws each plot; the text refers to plots by these names.
     """
@@ -117,7 +117,7 @@ Labelled = Mapping[Any, RunSpec]
 
 
 class Section(NamedTuple):
-    """A part of a page: the runs that it needs, the text that it makes of them, and the runs of its table."""
+    """A section of a page: the runs that it needs, and the text and table that it makes of them."""
 
     specs: Sequence[RunSpec]
     text: Callable[[Found], str]
@@ -221,7 +221,7 @@ def runs_table(
 
 
 def changes(found: Found, runs: Labelled, metric: str) -> list[str]:
-    """Return each run's change of a metric from the first run that shares its later labels."""
+    """Return by how much a metric of each run differs from that of the first run in the same setting."""
     first: dict[tuple[str, ...], float] = {}
     for labels, spec in runs.items():
         first.setdefault(labels[1:], found[spec][metric])
@@ -264,7 +264,7 @@ def page_name(paper: str) -> str:
 
 
 def find_claims(folder: Path) -> dict[str, list[PaperClaim]]:
-    """Return the claims of the papers that have a file of them in a folder."""
+    """Return by paper the claims that files of a folder state."""
     paths = {paper: claims_path(folder / page_name(paper)) for paper in PAPERS}
     return {paper: read_claims(path) for paper, path in paths.items() if path.is_file()}
 

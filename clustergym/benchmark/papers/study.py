@@ -37,7 +37,7 @@ Parameters = tuple[tuple[str, Any], ...]
 
 @dataclass(frozen=True)
 class Options:
-    """What the user asks a reproduction for.
+    """The options of `clustergym reproduce`.
 
     `data` is the folder of the published data; `work` is that of finished runs, which are not run again.
     `quick` asks for only what fits in a few minutes. `policies` are files of conf/policy; None: the paper's.
@@ -55,7 +55,7 @@ class Options:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """What one run consists of.
+    """One run to make: its policy, its scenario and its seed.
 
     The paper's module gives the names of the trace and of the setting a meaning. `policy` is a file of
     conf/policy, and `parameters` are those that differ from that file.

@@ -163,7 +163,7 @@ FORMATS = (".svg", ".pdf")
 
 
 class Plot(NamedTuple):
-    """A plot: its file's name, its title, its rows from the top, and a panel for each metric."""
+    """A plot of a study: its file name, its title, its rows, and a panel for each metric."""
 
     name: str
     title: str
@@ -238,7 +238,7 @@ LATEX = {
 
 
 class TextTable(NamedTuple):
-    """A table of texts.
+    """A table whose cells are texts.
 
     Attributes
     ----------
@@ -281,7 +281,7 @@ def escape_latex(text: str) -> str:
 
 
 def order_columns(group: ResultGroup, metric: Metric) -> list[Column]:
-    """Return a group's columns by what they know, least first, and then by a metric, best first."""
+    """Return a group's columns, those of less information first, then the better metric first."""
     known = {name.value: place for place, name in enumerate(reversed(InformationClass))}
     sign = -1.0 if metric.better == "higher" else 1.0
 

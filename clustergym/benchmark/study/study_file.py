@@ -67,7 +67,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Study:
-    """A checked study.
+    """A study whose file was read and checked: its scenarios, policies, seeds and metrics.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class Study:
 
     @property
     def about(self) -> dict[str, Metric]:
-        """What the catalogue says of each metric."""
+        """The catalogue's description of each metric of the study."""
         return {name: metric for name in self.metrics if (metric := metric_named(name)) is not None}
 
     def cells(self) -> Iterator[Cell]:

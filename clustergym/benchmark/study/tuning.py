@@ -1,4 +1,4 @@
-"""`NAME, tuned`: the best of 20 settings of a policy, drawn from ranges and chosen on two train cells."""
+"""Tune a policy: draw 20 settings from its ranges, and keep the best on two train cells."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def find_present(rows: list[SlurmJob], now_s: float) -> Present:
 
 
 def snapshot(trace: Trace, now_s: float) -> Present:
-    """Return what a log says of a moment, seconds on its own clock: who ran, and who waited."""
+    """Return the jobs that ran and those that waited at a moment of a log (seconds on its own clock)."""
     assert trace.start_s is not None
     end_s = trace.start_s + trace.work_iterations
     limits = np.full(len(trace), np.nan) if trace.time_limit_s is None else trace.time_limit_s

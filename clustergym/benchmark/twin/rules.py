@@ -8,7 +8,7 @@ from typing import Literal
 
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import first_lines
-from clustergym.scenario.tenants.kueue_rules import read_kueue_rules
+from clustergym.scenario.tenants.cohorts import read_kueue_rules
 from clustergym.scenario.tenants.slurm_rules import Rules, one_queue, read_accounts, read_config
 
 REMEDY = "give what scontrol show config, sacctmgr -P show assoc or kubectl get clusterqueues -o json prints"

@@ -26,7 +26,7 @@ class Pool(NamedTuple):
 
 
 class PastRuns:
-    """How long the users of a log ran, as parts of their limits; of jobs without limits, in seconds.
+    """Past run times by user, as shares of their time limits, or in seconds for jobs without limits.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def _sort(values: Floats, rows: Ints) -> Pool:
 
 
 class DrawnRunTimes:
-    """Run times as they may be, given past runs: how often each of them comes again is not known, but drawn.
+    """Draws run times from past runs, whose weights are drawn too since they are uncertain.
 
     Of n past runs each has a weight drawn as in the Bayesian bootstrap (Rubin, The Annals of Statistics
     1981), the same for all jobs: what is not known of a user's run times is common to all of his jobs. The
@@ -95,7 +95,7 @@ class DrawnRunTimes:
         self._drawn: dict[tuple[str, float | None], list[tuple[Floats, float]]] = {}
 
     def run_s(self, job: SlurmJob, elapsed_s: float) -> float:
-        """Return a drawn run time, in seconds, of a job that has run for `elapsed_s`: a longer one.
+        """Draw the whole run time of a job that has already run for `elapsed_s`, in seconds.
 
         Where none was longer, what is left is `LEAST_LEFT_S`.
         """

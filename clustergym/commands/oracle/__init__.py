@@ -1,4 +1,4 @@
-"""`clustergym oracle COMMAND …`: explain, calibrate and validate the oracle."""
+"""`clustergym oracle COMMAND …`: explain, fit and validate the oracle."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from types import ModuleType
 from clustergym.commands.oracle.common import StrictParser
 from clustergym.common.errors import exits_on_bad_input
 
-COMMANDS = ("explain", "calibrate", "validate", "fit-stack", "memory", "report", "cache")
-"""Modules of `clustergym.commands.oracle`, where a hyphen is an underscore."""
+COMMANDS = ("explain", "validate", "fit", "report", "cache")
+"""Modules of `clustergym.commands.oracle`."""
 
 
 def _parser(modules: dict[str, ModuleType]) -> StrictParser:
@@ -27,10 +27,7 @@ def _parser(modules: dict[str, ModuleType]) -> StrictParser:
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Run a sub-command; return the exit status."""
-    modules = {
-        name: importlib.import_module(f"clustergym.commands.oracle.{name.replace('-', '_')}")
-        for name in COMMANDS
-    }
+    modules = {name: importlib.import_module(f"clustergym.commands.oracle.{name}") for name in COMMANDS}
     options = _parser(modules).parse_args(argv)
     status: int = modules[options.command].run(options)
     return status

@@ -11,7 +11,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -66,13 +66,6 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cluster", metavar="NAME", default="arena-sim", help=text)
 
 
-def add_calibration(parser: argparse.ArgumentParser) -> None:
-    """Add the options `--models` and `--calibration` of the grid oracle."""
-    parser.add_argument("--models", metavar="PATH", help="a folder of further model files, or one file")
-    text = "constants that `calibrate` wrote (conf/calibration/grid.yaml)"
-    parser.add_argument("--calibration", type=Path, metavar="FILE", help=text)
-
-
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add the option `--json`."""
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the same figures, unrounded")
@@ -95,17 +88,32 @@ def add_shapes(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_throughput(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+def add_data(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
     """Add the option `--data`, and those of `add_shapes`."""
-    text = "measured throughput: a CSV file, or `modern` (../shared/data/modern/throughput.csv)"
+    text = (
+        "measured throughput, iteration times, memory or collectives, by its columns: a CSV file, or `modern`"
+        " (../shared/data/modern/throughput.csv)"
+    )
     parser.add_argument("--data", metavar="FILE", required=required, help=text)
     add_shapes(parser)
 
 
+def what_is_measured(data: str) -> str:
+    """Return what a table holds by its columns: `throughput`, `times`, `memory` or `collectives`."""
+    from clustergym.common.text_files import first_lines, header
+
+    names = set() if data == "modern" else header(first_lines(Path(data)))
+    if names & {"memory_gb", "dp_degree"}:
+        return "memory"
+    if names & {"collective", "devices_per_node"}:
+        return "collectives"
+    return "times" if "model_family" in names else "throughput"
+
+
 def throughput_rows(options: argparse.Namespace) -> list[ThroughputRow]:
     """Return the rows that `--data` names."""
+    from clustergym.oracle.calibration.throughput_validation import MODERN
     from clustergym.oracle.stacks.throughput import read_throughput
-    from clustergym.oracle.stacks.validation import MODERN
 
     path = MODERN if options.data == "modern" else Path(options.data)
     return read_throughput(path, options.shapes, options.accelerators)
@@ -254,6 +262,12 @@ def check_target(path: Path | None, option: str) -> None:
 def percent(share: float | None, digits: int = 1) -> str:
     """Return a share in percent; `-` where there is none."""
     return "-" if share is None or not math.isfinite(share) else f"{100 * share:.{digits}f} %"
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """Print on stderr what users should know of the figures; empty notes are left out."""
+    for note in filter(None, notes):
+        print(f"note: {note}", file=sys.stderr)
 
 
 def print_written(*paths: Path | None) -> None:

@@ -5,46 +5,72 @@ from __future__ import annotations
 import argparse
 import re
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clustergym.commands.oracle import common
 from clustergym.common.errors import InputError, require
 from clustergym.common.writing import write_json
 from clustergym.oracle.models.shape import Machine, ParallelPlan, TransformerShape
 from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
-from clustergym.oracle.stacks.catalog import default_stack, load_stack
+from clustergym.oracle.stacks.catalog import (
+    DENSE,
+    EXPERTS,
+    Stack,
+    choose_for_shape,
+    describe_extension,
+    load_stack,
+)
+from clustergym.oracle.stacks.proxies import GridPoint, StepGrid, estimate_step, list_grids
 from clustergym.oracle.stacks.search import PlannedStep, search_plans
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 SHOWN = 5
 """Next best plans, and plans that do not fit, that are shown."""
 PRECISIONS = ("bf16", "fp8", "mxfp8", "fp4")
+USUAL_LENGTH = 8192
+"""Tokens of a sequence where nothing else is said."""
 MOST_GPUS, MOST_SEQUENCES, LONGEST_SEQUENCE = 2**17, 10**7, 2**24
 _GPUS = re.compile(r"([0-9]{1,9})[xX](.+)", re.ASCII)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Explain; return the exit status."""
-    common.check_target(options.json, "--json")
-    for option in ("plot", "locality", "calibration"):
+    """Explain a transformer of today on GPUs of the catalogue of accelerators; return the exit status."""
+    for option in ("plot", "locality"):
         if getattr(options, option) is not None:
-            remedy = f"{options.model} is planned with a software stack: leave it out"
+            remedy = f"{options.model} is planned as a step of a transformer: leave it out"
             raise InputError("is not for this model", field=f"--{option}", remedy=remedy)
     shape = load_transformer(options.model, options.shapes)
     gpus, machine = _allocation(options)
+    stack, extended = choose_for_shape(shape, machine)
+    if options.stack is not None:
+        stack = load_stack(options.stack)
+        kind = EXPERTS if shape.experts else DENSE
+        extended = describe_extension(stack, shape.name, kind, machine.name)
+    common.print_notes([extended])
+    return explain(options, shape, machine, gpus, stack)
+
+
+def explain(
+    options: argparse.Namespace, shape: TransformerShape, machine: Machine, gpus: int, stack: Stack
+) -> int:
+    """Explain a transformer on GPUs of a machine by a stack; return the exit status."""
+    options.precision = options.precision or PRECISIONS[0]
+    options.sequence_length = USUAL_LENGTH if options.sequence_length is None else options.sequence_length
     _check(options, machine)
-    name = options.stack or default_stack(machine)
     plans = search_plans(
         shape,
         machine,
-        load_stack(name).constants,
+        stack.step_constants,
         gpus=gpus,
         global_batch=options.batch,
         sequence_length=options.sequence_length,
         precision=options.precision,
     )
     shown = figures(shape, machine, plans, gpus, options)
-    write_json(options.json, {"stack": name, **shown})
-    _print(shape, machine, plans, gpus, options, name)
+    write_json(options.json, {"stack": stack.name, **shown})
+    _print(shape, machine, plans, gpus, options, stack.name)
     common.print_written(options.json)
     return 0
 
@@ -109,6 +135,12 @@ def figures(
         }
 
     fitting = [plain(step) for step in plans if step.fits]
+
+    def of_point(point: GridPoint) -> dict[str, Any]:
+        weighed = {"bias": point.bias, "communication_load": point.communication_load}
+        return {**weighed, "estimated_s": estimate_step(point.step), "plan": plain(point.step)}
+
+    grids = list_grids(shape, [step for step in plans if step.fits])
     return {
         "model": shape.name,
         "parameters": shape.parameters,
@@ -116,6 +148,15 @@ def figures(
         "accelerator": machine.name,
         "gpus": gpus,
         "plan": fitting[0] if fitting else None,
+        "grids": [
+            {
+                "stages": grid.stages,
+                "considered": grid.considered,
+                "frontier": [of_point(point) for point in grid.points],
+                "proxy_plan": of_point(grid.proxy),
+            }
+            for grid in grids
+        ],
         "next_best": fitting[1 : 1 + SHOWN],
         "too_large": [plain(step) for step in plans if not step.fits][:SHOWN],
     }
@@ -160,6 +201,7 @@ def _print(
             for step in fitting[1 : 1 + SHOWN]
         ]
         print_table(text_table("next best plans", ("", "step s", "tokens/s/GPU"), rows))
+        print_table(_grids_table(list_grids(shape, fitting)))
     else:
         print(_why_none(plans, gpus, options))
     if too_large:
@@ -169,6 +211,26 @@ def _print(
             for step in dict.fromkeys((least, *too_large[: SHOWN - 1]))
         ]
         print_table(text_table(f"{len(too_large)} plans do not fit", ("", "needs GB", "has GB"), rows))
+
+
+def _grids_table(grids: list[StepGrid]) -> Table:
+    rows = [
+        (
+            f"{grid.stages}",
+            f"{grid.considered:,}",
+            f"{len(grid.points)}",
+            f"{grid.proxy.bias:.3f}",
+            f"{grid.proxy.communication_load:.4g}",
+            f"{estimate_step(grid.proxy.step):.4g}",
+            f"{grid.proxy.step.seconds:.4g}",
+            _plan(grid.proxy.step),
+        )
+        for grid in grids
+    ]
+    from clustergym.common.tables import text_table
+
+    columns = ("stages", "plans", "frontier", "bias", "comm load s", "estimated s", "step s", "proxy plan")
+    return text_table("grids, each with its proxy plan", columns, rows)
 
 
 def _why_none(plans: list[PlannedStep], gpus: int, options: argparse.Namespace) -> str:

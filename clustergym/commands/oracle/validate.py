@@ -1,4 +1,4 @@
-"""`validate`: compares an oracle's iteration times, or throughput, with measured ones."""
+"""`validate`: compares predicted iteration times, throughput, memory or collectives with measured ones."""
 
 from __future__ import annotations
 
@@ -12,59 +12,97 @@ from clustergym.common.errors import InputError
 from clustergym.common.writing import write_json
 from clustergym.oracle.base import check_choice
 
-SUMMARY = "hold an oracle against measured iteration times"
+SUMMARY = "hold an oracle against measured times, throughput, memory or collectives"
 
-ORACLES = ("grid", "roofline")
+ORACLES = ("stack", "roofline")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    text = "iteration times with the columns of Arena's arena_profile.csv"
-    parser.add_argument("csv", metavar="CSV", type=Path, nargs="?", help=text)
-    common.add_throughput(parser)
-    text = "with --data: one software stack for all rows (that of each row's source and date)"
+    common.add_data(parser, required=True)
+    text = "one software stack, or a file, for all rows (throughput: that of each row's source and date)"
     parser.add_argument("--stack", metavar="NAME", help=text)
-    text = "with --data: also leave out one model x GPU type x precision at a time, and fit to the rest"
+    text = "throughput: also leave out one model x GPU type x precision at a time, and fit to the rest"
     parser.add_argument("--cross-validate", action="store_true", help=text)
-    text = "with --data: draw predicted against measured (.svg, .png, .pdf)"
+    text = "throughput: draw predicted against measured (.svg, .png, .pdf)"
     parser.add_argument("--plot", type=Path, metavar="FILE", help=text)
-    parser.add_argument("--oracle", metavar="|".join(ORACLES), default=ORACLES[0], help="which one (grid)")
-    common.add_calibration(parser)
+    parser.add_argument("--oracle", metavar="|".join(ORACLES), default=ORACLES[0], help="of times (stack)")
+    parser.add_argument("--models", metavar="PATH", help="a folder of further model files, or one file")
+    text = "collectives: the GPU they were measured on, as in H100 (conf/hardware/accelerators.yaml)"
+    parser.add_argument("--gpu-type", metavar="NAME", help=text)
     common.add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print errors in all and by family, device and GPU count; return the exit status."""
-    if (options.csv is None) == (options.data is None):
-        raise InputError("give either CSV or --data", remedy="as in `validate --data modern`")
-    if options.data is not None:
-        return _validate_throughput(options)
-    for option in ("stack", "plot"):
-        if getattr(options, option) is not None:
-            raise InputError("is for --data", field=f"--{option}", remedy="leave it out")
-    from clustergym.oracle.calibration.validation import validate
-    from clustergym.oracle.grid.grid_oracle import GridOracle
-    from clustergym.oracle.models.catalog import load_catalog
-    from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
+    """Print errors in all and by groups; return the exit status."""
+    from clustergym.common.figures import check_figure
 
     check_choice(options.oracle, ORACLES, "--oracle")
-    common.check_target(options.json, "--json")
-    if options.calibration is not None and options.oracle != "grid":
-        message = f"the {options.oracle} oracle has no constants"
-        raise InputError(message, field="--calibration", remedy="leave it out, or say --oracle grid")
-    catalog = load_catalog(extra=options.models)
-    grid = options.oracle == "grid"
-    oracle = GridOracle(catalog, options.calibration) if grid else RooflineOracle(catalog)
-    shown = validate(options.csv, oracle)
+    for path, option in ((options.json, "--json"), (options.plot, "--plot")):
+        common.check_target(path, option)
+    check_figure(options.plot, "--plot")
+    measured = common.what_is_measured(options.data)
+    _check_absent(options, measured)
+    shown = KINDS[measured](options)
     write_json(options.json, shown)
-    print_figures(f"oracle {options.oracle} against {options.csv}", shown)
-    common.print_written(options.json)
+    common.print_written(options.plot, options.json)
     return 0
 
 
-def _validate_throughput(options: argparse.Namespace) -> int:
-    from clustergym.common.figures import check_figure
-    from clustergym.oracle.stacks.validation import (
+def _check_absent(options: argparse.Namespace, measured: str) -> None:
+    """Check that no option is given that this kind of measurements does not have."""
+    of: dict[str, tuple[str, ...]] = {
+        "throughput": ("stack", "cross_validate", "plot", "shapes", "accelerators")
+    }
+    of |= {"times": ("stack", "oracle", "models"), "memory": (), "collectives": ("gpu_type",)}
+    for names in of.values():
+        for name in names:
+            given = getattr(options, name)
+            if name not in of[measured] and given not in (None, False, ORACLES[0]):
+                option, message = f"--{name.replace('_', '-')}", f"is not for measurements of {measured}"
+                raise InputError(message, field=option, remedy="leave it out")
+    if options.stack is not None and options.oracle != ORACLES[0]:
+        message = f"the {options.oracle} oracle has no stacks"
+        raise InputError(message, field="--stack", remedy="leave it out, or --oracle")
+
+
+def _times(options: argparse.Namespace) -> dict[str, Any]:
+    from clustergym.oracle.base import Oracle
+    from clustergym.oracle.calibration.validation import figures, predict_measured, rows_as_plain
+    from clustergym.oracle.models.catalog import load_catalog
+    from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
+    from clustergym.oracle.stacks.stack_oracle import AUTO, StackOracle
+
+    catalog = load_catalog(extra=options.models)
+    oracle: Oracle = RooflineOracle(catalog)
+    if options.oracle == ORACLES[0]:
+        oracle = StackOracle(catalog, options.stack or AUTO)
+    rows, seconds = predict_measured(Path(options.data), oracle)
+    shown = figures(rows, seconds)
+    print_figures(f"oracle {options.oracle} against {options.data}", shown)
+    return {**shown, "predictions": rows_as_plain(rows, seconds)}
+
+
+def _memory(options: argparse.Namespace) -> dict[str, Any]:
+    from clustergym.oracle.calibration.measured_memory import validate_memory
+
+    shown = validate_memory(Path(options.data))
+    print_figures(f"memory of pure data parallelism, {options.data}", shown)
+    return shown
+
+
+def _collectives(options: argparse.Namespace) -> dict[str, Any]:
+    from clustergym.oracle.stacks.collectives import validate_collectives
+
+    if options.gpu_type is None:
+        raise InputError("is not given", field="--gpu-type", remedy="name the GPU, as in H100")
+    shown = {"collectives": validate_collectives(Path(options.data), options.gpu_type)}
+    print_figures(f"collectives of {options.gpu_type} against {options.data}", shown)
+    return shown
+
+
+def _throughput(options: argparse.Namespace) -> dict[str, Any]:
+    from clustergym.oracle.calibration.throughput_validation import (
         cross_validate,
         draw,
         errors_without_parts,
@@ -72,12 +110,6 @@ def _validate_throughput(options: argparse.Namespace) -> int:
         predict_rows,
     )
 
-    if options.oracle != ORACLES[0] or options.calibration is not None or options.models is not None:
-        message = "--oracle, --calibration and --models are of iteration times"
-        raise InputError(message, remedy="leave them out with --data")
-    common.check_target(options.json, "--json")
-    common.check_target(options.plot, "--plot")
-    check_figure(options.plot, "--plot")
     rows = common.throughput_rows(options)
     predictions = predict_rows(rows, options.stack)
     shown = figures(rows, predictions)
@@ -85,13 +117,11 @@ def _validate_throughput(options: argparse.Namespace) -> int:
     if options.cross_validate:
         with common.telling() as tell:
             shown["left_out"] = cross_validate(rows, tell)
-    write_json(options.json, {"rows": predictions, **shown})
     if options.plot is not None:
         draw(options.plot, rows, predictions)
     print_figures(f"software stacks against {options.data}", shown)
     _print_unknown(predictions)
-    common.print_written(options.plot, options.json)
-    return 0
+    return {"rows": predictions, **shown}
 
 
 def _print_unknown(predictions: list[dict[str, Any]]) -> None:
@@ -100,3 +130,7 @@ def _print_unknown(predictions: list[dict[str, Any]]) -> None:
         print(
             f"\n{len(missing)} rows have no prediction: {'; '.join(missing[:8])}{' …' * (len(missing) > 8)}"
         )
+
+
+KINDS = {"throughput": _throughput, "times": _times, "memory": _memory, "collectives": _collectives}
+"""What validates each kind of measurements."""

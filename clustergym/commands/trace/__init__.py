@@ -12,8 +12,8 @@ from typing import Any
 from clustergym.commands.trace.convert import import_trace, slice_trace, validate_traces
 from clustergym.common.arguments import Parser
 from clustergym.common.errors import InputError, exits_on_bad_input, nearest
-from clustergym.trace.describe import add_outcomes_argument
-from clustergym.trace.formats import COLUMNS_HELP, FORMATS
+from clustergym.trace.describe import add_log_arguments
+from clustergym.trace.formats import COLUMNS_HELP
 
 DELEGATED = {
     "describe": (
@@ -30,26 +30,12 @@ DELEGATED = {
 
 
 def _read_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--format", default="auto", help=f"auto, {', '.join(FORMATS)}")
-    parser.add_argument(
-        "--seed", type=int, default=0, help="seed of what is drawn for records without a model"
-    )
-    parser.add_argument("--rule", default="arena", help="how it is drawn: arena or ares")
-    parser.add_argument("--reference-gpu", default="A100", help="GPU type that jobs of any type are timed on")
-    parser.add_argument("--reference-cluster", default="arena-sim", help="cluster of the reference times")
-    parser.add_argument(
-        "--gpu-types", metavar="A,B", help="draw requests among these GPU types; any: leave them open"
-    )
-    parser.add_argument(
-        "--gavel-steps", default="job", help="whose steps and batch a Gavel trace has: job or worker"
-    )
-    add_outcomes_argument(parser)
-    parser.add_argument(
-        "--keep-counts", action="store_true", help="do not round GPU counts up to powers of two"
-    )
-    parser.add_argument(
-        "--keep-shares", action="store_true", help="keep parts of GPUs that PAI's jobs ask for"
-    )
+    add_log_arguments(parser)
+    add = parser.add_argument
+    add("--reference-gpu", default="A100", help="GPU type that jobs of any type are timed on")
+    add("--reference-cluster", default="arena-sim", help="cluster of the reference times")
+    add("--gpu-types", metavar="A,B", help="draw requests among these GPU types; any: leave them open")
+    add("--gavel-steps", default="job", help="whose steps and batch a Gavel trace has: job or worker")
 
 
 def _write_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from clustergym.common import random_streams
 from clustergym.common.arrays import Ints
-from clustergym.envs.placement.instances import cell_spread
+from clustergym.scenario.placement_problem import cell_spread
 
 
 class Across(NamedTuple):

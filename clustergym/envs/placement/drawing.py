@@ -23,8 +23,7 @@ from clustergym.common.errors import InputError, nearest
 from clustergym.common.parameter_types import AtLeastOne, Fraction, NonNegativeFloat, PositiveInt
 from clustergym.common.parameters import Parameters, check_value
 from clustergym.envs.placement import free_nodes as states
-from clustergym.envs.placement.communication import PretrainingJob, Unit
-from clustergym.envs.placement.instances import Instance
+from clustergym.scenario.placement_problem import Instance, PretrainingJob, Unit
 
 
 class PlacementSetting(NamedTuple):

@@ -15,13 +15,12 @@ from gymnasium import spaces
 
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.parameters import build, build_from_keywords
-from clustergym.envs.placement.communication import PretrainingJob
 from clustergym.envs.placement.drawing import PlacementParameters, Problem, episode_instance
-from clustergym.envs.placement.instances import Assignment, Instance, cells
 from clustergym.envs.placement.state import COSTS, PlacementState, as_pixels, as_text
 from clustergym.envs.placement.step_time import PretrainingModel, Tiers, predict
 from clustergym.envs.placing import Observation, PlacingEnv, Step
 from clustergym.envs.rewards import Reward
+from clustergym.scenario.placement_problem import Assignment, Instance, PretrainingJob, cells
 
 
 class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
@@ -37,7 +36,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
     nodes; the job always fits, unless `infeasible` says otherwise.
 
     The job is placed when its last node is. The score of the placement, `info["score"]`, is what
-    `clustergym.envs.placement.instances.score` gives for `env.unwrapped.assignment()`.
+    `clustergym.scenario.placement_problem.score` gives for `env.unwrapped.assignment()`.
 
     | id | cluster | job |
     |---|---|---|
@@ -208,7 +207,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
         return self._end_step(legal, state.placed)
 
     def render(self) -> Any:
-        """Return what is placed as text or as a picture (height, width, 3); None without a render mode."""
+        """Return the placement so far as text or picture (height, width, 3); None without a render mode."""
         if self.render_mode is None:
             return None
         draw = as_text if self.render_mode == "ansi" else as_pixels

@@ -10,7 +10,6 @@ from operator import attrgetter
 
 import numpy as np
 
-from clustergym.envs.placement.instances import Assignment, Instance, Spread, weigh_spread
 from clustergym.envs.rendering import (
     EMPTY,
     FAINT,
@@ -24,6 +23,7 @@ from clustergym.envs.rendering import (
     choose_ink,
     table,
 )
+from clustergym.scenario.placement_problem import Assignment, Instance, Spread, weigh_spread
 
 
 class PlacementState:
@@ -83,7 +83,7 @@ class PlacementState:
 
     @property
     def spread(self) -> Spread:
-        """The DP and PP spread so far, as `clustergym.envs.placement.instances.spread` counts them."""
+        """The DP and PP spread so far, as `clustergym.scenario.placement_problem.spread` counts them."""
         if self.instance.unit == "pp":
             return Spread(self._touched, self._most)
         return Spread(self._most, self._touched)

@@ -12,11 +12,11 @@ from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import NonNegativeInt, PositiveInt
-from clustergym.envs.placement.communication import PretrainingJob
 from clustergym.envs.placement.core import Core
 from clustergym.oracle.models.model_spec import ELEMENT_BYTES, Costs, mixture_of_experts, transformer
 from clustergym.oracle.roofline.devices import Devices, Layout, link_gbs, network_shares
 from clustergym.oracle.roofline.roofline_oracle import GRADIENT_BYTES, NETWORK_STEP_S, all_reduce_s
+from clustergym.scenario.placement_problem import PretrainingJob
 
 SWITCH_S = 1e-6
 """Latency a switch adds to a message (assumed); it crosses 1 inside a leaf, 3 inside a minipod, 5 across."""

@@ -16,7 +16,6 @@ from clustergym.common.errors import InputError, nearest
 from clustergym.common.parameter_types import NonNegativeFloat, PositiveFloat, PositiveInt
 from clustergym.common.parameters import Parameters
 
-TRAY_GPUS = 4
 KINDS = ((1, 1, 0.25), (2, 1, 0.20), (4, 1, 0.15), (8, 1, 0.15), (16, 1, 0.15), (16, 2, 0.06), (16, 4, 0.04))
 """Trays of a segment, segments, and how often gangs are such; assumed. 4 to 256 GPUs."""
 SIZES = tuple(sorted({trays for trays, _, _ in KINDS}))

@@ -165,7 +165,7 @@ class RackState:
         return sum(self._room(free, size) for free in self.free) >= int(self.gangs.segments[row])
 
     def _offer(self) -> None:
-        """Offer the next gang that has room, or for which others could move, and let time pass until then."""
+        """Let time pass until a gang fits, or would if others moved, and offer it to the agent."""
         while True:
             while self._turn < min(len(self.waiting), self.parameters.window):
                 row = self.waiting[self._turn]

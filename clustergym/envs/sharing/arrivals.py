@@ -26,7 +26,7 @@ from clustergym.sim.parts.placers import (
 
 
 class Filling(NamedTuple):
-    """What became of A arrivals.
+    """The outcome of A arrivals: which were placed, and where.
 
     Attributes
     ----------

@@ -29,7 +29,7 @@ TURNOVERS = 3
 
 
 class Source(NamedTuple):
-    """What streams are drawn from.
+    """What streams of requests are drawn from: requests, nodes and durations.
 
     Attributes
     ----------
@@ -150,7 +150,7 @@ SHAPES = (
 
 
 def generate_nodes(number: int) -> Nodes:
-    """Return empty nodes in the shapes of openb's, as many of each as its share of them comes to.
+    """Return empty nodes in openb's shapes, each as often as in openb.
 
     Shares are rounded by largest remainders: 1,213 nodes are those of openb.
     """
@@ -165,7 +165,7 @@ def generate_nodes(number: int) -> Nodes:
 
 
 def generate_requests() -> Requests:
-    """Return a list of requests, a row each, that any model will do for; each is as likely as another."""
+    """Return requests, one per row, that fit any GPU model and are equally likely."""
     cores, gib, gpus, milli, number = (np.array(column) for column in zip(*KINDS, strict=True))
     any_model = np.full(len(gpus), (1 << len(MODELS)) - 1)
     kinds = Requests(np.rint(1000 * cores).astype(np.int64), 1024 * gib, gpus, milli, any_model)

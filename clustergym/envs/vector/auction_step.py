@@ -17,8 +17,8 @@ from clustergym.envs.vector import edits, observation
 from clustergym.envs.vector import step as steps
 from clustergym.envs.vector.desk import Bytes, EpisodeRules, EpisodeState, Singles
 from clustergym.envs.vector.step import BEGIN, DECIDED, LEAVE, TERMINATED
+from clustergym.sim import columns as c
 from clustergym.sim.compiled import batch, clock
-from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part, entry_in_place
@@ -53,7 +53,7 @@ class AuctionRules(NamedTuple):
 
 @compile_part
 def _usual_part(desk: EpisodeState, usual: int) -> EpisodeState:
-    """Return a desk whose observation has no moves."""
+    """Return an agent's state whose observation leaves out the moves."""
     return EpisodeState(
         desk.state,
         desk.shown,
@@ -108,7 +108,7 @@ def _show_ranked(facts: Floats, places: Ints, seen: Singles) -> None:
 
 @compile_in_place
 def _release_shown(episode: Episode, counts: Ints, shown: Ints, available: Ints) -> None:
-    """Let jobs in view keep what they have; make the GPUs of those shown available besides the free ones."""
+    """Let visible jobs keep their GPUs, and count the GPUs of jobs with a row as available."""
     for at in range(episode.clock[c.IN_VIEW]):
         job = episode.job[episode.in_view[at]]
         job[c.TARGET_TYPE], job[c.TARGET_LEVEL] = job[c.TYPE], job[c.LEVEL]
@@ -173,7 +173,7 @@ def _decide(
 def _act(
     episode: Episode, cluster: ClusterArrays, desk: EpisodeState, own: AuctionRules, numbers: Floats
 ) -> int:
-    """Decide once, and move the clock; return what it has come to."""
+    """Decide once and move the clock; return what it stopped at."""
     _decide(episode, cluster, desk, own, numbers)
     desk.state[d.HELD] += 1
     if clock.enact(episode, cluster) != c.DECISION:

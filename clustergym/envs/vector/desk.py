@@ -24,7 +24,7 @@ Bytes = npt.NDArray[np.int8]
 
 
 class EpisodeState(NamedTuple):
-    """An agent's desk in an episode of n jobs, C model classes, T types, K counts, R rows and A actions.
+    """What an agent sees and has edited in an episode of n jobs, C classes, T types, K counts, R rows.
 
     In a batch of episodes every array has one axis more, the first.
 

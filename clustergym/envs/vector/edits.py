@@ -5,7 +5,7 @@ from __future__ import annotations
 from clustergym.common.arrays import Ints
 from clustergym.envs.vector import desk as d
 from clustergym.envs.vector.desk import EpisodeRules, EpisodeState
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled.buddy import sort
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
@@ -14,7 +14,7 @@ from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part
 
 @compile_in_place
 def _in_turn(ordered: Ints, count: int, number: int, turn: int, chosen: Ints) -> int:
-    """Choose `number` of the first `count` members: half the first, a quarter the last, the rest in turn."""
+    """Choose `number` of `count` jobs: half from the start, a quarter from the end, the rest in turn."""
     if number >= count:
         for place in range(count):
             chosen[place] = ordered[place]

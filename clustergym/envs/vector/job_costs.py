@@ -1,4 +1,4 @@
-"""What each job has added to an episode's cost so far: what credit by job is made of."""
+"""Compute what each job has added to an episode's cost so far, for credit by job."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ import numpy as np
 
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import InputError
-from clustergym.envs.scheduling_costs import BOUND_S
-from clustergym.sim.compiled import columns as c
+from clustergym.envs.scheduling_costs import (
+    break_promise,
+    compute_age_s,
+    exceed_fairness,
+    meet_deadline,
+    slow_down,
+)
+from clustergym.sim import columns as c
 from clustergym.sim.compiled.episode import Episode
 
 OF_JOBS = ("jobs_in_system", "slowdown", "unfairness", "deadlines_met", "broken_promises")
@@ -38,32 +44,29 @@ class JobTimes(NamedTuple):
 
     def cost(self, term: str) -> Floats:
         """Return each job's cost, of which the term of a reward is minus the mean."""
-        age_s = np.maximum(np.minimum(self.now_s, self.leave_s) - self.submit_s, 0.0)
-        kept = self.completed & (self.leave_s <= self.deadline_s)
+        age_s = compute_age_s(self.now_s, self.leave_s, self.submit_s)
         if term == "jobs_in_system":
             return np.asarray(age_s / 3600.0)
         if term == "slowdown":
-            return np.asarray(age_s / np.fmax(self.run_s, BOUND_S))
+            return np.asarray(slow_down(age_s, self.run_s))
         if term == "unfairness":
-            return np.asarray(np.fmax(age_s / self.fair_s - 1.0, 0.0))
+            return np.asarray(exceed_fairness(age_s, self.fair_s))
         if term == "deadlines_met":
-            return np.where(kept, -1.0, 0.0)
-        dropped = np.isfinite(self.leave_s) & ~self.completed
-        late = np.minimum(self.now_s, self.leave_s) > self.deadline_s
-        return np.where(late & ~dropped & ~kept, 1.0, 0.0)
+            return np.where(meet_deadline(self.completed, self.leave_s, self.deadline_s), -1.0, 0.0)
+        broken = break_promise(self.now_s, self.completed, self.leave_s, self.deadline_s)
+        return np.where(broken, 1.0, 0.0)
 
 
 def read_times(episodes: Episode, jobs: Ints, now: Ints) -> JobTimes:
     """Return times of jobs, shape (n, m), by their places in the traces of n episodes, at ticks `now`."""
     rows = np.arange(len(jobs))[:, None]
-    job, figures = episodes.job[rows, jobs], episodes.figures[rows, jobs]
-    leave, ticks = job[..., c.LEAVE], now[:, None]
+    leave, ticks = episodes.job[rows, jobs, c.LEAVE], now[:, None]
     gone = (leave != c.NEVER) & (leave <= ticks)
     return JobTimes(
         np.broadcast_to(ticks / c.TICKS_PER_S, leave.shape),
         np.where(gone, leave / c.TICKS_PER_S, np.inf),
-        gone & (job[..., c.PHASE] == c.COMPLETED),
-        *(figures[..., name] for name in (c.SUBMIT_S, c.RUN_S, c.FAIR_S, c.DEADLINE_S)),
+        gone & (episodes.job[rows, jobs, c.PHASE] == c.COMPLETED),
+        *(episodes.figures[rows, jobs, name] for name in (c.SUBMIT_S, c.RUN_S, c.FAIR_S, c.DEADLINE_S)),
     )
 
 

@@ -18,10 +18,11 @@ from clustergym.envs.vector.core import Core
 from clustergym.envs.vector.desk import TURN
 from clustergym.envs.vector.lazy_info import LazyInfo
 from clustergym.envs.vector.scenarios import PreparedScenarios, UncoveredError, fall_back
-from clustergym.envs.vector.views import EpisodeViews, collect_edits
+from clustergym.envs.vector.views import collect_edits
 from clustergym.results.metrics.metrics import Metrics
 from clustergym.scenario.policy import View
 from clustergym.scenario.scenario import Scenario
+from clustergym.sim.compiled.episode_views import EpisodeViews
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventLog
 
@@ -33,8 +34,8 @@ class EngineEnv(SchedulingEnv):
     """A scheduling environment with a choice of engines, which have the same results.
 
     An episode stays in the engine that it began in. `view`, `actions`, `outcomes`, `log` and `metrics()` are
-    built from a compiled episode when they are asked for. What it does not have, `simulation` and the
-    policies of a menu, is refused; and to draw pictures, episodes are those of the SimPy engine.
+    built from a compiled episode when they are asked for. It does not have a `simulation`, which is refused;
+    and to draw pictures, episodes are those of the SimPy engine.
     """
 
     def _make_parts(self) -> None:
@@ -64,6 +65,7 @@ class EngineEnv(SchedulingEnv):
         return {name: value for name, value in state.items() if name not in OF_COMPILED}
 
     def _start(self, scenario: Scenario, run_seed: int) -> tuple[Observation, dict[str, Any]]:
+        self._complete_view()
         self._on_core, self._shown_view = False, None
         if self._core is None or self._prepared is None:
             return super()._start(scenario, run_seed)
@@ -87,6 +89,7 @@ class EngineEnv(SchedulingEnv):
         core = self._core
         if core is None or not self._on_core:
             return super()._act(action)
+        self._complete_view()
         taken = np.asarray(action)[None]
         legal = bool(core.legal(taken)[0])
         check_legal(self.parameters, self._own_actions, action, legal)
@@ -101,6 +104,11 @@ class EngineEnv(SchedulingEnv):
             info = LazyInfo(info | stalled, makers)
         truncated = outcome == steps.TRUNCATED
         return self._copy_observation(), float(core.rewards[0]), over and not truncated, truncated, info
+
+    def _complete_view(self) -> None:
+        """Complete the View that was last shown, before the episode goes on."""
+        if self._views is not None:
+            self._views.complete()
 
     def _copy_observation(self) -> Observation:
         """Return a copy of the observation."""
@@ -149,13 +157,14 @@ class EngineEnv(SchedulingEnv):
         elif isinstance(own, AuctionActions):
             own.begin_decision(view, int(desk.state[TURN]) - 1)
         else:
-            raise _not_compiled("what the policies of a menu remember")
+            own.begin(view)
 
     @property
     def simulation(self) -> Simulation:
         """The simulation of the episode, with its logs; of the SimPy engine alone."""
         if self._on_core:
-            raise _not_compiled("a Simulation")
+            remedy = "make the environment with engine='simpy'"
+            raise InputError("a compiled episode has no Simulation", field="env.engine", remedy=remedy)
         return super().simulation
 
     @property
@@ -173,10 +182,10 @@ class EngineEnv(SchedulingEnv):
         if not self._goes_on:
             return None
         if self._views is None:
-            chosen = self.parameters
-            self._views = EpisodeViews(self.scenario, chosen.information_class, chosen.round_s)
+            information, episode = self.parameters.information_class, self._core.episode(0)[0]
+            self._views = EpisodeViews(self.scenario, episode, information, self.setting)
         if self._shown_view is None:
-            self._shown_view = self._views.view(self._core.episode(0)[0])
+            self._shown_view = self._views.view_of_now()
         return self._shown_view
 
     @property
@@ -185,8 +194,3 @@ class EngineEnv(SchedulingEnv):
         if self._core is not None and self._on_core:
             return self._core.get_outcomes(0)
         return super().outcomes
-
-
-def _not_compiled(what: str) -> InputError:
-    message = f"a compiled episode does not have {what}"
-    return InputError(message, field="env.engine", remedy="make the environment with engine='simpy'")

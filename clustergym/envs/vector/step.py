@@ -10,8 +10,8 @@ from clustergym.envs.scheduling import MOST_ILLEGAL
 from clustergym.envs.vector import costs, edits, observation
 from clustergym.envs.vector import desk as d
 from clustergym.envs.vector.desk import Bytes, EpisodeRules, EpisodeState
+from clustergym.sim import columns as c
 from clustergym.sim.compiled import batch, clock
-from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_in_place, compile_inline, entry_in_place

@@ -1,4 +1,4 @@
-"""What a policy does now with a user's scripts: the first step of a simulation from this moment on."""
+"""Ask a policy what to do with a user's scripts now, by the first step of a simulation."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def decide_now(
     make: Callable[[], tuple[Policy, Placer]],
     queues: str | None = None,
 ) -> dict[str, int]:
-    """Return the GPUs that each script has by a policy from now on; 0: it waits, or is to be stopped.
+    """Return the GPUs that a policy gives each script from now on; 0: it waits, or is to stop.
 
     The jobs are those of one partition. Every job is taken to run for its limit. A job with several sizes
     is taken to be the faster the more GPUs it has, in proportion; others have one size.

@@ -68,7 +68,7 @@ class ScriptRun:
         self._check_unchanged()
 
     def _take_up(self) -> None:
-        """Learn the numbers of what was being submitted when the run was killed; forget what was not."""
+        """After a killed run, find the job numbers of scripts that were being submitted."""
         for name, entry in list(self.ledger.entries.items()):
             if entry.number or entry.ended:
                 continue

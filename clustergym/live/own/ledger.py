@@ -1,4 +1,4 @@
-"""What was submitted of a user's scripts: written before and after each call, so that none runs twice."""
+"""Records which of a user's scripts were submitted, before and after each call, so that none runs twice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REMEDY = "give the folder of a live run of scripts"
 
 @dataclass
 class Entry:
-    """Where a script is.
+    """The state of a script in the ledger: submitted, held, running or ended.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""A user's scripts as jobs of Slurm: submitted held, released, told to save their state, and looked up.
+"""Submit, release, signal and look up a user's scripts as jobs of Slurm.
 
 Jobs are known by the numbers that `sbatch` gave. Their comments name run, script and attempt, by which a run
 that was killed between a submission and its answer finds what it submitted.
@@ -126,7 +126,7 @@ class OwnQueue:
         return found
 
     def ends(self, numbers: Sequence[str]) -> dict[str, dict[str, object]]:
-        """Return how jobs ended by `sacct`, by number; those that have not, or not yet, are left out."""
+        """Return by job number how jobs ended, as `sacct` says; jobs that have not ended are left out."""
         found: dict[str, dict[str, object]] = {}
         for at in range(0, len(numbers), MOST_AT_ONCE):
             some = ",".join(numbers[at : at + MOST_AT_ONCE])
@@ -164,7 +164,7 @@ class OwnQueue:
 
 
 def parse_time(text: str) -> float:
-    """Return a time, seconds since 1970, which Slurm prints so or as a local date; NaN: it prints none."""
+    """Return a time that Slurm prints, as a number or a local date, in seconds since 1970; NaN: none."""
     if text.isascii() and text.isdigit():
         return float(text[:12])
     try:

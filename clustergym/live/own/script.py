@@ -31,7 +31,7 @@ OPTIONS = (
 
 @dataclass(frozen=True)
 class Script:
-    """A script, and what it asks for.
+    """A user's batch script, and the GPUs and time that it asks for.
 
     Attributes
     ----------

@@ -1,1 +1,1 @@
-"""Fitting the constants of the grid oracle to measurements, and how far it errs."""
+"""Fitting the constants of software stacks to measurements, and how far they err."""

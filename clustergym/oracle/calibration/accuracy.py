@@ -20,6 +20,7 @@ from clustergym.oracle.calibration.planning import (
 )
 from clustergym.oracle.grid.grid_oracle import GridOracle
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
+from clustergym.oracle.stacks.stack_oracle import StackOracle, make_operators_oracle
 
 Figures = dict[str, Any]
 
@@ -67,12 +68,12 @@ def measure_figures(data: Path, progress: Callable[[str], None] = lambda message
         if not path.exists():
             message = "no such file or folder"
             raise InputError(message, file=path, field="--data", remedy="give the folder of published data")
-    oracle = GridOracle()
+    oracle = StackOracle()
     found = accuracy(paths["profile"], oracle, progress)
     progress("planning and searching")
     return {
         "accuracy": found,
-        "planning": planning(oracle) | {"variants": variants()},
+        "planning": planning(oracle.operators) | {"variants": variants()},
         "memory": validate_memory(paths["memory"]),
         "sources": {
             SOURCES[name]: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in paths.items()
@@ -80,9 +81,9 @@ def measure_figures(data: Path, progress: Callable[[str], None] = lambda message
     }
 
 
-def accuracy(profile: Path, oracle: GridOracle, progress: Callable[[str], None]) -> Figures:
+def accuracy(profile: Path, oracle: StackOracle, progress: Callable[[str], None]) -> Figures:
     """Return errors against measured iteration times: cross-validated, fitted, and the roofline's."""
-    from clustergym.oracle.calibration.fit import SCHEMES, cross_validate
+    from clustergym.oracle.calibration.operator_fit import SCHEMES, cross_validate
     from clustergym.oracle.calibration.validation import validate
 
     return {
@@ -113,12 +114,12 @@ def plan_clusters(oracle: GridOracle, counts: Sequence[int]) -> dict[str, Planni
 
 def evaluate_oracle(**parameters: Any) -> PlanningOutcomes:
     """Return the outcomes on 1 to 16 GPUs of all clusters, by an oracle with these parameters."""
-    return join_outcomes(list(plan_clusters(GridOracle(**parameters), PAPER_COUNTS).values()))
+    return join_outcomes(list(plan_clusters(make_operators_oracle(**parameters), PAPER_COUNTS).values()))
 
 
 def variants() -> Figures:
     """Return figures of both schedules of pipelines, on the smallest cluster."""
-    oracles = {"1F1B": GridOracle(), "GPipe": GridOracle(schedule="gpipe")}
+    oracles = {"1F1B": make_operators_oracle(), "GPipe": make_operators_oracle(schedule="gpipe")}
     cluster = load_cluster(CLUSTERS[0])
     return {
         name: summary(outcomes(oracle, arena_classes(oracle.catalog), cluster, COUNTS))

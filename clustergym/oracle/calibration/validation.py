@@ -148,7 +148,7 @@ def validate(path: str | Path, oracle: Oracle | None = None) -> Figures:
     path : str or Path
         CSV with the columns of Arena's arena_profile.csv; rows of kind `optimal` count.
     oracle : Oracle, optional
-        The grid oracle with its committed constants by default.
+        The oracle by software stack by default.
 
     Returns
     -------
@@ -168,14 +168,32 @@ def validate(path: str | Path, oracle: Oracle | None = None) -> Figures:
 
 def predict_measured(path: str | Path, oracle: Oracle | None = None) -> tuple[Rows, Floats]:
     """Return the measured rows of a file, and an oracle's seconds of each; see `validate`."""
-    from clustergym.oracle.grid.grid_oracle import GridOracle
+    from clustergym.oracle.stacks.stack_oracle import StackOracle
 
-    known = oracle or GridOracle()
+    known = oracle or StackOracle()
     rows = read_rows(path, known.catalog)
     seconds = predict_times(rows, known)
-    if isinstance(known, GridOracle):
-        seconds = np.where(rows.slow, seconds * known.constants.slow_machine, seconds)
+    if isinstance(known, StackOracle):
+        seconds = np.where(rows.slow, seconds * known.operators.constants.slow_machine, seconds)
     return rows, seconds
+
+
+def rows_as_plain(rows: Rows, seconds: Floats) -> list[Figures]:
+    """Return each row with its measured and predicted seconds; None where it does not fit."""
+    return [
+        {
+            "model": model.model,
+            "global_batch": model.global_batch,
+            "gpu_type": layout.gpu_type,
+            "nodes": layout.nodes,
+            "gpus_per_node": layout.per_node,
+            "measured": one if np.isfinite(one) else None,
+            "predicted": other if np.isfinite(other) else None,
+        }
+        for model, layout, one, other in zip(
+            rows.models, rows.layouts, rows.seconds.tolist(), seconds.tolist(), strict=True
+        )
+    ]
 
 
 def figures(rows: Rows, seconds: Floats) -> Figures:

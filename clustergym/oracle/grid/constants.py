@@ -1,16 +1,13 @@
-"""The fitted constants of the grid oracle, and the YAML file that holds them."""
+"""The fitted constants of operators' times, which the stack alpa-2022 holds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, field, fields
-from pathlib import Path
-from typing import Annotated, Any
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from clustergym.common.arrays import Floats
-from clustergym.common.paths import conf_dir
 from clustergym.oracle.roofline.devices import HALF_FP32
 
 UNFITTED = {"matmul": 0.72, "convolution": 0.55, "network": 0.3, "transfer": 0.1}
@@ -19,9 +16,6 @@ share; `devices.PORT_SHARE` holds where every GPU has one."""
 
 UNFITTED_HALF_FP32 = 0.24
 """Share of the fp32 peak for convolutions on unmeasured types of `devices.HALF_FP32`."""
-
-DIGITS = 4
-"""Significant digits of a constant in the file."""
 
 
 @dataclass(frozen=True)
@@ -71,58 +65,8 @@ class Constants:
     slow_machine: float = 1.3
 
     def shares(self, name: str, gpu_types: Sequence[str]) -> Floats:
-        """Return a share for each GPU type, shape (n,); types it was not fitted to have a fixed value."""
+        """Return the fitted share of each GPU type, shape (n,); types without a fit have a fixed value."""
         known: Mapping[str, float] = getattr(self, name)
         other = dict.fromkeys(HALF_FP32, UNFITTED_HALF_FP32) if name == "convolution" else {}
         shares = [known.get(gpu, other.get(gpu, UNFITTED[name])) for gpu in gpu_types]
         return np.array(shares, dtype=np.float64)
-
-    def round_constants(self) -> Constants:
-        """Return the constants with four significant digits."""
-        plain: dict[str, Any] = {
-            name: {gpu: _round_value(share) for gpu, share in value.items()}
-            if isinstance(value, Mapping)
-            else _round_value(value)
-            for name, value in asdict(self).items()
-        }
-        return Constants(**plain)
-
-
-def _round_value(value: float) -> float:
-    return float(f"{value:.{DIGITS}g}")
-
-
-def default_path() -> Path:
-    """Return the path of the committed constants."""
-    return conf_dir() / "calibration" / "grid.yaml"
-
-
-def load_constants(path: str | Path | None = None) -> Constants:
-    """Read fitted constants.
-
-    Parameters
-    ----------
-    path : str or Path, optional
-        `conf/calibration/grid.yaml` by default.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or a constant is unknown, missing or not a positive number: names file,
-        line and key.
-    """
-    from pydantic import Field, create_model
-
-    from clustergym.cluster.schema import StrictSchema, Text, validate_content
-    from clustergym.common.yaml_file import read_mapping
-
-    number = Annotated[float, Field(gt=0, lt=1e9)]
-    kinds: dict[str, Any] = {
-        entry.name: (dict[Text, number] if entry.default is MISSING else number, ...)
-        for entry in fields(Constants)
-    }
-    constants = create_model("ConstantsKeys", __base__=StrictSchema, **kinds)
-    keys = create_model("FileKeys", __base__=StrictSchema, provenance=(Any, None), constants=(constants, ...))
-    source = read_mapping(Path(path) if path is not None else default_path())
-    given: Any = validate_content(keys, source.content, file=source.path, source=source)
-    return Constants(**given.constants.model_dump())

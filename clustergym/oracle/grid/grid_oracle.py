@@ -1,12 +1,10 @@
-"""The grid oracle: adaptive parallelism planned, estimated and searched as Arena does."""
+"""Adaptive parallelism planned, estimated and searched as Arena does, operator by operator."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -14,13 +12,13 @@ import numpy as np
 from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.common.arrays import Floats
 from clustergym.oracle.base import Oracle, OracleTables, check_choice, check_counts, refuse_shapes
-from clustergym.oracle.grid.constants import Constants, default_path, load_constants
+from clustergym.oracle.grid.constants import Constants
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
 from clustergym.oracle.grid.operators import OperatorGraph, operator_graph
 from clustergym.oracle.grid.pipelines import Layouts, price
 from clustergym.oracle.grid.profiler import STRATEGIES, check_rule, estimate
 from clustergym.oracle.grid.search import CHUNK, BestPlans, data_parallel_search, full_search
-from clustergym.oracle.models.catalog import Catalog, load_catalog
+from clustergym.oracle.models.catalog import Catalog
 from clustergym.oracle.models.model_spec import ModelClass, ModelSpec
 
 VERSION = 3
@@ -54,7 +52,7 @@ class SearchCell(NamedTuple):
 
 
 class GridOracle(Oracle):
-    """Iteration times of searched, estimated and data-parallel plans.
+    """Iteration times of searched, estimated and data-parallel plans: those of the stack alpa-2022.
 
     `execution` is the best plan that the full search finds (pipelines of unequal stages, each with its own
     split), with kernel efficiency by device and shape; `profiled` is the profiler's estimate of the best
@@ -65,10 +63,8 @@ class GridOracle(Oracle):
 
     Parameters
     ----------
-    catalog : Catalog, optional
-        `conf/model` by default.
-    calibration : str, Path or Constants, optional
-        YAML of fitted constants, `conf/calibration/grid.yaml` by default.
+    catalog : Catalog
+    constants : Constants
     strategy : str
         How a grid is estimated: `frontier` (Arena's proxy plan, nearly equal biases taken as equal),
         `least_bias` (to the letter of its text) or `assembly` (Crius's 2^stages).
@@ -83,17 +79,16 @@ class GridOracle(Oracle):
     Raises
     ------
     InputError
-        For an unknown strategy, rule or schedule or a malformed calibration.
+        For an unknown strategy, rule or schedule.
     """
 
-    name = "grid"
+    name = "stack"
     sees_fabric = True
-    worth_caching = True
 
     def __init__(
         self,
-        catalog: Catalog | None = None,
-        calibration: str | Path | Constants | None = None,
+        catalog: Catalog,
+        constants: Constants,
         strategy: str = "frontier",
         micro_batches: str | int = "fixed",
         schedule: str = "1f1b",
@@ -102,22 +97,39 @@ class GridOracle(Oracle):
         check_choice(strategy, STRATEGIES, "oracle.strategy")
         check_choice(schedule, SCHEDULES, "oracle.schedule")
         check_rule(micro_batches)
-        self.catalog = catalog or load_catalog()
+        self.catalog, self.constants = catalog, constants
         self.strategy, self.micro_batches = strategy, micro_batches
         self.schedule, self.overlap = schedule, overlap
-        given = isinstance(calibration, Constants)
-        self.constants = calibration if isinstance(calibration, Constants) else load_constants(calibration)
-        self._source = None if given else Path(calibration or default_path())  # type: ignore[arg-type]
 
     def tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
     ) -> OracleTables:
         """Return the dense tables; raise an `InputError` for an unknown class or a count below 1."""
+        values = self.fill(classes, cluster, counts, range(len(cluster.groups)))
+        return OracleTables.from_oracle(classes, cluster, counts, values)  # type: ignore[arg-type]
+
+    def fill(
+        self,
+        classes: Sequence[ModelClass],
+        cluster: ClusterSpec,
+        counts: Sequence[int],
+        columns: Collection[int],
+    ) -> Floats:
+        """Return executed, estimated and data-parallel seconds, shape (3, C, T, K, 4); inf but in `columns`.
+
+        Parameters
+        ----------
+        columns : collection of int
+            GPU types, by their positions in the cluster.
+        """
         check_counts(counts)
-        refuse_shapes(self.name, [self.catalog.get(model) for model in classes])
-        graphs = [build_graph(self.catalog.get(model)) for model in classes]
+        specs = [self.catalog.get(model) for model in classes]
+        refuse_shapes(self.name, specs)
+        graphs = [build_graph(spec) for spec in specs]
         check_rule(self.micro_batches, [model.global_batch for model in classes])
-        places = cells(len(classes), cluster, counts)
+        places = {
+            cell: at for cell, at in cells(len(classes), cluster, counts).items() if cell.gpu_type in columns
+        }
         shape = (3, len(classes), len(cluster.groups), len(counts), len(Locality))
         values = np.full(shape, np.inf)
         for some in batches(list(places), graphs):
@@ -125,7 +137,7 @@ class GridOracle(Oracle):
             for cell, column in zip(some, np.stack(self.times(rows), axis=1), strict=True):
                 for count, tier in places[cell]:
                     values[:, cell.model, cell.gpu_type, count, tier] = column
-        return OracleTables.from_oracle(classes, cluster, counts, values)  # type: ignore[arg-type]
+        return values
 
     def times(self, rows: GraphAllocations) -> tuple[Floats, Floats, Floats]:
         """Return executed, estimated and data-parallel iteration times of rows with one GPU count."""
@@ -146,19 +158,14 @@ class GridOracle(Oracle):
         return replace(Machine.from_rows(rows, self.constants, self.schedule), overlaps=self.overlap)
 
     def fingerprint(self) -> dict[str, object]:
-        """Return version, parameters, constants and the digests of the catalogue's files."""
-        more: dict[str, object] = {}
-        if self.schedule != SCHEDULES[0]:
-            more["schedule"] = self.schedule
-        if self.overlap:
-            more["overlap"] = True
-        return more | {
-            "name": self.name,
+        """Return version, parameters and constants."""
+        return {
             "version": VERSION,
             "strategy": self.strategy,
             "micro_batches": self.micro_batches,
-            "constants": hashlib.sha256(repr(self.constants).encode()).hexdigest(),
-            "catalog": self.catalog.fingerprint(),
+            "schedule": self.schedule,
+            "overlap": self.overlap,
+            "constants": asdict(self.constants),
         }
 
 

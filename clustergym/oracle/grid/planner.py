@@ -40,7 +40,7 @@ BIAS_STEP, EXACT = 1 / 16, 1e-6
 
 @lru_cache(maxsize=256)
 def compositions(gpus: int, stages: int) -> Ints:
-    """Return the ways to give a power of two of GPUs to each stage, all GPUs used, shape (C, stages).
+    """Return all ways to divide the GPUs among stages in powers of two, shape (C, stages).
 
     No stage has more than `WIDEST` times the GPUs of another: operators are clustered evenly.
     """

@@ -41,7 +41,7 @@ Assumed: for a plan of eight operators they come near the 30 s of profiling in C
 def search_pruned(
     rows: GraphAllocations, machine: Machine, estimates: Estimates, rules: str = "wide"
 ) -> tuple[BestPlans, Bools]:
-    """Return the best plan among the stages that the rules keep, and the splits kept, shape (R, V, I).
+    """Return the best plan of those that the pruning rules keep, and which splits they keep, (R, V, I).
 
     Parameters
     ----------

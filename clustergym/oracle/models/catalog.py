@@ -307,7 +307,7 @@ class ShapeFamily(Family):
     sizes: dict[Text, ShapeSize] = Field(default_factory=dict)
 
     def costs(self, size: Mapping[str, Any]) -> models.Costs:
-        """Return the costs of one model size that any transformer has; no layer of it is split by them."""
+        """Return the costs of one model size as a whole, not divided among layers."""
         from clustergym.oracle.models.shape_files import load_transformer
 
         shape = load_transformer(size["shape"])
@@ -326,7 +326,7 @@ class ShapeFamily(Family):
         }
 
     def dimensions(self, size: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-        """Return the tokens of a sample; all else is in the shape."""
+        """Return the one dimension of a size that its shape lacks: the tokens of a sample."""
         return (("sequence_length", self.sequence_length),)
 
 

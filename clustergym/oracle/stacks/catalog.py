@@ -1,29 +1,79 @@
-"""Reads software stacks from YAML."""
+"""Reads software stacks from YAML, and chooses the one of a model on a GPU type."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, asdict, dataclass, fields, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, NamedTuple
 
 from clustergym.common.errors import InputError, nearest
 from clustergym.common.paths import conf_dir
-from clustergym.oracle.models.shape import Machine
-from clustergym.oracle.models.shape_files import make_schema
+from clustergym.oracle.grid.constants import Constants
+from clustergym.oracle.models.shape import Machine, TransformerShape
+from clustergym.oracle.models.shape_files import find_accelerator
 from clustergym.oracle.stacks.step_time import StackConstants
 
+FORMULAS: dict[str, type[Any]] = {"steps": StackConstants, "operators": Constants}
+"""Constants by what reads them: formulas of a transformer's step, or of a plan's operators, one by one."""
 DEFAULT_STACKS = {False: "fsdp-2023", True: "megatron-2026"}
-"""Stack of GPUs without and with fp8 arithmetic: that of their newest measurements."""
+"""Stack of transformers on GPU types that no stack was measured on, without and with fp8 arithmetic."""
+OPERATORS_STACK = "alpa-2022"
+"""Stack of models that are no transformers: the only one that has any."""
+DENSE, EXPERTS = "dense", "experts"
+"""Kinds of transformers that stacks of steps were measured on."""
 
 
 @dataclass(frozen=True)
 class Stack:
-    """A software stack: its constants, and what they were fitted to."""
+    """A software stack: its constants, and what they were measured on.
+
+    Attributes
+    ----------
+    constants : StackConstants or Constants
+    fitted_to : str
+        In words.
+    gpu_types, models : tuple of str
+        Of the measurements; a model is a family, or `DENSE` or `EXPERTS` for transformers of that kind.
+    """
 
     name: str
-    constants: StackConstants
+    constants: StackConstants | Constants
     fitted_to: str = ""
+    gpu_types: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+
+    @property
+    def of_steps(self) -> bool:
+        """Whether its constants are of formulas of a transformer's step."""
+        return isinstance(self.constants, StackConstants)
+
+    @property
+    def step_constants(self) -> StackConstants:
+        """Constants of a transformer's step.
+
+        Raises
+        ------
+        InputError
+            If the stack has others.
+        """
+        if not isinstance(self.constants, StackConstants):
+            message = f"{self.name} has no formulas of a transformer's step"
+            raise InputError(message, field="--stack", remedy=f"name another stack than {self.name}")
+        return self.constants
+
+    def was_measured_on(self, gpu_type: str) -> bool:
+        """Whether a GPU type, by any of its names, is one of the measurements'."""
+        known = find_accelerator(gpu_type)
+        return gpu_type in self.gpu_types or (known is not None and known.name in self.gpu_types)
+
+
+class ChosenStack(NamedTuple):
+    """A stack, and what it is extended to: empty where it was measured on the model and the GPU type."""
+
+    stack: Stack
+    extended: str
 
 
 def stack_names() -> list[str]:
@@ -31,9 +81,46 @@ def stack_names() -> list[str]:
     return sorted(path.stem for path in (conf_dir() / "stack").glob("*.yaml"))
 
 
-def default_stack(machine: Machine) -> str:
-    """Return the stack of the newest measurements: of GPUs without fp8, as the A100, only one has any."""
-    return DEFAULT_STACKS[machine.fp8_tflops is not None]
+def choose_stack(family: str, kind: str, gpu_type: str, *, fp8: bool) -> ChosenStack:
+    """Return the stack of a model on a GPU type: the newest one that was measured on both.
+
+    A stack that was measured on the model's family goes before those of transformers in general. Where there
+    is none, a transformer has the newest one that was measured on the GPU type; else the family's own, or a
+    default, is extended.
+
+    Parameters
+    ----------
+    kind : str
+        `DENSE` or `EXPERTS`; empty for a model that is no transformer.
+    fp8 : bool
+        Whether the GPU type has such arithmetic.
+    """
+    # The year ends a name, so that newer ones come first.
+    newest = [load_stack(name) for name in sorted(stack_names(), key=lambda n: (n[-4:], n), reverse=True)]
+    own = [stack for stack in newest if family in stack.models]
+    of_steps = [stack for stack in newest if kind and stack.of_steps]
+    fallback = own or [load_stack(DEFAULT_STACKS[fp8] if kind else OPERATORS_STACK)]
+    measured = (stack for stack in (*own, *of_steps) if stack.was_measured_on(gpu_type))
+    stack = next(measured, fallback[0])
+    return ChosenStack(stack, describe_extension(stack, family, kind, gpu_type))
+
+
+def choose_for_shape(shape: TransformerShape, machine: Machine) -> ChosenStack:
+    """Return the stack of a transformer on a machine; see `choose_stack`."""
+    kind = EXPERTS if shape.experts else DENSE
+    return choose_stack(shape.name, kind, machine.name, fp8=machine.fp8_tflops is not None)
+
+
+def describe_extension(stack: Stack, family: str, kind: str, gpu_type: str) -> str:
+    """Return in words to what a stack is extended; empty where it was measured on model and GPU type."""
+    known = family in stack.models or kind in stack.models
+    names = [*([] if known else [family]), *([] if stack.was_measured_on(gpu_type) else [gpu_type])]
+    if not names:
+        return ""
+    kinds = {DENSE: "dense transformers", EXPERTS: "mixtures of experts"}
+    models, types = (", ".join(kinds.get(n, n) for n in all_) for all_ in (stack.models, stack.gpu_types))
+    measured = f"measured on {models} on {types}" if models else "which does not say what it was measured on"
+    return f"stack {stack.name}, {measured}, is extended to {' on '.join(names)}"
 
 
 def load_stack(name: str) -> Stack:
@@ -42,28 +129,79 @@ def load_stack(name: str) -> Stack:
     Raises
     ------
     InputError
-        If there is none of that name, or the file is malformed.
+        If there is none of that name, or the file is malformed: names file, line and key.
     """
+    path, known = Path(name), stack_names()
+    if not name.endswith((".yaml", ".yml")):
+        if name not in known:
+            raise InputError(f"unknown stack {name!r}", field="--stack", remedy=nearest(name, known))
+        path = conf_dir() / "stack" / f"{name}.yaml"
+    try:
+        status = path.stat()
+    except OSError:
+        # Reading it says what is wrong.
+        return _read_stack(path)
+    return _read_once(path, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=64)
+def _read_once(path: Path, mtime_ns: int, size: int) -> Stack:
+    return _read_stack(path)
+
+
+def _read_stack(path: Path) -> Stack:
     from pydantic import create_model
 
-    from clustergym.cluster.schema import StrictSchema, validate_content
+    from clustergym.cluster.schema import StrictSchema, Text, validate_content
     from clustergym.common.yaml_file import read_mapping
 
-    known = stack_names()
-    if not name.endswith((".yaml", ".yml")) and name not in known:
-        raise InputError(f"unknown stack {name!r}", field="--stack", remedy=nearest(name, known))
-    path = Path(name) if name.endswith((".yaml", ".yml")) else conf_dir() / "stack" / f"{name}.yaml"
-    file_keys: Any = create_model(
-        "StackKeys", __base__=StrictSchema, fitted_to=(str, ""), constants=(make_schema(StackConstants), ...)
-    )
     source = read_mapping(path)
+    made = FORMULAS.get(str(source.content.get("formulas")), StackConstants)
+    keys: dict[str, Any] = {"formulas": (Literal["steps", "operators"], "steps"), "fitted_to": (str, "")}
+    keys |= {"gpu_types": (list[Text], []), "models": (list[Text], []), "constants": (_schema(made), ...)}
+    file_keys: Any = create_model("StackKeys", __base__=StrictSchema, **keys)
     given = validate_content(file_keys, source.content, file=path, source=source)
-    return Stack(path.stem, StackConstants(**given.constants.model_dump()), given.fitted_to)
+    constants = made(**given.constants.model_dump())
+    return Stack(path.stem, constants, given.fitted_to, tuple(given.gpu_types), tuple(given.models))
+
+
+def _schema(made: type[Any]) -> Any:
+    """Return the schema of constants: numbers, and numbers by GPU type."""
+    from pydantic import Field, create_model
+
+    from clustergym.cluster.schema import StrictSchema, Text
+
+    # A step without a part has the constant 0; times of operators are divided by most of theirs.
+    number = Annotated[float, Field(ge=0, lt=1e9) if made is StackConstants else Field(gt=0, lt=1e9)]
+    of_types: Any = dict.__class_getitem__((Text, number))
+    keys: dict[str, Any] = {
+        one.name: (
+            of_types if one.default_factory is not MISSING else number,
+            one.default if made is StackConstants and one.default is not MISSING else ...,
+        )
+        for one in fields(made)
+    }
+    return create_model("ConstantsKeys", __base__=StrictSchema, **keys)
+
+
+def round_constants(constants: Any) -> Any:
+    """Return constants with four significant digits."""
+    return replace(constants, **{name: _round(value) for name, value in asdict(constants).items()})
+
+
+def _round(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _round(one) for name, one in value.items()}
+    return float(f"{value:.4g}")
 
 
 def stack_yaml(stack: Stack, about: Iterable[str]) -> str:
     """Return the file of a stack: a comment, what it was fitted to, and its constants with four digits."""
     lines = [f"# {line}" for line in about]
-    lines += [f'fitted_to: "{stack.fitted_to}"', "constants:"]
-    lines += [f"  {name}: {float(f'{value:.4g}')}" for name, value in asdict(stack.constants).items()]
+    lines += [f"formulas: {'steps' if stack.of_steps else 'operators'}", f'fitted_to: "{stack.fitted_to}"']
+    lines += [f"gpu_types: [{', '.join(stack.gpu_types)}]", f"models: [{', '.join(stack.models)}]"]
+    lines.append("constants:")
+    for name, value in asdict(round_constants(stack.constants)).items():
+        by_type = isinstance(value, Mapping) and ", ".join(f"{key}: {one}" for key, one in value.items())
+        lines.append(f"  {name}: {f'{{{by_type}}}' if by_type else value}")
     return "\n".join(lines) + "\n"

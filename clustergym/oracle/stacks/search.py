@@ -35,7 +35,7 @@ class PlannedStep:
 
     @property
     def seconds(self) -> float:
-        """Seconds of a step."""
+        """Seconds that a training step takes by this plan."""
         return self.parts.total_s
 
 

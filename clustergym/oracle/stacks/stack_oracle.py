@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -14,16 +14,28 @@ from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
 from clustergym.common.paths import conf_dir
 from clustergym.oracle.base import Oracle, OracleTables, check_choice, check_counts, six_digits
+from clustergym.oracle.grid.constants import Constants
+from clustergym.oracle.grid.grid_oracle import GridOracle
 from clustergym.oracle.models.catalog import Catalog, load_catalog
 from clustergym.oracle.models.model_spec import FFN_FACTOR, ModelClass, ModelSpec
 from clustergym.oracle.models.shape import Machine, ParallelPlan, Precision, TransformerShape
 from clustergym.oracle.models.shape_files import find_accelerator, load_transformer
-from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
-from clustergym.oracle.stacks.catalog import DEFAULT_STACKS, default_stack, load_stack
+from clustergym.oracle.stacks.catalog import (
+    DENSE,
+    EXPERTS,
+    OPERATORS_STACK,
+    ChosenStack,
+    Stack,
+    choose_stack,
+    describe_extension,
+    load_stack,
+    stack_names,
+)
+from clustergym.oracle.stacks.proxies import estimate_step, list_grids
 from clustergym.oracle.stacks.search import PlannedStep, assess_plan, search_plans
 from clustergym.oracle.stacks.step_time import StackConstants
 
-VERSION = 1
+VERSION = 2
 """Raised whenever the tables of equal input change."""
 AUTO = "auto"
 TRIED = 64
@@ -77,22 +89,23 @@ class StackCell:
 
 
 class StackOracle(Oracle):
-    """Iteration times of transformers by the constants of a software stack (`step_time.StackConstants`).
+    """Iteration times by the constants of a software stack.
 
-    `execution` is the fastest plan of data, tensor, pipeline, context and expert parallelism that fits. The
-    most compact placement sets the segments, which a job that is placed wider keeps: it runs the fastest of
-    the plans with no larger ones.
-    `profiled` is that plan as a profile within one NVLink domain shows it: without what is exposed of the
-    exchange between data-parallel ranks, and without straggling. `data_parallel` is the fastest plan of data
-    parallelism alone, its optimizer or all of its state sharded. Models that are not transformers have the
-    times of `RooflineOracle`.
+    Stacks of transformers (`step_time.StackConstants`): `execution` is the fastest plan of data, tensor,
+    pipeline, context and expert parallelism that fits. The most compact placement sets the segments, which a
+    job that is placed wider keeps: it runs the fastest of the plans with no larger ones. `profiled` is the
+    estimate of the best grid's proxy plan (`proxies`), from operators and collectives one by one.
+    `data_parallel` is the fastest plan of data parallelism alone, its optimizer or all of its state sharded.
+
+    The stack alpa-2022, which the papers' models on their GPUs have, and all models that are no transformers:
+    see `GridOracle`.
 
     Parameters
     ----------
     catalog : Catalog, optional
         `conf/model` by default.
     stack : str
-        A stack of conf/stack, a YAML file, or `auto`: of each GPU type the one of its newest measurements.
+        A stack of conf/stack, a YAML file, or `auto`: see `choose_stack`.
     precision : str
         Of linear layers: `bf16`, `fp8`, `mxfp8` or `fp4`; a GPU type that has no such arithmetic uses bf16.
     sequence_length : int or None
@@ -100,11 +113,14 @@ class StackOracle(Oracle):
     segment : int or None
         Most GPUs of a segment. A job whose fastest plan has larger ones, and that does not lie in one NVLink
         domain, runs the fastest plan that has none, if any fits. None: those of the fastest plan.
+    **operators
+        Keys of `GridOracle`: `strategy`, `micro_batches`, `schedule`, `overlap`. Stacks of transformers have
+        the first, too (`list_grids`).
 
     Raises
     ------
     InputError
-        For an unknown stack or precision, or fewer tokens or GPUs than one.
+        For an unknown stack, precision, strategy, rule or schedule, or fewer tokens or GPUs than one.
     """
 
     name = "stack"
@@ -119,6 +135,7 @@ class StackOracle(Oracle):
         precision: Precision = "bf16",
         sequence_length: int | None = None,
         segment: int | None = None,
+        **operators: Any,
     ) -> None:
         check_choice(precision, PRECISIONS, "oracle.precision")
         if segment is not None and segment < 1:
@@ -130,12 +147,26 @@ class StackOracle(Oracle):
         self.catalog = catalog or load_catalog()
         self.stack, self.precision, self.sequence_length = stack, precision, sequence_length
         self.segment = segment
-        if stack != AUTO:
-            load_stack(stack)
+        given = None if stack == AUTO else load_stack(stack)
+        # With a stack of transformers there are no operators' times, but their keys are checked all the same.
+        other = load_stack(OPERATORS_STACK) if given is None or given.of_steps else given
+        self.given, self.operators = given, make_operators_oracle(self.catalog, other, **operators)
 
-    @cached_property
-    def _others(self) -> RooflineOracle:
-        return RooflineOracle(self.catalog)
+    def choose(self, model: ModelClass, group: NodeGroup) -> ChosenStack:
+        """Return the stack of a model on the GPUs of a group of nodes, and to what it is extended.
+
+        Where the oracle's stack has formulas of transformers only, other models have those of alpa-2022.
+        """
+        spec, gpu_type = self.catalog.get(model), group.gpu_type.name
+        kind = kind_of_transformer(spec)
+        if self.given is None or (self.given.of_steps and not kind):
+            return choose_stack(spec.family, kind, gpu_type, fp8=_has_fp8(group))
+        return ChosenStack(self.given, describe_extension(self.given, spec.family, kind, gpu_type))
+
+    def notes(self, classes: Sequence[ModelClass], cluster: ClusterSpec) -> list[str]:
+        """Return which stacks are extended to models and GPU types that they were not measured on."""
+        found = (self.choose(model, group).extended for model in classes for group in cluster.groups)
+        return list(dict.fromkeys(text for text in found if text))
 
     def tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
@@ -144,39 +175,44 @@ class StackOracle(Oracle):
         check_counts(counts)
         shape = len(classes), len(cluster.groups), len(counts), len(Locality)
         values, segments = np.full((3, *shape), np.inf), np.ones(shape[:3], dtype=np.int64)
+        by_operators: dict[tuple[int, ...], list[int]] = {}
         for row, model in enumerate(classes):
-            spec = self.catalog.get(model)
-            known = find_transformer(spec)
-            if known is None:
-                other = self._others.tables([model], cluster, counts)
-                values[:, row] = [other.execution[0], other.profiled[0], other.data_parallel[0]]
-                continue
-            for column, group in enumerate(cluster.groups):
-                cell = self._cell(known[0], self.sequence_length or known[1], model, cluster, column)
+            stacks = [self.choose(model, group).stack for group in cluster.groups]
+            columns = tuple(column for column, stack in enumerate(stacks) if not stack.of_steps)
+            by_operators.setdefault(columns, []).append(row)
+            for column, (stack, group) in enumerate(zip(stacks, cluster.groups, strict=True)):
+                if not stack.of_steps:
+                    continue
+                cell = self.cell(stack, model, cluster, column)
                 for level, gpus in enumerate(counts):
                     if gpus <= group.nodes * group.gpus_per_node:
                         best = cluster.compact_locality(column, gpus)
                         values[:, row, column, level], segments[row, column, level] = _entries(
-                            cell, gpus, best, self.segment
+                            cell, gpus, best, self.segment, self.operators.strategy
                         )
+        for columns, rows in by_operators.items():
+            if columns:
+                found = self.operators.fill([classes[row] for row in rows], cluster, counts, columns)
+                here = np.ix_(range(3), rows, columns)
+                values[here] = found[:, :, list(columns)]
         axis = np.array(counts, dtype=np.int64)
         execution, profiled, data_parallel = map(six_digits, values)
         times = execution, profiled, data_parallel
         return OracleTables(tuple(classes), cluster.gpu_types, axis, *times, segments=segments)
 
-    def _cell(
-        self, shape: TransformerShape, length: int, model: ModelClass, cluster: ClusterSpec, column: int
-    ) -> StackCell:
+    def cell(self, stack: Stack, model: ModelClass, cluster: ClusterSpec, column: int) -> StackCell:
+        """Return what a search of plans needs of a transformer on a GPU type of a cluster."""
+        shape, length = transformer_of(self.catalog.get(model))
         machine = make_machine(cluster.groups[column])
         machines = tuple(_at_tier(machine, cluster, column, tier) for tier in Locality)
-        name = default_stack(machine) if self.stack == AUTO else self.stack
         precision = self.precision if machine.peak_tflops(self.precision) else PRECISIONS[0]
-        constants, room = load_stack(name).constants, cluster.groups[column].domain_gpus
+        room, constants = cluster.groups[column].domain_gpus, stack.step_constants
+        length = self.sequence_length or length
         return StackCell(shape, length, model.global_batch, machines, constants, precision, room)
 
     def fingerprint(self) -> dict[str, object]:
         """Return version, parameters, constants, shapes and the digests of the catalogue's files."""
-        names = sorted(set(DEFAULT_STACKS.values())) if self.stack == AUTO else [self.stack]
+        stacks = map(load_stack, stack_names()) if self.given is None else [self.given]
         machines = (conf_dir() / "hardware" / "accelerators.yaml").read_bytes()
         return {
             "name": self.name,
@@ -184,16 +220,40 @@ class StackOracle(Oracle):
             "precision": self.precision,
             "sequence_length": self.sequence_length,
             **({} if self.segment is None else {"segment": self.segment}),
-            "constants": {name: asdict(load_stack(name).constants) for name in names},
+            "stacks": {stack.name: asdict(stack) for stack in stacks},
+            "operators": self.operators.fingerprint(),
             "machines": hashlib.sha256(machines).hexdigest(),
             "catalog": self.catalog.fingerprint(),
         }
 
 
-def _entries(cell: StackCell, gpus: int, best: Locality, most: int | None) -> tuple[Floats, int]:
+def make_operators_oracle(
+    catalog: Catalog | None = None, stack: Stack | None = None, **parameters: Any
+) -> GridOracle:
+    """Return the oracle of a stack's operators, by default alpa-2022's; see `GridOracle` for parameters.
+
+    Raises
+    ------
+    InputError
+        If the stack has formulas of a transformer's step only, or a parameter is not valid.
+    """
+    chosen = stack or load_stack(OPERATORS_STACK)
+    if not isinstance(chosen.constants, Constants):
+        message, remedy = (
+            f"{chosen.name} has no times of operators",
+            f"name {OPERATORS_STACK}, or a file like it",
+        )
+        raise InputError(message, field="--stack", remedy=remedy)
+    return GridOracle(catalog or load_catalog(), chosen.constants, **parameters)
+
+
+def _entries(
+    cell: StackCell, gpus: int, best: Locality, most: int | None, strategy: str
+) -> tuple[Floats, int]:
     """Return seconds of execution, profile and data parallelism by tier, shape (3, 4), and the segment."""
     times = np.full((3, len(Locality)), np.inf)
-    plans = [step.plan for step in cell.find_plans(gpus, best)]
+    steps = cell.find_plans(gpus, best)
+    plans = [step.plan for step in steps]
     if not plans:
         return times, 1
     segment = cell.segment(plans[0])
@@ -201,13 +261,14 @@ def _entries(cell: StackCell, gpus: int, best: Locality, most: int | None) -> tu
         segment = next((found for plan in plans if (found := cell.segment(plan)) <= most), segment)
     # A wider placement keeps segments of this size together, and no larger ones.
     allowed = [plan for plan in plans if cell.segment(plan) <= segment][:TRIED]
+    kept = [step for step in steps if cell.segment(step.plan) <= segment]
+    proxies = [grid.proxy.step.plan for grid in list_grids(cell.shape, kept, strategy)]
     parallel = next((plan for plan in plans if _is_data_parallel(plan)), None)
     for tier in Locality:
         if tier >= best:
             tried = plans[:1] if tier == Locality.DOMAIN else allowed[:1] if tier == best else allowed
-            step = min((cell.assess_tier(plan, tier) for plan in tried), key=lambda one: one.seconds)
-            unseen = step.parts.straggling_s + step.parts.data_exposed_s
-            times[:2, tier] = step.seconds, step.seconds - unseen
+            times[0, tier] = min(cell.assess_tier(plan, tier).seconds for plan in tried)
+            times[1, tier] = min(estimate_step(cell.assess_tier(plan, tier)) for plan in proxies)
             if parallel is not None:
                 times[2, tier] = cell.assess_tier(parallel, tier).seconds
     # Data parallelism is one of the plans, whether or not it is among those tried.
@@ -219,13 +280,18 @@ def _is_data_parallel(plan: ParallelPlan) -> bool:
     return plan.tensor == plan.pipeline == plan.context == plan.expert == 1
 
 
-def find_transformer(spec: ModelSpec) -> tuple[TransformerShape, int] | None:
-    """Return a model's shape and the tokens of a sample; None for a model that is no transformer."""
+def kind_of_transformer(spec: ModelSpec) -> str:
+    """Return `DENSE` or `EXPERTS`; empty for a model that is no transformer or has its costs alone."""
+    if not spec.shape and "hidden" not in dict(spec.dimensions):
+        return ""
+    return EXPERTS if transformer_of(spec)[0].experts else DENSE
+
+
+def transformer_of(spec: ModelSpec) -> tuple[TransformerShape, int]:
+    """Return a transformer's shape and the tokens of a sample."""
     given = dict(spec.dimensions)
     if spec.shape:
         return load_transformer(spec.shape), given["sequence_length"]
-    if "hidden" not in given:
-        return None
     inner = FFN_FACTOR["moe" if "experts" in given else "transformer"] * given["hidden"]
     shape = TransformerShape(
         spec.family, given["hidden"], given["layers"], given["heads"], given["vocabulary"], inner,
@@ -238,6 +304,11 @@ def find_transformer(spec: ModelSpec) -> tuple[TransformerShape, int] | None:
             dense_layers=given["layers"] // 2,
         )  # fmt: skip
     return shape, given["sequence_length"]
+
+
+def _has_fp8(group: NodeGroup) -> bool:
+    known = find_accelerator(group.gpu_type.name)
+    return bool(group.gpu_type.fp8_tflops or (known and known.fp8_tflops))
 
 
 def make_machine(group: NodeGroup) -> Machine:
@@ -268,6 +339,7 @@ def make_machine(group: NodeGroup) -> Machine:
         fp8_tflops=fp8,
         fp4_tflops=fp4,
         domain=group.domain_gpus,
+        adds_in_switch=known is None or known.adds_in_switch,
     )
 
 

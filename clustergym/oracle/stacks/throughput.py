@@ -15,7 +15,7 @@ from clustergym.common.errors import InputError
 from clustergym.common.text_files import read_csv
 from clustergym.oracle.models.shape import Machine, ParallelPlan, Precision, Sharding, TransformerShape
 from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
-from clustergym.oracle.stacks.catalog import default_stack, load_stack
+from clustergym.oracle.stacks.catalog import choose_for_shape
 from clustergym.oracle.stacks.search import PlannedStep, best_steps
 
 REQUIRED = ("id", "model", "gpu_type", "gpus", "tokens_per_s_per_gpu")
@@ -24,6 +24,8 @@ OPTIONAL = (
     "micro_batch",
     "dp", "tp", "pp", "cp", "ep", "vpp", "sharding", "activation_checkpointing", "note",
 )  # fmt: skip
+PLAN = ("micro_batch", "dp", "tp", "pp", "cp", "ep", "vpp", "sharding")
+"""Columns of the plan."""
 USUAL_SEQUENCE_LENGTH = 8192
 """Of torchtitan's recipes where its tables do not say."""
 TITAN_SELECTIVE = 0.5
@@ -35,13 +37,14 @@ _RELEASE = re.compile(r"\d{2,4}[.-]\d{2}([.-]\d{2})?")
 
 @dataclass(frozen=True)
 class Setting:
-    """What is trained, on what, and how."""
+    """The setting of a measured throughput; `planned`: whether the table says anything of the plan."""
 
     shape: TransformerShape
     machine: Machine
     plan: ParallelPlan
     global_batch: int
     sequence_length: int
+    planned: bool = True
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class ThroughputRow:
 
     @property
     def configuration(self) -> tuple[object, ...]:
-        """Key of the setting, by which rows of later releases count as measurements of the same."""
+        """Key by which rows of different releases that measure the same setting are found."""
         length = self.setting.sequence_length if self.setting else None
         return (self.source, self.job, self.model, self.gpu_type, self.gpus, self.precision, length)
 
@@ -198,9 +201,12 @@ def _setting(cells: Mapping[str, str], shapes: Path | None, accelerators: Path |
             f"{gpus} GPUs do not divide by TP x PP x CP of {tensor * pipeline * context}", field="gpus"
         )
     micro = _whole(cells, "micro_batch")
-    if micro is None:
-        micro = 1
+    planned = any(cells[name] for name in PLAN)
+    if not planned:
+        assumed.append("no plan is given: that of the search")
+    elif micro is None:
         assumed.append("micro-batch taken as 1")
+    micro = micro or 1
     if expert > data * context * tensor:
         assumed.append(
             f"EP {expert} is more than there are ranks of a stage: taken as {data * context * tensor}"
@@ -214,7 +220,7 @@ def _setting(cells: Mapping[str, str], shapes: Path | None, accelerators: Path |
         asynchronous_tensor="async" in note, compiled="no torch.compile" not in note,
         adapters=cells["kind"].lower() == "lora",
     )  # fmt: skip
-    return Setting(shape, machine, plan, batch, length), "; ".join(assumed)
+    return Setting(shape, machine, plan, batch, length, planned), "; ".join(assumed)
 
 
 def _precision(cell: str) -> Precision:
@@ -274,12 +280,12 @@ def strong_scaling(
     found = []
     for model in models:
         for name in machines:
-            machine = load_accelerator(name)
-            stack = default_stack(machine)
+            shape, machine = load_transformer(model), load_accelerator(name)
+            stack = choose_for_shape(shape, machine).stack
             steps = best_steps(
-                load_transformer(model),
+                shape,
                 machine,
-                load_stack(stack).constants,
+                stack.step_constants,
                 counts=counts,
                 global_batch=BATCH,
                 sequence_length=LENGTH,
@@ -287,7 +293,7 @@ def strong_scaling(
             curve = [_point(gpus, step) for gpus, step in steps.items() if step is not None]
             for point in curve:
                 point["relative"] = point["tokens_per_s_per_gpu"] / curve[0]["tokens_per_s_per_gpu"]
-            found.append({"model": model, "machine": machine.name, "stack": stack, "curve": curve})
+            found.append({"model": model, "machine": machine.name, "stack": stack.name, "curve": curve})
     return found
 
 

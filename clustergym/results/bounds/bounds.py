@@ -62,10 +62,11 @@ def lower_bounds(scenario: Scenario) -> Bounds:
     The mean JCT is at least that of every job alone at its fastest, and at least that of the least
     GPU-seconds served by one machine of all GPUs, shortest remaining work first, which is optimal for
     one machine with preemption (Schrage, 1968). The makespan is at least that of every job alone, and
-    of the work that arrives from any instant on, at all GPUs.
+    of the work that arrives from any instant on, at all GPUs. Where jobs of a window are scored, these alone
+    count: the others could only take GPUs from them.
     """
     alone_s, work = least_work(scenario)
-    fits = np.isfinite(alone_s)
+    fits = np.isfinite(alone_s) & scenario.scored
     submit, alone_s = scenario.trace.submit_s[fits], alone_s[fits]
     if not len(submit):
         return Bounds(0.0, 0.0)
@@ -227,7 +228,7 @@ def evaluate_certificate(programme: Programme, certificate: Certificate) -> tupl
 
 
 def _unit(programme: Programme) -> float:
-    """Return what one job counts."""
+    """Return the weight of one job in the mean that is bounded."""
     return float(programme.jobs.weight.max(initial=0.0))
 
 
@@ -279,7 +280,7 @@ def _jobs(scenario: Scenario, metric: str) -> PricedJobs:
 def compute_weights(scenario: Scenario, metric: str) -> Floats:
     """Return what a second of each job's JCT adds to a metric of `MEANS`, shape (n,).
 
-    0 for jobs that do not count, as they fit nowhere; every other job is to complete.
+    0 for jobs that do not count, as they fit nowhere or are not scored; every other job is to complete.
 
     Raises
     ------
@@ -288,6 +289,7 @@ def compute_weights(scenario: Scenario, metric: str) -> Floats:
     """
     runs = scenario.request_gpus > 0
     if metric == "jct_mean":
+        runs = runs & scenario.scored
         return runs / max(int(runs.sum()), 1)
     if metric == "ftf_mean":
         return _fair_weights(scenario, runs, float(scenario.cluster.capacity.sum()))
@@ -315,8 +317,8 @@ def _fair_weights(scenario: Scenario, known: Bools, gpus: float) -> Floats:
     if known.any():
         submit_s, asked = scenario.trace.submit_s[known], scenario.request_gpus[known]
         work = (scenario.trace.work_iterations * scenario.fair_iteration_time_s)[known] * asked
-        weight[known] = 1.0 / ((simulate_fluid(submit_s, work, asked, gpus) - submit_s) * known.sum())
-    return weight
+        weight[known] = 1.0 / (simulate_fluid(submit_s, work, asked, gpus) - submit_s)
+    return weight * scenario.scored / max(int((known & scenario.scored).sum()), 1)
 
 
 def _arrivals(scenario: Scenario) -> Floats:

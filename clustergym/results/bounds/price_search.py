@@ -29,7 +29,7 @@ Report = Callable[[int, float], None]
 
 
 class Bound(NamedTuple):
-    """A proven bound.
+    """A proven bound, with the prices that prove it.
 
     Attributes
     ----------

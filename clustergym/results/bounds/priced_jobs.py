@@ -1,4 +1,4 @@
-"""What one job must pay at least if GPU time has a price, compiled: its best schedule alone.
+"""Find the cheapest schedule of a single job if GPU time has a price (compiled).
 
 docs/lower-bound.md has the proof. A job holds one allotment at a time; each second held does the
 allotment's rate of the job, and each launch after the first undoes `relaunch_s` seconds of it. The job
@@ -57,7 +57,7 @@ class PricedJobs(NamedTuple):
 
 
 class PriceList(NamedTuple):
-    """Prices of GPU time.
+    """The price of GPU time, by GPU type and time interval.
 
     Attributes
     ----------

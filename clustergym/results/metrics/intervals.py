@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled.event_log import KINDS as COMPILED_KINDS
 from clustergym.sim.compiled.event_log import ArrayEvents
 from clustergym.sim.log import NO_JOB, PACES, Event, EventKind

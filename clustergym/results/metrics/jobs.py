@@ -270,7 +270,7 @@ _BESIDE = (EventKind.UNPLACED, EventKind.UNDO, EventKind.PROFILE_START, EventKin
 
 
 class Loss(NamedTuple):
-    """What one cause has cost.
+    """What failures of one cause have cost: interruptions, lost and idle GPU time.
 
     Attributes
     ----------

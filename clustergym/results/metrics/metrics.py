@@ -164,7 +164,6 @@ def measure(
         Seconds per iteration on so many GPUs of the mean speed of the types the job runs on
         (`Scenario.fair_iteration_time_s`), for the fairness reference; those at the request by
         default.
-
     tenants : Tenants, optional
         The queues of the jobs.
     stalled : bool
@@ -183,31 +182,20 @@ def measure(
     records = make_records(intervals)
     check_work_conserved(intervals, records)
     record = compute_timeline(intervals, cluster.gpu_types, reference_iteration_time_s)
-    run = _Run(
-        trace=trace,
-        records=records,
-        timeline=record,
-        gpus=int(cluster.capacity.sum()),
-        fair_s=reference_iteration_time_s if fair_iteration_time_s is None else fair_iteration_time_s,
-        requested_gpus=trace.gpus if requested_gpus is None else requested_gpus,
-        end_s=end_s,
-        until_s=end_s if horizon_s is None or np.isinf(horizon_s) else horizon_s,
-        complete=horizon_s is None or bool(np.isinf(horizon_s)),
-        disturbances=intervals.disturbances,
-    )
+    gpus = int(cluster.capacity.sum())
+    fair_s = reference_iteration_time_s if fair_iteration_time_s is None else fair_iteration_time_s
+    asked = trace.gpus if requested_gpus is None else requested_gpus
+    until_s = end_s if horizon_s is None or np.isinf(horizon_s) else horizon_s
+    complete = horizon_s is None or bool(np.isinf(horizon_s))
+    run = _Run(trace, records, record, gpus, fair_s, asked, end_s, until_s, complete, intervals.disturbances)
     fairness = _measure_fairness(run)
     if scored is not None:
         fairness = fairness._replace(rho=np.where(scored, fairness.rho, np.nan))
     of_scored = run if scored is None else _only(run, scored)
     losses = losses_by_cause(events, end_s) if intervals.disturbances else {}
     groups = (
-        _counts(run),
-        _completion(of_scored),
-        _rates(run),
-        _restarts(run),
-        _losses(run, intervals, losses),
-        _fairness(of_scored, fairness),
-        _by_outcome(of_scored),
+        *(_counts(run), _completion(of_scored), _rates(run), _restarts(run)),
+        *(_losses(run, intervals, losses), _fairness(of_scored, fairness), _by_outcome(of_scored)),
         {} if scored is None else _window(run, scored),
     )
     values = {name: value for group in groups for name, value in group.items()}
@@ -215,16 +203,23 @@ def measure(
         values |= _of_stalled(of_scored, values)
     of_tenants: dict[str, Any] = {}
     if tenants is not None:
-        # Queues go with whole GPUs alone.
-        asked = run.requested_gpus.astype(np.int64)
-        standing = compute_queue_usage(intervals, tenants, asked)
-        of_tenants = measure_tenants(events, intervals, tenants, cluster, standing, asked, _work_gpu_s(run))
-        held = standing.get_held_gpus(record.time_s)
-        names = [f"{OF_QUEUE}{name}" for name in tenants.tree.leaves]
-        record = replace(record, further=dict(zip(names, held.T, strict=True)))
+        of_tenants, record = _measure_queues(run, events, intervals, tenants, cluster)
         values |= tenant_metrics(of_tenants, run.gpus)
     metrics = {name: _plain(values[name]) for name in METRICS if name in values}
     return Measurement(metrics, records, record, fairness.rho, losses, of_tenants)
+
+
+def _measure_queues(
+    run: _Run, events: Sequence[Event], intervals: Intervals, tenants: Tenants, cluster: ClusterSpec
+) -> tuple[dict[str, Any], Timeline]:
+    """Return what each tenant had, and the timeline with the GPUs of each queue."""
+    # Queues go with whole GPUs alone.
+    asked = run.requested_gpus.astype(np.int64)
+    usage = compute_queue_usage(intervals, tenants, asked)
+    measured = measure_tenants(events, intervals, tenants, cluster, usage, asked, _work_gpu_s(run))
+    held = usage.get_held_gpus(run.timeline.time_s)
+    names = [f"{OF_QUEUE}{name}" for name in tenants.tree.leaves]
+    return measured, replace(run.timeline, further=dict(zip(names, held.T, strict=True)))
 
 
 def _in_order(metrics: Metrics) -> Metrics:
@@ -238,7 +233,7 @@ def _only(run: _Run, scored: Bools) -> _Run:
 
 
 def _window(run: _Run, scored: Bools) -> Metrics:
-    """Return `OF_WINDOW`."""
+    """Return the metrics of the window of submissions (`OF_WINDOW`)."""
     return {
         "jobs_scored": int((scored & run.submitted).sum()),
         "time_without_arrivals": max(run.end_s - float(run.trace.submit_s.max()), 0.0),
@@ -368,7 +363,7 @@ def _restarts(run: _Run) -> Metrics:
 
 
 def _by_outcome(run: _Run) -> Metrics:
-    """Return `OF_OUTCOMES`; nothing for a trace that does not keep outcomes."""
+    """Return the metrics by outcome of jobs (`OF_OUTCOMES`); none if the trace keeps no outcomes."""
     if run.trace.outcome is None:
         return {}
     kinds, found = np.array(run.trace.outcome, dtype=object), Metrics()

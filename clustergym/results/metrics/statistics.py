@@ -191,7 +191,14 @@ def _mean_over_families(scores: Sequence[Floats], families: Sequence[str]) -> Fl
 
 
 def _resample_scores(scores: Sequence[Floats], families: Sequence[str]) -> Floats:
-    """Return `_mean_over_families` of resampled runs, shape (RESAMPLES,), drawn within each scenario."""
+    """Return `_mean_over_families` of resampled runs, shape (RESAMPLES,), drawn within each scenario.
+
+    Scenarios of a single run each are drawn within their family.
+    """
+    if all(len(runs) == 1 for runs in scores):
+        names = [*dict.fromkeys(families)]
+        pooled = [[runs for runs, of in zip(scores, families, strict=True) if of == name] for name in names]
+        scores, families = [np.concatenate(runs) for runs in pooled], names
     rng = random_streams.SCORE_BOOTSTRAP.generator(0)
     drawn = [runs[rng.integers(len(runs), size=(RESAMPLES, len(runs)))] for runs in scores]
     return _mean_over_families(drawn, families)
@@ -205,7 +212,7 @@ def _aggregate(value: float, resampled: Floats) -> Aggregate:
 def probability_of_improvement(
     mine: Sequence[Floats], other: Sequence[Floats], families: Sequence[str]
 ) -> Aggregate:
-    """Return how likely a score of one is above that of the other in the same cell; a tie counts half.
+    """Return the probability that one's score is above the other's in a cell; a tie counts half.
 
     A cell is a scenario and a seed. Both have the same cells, which are resampled within each scenario.
     Scenarios of a family, and then families, weigh the same.

@@ -1,4 +1,4 @@
-"""Who took GPUs from whom: jobs that were stopped or shrunk, and the queue that had their GPUs then.
+"""Find which queue got the GPUs of each job that was stopped or shrunk.
 
 What tenants hold and want over time.
 """
@@ -130,7 +130,7 @@ def _find_own_ends(intervals: Intervals) -> Bools:
 
 
 def _net(times: Floats, intervals: Intervals, leaf: Ints, leaves: int, left: Bools) -> Ints:
-    """Return by how many GPUs of each type each leaf has more after each time, shape (times, L, T)."""
+    """Return the change of each leaf queue's GPUs of each type at each time, shape (times, L, T)."""
     runs, profiles = intervals.launches, intervals.profiles
     types = int(runs.gpu_type.max(initial=0)) + 1
     found = np.zeros(

@@ -1,4 +1,4 @@
-"""What each tenant had of a run: share, quota kept or not, borrowed GPUs, starvation.
+"""Measure what each tenant got in a run: its share, its quota, borrowed GPUs, starvation.
 
 How fully the nodes of a cluster are used.
 """
@@ -212,7 +212,7 @@ def _spells(holds: Bools, lasting: Floats) -> list[float]:
 def partly_used_nodes(
     events: Sequence[Event], cluster: ClusterSpec, since_s: float, until_s: float
 ) -> float | None:
-    """Return the share of nodes of which some GPUs are held and some are not, averaged over time.
+    """Return the share of nodes that are partly in use, averaged over time.
 
     Nodes that have failed count as idle.
     """

@@ -1,4 +1,4 @@
-"""What a report shows of a run's event log: GPUs held, nodes out of use, jobs slowed by others."""
+"""Read from an event log what a report draws: GPUs held, nodes out of use, jobs slowed by others."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Outage(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """The number of running jobs from a time on, and of those that other jobs on their links slow down."""
+    """From a time on, how many jobs run, and how many of these other jobs on their links slow down."""
 
     time_s: float
     running: int
@@ -88,7 +88,7 @@ class Pace(NamedTuple):
 
 @dataclass
 class RunLog:
-    """What happened in a run.
+    """What a report needs of a run's event log.
 
     Attributes
     ----------

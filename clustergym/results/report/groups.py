@@ -76,20 +76,20 @@ class ResultGroup:
 
     @property
     def title(self) -> str:
-        """Title: the policy if columns are not policies, scenario, version, horizon, and a single hash."""
+        """Title in words: the policy if columns are not policies, scenario, version, end of runs, hash."""
         first = self.results[0]
         names = [result.scenario.name.split("+") for result in self.results]
         name = "+".join(part for part in names[0] if all(part in other for other in names))
         if self.policy:
             name = f"{self.policy} on {name}"
-        horizon = "to the last job" if first.horizon_s is None else f"horizon {first.horizon_s / 3600:.6g} h"
+        end = "the last job" if first.horizon_s is None else f"hour {first.horizon_s / 3600:.6g}"
         if len({result.horizon_s for result in self.results}) > 1:
-            horizon = "several horizons"
+            end = "several horizons"
         hashes = sorted({result.scenario.sha256[:8] for result in self.results})
         alike = all(len(of_seed) == 1 for of_seed in self.hashes.values())
-        several = f"{len(hashes)} seeds' job sets" if alike else f"{len(hashes)} scenarios"
-        sha = hashes[0] if len(hashes) == 1 else several
-        return f"{name} v{first.scenario.version}, {horizon}, {sha}"
+        several = f"the job sets of {len(hashes)} seeds" if alike else f"{len(hashes)} scenarios"
+        jobs = f"scenario hash {hashes[0]}" if len(hashes) == 1 else several
+        return f"{name}, version {first.scenario.version}, up to {end}; {jobs}"
 
     @property
     def hashes(self) -> dict[int, set[str]]:
@@ -181,7 +181,7 @@ def group_results(
 
 
 def make_labelled_group(columns: Sequence[Column], reference: str | None) -> ResultGroup:
-    """Return the group of columns that a caller has made; the reference, if there is one, goes first."""
+    """Return a group of given columns, the reference first."""
     results = [result for column in columns for result in column.by_seed.values()]
     group = ResultGroup(results, columns=list(columns))
     _choose_reference(group, reference)

@@ -52,8 +52,8 @@ NONE = ("", "0", "0.0")
 NEEDED = ("job_id", "outcome", "submit_s", "jct_s")
 
 
-def payload(results: Sequence[ResultFile]) -> dict[str, Any]:
-    """Return the data of a page on the given results.
+def payload(results: Sequence[ResultFile], steps: int = STEPS) -> dict[str, Any]:
+    """Return the data of a page on the given results, with at most so many steps of each line over time.
 
     Raises
     ------
@@ -68,11 +68,11 @@ def payload(results: Sequence[ResultFile]) -> dict[str, Any]:
             for name, metric in METRICS.items()
             if metric not in OF_TENANTS or any(name in result.metrics for result in results)
         },
-        "groups": [_group(group, share) for group in group_results(results)],
+        "groups": [_group(group, share, steps) for group in group_results(results)],
     }
 
 
-def _group(group: ResultGroup, share: int) -> dict[str, Any]:
+def _group(group: ResultGroup, share: int, steps: int) -> dict[str, Any]:
     """Return a group's different runs and its lines: for each column its run's number, or its runs' mean."""
     styles = choose_styles([column.any.policy.name for column in group.columns])
     runs: list[dict[str, Any]] = []
@@ -82,7 +82,7 @@ def _group(group: ResultGroup, share: int) -> dict[str, Any]:
         places = {result.digest: len(runs) + place for place, result in enumerate(every)}
         for result in every:
             label = compared.label if len(every) == 1 else f"{compared.label}, seed {result.seed}"
-            runs.append(_run(result, label, style, share))
+            runs.append(_run(result, label, style, share, steps))
         counted = [places[result.digest] for result in group.list_counted_runs(compared)]
         mine = [runs[place] for place in counted]
         if len(mine) == 1:
@@ -99,7 +99,7 @@ def _group(group: ResultGroup, share: int) -> dict[str, Any]:
     }
 
 
-def _run(result: ResultFile, label: str, style: Style, share: int) -> dict[str, Any]:
+def _run(result: ResultFile, label: str, style: Style, share: int, steps: int) -> dict[str, Any]:
     folder = result.path.parent
     end_s = _end_s(result)
     log = read_log(folder / "events.jsonl.gz", end_s)
@@ -116,7 +116,7 @@ def _run(result: ResultFile, label: str, style: Style, share: int) -> dict[str, 
         "decisions": None if result.decisions is None else result.decisions.model_dump(),
         "wall_s": result.wall_s,
         "end_s": end_s,
-        "timeline": _timeline(folder / "timeline.csv", end_s),
+        "timeline": _timeline(folder / "timeline.csv", end_s, steps),
         "jct": cdf(column(folder / "jobs.csv", rows, "jct_s"), POINTS),
         "fairness": cdf(column(folder / "jobs.csv", rows, "finish_time_fairness"), POINTS) if fair else None,
         "overhead_gpu_h": overhead_gpu_h(log.held),
@@ -150,7 +150,7 @@ def _end_s(result: ResultFile) -> float:
     return float(end_s)
 
 
-def _timeline(path: Path, end_s: float) -> dict[str, Any]:
+def _timeline(path: Path, end_s: float, steps: int) -> dict[str, Any]:
     names: tuple[str, ...] = ("running_jobs", "queued_jobs", "profiling_jobs", "profiling_gpus", "throughput")
     rows = read_table(path, ("time_s", *names))
     types = [name for name in (rows[0] if rows else ()) if name.startswith("held_gpus_")]
@@ -170,7 +170,7 @@ def _timeline(path: Path, end_s: float) -> dict[str, Any]:
     names += tuple(queues)
     times, values = table["time_s"], np.stack([table[name] for name in (*names, *types)], axis=1)
     if len(times):
-        times, values = resample_steps(times, values, end_s, STEPS)
+        times, values = resample_steps(times, values, end_s, steps)
     shown = {name: round_series(values[:, place]) for place, name in enumerate(names)}
     held = {
         name.removeprefix("held_gpus_"): round_series(values[:, len(names) + t])
@@ -302,7 +302,7 @@ def place_boxes(held: Sequence[Holding], node_gpus: Sequence[int]) -> list[list[
 
 
 class _Lanes:
-    """The GPUs of all nodes, of each of which boxes are taken until some time."""
+    """The rows of all GPUs in the drawing, each taken by a job's box until some time."""
 
     def __init__(self, node_gpus: Sequence[int]) -> None:
         self._node_gpus = node_gpus
@@ -362,7 +362,7 @@ class _Lanes:
         return self._node_gpus[node] if node < len(self._node_gpus) else 0
 
     def _find_taken(self, node: int, gpu: int, start_s: float) -> list[_Taken]:
-        """Return what is taken of a GPU from a time on; later calls are of no earlier times."""
+        """Return which parts of a GPU's row are taken from a time on; times must ascend from call to call."""
         held = [taken for taken in self._explain_taken.get((node, gpu), ()) if taken.until_s > start_s]
         self._explain_taken[node, gpu] = held
         return held

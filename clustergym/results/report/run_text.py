@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.common.tables import print_table
+from clustergym.results.columns import IN_COLUMNS
 from clustergym.results.report.metric_tables import comparison_table, tenants_table, verdict
 from clustergym.results.result_writing import FILES
 from clustergym.scenario.policy import Placer, Policy
@@ -44,7 +45,7 @@ def print_heading(
 
 
 def print_request_changes(changes: RequestChanges, jobs: int) -> None:
-    """Print a line on each way in which requests of so many jobs were changed, with what changes it."""
+    """Print a line for each way in which requests were changed: how many jobs, and what decides it."""
     if changes.rounded:
         before, after = changes.largest
         print(
@@ -79,10 +80,12 @@ def print_results(results: list[dict[str, Any]], scenario: Scenario, folder: Pat
         print_table(tenants_table(results[0]["tenants"]))
     if len(results) > 1 and (sentence := verdict(results, scenario.horizon_s is not None)):
         print(sentence)
-    print(f"wrote {where}/: {', '.join(FILES)}" + (" (and compare/)" if len(results) > 1 else ""))
+    files = [name if (folder / name).exists() else IN_COLUMNS[name] for name in FILES]
+    print(f"wrote {where}/: {', '.join(files)}" + (" (and compare/)" if len(results) > 1 else ""))
     if (folder / "report.html").is_file():
         print(f"report: {where}/report.html")
-    print(f"try next: {_program()} report {shlex.quote(where)} --serve    plays it in the browser")
+    if "events.jsonl.gz" in files:
+        print(f"try next: {_program()} report {shlex.quote(where)} --serve    plays it in the browser")
 
 
 def _describe_dropped(metrics: Mapping[str, Any]) -> str:

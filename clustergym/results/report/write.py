@@ -11,13 +11,15 @@ from pathlib import Path
 from clustergym.common.errors import InputError, visible_all
 from clustergym.common.writing import atomic_path, write_files
 from clustergym.results.columns import IN_COLUMNS
-from clustergym.results.report.payload import payload
+from clustergym.results.report.payload import STEPS, payload
 from clustergym.results.result_files import FILE_NAME, ResultFile, read_results
 
 TEMPLATE = Path(__file__).with_name("page.html")
 PAGE = "report.html"
 PLAYER_TEMPLATE = Path(__file__).with_name("player.html")
 PLAYER = "player.html"
+PLAYER_STEPS = 5000
+"""Most steps of a line in the player, which shows the figure of a moment, not a mean around it."""
 ERROR = "report_error"
 """Key of result.json that says why its page is missing; not there if it is not."""
 MARK = "/*DATA*/"
@@ -25,14 +27,15 @@ ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", 
 
 
 def page(results: Sequence[ResultFile], template: Path = TEMPLATE) -> str:
-    """Return the page on the given results: the report, or what else a template makes of the same data.
+    """Return the page on the given results: the report, or the player, as the template says.
 
     Raises
     ------
     InputError
         If a file of one cannot be read.
     """
-    text = json.dumps(visible_all(payload(results)), separators=(",", ":"), allow_nan=False)
+    steps = PLAYER_STEPS if template == PLAYER_TEMPLATE else STEPS
+    text = json.dumps(visible_all(payload(results, steps)), separators=(",", ":"), allow_nan=False)
     for character, escape in ESCAPES.items():
         text = text.replace(character, escape)
     return template.read_text(encoding="utf-8").replace(MARK, text)

@@ -16,7 +16,7 @@ from clustergym.common.paths import conf_dir
 from clustergym.scenario.configuration.overrides import GROUPS, check_composed, check_used, check_words
 
 Job = Callable[[Mapping[str, Any], Path], float | None]
-"""Runs a configuration into a folder; returns the figure that a tuning sweep minimizes, if any."""
+"""Runs a configuration into a folder; returns the metric that `objective` names, if any."""
 
 
 def run_hydra(
@@ -62,7 +62,7 @@ def run_hydra(
     OmegaConf.register_new_resolver("clustergym.folder", folder_name, replace=True)
     OmegaConf.register_new_resolver("clustergym.cell", lambda number: runs[number][0], replace=True)
     _offer_plugins()
-    SweepCallback.failures = ()
+    SweepCallback.failures, SweepCallback.folder = (), None
     failed: list[InputError] = []
 
     def task(config: Any) -> float | None:
@@ -77,6 +77,9 @@ def run_hydra(
                 plain = compose_config("config", overrides)
             check_composed(plain)
             check_used(plain, overrides)
+            if HydraConfig.get().mode == RunMode.MULTIRUN:
+                # A line a run; whoever started the sweep prints one table of all of them.
+                plain["table"] = False
             return job(_name_overridden(_absolute(plain), overrides), folder)
         except (InputError, OmegaConfBaseException, SystemExit, MemoryError, OSError) as error:
             failure = _one_line(error, overrides)
@@ -87,9 +90,6 @@ def run_hydra(
             # Runs of a sweep may be in other processes, or on other machines: they share a folder.
             folder.mkdir(parents=True, exist_ok=True)
             (folder / FAILED).write_text(f"{' '.join(overrides)}: {failure}\n", encoding="utf-8")
-            if config.get("objective") is not None:
-                # A sweep that tunes cannot go on without its figure.
-                raise failure from None
             return None
         finally:
             remove_empty(folder)

@@ -51,6 +51,8 @@ class SweepCallback(Callback):
 
     failures: Sequence[str] = ()
     """A line for each run that failed in the last sweep of this process."""
+    folder: Path | None = None
+    """Folder of the last sweep of this process whose table is wanted."""
 
     def __init__(self, token: str = "") -> None:
         self.token = token or f".sweep-{os.getpid()}-{time.time_ns()}"
@@ -66,9 +68,7 @@ class SweepCallback(Callback):
         folder = Path(str(config.hydra.sweep.dir)).absolute()
         _make_absolute(config, folder)
         sweeper = config.hydra.sweeper
-        total = sweeper.get("n_trials") or total_runs(
-            sweeper.get("params"), list(config.hydra.overrides.task)
-        )
+        total = total_runs(sweeper.get("params"), list(config.hydra.overrides.task))
         for path in folder.glob(f"*/{FAILED}"):
             path.unlink()
         _remove_old_marks(folder)
@@ -90,6 +90,7 @@ class SweepCallback(Callback):
             self._thread.join()
         folder = Path(str(config.hydra.sweep.dir))
         shutil.rmtree(folder / self.token, ignore_errors=True)
+        SweepCallback.folder = folder if config.get("table", True) else None
         SweepCallback.failures = [
             path.read_text(encoding="utf-8").strip() for path in sorted(folder.glob(f"*/{FAILED}"))
         ]

@@ -98,6 +98,8 @@ class Failures(Disturbance):
         cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
     ) -> Failures | None:
         """Build the failures of the keys of `FailureChoice`; also raises as `read_schedule`."""
+        if not given:
+            return None
         choice: FailureChoice = build(FailureChoice, given, "scenario.failures")
         model = FailureModel(**{one.name: getattr(choice, one.name) for one in fields(FailureModel)})
         drawn = (choice.mtbf_s, model.leaf_mtbf_s, model.minipod_mtbf_s)
@@ -252,8 +254,9 @@ class FailureChoice(FailureModel):
         """Raise an InputError for keys that say nothing where no failures are drawn."""
         given = model.switch_path is not None or self.path is not None
         needs = ("offenders", "causes", "rate_scale") if given else tuple(one.name for one in fields(model))
+        plain = FailureModel()
         for key in needs:
-            if getattr(model, key) != getattr(FailureModel(), key):
+            if getattr(model, key) != getattr(plain, key):
                 self._needs_rates(key)
         if self.checkpoint_rule != "fixed":
             self._needs_rates("checkpoint_rule")
@@ -262,5 +265,5 @@ class FailureChoice(FailureModel):
         raise InputError(
             "is given, but no failures",
             field=f"scenario.failures.{key}",
-            remedy="give mtbf_s, leaf_mtbf_s or minipod_mtbf_s as well",
+            remedy="give mtbf_s, leaf_mtbf_s or minipod_mtbf_s as well, or scenario.failures=null for none",
         )

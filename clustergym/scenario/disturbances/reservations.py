@@ -84,7 +84,7 @@ class PlannedJobs(Disturbance):
         return ActiveReservations(self.planned, run)
 
     def fingerprint(self) -> object:
-        """Return the reservations alone."""
+        """Return what identifies the planned jobs in the scenario's hash: the reservations."""
         return self.planned
 
 

@@ -34,7 +34,7 @@ class _Row(NamedTuple):
 
 
 class Claims(NamedTuple):
-    """What queues beside each other want of one GPU type, those that want any, and what queues in them want.
+    """What sibling queues want of one GPU type, with what the queues in them want.
 
     Attributes
     ----------

@@ -143,7 +143,7 @@ def _by_weight(
     history_weight: float,
     offers: Offers | None,
 ) -> tuple[float, bool]:
-    """Give queues of one priority their parts of `left`; return what is left, and whether one wants more."""
+    """Divide `left` among queues of one priority by weight; return the rest, and whether any wants more."""
     while True:
         wanting = [at for at in rank if wanted[at] - shares[at] > EPSILON]
         weights = sum([weight[at] for at in wanting])
@@ -174,7 +174,7 @@ def _by_weight(
 
 
 class _Span(NamedTuple):
-    """What was held from one time to another: GPUs by queue, and the parent's, shape (queues + 1,)."""
+    """The GPUs that each queue and their parent held in a stretch of time, shape (queues + 1,)."""
 
     start_s: float
     end_s: float
@@ -214,7 +214,7 @@ class History:
 
     @property
     def gpu_s(self) -> Floats:
-        """GPU time of each queue and of the parent, but for a common factor, shape (queues + 1,)."""
+        """Past GPU time of each queue and of the parent, up to a common factor, shape (queues + 1,)."""
         return self._time
 
     def growth(self, gpus: Floats, capacity: float) -> tuple[Floats, Floats]:

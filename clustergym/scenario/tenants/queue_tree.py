@@ -71,7 +71,7 @@ class UsageWindow:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a file of queues has beside the queues."""
+    """The settings of a file of queues that apply to the whole tree."""
 
     assign_by: Literal["virtual_cluster", "user"] = "virtual_cluster"
     """The column of the trace that says whose a job is."""

@@ -17,7 +17,7 @@ ALWAYS = 1e9
 
 
 class Offers:
-    """What queues are offered in a division, noted while it is made, and how each offer was rounded.
+    """Records the GPUs offered to each queue in a division, and how each offer was rounded.
 
     In each turn the queues that want more are offered parts of what is left, in proportion to
     e + k (e - u) if that is above 0: e is a queue's even part by weight, u its past use, k the weight of
@@ -128,7 +128,7 @@ class _Turn(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Between what the n offers of divisions must stay, so that the divisions come out the same.
+    """Bounds within which demand may change without changing the offers of a division.
 
     Attributes
     ----------

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustergym.common.arrays import Ints
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.event_log import LazyLog
@@ -157,8 +156,3 @@ def select_episode(episodes: Episode, at: int) -> Episode:
         episodes.search_s[at],
         episodes.profile[at],
     )
-
-
-def select_targets(episodes: Episode, at: int) -> Ints:
-    """Return a view of the columns of row `at` that hold each job's target type and level."""
-    return episodes.job[at][:, c.TARGET_TYPE : c.TARGET_LEVEL + 1]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from clustergym.common.arrays import Floats, Ints
-from clustergym.sim.compiled.columns import NONE
+from clustergym.sim.columns import NONE
 from clustergym.sim.compiled.numba_cache import compile_entry, compile_in_place, compile_part
 
 _MANY = 2**62

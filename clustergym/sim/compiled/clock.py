@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from clustergym.common.arrays import Bools, Ints
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled import jobs, profiles
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.defragment import defragment
@@ -105,7 +105,7 @@ def _any_queued(episode: Episode) -> bool:
 def advance(episode: Episode, cluster: ClusterArrays) -> int:
     """Move the clock to the next decision point; return DECISION, OVER or STALLED."""
     clock = episode.clock
-    while clock[c.LEFT] < clock[c.JOBS]:
+    while clock[c.SCORED_LEFT] > 0:
         tick = _next_tick(episode)
         if tick == c.NEVER or tick > clock[c.HORIZON]:
             return _end_early(episode, tick != c.NEVER)
@@ -188,7 +188,7 @@ def enact(episode: Episode, cluster: ClusterArrays) -> int:
 
 @compile_in_place
 def end_decision(episode: Episode, cluster: ClusterArrays) -> int:
-    """Go on after a decision that has been carried out; return DECISION or STALLED."""
+    """Continue after a decision was carried out; return DECISION or STALLED."""
     clock = episode.clock
     clock[c.DECISION_DUE] = 0
     if profiles.active(episode):

@@ -33,8 +33,6 @@ def _reasons(scenario: Scenario, placer: Placer) -> Reasons:
         (scenario.cluster.has_domains, "has NVLink domains of several nodes", "cluster"),
         (scenario.tables.segments is not None, "keeps parts of jobs in NVLink domains", "oracle"),
         (scenario.communication_s is not None, "shares network links", "scenario.contention"),
-        (bool(scenario.apart_s), "keeps decisions apart", "scenario.apart_s"),
-        (scenario.scored_s is not None, "scores the jobs of a window", "scenario.scored_s"),
         (scenario.pairs is not None, "lets jobs share GPUs in pairs", "scenario.pairs"),
         (scenario.batch_choices is not None, "has jobs that choose their batch", "scenario.batch"),
     )
@@ -54,6 +52,8 @@ def check_covered(scenario: Scenario, information: InformationClass, placer: Pla
     many = profiles and len(scenario.cluster.gpu_types) > PROFILED_TYPES
     own = (
         (placer.defragment_s != DEFRAGMENT_S, "is placed by another placer", "placer"),
+        (bool(scenario.apart_s), "keeps decisions apart", "scenario.apart_s"),
+        (scenario.scored_s is not None, "scores the jobs of a window", "scenario.scored_s"),
         (many, f"profiles jobs on more than {PROFILED_TYPES} GPU types", "costs.profile"),
         (scenario.tenants is not None, "has queues of tenants", "scenario.queues"),
     )

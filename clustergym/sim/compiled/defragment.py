@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from clustergym.common.arrays import Ints
+from clustergym.sim import columns as c
 from clustergym.sim.compiled import buddy, jobs
-from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part
 from clustergym.sim.compiled.placement import show
+from clustergym.sim.compiled.shared_rules import rules
 
 
 @compile_part
@@ -48,9 +49,11 @@ def _worth_moving(episode: Episode, cluster: ClusterArrays, row: int, nodes: Int
             return False
     remaining = jobs.compute_remaining(episode, row, now)
     faster = episode.execution_s[job[c.CLASS], job[c.TYPE], job[c.LEVEL], jobs.find_locality(cluster, nodes)]
-    standstill = max((job[c.READY] - now) / c.TICKS_PER_S, 0.0)
-    stay = standstill + remaining * episode.figures[row, c.ITERATION_S]
-    return jobs.overhead_s(episode, row, job[c.TYPE], job[c.LEVEL]) + remaining * faster < stay
+    speed, restart_s = (
+        episode.figures[row, c.ITERATION_S],
+        jobs.restart_s(episode, row, job[c.TYPE], job[c.LEVEL]),
+    )
+    return rules.pays_to_move(restart_s, remaining, speed, faster, job[c.READY], now)
 
 
 @compile_part

@@ -12,7 +12,7 @@ from typing import Any, overload
 import numpy as np
 
 from clustergym.common.arrays import Floats, Ints
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.log import Event, EventKind, EventLog
 
 KINDS = {

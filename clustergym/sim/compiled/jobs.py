@@ -1,6 +1,6 @@
 """What happens to a job, compiled: it is submitted, launched, preempted, moved, and leaves.
 
-Same arithmetic and same order of events as `clustergym.sim.world`.
+Same order of events as `clustergym.sim.job_execution`; the arithmetic is `clustergym.sim.rules`.
 """
 
 from __future__ import annotations
@@ -8,44 +8,51 @@ from __future__ import annotations
 import numpy as np
 
 from clustergym.common.arrays import Ints
-from clustergym.sim.compiled import columns as c
+from clustergym.scenario.clock import ticks
+from clustergym.sim import columns as c
 from clustergym.sim.compiled import completions, profiles
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.happenings import make_void, record, record_nodes, record_plain
 from clustergym.sim.compiled.numba_cache import compile_in_place
 from clustergym.sim.compiled.placement import give_back, place, take
+from clustergym.sim.compiled.shared_rules import rules
 
 
 @compile_in_place
-def ticks(seconds: float) -> np.int64:
-    """Return seconds as whole ticks; halves go to the even tick."""
-    return np.int64(np.rint(seconds * c.TICKS_PER_S))
+def is_profiled(episode: Episode, row: int, kind: int) -> bool:
+    """Whether a job needs no profile on a type, or has it."""
+    return not (episode.job[row, c.HIDDEN] >> kind) & 1
+
+
+@compile_in_place
+def find_level(counts: Ints, gpus: int) -> int:
+    """Return the index of the least count that is not below `gpus`."""
+    level = 0
+    while level < len(counts) and counts[level] < gpus:
+        level += 1
+    return level
 
 
 @compile_in_place
 def compute_remaining(episode: Episode, row: int, now: np.int64) -> float:
     """Return the iterations that a job has left."""
-    job, remaining = episode.job[row], episode.figures[row, c.REMAINING]
-    if job[c.PHASE] != c.RUNNING:
-        return remaining
-    worked = max(now - max(job[c.WORKED_UNTIL], job[c.READY]), 0)
-    return max(remaining - worked / (episode.figures[row, c.ITERATION_S] * c.TICKS_PER_S), 0.0)
+    job, figures = episode.job[row], episode.figures[row]
+    return rules.compute_remaining(
+        job[c.PHASE],
+        figures[c.REMAINING],
+        figures[c.ITERATION_S],
+        job[c.WORKED_UNTIL],
+        job[c.READY],
+        now,
+    )
 
 
 @compile_in_place
-def compute_attained(episode: Episode, cluster: ClusterArrays, row: int, now: np.int64) -> float:
+def compute_attained(episode: Episode, row: int, now: np.int64) -> float:
     """Return the GPU-seconds that a job has held."""
-    held = episode.job[row, c.GPUS] * (now - episode.job[row, c.HELD_SINCE]) / c.TICKS_PER_S
-    return episode.figures[row, c.ATTAINED_GPU_S] + held
-
-
-@compile_in_place
-def settle(episode: Episode, cluster: ClusterArrays, row: int, now: np.int64) -> None:
-    """Record a job's progress before its allotment changes."""
-    remaining, attained = compute_remaining(episode, row, now), compute_attained(episode, cluster, row, now)
-    episode.figures[row, c.REMAINING], episode.figures[row, c.ATTAINED_GPU_S] = remaining, attained
-    episode.job[row, c.WORKED_UNTIL] = episode.job[row, c.HELD_SINCE] = now
+    job, attained = episode.job[row], episode.figures[row, c.ATTAINED_GPU_S]
+    return rules.compute_attained(attained, job[c.GPUS], 1.0, job[c.HELD_SINCE], now)
 
 
 @compile_in_place
@@ -55,14 +62,13 @@ def plan_round(episode: Episode) -> None:
     round_ticks, now = clock[c.ROUND], clock[c.NOW]
     if round_ticks == 0 or clock[c.ROUND_PENDING] or clock[c.IN_VIEW] == 0:
         return
-    comes_now = clock[c.DECISION_DUE] or clock[c.DECIDED_AT] >= now
-    earliest = now + 1 if comes_now else now
     clock[c.ROUND_PENDING] = 1
-    add_round(episode, -(-earliest // round_ticks) * round_ticks)
+    later = clock[c.DECISION_DUE] != 0 or clock[c.DECIDED_AT] >= now
+    add_round(episode, rules.find_next_round(round_ticks, later, now))
 
 
 @compile_in_place
-def add_round(episode: Episode, tick: np.int64) -> None:
+def add_round(episode: Episode, tick: int | np.int64) -> None:
     """Plan a round at a tick."""
     clock, rounds = episode.clock, episode.rounds
     for at in range(len(rounds)):
@@ -76,17 +82,21 @@ def add_round(episode: Episode, tick: np.int64) -> None:
 @compile_in_place
 def request_decision(episode: Episode) -> None:
     """Ask for a decision at the next possible time."""
-    if episode.clock[c.ROUND] == 0:
-        episode.clock[c.DECISION_DUE] = 1
-    else:
+    clock = episode.clock
+    if clock[c.ROUND] != 0:
         plan_round(episode)
+    elif clock[c.DECIDED_AT] < 0 or clock[c.DECIDED_AT] + clock[c.APART] <= clock[c.NOW]:
+        clock[c.DECISION_DUE] = 1
+    elif not clock[c.ROUND_PENDING]:
+        clock[c.ROUND_PENDING] = 1
+        add_round(episode, clock[c.DECIDED_AT] + clock[c.APART])
 
 
 @compile_in_place
 def enqueue(episode: Episode, row: int) -> None:
     """Let a job wait; a job that comes into view goes to its place among the rows."""
     clock, rows = episode.clock, episode.in_view
-    episode.job[row, c.PHASE], episode.job[row, c.QUEUED_SINCE] = c.QUEUED, clock[c.NOW]
+    rules.wait(episode.job[row], clock[c.NOW])
     at = clock[c.IN_VIEW]
     while at > 0 and rows[at - 1] > row:
         at -= 1
@@ -102,12 +112,12 @@ def enqueue(episode: Episode, row: int) -> None:
 def vacate(episode: Episode, cluster: ClusterArrays, row: int) -> None:
     """Record a job's progress and release its GPUs; `TYPE` and `LEVEL` become NONE."""
     job, clock = episode.job[row], episode.clock
-    settle(episode, cluster, row, clock[c.NOW])
+    rules.settle(job, episode.figures[row], 1.0, clock[c.NOW])
     give_back(episode, job[c.FIRST_SHARE], job[c.TYPE])
     completions.leave(episode, row)
     make_void(episode, job[c.DUE])
-    job[c.TYPE] = job[c.LEVEL] = c.NONE
-    job[c.GPUS], job[c.NODES], job[c.FIRST_SHARE], job[c.DUE] = 0, 0, c.NONE, c.NEVER
+    rules.end_holding(job)
+    job[c.NODES], job[c.FIRST_SHARE], job[c.DUE] = 0, c.NONE, c.NEVER
 
 
 @compile_in_place
@@ -116,6 +126,7 @@ def leave(episode: Episode, row: int, phase: int) -> None:
     clock, rows = episode.clock, episode.in_view
     episode.job[row, c.PHASE], episode.job[row, c.LEAVE] = phase, clock[c.NOW]
     clock[c.LEFT] += 1
+    clock[c.SCORED_LEFT] -= episode.job[row, c.SCORED]
     if profiles.active(episode):
         profiles.hand_over_profiles(episode, row)
     kept = 0
@@ -184,12 +195,17 @@ def drop(episode: Episode, cluster: ClusterArrays, row: int) -> None:
 
 
 @compile_in_place
-def overhead_s(episode: Episode, row: int, kind: int, level: int) -> float:
+def restart_s(episode: Episode, row: int, kind: int, level: int) -> float:
     """Return the seconds of standstill that a launch costs."""
     job = episode.job[row]
-    search = 0.0 if episode.searched[row, kind, level] else episode.search_s[level]
-    pays = job[c.LAUNCHED] or episode.clock[c.FIRST_LAUNCH_COSTS]
-    return search + (episode.checkpoint_s[job[c.CLASS]] if pays else 0.0)
+    return rules.compute_restart_s(
+        job[c.LAUNCHED],
+        episode.clock[c.FIRST_LAUNCH_COSTS],
+        episode.checkpoint_s[job[c.CLASS]],
+        0.0,
+        episode.searched[row, kind, level],
+        episode.search_s[level],
+    )
 
 
 @compile_in_place
@@ -210,18 +226,14 @@ def find_locality(cluster: ClusterArrays, nodes: Ints) -> int:
 def hold(episode: Episode, cluster: ClusterArrays, row: int, kind: int, level: int, what: int) -> None:
     """Launch a job on the nodes in `placed`, and plan its completion."""
     clock, job, figures = episode.clock, episode.job[row], episode.figures[row]
-    now, overhead = clock[c.NOW], ticks(overhead_s(episode, row, kind, level))
+    now, overhead = clock[c.NOW], ticks(restart_s(episode, row, kind, level))
     gpus = cluster.counts[level]
     job[c.FIRST_SHARE] = take(episode, job[c.NODES], kind, gpus)
     locality = find_locality(cluster, episode.placed[0, : job[c.NODES]])
     iteration_s = episode.execution_s[job[c.CLASS], kind, level, locality]
-    job[c.PHASE], job[c.TYPE], job[c.LEVEL], job[c.GPUS] = c.RUNNING, kind, level, gpus
-    figures[c.ITERATION_S], job[c.READY] = iteration_s, now + overhead
-    job[c.WORKED_UNTIL] = job[c.HELD_SINCE] = now
-    job[c.RESTARTS] += what != c.START
-    job[c.LAUNCHED] = 1
+    rules.begin_to_hold(job, figures, (kind, level, gpus), iteration_s, overhead, now)
     episode.searched[row, kind, level] = True
-    job[c.DUE] = now + overhead + ticks(figures[c.REMAINING] * iteration_s)
+    job[c.DUE] = job[c.READY] + rules.count_work(figures[c.REMAINING], iteration_s)
     job[c.DUE_ID] = clock[c.NEXT_ID]
     clock[c.NEXT_ID] += 1
     completions.enter(episode, row)

@@ -15,18 +15,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 FOLDERS = (
     "agents",
-    "agents/compiled_policies",
     "envs",
     "envs/sharing",
     "envs/vector",
     "results/bounds",
     "results/metrics",
+    "scenario",
+    "sim",
     "sim/compiled",
     "sim/parts",
 )
 """Folders of compiled functions; they call each other, so a change in one outdates the code of all."""
 
-DECORATED = re.compile(rb"^@(?:compile|entry)_", re.MULTILINE)
+DECORATED = re.compile(rb"^@(?:compile|entry)_|^ *let_compiled_call\(", re.MULTILINE)
 IMPORT = re.compile(rb"^from (clustergym[\w.]*) import (\([^)]*\)|[^(\n]*)", re.MULTILINE)
 WORD = re.compile(rb"\w+")
 
@@ -36,6 +37,7 @@ _numba: Any
 _caching: Any
 try:
     import numba
+    import numba.extending
     from numba.core import caching
 
     _numba, _caching = numba, caching
@@ -81,6 +83,12 @@ def entry_in_place(function: F) -> F:
 def compile_inline(function: F) -> F:
     """Compile a part as text of the functions that call it, which may return arrays to any of them."""
     return _compile(function, {"inline": "always"})
+
+
+def let_compiled_call(function: Callable[..., Any]) -> None:
+    """Let compiled functions call a function that stays plain Python for others; it makes no arrays."""
+    if _numba is not None:
+        _numba.extending.register_jitable(error_model="numpy", _nrt=False)(function)
 
 
 class Direct:

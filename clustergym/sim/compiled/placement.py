@@ -6,8 +6,8 @@ holds are shares of nodes: rows of `share`, of which each names the next, NONE: 
 
 from __future__ import annotations
 
+from clustergym.sim import columns as c
 from clustergym.sim.compiled import buddy
-from clustergym.sim.compiled import columns as c
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_in_place

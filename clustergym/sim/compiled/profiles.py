@@ -1,18 +1,19 @@
 """The profiles that jobs wait for, compiled.
 
-Same order of events as `clustergym.sim.profiling` and the part of `clustergym.sim.world` on profiling.
+Same order of events as `clustergym.sim.profiling`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.happenings import make_void, record, record_nodes
 from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part
 from clustergym.sim.compiled.placement import give_back, place, take
+from clustergym.sim.compiled.shared_rules import rules
 
 
 @compile_in_place
@@ -62,11 +63,11 @@ def ask(episode: Episode, row: int) -> None:
     """Queue the profiles that a job needs, except those that are known, wait or run already."""
     job, types = episode.job[row], len(episode.free)
     for kind in range(types):
-        other = job[c.REQUESTED_TYPE] != c.NONE and job[c.REQUESTED_TYPE] != kind
         fits = False
         for level in range(episode.feasible.shape[2]):
             fits |= episode.feasible[job[c.CLASS], kind, level]
-        if not fits or not (job[c.HIDDEN] >> kind) & 1 or (other and episode.clock[c.REQUESTED_ONLY]):
+        asked, asked_only = job[c.REQUESTED_TYPE], episode.clock[c.REQUESTED_ONLY] != 0
+        if not rules.needs_profile(fits, job[c.HIDDEN], kind, asked, asked_only):
             continue
         at = find_unit(episode, row) * types + kind
         if episode.profile[at, c.STATE] == c.IDLE:

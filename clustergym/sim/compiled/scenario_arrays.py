@@ -7,18 +7,19 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.scenario.clock import TICKS_PER_S, ticks
+from clustergym.scenario.clock import ticks
 from clustergym.scenario.policy import InformationClass
 from clustergym.scenario.scenario import Scenario
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled.coverage import DEFRAGMENT_S, UncoveredError, check_covered
+from clustergym.sim.profiling import compute_profile_ticks
+from clustergym.sim.state import make_rows
 
 __all__ = [
     "ScenarioArrays",
     "UncoveredError",
     "check_covered",
     "check_known",
-    "check_unprofiled",
     "scenario_arrays",
 ]
 
@@ -57,25 +58,16 @@ def scenario_arrays(
 
     Jobs are moved to closer nodes every `defragment_s`; None: never.
     """
-    trace, n = scenario.trace, len(scenario.trace)
+    n = len(scenario.trace)
     chosen = scenario.round_s(round_s)
     clock = np.zeros(c.CLOCK_COLUMNS, dtype=np.int64)
     clock[c.JOBS], clock[c.DECIDED_AT] = n, -1
+    clock[c.SCORED_LEFT], clock[c.APART] = scenario.scored.sum(), ticks(scenario.apart_s)
     clock[c.ROUND] = 0 if chosen is None else ticks(chosen)
     clock[c.HORIZON] = c.NEVER if scenario.horizon_s is None else ticks(scenario.horizon_s)
     clock[c.DEFRAGMENT_EVERY] = 0 if defragment_s is None else ticks(defragment_s)
     clock[c.FIRST_LAUNCH_COSTS] = scenario.costs.first_launch
-    job = np.zeros((n, c.JOB_COLUMNS), dtype=np.int64)
-    job[:, c.SUBMIT] = np.rint(trace.submit_s * TICKS_PER_S)
-    job[:, c.CLASS] = scenario.class_of
-    job[:, c.REQUESTED_TYPE], job[:, c.REQUESTED_GPUS] = scenario.request_type, scenario.request_gpus
-    job[:, c.REQUESTED_BATCH] = trace.global_batch
-    job[:, (c.TYPE, c.LEVEL, c.FIRST_SHARE, c.TARGET_TYPE, c.TARGET_LEVEL)] = c.NONE
-    job[:, (c.DUE, c.LEAVE)] = c.NEVER
-    figures = np.full((n, c.FIGURE_COLUMNS), np.nan)
-    figures[:, c.SUBMIT_S], figures[:, c.DEADLINE_S] = trace.submit_s, trace.deadline_s
-    figures[:, c.ITERATIONS] = figures[:, c.REMAINING] = trace.iterations
-    figures[:, c.ITERATION_S], figures[:, c.ATTAINED_GPU_S] = 1.0, 0.0
+    job, figures = make_rows(scenario)
     return ScenarioArrays(
         clock,
         job,
@@ -90,7 +82,7 @@ def scenario_arrays(
 
 
 def _profiles(scenario: Scenario, information: InformationClass, clock: Ints, job: Ints) -> Ints:
-    """Return the profiles that an information class asks for; write to `clock` and `job` what they take."""
+    """Return the profiles that an information class needs; write their prices to `clock` and `job`."""
     price, shared = scenario.costs.profile.get(information.value), scenario.costs.profile_reuse == "model"
     types = len(scenario.cluster.gpu_types)
     if price is None:
@@ -98,24 +90,12 @@ def _profiles(scenario: Scenario, information: InformationClass, clock: Ints, jo
     clock[c.PROFILE_GPUS], clock[c.SHARED_PROFILES] = price.gpus, shared
     clock[c.REQUESTED_ONLY] = price.types == "requested"
     job[:, c.HIDDEN] = 2**types - 1
-    parts = scenario.feasible.sum(axis=2)
-    if price.per == "job":
-        parts = np.ones_like(parts)
-    of_units = (parts if shared else parts[scenario.class_of]).ravel().tolist()
+    takes = compute_profile_ticks(scenario, price)
+    of_units = (takes if shared else takes[scenario.class_of]).ravel()
     profile = np.zeros((len(of_units), c.PROFILE_COLUMNS), dtype=np.int64)
-    profile[:, c.LEFT_TICKS] = [ticks(price.seconds * number) for number in of_units]
+    profile[:, c.LEFT_TICKS] = of_units
     profile[:, c.SINCE] = -1
     return profile
-
-
-def check_unprofiled(scenario: Scenario, information: InformationClass) -> None:
-    """Raise an UncoveredError if a scenario profiles new jobs, which compiled policies do not cover."""
-    if information.value in scenario.costs.profile:
-        raise UncoveredError(
-            f"scenario {scenario.name} profiles new jobs, which compiled policies do not cover",
-            field="costs.profile",
-            remedy="choose costs=profiled-free, or run it in the simulator, as engine=simpy does",
-        )
 
 
 def check_known(scenario: Scenario, information: InformationClass) -> None:

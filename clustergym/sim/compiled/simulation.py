@@ -10,13 +10,13 @@ import numpy as np
 from clustergym.scenario.clock import seconds
 from clustergym.scenario.policy import Decision, InformationClass, Placer, View
 from clustergym.scenario.scenario import Scenario
-from clustergym.sim.compiled import columns as c
+from clustergym.sim import columns as c
 from clustergym.sim.compiled.batch import Batch
 from clustergym.sim.compiled.cluster_arrays import cluster_arrays
 from clustergym.sim.compiled.decisions import ILLEGAL, decide
 from clustergym.sim.compiled.episode import Episode
+from clustergym.sim.compiled.episode_views import EpisodeViews
 from clustergym.sim.compiled.event_log import LazyLog
-from clustergym.sim.compiled.lazy_views import LazyViews
 from clustergym.sim.compiled.numba_cache import Direct, announce_compilation
 from clustergym.sim.compiled.scenario_arrays import scenario_arrays
 from clustergym.sim.decision_checks import DecisionError, Limits, check_decision, coerce_decision
@@ -65,7 +65,7 @@ class CompiledSimulation:
         arrays = scenario_arrays(scenario, information, policy_round_s, placer.defragment_s)
         self._batch.load(0, arrays)
         self._find_episode()
-        self._views = LazyViews(scenario, self._episode, information, self.setting)
+        self._views = EpisodeViews(scenario, self._episode, information, self.setting)
         self._decide = Direct(decide)
         self._decided, self._drops = np.zeros((64, 4), np.int64), np.empty(0, np.int64)
         self._log: tuple[int, LazyLog] | None = None
@@ -133,12 +133,12 @@ class CompiledSimulation:
         """Return the View of the next decision point, as `Simulation.advance`."""
         if self._outcome == c.STALLED:
             rows = self._episode.in_view[: self.jobs_in_view].copy()
-            profiled = self._views.states.find_profiled_types(rows)
+            profiled = self._views.jobs.find_profiled_types(rows)
             raise make_stalled_error(self.scenario, self.information, rows, profiled, self.now_s)
         if self._outcome == c.OVER:
             return None
         self._await_answer = True
-        return self._views.lazy()
+        return self._views.view_of_now()
 
     def apply(self, decision: Decision) -> None:
         """Carry out a decision at the current decision point; raises as `Simulation.apply`."""
@@ -178,9 +178,9 @@ class CompiledSimulation:
 
     def _check(self, decision: Decision) -> None:
         """Raise a `DecisionError` if a decision is not legal."""
-        shown = self._views.lazy()
-        profiled = self._views.states.find_profiled_types(np.arange(len(self.scenario.trace)))
-        check_decision(decision, Limits(shown.job, shown.available, profiled), self.scenario)
+        shown = self._views.view_of_now()
+        limits = Limits(shown.job, shown.available, self._views.jobs.hidden)
+        check_decision(decision, limits, self.scenario)
 
 
 def _changes(episode: Episode) -> Iterator[Change]:

@@ -36,7 +36,7 @@ Choices = tuple[ModelClass, ...]
 
 @dataclass(frozen=True)
 class JobClass:
-    """What jobs of one purpose are like.
+    """How jobs of one purpose (such as pretraining) are drawn: sizes, models, durations.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ BURST_GAP_S = 10.0
 
 @dataclass(frozen=True)
 class LlmWorkload:
-    """What to draw.
+    """The parameters of a generated trace of language models.
 
     Attributes
     ----------

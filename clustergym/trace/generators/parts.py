@@ -86,7 +86,7 @@ LN_DURATION = {"cpu": (6.53, 1.72), "part": (6.38, 1.98), "one": (6.69, 1.83), "
 
 @dataclass(frozen=True)
 class PartWorkload:
-    """What to draw.
+    """The parameters of a generated trace of requests for parts of GPUs.
 
     Attributes
     ----------

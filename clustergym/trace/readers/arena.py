@@ -20,9 +20,8 @@ from clustergym.common.columns import (
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import TextTable, header, read_csv
 from clustergym.oracle.models.model_spec import ModelClass
-from clustergym.trace.names import families
 from clustergym.trace.options import ReadOptions
-from clustergym.trace.records import provenance
+from clustergym.trace.records import families, provenance
 from clustergym.trace.trace import Trace
 from clustergym.trace.trace_checks import build_trace
 

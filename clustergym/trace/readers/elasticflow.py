@@ -9,9 +9,8 @@ import numpy as np
 
 from clustergym.common.columns import MAX_GPUS, integers, numbers, relative_origin, round_up_counts, texts
 from clustergym.common.text_files import header, read_csv
-from clustergym.trace.names import FAMILIES, families
 from clustergym.trace.options import ReadOptions
-from clustergym.trace.records import provenance
+from clustergym.trace.records import FAMILIES, families, provenance
 from clustergym.trace.trace import Trace
 from clustergym.trace.trace_checks import build_trace
 

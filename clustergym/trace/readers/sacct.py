@@ -205,7 +205,7 @@ def _gpus(row: _Row) -> tuple[int, str, bool]:
 
 
 def _nodes(row: _Row, gpus: int) -> int:
-    """Return how many nodes a job asks for: those it has, if it asked for as many; 0: any."""
+    """Return the number of nodes that a job asks for; 0: any."""
     nodes, asked = row.count("nodes"), _ASKED_NODES.search(row.text("asked"))
     if not 0 < nodes <= gpus or gpus % nodes or (asked is not None and int(asked[1]) != nodes):
         return 0

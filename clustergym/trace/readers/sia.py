@@ -14,9 +14,8 @@ from clustergym.common.errors import InputError, nearest
 from clustergym.common.text_files import TextTable, header, read_csv
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.trace.draw import choose_reference
-from clustergym.trace.names import FAMILIES, families
 from clustergym.trace.options import ReadOptions
-from clustergym.trace.records import provenance
+from clustergym.trace.records import FAMILIES, families, provenance
 from clustergym.trace.trace import Trace
 from clustergym.trace.trace_checks import build_trace
 

@@ -28,7 +28,6 @@ from clustergym.cluster.spec import Locality
 from clustergym.commands import bench
 from clustergym.common.errors import InputError
 from clustergym.envs.placement.free_nodes import draw_free_nodes
-from clustergym.envs.placement.instances import Spread, cell_spread
 from clustergym.envs.placement.step_time import Tiers, predict
 from clustergym.oracle.grid.constants import Constants
 from clustergym.oracle.grid.grid_oracle import build_graph
@@ -36,6 +35,7 @@ from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
 from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.roofline.devices import Layout
+from clustergym.scenario.placement_problem import Spread, cell_spread
 
 QUICK = ["placement", "--quick"]
 

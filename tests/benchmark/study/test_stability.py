@@ -25,7 +25,7 @@ from clustergym.results.measured_run import simulate
 from clustergym.scenario.by_name import compose
 from clustergym.scenario.policy import InformationClass
 from clustergym.scenario.scenario_config import build_scenario
-from clustergym.sim.compiled.coverage import UncoveredError, check_runnable
+from clustergym.sim.compiled.coverage import UncoveredError, check_covered
 
 SHORT = ["scenario=testbed", "trace=philly-like", "trace.jobs=40", "trace.load=3", "trace.requests=arena"]
 SHORT += ["trace.max_duration_s=3600", "trace.max_gpus=32"]
@@ -91,8 +91,12 @@ def test_decisions_at_events_are_apart() -> None:
     assert simulate(plain, FirstComeFirstServed(), Buddy()).metrics["jct_mean"] == pytest.approx(45 / 4)
     found = simulate(apart, FirstComeFirstServed(), Buddy()).metrics
     assert found["jct_mean"] == pytest.approx((10 + 65 + 110 + 90) / 4)
+    compiled, events = (
+        simulate(apart, FirstComeFirstServed(), Buddy(), engine=engine) for engine in ("compiled", "simpy")
+    )
+    assert compiled.digest == events.digest
     with pytest.raises(UncoveredError, match="keeps decisions apart"):
-        check_runnable(apart, Buddy())
+        check_covered(apart, InformationClass.NONE, Buddy())
     scenario = build_scenario(compose([*SHORT, *COMMON_CLOCK]))
     assert (scenario.round_s(1920.0), scenario.apart_s) == (None, 60.0)
 

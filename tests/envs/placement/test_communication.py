@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clustergym.common.errors import InputError
-from clustergym.envs.placement.communication import PretrainingJob
-from clustergym.envs.placement.instances import (
+from clustergym.scenario.placement_problem import (
     Assignment,
     Instance,
+    PretrainingJob,
     Spread,
     cell_spread,
     cells,

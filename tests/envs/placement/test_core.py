@@ -28,10 +28,9 @@ from clustergym.benchmark.papers.arnold_characterisation import (
     placements,
     two_minipods,
 )
-from clustergym.envs.placement.communication import PretrainingJob
 from clustergym.envs.placement.core import Across, constant, rising, share_uplinks, static_routes
-from clustergym.envs.placement.instances import Spread, cell_spread
 from clustergym.envs.placement.step_time import predict
+from clustergym.scenario.placement_problem import PretrainingJob, Spread, cell_spread
 
 WIDE = np.array([[0, 0, 1], [2, 2, 2]])
 """Columns touch minipods 0 and 2, 0 and 2, 1 and 2; rows two and one."""

@@ -12,15 +12,14 @@ import pytest
 from arnold_formulations import METHODS, solve
 from arnold_literal import realise
 from arnold_patterns import partitions
-from clustergym.policies.placement import arnold, arnold_counts
+from clustergym.policies.placement import arnold
 from clustergym.policies.placement.arnold_components import find_components, one_component, split
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scip_models import Outcome
 
 from clustergym.common.errors import InputError
-from clustergym.envs.placement.communication import PretrainingJob
-from clustergym.envs.placement.instances import Instance, Spread, algorithm, score, spread
+from clustergym.scenario.placement_problem import Instance, PretrainingJob, Spread, algorithm, score, spread
 
 
 def job_of(rows, columns):
@@ -140,7 +139,7 @@ def test_a_limit_that_is_hit_is_flagged_and_the_best_known_answer_used(monkeypat
     # As above, but nothing may be tried: 4 minipods at T = 3 (3.5) are known from their sum, as 4 is less
     # than 2 (3 - 1) + 1; whether 4 at T = 2 (3.0) would do stays open. The programme over all patterns knows
     # only that a score is at least 1, and answers with packing.
-    monkeypatch.setattr(arnold_counts, "CHOICES", 0)
+    monkeypatch.setattr(arnold, "CHOICES", 0)
     monkeypatch.setattr(arnold_patterns, "MOST_PATTERNS", 0)
     instance = Instance(job_of(2, 6), np.array([6, 2, 2, 2]), 0.5)
     for method, bound in (("counts", 3.0), ("patterns", 1.0)):
@@ -207,7 +206,7 @@ def test_of_equal_assignments_the_one_in_the_tightest_minipods():
     free = np.array([5, 8, 6, 7])
     assert solve(Instance(job_of(3, 2), free, 0.5)).counts.sum(axis=0).tolist() == [0, 0, 6, 0]
     assert solve(Instance(job_of(5, 2), free, 0.9)).counts.sum(axis=0).tolist() == [2, 8, 0, 0]
-    assert arnold_counts.tightest(np.array([3, 5, 5]), np.array([5, 9, 6, 4])).tolist() == [3, 0, 2]
+    assert arnold.tightest(np.array([3, 5, 5]), np.array([5, 9, 6, 4])).tolist() == [3, 0, 2]
 
 
 def test_as_few_groups_as_can_be_are_split():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import exhaustive_placement
 import numpy as np
 import pytest
-from clustergym.policies.placement.bipartition import bipartition, cut_weight
+from clustergym.policies.placement.topology_aware import bipartition, cut_weight
 from clustergym.policies.placers.minipod import MinipodPlacer
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from clustergym.cluster.allocation import Allocations
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.common.errors import InputError
-from clustergym.envs.placement.communication import PretrainingJob
-from clustergym.envs.placement.instances import ALGORITHMS, Instance, algorithm, score
+from clustergym.scenario.placement_problem import ALGORITHMS, Instance, PretrainingJob, algorithm, score
 
 
 def job_of(rows, columns):

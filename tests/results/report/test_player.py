@@ -63,6 +63,17 @@ def test_the_player_shows_what_the_timeline_says(open_page, player, folder):
         assert checked == 40
 
 
+def test_the_first_figures_of_a_long_run_are_those_of_the_timeline(open_page, tmp_path):
+    words = ["policy=srtf", "trace=philly-like", "trace.jobs=250", "compare=null", "report=false"]
+    assert run.main([*words, "progress=false", "table=false", f"hydra.run.dir={tmp_path}"]) == 0
+    rows = list(csv.DictReader((tmp_path / "timeline.csv").read_text().splitlines()))
+    assert len(rows) > 500, "more than the report's lines have, which are means"
+    assert report([str(tmp_path), "--player"]) == 0
+    shown = figures(open_page(tmp_path / "player.html"), 0)
+    assert float(shown["samples/s"]) == float(rows[0]["throughput"]) == 0.0, "the first job is restored"
+    assert shown["running"] == rows[0]["running_jobs"]
+
+
 def test_keys_move_through_the_run(open_page, player):
     page = open_page(player)
     at = "Number(document.getElementById('time').value)"

@@ -9,7 +9,7 @@ import yaml
 
 from clustergym.common.errors import InputError
 from clustergym.scenario.registry import make_policy
-from clustergym.scenario.tenants.kueue_rules import read_kueue_rules
+from clustergym.scenario.tenants.cohorts import read_kueue_rules
 from clustergym.scenario.tenants.queue_tree import load_queues
 from clustergym.scenario.tenants.slurm_rules import read_accounts, read_config
 

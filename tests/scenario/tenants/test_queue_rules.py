@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clustergym.scenario.tenants.cohorts import Cohort, QuotaNode, sides_below_common_cohort
-from clustergym.scenario.tenants.slurm_priority import (
+from clustergym.scenario.tenants.slurm_rules import (
     Account,
     age_factor,
     billing,

@@ -1,1 +1,0 @@
-"""Policies, compiled: the decisions of `clustergym.policies`, from the same state."""

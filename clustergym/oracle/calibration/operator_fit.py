@@ -1,0 +1,356 @@
+"""Fits the constants of operators to measured iteration times, and cross-validates them by model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clustergym.common import random_streams
+from clustergym.common.arrays import Bools, Floats
+from clustergym.common.errors import InputError
+from clustergym.oracle.base import check_choice
+from clustergym.oracle.calibration.validation import Figures, Rows, figures, read_rows, summary
+from clustergym.oracle.grid.constants import Constants
+from clustergym.oracle.grid.grid_oracle import build_graph
+from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
+from clustergym.oracle.grid.pipelines import Layouts, price
+from clustergym.oracle.grid.search import BestPlans, full_search
+from clustergym.oracle.models.catalog import Catalog, load_catalog
+from clustergym.oracle.stacks.catalog import OPERATORS_STACK, Stack, round_constants
+
+Progress = Callable[[str], None]
+
+
+class ConstantPrior(NamedTuple):
+    """A fitted constant and the spread of its prior.
+
+    Attributes
+    ----------
+    name : str
+        Field of `Constants`.
+    gpu_type : str or None
+        Key of a field that has one number per GPU type.
+    spread : float
+        Standard deviation of its log-normal prior; the centre is the default of the field.
+    """
+
+    name: str
+    gpu_type: str | None
+    spread: float
+
+
+_BY_TYPE = (
+    ("matmul", ("A100", "A40", "A10", "V100"), 0.15),
+    ("convolution", ("A100", "A40", "A10", "V100"), 0.2),
+    ("network", ("A100", "A40", "A10"), 0.5),
+    ("transfer", ("A100", "A40", "A10"), 0.7),
+)
+_SINGLE = {
+    "attention": 0.4,
+    "gate": 0.4,
+    "half_tokens": 0.5,
+    "half_pixels": 0.5,
+    "layer_traffic": 0.3,
+    "block_traffic": 0.3,
+    "gate_traffic": 0.4,
+    "block_exchange": 0.5,
+    "split_saturation": 0.3,
+    "slow_machine": 0.15,
+}
+PRIORS = tuple(
+    [ConstantPrior(name, gpu, spread) for name, types, spread in _BY_TYPE for gpu in types]
+    + [ConstantPrior(name, None, spread) for name, spread in _SINGLE.items()]
+)
+"""The 24 fitted constants with their priors."""
+
+NOISE, ROBUST = 0.1, 0.05
+"""Standard deviation of the log error of a row; beyond the second, errors count linearly (pseudo-Huber)."""
+
+ROUNDS, DAMPED_AFTER, EVALUATIONS = 8, 3, 6
+"""Rounds, each of which plans anew and then fits with these plans; rounds after which steps are halved, so
+that plans and constants do not alternate for ever; evaluations of the Jacobian in a round."""
+
+SCHEMES = ("leave_one_model_out", "half")
+OF_WHOLE_CLASSES = (
+    *("spearman", "regret", "regret_within_type"),
+    *("feasibility_agreement", "failures", "failure_recall", "of_rows"),
+)
+"""Figures that would be wrong where a row counts several times."""
+
+HALVINGS = 4
+"""Ways to halve the models; constants are fitted to either half in turn."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Fitted constants and what they were fitted to.
+
+    Attributes
+    ----------
+    constants : Constants
+        With four significant digits.
+    file : str
+        Name of the measurements.
+    rows : Rows
+        Feasible rows used.
+    fitted, cross_validated : dict
+        `mape`, `median_ape` and `p90`, as fractions: on the rows used, and by scheme on models that were not
+        fitted to.
+    """
+
+    constants: Constants
+    file: str
+    rows: Rows
+    fitted: Figures
+    cross_validated: Mapping[str, Figures]
+
+
+def vector(constants: Constants) -> Floats:
+    """Return the fitted constants in the order of `PRIORS`, shape (24,)."""
+    values = [getattr(constants, entry.name) for entry in PRIORS]
+    numbers = [
+        value[entry.gpu_type] if entry.gpu_type else value
+        for value, entry in zip(values, PRIORS, strict=True)
+    ]
+    return np.array(numbers, dtype=np.float64)
+
+
+def with_vector(constants: Constants, values: Floats) -> Constants:
+    """Return the constants with the fitted ones replaced."""
+    changed: dict[str, Any] = {}
+    for entry, value in zip(PRIORS, values.tolist(), strict=True):
+        if entry.gpu_type:
+            own = changed.setdefault(entry.name, dict(getattr(constants, entry.name)))
+            own[entry.gpu_type] = value
+        else:
+            changed[entry.name] = value
+    return replace(constants, **changed)
+
+
+class _Group:
+    """Measured rows whose graphs have equally many operators, and the plans found for them."""
+
+    def __init__(self, rows: Rows, chosen: Sequence[int], catalog: Catalog) -> None:
+        self.index = np.array(chosen)
+        graphs = [build_graph(catalog.get(rows.models[row])) for row in chosen]
+        layouts = [rows.layouts[row] for row in chosen]
+        types = [rows.gpu_types[row] for row in chosen]
+        ports = [
+            layout.per_node if gpu.nic_per_gpu else 1 for gpu, layout in zip(types, layouts, strict=True)
+        ]
+        self.rows = GraphAllocations.from_graphs(
+            graphs,
+            [rows.models[row].global_batch for row in chosen],
+            types,
+            [layout.nodes * layout.per_node for layout in layouts],
+            [layout.nodes for layout in layouts],
+            [gpu.nic_gbps / 8 * count for gpu, count in zip(types, ports, strict=True)],
+        )
+        self.slow = rows.slow[self.index]
+        self.found: BestPlans | None = None
+        self.layouts: Layouts | None = None
+
+    def plan(self, constants: Constants) -> None:
+        """Search for the best plans with these constants, and keep them."""
+        self.found = full_search(self.rows, Machine.from_rows(self.rows, constants))
+        self.layouts = Layouts(self.rows, self.found.plans)
+
+    def seconds(self, constants: Constants) -> Floats:
+        """Return the times of the kept plans."""
+        if self.found is None or self.layouts is None:
+            raise AssertionError("plan first")
+        machine = Machine.from_rows(self.rows, constants)
+        times = price(self.rows, machine, self.layouts, self.found.micro_batches).iteration_s
+        return np.where(self.slow, times * constants.slow_machine, times)
+
+
+class Calibrator:
+    """Fits constants to some of the measured rows, and predicts all of them.
+
+    Parameters
+    ----------
+    rows : Rows
+    catalog : Catalog
+    """
+
+    def __init__(self, rows: Rows, catalog: Catalog) -> None:
+        self.rows = rows
+        by_length: dict[int, list[int]] = {}
+        for row, model in enumerate(rows.models):
+            # Wide ResNets are searched apart, so that stages split in part are tried for them alone.
+            length = len(build_graph(catalog.get(model))) + 1000 * (model.family == "wide_resnet")
+            by_length.setdefault(length, []).append(row)
+        self.groups = [_Group(rows, chosen, catalog) for chosen in by_length.values()]
+
+    def predict(self, constants: Constants) -> Floats:
+        """Return the times that the oracle predicts with the constants, shape (n,)."""
+        for group in self.groups:
+            group.plan(constants)
+        return self._seconds(constants)
+
+    def _seconds(self, constants: Constants) -> Floats:
+        seconds = np.empty(len(self.rows.models))
+        for group in self.groups:
+            seconds[group.index] = group.seconds(constants)
+        return seconds
+
+    def fit(self, chosen: Bools, rounds: int = ROUNDS) -> Constants:
+        """Return the constants fitted to the feasible ones of the chosen rows, with four digits."""
+        from scipy.optimize import least_squares
+
+        constants = centre = Constants()
+        prior, spread = np.log(vector(centre)), np.array([entry.spread for entry in PRIORS])
+        usable = chosen & np.isfinite(self.rows.seconds)
+
+        for step in range(rounds):
+            # Plans are frozen for a round, as a fit through a search is not differentiable; then all are
+            # planned anew.
+            use = usable & np.isfinite(self.predict(constants))
+
+            def residuals(logs: Floats, use: Bools = use) -> Floats:
+                # Logarithms keep constants positive and make errors relative.
+                times = self._seconds(with_vector(centre, np.exp(logs)))
+                errors = robust(np.log(times[use] / self.rows.seconds[use]))
+                return np.concatenate([errors / NOISE, (logs - prior) / spread])
+
+            start = np.log(vector(constants))
+            found = least_squares(residuals, start, max_nfev=EVALUATIONS).x
+            share = 0.5 if step >= DAMPED_AFTER else 1.0
+            constants = with_vector(centre, np.exp(start + share * (found - start)))
+        rounded: Constants = round_constants(constants)
+        return rounded
+
+
+def robust(errors: Floats) -> Floats:
+    """Return residuals: half their squares are the pseudo-Huber losses of the errors."""
+    losses = np.sqrt(1 + (errors / ROBUST) ** 2) - 1
+    return np.asarray(np.sign(errors) * ROBUST * np.sqrt(2 * losses))
+
+
+def _silent(message: str) -> None:
+    """Show no progress."""
+
+
+def fit(
+    path: str | Path,
+    catalog: Catalog | None = None,
+    schemes: Sequence[str] = SCHEMES,
+    progress: Progress = _silent,
+) -> Fit:
+    """Fit the constants to a CSV of measured iteration times.
+
+    Parameters
+    ----------
+    path : str or Path
+        With the columns of Arena's arena_profile.csv; feasible rows of kind `optimal` count.
+    catalog : Catalog, optional
+    schemes : sequence of str
+        Cross-validations to make, see `cross_validate`.
+    progress : callable
+        Receives a message at each step.
+
+    Raises
+    ------
+    InputError
+        If the file is malformed or has fewer feasible rows than constants to fit.
+    """
+    known = catalog or load_catalog()
+    rows = _usable(path, known)
+    calibrator = Calibrator(rows, known)
+    progress(f"fitting {len(PRIORS)} constants to {len(rows.models)} rows")
+    constants = calibrator.fit(np.ones(len(rows.models), dtype=bool))
+    fitted = summary(np.abs(calibrator.predict(constants) / rows.seconds - 1))
+    crossed = {scheme: _cross_validate(rows, known, scheme, progress) for scheme in schemes}
+    return Fit(constants, Path(path).name, rows, fitted, crossed)
+
+
+def cross_validate(
+    path: str | Path,
+    scheme: str = "leave_one_model_out",
+    catalog: Catalog | None = None,
+    progress: Progress = _silent,
+) -> Figures:
+    """Return the errors on models that the constants were not fitted to.
+
+    Parameters
+    ----------
+    path : str or Path
+    scheme : str
+        `leave_one_model_out`: each (family, size) is predicted by a fit to all others. `half`: half
+        of the sizes of each family are predicted by a fit to the other half, and the other way round,
+        for four ways to halve them; a row counts once for each.
+
+    Returns
+    -------
+    dict
+        As `validation.validate`; ranks, regret and feasibility are left out for `half`.
+    """
+    known = catalog or load_catalog()
+    return _cross_validate(_usable(path, known), known, scheme, progress)
+
+
+def _cross_validate(rows: Rows, catalog: Catalog, scheme: str, progress: Progress) -> Figures:
+    check_choice(scheme, SCHEMES, "scheme")
+    calibrator = Calibrator(rows, catalog)
+    if scheme == "leave_one_model_out":
+        seconds = np.full(len(rows.models), np.inf)
+        for model, held in _list_left_out(rows):
+            progress(f"{scheme}: without {model}")
+            seconds[held] = calibrator.predict(calibrator.fit(~held))[held]
+        return figures(rows, seconds)
+    parts, times = [], []
+    for number, held in enumerate(_halves(rows), start=1):
+        progress(f"{scheme}: {number} of {2 * HALVINGS}")
+        parts.append(held)
+        times.append(calibrator.predict(calibrator.fit(~held))[held])
+    every = np.concatenate([np.flatnonzero(held) for held in parts])
+    found = figures(rows.take(every), np.concatenate(times))
+    for name in OF_WHOLE_CLASSES:
+        found.pop(name)
+        found["without_anomalies"].pop(name, None)
+    return found
+
+
+def _list_left_out(rows: Rows) -> Iterator[tuple[str, Bools]]:
+    for family, size in sorted({(model.family, model.size) for model in rows.models}):
+        held = [model.family == family and model.size == size for model in rows.models]
+        yield f"{family}-{size}", np.array(held, dtype=bool)
+
+
+def _halves(rows: Rows) -> Iterator[Bools]:
+    """Yield the rows to hold back: halves of the sizes of each family, drawn with fixed seeds."""
+    sizes: dict[str, list[str]] = {}
+    for family, size in sorted({(model.family, model.size) for model in rows.models}):
+        sizes.setdefault(family, []).append(size)
+    for seed in range(HALVINGS):
+        draw = random_streams.CALIBRATION_HALVES.generator(seed)
+        half = set()
+        for family, names in sizes.items():
+            count = len(names) // 2 + (len(names) % 2 and int(draw.integers(2)))
+            half |= {(family, names[index]) for index in draw.permutation(len(names))[:count]}
+        held = np.array([(model.family, model.size) in half for model in rows.models], dtype=bool)
+        yield held
+        yield ~held
+
+
+def _usable(path: str | Path, catalog: Catalog) -> Rows:
+    rows = read_rows(path, catalog)
+    rows = rows.take(np.isfinite(rows.seconds))
+    planned = np.array([catalog.get(model).kind != "dense" for model in rows.models], dtype=bool)
+    rows = rows.take(planned)
+    if len(rows.models) < len(PRIORS):
+        message = f"has {len(rows.models)} feasible rows of kind optimal for {len(PRIORS)} constants"
+        raise InputError(message, file=path, remedy=f"give at least {len(PRIORS)}")
+    return rows
+
+
+def as_stack(found: Fit) -> Stack:
+    """Return fitted constants as a software stack, with the GPU types and models of their measurements."""
+    models = tuple(sorted({model.family for model in found.rows.models}))
+    gpu_types = tuple(sorted({layout.gpu_type for layout in found.rows.layouts}))
+    fitted_to = f"{len(found.rows.models)} rows of {found.file}"
+    return Stack(OPERATORS_STACK, found.constants, fitted_to, gpu_types, models)

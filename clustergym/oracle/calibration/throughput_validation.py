@@ -1,0 +1,339 @@
+"""Holds the step times of stacks against measured throughput."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clustergym.common.errors import InputError
+from clustergym.oracle.calibration.step_fit import (
+    FREE,
+    OPTIONAL,
+    fit_stack,
+    leave_out_groups,
+    tokens_per_s_per_gpu,
+)
+from clustergym.oracle.calibration.validation import summarise_groups, summary
+from clustergym.oracle.models.shape import Machine, Precision, TransformerShape
+from clustergym.oracle.stacks.catalog import load_stack
+from clustergym.oracle.stacks.search import assess_plan, best_steps
+from clustergym.oracle.stacks.step_time import StackConstants, StepParts
+from clustergym.oracle.stacks.throughput import Setting, ThroughputRow, newest
+
+MODERN = Path("../shared/data/modern/throughput.csv")
+"""What `--data modern` names: the table of public measurements beside a checkout."""
+
+
+def predict_row(row: ThroughputRow, constants: StackConstants) -> dict[str, Any]:
+    """Return a row's `id`, `measured`, `predicted`, `predicted_search`, `fits` and `reason`.
+
+    `predicted` is of the published plan, None where it does not fit or cannot be expressed; where the table
+    has no plan, of the search's own;
+    `predicted_search` of the search's own plan, which is at least as fast.
+    """
+    found: dict[str, Any] = {
+        "id": row.id, "measured": row.measured, "predicted": None, "predicted_search": None, "fits": None,
+        "reason": row.reason,
+    }  # fmt: skip
+    if row.setting is None:
+        return found
+    one = row.setting
+    given = {"global_batch": one.global_batch, "sequence_length": one.sequence_length}
+    if not one.planned:
+        own = fastest(one.shape, one.machine, constants, one.plan.gpus, one.plan.precision, **given)
+        found["fits"] = own is not None
+        if own is None:
+            found["reason"] += "; none fits"
+        else:
+            found["predicted"] = found["predicted_search"] = _rate(one, own)
+        return found
+    step = assess_plan(one.shape, one.machine, one.plan, constants, **given)
+    found["fits"] = step.fits
+    if step.fits:
+        found["predicted"] = _rate(one, step.seconds)
+    else:
+        needed = f"needs {step.needed_bytes / 1e9:.0f} GB a GPU of {one.machine.memory_gb:g} GB"
+        found["reason"] = "; ".join(filter(None, (row.reason, needed)))
+    # Adapters are trained with the plan that is given; the search trains all parameters.
+    if one.plan.adapters:
+        found["predicted_search"] = found["predicted"]
+        return found
+    own = fastest(one.shape, one.machine, constants, one.plan.gpus, one.plan.precision, **given)
+    # The published plan is one of those that the search may take.
+    known = [seconds for seconds in (own, step.seconds if step.fits else None) if seconds is not None]
+    if known:
+        found["predicted_search"] = _rate(one, min(known))
+    return found
+
+
+@lru_cache(maxsize=1024)
+def fastest(
+    shape: TransformerShape,
+    machine: Machine,
+    constants: StackConstants,
+    gpus: int,
+    precision: Precision,
+    *,
+    global_batch: int,
+    sequence_length: int,
+) -> float | None:
+    """Return the seconds of the search's plan; None where none fits. Releases measure one setting again."""
+    steps = best_steps(
+        shape,
+        machine,
+        constants,
+        counts=[gpus],
+        global_batch=global_batch,
+        sequence_length=sequence_length,
+        precision=precision,
+    )
+    best = steps[gpus]
+    return None if best is None else best.seconds
+
+
+def _rate(setting: Setting, seconds: float) -> float:
+    return setting.global_batch * setting.sequence_length / seconds / setting.plan.gpus
+
+
+def predict_rows(rows: Sequence[ThroughputRow], stack: str | None = None) -> list[dict[str, Any]]:
+    """Return `predict_row` of each row, with the stack of its source and date, or with one for all."""
+    constants: dict[str, StackConstants] = {}
+    found = []
+    for row in rows:
+        name = stack or row.stack
+        if name not in constants:
+            constants[name] = load_stack(name).step_constants
+        found.append(predict_row(row, constants[name]))
+    return found
+
+
+def figures(rows: Sequence[ThroughputRow], predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return errors of predictions, in all and by groups.
+
+    Errors are shares of what was measured, of rows given the published plan.
+    """
+    by_id = {row.id: row for row in newest(rows)}
+    pairs = [(row, made) for row, made in zip(rows, predictions, strict=True) if row.measured]
+    errors = np.array([_error(row, made["predicted"]) for row, made in pairs])
+    dense = np.array([bool(row.setting and not row.setting.shape.experts) for row, _ in pairs], dtype=bool)
+    latest = np.array([row.id in by_id for row, _ in pairs], dtype=bool)
+    ran = [made for _, made in pairs if made["fits"] is not None]
+    scored = [row for row, _ in pairs]
+
+    def summarise_each(name: Callable[[ThroughputRow], Any], chosen: Any = None) -> dict[str, Any]:
+        mask = np.where(chosen, errors, np.nan) if chosen is not None else errors
+        return summarise_groups(mask, [name(row) for row in scored])
+
+    return {
+        "measured_rows": len(pairs),
+        "expressed": len(ran),
+        "refused": sum(not made["fits"] for made in ran),
+        "slower_than_published": sum(
+            made["predicted"] is not None and made["predicted_search"] < made["predicted"]
+            for _, made in pairs
+        ),
+        "errors": {
+            "dense": summary(errors[dense]),
+            "dense, newest release": summary(errors[dense & latest]),
+            "experts, newest release": summary(errors[~dense & latest]),
+            "experts, all releases": summary(errors[~dense]),
+        },
+        "per_gpu_speed": scaling_errors(scored, [made["predicted"] for _, made in pairs]),
+        "by_source": summarise_each(lambda row: row.source),
+        "by_gpu_type": summarise_each(lambda row: row.gpu_type),
+        "by_model": summarise_each(lambda row: row.setting.shape.name if row.setting else row.model),
+        "by_precision": summarise_each(
+            lambda row: row.setting.plan.precision if row.setting else row.precision
+        ),
+        "by_gpus": summarise_each(lambda row: row.gpus or 0),
+    }
+
+
+def errors_without_parts(rows: Sequence[ThroughputRow]) -> dict[str, dict[str, Any]]:
+    """Return the errors where one part of each step is left out, the constants untouched; newest releases.
+
+    Rows whose step has none of a part do not count for it.
+    """
+    steps = []
+    for row in newest(rows):
+        one = row.setting
+        if one is None or not one.planned or not row.measured or row.job != "pretrain":
+            continue
+        constants = load_stack(row.stack).step_constants
+        step = assess_plan(
+            one.shape,
+            one.machine,
+            one.plan,
+            constants,
+            global_batch=one.global_batch,
+            sequence_length=one.sequence_length,
+        )
+        if step.fits:
+            steps.append((row.measured, _rate(one, step.seconds), step))
+    table = {}
+    for part in fields(StepParts):
+        chosen = [(m, p, getattr(s.parts, part.name) / s.seconds) for m, p, s in steps]
+        chosen = [one for one in chosen if one[2] > 0]
+        if chosen:
+            measured, predicted, share = np.array(chosen).T
+            whole = summary(np.abs(predicted / measured - 1))
+            left = summary(np.abs(predicted / (1 - share) / measured - 1))
+            table[part.name.removesuffix("_s").replace("_", " ")] = {
+                "rows": len(chosen),
+                "share_of_step_median": float(np.median(share)),
+                "median_ape": whole["median_ape"],
+                "median_ape_without": left["median_ape"],
+                "mape": whole["mape"],
+                "mape_without": left["mape"],
+            }
+    return table
+
+
+def _error(row: ThroughputRow, predicted: float | None) -> float:
+    if predicted is None or not row.measured:
+        return float("nan")
+    return abs(predicted / row.measured - 1)
+
+
+def scaling_errors(
+    rows: Sequence[ThroughputRow], predicted: Sequence[float | None]
+) -> dict[str, dict[str, Any]]:
+    """Return the error in speed per GPU relative to 8 GPUs, in percentage points, of dense models."""
+    curves: dict[tuple[object, ...], dict[int, tuple[float, float]]] = {}
+    for row, rate in zip(rows, predicted, strict=True):
+        one = row.setting
+        if one is None or rate is None or not row.measured or not row.gpus or one.shape.experts:
+            continue
+        key: tuple[object, ...] = (
+            row.source,
+            row.release,
+            one.shape.name,
+            row.gpu_type,
+            row.precision,
+            one.sequence_length,
+        )
+        key += (one.plan.tensor, one.plan.pipeline, one.plan.recompute, one.plan.compiled)
+        best = curves.setdefault(key, {}).get(row.gpus)
+        # Where a table has several batches, the fastest is what a user would run.
+        if best is None or row.measured > best[0]:
+            curves[key][row.gpus] = (row.measured, rate)
+    points: dict[int, list[float]] = {}
+    for curve in curves.values():
+        if 8 not in curve:
+            continue
+        for gpus, (measured, rate) in curve.items():
+            if gpus > 8:
+                points.setdefault(gpus, []).append(abs(rate / curve[8][1] - measured / curve[8][0]))
+    return {
+        f"8 to {gpus}": {
+            "rows": len(off),
+            "mean_points": 100 * float(np.mean(off)),
+            "largest_points": 100 * max(off),
+        }
+        for gpus, off in sorted(points.items())
+    }
+
+
+def cross_validate(rows: Sequence[ThroughputRow], tell: Callable[[str], None]) -> dict[str, Any]:
+    """Return errors where each model x GPU type x precision is left out of the fit that predicts it."""
+    predictions: dict[str, float] = {}
+    for stack in FREE:
+        tell(f"fitting {stack} without one model, GPU type and precision at a time")
+        try:
+            predictions |= leave_out_groups(rows, stack)
+        except InputError:
+            # All rows of a stack are of one group: nothing is left to fit to.
+            continue
+    kept = [row for row in rows if row.id in predictions and row.job == "pretrain"]
+    made = [
+        {"predicted": predictions[row.id], "predicted_search": predictions[row.id], "fits": True}
+        for row in kept
+    ]
+    shown = figures(kept, made)
+    return {**shown["errors"], **shown["by_source"]}
+
+
+def errors_without_constants(
+    rows: Sequence[ThroughputRow], tell: Callable[[str], None]
+) -> dict[str, dict[str, Any]]:
+    """Return the errors of fits without one constant, on the newest rows, to which they are fitted."""
+    kept = [
+        row
+        for row in newest(rows)
+        if row.setting and row.setting.planned and row.measured and row.job == "pretrain"
+    ]
+    table = {}
+    for name in ("", *OPTIONAL):
+        tell(f"fitting without {name}" if name else "fitting with all constants")
+        constants = {}
+        for stack, free in FREE.items():
+            if any(row.stack == stack for row in kept):
+                off = name if name in (*free[0], *free[1]) else ""
+                constants[stack] = fit_stack(rows, stack, off)
+        rates = [tokens_per_s_per_gpu(row.setting, constants[row.stack]) for row in kept if row.setting]
+        errors = np.array([_error(row, rate) for row, rate in zip(kept, rates, strict=True)])
+        experts = np.array([bool(row.setting and row.setting.shape.experts) for row in kept], dtype=bool)
+        table[name or "nothing"] = {
+            "dense_median_ape": summary(errors[~experts])["median_ape"],
+            "dense_mape": summary(errors[~experts])["mape"],
+            "experts_median_ape": summary(errors[experts])["median_ape"],
+            "experts_mape": summary(errors[experts])["mape"],
+        }
+    return table
+
+
+def draw(
+    path: Path,
+    rows: Sequence[ThroughputRow],
+    predictions: Sequence[Mapping[str, Any]],
+    arena: Iterable[tuple[str, float, float]] = (),
+) -> None:
+    """Draw predicted against measured seconds of a step, by GPU type, newest releases only.
+
+    Parameters
+    ----------
+    arena : iterable of (str, float, float)
+        GPU type, measured and predicted seconds of an iteration, of another oracle's rows.
+    """
+    from clustergym.common.figures import draw_figure
+
+    latest = {row.id for row in newest(rows)}
+    points: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for row, made in zip(rows, predictions, strict=True):
+        one = row.setting
+        if row.measured and made["predicted"] and one and row.id in latest:
+            tokens = one.global_batch * one.sequence_length / one.plan.gpus
+            kind = ", experts" if one.shape.experts else ""
+            seconds = tokens / row.measured, tokens / made["predicted"]
+            points.setdefault((row.gpu_type, kind), []).append(seconds)
+    for gpu_type, measured_s, predicted_s in arena:
+        points.setdefault((gpu_type, ", Arena"), []).append((measured_s, predicted_s))
+
+    def paint(figure: Any) -> None:
+        from matplotlib import colormaps
+
+        axes, markers = figure.subplots(), {"": "o", ", experts": "^", ", Arena": "s"}
+        measured = [point[0] for of in points.values() for point in of]
+        ends = [min(measured) / 1.5, max(measured) * 1.5]
+        axes.plot(ends, ends, color="0.6", linewidth=1)
+        axes.fill_between(
+            ends, [0.9 * e for e in ends], [1.1 * e for e in ends], color="0.92", label="within 10 %"
+        )
+        types = sorted({name for name, _ in points})
+        for (name, kind), of in sorted(points.items()):
+            color = colormaps["tab20"](types.index(name))
+            across, up = zip(*of, strict=True)
+            axes.scatter(
+                across, up, s=14, marker=markers[kind], color=color, alpha=0.8, label=f"{name}{kind}"
+            )
+        axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
+        axes.set_xlabel("measured, seconds of a step")
+        axes.set_ylabel("predicted, seconds of a step")
+        axes.legend(fontsize=7, loc="upper left", ncols=2)
+
+    draw_figure(path, (6.4, 6.0), paint)

@@ -1,0 +1,58 @@
+"""Views of a compiled episode."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clustergym.scenario.policy import InformationClass, Setting, View
+from clustergym.scenario.scenario import Scenario
+from clustergym.sim import columns as c
+from clustergym.sim.compiled.coverage import UncoveredError
+from clustergym.sim.compiled.episode import Episode
+from clustergym.sim.state import JobStates
+from clustergym.sim.views import ViewMaker
+
+
+class EpisodeJobs(JobStates):
+    """The state of the jobs of an episode; its columns share their memory with the episode's arrays."""
+
+    def __init__(self, scenario: Scenario, episode: Episode) -> None:
+        n = len(scenario.trace)
+        self.take_rows(scenario, episode.job[:n], episode.figures[:n], episode.searched[:n])
+        self.profiles = bool(episode.clock[c.PROFILE_GPUS])
+        self.batch, self.checkpointed = scenario.trace.global_batch, self.iterations
+        self.unsaved = self.checkpoint_every = np.zeros(n, dtype=np.int64)
+        self.ends_at, self.disturbed, self.partner, self.part = np.zeros(1), False, None, None
+
+
+def refuse_places() -> None:
+    """Raise an UncoveredError: these Views do not say where jobs are."""
+    message, remedy = "a compiled run does not say where jobs are", "declare Policy.needs_places = True"
+    raise UncoveredError(message, field="run.engine", remedy=remedy)
+
+
+class EpisodeViews(ViewMaker):
+    """Builds the Views of a compiled episode.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    episode : Episode
+    information : InformationClass
+    setting : Setting
+    """
+
+    def __init__(
+        self, scenario: Scenario, episode: Episode, information: InformationClass, setting: Setting
+    ) -> None:
+        self._episode, self._capacity = episode, scenario.cluster.capacity
+        super().__init__(scenario, EpisodeJobs(scenario, episode), information, setting)
+
+    def view_of_now(self) -> View:
+        """Return the View of now."""
+        episode, clock, available = self._episode, self._episode.clock, self._capacity.copy()
+        if self.jobs.profiles:
+            running = episode.profile[: clock[c.RUNNING_PROFILES], c.NTH_RUNNING]
+            np.subtract.at(available, running % len(available), clock[c.PROFILE_GPUS])
+        rows = episode.in_view[: clock[c.IN_VIEW]].copy()
+        return self.view(int(clock[c.NOW]), rows, available, episode.free.copy(), where=refuse_places)

@@ -1,0 +1,138 @@
+"""The rules of one job, each stated once, for both engines.
+
+The SimPy engine calls them as plain Python, the compiled one compiles them (`sim/compiled/shared_rules.py`).
+Those that return a number take numbers, or arrays with an entry for each of many jobs; those that change a
+job take its rows of `job` and `figures` (`sim/columns.py`). Times are ticks unless a name ends in `_s`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from clustergym.common.arrays import Floats, Ints
+from clustergym.scenario.clock import ticks
+from clustergym.sim import columns as c
+
+Number = Any
+"""A number, or an array of them."""
+
+
+def compute_remaining(
+    phase: Number, remaining: Number, iteration_s: Number, worked_until: Number, ready: Number, now: Number
+) -> Number:
+    """Return the iterations that a job has left: `remaining` as of `worked_until`; only running jobs work."""
+    worked = np.maximum(now - np.maximum(worked_until, ready), 0) * (phase == c.RUNNING)
+    return np.maximum(remaining - worked / (iteration_s * c.TICKS_PER_S), 0.0)
+
+
+def compute_attained(
+    attained_gpu_s: Number, gpus: Number, share: Number, since: Number, now: Number
+) -> Number:
+    """Return the GPU-seconds that a job has held, of whose GPUs it holds a share."""
+    return attained_gpu_s + gpus * (now - since) * share / c.TICKS_PER_S
+
+
+def settle(job: Ints, figures: Floats, share: float, now: int) -> None:
+    """Record a job's progress and GPU-seconds up to now, before its allotment changes."""
+    figures[c.REMAINING] = compute_remaining(
+        job[c.PHASE],
+        figures[c.REMAINING],
+        figures[c.ITERATION_S],
+        job[c.WORKED_UNTIL],
+        job[c.READY],
+        now,
+    )
+    figures[c.ATTAINED_GPU_S] = compute_attained(
+        figures[c.ATTAINED_GPU_S], job[c.GPUS], share, job[c.HELD_SINCE], now
+    )
+    job[c.WORKED_UNTIL] = job[c.HELD_SINCE] = now
+
+
+def compute_restart_s(
+    launched: Number,
+    first_costs: bool,
+    load_s: Number,
+    restart_s: Number,
+    searched: Number,
+    search_s: Number,
+) -> Number:
+    """Return the seconds for which a job stands still when it is launched.
+
+    It loads its checkpoint, the first time only if that costs too, as a job that never ran has none; waits
+    for what a disturbance has added; and searches for a plan where it has none yet.
+    """
+    return (launched | first_costs) * load_s + restart_s + (1 - searched) * search_s
+
+
+def wait(job: Ints, now: int) -> None:
+    """Let a job without GPUs wait from now on."""
+    job[c.PHASE], job[c.QUEUED_SINCE] = c.QUEUED, now
+
+
+def begin_to_hold(
+    job: Ints, figures: Floats, allotment: tuple[int, int, int], iteration_s: float, standstill: int, now: int
+) -> None:
+    """Let a job hold an allotment (type, level, GPUs) from now on, and work after a standstill."""
+    job[c.PHASE] = c.RUNNING
+    job[c.TYPE], job[c.LEVEL], job[c.GPUS] = allotment
+    figures[c.ITERATION_S], job[c.READY] = iteration_s, now + standstill
+    job[c.WORKED_UNTIL] = job[c.HELD_SINCE] = now
+    # Each launch but a job's first is a restart.
+    job[c.RESTARTS] += job[c.LAUNCHED]
+    job[c.LAUNCHED] = 1
+
+
+def end_holding(job: Ints) -> None:
+    """Take a job's GPUs, after `settle`."""
+    job[c.TYPE] = job[c.LEVEL] = c.NONE
+    job[c.GPUS] = 0
+
+
+def count_work(remaining: float, iteration_s: float) -> int:
+    """Return how long a job works on some iterations."""
+    return ticks(remaining * iteration_s)
+
+
+def find_next_round(every: int, later: bool, now: int) -> int:
+    """Return the next multiple of the length of a round, which is `later` than now or not before it.
+
+    Rounds lie at multiples of their length since 0, not since the last event. An instant has one decision at
+    most, so that the next round after a decision is a later one.
+    """
+    return -(-(now + later) // every) * every
+
+
+def pays_to_move(
+    restart_s: float, remaining: float, iteration_s: float, iteration_there_s: float, ready: int, now: int
+) -> bool:
+    """Whether a job ends earlier if it moves, despite its restart.
+
+    The rest of a standstill that is under way is saved by no move, so it counts for staying.
+    """
+    standstill_s = max((ready - now) / c.TICKS_PER_S, 0.0)
+    return restart_s + remaining * iteration_there_s < standstill_s + remaining * iteration_s
+
+
+def needs_profile(fits: bool, hidden: Number, gpu_type: int, asked: int, asked_only: bool) -> bool:
+    """Whether a job that fits on a type and asks for one (-1: for any) is to be profiled there."""
+    other = asked_only and asked != c.NONE and asked != gpu_type
+    return fits and not other and (hidden >> gpu_type) & 1 == 1
+
+
+RULES = (
+    ticks,
+    compute_remaining,
+    compute_attained,
+    settle,
+    compute_restart_s,
+    wait,
+    begin_to_hold,
+    end_holding,
+    count_work,
+    find_next_round,
+    pays_to_move,
+    needs_profile,
+)
+"""What the compiled engine compiles."""
