@@ -171,7 +171,7 @@ class SlurmMultifactor(Policy):
         return True
 
     def _begins_main_pass(self, view: View) -> bool:
-        """Whether jobs are started in order: jobs have come or gone, and the last time was long enough ago."""
+        """Whether jobs are started in order: some have come or gone, and the last time is long enough ago."""
         there = view.job.tobytes() + view.available.tobytes()
         if there == self._tried or view.now_s < self._next_main_s:
             self._puts_off = there != self._tried
