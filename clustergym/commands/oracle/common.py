@@ -91,7 +91,7 @@ def add_shapes(parser: argparse.ArgumentParser) -> None:
 def add_data(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
     """Add the option `--data`, and those of `add_shapes`."""
     text = (
-        "measured throughput, iteration times or memory, by its columns: a CSV file, or `modern`"
+        "measured throughput, iteration times, memory or collectives, by its columns: a CSV file, or `modern`"
         " (../shared/data/modern/throughput.csv)"
     )
     parser.add_argument("--data", metavar="FILE", required=required, help=text)
@@ -99,12 +99,14 @@ def add_data(parser: argparse.ArgumentParser, *, required: bool = False) -> None
 
 
 def what_is_measured(data: str) -> str:
-    """Return what a table holds by its columns: `throughput`, `times` or `memory`."""
+    """Return what a table holds by its columns: `throughput`, `times`, `memory` or `collectives`."""
     from clustergym.common.text_files import first_lines, header
 
     names = set() if data == "modern" else header(first_lines(Path(data)))
     if names & {"memory_gb", "dp_degree"}:
         return "memory"
+    if names & {"collective", "devices_per_node"}:
+        return "collectives"
     return "times" if "model_family" in names else "throughput"
 
 

@@ -1,4 +1,4 @@
-"""`validate`: compares predicted iteration times, throughput or memory with measured ones."""
+"""`validate`: compares predicted iteration times, throughput, memory or collectives with measured ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clustergym.common.errors import InputError
 from clustergym.common.writing import write_json
 from clustergym.oracle.base import check_choice
 
-SUMMARY = "hold an oracle against measured times, throughput or memory"
+SUMMARY = "hold an oracle against measured times, throughput, memory or collectives"
 
 ORACLES = ("stack", "roofline")
 
@@ -28,6 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plot", type=Path, metavar="FILE", help=text)
     parser.add_argument("--oracle", metavar="|".join(ORACLES), default=ORACLES[0], help="of times (stack)")
     parser.add_argument("--models", metavar="PATH", help="a folder of further model files, or one file")
+    text = "collectives: the GPU they were measured on, as in H100 (conf/hardware/accelerators.yaml)"
+    parser.add_argument("--gpu-type", metavar="NAME", help=text)
     common.add_json(parser)
 
 
@@ -41,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     check_figure(options.plot, "--plot")
     measured = common.what_is_measured(options.data)
     _check_absent(options, measured)
-    shown = {"throughput": _throughput, "times": _times, "memory": _memory}[measured](options)
+    shown = KINDS[measured](options)
     write_json(options.json, shown)
     common.print_written(options.plot, options.json)
     return 0
@@ -52,7 +54,7 @@ def _check_absent(options: argparse.Namespace, measured: str) -> None:
     of: dict[str, tuple[str, ...]] = {
         "throughput": ("stack", "cross_validate", "plot", "shapes", "accelerators")
     }
-    of |= {"times": ("stack", "oracle", "models"), "memory": ()}
+    of |= {"times": ("stack", "oracle", "models"), "memory": (), "collectives": ("gpu_type",)}
     for names in of.values():
         for name in names:
             given = getattr(options, name)
@@ -89,6 +91,16 @@ def _memory(options: argparse.Namespace) -> dict[str, Any]:
     return shown
 
 
+def _collectives(options: argparse.Namespace) -> dict[str, Any]:
+    from clustergym.oracle.stacks.collectives import validate_collectives
+
+    if options.gpu_type is None:
+        raise InputError("is not given", field="--gpu-type", remedy="name the GPU, as in H100")
+    shown = {"collectives": validate_collectives(Path(options.data), options.gpu_type)}
+    print_figures(f"collectives of {options.gpu_type} against {options.data}", shown)
+    return shown
+
+
 def _throughput(options: argparse.Namespace) -> dict[str, Any]:
     from clustergym.oracle.calibration.throughput_validation import (
         cross_validate,
@@ -118,3 +130,7 @@ def _print_unknown(predictions: list[dict[str, Any]]) -> None:
         print(
             f"\n{len(missing)} rows have no prediction: {'; '.join(missing[:8])}{' …' * (len(missing) > 8)}"
         )
+
+
+KINDS = {"throughput": _throughput, "times": _times, "memory": _memory, "collectives": _collectives}
+"""What validates each kind of measurements."""

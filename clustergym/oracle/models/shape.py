@@ -348,6 +348,8 @@ class Machine:
         Gbit/s of network for each GPU.
     power_w : float
         Limit of a GPU's power.
+    adds_in_switch : bool
+        Whether the switches of a domain add up what an all-reduce sends (NVLink 4 and later).
     source : str
     uncertain : tuple of str
         Fields in which sources disagree, or of which only a secondary one is known.
@@ -363,6 +365,7 @@ class Machine:
     fp8_tflops: float | None = None
     fp4_tflops: float | None = None
     domain: int = 8
+    adds_in_switch: bool = True
     source: str = ""
     uncertain: tuple[str, ...] = ()
 

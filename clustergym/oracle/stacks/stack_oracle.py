@@ -339,6 +339,7 @@ def make_machine(group: NodeGroup) -> Machine:
         fp8_tflops=fp8,
         fp4_tflops=fp4,
         domain=group.domain_gpus,
+        adds_in_switch=known is None or known.adds_in_switch,
     )
 
 

@@ -11,15 +11,13 @@ import math
 from dataclasses import dataclass, fields
 
 from clustergym.oracle.models.shape import Machine, ParallelPlan, TransformerShape
+from clustergym.oracle.stacks.collectives import gather_s, link_bytes_per_s, network_bytes_per_s, ring_s
 from clustergym.oracle.stacks.memory import choose_recompute
 
 REFERENCE_TFLOPS = 312.0
 REFERENCE_TFLOPS_PER_W = 312.0 / 400.0
 """bf16 rate of an A100, and over its power, at which `attention_decline` and `power_decline` change
 nothing."""
-NETWORK_SHARE, LINK_SHARE = 0.72, 0.8
-"""Shares of a port's and of NVLink's line rate that large messages reach: measured on H100 by Vidur (MLSys
-'24)."""
 OVERLAP = 0.9
 """Share of computation under which data-parallel communication hides; the first and last layers have
 nothing to hide it."""
@@ -214,14 +212,13 @@ def _micro_batch(
     if not plan.compiled:
         traffic *= constants.uncompiled_traffic
     fixed_us = layers * constants.layer_us + shape.expert_layers / stages * constants.expert_layer_us
-    link = machine.link_gbs * 1e9 * LINK_SHARE
     gathered = tokens * plan.tensor * shape.hidden * 2
     # Sequence parallelism: four pairs of all-gather and reduce-scatter a layer, forward and backward.
-    tensor = 8 * layers * gathered * (plan.tensor - 1) / plan.tensor / link * passes / 3
+    tensor = 8 * layers * gather_s(machine, gathered, plan.tensor) * passes / 3
     if plan.asynchronous_tensor:
         tensor *= ASYNCHRONOUS
     handed_on = 6 * shape.attending_layers / stages * tokens * shape.key_value_width * (plan.context - 1)
-    slower = min(link, _network_bytes_per_s(machine))
+    slower = min(link_bytes_per_s(machine), network_bytes_per_s(machine))
     return {
         "linear_s": linear / rate,
         "attention_s": score
@@ -243,10 +240,6 @@ def _compute_sustained(machine: Machine, constants: StackConstants, peak_tflops:
     return float(peak_tflops * 1e12 * load**-constants.power_decline)
 
 
-def _network_bytes_per_s(machine: Machine) -> float:
-    return machine.nic_gbps / 8 * 1e9 * NETWORK_SHARE
-
-
 def _expert_exchange(
     shape: TransformerShape, machine: Machine, plan: ParallelPlan, constants: StackConstants, tokens: float
 ) -> float:
@@ -261,9 +254,9 @@ def _expert_exchange(
     domains = plan.expert / inside
     visited = _distinct(plan.expert, shape.experts_per_token)
     sent = 4 * shape.expert_layers * tokens * (shape.expert_hidden or shape.hidden) * 2
-    link = visited * (inside - 1) / inside / (machine.link_gbs * 1e9 * LINK_SHARE)
+    link = visited * (inside - 1) / inside / link_bytes_per_s(machine)
     network = _distinct(domains, shape.experts_per_token) * (1 - 1 / domains)
-    port = network / _network_bytes_per_s(machine)
+    port = network / network_bytes_per_s(machine)
     return constants.exchange_exposed * sent * (link + port)
 
 
@@ -289,18 +282,12 @@ def _count_updated(shape: TransformerShape, plan: ParallelPlan) -> float:
 
 
 def _ring_s(shape: TransformerShape, machine: Machine, plan: ParallelPlan) -> float:
-    """Return seconds of a reduce-scatter or all-gather of a GPU's 16-bit weights.
-
-    A ring over nodes uses the ports of all of its members in a node, and is no faster than NVLink.
-    """
-    seconds = 0.0
+    """Return seconds of a reduce-scatter or all-gather of a GPU's 16-bit weights, layer by layer."""
+    seconds, layers = 0.0, shape.all_layers / plan.pipeline
     for parameters, group in _local_parameters(shape, plan):
         # Tensor-parallel ranks fill the NVLink domain first; the rest of it is left for the ring.
         members = max(1, min(group, machine.domain // plan.tensor))
-        speed = machine.link_gbs * 1e9 * LINK_SHARE
-        if group > members:
-            speed = min(speed, members * _network_bytes_per_s(machine))
-        seconds += 2 * parameters * (group - 1) / group / speed
+        seconds += ring_s(machine, 2 * parameters, group, members, layers) if parameters else 0.0
     return seconds
 
 

@@ -1,0 +1,145 @@
+"""Seconds of collectives on a machine, held to Vidur's measurements (MLSys '24) of DGX A100 and DGX H100.
+
+A message takes the faster of two protocols, each a latency and a bandwidth: one for small messages, which
+starts soon, and one for large ones, which fills the link (NCCL's LL and Simple). `clustergym oracle validate`
+takes the tables of Vidur's profiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clustergym.common.arrays import Floats, Ints
+from clustergym.common.columns import integers, numbers
+from clustergym.common.errors import InputError
+from clustergym.common.text_files import read_csv
+from clustergym.oracle.models.shape import Machine
+from clustergym.oracle.models.shape_files import load_accelerator
+
+
+class Protocol(NamedTuple):
+    """Seconds until a message flows, and the share of the link's line rate at which it does."""
+
+    latency_s: float
+    share: float
+
+
+ALL_REDUCE: Mapping[bool, tuple[Protocol, Protocol]] = {
+    True: (Protocol(27e-6, 0.65), Protocol(40e-6, 0.83)),
+    False: (Protocol(35e-6, 0.46), Protocol(78e-6, 0.64)),
+}
+"""Protocols of an all-reduce of 2 to 8 GPUs of a node, with and without switches that add up (NVLink 4 and
+later): H100, where the second is that of 8 GPUs, and A100."""
+SEND = Protocol(8e-6, 0.8)
+"""Of one GPU to another of its node: H100."""
+NETWORK = Protocol(19e-6, 0.72)
+"""Of one GPU to one of another node, over a port of its own: H100."""
+
+
+def all_reduce_s(machine: Machine, size_bytes: float | Floats, ranks: int | Ints) -> Any:
+    """Return the seconds of an all-reduce of a buffer among GPUs that NVLink joins."""
+    moved = 2 * (ranks - 1) / ranks * size_bytes / (machine.link_gbs * 1e9)
+    small, large = ALL_REDUCE[machine.adds_in_switch]
+    return np.minimum(small.latency_s + moved / small.share, large.latency_s + moved / large.share)
+
+
+def send_s(machine: Machine, size_bytes: float | Floats, across: bool = False) -> Any:
+    """Return the seconds to send a buffer to another GPU of the node, or of another node."""
+    protocol, line_gbs = (NETWORK, machine.nic_gbps / 8) if across else (SEND, machine.link_gbs)
+    return protocol.latency_s + size_bytes / (line_gbs * 1e9 * protocol.share)
+
+
+def link_bytes_per_s(machine: Machine) -> float:
+    """Return the rate at which large collectives fill a GPU's link."""
+    return float(machine.link_gbs * 1e9 * ALL_REDUCE[machine.adds_in_switch][1].share)
+
+
+def network_bytes_per_s(machine: Machine) -> float:
+    """Return the rate at which large messages fill a GPU's port."""
+    return machine.nic_gbps / 8 * 1e9 * NETWORK.share
+
+
+def gather_s(machine: Machine, size_bytes: float, ranks: int) -> float:
+    """Return the seconds of an all-gather or a reduce-scatter, half of an all-reduce, inside a domain."""
+    if ranks == 1:
+        return 0.0
+    return float(all_reduce_s(machine, size_bytes, ranks)) / 2
+
+
+def ring_s(machine: Machine, size_bytes: float, ranks: int, members: int, collectives: float) -> float:
+    """Return the seconds of all-gathers or reduce-scatters of so many bytes, inside and across domains.
+
+    A ring over nodes uses the ports of all of its members in a node, and is no faster than NVLink. Latency of
+    more than two nodes was not measured: that of a hop counts once.
+
+    Parameters
+    ----------
+    members : int
+        Ranks in each domain.
+    collectives : float
+        In how many the bytes go, one after another.
+    """
+    if ranks == 1:
+        return 0.0
+    speed, latency_s = link_bytes_per_s(machine), ALL_REDUCE[machine.adds_in_switch][1].latency_s / 2
+    if ranks > members:
+        speed, latency_s = min(speed, members * network_bytes_per_s(machine)), latency_s + NETWORK.latency_s
+    return size_bytes * (ranks - 1) / ranks / speed + collectives * latency_s
+
+
+SIZES = ((0, "below 64 kB"), (2**16, "64 kB to 4 MB"), (2**22, "from 4 MB on"))
+COLUMNS = ("collective", "num_workers", "devices_per_node", "size")
+"""Columns of Vidur's profiles, beside `time_stats.COLLECTIVE.median`, in milliseconds."""
+
+
+def validate_collectives(path: Path, accelerator: str) -> dict[str, dict[str, Any]]:
+    """Return errors of collectives by GPUs and size, with latency and without: bandwidth alone, as `before`.
+
+    Parameters
+    ----------
+    path : Path
+        A table of Vidur's network profiles, of nodes that NVLink joins.
+    accelerator : str
+        Of the catalogue.
+
+    Raises
+    ------
+    InputError
+        If the file is malformed, or has no collective that is known.
+    """
+    table, machine = read_csv(path, COLUMNS), load_accelerator(accelerator)
+    workers, here = integers(table, "num_workers", low=2), integers(table, "devices_per_node", low=1)
+    size = integers(table, "size", low=1).astype(np.float64)
+    names = np.array(table.columns["collective"], dtype=np.str_)
+    found: dict[str, dict[str, Any]] = {}
+    kinds = zip(names.tolist(), workers.tolist(), here.tolist(), strict=True)
+    for name, gpus, per_node in sorted(set(kinds)):
+        if name not in ("all_reduce", "send_recv") or (name == "all_reduce" and gpus > per_node):
+            continue
+        rows = np.flatnonzero((names == name) & (workers == gpus) & (here == per_node))
+        measured_s = 1e-3 * numbers(table.select(rows.tolist()), f"time_stats.{name}.median", low=0.0)
+        across = gpus > per_node
+        if name == "all_reduce":
+            predicted_s = all_reduce_s(machine, size[rows], gpus)
+            before_s = 2 * (gpus - 1) / gpus * size[rows] / (machine.link_gbs * 1e9 * SEND.share)
+        else:
+            predicted_s = send_s(machine, size[rows], across)
+            before_s = predicted_s - (NETWORK if across else SEND).latency_s
+        for (low, title), (high, _) in zip(SIZES, (*SIZES[1:], (np.inf, "")), strict=True):
+            some = (size[rows] >= low) & (size[rows] < high) & (measured_s > 0)
+            if some.any():
+                errors = [np.abs(one[some] / measured_s[some] - 1) for one in (before_s, predicted_s)]
+                where = "across nodes" if across else "in a node"
+                found[f"{name}, {gpus} GPUs {where}, {title}"] = {
+                    "rows": int(some.sum()),
+                    "mape_before": float(errors[0].mean()),
+                    "mape": float(errors[1].mean()),
+                    "median_ape": float(np.median(errors[1])),
+                }
+    if not found:
+        raise InputError("has no all-reduce in a node, and no send", file=path, field="collective")
+    return found
