@@ -340,7 +340,7 @@ def reproduced() -> str:
 def validated() -> str:
     """Return what the figures were held against."""
     return f"""\
-- **Measured hardware**: `oracle=roofline`, which made the tables of schedulers whose jobs are cut, is off by \
+- **Measured hardware**: `oracle=roofline`, which made tables of schedulers whose jobs are cut, is off by \
 {error_of("roofline")}; `oracle=stack`, which made the others, by {error_of("stack")} \
 ([where they miss](docs/oracle-accuracy.md)).
 - **Arena's simulator**: {arena_simulator()} ([runs](docs/reproduction/arena.md)).

@@ -40,7 +40,7 @@ def test_figures_name_the_error_of_the_oracle_that_made_them(tables):
         assert f"`oracle=roofline`, which is off by {said['roofline']} in the mean" in text
     text = tables.BLOCKS["validated"]()
     assert (
-        f"`oracle=roofline`, which made the tables of schedulers whose jobs are cut, is off by {said['roofline']}"
+        f"`oracle=roofline`, which made tables of schedulers whose jobs are cut, is off by {said['roofline']}"
         in text
     )
     assert "of the one of 5 that comes out worst, `elasticflow-ls`, " in text
