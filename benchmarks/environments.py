@@ -1,12 +1,13 @@
 """Steps and resets a second of every registered environment, bare and as `gymnasium.make` wraps it.
 
     python benchmarks/environments.py [--seconds S] [--only TEXT] [--json FILE]
-    python benchmarks/environments.py --training ppo,maskable_ppo [--steps N] [--json FILE]
+    python benchmarks/environments.py --training ppo,maskable_ppo [--set WORD …] [--steps N] [--json FILE]
 
 Actions are legal ones drawn at random; only the time inside the environment is counted.
-With `--training`: what share of an agent's learning the environment takes, as its configuration is, in
-two halves of the steps; the traces of the second are those of the first. Processor time, which other
-programs on the machine do not change much. One process, one thread.
+With `--training`: steps that an agent learns from in a second, and what share of it the environment takes, as
+its configuration is, changed by `--set` (as env.jobs=50 agent.n_envs=64), in two halves of the steps; the
+traces of the second are those of the first, where there are as many. Processor time, which other programs on
+the machine do not change much. One process, one thread.
 """
 
 from __future__ import annotations
@@ -95,57 +96,65 @@ def measure(name: str, seconds: float) -> dict[str, float]:
 
 @dataclass
 class Spent:
-    """Processor seconds inside the environments: steps with masks, beginnings of episodes in them; calls."""
+    """Processor seconds in environments: steps, masks and costs; beginnings of episodes in them; calls."""
 
     step_s: float = 0.0
     reset_s: float = 0.0
     steps: int = 0
 
     def wrap(self, envs: Any) -> None:
-        """Count what a vector environment of Stable-Baselines3 takes."""
+        """Count what a vector environment takes, one of Stable-Baselines3 or our own."""
 
         def timed(function: Any, name: str) -> Any:
             def call(*args: Any, **given: Any) -> Any:
                 began = time.process_time()
                 found = function(*args, **given)
                 setattr(self, name, getattr(self, name) + time.process_time() - began)
-                self.steps += envs.num_envs * (function.__name__ == "step_wait")
+                self.steps += envs.num_envs * (function.__name__ in ("step", "step_wait"))
                 return found
 
             return call
 
-        envs.step_wait = timed(envs.step_wait, "step_s")
-        envs.env_method = timed(envs.env_method, "step_s")
+        ours = ("step", "reset", "action_masks", "job_costs", "row_jobs", "all_jobs")
+        names = ("step_wait", "env_method") if hasattr(envs, "step_wait") else ours
+        for name in names:
+            setattr(envs, name, timed(getattr(envs, name), "step_s"))
         begins = "_begin" if hasattr(envs, "_begin") else "reset"
         setattr(envs, begins, timed(getattr(envs, begins), "reset_s"))
 
 
-def training_shares(name: str, steps: int, engine: str) -> list[dict[str, float]]:
+def training_shares(name: str, words: list[str], steps: int, engine: str) -> list[dict[str, float]]:
     """Return what a training of some steps spends, in two halves on the same traces."""
     from clustergym.scenario.configuration.hydra_edge import compose_config
     from clustergym.training.agents import make_agent
+    from clustergym.training.job_credit_agent import JobCreditAgent
     from clustergym.training.network_agent import needs_torch
     from clustergym.training.stable_baselines import StableBaselinesAgent
 
-    config = compose_config("train", [f"agent={name}"])
+    given = [f"++{word}" if word.startswith("env.") else word for word in words]
+    config = compose_config("train", [f"agent={name}", *given])
     agent = make_agent({**config["agent"], "env": {**config["env"], "engine": engine}})
-    assert isinstance(agent, StableBaselinesAgent)
+    assert isinstance(agent, StableBaselinesAgent | JobCreditAgent)
     needs_torch()
     rows = []
-    with agent.envs(1) as envs:
-        model, spent = agent.model(envs, 0), Spent()
+    with agent.envs(1) as made:
+        envs = made[-1] if isinstance(made, list) else made
+        model, spent = agent.model(made, 0), Spent()
         spent.wrap(envs)
         # Compiled before the clock starts.
         envs.reset()
         for _ in range(2):
-            envs.seed(1)
-            model._last_obs = None
+            agent.begin(model, 1)
             spent.step_s, spent.reset_s, spent.steps = 0.0, 0.0, 0
             started = time.process_time()
-            model.learn(steps // 2, reset_num_timesteps=False)
+            if isinstance(agent, JobCreditAgent):
+                model.learn(model.num_timesteps + steps // 2, steps)
+            else:
+                model.learn(steps // 2, reset_num_timesteps=False)
             whole_s = time.process_time() - started
             rows.append(
                 {
+                    "steps_per_s": spent.steps / whole_s,
                     "learning_us_per_step": 1e6 * (whole_s - spent.step_s) / spent.steps,
                     "step_us": 1e6 * spent.step_s / spent.steps,
                     "share_of_steps": (spent.step_s - spent.reset_s) / whole_s,
@@ -155,11 +164,11 @@ def training_shares(name: str, steps: int, engine: str) -> list[dict[str, float]
     return rows
 
 
-def report_training(names: list[str], steps: int, engine: str, path: Path | None) -> int:
+def report_training(names: list[str], words: list[str], steps: int, engine: str, path: Path | None) -> int:
     """Print and write the shares of some agents."""
     found = {}
     for name in names:
-        rows = found[name] = training_shares(name, steps, engine)
+        rows = found[name] = training_shares(name, words, steps, engine)
         for half, row in zip(("first", "second"), rows, strict=True):
             line = ", ".join(f"{key} {value:.3g}" for key, value in row.items())
             print(f"{name}, {half} half: {line}", flush=True)
@@ -176,12 +185,14 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", metavar="TEXT", help="ids that have it in them")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--training", metavar="AGENT,…", help="measure the shares of agents instead")
+    parser.add_argument("--set", nargs="+", default=[], metavar="WORD", help="as of clustergym train")
     parser.add_argument("--engine", default="auto", help="of the environments that are trained in")
     parser.add_argument("--steps", type=int, default=20_000, help="of each training")
     options = parser.parse_args(argv)
     register_envs()
     if options.training is not None:
-        return report_training(options.training.split(","), options.steps, options.engine, options.json)
+        names = options.training.split(",")
+        return report_training(names, options.set, options.steps, options.engine, options.json)
     imports = {
         "import_clustergym_s": import_s("import clustergym"),
         "import_gymnasium_s": import_s("import gymnasium"),

@@ -322,6 +322,7 @@ def run_policy(
     parameters = {
         "backfill_interval_s": setting.scheduler.get("bf_interval", 30.0),
         "backfill_resolution_s": setting.scheduler.get("bf_resolution", 60.0),
+        "batch_sched_delay_s": float(ALWAYS["batch_sched_delay"]),
         "fair_share_interval_s": 60.0,
         **({} if setting.fair else {"weight_fair_share": 0.0}),
         **more,

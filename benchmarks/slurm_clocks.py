@@ -93,6 +93,9 @@ class ClockedSlurm(SlurmMultifactor):
         self._since_s = {job: self._since_s.get(job, view.now_s) for job in running}
         return Decision.keep(view)
 
+    def _begins_main_pass(self, view: View) -> bool:
+        return True
+
     def _begins_backfill(self, now_s: float) -> bool:
         return self._is_pass
 

@@ -6,9 +6,9 @@
 
 Trains on the split `train`, by PPO of Stable-Baselines3 with the settings of `SETTINGS` or with credit by
 job (`--learner by_job`) with those of `JobCredit`; `--set` changes some, and `num_envs`. Measures greedy
-play on the 40 traces of the split `dev` as it goes, and at the end on those of `test`: mean JCT over that of heSRPT on the
-same traces, with an interval over traces and seeds (percentiles of 10,000 resamplings of both). Random play
-stands beside it.
+play on the 40 traces of the split `dev` as it goes, and at the end on those of `test`: mean JCT over that of
+heSRPT on the same traces, with an interval over traces and seeds (percentiles of 10,000 resamplings of both).
+Random play stands beside it.
 """
 
 from __future__ import annotations

@@ -237,6 +237,7 @@ class FairQueue:
         more = int(view.job.max(initial=-1)) + 1 - len(self._finish)
         if more > 0:
             self._finish = np.concatenate([self._finish, np.full(max(more, len(self._finish)), np.nan)])
+        # In order of submission: each arrival changes N(t), and with it the clock of those that follow.
         for at in np.flatnonzero(np.isnan(self._finish[view.job])).tolist():
             row = int(view.job[at])
             # The clock cannot run backwards: a job that was shown late arrives now.

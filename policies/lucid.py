@@ -139,6 +139,7 @@ class Lucid(Policy):
         since = np.array([self._since.get(row, np.nan) for row in view.job.tolist()])
         past = np.array([row in self._past for row in view.job.tolist()], dtype=np.bool_)
         there = (view.gpus > 0) & np.isfinite(since) & ~past
+        # Section 3.2: jobs that end within the profiler's limit never reach the main queue.
         over = there & (view.now_s - since >= self.profile_limit_s)
         fits = (options & (profiler >= view.requested_gpus[:, None])).any(axis=1)
         new = (view.state == QUEUED) & np.isnan(since) & ~past & fits
@@ -147,6 +148,7 @@ class Lucid(Policy):
     def _by_gpu_time(self, view: View, left_s: Floats, among: Bools) -> Ints:
         """Return the positions of jobs in ascending order of GPUs x estimated time."""
         at = np.flatnonzero(among)
+        # The order of the main queue: GPUs x estimated duration, so that short and narrow jobs come first.
         gpu_s = view.requested_gpus[at] * left_s[at].min(axis=1, initial=np.inf)
         order: Ints = at[np.argsort(gpu_s, kind="stable")]
         return order

@@ -56,6 +56,7 @@ class Optimus(Policy):
         """Give every job its least count, then grow jobs by marginal gain."""
         if not len(view):
             return Decision.keep(view)
+        # Section 4.1: the estimated remaining time on every allotment is all that decides.
         left_s = self._left_s(view)
         stays = self._in_turn(view)
         only = np.zeros_like(left_s, dtype=np.bool_)
@@ -88,6 +89,7 @@ class Optimus(Policy):
         )
         for job, gpu_type, gpus in allotments:
             known = before.get(job)
+            # A change of type or count starts a new turn; keeping the allotment goes on with the old one.
             same = known is not None and known[:2] == (gpu_type, gpus)
             self._since[job] = known if known and same else (gpu_type, gpus, view.now_s)
 

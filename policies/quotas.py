@@ -142,7 +142,7 @@ class Quotas(MovingPolicy):
 
     @property
     def information_class(self) -> InformationClass:
-        """Return that of the policy in the queues."""
+        """Return the information class of the policy within the queues."""
         return self._knows
 
     def fingerprint(self) -> str:

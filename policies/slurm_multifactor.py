@@ -63,6 +63,9 @@ class SlurmMultifactor(Policy):
         the next change. 0: a pass at each decision point.
     backfill_resolution_s : float
         Slurm's reservations begin and end at multiples of this, rounded down (`bf_resolution`). 0: exactly.
+    batch_sched_delay_s : float
+        Least seconds between two times at which jobs are started in order, after some have come or gone
+        (`batch_sched_delay`). Only with `backfill=slurm`.
     backfill_window_s : float
         How far ahead Slurm plans (`bf_window`).
     fair_share_interval_s : float
@@ -94,6 +97,7 @@ class SlurmMultifactor(Policy):
     backfill_interval_s: NonNegativeFloat = 30.0
     backfill_resolution_s: NonNegativeFloat = 60.0
     backfill_window_s: Period = 86_400.0
+    batch_sched_delay_s: NonNegativeFloat = 3.0
     fair_share_interval_s: NonNegativeFloat = 300.0
     fair_share: Literal["fair_tree", "classic"] = "fair_tree"
     weight_age: NonNegativeFloat = 1000.0
@@ -113,9 +117,13 @@ class SlurmMultifactor(Policy):
     _since_s: dict[int, float] = field(default_factory=dict, init=False, repr=False)
     _most_urgent: int = field(default=0, init=False, repr=False)
     _next_backfill_s: float = field(default=0.0, init=False, repr=False)
+    _next_main_s: float = field(default=0.0, init=False, repr=False)
+    _tried: bytes = field(default=b"", init=False, repr=False)
+    _puts_off: bool = field(default=False, init=False, repr=False)
     _next_shares_s: float = field(default=0.0, init=False, repr=False)
     _seen: bytes = field(default=b"", init=False, repr=False)
     _planned: bytes = field(default=b"", init=False, repr=False)
+    _passes_idly: bool = field(default=False, init=False, repr=False)
     _nodes: dict[int, Nodes | int] = field(default_factory=dict, init=False, repr=False)
     _fair: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
@@ -128,8 +136,9 @@ class SlurmMultifactor(Policy):
         self._book = QueueHoldings(self.name, setting)
         self._used = np.zeros(len(self._book.tree.leaves))
         self._noted_s, self._since_s = 0.0, {}
-        self._next_backfill_s = self._next_shares_s = 0.0
-        self._seen = self._planned = b""
+        self._next_backfill_s = self._next_shares_s = self._next_main_s = 0.0
+        self._tried, self._puts_off = b"", False
+        self._seen, self._planned, self._passes_idly = b"", b"", False
 
     def schedule(self, view: View) -> Decision:
         """Start jobs by priority, where that puts no reservation off."""
@@ -146,23 +155,40 @@ class SlurmMultifactor(Policy):
         self._since_s = {
             job: self._since_s.get(job, view.now_s) for job in view.job[view.gpus > 0].tolist()
         } | {job: view.now_s for job, _, _ in starts}
-        again_s = self._next_pass_s(view.now_s, bool(starts)) if len(waiting) > len(starts) else None
+        changed = bool(starts) or self._seen != self._planned
+        self._passes_idly = changed and len(waiting) == len(starts)
+        again_s = self._next_pass_s(view.now_s, changed) if len(waiting) > len(starts) else None
         return replace(Decision.keep(view).also(starts), move=self._nodes, again_s=again_s)
 
     def _begins_backfill(self, now_s: float) -> bool:
         """Whether a pass of backfill is due: an interval after the last, if anything has changed since."""
+        if self._passes_idly and now_s > self._next_backfill_s:
+            # Slurm's last pass found nobody waiting; the next is as long after it as after any.
+            self._next_backfill_s += self.backfill_interval_s
         if now_s < self._next_backfill_s or self._seen == self._planned:
             return False
         self._next_backfill_s, self._planned = now_s + self.backfill_interval_s, self._seen
         return True
 
-    def _next_pass_s(self, now_s: float, started: bool) -> float | None:
-        """Return when jobs that wait are planned next if nothing happens before; None: not at all."""
+    def _begins_main_pass(self, view: View) -> bool:
+        """Whether jobs are started in order: jobs have come or gone, and the last time was long enough ago."""
+        there = view.job.tobytes() + view.available.tobytes()
+        if there == self._tried or view.now_s < self._next_main_s:
+            self._puts_off = there != self._tried
+            return False
+        self._tried, self._next_main_s = there, view.now_s + self.batch_sched_delay_s
+        self._puts_off = False
+        return True
+
+    def _next_pass_s(self, now_s: float, changed: bool) -> float | None:
+        """Return the time of the next pass if nothing happens before; None: there is none."""
         due = []
-        if self.backfill != "none" and (started or self._seen != self._planned):
+        if self.backfill != "none" and changed:
             due.append(self._next_backfill_s)
         if self.weight_fair_share:
             due.append(self._next_shares_s)
+        if self._puts_off:
+            due.append(self._next_main_s)
         return min((time_s for time_s in due if time_s > now_s), default=None)
 
     def _starts(self, view: View, order: Ints) -> Iterator[tuple[int, int]]:
@@ -200,7 +226,9 @@ class SlurmMultifactor(Policy):
         )
         usable = [places.node_type == gpu_type for gpu_type in range(len(self._book.types))]
         closed, waiting = np.zeros(len(usable), dtype=np.bool_), []
-        for at in order.tolist():
+        if not self._begins_main_pass(view):
+            closed[:], waiting = True, order.tolist()
+        for at in order.tolist() if not closed.all() else ():
             kinds = np.flatnonzero(options[at] & ~closed).tolist()
             # Slurm's main pass stops at the first job of a partition without room, but not at one that a
             # limit keeps waiting; a type of GPU is the partition here.

@@ -92,6 +92,7 @@ class Themis(Policy):
         self._guessed.update(view.job[times.guessed].tolist())
         left_s = self._options_s(view, times)
         elapsed_s = view.now_s - view.submit_s
+        # Without GPUs a job is taken to wait for one lease and to have its 1/N share from then on.
         none_s = elapsed_s + finish_times.compute_isolated_remaining_s(view, times)
         ideal_s = finish_times.ideal_s(view, times, self._contention(view))
         # Finish-time fairness: the expected shared finish time over that alone on a 1/N share.
@@ -121,6 +122,7 @@ class Themis(Policy):
 
     def _finish_s(self, view: View, elapsed_s: Floats, left_s: Floats, none_s: Floats) -> Floats:
         """Return each job's expected finish time, seconds since its submission, shape (n,)."""
+        # Section 3.1's T_sh: a job that holds GPUs is taken to keep them until it ends.
         held = np.flatnonzero(view.gpus > 0)
         finish_s = none_s.copy()
         finish_s[held] = elapsed_s[held] + left_s[held, view.gpu_type[held], find_held_level(view)[held]]
@@ -128,6 +130,7 @@ class Themis(Policy):
 
     def _contention(self, view: View) -> Floats:
         """Return the mean number of jobs in the system since each job was first seen, shape (n,)."""
+        # N of T_id = T_alone x N is not the present contention but its mean over the job's life.
         self._job_s += self._last_jobs * (view.now_s - self._last_s)
         self._last_s, self._last_jobs = view.now_s, len(view)
         now = (view.now_s, self._job_s)

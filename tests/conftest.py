@@ -35,6 +35,7 @@ MARKS = {
     ),
     "boards": ("benchmark/leaderboard",),
     "compiled": (
+        "agents/test_beliefs.py",
         "agents/test_lookahead.py",
         "benchmark/leaderboard/test_best_known.py",
         "benchmark/bench/test_bench_environments.py",

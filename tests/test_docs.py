@@ -392,8 +392,8 @@ def check_commands(pages):
 
 
 LOOKED_AT = {
-    (1400, "light"): ("", "concepts/", "policies/", "policies/arena/", "environments/meta/"),
-    (420, "dark"): (
+    (1280, "light"): ("", "concepts/", "policies/", "policies/arena/", "environments/meta/"),
+    (390, "dark"): (
         "",
         "results/",
         "tutorial/",

@@ -186,7 +186,6 @@ LEGACY = {
     "evolution": [613],
     "training segments": [614, "i"],
     "imitation": [614, 2**20],
-    "group gradient": [619, "i"],
     "comparison": [617],
     "random episodes": [17],
     "score bootstrap": [271],

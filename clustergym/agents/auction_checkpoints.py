@@ -17,7 +17,7 @@ from clustergym.common.errors import InputError
 from clustergym.scenario.policy import InformationClass
 
 AGENTS = ("auction_es", "group_pg")
-"""Agents whose checkpoints are weights of an auction."""
+"""Agents whose checkpoints are weights of an auction; `group_pg` is of earlier versions."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,6 @@ from clustergym.sim.compiled import batch, clock, jobs, times
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_entry, compile_in_place, compile_part
-from clustergym.sim.compiled.seen import see
 
 
 @compile_part
@@ -49,7 +48,7 @@ def _fill_bids(episode: Episode, cluster: ClusterArrays, rows: Ints, bids: Bids)
         for gpu_type in range(types):
             for level in range(levels):
                 bids.cost_s[at, gpu_type, level] = jobs.restart_s(episode, row, gpu_type, level)
-                shown = times.is_profiled(episode, row, gpu_type)
+                shown = jobs.is_profiled(episode, row, gpu_type)
                 bids.time_s[at, gpu_type, level] = (
                     episode.known_s[kind_of_job, gpu_type, level] if shown else np.inf
                 )
@@ -87,28 +86,12 @@ def count_available(episode: Episode, cluster: ClusterArrays, rows: Ints) -> Int
     return available
 
 
-@compile_in_place
-def _some_unknown(episode: Episode, counts: Ints, rows: Ints, bids: Bids) -> bool:
-    """Whether a job has no known time at the GPUs it asks for or more, so that its speed is guessed."""
-    _, types, levels = bids.time_s.shape
-    for at in range(len(rows)):
-        known = False
-        for gpu_type in range(types):
-            for level in range(levels):
-                enough = counts[level] >= episode.job[rows[at], c.REQUESTED_GPUS]
-                known |= enough and bids.time_s[at, gpu_type, level] < np.inf
-        if not known:
-            return True
-    return False
-
-
 @compile_part
 def decide(episode: Episode, cluster: ClusterArrays, weights: Floats) -> None:
     """Let the auction with these weights set the target of every job in view."""
     rows = episode.in_view[: episode.clock[c.IN_VIEW]]
     bids = bids_of_rows(episode, cluster, rows)
-    if _some_unknown(episode, cluster.counts, rows, bids):
-        bids.time_s[:] = times.times_or_guess(episode, cluster, see(episode, cluster))[0]
+    times.guess_unknown_times(episode, cluster.counts, rows, bids.time_s)
     available = count_available(episode, cluster, rows)
     gpu_type, level = auction.decide(weights, available, cluster.counts, bids)
     set_targets(episode, rows, gpu_type, level)
@@ -122,7 +105,7 @@ def _fill_shown(episode: Episode, shown: JobsView) -> None:
         shown.requested[at] = job[c.REQUESTED_GPUS]
         for gpu_type in range(shown.feasible.shape[1]):
             for level in range(shown.feasible.shape[2]):
-                known = times.is_profiled(episode, shown.rows[at], gpu_type)
+                known = jobs.is_profiled(episode, shown.rows[at], gpu_type)
                 shown.feasible[at, gpu_type, level] = (
                     known and episode.feasible[job[c.CLASS], gpu_type, level]
                 )

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 PACKAGES = {
     "compiled": "sim.compiled",
-    "compiled.policies": "agents.compiled_policies",
     "configuration": "scenario.configuration",
     "benchmark.speed": "benchmark.bench",
     "envs.benchmark": "benchmark.bench",
@@ -65,7 +64,7 @@ MODULES = {
     "compiled.lookahead": "agents.lookahead",
     "compiled.minipods": "agents.minipods",
     "compiled.move_queue": "agents.move_queue",
-    "compiled.policies.speedup": "agents.speedup",
+    "compiled.policies.speedup": "policies.hesrpt",
     "compiled.priced_jobs": "results.bounds.priced_jobs",
     "configuration.command_help": "commands.command_help",
     "envs.drawing": "envs.placement.drawing",
@@ -151,7 +150,6 @@ MODULES = {
     "results.bounds.certificates": "results.bounds.bounds",
     "results.metrics.aggregates": "results.metrics.statistics",
     "training.training_history": "training.training_state",
-    "training.auction_imitation": "training.group_gradient",
     "sim.parts.known_scores": "sim.parts.placers",
     "oracle.models.model_class": "oracle.models.model_spec",
     "oracle.stacks.plan": "oracle.models.shape",
@@ -188,13 +186,11 @@ CLASSES: dict[str, dict[str, str]] = {
     "scenario.disturbances.job_failures": {"Tries": "PendingJobFailures"},
     "scenario.disturbances.maintenance": {"Rota": "ActiveMaintenance"},
     "scenario.disturbances.reservations": {"Book": "ActiveReservations"},
-    "sim.compiled.seen": {"Seen": "ViewArrays"},
     "sim.guard": {"Watch": "StepWatchdog"},
     "sim.parts.fragmentation": {"Usual": "UsualRequests"},
     "sim.parts.placement": {"Placed": "PlacedRequest"},
     "trace.draw": {"Drawn": "DrawnJobs"},
     "training.agents": {"Trained": "TrainingOutcome"},
-    "training.group_gradient": {"Watched": "RecordingPolicy"},
     "training.vector_envs": {"Complaining": "InputErrorForwarding"},
 }
 """Other names of classes, by module below `clustergym`; they are attributes of the module too."""

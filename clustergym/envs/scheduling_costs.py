@@ -11,6 +11,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +31,9 @@ FinishS = Callable[[Floats, Floats, Ints, float], Floats]
 
 BOUND_S = 600.0
 """Least run time that a slowdown is measured against, seconds."""
+LARGEST = float(np.finfo(np.float64).max)
+Number = Any
+"""A number, or an array of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,13 +133,46 @@ class Outcomes:
 
     def age_s(self) -> Floats:
         """Return seconds in the system so far, 0 before submission, shape (n,)."""
-        age: Floats = np.maximum(np.minimum(self.now_s, self.leave_s) - self.of.submit_s, 0.0)
+        age: Floats = compute_age_s(self.now_s, self.leave_s, self.of.submit_s)
         return age
 
     def meets_deadline(self) -> Bools:
         """Return which jobs completed by their deadline, shape (n,)."""
-        met: Bools = self.completed & (self.leave_s <= self.of.deadline_s)
+        met: Bools = meet_deadline(self.completed, self.leave_s, self.of.deadline_s)
         return met
+
+
+# The costs of one job, of numbers or of arrays with an entry for each job; compiled episodes compile them.
+
+
+def compute_age_s(now_s: Number, leave_s: Number, submit_s: Number) -> Number:
+    """Return the seconds that a job has been in the system; `leave_s` inf: it has not left."""
+    return np.maximum(np.minimum(now_s, leave_s) - submit_s, 0.0)
+
+
+def slow_down(age_s: Number, run_s: Number) -> Number:
+    """Return time in the system / run time alone at the request, the latter at least 10 min."""
+    return age_s / np.fmax(run_s, BOUND_S)
+
+
+def exceed_fairness(age_s: Number, fair_s: Number) -> Number:
+    """Return the excess of finish-time fairness over 1; it grows while a job is late."""
+    return np.fmax(np.minimum(age_s / fair_s, LARGEST) - 1.0, 0.0)
+
+
+def meet_deadline(completed: Number, leave_s: Number, deadline_s: Number) -> Number:
+    """Return whether a job completed by its deadline."""
+    return completed & (leave_s <= deadline_s)
+
+
+def break_promise(now_s: Number, completed: Number, leave_s: Number, deadline_s: Number) -> Number:
+    """Return whether a job, unless it was dropped, is late: it has not completed by its deadline."""
+    dropped = (leave_s < np.inf) & (completed == 0)
+    late = np.minimum(now_s, leave_s) > deadline_s
+    return late & (dropped == 0) & (meet_deadline(completed, leave_s, deadline_s) == 0)
+
+
+OF_ONE_JOB = (compute_age_s, slow_down, exceed_fairness, meet_deadline, break_promise)
 
 
 def jobs_in_system(now: Outcomes) -> float:
@@ -152,15 +189,13 @@ def log_jct(now: Outcomes) -> float:
 
 
 def slowdown(now: Outcomes) -> float:
-    """Return the mean of time in the system / run time alone at the request, the latter at least 10 min."""
-    run_s = np.maximum(np.nan_to_num(now.of.run_s), BOUND_S)
-    return float((now.age_s() / run_s).mean())
+    """Return the mean slowdown of jobs."""
+    return float(slow_down(now.age_s(), now.of.run_s).mean())
 
 
 def unfairness(now: Outcomes) -> float:
-    """Return the mean excess of finish-time fairness over 1; it grows while a job is late."""
-    rho = np.nan_to_num(now.age_s() / now.of.fair_s)
-    return float(np.maximum(rho - 1.0, 0.0).mean())
+    """Return the mean excess of finish-time fairness over 1."""
+    return float(exceed_fairness(now.age_s(), now.of.fair_s).mean())
 
 
 def deadlines_met(now: Outcomes) -> float:
@@ -170,9 +205,7 @@ def deadlines_met(now: Outcomes) -> float:
 
 def broken_promises(now: Outcomes) -> float:
     """Return the share of jobs, without dropped jobs, whose deadline passed before they completed."""
-    dropped = np.isfinite(now.leave_s) & ~now.completed
-    late = np.minimum(now.now_s, now.leave_s) > now.of.deadline_s
-    return float((late & ~dropped & ~now.meets_deadline()).mean())
+    return float(break_promise(now.now_s, now.completed, now.leave_s, now.of.deadline_s).mean())
 
 
 def compute_owed_hours(now: Outcomes) -> float:

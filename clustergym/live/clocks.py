@@ -27,7 +27,7 @@ class LiveClock(ABC):
 
     @abstractmethod
     def compute_wait_s(self, tick: float) -> float:
-        """Return the wall seconds of waiting until a tick; 0 or less: it has come."""
+        """Return the wall seconds to wait until a tick; 0 or less if it is past."""
 
     @contextmanager
     def waiting(self, due: float | None) -> Iterator[None]:

@@ -93,7 +93,7 @@ def last_line(text: str) -> str:
 
 
 class SlurmWords:
-    """The words of Slurm's commands for the allocations of a run.
+    """The arguments of Slurm's commands for the allocations of a run.
 
     Parameters
     ----------

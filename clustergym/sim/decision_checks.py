@@ -174,7 +174,7 @@ def _check_notices_and_moves(decision: Decision, limits: Limits, scenario: Scena
 
 
 def _check_parts(decision: Decision, limits: Limits, scenario: Scenario) -> None:
-    """Check that jobs have what they ask for, and that all of it together is there."""
+    """Check that each job gets what it asks for, and that the nodes have all of it together."""
     assert scenario.parts is not None
     other = decision.gpus != scenario.request_gpus[decision.job]
     if other.any():

@@ -133,7 +133,7 @@ def find_move_fault(
 def _find_target_fault(
     row: int, target: Nodes | int, gpu_type: int, gpus: int, cluster: ClusterSpec
 ) -> Fault | None:
-    """Return what is wrong with nodes whoever else may hold them."""
+    """Return what is wrong with the nodes of a move, apart from who holds them."""
     name = cluster.gpu_types[gpu_type]
     if isinstance(target, int):
         size = int(cluster.node_gpus[list_domain_nodes(cluster, target, gpu_type)].sum())

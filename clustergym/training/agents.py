@@ -24,7 +24,6 @@ At the start it is called with what a killed run saved, in the same order, or wi
 
 AGENTS = {
     "auction_es": "clustergym.training.auction_evolution:AuctionEvolution",
-    "group_pg": "clustergym.training.group_gradient:GroupPolicyGradient",
     "job_credit": "clustergym.training.job_credit_agent:JobCreditAgent",
     "maskable_ppo": "clustergym.training.imitating_agent:MaskablePpo",
     "placer_es": "clustergym.training.placer_evolution:PlacerEvolution",

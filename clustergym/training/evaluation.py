@@ -98,7 +98,7 @@ def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any
 
 
 def _loads(given: Any) -> list[float] | list[None]:
-    """Return the loads to compare at, or that of the scenarios."""
+    """Return the loads to compare at; by default the load of the scenarios."""
     if given is None or given == []:
         return [None]
     found = given if isinstance(given, list) else [given]

@@ -58,7 +58,7 @@ class JobCredit:
     n_steps: PositiveInt = 32
     n_epochs: PositiveInt = 4
     batch_size: PositiveInt = 512
-    learning_rate: PositiveFloat = 2e-3
+    learning_rate: PositiveFloat = 7e-4
     critic: Literal["job", "episode"] = "job"
     discount_s: PositiveFloat | None = 6 * 3600.0
     trace_decay: Fraction = 0.95

@@ -43,11 +43,11 @@ class JobCreditAgent(NetworkAgent):
     validate_every: PositiveInt = 50_000
     validation: PositiveInt = 12
     traces: PositiveInt | None = None  # type: ignore[assignment]
-    learning_rate: Factor = 2e-3
+    learning_rate: Factor = 7e-4
     batch_size: PositiveInt = 512
     hidden: Annotated[tuple[PositiveInt, ...], MinLen(1)] = (64, 64)
-    n_envs: PositiveInt = 32
-    n_steps: PositiveInt = 128
+    n_envs: PositiveInt = 128
+    n_steps: PositiveInt = 32
     n_epochs: PositiveInt = 4
     clip_range: PositiveFloat = 0.2
     ent_coef: NonNegativeFloat = 0.0

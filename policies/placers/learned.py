@@ -152,6 +152,6 @@ def _lowest(spec: ClusterSpec, among: Bools, minipod: int, wanted: int) -> Ints:
 
 
 def _shares(nodes: Ints, gpus: int, per_node: int) -> Nodes:
-    """Return all GPUs of every node but the last, which has what is left."""
+    """Return the GPUs to use of each node: all, except the rest on the last node."""
     shares = [per_node] * (len(nodes) - 1) + [gpus - per_node * (len(nodes) - 1)]
     return tuple(zip(sorted(nodes.tolist()), shares, strict=True))

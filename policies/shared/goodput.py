@@ -27,6 +27,7 @@ def restart_factor(view: View, waiting: bool = False) -> Floats:
     section 4.2); 1 for the allotment a job holds, and, unless `waiting`, for jobs that hold none.
     """
     restart_s = view.restart_cost_s()
+    # Sia, equation for r_i: (T_i - N_i S_i) / (T_i + S_i), with T the age, N the restarts and S their cost.
     age_s = (view.now_s - view.submit_s)[:, None, None]
     left_s = np.maximum(age_s - view.restarts[:, None, None] * restart_s, 0.0)
     total_s = age_s + restart_s
@@ -70,6 +71,7 @@ def open_configurations(view: View, most_gpus: Ints | None, growth: int) -> Bool
     if most_gpus is not None:
         least = counts[np.argmax(allowed, axis=2)][..., None]
         allowed &= counts <= np.maximum(most_gpus[:, None, None] * growth, least)
+    # Last, so that no rule above takes a running job's present allotment from its choices.
     held = np.flatnonzero(view.gpus > 0)
     allowed[held, view.gpu_type[held], find_held_level(view)[held]] = True
     return allowed
@@ -211,17 +213,20 @@ def _correct_times(prior: Floats, seen: Floats) -> Floats:
     least = np.argmax(feasible, axis=2)[..., None]
     known = ran.copy()
     np.put_along_axis(known, least, feasible.any(axis=2, keepdims=True), axis=2)
+    # The least count that fits is known from the bootstrap itself: its ratio is 1 unless the job ran there.
     ratio = np.ones_like(prior)
     np.divide(seen, prior, out=ratio, where=ran)
     log_slowdown = _interpolate_times(np.log(ratio), known)
     levels = np.arange(prior.shape[2])
     more = (ran & (levels > least)).any(axis=2)
+    # Where a job ran on its least count alone, nothing is known of scaling there: the mean curve is borrowed.
     curves = (
         np.where(more[..., None], log_slowdown, 0.0).sum(axis=1) / np.maximum(more.sum(axis=1), 1)[:, None]
     )
     borrowed = curves[:, None, :] - np.take_along_axis(
         curves[:, None, :], np.minimum(least, levels[-1]), axis=2
     )
+    # Shifted so that the borrowed curve passes through the type's own ratio at its least count.
     own = np.take_along_axis(log_slowdown, least, axis=2)
     log_slowdown = np.where(more[..., None], log_slowdown, own + borrowed)
     corrected: Floats = np.where(ran, seen, prior * np.exp(log_slowdown))

@@ -68,6 +68,7 @@ def behind(view: View) -> Floats:
     reference_s = get_requested_time_s(view)
     known = np.isfinite(reference_s)
     time_s = np.where(known, reference_s, 1.0)
+    # T_sh / T_id of Themis, with a run of its own as requested in the place of the 1/N share.
     rho = (view.now_s - view.submit_s + view.remaining_iterations * time_s) / (view.iterations * time_s)
     return np.where(known, rho, 1.0)
 

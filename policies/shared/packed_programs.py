@@ -148,6 +148,7 @@ def water_filled(problem: PackedProblem, need: Floats) -> PackedSolution:
     floor, left = np.zeros_like(need), need > 0
     found = PackedSolution(np.zeros(len(problem.first)), 0.0, floor)
     while left.any():
+        # Section 4.3: raise the level of those left; a job with a positive price cannot be raised further.
         found = _solve(problem, np.zeros_like(need), 1.0, np.where(left, need, 0.0), floor)
         stops = left & (found.price > SHADOW_PRICE)
         if not stops.any():
@@ -164,6 +165,7 @@ def least_finish_ratio(problem: PackedProblem, jobs: Finishes, second_stage: boo
     least = float((jobs.elapsed_s[counts] / jobs.ideal_s[counts]).max(initial=0.0))
     if not np.isfinite(ratio):
         return best
+    # The ratio is not linear in the shares: bisect it by linear programs, whose prices bound it from below.
     for _ in range(FINISH_STEPS):
         need = jobs.compute_needed_rates(ratio)
         found = _solve(problem, nothing, 1.0, need, nothing)
@@ -190,6 +192,7 @@ def _solve(
 
     m, types, ways = len(problem.gpus), len(problem.capacity), len(problem.first)
     pair, members = problem.second != ALONE, np.maximum(problem.members, 1)
+    # In units of each job's own fastest speed, or rows would differ by orders of magnitude.
     unit = np.maximum(np.zeros(m), 1e-300)
     np.maximum.at(unit, problem.first, problem.speed[:, 0])
     scale = float((need / unit).max()) if worth_of_level else 1.0
@@ -202,9 +205,11 @@ def _solve(
     rows = np.concatenate([group, m + problem.gpu_type, m + types + group, m + types + np.arange(m)])
     columns = np.concatenate([column, way, column, np.full(m, ways)])
     matrix = csr_matrix((values, (rows, columns)), shape=(2 * m + types, ways + 1))
+    # linprog minimises, so what is to be maximised is negative.
     aim = np.append(-np.bincount(column, (worth * unit)[group] * done, ways), -worth_of_level)
     aim[:-1] /= max(float(np.abs(aim[:-1]).max(initial=0.0)), 1e-300)
     slack = np.maximum(floor / unit * (1 - FLOOR_SLACK), 0.0)
+    # Rows: time of each group, GPUs of each type, then progress of each group at least need z + floor.
     limits = np.concatenate([np.ones(m), np.ones(types), -slack])
     bounds = np.zeros((ways + 1, 2))
     bounds[:, 1] = np.inf

@@ -42,6 +42,7 @@ def compute_room(available: Ints, shares: Shares, limits: QueueLimits) -> Ints:
     idle = available - room.sum(axis=0)
     served = shares.held / np.maximum(shares.due, 1.0)
     lacks = np.maximum(np.floor(shares.due) - room, 0.0)
+    # Who holds least of what it is due comes first, as idle GPUs may not suffice for all.
     order = np.argsort(served, axis=0, kind="stable")
     if limits.plain:
         wanted = np.take_along_axis(lacks, order, axis=0)
@@ -99,6 +100,7 @@ class ReclaimPlan:
         if self.reclaim == "never":
             return shares
         lacking = np.maximum(np.minimum(shares.due, shares.asked) - shares.held, 0.0)
+        # Idle GPUs serve what is lacking first: only beyond them does anybody give GPUs back.
         short = lacking.sum(axis=0) > self.view.free
         self.short = bool(short.any())
         if not self.short:
@@ -140,6 +142,7 @@ class ReclaimPlan:
         """Take GPUs back for one leaf; return how many are still missing, below 0 if more came back."""
         of_type = (self.view.gpu_type == gpu_type) & self._find_unprotected(taker)
         while missing > 0:
+            # Anew for each victim: what was taken may have moved another queue to the top.
             above = np.maximum(held - due, 0.0)[self.leaf]
             rows = np.flatnonzero(of_type & (self.gpus > 0) & (above > 0))
             if not len(rows):
@@ -311,6 +314,7 @@ class QueueLimits:
         """Reduce additions to shares, shape (L, T), so that no queue exceeds its limit."""
         for at in self._limited.tolist():
             below = self.above[at]
+            # The excess is cut from all leaves below alike, so that their proportions stay.
             added = more[below].sum(axis=0)
             part = np.maximum(self._most[at] - due[below].sum(axis=0), 0.0) / np.maximum(added, 1.0)
             more[below] = np.floor(more[below] * np.minimum(part, 1.0))

@@ -48,6 +48,7 @@ class RoundMechanism:
         """Account for the time since the last decision: what each job got, and what it should have got."""
         self._make_room(view)
         since_s = view.now_s - self.last_s
+        # By the shares of the round that has just ended: new shares count from the coming round on.
         self.owed_s[view.job] += self.share[view.job] * since_s
         held = np.flatnonzero(view.gpus > 0)
         self.received_s[view.job[held], view.gpu_type[held]] += since_s
@@ -79,6 +80,7 @@ class RoundMechanism:
         at, gpu_type = self._order(view, share, time_s)
         free, chosen, placed = view.available.tolist(), [], [False] * len(view)
         gpus = view.requested_gpus.tolist()
+        # OSDI '20, Algorithm 1: by priority, each job once, skipping those that no longer fit.
         for i, t in zip(at.tolist(), gpu_type.tolist(), strict=True):
             if not placed[i] and free[t] >= gpus[i]:
                 placed[i] = True

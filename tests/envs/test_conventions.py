@@ -31,6 +31,8 @@ SMALL = {
     "ClusterGym/Sharing-small-v1": {},
     "ClusterGym/Rack-576-v0": {},
 }
+DEPRECATED = ("seed", "reward_range", "_seed", "_reset", "_step", "_render")
+"""Methods and attributes of environments that released versions of Gymnasium warn of or have removed."""
 PLACING = ("Placement", "Sharing", "Rack")
 VECTORS = [name for name in SMALL if not any(family in name for family in PLACING)]
 
@@ -55,7 +57,10 @@ def test_signatures_types_and_metadata(name):
     core = env.unwrapped
     for word in ("seed", "options"):
         assert inspect.signature(core.reset).parameters[word].kind is inspect.Parameter.KEYWORD_ONLY
+    assert not {"return_info"} & inspect.signature(core.reset).parameters.keys()
+    assert [word for word in DEPRECATED if hasattr(type(core), word)] == []
     assert core.metadata["render_fps"] > 0
+    assert "render.modes" not in core.metadata
     assert set(core.metadata["render_modes"]) <= {"ansi", "rgb_array"}
     assert core.render_mode is None
     assert json.loads(env.spec.to_json())["id"] == name

@@ -185,6 +185,27 @@ def test_validate_writes_rows(tmp_path, capsys):
     assert "1 rows have no prediction: r1 unknown model 'Mystery'" in printed
 
 
+def test_rows_of_any_columns_without_a_plan(tmp_path):
+    # Further columns are left alone; of optional ones only the batch is needed. The plan is the search's.
+    path, target = tmp_path / "t.csv", tmp_path / "out.json"
+    columns = "id,colour,model,gpu_type,gpus,tokens_per_s_per_gpu,global_batch_sequences,sequence_length"
+    rows = [
+        "a,red,llama3-8B,H100,8,12000,128,8192",
+        "b,,llama3-405B,H100,8,,8,8192",
+        ",,mpt-7B,A100,8,x,7,2048",
+    ]
+    path.write_text("\n".join((columns, *rows)) + "\n")
+    assert main(["validate", "--data", str(path), "--json", str(target)]) == 0
+    fits, large, odd = json.loads(target.read_text())["rows"]
+    assert (fits["id"], fits["measured"], fits["fits"]) == ("a", 12000, True)
+    assert fits["predicted"] == fits["predicted_search"] > 5000
+    assert fits["reason"] == "no plan is given: that of the search"
+    assert (large["measured"], large["predicted"], large["fits"]) == (None, None, False)
+    assert large["reason"].endswith("none fits")
+    assert (odd["id"], odd["measured"]) == ("", None)
+    assert odd["predicted"] > 1000
+
+
 def test_fit_stack_writes_a_stack_that_validate_takes(tmp_path, capsys):
     path, target = table(tmp_path / "t.csv", {"date_or_release": "26.04"}), tmp_path / "own.yaml"
     assert main(["fit", "--data", str(path), "--stack", "megatron-2026", "-o", str(target)]) == 0

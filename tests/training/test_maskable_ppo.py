@@ -243,6 +243,22 @@ def test_the_committed_one_is_better_than_its_imitator():
     assert policy.fingerprint() == loaded.sha256
 
 
+def test_the_committed_one_plays_at_the_defaults_of_its_id():
+    loaded = load("elastic-16")
+    env = gymnasium.make(loaded.about["environment"], observation="flat", engine="simpy", jobs=8)
+    assert env.spec.id == "ClusterGym/Elastic-16-v1"
+    assert env.observation_space.shape == (loaded.about["observation"],)
+    seen, info = env.reset(options={"trace_seed": 2})
+    over, total = False, 0.0
+    while not over:
+        # The default mask forbids stopping while idle GPUs could start a job, which training allowed.
+        action, _ = loaded.policy.predict(seen, action_masks=info["action_mask"], deterministic=True)
+        seen, reward, terminated, truncated, info = env.step(np.int64(action))
+        over, total = terminated or truncated, total + reward
+    assert info["metrics"]["jobs_finished"] == 8
+    assert total == pytest.approx(-info["metrics"]["jct_mean"] / 3600)
+
+
 def test_agent_is_found_by_name():
     assert make_agent({"name": "maskable_ppo", "expert": "fcfs"}) == MaskablePpo(expert="fcfs")
 

@@ -149,7 +149,7 @@ class Entry(StrictSchema):
 
     @property
     def choices(self) -> dict[str, ComponentChoice]:
-        """The entry's policy and placer, those that its board lets it choose; `read_entry` requires them."""
+        """What the entry chooses, by component: a policy, a placer or both, as its board asks."""
         both = {"policy": self.policy, "placer": self.placer}
         return {component: chosen for component, chosen in both.items() if chosen is not None}
 

@@ -133,7 +133,7 @@ def _simulator(found: Found) -> Iterator[PaperClaim]:
 
 
 def gain_claims(runs: RunComparison, metric: str, where: str, source: str) -> Iterator[PaperClaim]:
-    """Yield the first policy's gain over each baseline, of which the text says that there is one."""
+    """Yield the first policy's gain over each baseline; the paper's text claims that it is positive."""
     unit = choose_unit(metric)
     for other in runs.names[1:]:
         claim, direction = f"{METRICS[metric]} against {other}, {where}", -1 if unit == c.PERCENT else 1

@@ -66,9 +66,9 @@ def advise(moment: Moment, present: Present) -> list[dict[str, Any]]:
     held, given = _allotments(view), _allotments(decision)
     free = view.free.copy()
     for row in held.keys() | given.keys():
-        (kind, gpus), (now_kind, now_gpus) = held.get(row, (-1, 0)), given.get(row, (-1, 0))
-        free[kind] += gpus
-        free[now_kind] -= now_gpus
+        (gpu_type, gpus), (now_type, now_gpus) = held.get(row, (-1, 0)), given.get(row, (-1, 0))
+        free[gpu_type] += gpus
+        free[now_type] -= now_gpus
     known = {job.job_id for job in (*present.running, *present.waiting)}
     rows = []
     for at, row in enumerate(view.job.tolist()):
@@ -80,8 +80,8 @@ def advise(moment: Moment, present: Present) -> list[dict[str, Any]]:
         if row in decision.drop:
             what, why = "drop", "the policy gives it up"
         if what and moment.job_id[row] in known:
-            kind = after[0] if after[1] else wanted
-            shown = types[kind] if kind >= 0 else ""
+            gpu_type = after[0] if after[1] else wanted
+            shown = types[gpu_type] if gpu_type >= 0 else ""
             cells = {"job_id": moment.job_id[row], "what": what, "gpus": after[1] or asked, "gpu_type": shown}
             rows.append(cells | {"why": why})
     return sorted(rows, key=lambda one: CHANGES.index(one["what"]))
@@ -89,25 +89,25 @@ def advise(moment: Moment, present: Present) -> list[dict[str, Any]]:
 
 def _change(before: tuple[int, int], after: tuple[int, int], types: Sequence[str]) -> tuple[str, str]:
     """Return what a decision does to a job, and why; empty if it runs on unchanged."""
-    (kind, gpus), (now_kind, now_gpus) = before, after
+    (gpu_type, gpus), (now_type, now_gpus) = before, after
     if not gpus:
         return ("start", "its GPUs are free, and it is next by the rules") if now_gpus else ("wait", "")
     if not now_gpus:
-        return "stop", f"its {gpus} {types[kind]} are for jobs that come first by the rules"
-    if kind != now_kind:
-        return "move", f"from {gpus} {types[kind]}"
+        return "stop", f"its {gpus} {types[gpu_type]} are for jobs that come first by the rules"
+    if gpu_type != now_type:
+        return "move", f"from {gpus} {types[gpu_type]}"
     return ("resize", f"from {gpus} GPUs") if gpus != now_gpus else ("", "")
 
 
 def _allotments(of: View | Decision) -> dict[int, tuple[int, int]]:
     columns = (of.job.tolist(), of.gpu_type.tolist(), of.gpus.tolist())
-    return {row: (kind, gpus) for row, kind, gpus in zip(*columns, strict=True)}
+    return {row: (gpu_type, gpus) for row, gpu_type, gpus in zip(*columns, strict=True)}
 
 
 def _why_waits(asked: int, wanted: int, free: np.ndarray, types: Sequence[str]) -> str:
-    kinds = [wanted] if wanted >= 0 else list(range(len(types)))
-    rooms = " or ".join(f"{int(free[kind])} {types[kind]}" for kind in kinds)
-    if all(free[kind] < asked for kind in kinds):
+    gpu_types = [wanted] if wanted >= 0 else list(range(len(types)))
+    rooms = " or ".join(f"{int(free[gpu_type])} {types[gpu_type]}" for gpu_type in gpu_types)
+    if all(free[gpu_type] < asked for gpu_type in gpu_types):
         return f"{rooms} stay free"
     return f"{rooms} stay free, which the policy keeps for others (order, reservations, limits)"
 

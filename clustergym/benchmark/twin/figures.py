@@ -89,7 +89,8 @@ def read_course(folder: Path, origin_s: float, capacity: Mapping[str, int]) -> U
     names = ("submit_s", "first_start_s", "run_s", "request_gpus", *COSTS)
     rows = read_table(path, names)
     found = {name: column(path, rows, name) for name in names}
-    times = read_table(timeline, ("time_s", "queued_jobs", *(f"held_gpus_{kind}" for kind in capacity)))
+    held = {gpu_type: f"held_gpus_{gpu_type}" for gpu_type in capacity}
+    times = read_table(timeline, ("time_s", "queued_jobs", *held.values()))
     texts = {name: [row.get(name, "") for row in rows] for name in ("team", "partition", "log_outcome")}
     gpus = np.nan_to_num(found["request_gpus"]).astype(np.int64)
     return UsageCurve(
@@ -102,7 +103,7 @@ def read_course(folder: Path, origin_s: float, capacity: Mapping[str, int]) -> U
         log_outcome=texts["log_outcome"],
         time_s=column(timeline, times, "time_s"),
         queued=column(timeline, times, "queued_jobs"),
-        held={kind: column(timeline, times, f"held_gpus_{kind}") for kind in capacity},
+        held={gpu_type: column(timeline, times, name) for gpu_type, name in held.items()},
         capacity=capacity,
     )
 
@@ -191,9 +192,9 @@ def energy_by_hour(course: UsageCurve, watts: Mapping[str, tuple[float, float]])
         remedy = f"give --watts {missing[0]}=BUSY/IDLE"
         raise InputError(f"no watts are given for {', '.join(missing)}", field="--watts", remedy=remedy)
     power = np.zeros(len(course.time_s))
-    for kind, gpus in course.capacity.items():
-        busy, idle = watts[kind]
-        power += busy * course.held[kind] + idle * (gpus - course.held[kind])
+    for gpu_type, gpus in course.capacity.items():
+        busy, idle = watts[gpu_type]
+        power += busy * course.held[gpu_type] + idle * (gpus - course.held[gpu_type])
     # Cut the course at every full hour, so that each piece lies in one hour of the day.
     clock = course.jobs.origin_s + course.time_s
     hours = np.arange(np.ceil(clock[0] / 3600), np.floor(clock[-1] / 3600) + 1) * 3600

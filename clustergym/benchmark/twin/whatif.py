@@ -77,11 +77,11 @@ def changed_cluster(twin: TwinFolder, add: Sequence[str], out: Path) -> Path:
         found = re.fullmatch(r"(\d{1,6})x(\S+)", text)
         if found is None:
             raise InputError(f"{text!r} is no number of GPUs", field="--add", remedy="give 16xA100")
-        gpus, kind = int(found[1]), found[2]
-        if kind.lower() not in own:
-            own[kind.lower()] = {"gpu_type": canonical_gpu_type(kind), "count": 0, "gpus_per_node": 8}
-            nodes.append(own[kind.lower()])
-        group = own[kind.lower()]
+        gpus, name = int(found[1]), found[2]
+        if name.lower() not in own:
+            own[name.lower()] = {"gpu_type": canonical_gpu_type(name), "count": 0, "gpus_per_node": 8}
+            nodes.append(own[name.lower()])
+        group = own[name.lower()]
         more, left = divmod(gpus, group["gpus_per_node"])
         if left or not more:
             remedy = f"give a multiple of {group['gpus_per_node']}, the GPUs of a node"

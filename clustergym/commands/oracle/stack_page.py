@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ HEAD = f"""\
 ![Predicted against measured seconds of a step, by GPU type]({PICTURE})
 
 The picture has the rows of all sources: newest releases of this section's, and Arena's iterations, as the
-grid oracle of the next section predicts them.
+stack `alpa-2022` of the next section predicts them.
 
 `clustergym oracle validate --data modern` holds the step times of software stacks (`conf/stack`) against
 public tables of llm-foundry, Megatron-Bridge and torchtitan, given the published plan: predicted tokens/s
@@ -28,8 +29,10 @@ of a GPU against measured. Each stack has at most 15 fitted constants, none of w
 `left out` predicts each model x GPU type x precision from a fit to all other rows. Of mixtures of experts
 the newest release of each configuration counts: another release alone changes them by 1.0 to 2.9 x.
 
-Boards, scenarios and policies do not use these step times: their oracle is the grid oracle of the sections
-below.
+One oracle answers for all (`oracle=stack`, the default): each model on each GPU type has the newest stack
+that was measured on both, the papers' models on their GPUs the stack `alpa-2022` of the next sections. Where
+there is none, the nearest is extended, and a note says so. Settings of papers, and boards that are frozen,
+keep `oracle=roofline`.
 """
 
 TARGETS = {
@@ -63,6 +66,25 @@ hidden, the bubble.
 REFIT_NOTE = """\
 Each constant switched off and all others fitted anew, on the rows they are fitted to: two columns of dense
 models, two of mixtures of experts, newest releases. `tensor exposed` and `straggling` could be left out.
+"""
+
+COLLECTIVES_NOTE = """\
+### Collectives
+
+Against Vidur's measurements (MLSys '24), by `clustergym oracle validate --data TABLE --gpu-type NAME`. A
+message takes the faster of two protocols, each a latency and a bandwidth; `before` is bandwidth alone, at 0.8
+of NVLink and 0.72 of a port. All-reduces across nodes are not held: of H100 none was measured, and the A100's
+nodes shared one port of 200 Gbit/s, at which its sends run, too.
+"""
+
+GRIDS_NOTE = """\
+### Grids, Pareto frontiers and proxy plans
+
+The grids of the papers (GPU type, GPUs, stages) of these plans: computation bias is the GPUs that are lost to
+uneven stages, the bubble, recomputation and small micro-batches, beside the plan of the allocation that
+loses least; communication load is what is not hidden, in seconds. Policies that profile are told the best
+estimate of the grids' proxy plans, which sees neither stragglers nor the optimizer's step. Nine models on 8,
+64 and 512 H100 and GB200, 512 sequences of 8,192 tokens, where they fit.
 """
 
 SCALING_NOTE = """\
@@ -142,11 +164,42 @@ def stack_section(figures: Figures) -> str:
             REFIT_NOTE,
             table(("without", *(2 * ["median", "mean"])), refits),
             "",
+            *_collectives(figures.get("collectives", {})),
+            GRIDS_NOTE,
+            _grids(figures["grids"]),
+            "",
             SCALING_NOTE,
             _scaling(figures["strong_scaling"]),
             "",
         )
     )
+
+
+def _collectives(figures: Figures) -> tuple[str, ...]:
+    if not figures:
+        return ()
+    rows = [
+        (f"{gpu_type} {name}", f"{row['rows']}", percent(row["mape_before"]), percent(row["mape"]))
+        for gpu_type, found in figures.items()
+        for name, row in found.items()
+    ]
+    return COLLECTIVES_NOTE, table(("", "rows", "mean error before", "mean error"), rows), ""
+
+
+def _grids(figures: Figures) -> str:
+    rows = [
+        (
+            f"`strategy={name}`",
+            f"{row['allocations']}",
+            percent(row["share_mean"]),
+            percent(row["share_worst"]),
+            percent(row["estimate_error_mean"]),
+            f"{row['frontier_plans_most']}",
+        )
+        for name, row in figures.items()
+    ]
+    titles = ("best proxy plan: share of the optimum, mean", "worst", "estimate error", "largest frontier")
+    return table(("", "allocations", *titles), rows)
 
 
 def _three(row: Figures) -> tuple[str, str, str]:
@@ -181,7 +234,60 @@ def measure_stacks(table: Path, progress: Callable[[str], None]) -> Figures:
         "without_a_part": validation.errors_without_parts(rows),
         "without_a_constant": validation.errors_without_constants(rows, progress),
         "strong_scaling": strong_scaling(),
+        "grids": measure_grids(),
+        "collectives": measure_collectives(table.parent / "collectives"),
     }
+
+
+GRID_MODELS = (
+    *("llama3-8B", "llama3-70B", "llama3-405B", "qwen3-30B-A3B", "qwen3-235B-A22B"),
+    *("deepseek-v3", "mixtral-8x7B", "gpt-oss-120B", "mpt-7B"),
+)
+
+
+def measure_grids() -> Figures:
+    """Return how far proxy plans are from the optimum, and estimates from the plans, by strategy."""
+    from clustergym.oracle.grid.profiler import STRATEGIES
+    from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
+    from clustergym.oracle.stacks.catalog import choose_for_shape
+    from clustergym.oracle.stacks.proxies import estimate_step, list_grids
+    from clustergym.oracle.stacks.search import search_plans
+
+    found: dict[str, list[tuple[float, float, int]]] = {strategy: [] for strategy in STRATEGIES}
+    for model, accelerator, gpus in product(GRID_MODELS, ("H100", "GB200"), (8, 64, 512)):
+        shape, machine = load_transformer(model), load_accelerator(accelerator)
+        constants = choose_for_shape(shape, machine).stack.step_constants
+        plans = search_plans(shape, machine, constants, gpus=gpus, global_batch=512, sequence_length=8192)
+        fitting = [step for step in plans if step.fits]
+        for strategy, outcomes in found.items():
+            grids = list_grids(shape, fitting, strategy)
+            if grids:
+                told, proxy = min((estimate_step(g.proxy.step), g.proxy.step.seconds) for g in grids)
+                most = max(len(grid.points) for grid in grids)
+                outcomes.append((fitting[0].seconds / proxy, abs(told / proxy - 1), most))
+    return {
+        strategy: {
+            "allocations": len(outcomes),
+            "share_mean": sum(one[0] for one in outcomes) / len(outcomes),
+            "share_worst": min(one[0] for one in outcomes),
+            "estimate_error_mean": sum(one[1] for one in outcomes) / len(outcomes),
+            "frontier_plans_most": max(one[2] for one in outcomes),
+        }
+        for strategy, outcomes in found.items()
+    }
+
+
+def measure_collectives(folder: Path) -> Figures:
+    """Return errors of collectives on the machines of Vidur's tables; empty without them."""
+    from clustergym.oracle.stacks.collectives import validate_collectives
+
+    found: dict[str, dict[str, Any]] = {}
+    for gpu_type, name in (("A100", "a100"), ("H100", "h100")):
+        for collective in ("all_reduce", "send_recv"):
+            path = folder / f"network_{name}_dgx_{collective}.csv"
+            if path.exists():
+                found.setdefault(gpu_type, {}).update(validate_collectives(path, gpu_type))
+    return found
 
 
 def draw_stacks(data: Path, target: Path) -> None:

@@ -91,7 +91,7 @@ class SharingEpisode(NamedTuple):
 
 
 def start_episode(stream: Stream) -> SharingEpisode:
-    """Return the desk of a stream at its first request that fits somewhere."""
+    """Return a stream's episode at its first request that fits somewhere."""
     desk = make_empty_episode(stream.nodes.copy(), stream.kinds, stream.arrivals, stream.usual)
     leaving = np.argsort(stream.leaves_at, kind="stable")
     desk = desk._replace(leaves_at=_whole(stream.leaves_at), leaving=leaving)
@@ -102,7 +102,7 @@ def start_episode(stream: Stream) -> SharingEpisode:
 def make_empty_episode(
     nodes: Nodes, requests: Requests, arrivals: Ints, usual: UsualRequests
 ) -> SharingEpisode:
-    """Return a desk on which nothing is worked out yet, and which no request leaves.
+    """Return an episode before its first request, in which no request ever leaves.
 
     Parameters
     ----------

@@ -68,7 +68,7 @@ class SharingState:
 
     @property
     def come(self) -> float:
-        """Requests that have come, x, as x / (x + the usual requests that ask for all GPUs)."""
+        """Requests that have come, from 0 to 1: x / (x + as many usual requests as fill all GPUs)."""
         return self.arrival / (self.arrival + self._filling)
 
     @property

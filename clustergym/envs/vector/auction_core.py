@@ -12,12 +12,14 @@ import numpy.typing as npt
 from clustergym.agents import auction
 from clustergym.agents import auction_features as features
 from clustergym.common.arrays import Bools, Floats, Ints
+from clustergym.envs.actions import MetaActions
 from clustergym.envs.auction_actions import AuctionActions, check_numbers
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.vector import auction_step
 from clustergym.envs.vector import step as steps
 from clustergym.envs.vector.auction_step import HELD, AuctionRules
 from clustergym.envs.vector.core import Core
+from clustergym.envs.vector.menu_core import MenuCore
 from clustergym.sim.compiled.numba_cache import Direct
 
 
@@ -74,5 +76,7 @@ class AuctionCore(Core):
 
 def make_core(single: SchedulingEnv, size: int, logged: bool, threads: int = 1) -> Core:
     """Return the core for a single environment's actions."""
-    made = AuctionCore if isinstance(single.actions, AuctionActions) else Core
+    made: type[Core] = AuctionCore if isinstance(single.actions, AuctionActions) else Core
+    if isinstance(single.actions, MetaActions):
+        made = MenuCore
     return made(single, size, logged, threads)

@@ -173,7 +173,7 @@ def _decide(
 def _act(
     episode: Episode, cluster: ClusterArrays, desk: EpisodeState, own: AuctionRules, numbers: Floats
 ) -> int:
-    """Decide once, and move the clock; return what it has come to."""
+    """Decide once and move the clock; return what it stopped at."""
     _decide(episode, cluster, desk, own, numbers)
     desk.state[d.HELD] += 1
     if clock.enact(episode, cluster) != c.DECISION:

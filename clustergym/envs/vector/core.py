@@ -10,17 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.agents.compiled_policies import menu as menus
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import InputError
-from clustergym.envs.actions import MetaActions
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.scheduling_costs import Outcomes, ReferenceCostTimes
 from clustergym.envs.vector import step as steps
 from clustergym.envs.vector.desk import SHOWN, EpisodeRules, EpisodeState
 from clustergym.envs.vector.desks import EpisodeStates, PreparedScenario
 from clustergym.envs.vector.job_costs import job_costs, read_times
-from clustergym.envs.vector.menus import Memories
 from clustergym.results.metrics.metrics import Metrics, measure_scenario
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim import columns as c
@@ -88,13 +85,7 @@ class Core:
         self.terms, self.rewards = np.zeros((size, len(reward))), np.zeros(size)
         self.outcomes = np.zeros(size, dtype=np.int8)
         self.scenarios: list[Scenario | None] = [None] * size
-        self._step, self._decide = Direct(steps.step), Direct(menus.decide)
-        self._rows = np.arange(size)
-        self._menu: menus.Menu | None = None
-        self._memories: Memories | None = None
-        if isinstance(single.actions, MetaActions):
-            self._menu = menus.compile_menu(single.actions.policies, single.parameters.information_class)
-            self._memories = Memories(size, single.actions.number, self._cluster.counts)
+        self._step, self._rows = Direct(steps.step), np.arange(size)
         self._pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
 
     @property
@@ -150,8 +141,6 @@ class Core:
             self.scenarios[row] = scenario
             self._batch.load(row, arrays.arrays)
             self._desks.load(row, arrays)
-            if self._memories is not None:
-                self._memories.load(row, arrays.arrays)
         announce_compilation(steps.step)
         self._batch.make_room()
         begin = self._part(np.full(self.size, steps.BEGIN, dtype=np.int64))
@@ -221,21 +210,8 @@ class Core:
 
     def _part(self, actions: Ints, *copies: npt.NDArray[Any]) -> Callable[[int, int], None]:
         """Return what takes the actions in the episodes from a first to a last one, copying their arrays."""
-        desks = self.desks
-        shown: tuple[npt.NDArray[Any], ...] = desks.observation, desks.mask
-        if self._menu is None or self._memories is None:
-            step = self._call(actions)
-        else:
-            episodes, menu, memories = self._batch.episodes, self._menu, self._memories.arrays
-            decide = partial(self._decide, episodes, self._cluster, menu, memories, actions)
-            # A policy decides all edits: what is left of the decision point is its end.
-            end = self._call(np.where(actions >= 0, desks.mask.shape[1] - 1, actions))
-
-            def step(first: int, last: int) -> None:
-                decide(first, last)
-                end(first, last)
-                desks.mask[first:last] = 1
-
+        shown: tuple[npt.NDArray[Any], ...] = self.desks.observation, self.desks.mask
+        step = self._call(actions)
         if not copies:
             return step
 
@@ -265,7 +241,7 @@ class Core:
         return Episode._make(part[row] for part in episodes), EpisodeState._make(part[row] for part in desks)
 
     def summary(self, row: int) -> Summary:
-        """Return what says metrics and digest of an episode so far; it stays as it is."""
+        """Return a snapshot of an episode that computes its metrics and digest later."""
         scenario, over = self.scenarios[row], self.outcomes[row] >= steps.TERMINATED
         assert scenario is not None
         end_s = float(self._batch.episodes.clock[row, c.END if over else c.NOW]) / c.TICKS_PER_S

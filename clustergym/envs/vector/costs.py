@@ -1,4 +1,4 @@
-"""The costs that a reward weighs, compiled: `clustergym.envs.scheduling_costs`."""
+"""The costs that a reward weighs, compiled: `envs.scheduling_costs` says what they are of one job."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ import math
 import numpy as np
 
 from clustergym.common.arrays import Floats
-from clustergym.envs.scheduling_costs import BOUND_S
+from clustergym.envs import scheduling_costs as of_job
 from clustergym.envs.vector.desk import EpisodeState
 from clustergym.sim import columns as c
 from clustergym.sim.compiled.episode import Episode
-from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part
+from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part, let_compiled_call
 from clustergym.sim.compiled.sums import pairwise_sum
 
 NAMES = ("jobs_in_system", "slowdown", "unfairness", "deadlines_met", "broken_promises", "log_jct")
 """Costs in the order of their numbers."""
 JOBS_IN_SYSTEM, SLOWDOWN, UNFAIRNESS, DEADLINES_MET, BROKEN_PROMISES, LOG_JCT = range(len(NAMES))
-LARGEST = float(np.finfo(np.float64).max)
+
+for rule in of_job.OF_ONE_JOB:
+    let_compiled_call(rule)
 
 
 @compile_in_place
@@ -65,13 +67,11 @@ def _shares(
     figures = episode.figures
     for row in range(len(part)):
         leave_s, _ = _leave(episode, desk, row, now_s, baseline)
-        part[row] = max(min(now_s, leave_s) - figures[row, c.SUBMIT_S], 0.0)
+        part[row] = of_job.compute_age_s(now_s, leave_s, figures[row, c.SUBMIT_S])
         if which == SLOWDOWN:
-            run_s = figures[row, c.RUN_S] if figures[row, c.RUN_S] > BOUND_S else BOUND_S
-            part[row] = part[row] / run_s
+            part[row] = of_job.slow_down(part[row], figures[row, c.RUN_S])
         elif which == UNFAIRNESS:
-            late = part[row] / figures[row, c.FAIR_S]
-            part[row] = min(late, LARGEST) - 1.0 if late > 1.0 else 0.0
+            part[row] = of_job.exceed_fairness(part[row], figures[row, c.FAIR_S])
 
 
 @compile_in_place
@@ -81,8 +81,6 @@ def _promises(episode: Episode, desk: EpisodeState, now_s: float, which: int, ba
     for row in range(n):
         deadline_s = episode.figures[row, c.DEADLINE_S]
         leave_s, completed = _leave(episode, desk, row, now_s, baseline)
-        kept = completed and leave_s <= deadline_s
-        dropped = leave_s < np.inf and not completed
-        met += kept
-        broken += min(now_s, leave_s) > deadline_s and not dropped and not kept
+        met += of_job.meet_deadline(completed, leave_s, deadline_s)
+        broken += of_job.break_promise(now_s, completed, leave_s, deadline_s)
     return -(met / n) if which == DEADLINES_MET else broken / n

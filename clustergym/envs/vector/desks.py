@@ -30,6 +30,8 @@ class PreparedScenario(NamedTuple):
     ----------
     arrays : ScenarioArrays
         With the yardsticks of the jobs.
+    run_seed : int
+        Of the policies that play.
     """
 
     arrays: ScenarioArrays
@@ -38,10 +40,11 @@ class PreparedScenario(NamedTuple):
     speed: Singles
     restart: Singles
     reference: Ints
+    run_seed: int
 
 
 def prepare_scenario(
-    scenario: Scenario, parameters: SchedulingParameters, reference: Outcomes | None = None
+    scenario: Scenario, parameters: SchedulingParameters, reference: Outcomes | None = None, run_seed: int = 0
 ) -> PreparedScenario:
     """Return what an environment needs of a scenario, and the baseline's outcome on it."""
     information, counts = parameters.information_class, scenario.tables.counts
@@ -66,6 +69,7 @@ def prepare_scenario(
         (either / highest).astype(np.float32),
         logarithm(cost_s).astype(np.float32),
         _find_leave_ticks(reference),
+        run_seed,
     )
 
 
@@ -78,7 +82,7 @@ def _find_leave_ticks(outcomes: Outcomes | None) -> Ints:
 
 
 def _least(time_s: Floats) -> Floats:
-    """Return the least of each class and each set of types that are hidden; 0: there is none."""
+    """Return the least value by model class and set of hidden types; 0 if all are hidden."""
     least = time_s.min(axis=(2, 3), initial=np.inf)
     return np.where(np.isfinite(least), least, 0.0)
 
@@ -143,7 +147,7 @@ class EpisodeStates:
         )
 
     def load(self, at: int, scenario: PreparedScenario) -> None:
-        """Show the model classes of a scenario in row `at`, and keep what its baseline comes to."""
+        """Show the model classes of a scenario in row `at`, and keep its baseline's outcome."""
         for name in ("least_gpu_s", "least_s", "speed", "restart", "reference"):
             table, own = getattr(self.arrays, name), getattr(scenario, name)
             shape = tuple(map(max, table.shape[1:3], own.shape[:2]))

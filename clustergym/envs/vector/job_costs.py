@@ -9,7 +9,13 @@ import numpy as np
 
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.common.errors import InputError
-from clustergym.envs.scheduling_costs import BOUND_S
+from clustergym.envs.scheduling_costs import (
+    break_promise,
+    compute_age_s,
+    exceed_fairness,
+    meet_deadline,
+    slow_down,
+)
 from clustergym.sim import columns as c
 from clustergym.sim.compiled.episode import Episode
 
@@ -38,19 +44,17 @@ class JobTimes(NamedTuple):
 
     def cost(self, term: str) -> Floats:
         """Return each job's cost, of which the term of a reward is minus the mean."""
-        age_s = np.maximum(np.minimum(self.now_s, self.leave_s) - self.submit_s, 0.0)
-        kept = self.completed & (self.leave_s <= self.deadline_s)
+        age_s = compute_age_s(self.now_s, self.leave_s, self.submit_s)
         if term == "jobs_in_system":
             return np.asarray(age_s / 3600.0)
         if term == "slowdown":
-            return np.asarray(age_s / np.fmax(self.run_s, BOUND_S))
+            return np.asarray(slow_down(age_s, self.run_s))
         if term == "unfairness":
-            return np.asarray(np.fmax(age_s / self.fair_s - 1.0, 0.0))
+            return np.asarray(exceed_fairness(age_s, self.fair_s))
         if term == "deadlines_met":
-            return np.where(kept, -1.0, 0.0)
-        dropped = np.isfinite(self.leave_s) & ~self.completed
-        late = np.minimum(self.now_s, self.leave_s) > self.deadline_s
-        return np.where(late & ~dropped & ~kept, 1.0, 0.0)
+            return np.where(meet_deadline(self.completed, self.leave_s, self.deadline_s), -1.0, 0.0)
+        broken = break_promise(self.now_s, self.completed, self.leave_s, self.deadline_s)
+        return np.where(broken, 1.0, 0.0)
 
 
 def read_times(episodes: Episode, jobs: Ints, now: Ints) -> JobTimes:

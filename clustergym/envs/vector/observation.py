@@ -15,7 +15,6 @@ from clustergym.sim.compiled import jobs
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part
-from clustergym.sim.compiled.seen import find_level
 from clustergym.sim.compiled.sums import pairwise_sum
 
 PER_LOGARITHM = float(1.0 / np.log1p(LONGEST_S))
@@ -127,7 +126,7 @@ def _fill_jobs(
         table[at + RESTARTS] = _share(job[row, c.RESTARTS], 4.0)
         standstill_s = max(job[row, c.READY] - now, 0) / c.TICKS_PER_S
         table[at + STANDSTILL] = logarithm(standstill_s) if runs else 0.0
-        requested = find_level(cluster.counts, job[row, c.REQUESTED_GPUS])
+        requested = jobs.find_level(cluster.counts, job[row, c.REQUESTED_GPUS])
         table[at + GPUS_REQUESTED] = rules.size_log[requested + 1]
         table[at + HAS_DEADLINE] = np.isfinite(to_deadline)
         table[at + SLACK], table[at + LATE] = logarithm(to_deadline), to_deadline < 0

@@ -23,7 +23,6 @@ from clustergym.sim.compiled.scenario_arrays import (
     UncoveredError,
     check_covered,
     check_known,
-    check_unprofiled,
 )
 
 __all__ = ["PreparedScenarios", "UncoveredError", "fall_back"]
@@ -75,7 +74,7 @@ class PreparedScenarios:
         return self.prepare(self._single.episodes.choose(options, rng), run_seed)
 
     def prepare(self, scenario: Scenario, run_seed: int) -> tuple[Scenario, PreparedScenario]:
-        """Return a scenario with its arrays; the seed is that of the baseline's run.
+        """Return a scenario with its arrays; the seed is that of the policies that play it.
 
         Raises
         ------
@@ -87,7 +86,7 @@ class PreparedScenarios:
         if found is None:
             self._check(scenario)
             reference = self._single.reference_outcomes(scenario, run_seed)
-            found = scenario, prepare_scenario(scenario, self._single.parameters, reference)
+            found = scenario, prepare_scenario(scenario, self._single.parameters, reference, run_seed)
         self._kept[key] = found
         if len(self._kept) > KEPT:
             self._kept.popitem(last=False)
@@ -103,8 +102,6 @@ class PreparedScenarios:
         check_covered(scenario, chosen.information_class, self._single.placer)
         if chosen.actions in OF_AUCTIONS:
             check_known(scenario, chosen.information_class)
-        elif chosen.actions == "meta":
-            check_unprofiled(scenario, chosen.information_class)
 
 
 def fall_back(refusal: UncoveredError, engine: str) -> None:

@@ -34,8 +34,8 @@ class EngineEnv(SchedulingEnv):
     """A scheduling environment with a choice of engines, which have the same results.
 
     An episode stays in the engine that it began in. `view`, `actions`, `outcomes`, `log` and `metrics()` are
-    built from a compiled episode when they are asked for. What it does not have, `simulation` and the
-    policies of a menu, is refused; and to draw pictures, episodes are those of the SimPy engine.
+    built from a compiled episode when they are asked for. It does not have a `simulation`, which is refused;
+    and to draw pictures, episodes are those of the SimPy engine.
     """
 
     def _make_parts(self) -> None:
@@ -157,13 +157,14 @@ class EngineEnv(SchedulingEnv):
         elif isinstance(own, AuctionActions):
             own.begin_decision(view, int(desk.state[TURN]) - 1)
         else:
-            raise _not_compiled("what the policies of a menu remember")
+            own.begin(view)
 
     @property
     def simulation(self) -> Simulation:
         """The simulation of the episode, with its logs; of the SimPy engine alone."""
         if self._on_core:
-            raise _not_compiled("a Simulation")
+            remedy = "make the environment with engine='simpy'"
+            raise InputError("a compiled episode has no Simulation", field="env.engine", remedy=remedy)
         return super().simulation
 
     @property
@@ -193,8 +194,3 @@ class EngineEnv(SchedulingEnv):
         if self._core is not None and self._on_core:
             return self._core.get_outcomes(0)
         return super().outcomes
-
-
-def _not_compiled(what: str) -> InputError:
-    message = f"a compiled episode does not have {what}"
-    return InputError(message, field="env.engine", remedy="make the environment with engine='simpy'")

@@ -98,7 +98,9 @@ def usable_rows(rows: Iterable[ThroughputRow], stack: str) -> list[ThroughputRow
     the software.
     """
     of_stack = [
-        row for row in rows if row.stack == stack and row.setting and row.measured and not row.defective
+        row
+        for row in rows
+        if row.stack == stack and row.setting and row.setting.planned and row.measured and not row.defective
     ]
     return [row for row in newest(of_stack) if row.job == "pretrain"]
 
@@ -194,7 +196,9 @@ def _fit(rows: Sequence[ThroughputRow], start: StackConstants, priors: Mapping[s
 
 def leave_out_groups(rows: Sequence[ThroughputRow], stack: str) -> dict[str, float]:
     """Return predictions of rows by id, each from a fit to rows of other models, GPU types or precisions."""
-    of_stack = [row for row in rows if row.stack == stack and row.setting and row.measured]
+    of_stack = [
+        row for row in rows if row.stack == stack and row.setting and row.setting.planned and row.measured
+    ]
     predictions = {}
     for group in sorted({row.group for row in of_stack}):
         constants = fit_stack([row for row in rows if row.group != group], stack)

@@ -32,7 +32,8 @@ MODERN = Path("../shared/data/modern/throughput.csv")
 def predict_row(row: ThroughputRow, constants: StackConstants) -> dict[str, Any]:
     """Return a row's `id`, `measured`, `predicted`, `predicted_search`, `fits` and `reason`.
 
-    `predicted` is of the published plan, None where it does not fit or cannot be expressed;
+    `predicted` is of the published plan, None where it does not fit or cannot be expressed; where the table
+    has no plan, of the search's own;
     `predicted_search` of the search's own plan, which is at least as fast.
     """
     found: dict[str, Any] = {
@@ -43,6 +44,14 @@ def predict_row(row: ThroughputRow, constants: StackConstants) -> dict[str, Any]
         return found
     one = row.setting
     given = {"global_batch": one.global_batch, "sequence_length": one.sequence_length}
+    if not one.planned:
+        own = fastest(one.shape, one.machine, constants, one.plan.gpus, one.plan.precision, **given)
+        found["fits"] = own is not None
+        if own is None:
+            found["reason"] += "; none fits"
+        else:
+            found["predicted"] = found["predicted_search"] = _rate(one, own)
+        return found
     step = assess_plan(one.shape, one.machine, one.plan, constants, **given)
     found["fits"] = step.fits
     if step.fits:
@@ -153,7 +162,7 @@ def errors_without_parts(rows: Sequence[ThroughputRow]) -> dict[str, dict[str, A
     steps = []
     for row in newest(rows):
         one = row.setting
-        if one is None or not row.measured or row.job != "pretrain":
+        if one is None or not one.planned or not row.measured or row.job != "pretrain":
             continue
         constants = load_stack(row.stack).step_constants
         step = assess_plan(
@@ -194,7 +203,7 @@ def _error(row: ThroughputRow, predicted: float | None) -> float:
 def scaling_errors(
     rows: Sequence[ThroughputRow], predicted: Sequence[float | None]
 ) -> dict[str, dict[str, Any]]:
-    """Return by how many points the speed of a GPU relative to 8 GPUs is off, of dense models."""
+    """Return the error in speed per GPU relative to 8 GPUs, in percentage points, of dense models."""
     curves: dict[tuple[object, ...], dict[int, tuple[float, float]]] = {}
     for row, rate in zip(rows, predicted, strict=True):
         one = row.setting
@@ -253,7 +262,11 @@ def errors_without_constants(
     rows: Sequence[ThroughputRow], tell: Callable[[str], None]
 ) -> dict[str, dict[str, Any]]:
     """Return the errors of fits without one constant, on the newest rows, to which they are fitted."""
-    kept = [row for row in newest(rows) if row.setting and row.measured and row.job == "pretrain"]
+    kept = [
+        row
+        for row in newest(rows)
+        if row.setting and row.setting.planned and row.measured and row.job == "pretrain"
+    ]
     table = {}
     for name in ("", *OPTIONAL):
         tell(f"fitting without {name}" if name else "fitting with all constants")

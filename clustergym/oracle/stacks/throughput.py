@@ -24,6 +24,8 @@ OPTIONAL = (
     "micro_batch",
     "dp", "tp", "pp", "cp", "ep", "vpp", "sharding", "activation_checkpointing", "note",
 )  # fmt: skip
+PLAN = ("micro_batch", "dp", "tp", "pp", "cp", "ep", "vpp", "sharding")
+"""Columns of the plan."""
 USUAL_SEQUENCE_LENGTH = 8192
 """Of torchtitan's recipes where its tables do not say."""
 TITAN_SELECTIVE = 0.5
@@ -35,13 +37,14 @@ _RELEASE = re.compile(r"\d{2,4}[.-]\d{2}([.-]\d{2})?")
 
 @dataclass(frozen=True)
 class Setting:
-    """The setting of a measured throughput: model, machine, plan and precision."""
+    """The setting of a measured throughput; `planned`: whether the table says anything of the plan."""
 
     shape: TransformerShape
     machine: Machine
     plan: ParallelPlan
     global_batch: int
     sequence_length: int
+    planned: bool = True
 
 
 @dataclass(frozen=True)
@@ -198,9 +201,12 @@ def _setting(cells: Mapping[str, str], shapes: Path | None, accelerators: Path |
             f"{gpus} GPUs do not divide by TP x PP x CP of {tensor * pipeline * context}", field="gpus"
         )
     micro = _whole(cells, "micro_batch")
-    if micro is None:
-        micro = 1
+    planned = any(cells[name] for name in PLAN)
+    if not planned:
+        assumed.append("no plan is given: that of the search")
+    elif micro is None:
         assumed.append("micro-batch taken as 1")
+    micro = micro or 1
     if expert > data * context * tensor:
         assumed.append(
             f"EP {expert} is more than there are ranks of a stage: taken as {data * context * tensor}"
@@ -214,7 +220,7 @@ def _setting(cells: Mapping[str, str], shapes: Path | None, accelerators: Path |
         asynchronous_tensor="async" in note, compiled="no torch.compile" not in note,
         adapters=cells["kind"].lower() == "lora",
     )  # fmt: skip
-    return Setting(shape, machine, plan, batch, length), "; ".join(assumed)
+    return Setting(shape, machine, plan, batch, length, planned), "; ".join(assumed)
 
 
 def _precision(cell: str) -> Precision:

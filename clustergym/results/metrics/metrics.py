@@ -233,7 +233,7 @@ def _only(run: _Run, scored: Bools) -> _Run:
 
 
 def _window(run: _Run, scored: Bools) -> Metrics:
-    """Return `OF_WINDOW`."""
+    """Return the metrics of the window of submissions (`OF_WINDOW`)."""
     return {
         "jobs_scored": int((scored & run.submitted).sum()),
         "time_without_arrivals": max(run.end_s - float(run.trace.submit_s.max()), 0.0),
@@ -363,7 +363,7 @@ def _restarts(run: _Run) -> Metrics:
 
 
 def _by_outcome(run: _Run) -> Metrics:
-    """Return `OF_OUTCOMES`; nothing for a trace that does not keep outcomes."""
+    """Return the metrics by outcome of jobs (`OF_OUTCOMES`); none if the trace keeps no outcomes."""
     if run.trace.outcome is None:
         return {}
     kinds, found = np.array(run.trace.outcome, dtype=object), Metrics()

@@ -78,7 +78,7 @@ def make_line(
     steps: int,
     points: int,
 ) -> dict[str, Any]:
-    """Return several runs of a policy as a page's data of one run, with `bands` and `intervals` added.
+    """Merge several runs of a policy into one line of a page: their mean, with `bands` and `intervals`.
 
     Parameters
     ----------

@@ -67,6 +67,7 @@ def run_hydra(
 
     def task(config: Any) -> float | None:
         folder = Path(HydraConfig.get().runtime.output_dir)
+        sweep = HydraConfig.get().mode == RunMode.MULTIRUN
         overrides = [str(override) for override in HydraConfig.get().overrides.task]
         try:
             if cells is None:
@@ -76,13 +77,13 @@ def run_hydra(
                 plain = compose_config("config", overrides)
             check_composed(plain)
             check_used(plain, overrides)
-            if sweep:
+            if HydraConfig.get().mode == RunMode.MULTIRUN:
                 # A line a run; whoever started the sweep prints one table of all of them.
                 plain["table"] = False
             return job(_name_overridden(_absolute(plain), overrides), folder)
         except (InputError, OmegaConfBaseException, SystemExit, MemoryError, OSError) as error:
             failure = _one_line(error, overrides)
-            if HydraConfig.get().mode != RunMode.MULTIRUN:
+            if not sweep:
                 # Raised only after Hydra has returned, as Hydra would print a line of its own about it.
                 failed.append(failure)
                 return None

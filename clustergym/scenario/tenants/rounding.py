@@ -128,7 +128,7 @@ class _Turn(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Between what the n offers of divisions must stay, so that the divisions come out the same.
+    """Bounds within which demand may change without changing the offers of a division.
 
     Attributes
     ----------

@@ -104,6 +104,7 @@ def read_config(path: Path) -> tuple[dict[str, Any], Counter[str]]:
         own = {key.strip(): value for key, equals, value in parts if equals}
         found["backfill"] = "slurm"
         found["backfill_interval_s"] = config.amount("bf_interval", own.get("bf_interval", "30"))
+        found["batch_sched_delay_s"] = config.amount("batch_sched_delay", own.get("batch_sched_delay", "3"))
         found["backfill_resolution_s"] = config.amount("bf_resolution", own.get("bf_resolution", "60"))
     if "multifactor" not in given.get("prioritytype", ""):
         guessed["PriorityType is not multifactor: jobs by submission"] += 1

@@ -16,8 +16,6 @@ from clustergym.sim.compiled.buddy import sort_many
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_entry, compile_in_place, compile_part
-from clustergym.sim.compiled.seen import find_level
-from clustergym.sim.compiled.times import is_profiled
 
 ILLEGAL = 3
 """What `decide` comes to besides DECISION, OVER and STALLED: nothing has been done."""
@@ -49,12 +47,12 @@ def _legal(episode: Episode, cluster: ClusterArrays, decided: Ints, drops: Ints)
         row, kind, gpus, batch = decided[at]
         if not _name(episode, row) or kind < 0 or kind >= len(available):
             return False
-        level = find_level(cluster.counts, gpus)
+        level = jobs.find_level(cluster.counts, gpus)
         if level == len(cluster.counts) or cluster.counts[level] != gpus:
             return False
         if batch != 0 and batch != episode.job[row, c.REQUESTED_BATCH]:
             return False
-        if not episode.feasible[episode.job[row, c.CLASS], kind, level] or not is_profiled(
+        if not episode.feasible[episode.job[row, c.CLASS], kind, level] or not jobs.is_profiled(
             episode, row, kind
         ):
             return False

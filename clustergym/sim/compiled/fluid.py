@@ -10,7 +10,7 @@ from clustergym.common.arrays import Floats, Ints
 from clustergym.sim.compiled.numba_cache import compile_entry, compile_part
 
 SLACK = 1e-12
-"""As `clustergym.results.metrics.fairness.SLACK`, which cannot import Numba."""
+"""As `clustergym.results.metrics.fairness.SLACK`."""
 
 
 class Sharing(NamedTuple):

@@ -20,6 +20,21 @@ from clustergym.sim.compiled.shared_rules import rules
 
 
 @compile_in_place
+def is_profiled(episode: Episode, row: int, kind: int) -> bool:
+    """Whether a job needs no profile on a type, or has it."""
+    return not (episode.job[row, c.HIDDEN] >> kind) & 1
+
+
+@compile_in_place
+def find_level(counts: Ints, gpus: int) -> int:
+    """Return the index of the least count that is not below `gpus`."""
+    level = 0
+    while level < len(counts) and counts[level] < gpus:
+        level += 1
+    return level
+
+
+@compile_in_place
 def compute_remaining(episode: Episode, row: int, now: np.int64) -> float:
     """Return the iterations that a job has left."""
     job, figures = episode.job[row], episode.figures[row]

@@ -15,7 +15,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 FOLDERS = (
     "agents",
-    "agents/compiled_policies",
     "envs",
     "envs/sharing",
     "envs/vector",
@@ -28,7 +27,7 @@ FOLDERS = (
 )
 """Folders of compiled functions; they call each other, so a change in one outdates the code of all."""
 
-DECORATED = re.compile(rb"^@(?:compile|entry)_", re.MULTILINE)
+DECORATED = re.compile(rb"^@(?:compile|entry)_|^ *let_compiled_call\(", re.MULTILINE)
 IMPORT = re.compile(rb"^from (clustergym[\w.]*) import (\([^)]*\)|[^(\n]*)", re.MULTILINE)
 WORD = re.compile(rb"\w+")
 

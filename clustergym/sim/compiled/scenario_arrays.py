@@ -20,7 +20,6 @@ __all__ = [
     "UncoveredError",
     "check_covered",
     "check_known",
-    "check_unprofiled",
     "scenario_arrays",
 ]
 
@@ -97,16 +96,6 @@ def _profiles(scenario: Scenario, information: InformationClass, clock: Ints, jo
     profile[:, c.LEFT_TICKS] = of_units
     profile[:, c.SINCE] = -1
     return profile
-
-
-def check_unprofiled(scenario: Scenario, information: InformationClass) -> None:
-    """Raise an UncoveredError if a scenario profiles new jobs, which compiled policies do not cover."""
-    if information.value in scenario.costs.profile:
-        raise UncoveredError(
-            f"scenario {scenario.name} profiles new jobs, which compiled policies do not cover",
-            field="costs.profile",
-            remedy="choose costs=profiled-free, or run it in the simulator, as engine=simpy does",
-        )
 
 
 def check_known(scenario: Scenario, information: InformationClass) -> None:

@@ -1,4 +1,4 @@
-"""Compiled policies decide as their originals do, over whole episodes."""
+"""Policies of a menu decide in compiled episodes as they do in a run."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import clustergym
 from clustergym.common.errors import InputError
 from clustergym.envs.families import MetaEnv
 from clustergym.envs.vector.environment import SchedulingVectorEnv
+from clustergym.scenario.policy import InformationError
 from clustergym.scenario.registry import parse_policy
 
 POLICIES = (
@@ -42,7 +43,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("text", POLICIES)
-def test_a_compiled_policy_decides_as_its_original(text: str, case: str) -> None:
+def test_a_policy_of_a_menu_decides_as_in_a_run(text: str, case: str) -> None:
     policy = parse_policy(text, "policy")
     information = CASES[case].get("information", policy.information_class.value)
     chosen = {**CASES[case], "information": information, "policies": (text,), "round_s": policy.round_s}
@@ -76,35 +77,37 @@ def test_a_policy_with_a_memory_does_not_see_what_others_decide() -> None:
     assert digests[:2] == digests[2:]
 
 
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [
-        ("sjf", "policy sjf"),
-        ("fcfs backfill=easy", "policy fcfs backfill=easy"),
-        ("fcfs any_type=random", "policy fcfs any_type=random"),
-    ],
-)
-def test_a_policy_that_is_not_compiled_is_refused_or_runs_in_simpy(text: str, what: str) -> None:
-    chosen: dict[str, Any] = {"cluster": "arena-16", "jobs": 6, "policies": ("las", text)}
-    with pytest.raises(InputError, match=f"env.policies: {what} is not compiled"):
+@pytest.mark.parametrize("costs", ["profiled-free", "ares"])
+def test_any_policy_plays_that_needs_no_places(costs: str) -> None:
+    menu = ("fcfs any_type=random", "fcfs backfill=easy", "sjf", "tiresias", "gavel")
+    chosen: dict[str, Any] = {"cluster": "arena-16", "jobs": 12, "policies": menu, "costs": costs}
+    digests = []
+    for engine in ("compiled", "simpy"):
+        env, rng, over = MetaEnv(engine=engine, **chosen), np.random.default_rng(3), False
+        env.reset(seed=3, options={"run_seed": 5})
+        while not over:
+            _, _, terminated, truncated, info = env.step(rng.integers(len(menu)))
+            over = terminated or truncated
+        digests.append(info["digest"])
+    assert digests[0] == digests[1]
+
+
+def test_a_policy_that_asks_where_jobs_are_is_refused_or_runs_in_simpy() -> None:
+    chosen: dict[str, Any] = {"cluster": "arena-16", "jobs": 6, "policies": ("las", "slurm-multifactor")}
+    with pytest.raises(InputError, match="policy slurm-multifactor asks where jobs are"):
         MetaEnv(engine="compiled", **chosen)
     env = MetaEnv(**chosen)
     env.reset(seed=0)
     assert env.step(np.int64(1))[4]["now_s"] > 0
 
 
-def test_a_network_in_a_menu_is_refused() -> None:
-    pytest.importorskip("torch")
-    menu = ("las", "learned checkpoint=elastic-16")
-    with pytest.raises(InputError, match="checkpoint=elastic-16 rollout=0, which is more"):
-        MetaEnv(engine="compiled", cluster="arena-16", jobs=6, policies=menu)
-
-
-def test_policies_that_need_iteration_times_are_refused_without_them() -> None:
+def test_policies_that_need_iteration_times_stop_without_them() -> None:
     chosen: dict[str, Any] = {"cluster": "arena-16", "jobs": 6, "information": "none"}
-    SchedulingVectorEnv(MetaEnv, policies=("fcfs", "las"), **chosen).reset(seed=0)
-    with pytest.raises(InputError, match="policy srtf without iteration times is not compiled"):
-        SchedulingVectorEnv(MetaEnv, policies=("las", "srtf"), **chosen)
+    env = SchedulingVectorEnv(MetaEnv, policies=("las", "srtf"), **chosen)
+    env.reset(seed=0)
+    env.step(np.array([0]))
+    with pytest.raises(InformationError, match="has no iteration times"):
+        env.step(np.array([1]))
 
 
 def test_many_small_jobs_launched_at_one_decision_are_all_logged() -> None:

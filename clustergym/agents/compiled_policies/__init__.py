@@ -1,1 +1,0 @@
-"""Compiled forms of `clustergym.policies`, which make the same decisions."""

@@ -1,0 +1,112 @@
+"""Episodes on the compiled simulation in which an agent chooses who decides: the policies of a menu."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.common import random_streams
+from clustergym.common.arrays import Bools, Ints
+from clustergym.envs.actions import MetaActions
+from clustergym.envs.scheduling import SchedulingEnv
+from clustergym.envs.vector.core import Core
+from clustergym.envs.vector.desks import PreparedScenario
+from clustergym.scenario.policy import Decision, View
+from clustergym.scenario.scenario import Scenario
+from clustergym.sim import columns as c
+from clustergym.sim.compiled.coverage import UncoveredError
+from clustergym.sim.compiled.episode_views import EpisodeViews
+from clustergym.sim.decision_checks import Limits, check_decision, coerce_decision
+from clustergym.sim.state import make_setting
+
+
+class MenuCore(Core):
+    """Episodes whose actions are policies, which play themselves; parameters as of `Core`.
+
+    Raises
+    ------
+    UncoveredError
+        If a policy asks where jobs are, or moves them.
+    """
+
+    def __init__(self, single: SchedulingEnv, size: int, logged: bool, threads: int = 1) -> None:
+        super().__init__(single, size, logged, threads)
+        own = single.actions
+        assert isinstance(own, MetaActions)
+        for policy in own.policies:
+            if policy.needs_places:
+                message = f"policy {policy.name} asks where jobs are, which compiled episodes do not say"
+                raise UncoveredError(message, field="env.policies", remedy="give engine='simpy'")
+        self._chosen = single.parameters
+        self._menus = [own, *(copy.deepcopy(own) for _ in range(1, size))]
+        self._views: list[EpisodeViews | None] = [None] * size
+        self._seen_in: tuple[Any, ...] = ()
+
+    def begin(self, rows: Sequence[int], scenarios: Sequence[tuple[Scenario, PreparedScenario]]) -> None:
+        """Begin episodes of scenarios in some rows, and reset the policies of their menus."""
+        for row in rows:
+            self._complete(row)
+            self._views[row] = None
+        super().begin(rows, scenarios)
+        for row, (scenario, prepared) in zip(rows, scenarios, strict=True):
+            setting = make_setting(scenario, scenario.round_s(self._chosen.round_s))
+            stream = random_streams.POLICY.generator(prepared.run_seed)
+            self._menus[row].reset(scenario.trace, setting, stream)
+
+    def _complete(self, row: int) -> None:
+        """Complete a View that a policy may have kept, before the episode goes on."""
+        views = self._views[row]
+        if views is not None:
+            views.complete()
+
+    def _find_views(self, row: int) -> EpisodeViews:
+        """Return what makes the Views of a row, made anew where the arrays have been replaced."""
+        episodes, scenario = self._batch.episodes, self.scenarios[row]
+        arrays = episodes.job, episodes.profile
+        if len(self._seen_in) == 0 or any(
+            one is not other for one, other in zip(arrays, self._seen_in, strict=True)
+        ):
+            self._seen_in, self._views = arrays, [None] * self.size
+        views = self._views[row]
+        if views is None:
+            assert scenario is not None
+            setting = make_setting(scenario, scenario.round_s(self._chosen.round_s))
+            information, episode = self._chosen.information_class, self.episode(row)[0]
+            views = self._views[row] = EpisodeViews(scenario, episode, information, setting)
+        return views
+
+    def take(self, taken: Any, over: Bools, *copies: npt.NDArray[Any]) -> None:
+        """Let a policy decide in each episode that is not over."""
+        for row in np.flatnonzero(~over).tolist():
+            views, menu, scenario = self._find_views(row), self._menus[row], self.scenarios[row]
+            assert scenario is not None
+            view = views.view_of_now()
+            menu.begin(view)
+            decision = coerce_decision(menu.act(int(taken[row])))
+            check_decision(decision, Limits(view.job, view.available, views.jobs.hidden), scenario)
+            self._set_targets(row, view, decision)
+            views.complete()
+        super().take(taken, over, *copies)
+
+    def _set_targets(self, row: int, view: View, decision: Decision) -> None:
+        job = self._batch.episodes.job[row]
+        job[view.job, c.TARGET_TYPE] = job[view.job, c.TARGET_LEVEL] = c.NONE
+        job[decision.job, c.TARGET_TYPE] = decision.gpu_type
+        job[decision.job, c.TARGET_LEVEL] = np.searchsorted(self._cluster.counts, decision.gpus)
+        job[decision.drop, c.REJECTED] = 1
+
+    def _call(self, actions: Ints) -> Callable[[int, int], None]:
+        # A policy decides all edits: what is left of the decision point is its end, the last action.
+        mask = self.desks.mask
+        end = super()._call(np.where(actions >= 0, mask.shape[1] - 1, actions))
+
+        def step(first: int, last: int) -> None:
+            mask[first:last, -1] = 1
+            end(first, last)
+            mask[first:last] = 1
+
+        return step

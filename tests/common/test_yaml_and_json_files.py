@@ -1,0 +1,325 @@
+"""YAML, JSON and JSON lines of others: what is read, and the exact line for each thing that is not."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from clustergym.common import kubernetes, processes, reading, writing, yaml_file
+from clustergym.common.errors import InputError
+from clustergym.common.kubernetes import KubernetesObject, read_objects
+from clustergym.common.yaml_file import field_name, parse_mapping, read_mapping
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in an empty folder, so that names of files are short."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def line_of(do: Callable[[], Any]) -> str:
+    """Return the line of the error that something raises."""
+    with pytest.raises(InputError) as error:
+        do()
+    return str(error.value)
+
+
+def test_lines_of_a_mapping() -> None:
+    text = "a: 1\nb:\n  - x\n  - {c: 2,\n     d: 3}\n7: seven\n"
+    Path("m.yaml").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    made = read_mapping(Path("m.yaml"))
+    assert made.content == {"a": 1, "b": ["x", {"c": 2, "d": 3}], 7: "seven"}
+    assert made.path == Path("m.yaml")
+    for keys, line in (
+        ((), 1), (("a",), 1), (("b",), 2), (("b", 0), 3), (("b", 1), 4), (("b", 1, "d"), 5),
+        (("b", 1, "e"), 4),
+        (("b", 2), 2), ((7,), 6), (("7",), 6), (("a", "x"), 1), (("z",), 1), (("b", "x"), 2),
+    ):  # fmt: skip
+        assert made.line(keys) == line, keys
+    assert field_name(("nodes", 0, "count")) == "nodes[0].count"
+    assert field_name((1, "a")) == "[1].a"
+
+
+DEEP = "a: " + "[" * 39 + "1" + "]" * 39
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", "m.yaml: is empty (write the keys of the mapping)"),
+        ("\n- a\n", "m.yaml:2: is a list, not a mapping of keys (write `key: value` lines)"),
+        ("word", "m.yaml:1: is a single value, not a mapping of keys (write `key: value` lines)"),
+        ("a: 1\nb: !!python/none 2\n", "m.yaml:2: YAML tag 'tag:yaml.org,2002:python/none' is not allowed"
+         " (remove it)"),
+        ("a: 1\na: 2\n", "m.yaml:2: a: key stands twice (keep one)"),
+        ("a: &x {b: 1}\nc:\n  <<: *x\n", "m.yaml:3: merge keys (<<) are not allowed (write the keys out)"),
+        ("a: 1\nyes: 2\n", "m.yaml:2: yes: yes is not text to YAML, and a key must be text (put it"
+         " in quotes)"),
+        ("? [a]\n: 1\n", "m.yaml:1: a list cannot be a key (use a word)"),
+        ("? {a: 1}\n: 1\n", "m.yaml:1: a mapping cannot be a key (use a word)"),
+        ("a: 1:30\n", "m.yaml:1: 1:30 is a number in base 60 to YAML (put it in quotes, or write the number"
+         " out)"),
+        ("a: 1" + ":30" * 40, "m.yaml:1: 1:30:30:30:30:30:30:... is a number in base 60 to YAML (put"
+         " it in quotes, or write the number out)"),
+        ("a: " + "1" * 101, "m.yaml:1: a number of 101 characters, the longest allowed is 100 (put it in"
+         " quotes, or write the number out)"),
+        ("a: &x\n  b: *x\n", "m.yaml:1: an anchor refers to itself (write the value out)"),
+        ("a: [1\n", "m.yaml:2: is not valid YAML: did not find expected ',' or ']'"),
+        (DEEP.replace("1", "[1]"), "m.yaml:1: is nested deeper than 40 levels"),
+    ],
+)  # fmt: skip
+def test_yaml_that_is_refused(text: str, line: str) -> None:
+    assert line_of(lambda: parse_mapping(text.encode(), Path("m.yaml"))) == line
+
+
+def test_yaml_at_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = Path("m.yaml")
+    assert parse_mapping(DEEP.encode(), path).content
+    assert parse_mapping(b"a: " + b"1" * 100, path).content["a"] == int("1" * 100)
+    # Of a: the mapping, its key, the list, three values: 6. Of b: its key, and the list again.
+    text = b"a: &x [1, 2, 3]\nb: *x\n"
+    monkeypatch.setattr(yaml_file, "LARGEST_NODES", 11)
+    assert parse_mapping(text, path).content == {"a": [1, 2, 3], "b": [1, 2, 3]}
+    monkeypatch.setattr(yaml_file, "LARGEST_NODES", 10)
+    assert line_of(lambda: parse_mapping(text, path)) == (
+        "m.yaml:1: stands for more than 10 values once its aliases are written out (use fewer aliases)"
+    )
+    monkeypatch.setattr(yaml_file, "LARGEST_BYTES", 5)
+    path.write_text("a: 12")
+    assert read_mapping(path).content == {"a": 12}
+    path.write_text("a: 123")
+    assert line_of(lambda: read_mapping(path)) == "m.yaml: is larger than 5 bytes (give a YAML file)"
+
+
+def test_yaml_files_that_are_none() -> None:
+    Path("mine.yaml").write_bytes(b"a: 1\nb: \xff\n")
+    Path("mien.txt").touch()
+    assert (
+        line_of(lambda: read_mapping(Path("mine.yaml")))
+        == "mine.yaml:2: is not UTF-8 text (save it as UTF-8)"
+    )
+    assert (
+        line_of(lambda: read_mapping(Path("mien.yaml")))
+        == "mien.yaml: no such file (did you mean mine.yaml?)"
+    )
+    assert line_of(lambda: read_mapping(Path("no/m.yaml"))) == (
+        "no/m.yaml: no such file (there is no folder no that can be read)"
+    )
+    assert line_of(lambda: read_mapping(Path("."))) == ".: is a folder (give a YAML file)"
+    assert line_of(lambda: read_mapping(Path("/dev/null"))) == (
+        "/dev/null: is not a regular file (save it to a file first)"
+    )
+
+
+READ = "j: not JSON that can be read: ValueError: "
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (b"{\n1}", "j:2: not JSON, or cut short: Expecting property name enclosed in double quotes (mend)"),
+        (b"\xff", "j: not UTF-8 text (mend)"),
+        (b"NaN", READ + "NaN is not a JSON number (mend)"),
+        (b"-Infinity", READ + "-Infinity is not a JSON number (mend)"),
+        (b"1e999", READ + "1e999 is beyond the largest number (mend)"),
+        (
+            b"1" * 301,
+            f"{READ}{'1' * 20}… is a number of more than 300 digits (mend)",
+        ),
+    ],
+)
+def test_json_that_is_refused(content: bytes, line: str) -> None:
+    assert line_of(lambda: reading.parse_json(content, Path("j"), "mend")) == line
+
+
+def test_json() -> None:
+    assert reading.parse_json("\ufeff[1, 2.5]".encode(), Path("j"), "mend") == [1, 2.5]
+    assert reading.parse_json(b"1" * 300, Path("j"), "mend") == int("1" * 300)
+    assert "RecursionError" in line_of(lambda: reading.parse_json(b"[" * 100_000, Path("j"), "mend"))
+    path = Path("j")
+    path.write_text("[1]")
+    assert reading.read_json(path, 3, "mend") == [1]
+    assert line_of(lambda: reading.read_json(path, 2, "mend")) == "j: is larger than 2 bytes (mend)"
+    assert line_of(lambda: reading.read_json(Path("x"), 2, "mend")) == (
+        "x: cannot be read: No such file or directory (mend)"
+    )
+    assert line_of(lambda: reading.read_regular(Path("."), 2)) == ".: cannot be read: Is a directory"
+    os.mkfifo("pipe")
+    assert (
+        line_of(lambda: reading.read_regular(Path("pipe"), 2, "mend")) == "pipe: is not a regular file (mend)"
+    )
+
+
+def test_json_lines() -> None:
+    path = Path("l.gz")
+    lines = b'{"a": 1}\n{"b": [2]}\n'
+
+    def read(content: bytes = lines, largest: int = 100, longest: int = 50, cut: int | None = None) -> Any:
+        path.write_bytes(gzip.compress(content)[:cut])
+        made = reading.read_json_lines(path, largest_bytes=largest, longest_line_bytes=longest, remedy="mend")
+        return list(made)
+
+    assert read() == read(largest=20, longest=11) == [(1, {"a": 1}), (2, {"b": [2]})]
+    packed = reading.read_json_lines(
+        Path("none"), largest_bytes=99, longest_line_bytes=9, remedy="", packed=gzip.compress(b"{}")
+    )
+    assert list(packed) == [(1, {})]
+    assert line_of(lambda: read(longest=10)) == "l.gz:2: is longer than 10 bytes (mend)"
+    assert line_of(lambda: read(largest=19)) == "l.gz:2: the log unpacks to more than 19 bytes (mend)"
+    assert line_of(lambda: read(b"{}\n[]\n")) == "l.gz:2: is not a JSON object (mend)"
+    assert line_of(lambda: read(b"{}\n{\n")) == "l.gz:2: is not JSON (mend)"
+    assert line_of(lambda: read(cut=-9)).startswith("l.gz: cannot be read: Compressed file ended before")
+    path.write_bytes(b"plain")
+    made = reading.read_json_lines(path, largest_bytes=9, longest_line_bytes=9, remedy="mend")
+    assert line_of(lambda: list(made)).startswith("l.gz: cannot be read: Not a gzipped file")
+
+
+def test_plain_values() -> None:
+    given = {
+        1: np.float64(1.5),
+        "a": (np.int64(2), float("nan")),
+        "b": np.array([1.0, np.inf]),
+        "c": [None, True],
+    }
+    assert writing.plain(given) == {"1": 1.5, "a": [2, None], "b": [1.0, None], "c": [None, True]}
+    writing.write_json(Path("made/w.json"), given)
+    assert Path("made/w.json").read_text() == json.dumps(writing.plain(given), indent=2) + "\n"
+    writing.write_json(None, object())
+    writing.write_text(Path("é"), "é")
+    assert Path("é").read_bytes() == "é".encode()
+
+
+def test_files_are_written_all_or_none() -> None:
+    Path("old").write_text("old")
+    Path("folder").mkdir()
+    assert line_of(lambda: writing.write_files({Path("old"): b"new", Path("folder"): b""}, "--out")) == (
+        "folder: --out: is a folder (name a file in it)"
+    )
+    assert line_of(lambda: writing.write_files({Path("old"): b"new", Path("old/x"): b""}, "--out")) == (
+        "old/x: --out: cannot be written: File exists (make room, or name another file)"
+    )
+    assert (
+        line_of(lambda: writing.write_json(Path("folder"), 1))
+        == "folder: --json: is a folder (name a file in it)"
+    )
+    assert Path("old").read_text() == "old"
+
+    def write_half() -> None:
+        with writing.atomic_path(Path("old")) as made:
+            made.write_text("half")
+            assert made == Path(f".old.{os.getpid()}.tmp")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write_half()
+    assert Path("old").read_text() == "old"
+    assert sorted(path.name for path in Path().iterdir()) == ["folder", "old"]
+    writing.write_files({Path("old"): b"new", Path("other"): b"x"})
+    assert (Path("old").read_text(), Path("other").read_text()) == ("new", "x")
+
+
+CLUSTER_QUEUE: dict[str, Any] = {
+    "kind": "ClusterQueue",
+    "metadata": {"name": "team", "labels": {"a": 1}},
+    "spec": {
+        "nodeLabels": {"b": "x"},
+        "weight": 3,
+        "on": True,
+        "groups": [{"size": 2}, {"kind": "Other"}],
+        "bad": [1],
+    },
+}
+
+
+def test_objects_of_kubernetes() -> None:
+    one = KubernetesObject(Path("k"), CLUSTER_QUEUE)
+    assert (one.kind, one.name, one.text("spec.weight"), one.text("spec.none")) == (
+        "ClusterQueue",
+        "team",
+        "3",
+        "",
+    )
+    assert one.get("spec.weight", int, 0) == 3
+    assert one.get("spec.none.deeper", int, 7) == 7
+    assert (one.flag("spec", "on"), one.flag("spec", "weight"), one.flag("no", "on")) == (True, False, False)
+    assert one.labels() == {"a": "1", "b": "x"}
+    first, second = one.items("spec.groups")
+    assert (first.kind, first.name, first.get("size", int, 0), second.kind) == (
+        "ClusterQueue",
+        "team",
+        2,
+        "Other",
+    )
+    assert one.items("spec.none") == []
+    groups, other = CLUSTER_QUEUE["spec"]["groups"], "is of another kind than expected:"
+    nameless = KubernetesObject(Path("k"), {"metadata": {"name": []}})
+    for do, line in (
+        (lambda: one.get("spec.on", int, 0), f"spec.on: {other} 'True'"),
+        (lambda: one.get("spec.groups", str, ""), f"spec.groups: {other} {str(groups)[:40]!r}"),
+        (lambda: one.items("spec.bad"), "spec.bad: is not a list of objects"),
+        (lambda: kubernetes.quantity(one, "x", "1.5"), "x: '1.5' is no number of GPUs"),
+        (lambda: kubernetes.quantity(one, "x", True), "x: 'True' is no number of GPUs"),
+        (lambda: kubernetes.quantity(one, "x", 1000001), "x: '1000001' is no number of GPUs"),
+        (lambda: kubernetes.quantity(one, "x", "٣"), "x: '٣' is no number of GPUs"),
+    ):
+        assert line_of(do) == f"k: ClusterQueue team: {line} (print it with kubectl get KIND -A -o json)"
+    assert line_of(lambda: nameless.name).startswith(f"k: metadata.name: {other} '[]' (print it")
+    assert [kubernetes.quantity(one, "x", value) for value in ("0", 8, "1000000")] == [0, 8, 10**6]
+
+
+def test_lists_of_kubernetes() -> None:
+    path = Path("k")
+
+    def read(text: str) -> list[str]:
+        path.write_text(text)
+        return [one.kind for one in read_objects(path)]
+
+    assert (
+        read('{"items": [{"kind": "A"}, {"kind": "B"}]}')
+        == read(' [{"kind": "A"}, {"kind": "B"}]')
+        == ["A", "B"]
+    )
+    assert read('{"kind": "A"}') == read("kind: A\n") == read("items:\n- kind: A\n") == ["A"]
+    assert read('{"items": []}') == []
+    printed = "(print it with kubectl get KIND -A -o json)"
+    assert line_of(lambda: read("[1]")) == f"k: is not a list of Kubernetes objects {printed}"
+    assert line_of(lambda: read("{}")) == f"k: kind: has an object without a kind {printed}"
+
+
+def test_cores_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    quota = Path("cpu.max")
+    monkeypatch.setattr(processes, "QUOTA", quota)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 3})
+    assert processes.cores() == 4
+    for text, cores in (("max 100000", 4), ("250000 100000", 2), ("50000 100000", 1), ("900000 100000", 4)):
+        quota.write_text(text)
+        assert processes.cores() == cores
+    assert [processes.check_processes(value) for value in (0, 3, "ray")] == [0, 3, "ray"]
+    assert line_of(lambda: processes.check_processes(-1)) == (
+        "processes: -1 is no count (give 0 for one per core, more, or ray)"
+    )
+    assert line_of(lambda: processes.check_processes("two", "workers")).startswith(
+        "workers: 'two' is no count"
+    )
+
+
+def test_work_in_this_process() -> None:
+    prepared: list[int] = []
+    with processes.workers(1, prepare=lambda: prepared.append(1)) as run:
+        assert list(run(str, [1, 2])) == ["1", "2"]
+    assert prepared == [1]
+    assert list(processes.in_order(str, [3, 1, 2])) == ["3", "1", "2"]
+    assert list(processes.in_order(str, [])) == []
+    with pytest.raises(InputError) as error, processes.report_lost_processes():
+        raise processes.BrokenProcessPool
+    assert (
+        str(error.value) == "processes: one was ended before its work was done (give fewer if memory ran out)"
+    )
