@@ -48,15 +48,27 @@ EVERY_POINT["batch_sched_delay_s"] = 0.0
         ([4, 1, 2, 3], 4, 2, ((2, 2), (3, 2))),
         ([4, 1, 0, 3], 4, 2, ((0, 2), (3, 2))),
         ([8, 1, 1, 1], 4, 2, None),
-        # One node: all that is free on a node counts, also what the job cannot use.
-        ([8, 2], 2, 1, ((1, 2),)),
-        # One on each of two nodes: {3} alone is too few nodes, but has more free than {0, 1}, so it is the
-        # first set, and then the better of the other (slurmctld 22.05.8).
-        ([2, 2, 0, 8], 2, 2, ((0, 1), (3, 1))),
+        # One node: only as many of a node's GPUs count as the job can use, so the first is as good as any.
+        ([8, 2], 2, 1, ((0, 2),)),
+        # {5} has one that counts, {0, 1} two (slurmctld 22.05.8, jobs with --gres).
+        ([1, 1, 0, 0, 0, 4], 1, 1, ((5, 1),)),
     ],
 )
 def test_the_set_of_neighbours_that_fits_best(free, gpus, nodes, expected):
     assert consecutive_best_fit(np.array(free), gpus, nodes) == expected
+
+
+@pytest.mark.parametrize(
+    ("free", "gpus", "nodes", "expected"),
+    [
+        ([8, 2], 2, 1, ((1, 2),)),
+        # One on each of two nodes: {3} alone is too few nodes, but has more free than {0, 1}, so it is the
+        # first set, and then the better of the other (slurmctld 22.05.8, jobs with CPUs).
+        ([2, 2, 0, 8], 2, 2, ((0, 1), (3, 1))),
+    ],
+)
+def test_all_that_is_free_counts_where_cpus_stand_for_gpus(free, gpus, nodes, expected):
+    assert consecutive_best_fit(np.array(free), gpus, nodes, capped=False) == expected
 
 
 # One pass of slurmctld 22.05.8, times in seconds from a whole minute: now, what is free, running jobs (their
