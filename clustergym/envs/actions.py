@@ -327,9 +327,8 @@ class MetaActions(Actions):
         if fits.all():
             return decision
         batch = None if decision.batch is None else decision.batch[fits]
-        return Decision(
-            decision.job[fits], decision.gpu_type[fits], decision.gpus[fits], decision.drop, batch
-        )
+        kept = {name: getattr(decision, name)[fits] for name in ("job", "gpu_type", "gpus")}
+        return replace(decision, **kept, batch=batch)
 
     def describe(self, action: int) -> str:
         """Return the policy's name and parameters."""

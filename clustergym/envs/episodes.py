@@ -183,7 +183,7 @@ class Episodes:
         """A name that tells drawn scenarios of one seed apart, beside the trace's keys."""
         parameters = self.parameters
         named = [parameters.costs, parameters.horizon_s, parameters.failures, parameters.failure_scale]
-        named += [parameters.queues]
+        named += [parameters.queues, parameters.checkpoint_every_s]
         return json.dumps([*named, self.cluster.fingerprint()])
 
     @cached_property
@@ -199,6 +199,7 @@ class Episodes:
                     "oversize": "drop",
                     "other_types": "any",
                     "queues": parameters.queues,
+                    "checkpoints": {"every_s": parameters.checkpoint_every_s},
                     **self._failures,
                 },
                 "horizon_s": parameters.horizon_s,

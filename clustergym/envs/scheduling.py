@@ -264,8 +264,12 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
 
 def check_queues(scenario: Scenario, parameters: SchedulingParameters) -> None:
-    """Raise an InputError if a scenario has queues that are not shown, or none where they would be."""
-    if scenario.tenants is not None and parameters.features != "tenants":
+    """Raise an InputError if a scenario has queues that are not shown, or none where they would be.
+
+    An agent that chooses among policies leaves queues to them.
+    """
+    shown = parameters.features == "tenants" or parameters.actions == "meta"
+    if scenario.tenants is not None and not shown:
         message = f"scenario {scenario.name} has queues of tenants, which features={parameters.features} hide"
         remedy = "make ClusterGym/Tenants-v1, or give features=tenants"
         raise InputError(message, field="env.features", remedy=remedy)

@@ -67,6 +67,9 @@ class SchedulingParameters(Parameters):
     need `features=tenants`. Null: none."""
     bursty: Fraction = 0.0
     """Share of the virtual clusters of drawn traces whose jobs come in bursts."""
+    checkpoint_every_s: Period | None = None
+    """Seconds of work between two checkpoints of a job: a stop without notice takes back what it has done since
+    (docs/stopping-and-moving.md). Null: jobs save when they are stopped."""
     jobs: PositiveInt = 150
     """Jobs of an episode."""
     loads: Annotated[tuple[PositiveFloat, ...], MinLen(1)] = (1.0,)
@@ -144,6 +147,7 @@ class SchedulingKeywords(TypedDict, total=False):
     rule: Literal["arena", "ares"]
     queues: str | None
     bursty: Fraction
+    checkpoint_every_s: Period | None
     jobs: PositiveInt
     loads: Annotated[tuple[PositiveFloat, ...], MinLen(1)]
     traces: PositiveInt | None
