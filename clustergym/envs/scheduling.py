@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Unpack
@@ -13,26 +12,25 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 
-from clustergym.common import random_streams
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import NonNegativeInt
 from clustergym.common.parameters import build_from_keywords, check_value
-from clustergym.envs.actions import Actions
 from clustergym.envs.auction_actions import NAMES as OF_AUCTIONS
-from clustergym.envs.auction_actions import AuctionActions, make_actions
+from clustergym.envs.auction_actions import AnyActions, make_actions
 from clustergym.envs.episodes import Episodes
-from clustergym.envs.observations import FEATURES, times_known
+from clustergym.envs.observations import FEATURES
 from clustergym.envs.rendering import check_mode
 from clustergym.envs.rewards import Reward
 from clustergym.envs.scheduling_costs import COSTS, OF_QUEUES, Outcomes, ReferenceCosts, ReferenceCostTimes
 from clustergym.envs.scheduling_parameters import SchedulingKeywords, SchedulingParameters
 from clustergym.envs.scheduling_picture import as_pixels, as_text
-from clustergym.results.metrics.metrics import Metrics, measure_scenario
-from clustergym.scenario.policy import Decision, InformationClass, Setting, View
+from clustergym.envs.simpy_episode import EpisodeParts, PlayedEpisode, SimPyEpisode
+from clustergym.results.metrics.metrics import Metrics
+from clustergym.scenario.policy import InformationClass, Setting, View
 from clustergym.scenario.registry import make_placer
 from clustergym.scenario.scenario import Scenario
-from clustergym.sim.engine import Simulation, StalledError
+from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventLog
 from clustergym.sim.state import make_setting
 from clustergym.trace.trace import Trace
@@ -40,13 +38,7 @@ from clustergym.trace.trace import Trace
 Observation = dict[str, npt.NDArray[np.float32]] | npt.NDArray[np.float32]
 Step = tuple[Observation, float, bool, bool, dict[str, Any]]
 
-MOST_ILLEGAL = 1000
-"""Illegal actions in a row after which an episode counts as stalled."""
-
-UNPICKLED = frozenset(
-    {"_simulation", "_view", "_outcomes", "_known", "_illegal_in_a_row", "_stalled", "_reference"}
-    | {"placer", "actions", "_own_actions", "features", "_reward", "_reference_reward", "_references"}
-)
+UNPICKLED = frozenset({"_episode", "_parts", "_references", "placer", "features"})
 """Attributes that a copy makes anew, from the parameters, the scenario and the actions taken."""
 
 
@@ -89,27 +81,25 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         if chosen.features in ("moves", "ranked") and chosen.actions not in OF_AUCTIONS:
             message = f"{chosen.features!r} needs an auction"
             raise InputError(message, field="env.features", remedy="give features=jobs")
-        self._simulation: Simulation | None = None
-        self._view: View | None = None
+        self._episode: PlayedEpisode | None = None
         self._begun: tuple[Scenario, int] | None = None
         self._explain_taken: list[Any] = []
         self.episodes = Episodes(chosen)
         if chosen.actions in OF_AUCTIONS:
             self.episodes.check_times()
         self._make_parts()
-        self.action_space = self.actions.space
+        self.action_space = self._parts.actions.space
         self.observation_space = self._observation_space()
 
     def _make_parts(self) -> None:
         """Make the parts that have a state during an episode."""
         chosen, setting = self.parameters, self.episodes.setting
         self.placer = make_placer({"name": chosen.placer})
-        self.actions = make_actions(chosen, setting)
         self.features = FEATURES[chosen.features](setting, chosen.rows)
-        self._reward: Reward[Outcomes] = Reward(COSTS, chosen.reward)
-        self._reference_reward: Reward[Outcomes] = Reward(COSTS, chosen.reward)
+        self._parts = EpisodeParts(chosen, self.placer, make_actions(chosen, setting), self.features)
+        # So that a term that there is not is refused here.
+        Reward(COSTS, chosen.reward)
         self._references = None if chosen.baseline is None else ReferenceCosts(chosen.baseline, self.placer)
-        self._no_terms = dict.fromkeys(chosen.reward, 0.0)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all but the simulation, which cannot be pickled: replaying `_explain_taken` restores it."""
@@ -118,13 +108,13 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Replay the episode up to the step at which the environment was pickled."""
         self.__dict__.update(state)
-        self._simulation = self._view = None
+        self._episode = None
         self._make_parts()
         if self._begun is not None:
             taken = self._explain_taken
             self._start(*self._begun)
             for action in taken:
-                self._act(action)
+                self.episode.act(action)
             self._explain_taken = taken
 
     def _observation_space(self) -> spaces.Space[Any]:
@@ -137,11 +127,21 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         )
 
     @property
-    def simulation(self) -> Simulation:
-        """The simulation of the episode, with its logs."""
-        if self._simulation is None:
+    def actions(self) -> AnyActions:
+        """The actions, with the allotments as edited at the present decision point."""
+        return self._parts.actions
+
+    @property
+    def episode(self) -> PlayedEpisode:
+        """The episode that is played, or was played last; its `engine` says on which engine."""
+        if self._episode is None:
             raise ResetNeeded("there is no episode yet: call reset() first")
-        return self._simulation
+        return self._episode
+
+    @property
+    def simulation(self) -> Simulation:
+        """The simulation of the episode, with its logs; of the SimPy engine alone."""
+        return self.episode.simulation
 
     @property
     def scenario(self) -> Scenario:
@@ -164,31 +164,26 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     @property
     def log(self) -> EventLog:
         """The event log of the episode so far."""
-        return self.simulation.log
-
-    @property
-    def _goes_on(self) -> bool:
-        """Whether there is an episode that is not over."""
-        return self._view is not None
+        return self.episode.log
 
     @property
     def view(self) -> View | None:
         """What a policy would see at the present decision point; None when the episode is over."""
-        return self._view
+        return None if self._episode is None else self._episode.view
 
     @property
     def outcomes(self) -> Outcomes:
         """When each job left, in the episode so far."""
-        return self._outcomes
+        return self.episode.outcomes
 
     def action_masks(self) -> npt.NDArray[np.int8]:
         """Return 1 for each legal action, else 0, shape (number of actions,); all 1 when the episode is over.
 
         `action_space.sample(mask=…)` takes it.
         """
-        if not self._goes_on:
-            return np.ones(self.actions.number, dtype=np.int8)
-        return self.actions.mask().view(np.int8)
+        if self._episode is None:
+            return np.ones(self._parts.actions.number, dtype=np.int8)
+        return self._episode.find_mask()
 
     def row_jobs(self) -> Ints:
         """Return the job of each row that is shown, by its place in the trace, shape (R,); -1: none."""
@@ -223,26 +218,16 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
     def _start(self, scenario: Scenario, run_seed: int) -> tuple[Observation, dict[str, Any]]:
         """Begin an episode of a scenario."""
-        chosen = self.parameters
-        check_queues(scenario, chosen)
-        simulation = Simulation(scenario, self.placer, chosen.information_class, chosen.round_s, run_seed)
-        yardsticks = ReferenceCostTimes.from_scenario(scenario)
-        self.features.queues = yardsticks.queues
-        self._simulation, self._outcomes = simulation, Outcomes(yardsticks)
+        check_queues(scenario, self.parameters)
+        self._episode = self._begin_episode(scenario, run_seed)
         self._begun, self._explain_taken = (scenario, run_seed), []
-        self._known = times_known(chosen.information_class)
-        self.actions.reset(
-            simulation.known_trace, simulation.setting, random_streams.POLICY.generator(run_seed)
-        )
-        self._illegal_in_a_row, self._stalled = 0, False
-        self._reward.reset()
-        self._reference_reward.reset()
-        self._reference = self.reference_outcomes(scenario, run_seed)
-        self._view = simulation.advance()
-        if self._view is None:
-            raise InputError("no job comes to a decision", field="env", remedy="choose another trace")
-        self._begin()
-        return self.as_observation(self.features.values()), self._info(self._no_terms, False)
+        seen, info = self._episode.begin()
+        return self.as_observation(seen), info
+
+    def _begin_episode(self, scenario: Scenario, run_seed: int) -> PlayedEpisode:
+        """Return a new episode of a scenario."""
+        reference = self.reference_outcomes(scenario, run_seed)
+        return SimPyEpisode(self._parts, scenario, run_seed, reference)
 
     def reference_outcomes(self, scenario: Scenario, run_seed: int) -> Outcomes | None:
         """Return when each job leaves under the baseline; None: there is none."""
@@ -250,111 +235,19 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
             return None
         return self._references.outcomes(scenario, ReferenceCostTimes.from_scenario(scenario), run_seed)
 
-    def _begin(self) -> None:
-        """Read the new events, and begin the decision point."""
-        simulation, view = self.simulation, self._view
-        self._outcomes.read(simulation.log.events, simulation.now_s)
-        if view is not None:
-            self.actions.begin(view)
-            self.features.begin(view, self.actions, self._outcomes.left, self._known)
-
     def step(self, action: Any) -> Step:
         """Take an action; the clock moves only if it ends the decision point."""
-        if not self._goes_on:
+        if self._episode is None or not self._episode.goes_on:
             begun = "there is no episode yet" if self._begun is None else "the episode is over"
             raise ResetNeeded(f"{begun}: call reset() first")
-        taken = self._checked(action)
-        result = self._act(taken)
+        taken = self._parts.actions.check_action(action)
+        seen, reward, terminated, truncated, info = self._episode.act(taken)
         self._explain_taken.append(taken)
-        return result
-
-    def _checked(self, action: Any) -> Any:
-        """Return an action of the action space as `_act` takes it."""
-        return self.actions.check_action(action)
-
-    def _act(self, action: Any) -> Step:
-        if not self.actions.legal(action):
-            return self._illegal(action)
-        self._illegal_in_a_row = 0
-        decision = self.actions.act(action)
-        if decision is not None:
-            return self._decide(decision, action)
-        self.features.update_edited(self.actions, action)
-        return (
-            self.as_observation(self.features.values()),
-            0.0,
-            False,
-            False,
-            self._info(self._no_terms, False),
-        )
-
-    def _illegal(self, action: Any) -> Step:
-        check_legal(self.parameters, self.actions, action, False)
-        self._illegal_in_a_row += 1
-        if self._illegal_in_a_row >= MOST_ILLEGAL:
-            return self._finish_step(stalled=True, illegal=True)
-        return (
-            self.as_observation(self.features.values()),
-            0.0,
-            False,
-            False,
-            self._info(self._no_terms, True),
-        )
-
-    def _decide(self, decision: Decision, action: Any) -> Step:
-        """Apply a decision, and go on deciding by the same action for as many decision points as it holds."""
-        simulation, actions, decided = self.simulation, self.actions, 1
-        try:
-            simulation.apply(decision)
-            self._view = simulation.advance()
-            while isinstance(actions, AuctionActions) and decided != actions.hold and self._view is not None:
-                simulation.apply(actions.act_again(self._view, action))
-                self._view = simulation.advance()
-                decided += 1
-        except StalledError:
-            return self._finish_step(stalled=True)
-        return self._finish_step()
-
-    def _finish_step(self, stalled: bool = False, illegal: bool = False) -> Step:
-        """Return the result of a step that moved the clock or ended the episode."""
-        simulation, self._stalled = self.simulation, stalled
-        if stalled:
-            self._view, simulation.end_s = None, simulation.now_s
-        self._begin()
-        over, jobs = self._view is None, len(simulation.scenario.trace)
-        finished = over and simulation.jobs_left == jobs
-        if over:
-            self._outcomes.now_s = simulation.end_s
-        terms = self._terms(finished)
-        reward, info = self._reward.total(terms), self._info(terms, illegal)
-        if stalled:
-            reward -= self.parameters.stall_penalty * (jobs - simulation.jobs_left) / jobs
-        if over:
-            info |= {"metrics": self.metrics(), "digest": simulation.log.digest, "stalled": stalled}
-        terminated = finished or stalled
-        return (
-            self.as_observation(self.features.values()),
-            reward,
-            terminated,
-            over and not terminated,
-            info,
-        )
-
-    def _terms(self, finished: bool) -> dict[str, float]:
-        terms = self._reward.terms(self._outcomes)
-        if self._reference is None:
-            return terms
-        until_s = math.inf if finished else self._outcomes.now_s
-        # A job that left has stopped to cost: at its own end the reference costs what it ever will.
-        then = self._reference.rewind(min(until_s, max(self._reference.end_s, self._outcomes.now_s)))
-        reference = self._reference_reward.terms(then)
-        return {name: value - reference[name] for name, value in terms.items()}
+        return self.as_observation(seen), reward, terminated, truncated, info
 
     def metrics(self) -> Metrics:
         """Return the metrics of the episode so far, as `result.json` has them."""
-        simulation = self.simulation
-        end_s = simulation.now_s if self._goes_on else simulation.end_s
-        return measure_scenario(simulation.scenario, simulation.log.events, end_s, self._stalled).metrics
+        return self.episode.measure()
 
     def as_observation(self, flat: npt.NDArray[np.float32]) -> Observation:
         """Return features, shape (..., number of features), in the form that `observation` chooses."""
@@ -362,30 +255,12 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
             return flat
         return {name: flat[..., part] for name, part in self.features.parts.items()}
 
-    def _info(self, terms: dict[str, float], illegal: bool) -> dict[str, Any]:
-        return {
-            "action_mask": self.action_masks(),
-            "now_s": self.simulation.now_s,
-            "illegal": illegal,
-            "rewards": dict(terms),
-        }
-
     def render(self) -> Any:
         """Return a picture of the cluster and the queue, as text or as pixels."""
         if self.render_mode is None:
             return None
         draw = {"ansi": as_text, "rgb_array": as_pixels}[self.render_mode]
         return draw(self.simulation)
-
-
-def check_legal(parameters: SchedulingParameters, actions: Actions, action: Any, legal: bool) -> None:
-    """Raise an InputError if an illegal action is an error."""
-    if not legal and parameters.on_illegal == "raise":
-        raise InputError(
-            f"{action} ({actions.describe(action)}) is illegal now",
-            field="action",
-            remedy="choose where action_masks() is 1, or make with on_illegal='ignore'",
-        )
 
 
 def check_queues(scenario: Scenario, parameters: SchedulingParameters) -> None:

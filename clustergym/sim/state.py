@@ -116,7 +116,8 @@ class JobStates:
 
     def is_profiled(self, row: int) -> bool:
         """Whether a job is profiled on some type."""
-        return int(self.hidden[row]) + 1 != 1 << self.searched.shape[1]
+        types: int = self.searched.shape[1]
+        return int(self.hidden[row]) + 1 != 1 << types
 
     def restart_cost_s(self, rows: Ints | int) -> Floats:
         """Return the seconds for which jobs stand still when launched on each allotment, shape (..., T, K).

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.common.arrays import Floats, Ints
-from clustergym.envs.scheduling import MOST_ILLEGAL
+from clustergym.envs.simpy_episode import MOST_ILLEGAL
 from clustergym.envs.vector import costs, edits, observation
 from clustergym.envs.vector import desk as d
 from clustergym.envs.vector.desk import Bytes, EpisodeRules, EpisodeState

@@ -1,0 +1,235 @@
+"""An episode of a scheduling environment on the SimPy engine."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.common import random_streams
+from clustergym.common.errors import InputError
+from clustergym.envs.actions import Actions
+from clustergym.envs.auction_actions import AnyActions, AuctionActions
+from clustergym.envs.observations import Summary, times_known
+from clustergym.envs.rewards import Reward
+from clustergym.envs.scheduling_costs import COSTS, Outcomes, ReferenceCostTimes
+from clustergym.envs.scheduling_parameters import SchedulingParameters
+from clustergym.results.metrics.metrics import Metrics, measure_scenario
+from clustergym.scenario.policy import Decision, Placer, View
+from clustergym.scenario.scenario import Scenario
+from clustergym.sim.engine import Simulation, StalledError
+from clustergym.sim.log import EventLog
+
+FlatStep = tuple[npt.NDArray[np.float32], float, bool, bool, dict[str, Any]]
+"""As of `gymnasium.Env.step`, with an observation of one axis."""
+
+MOST_ILLEGAL = 1000
+"""Illegal actions in a row after which an episode counts as stalled."""
+
+
+@dataclass(eq=False)
+class EpisodeParts:
+    """What the episodes of an environment have in common."""
+
+    parameters: SchedulingParameters
+    placer: Placer
+    actions: AnyActions
+    features: Summary
+
+
+class PlayedEpisode(Protocol):
+    """An episode from its first decision point on; `engine` is `simpy` or `compiled`."""
+
+    engine: str
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the episode is not over."""
+
+    @property
+    def view(self) -> View | None:
+        """What a policy would see now; None when the episode is over."""
+
+    @property
+    def outcomes(self) -> Outcomes:
+        """When each job left so far."""
+
+    @property
+    def log(self) -> EventLog:
+        """The event log so far."""
+
+    @property
+    def simulation(self) -> Simulation:
+        """The simulation with its logs, of the SimPy engine alone."""
+
+    def begin(self) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
+        """Return the first observation and its info."""
+
+    def act(self, action: Any) -> FlatStep:
+        """Take an action; the clock moves only if it ends the decision point."""
+
+    def find_mask(self) -> npt.NDArray[np.int8]:
+        """Return 1 for each legal action, else 0; all 1 when the episode is over."""
+
+    def measure(self) -> Metrics:
+        """Return the metrics so far, as `result.json` has them."""
+
+
+class SimPyEpisode:
+    """An episode from its first decision point on.
+
+    Parameters
+    ----------
+    parts : EpisodeParts
+    scenario : Scenario
+    run_seed : int
+    reference : Outcomes or None
+        When each job leaves under the baseline; None: there is none.
+
+    Attributes
+    ----------
+    simulation : Simulation
+    outcomes : Outcomes
+    view : View or None
+        None when the episode is over.
+    """
+
+    engine = "simpy"
+
+    def __init__(
+        self, parts: EpisodeParts, scenario: Scenario, run_seed: int, reference: Outcomes | None
+    ) -> None:
+        chosen, yardsticks = parts.parameters, ReferenceCostTimes.from_scenario(scenario)
+        self._parts, self._reference = parts, reference
+        self._known = times_known(chosen.information_class)
+        self._reward: Reward[Outcomes] = Reward(COSTS, chosen.reward)
+        self._reference_reward: Reward[Outcomes] = Reward(COSTS, chosen.reward)
+        self._no_terms = dict.fromkeys(chosen.reward, 0.0)
+        self._illegal_in_a_row, self._stalled = 0, False
+        simulation = self.simulation = Simulation(
+            scenario, parts.placer, chosen.information_class, chosen.round_s, run_seed
+        )
+        parts.features.queues, self.outcomes = yardsticks.queues, Outcomes(yardsticks)
+        stream = random_streams.POLICY.generator(run_seed)
+        parts.actions.reset(simulation.known_trace, simulation.setting, stream)
+        self.view: View | None = simulation.advance()
+        if self.view is None:
+            raise InputError("no job comes to a decision", field="env", remedy="choose another trace")
+        self._begin()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the episode is not over."""
+        return self.view is not None
+
+    @property
+    def log(self) -> EventLog:
+        """The event log so far."""
+        return self.simulation.log
+
+    def find_mask(self) -> npt.NDArray[np.int8]:
+        """Return 1 for each legal action, else 0; all 1 when the episode is over."""
+        if not self.goes_on:
+            return np.ones(self._parts.actions.number, dtype=np.int8)
+        return self._parts.actions.mask().view(np.int8)
+
+    def begin(self) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
+        """Return the first observation and its info."""
+        return self._parts.features.values(), self._info(self._no_terms, False)
+
+    def _begin(self) -> None:
+        """Read the new events, and begin the decision point."""
+        parts, simulation = self._parts, self.simulation
+        self.outcomes.read(simulation.log.events, simulation.now_s)
+        if self.view is not None:
+            parts.actions.begin(self.view)
+            parts.features.begin(self.view, parts.actions, self.outcomes.left, self._known)
+
+    def act(self, action: Any) -> FlatStep:
+        """Take an action; the clock moves only if it ends the decision point."""
+        actions, features = self._parts.actions, self._parts.features
+        if not actions.legal(action):
+            return self._refuse(action)
+        self._illegal_in_a_row = 0
+        decision = actions.act(action)
+        if decision is not None:
+            return self._decide(decision, action)
+        features.update_edited(actions, action)
+        return features.values(), 0.0, False, False, self._info(self._no_terms, False)
+
+    def _refuse(self, action: Any) -> FlatStep:
+        check_legal(self._parts.parameters, self._parts.actions, action, False)
+        self._illegal_in_a_row += 1
+        if self._illegal_in_a_row >= MOST_ILLEGAL:
+            return self._finish_step(stalled=True, illegal=True)
+        return self._parts.features.values(), 0.0, False, False, self._info(self._no_terms, True)
+
+    def _decide(self, decision: Decision, action: Any) -> FlatStep:
+        """Apply a decision, and go on deciding by the same action for as many decision points as it holds."""
+        simulation, actions, decided = self.simulation, self._parts.actions, 1
+        try:
+            simulation.apply(decision)
+            self.view = simulation.advance()
+            while isinstance(actions, AuctionActions) and decided != actions.hold and self.view is not None:
+                simulation.apply(actions.act_again(self.view, action))
+                self.view = simulation.advance()
+                decided += 1
+        except StalledError:
+            return self._finish_step(stalled=True)
+        return self._finish_step()
+
+    def _finish_step(self, stalled: bool = False, illegal: bool = False) -> FlatStep:
+        """Return the result of a step that moved the clock or ended the episode."""
+        simulation, self._stalled = self.simulation, stalled
+        if stalled:
+            self.view, simulation.end_s = None, simulation.now_s
+        self._begin()
+        over, jobs = self.view is None, len(simulation.scenario.trace)
+        finished = over and simulation.jobs_left == jobs
+        if over:
+            self.outcomes.now_s = simulation.end_s
+        terms = self._terms(finished)
+        reward, info = self._reward.total(terms), self._info(terms, illegal)
+        if stalled:
+            reward -= self._parts.parameters.stall_penalty * (jobs - simulation.jobs_left) / jobs
+        if over:
+            info |= {"metrics": self.measure(), "digest": simulation.log.digest, "stalled": stalled}
+        terminated = finished or stalled
+        return self._parts.features.values(), reward, terminated, over and not terminated, info
+
+    def _terms(self, finished: bool) -> dict[str, float]:
+        terms = self._reward.terms(self.outcomes)
+        if self._reference is None:
+            return terms
+        until_s = math.inf if finished else self.outcomes.now_s
+        # A job that left has stopped to cost: at its own end the reference costs what it ever will.
+        then = self._reference.rewind(min(until_s, max(self._reference.end_s, self.outcomes.now_s)))
+        reference = self._reference_reward.terms(then)
+        return {name: value - reference[name] for name, value in terms.items()}
+
+    def measure(self) -> Metrics:
+        """Return the metrics of the episode so far, as `result.json` has them."""
+        simulation = self.simulation
+        end_s = simulation.now_s if self.goes_on else simulation.end_s
+        return measure_scenario(simulation.scenario, simulation.log.events, end_s, self._stalled).metrics
+
+    def _info(self, terms: dict[str, float], illegal: bool) -> dict[str, Any]:
+        return {
+            "action_mask": self.find_mask(),
+            "now_s": self.simulation.now_s,
+            "illegal": illegal,
+            "rewards": dict(terms),
+        }
+
+
+def check_legal(parameters: SchedulingParameters, actions: Actions, action: Any, legal: bool) -> None:
+    """Raise an InputError if an illegal action is an error."""
+    if not legal and parameters.on_illegal == "raise":
+        raise InputError(
+            f"{action} ({actions.describe(action)}) is illegal now",
+            field="action",
+            remedy="choose where action_masks() is 1, or make with on_illegal='ignore'",
+        )

@@ -1,0 +1,174 @@
+"""An episode of a single scheduling environment on the compiled simulation: a vector of one."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.common.errors import InputError
+from clustergym.envs.actions import EditActions, Edits
+from clustergym.envs.auction_actions import AuctionActions
+from clustergym.envs.scheduling_costs import Outcomes
+from clustergym.envs.simpy_episode import EpisodeParts, FlatStep, check_legal
+from clustergym.envs.vector import desk as d
+from clustergym.envs.vector import step as steps
+from clustergym.envs.vector.core import Core
+from clustergym.envs.vector.desk import EpisodeState
+from clustergym.envs.vector.desks import PreparedScenario
+from clustergym.envs.vector.lazy_info import LazyInfo
+from clustergym.results.metrics.metrics import Metrics
+from clustergym.scenario.policy import InformationError, View
+from clustergym.scenario.scenario import Scenario
+from clustergym.sim import columns as c
+from clustergym.sim.compiled.episode import Episode
+from clustergym.sim.compiled.episode_views import EpisodeViews
+from clustergym.sim.engine import Simulation
+from clustergym.sim.log import EventLog
+from clustergym.sim.state import make_setting
+
+
+class CompiledEpisode:
+    """An episode from its first decision point on, with what a `SimPyEpisode` has.
+
+    Parameters
+    ----------
+    core : Core
+        Of one episode, which ends the one before.
+    parts : EpisodeParts
+    scenario, prepared
+        What is played.
+    """
+
+    engine = "compiled"
+
+    def __init__(
+        self, core: Core, parts: EpisodeParts, scenario: Scenario, prepared: PreparedScenario
+    ) -> None:
+        self._core, self._parts = core, parts
+        core.begin([0], [(scenario, prepared)])
+        if core.outcomes[0] != steps.DECIDED:
+            raise InputError("no job comes to a decision", field="env", remedy="choose another trace")
+        chosen = parts.parameters
+        setting = make_setting(scenario, scenario.round_s(chosen.round_s))
+        self._views = EpisodeViews(scenario, core.episode(0)[0], chosen.information_class, setting)
+        self._shown: View | None = None
+        self._left = False
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the episode is not over."""
+        return bool(self._core.outcomes[0] < steps.TERMINATED)
+
+    @property
+    def simulation(self) -> Simulation:
+        """Refused, as there is none."""
+        remedy = "make the environment with engine='simpy'"
+        raise InputError("a compiled episode has no Simulation", field="env.engine", remedy=remedy)
+
+    @property
+    def view(self) -> View | None:
+        """What a policy would see now; None when the episode is over."""
+        if self.goes_on and self._shown is None:
+            self._shown, self._left = self._views.view_of_now(), False
+        return self._shown if self.goes_on else None
+
+    @property
+    def log(self) -> EventLog:
+        """The event log so far."""
+        return self._core.log(0)
+
+    @property
+    def outcomes(self) -> Outcomes:
+        """When each job left so far."""
+        return self._core.get_outcomes(0)
+
+    def find_mask(self) -> npt.NDArray[np.int8]:
+        """Return 1 for each legal action, else 0; all 1 when the episode is over."""
+        return self._core.desks.mask[0].copy()
+
+    def measure(self) -> Metrics:
+        """Return the metrics of the episode so far, as `result.json` has them."""
+        return self._core.summary(0).get_metrics()
+
+    def begin(self) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
+        """Return the first observation and its info."""
+        return self._core.desks.observation[0].copy(), self._core.info(0, False)
+
+    def leave(self) -> None:
+        """Complete the View that was last shown, before the episode goes on or another one begins."""
+        self._views.complete()
+        if self._shown is not None and not self._left:
+            self._left = True
+            keep_answers(self._shown)
+
+    def act(self, action: Any) -> FlatStep:
+        """Take an action; the clock moves only if it ends the decision point."""
+        core, taken = self._core, np.asarray(action)[None]
+        self.leave()
+        legal = bool(core.legal(taken)[0])
+        check_legal(self._parts.parameters, self._parts.actions, action, legal)
+        core.take(taken, np.zeros(1, dtype=np.bool_))
+        info, outcome = core.info(0, not legal), int(core.outcomes[0])
+        if outcome != steps.EDITED:
+            self._shown = None
+        over = outcome >= steps.TERMINATED
+        if over:
+            summary, stalled = core.summary(0), {"stalled": core.is_stalled(0)}
+            makers = {"metrics": summary.get_metrics, "digest": summary.get_digest}
+            info = LazyInfo(info | stalled, makers)
+        truncated = outcome == steps.TRUNCATED
+        seen = core.desks.observation[0].copy()
+        return seen, float(core.rewards[0]), over and not truncated, truncated, info
+
+    def catch_up(self) -> None:
+        """Bring the actions to the present step; what is done to them does nothing to the episode."""
+        own, view, (episode, desk) = self._parts.actions, self.view, self._core.episode(0)
+        if view is None:
+            return
+        if isinstance(own, EditActions):
+            own.adopt_allotments(view, collect_edits(episode, desk, view, own))
+        elif isinstance(own, AuctionActions):
+            own.begin_decision(view, int(desk.state[d.TURN]) - 1)
+        else:
+            own.begin(view)
+
+
+def keep_answers(view: View) -> None:
+    """Let a View answer from now on what it answers now, when the episode goes on."""
+    costs, stops = view.costs(), view.stops()
+    answers: dict[str, Any] = {"costs": costs.copy, "stops": lambda: stops}
+    # Those of a policy that is told no times are refused, now as later.
+    with suppress(InformationError):
+        batches, times = view.batches(), view.times()
+        answers |= {"batches": lambda: batches, "times": lambda: times}
+    view.__dict__.update(answers)
+
+
+def collect_edits(episode: Episode, desk: EpisodeState, view: View, actions: EditActions) -> Edits:
+    """Return the allotments of a View as the agent has edited them.
+
+    Parameters
+    ----------
+    episode, desk
+        At the decision point of the View.
+    actions : EditActions
+        Those of the environment.
+    """
+    job, shown = episode.job[view.job], desk.shown[: desk.state[d.SHOWN]]
+    level = job[:, c.TARGET_LEVEL]
+    decided = job[:, c.DECIDED] != 0
+    return Edits(
+        shown=np.searchsorted(view.job, shown).astype(np.int64),
+        target_type=job[:, c.TARGET_TYPE].copy(),
+        target_gpus=np.where(level == c.NONE, 0, view.setting.counts[level]),
+        free=desk.free.copy(),
+        assigned=job[:, c.ASSIGNED] != 0,
+        preempted=job[:, c.PREEMPTED] != 0,
+        rejected=job[:, c.REJECTED] != 0,
+        undecided=actions.rejects & ~(actions.binding & decided),
+        assignable=desk.assignable[: len(shown)].reshape(len(shown), actions.types, actions.levels).copy(),
+        legal=desk.mask > 0,
+    )
