@@ -23,10 +23,7 @@ from clustergym.oracle.calibration.accuracy import PAPER_COUNTS
 from clustergym.results.metrics.statistics import Aggregate, aggregate_paired_difference, aggregate_stratified
 
 ROOT = Path(__file__).parent.parent
-TODAY = {
-    "llm-2026": "LLM cluster of 2026: 1,600 GPUs",
-    "testbed": "Arena's testbed: 64 GPUs of two types",
-}
+TODAY = {"testbed": "Arena's testbed: 64 GPUs of two types"}
 """Worlds of version 3: jobs run for up to a week, and those submitted in a stated window are scored."""
 CUT = {
     "fair": "Ares's cluster: 64 GPUs, one type",
@@ -89,7 +86,7 @@ class World:
         return self._aggregate(frozen | (cell_bounds(self.board) if self._of_jct else {}))
 
     def known(self) -> Aggregate | None:
-        """Return that of the lowest mean JCT that anybody has in each cell; None on boards of another metric."""
+        """Return that of the lowest mean JCT of each cell; None on boards of another metric."""
         return self._aggregate(read_chance(self.board).best) if self._of_jct else None
 
     def condition(self, name: str, condition: str) -> Aggregate | None:
@@ -125,11 +122,12 @@ def interval(found: Aggregate) -> str:
 
 
 def best_table() -> str:
-    """Return the README's table: a row a scheduler, a column a world, the best on the last of these first."""
-    worlds = [World(name) for name in TODAY]
+    """Return the README's table: a row for each scheduler of the worlds of today, a column for each world."""
+    titles = [*TODAY.values(), *(f"{title}; cut at four hours" for title in CUT.values())]
+    worlds = [World(name) for name in TODAY | CUT]
     best = [world.best(world.told(published=False)) for world in worlds]
     entries: dict[str, Entry] = {}
-    for world in reversed(worlds):
+    for world in worlds[: len(TODAY)]:
         for name in sorted(world.standings, key=lambda one: world.figure(one).value):
             entries.setdefault(name, world.standings[name].entry)
     rows = [
@@ -141,8 +139,8 @@ def best_table() -> str:
     shown = ["-" if one is None else interval(one) for one in known]
     rows.append(["*the best of these in each cell*", "", "", *shown])
     rows.append(["*no schedule can be below*", "", "", *(interval(world.bound()) for world in worlds)])
-    titles = table(["scheduler", "kind", "what it is told", *TODAY.values()], rows, words=range(5))
-    return f"{titles}\n\n{speeds_of(world.board for world in worlds)}"
+    text = table(["scheduler", "kind", "what it is told", *titles], rows, words=range(3 + len(titles)))
+    return f"{text}\n\n{speeds_of(world.board for world in worlds)}"
 
 
 def find_kind(entry: Entry) -> str:
@@ -159,7 +157,7 @@ def trained_on(entry: Entry) -> str:
 
 
 def changes_table() -> str:
-    """Return entries of the testbed as the clock, the price of profiles and the training change, one by one."""
+    """Return entries of the testbed as cut, clock and price change, one at a time."""
     world, before = World("testbed"), read_former()
     rows = []
     for name in sorted(world.standings, key=lambda one: world.figure(one).value):
@@ -167,7 +165,7 @@ def changes_table() -> str:
         shown = ["-" if one is None else f"{one.value:.2f}" for one in conditions]
         figure = f"{world.figure(name).value:.2f}"
         rows.append([world.standings[name].entry.title, before.get(name, "-"), figure, *shown])
-    heads = ["scheduler", "version 2, cut at four hours", "version 3", *world.board.conditions]
+    heads = ["scheduler", "version 2: cut at four hours", "version 3", *world.board.conditions]
     return table(heads, rows, words=(0,))
 
 
@@ -271,23 +269,14 @@ def error_of(oracle: str) -> str:
 
 def speeds_of(boards: Iterable[Board]) -> str:
     """Return the oracles whose speeds made the figures of boards, and their errors."""
-    made = {}
+    titles: dict[str, list[str]] = {}
     for board in boards:
         (oracle,) = {str(scenario.find_chosen_file("oracle")) for scenario in board.scenarios}
-        error = error_of_today() if board.name == "llm-2026" else error_of(oracle)
-        made[f"`oracle={oracle}`, which is off by {error}"] = board.title
-    if len(made) == 1:
-        return f"Speeds of jobs are by {next(iter(made))}."
-    return " ".join(f"Speeds of jobs of *{title}* are by {words}." for words, title in made.items())
-
-
-def error_of_today() -> str:
-    """Return how far the step times of today's stacks are from published ones, in words."""
-    text = (ROOT / "docs" / "oracle-accuracy.md").read_text(encoding="utf-8")
-    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| dense, newest")]
-    _, count, _, _, _, median, mean, *_ = rows[0]
-    fit = "each model, GPU and precision left out of the fit that predicts it"
-    return f"{mean} in the mean and {median} in the median over {count} published step times, {fit}"
+        titles.setdefault(oracle, []).append((TODAY | CUT)[board.name].partition(":")[0])
+    return " ".join(
+        f"Speeds of jobs ({', '.join(of)}) are by `oracle={oracle}`, which is off by {error_of(oracle)}."
+        for oracle, of in titles.items()
+    )
 
 
 ORACLE_COLUMNS = {"stack": "leave one model out", "roofline": "roofline"}
@@ -351,8 +340,8 @@ def reproduced() -> str:
 def validated() -> str:
     """Return what the figures were held against."""
     return f"""\
-- **Measured hardware**: `oracle=roofline`, which made the tables of schedulers, is off by \
-{error_of("roofline")}; `oracle=stack`, the default, by {error_of("stack")} \
+- **Measured hardware**: `oracle=roofline`, which made tables of schedulers whose jobs are cut, is off by \
+{error_of("roofline")}; `oracle=stack`, which made the others, by {error_of("stack")} \
 ([where they miss](docs/oracle-accuracy.md)).
 - **Arena's simulator**: {arena_simulator()} ([runs](docs/reproduction/arena.md)).
 - **Sia's and Gavel's simulators**: mean JCT {range_off("sia")} of [Sia's](docs/reproduction/sia.md), \

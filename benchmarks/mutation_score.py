@@ -8,10 +8,10 @@ in a fork of a process that has collected them: there the changed functions get 
 import is tried in a new process. Numba compiles nothing: machine code does not change with its source.
 First every test of the core runs once, with a note in front of each statement; a test that takes longer than
 `--test-s`, or fails in these processes, is left out. The notes serve every sample, and only tests of files
-that changed run again; `--unreached` prints the statements that no test reached. A mutant that survives is written
-to disk, and meets in a new process whole files of tests, marked ones too: those that reach it, and those that
-import its module. These see what slow tests, other processes and machine code do. Each mutant is one line of
-WORK/results.jsonl. A second call goes on where the first stopped. Needs Linux, `pip install mutmut`.
+that changed run again; `--unreached` prints the statements that no test reached. A mutant that survives is
+written to disk, and meets in a new process whole files of tests, marked ones too: those that reach it, and
+those that import its module. These see what slow tests, other processes and machine code do. Each mutant is
+one line of WORK/results.jsonl. A second call goes on where the first stopped. Needs Linux and mutmut.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Speed of an oracle: building tables, and reading them from the cache.
 
-    python benchmarks/oracle.py [--oracle grid] [--processes 1 2] [--json FILE]
+    python benchmarks/oracle.py [--oracle stack] [--processes 1 2] [--json FILE]
 
 The model classes are all of Arena's evaluation (18 models, 3 global batches each) on the four GPU types
 of its simulated cluster, with counts from 1 to 64. Cache files go to a temporary folder.
@@ -64,7 +64,7 @@ def cache_seconds(
 def main(argv: list[str] | None = None) -> int:
     """Print the times."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--oracle", default="grid", help="name of a group conf/oracle")
+    parser.add_argument("--oracle", default="stack", help="name of a group conf/oracle")
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(argv)

@@ -324,6 +324,7 @@ def run_policy(
         "backfill_resolution_s": setting.scheduler.get("bf_resolution", 60.0),
         "batch_sched_delay_s": float(ALWAYS["batch_sched_delay"]),
         "fair_share_interval_s": 60.0,
+        "gres": False,
         **({} if setting.fair else {"weight_fair_share": 0.0}),
         **more,
     }

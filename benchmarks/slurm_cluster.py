@@ -15,7 +15,7 @@ from pathlib import Path
 
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.common.errors import InputError
-from clustergym.live.local_slurm import PACKAGES, LocalSlurm
+from clustergym.live.local_slurm import PACKAGES, LocalSlurm, link_daemons
 from clustergym.live.slurm import Slurm, last_line
 
 ACCOUNTING = (
@@ -46,8 +46,7 @@ def unpack_packages(root: Path) -> None:
         for package in root.glob("*.deb"):
             subprocess.run(["dpkg-deb", "-x", package, root], check=True, capture_output=True)
             package.unlink()
-        for name in ("slurmctld", "slurmd"):
-            (root / "usr/sbin" / name).symlink_to(f"{name}-wlm")
+        link_daemons(root)
     except (OSError, subprocess.SubprocessError) as error:
         message = f"Slurm's packages cannot be fetched: {error}"
         raise InputError(message, field="packages", remedy=REMEDY) from None
@@ -234,11 +233,6 @@ class AccountedSlurm(LocalSlurm):
         kept = [line for line in lines if line.partition("=")[0] not in {*self._settings, "PartitionName"}]
         added = [f"{key}={value}" for key, value in self._settings.items()]
         path.write_text("\n".join([*kept, *added, *self._partitions]) + "\n", encoding="utf-8")
-
-    def _program(self, name: str) -> str:
-        # The daemons tell by their names what they are: as `slurmctld-wlm` it uses no database, and fails.
-        link = self._accounting.root / "usr/sbin" / name
-        return str(link) if link.exists() else super()._program(name)
 
     def _launch(self, words: Sequence[str]) -> None:
         # Other work on the machine would make a slurmctld late, and what it starts another; for others than

@@ -116,7 +116,7 @@ def read_passes(lines: Sequence[str], jobs: Mapping[int, SleepJob], shapes: bool
 def _held(free: Sequence[int], job: SleepJob, nodes: tuple[int, ...], shapes: bool) -> Nodes:
     """Return what a job holds on the nodes that it was given; the log does not say how many CPUs of each."""
     there = np.array([count if node in nodes else 0 for node, count in enumerate(free)])
-    return consecutive_best_fit(there, job.gpus, job.nodes if shapes else 0) or ()
+    return consecutive_best_fit(there, job.gpus, job.nodes if shapes else 0, capped=False) or ()
 
 
 def plan_again(
@@ -171,7 +171,7 @@ def compare_log(log: Path, jobs: Mapping[int, SleepJob], resolution_s: float, sh
     return counts
 
 
-def _first_free(free: Ints, gpus: int, nodes: int = 0) -> Nodes | None:
+def _first_free(free: Ints, gpus: int, nodes: int = 0, *, capped: bool = True) -> Nodes | None:
     each, left, found = gpus // nodes if nodes else 1, gpus, []
     for node in np.flatnonzero(free >= each).tolist():
         taken = min(each if nodes else int(free[node]), left)

@@ -51,31 +51,32 @@ def steps_of(folders: list[Path]) -> tuple[list[torch.Tensor], gymnasium.Env]:
 
 
 def learn(steps: list[torch.Tensor], epochs: int, weighted: bool) -> nn.Module:
-    """Return a network that gives recorded actions, by advantage if weighted; its last output is a value."""
+    """Return a network that gives recorded actions; weighted by advantage, its last output is a value."""
     seen, mask, action, returns = steps
     discrete = action.ndim == 1
     returns = (returns - returns.mean()) / (returns.std() + 1e-8)
     layers = [nn.Linear(seen.shape[1], HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, HIDDEN), nn.ReLU()]
     width = mask.shape[1] if discrete else action.shape[1]
-    network = nn.Sequential(*layers, nn.Linear(HIDDEN, width + 1))
+    network = nn.Sequential(*layers, nn.Linear(HIDDEN, width + weighted))
     adam = torch.optim.Adam(network.parameters(), lr=RATE)
     for epoch in range(1, epochs + 1):
         losses = []
         for part in torch.randperm(len(action)).split(BATCH):
             told = network(seen[part])
-            given, value = told[:, :-1], told[:, -1]
+            given = told[:, :width]
             if discrete:
                 logits = given.masked_fill(~mask[part], -1e9)
                 error = nn.functional.cross_entropy(logits, action[part], reduction="none")
             else:
                 error = (given - action[part]).square().mean(1)
-            weight = torch.ones(len(part))
+            loss = total = error.mean()
             if weighted:
-                weight = ((returns[part] - value.detach()) / TEMPERATURE).exp().clamp(max=LARGEST)
-            loss = (weight * error).sum() / weight.sum()
-            critic = (value - returns[part]).square().mean()
+                advantage = returns[part] - told[:, -1]
+                weight = (advantage.detach() / TEMPERATURE).exp().clamp(max=LARGEST)
+                loss = (weight * error).sum() / weight.sum()
+                total = loss + 0.1 * advantage.square().mean()
             adam.zero_grad()
-            (loss + 0.1 * critic).backward()
+            total.backward()
             adam.step()
             losses.append(loss.item())
         print(f"epoch {epoch}: loss {np.mean(losses):.3f}", flush=True)
@@ -84,16 +85,18 @@ def learn(steps: list[torch.Tensor], epochs: int, weighted: bool) -> nn.Module:
 
 def play(env: gymnasium.Env, network: nn.Module | None, seed: int) -> float:
     """Return the return of an episode by the network's best legal actions, or by random legal ones."""
-    seen, info = env.reset(options={"trace_seed": seed})
+    seen, info = env.reset(seed=seed)
     env.action_space.seed(seed)
     discrete = isinstance(env.action_space, gymnasium.spaces.Discrete)
-    total, over = 0.0, False
+    width = int(env.action_space.n) if discrete else env.action_space.shape[0]
+    rng, total, over = np.random.default_rng(seed), 0.0, False
     while not over:
         if network is None:
-            action = env.action_space.sample(np.asarray(info["action_mask"], np.int8) if discrete else None)
+            legal = np.flatnonzero(info["action_mask"])
+            action = np.int64(rng.choice(legal)) if discrete else env.action_space.sample()
         else:
             with torch.no_grad():
-                told = network(torch.from_numpy(seen)).numpy()[:-1]
+                told = network(torch.from_numpy(seen)).numpy()[:width]
             legal = info["action_mask"] > 0
             action = np.int64(np.where(legal, told, -np.inf).argmax()) if discrete else told.clip(-1.0, 1.0)
         seen, reward, terminated, truncated, info = env.step(action)
@@ -109,7 +112,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--kinds", nargs="+", default=["expert"], metavar="KIND")
     parser.add_argument("--method", choices=["clone", "awr"], default="clone")
     parser.add_argument("--epochs", type=int, default=15)
-    parser.add_argument("--traces", type=int, default=10, help="of the split test, to compare on")
+    parser.add_argument("--traces", type=int, default=10, help="of the dev split, to compare on")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(argv)
     for name, least in {"epochs": 1, "traces": 1, "seed": 0}.items():
@@ -119,7 +122,7 @@ def main(argv: list[str] | None = None) -> int:
     torch.manual_seed(given.seed)
     steps, env = steps_of([given.data / f"{kind}-v0" for kind in given.kinds])
     network = learn(steps, given.epochs, given.method == "awr")
-    seeds = [trace_seed("test", index) for index in range(given.traces)]
+    seeds = [trace_seed("dev", index) for index in range(given.traces)]
     for name, player in ((given.method, network), ("random", None)):
         print(f"{name}: mean return {np.mean([play(env, player, seed) for seed in seeds]):.4f}")
     env.close()

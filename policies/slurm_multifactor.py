@@ -68,6 +68,9 @@ class SlurmMultifactor(Policy):
         (`batch_sched_delay`). Only with `backfill=slurm`.
     backfill_window_s : float
         How far ahead Slurm plans (`bf_window`).
+    gres : bool
+        Whether jobs ask for GPUs (`--gres`), rather than for CPUs that stand for them: it decides which of
+        several nodes they are given.
     fair_share_interval_s : float
         The fair shares are computed anew at multiples of this (`PriorityCalcPeriod`). 0: at each decision
         point.
@@ -98,6 +101,7 @@ class SlurmMultifactor(Policy):
     backfill_resolution_s: NonNegativeFloat = 60.0
     backfill_window_s: Period = 86_400.0
     batch_sched_delay_s: NonNegativeFloat = 3.0
+    gres: bool = True
     fair_share_interval_s: NonNegativeFloat = 300.0
     fair_share: Literal["fair_tree", "classic"] = "fair_tree"
     weight_age: NonNegativeFloat = 1000.0
@@ -171,7 +175,7 @@ class SlurmMultifactor(Policy):
         return True
 
     def _begins_main_pass(self, view: View) -> bool:
-        """Whether jobs are started in order: jobs have come or gone, and the last time was long enough ago."""
+        """Whether jobs are started in order: some have come or gone, and the last time is long enough ago."""
         there = view.job.tobytes() + view.available.tobytes()
         if there == self._tried or view.now_s < self._next_main_s:
             self._puts_off = there != self._tried
@@ -222,7 +226,12 @@ class SlurmMultifactor(Policy):
             for job, nodes in places.nodes.items()
         ]
         plan = NodeReservations(
-            now_s, places.free_on_node, running, self.backfill_resolution_s, self.backfill_window_s
+            now_s,
+            places.free_on_node,
+            running,
+            self.backfill_resolution_s,
+            self.backfill_window_s,
+            self.gres,
         )
         usable = [places.node_type == gpu_type for gpu_type in range(len(self._book.types))]
         closed, waiting = np.zeros(len(usable), dtype=np.bool_), []

@@ -38,12 +38,14 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _import_optuna() -> Any:
+    import logging
+
     try:
         import optuna
     except ImportError as error:
         remedy = "pip install -e '.[tune]' in a checkout"
         raise InputError("is needed", field="optuna", remedy=remedy) from error
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    optuna.logging.set_verbosity(logging.ERROR)
     return optuna
 
 

@@ -6,6 +6,7 @@ runs, every account of this machine can submit jobs to it, which run as the acco
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pwd
@@ -166,8 +167,9 @@ class LocalSlurm:
         (self.folder / "cgroup.conf").write_text("CgroupAutomount=no\n", encoding="utf-8")
 
     def _program(self, name: str) -> str:
+        # The daemons tell by their names what they are: as `slurmctld-wlm` it has no GPUs and no database.
         folder = f"{self._root}/usr/sbin" if self._root is not None else _search_path()
-        found = shutil.which(f"{name}-wlm", path=folder) or shutil.which(name, path=folder)
+        found = shutil.which(name, path=folder) or shutil.which(f"{name}-wlm", path=folder)
         return found or name
 
     def _launch(self, words: Sequence[str]) -> None:
@@ -265,7 +267,15 @@ def packages_root() -> Path | None:
     root = (shared if shared.is_absolute() else Path.home() / ".cache") / "clustergym" / "slurm"
     if not (root / "usr/sbin/slurmctld-wlm").is_file():
         _fetch(root)
+    link_daemons(root)
     return root
+
+
+def link_daemons(root: Path) -> None:
+    """Give the daemons in unpacked packages the names that they have when these are installed."""
+    for name in ("slurmctld", "slurmd"):
+        with contextlib.suppress(FileExistsError):
+            (root / "usr/sbin" / name).symlink_to(f"{name}-wlm")
 
 
 def _fetch(root: Path) -> None:

@@ -82,7 +82,7 @@ def coerce_decision(decision: object) -> Decision:
         for value in columns.values()
     ):
         return decision
-    whole = {name: _whole(name, value) for name, value in columns.items()}
+    whole: dict[str, Any] = {name: _whole(name, value) for name, value in columns.items()}
     return replace(decision, **whole)
 
 

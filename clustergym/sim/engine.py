@@ -294,10 +294,8 @@ class Simulation:
         self._limits = Limits(rows, available.copy(), self.jobs.hidden, self.jobs, held)
         if isinstance(held, PartAllocations):
             return self.views.part_view(now, rows.copy(), available, held)
-        coming = self.notices.coming_gpus()
-        return self.views.view(
-            now, rows.copy(), available, held.free.copy(), where=self._places, coming=coming
-        )
+        where, coming = self._places, self.notices.coming_gpus()
+        return self.views.view(now, rows.copy(), available, held.free.copy(), where=where, coming=coming)
 
     def _places(self) -> Places:
         """Return where the jobs of the View are."""

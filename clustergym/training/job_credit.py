@@ -238,14 +238,14 @@ class JobCreditLearner:
         logs, values = self.policy.log_chances(rows, masks)
         action = torch.multinomial(logs.exp(), 1, generator=self._generator)
         legal = torch.from_numpy(masks > 0)
-        of_rows = legal[:, :-1].unflatten(1, (rows.rows, -1))[rows.batch, rows.row]
+        of_rows = legal[:, :-1].reshape(rows.observations, rows.rows, -1)[rows.batch, rows.row]
         drawn = Choices(action[:, 0], logs.gather(1, action)[:, 0], of_rows, legal[:, -1])
         return drawn, action[:, 0].numpy(), values
 
     def _values(self, rows: Rows, values: Tensor) -> Singles:
         """Return the values as a rollout has them, shape (E, V)."""
         found = rows.spread(values) if self.settings.critic == "job" else rows.total(values)[:, None]
-        return found.numpy()  # type: ignore[no-any-return]
+        return found.numpy()
 
     def collect(self) -> Rollout:
         """Step the environments and return what they went through."""
@@ -259,8 +259,8 @@ class JobCreditLearner:
             rows = self.policy.read_rows(self._observations)
             with torch.no_grad():
                 scaled = self.policy.scale(rows)
-                drawn, given, values = self._draw(scaled, masks)
-                values = self._values(scaled, values)
+                drawn, given, of_rows = self._draw(scaled, masks)
+                values = self._values(scaled, of_rows)
             seen, _, terminated, truncated, _ = envs.step(given)
             over = terminated | truncated
             after, gone = envs.job_costs(jobs)
@@ -337,7 +337,7 @@ class JobCreditLearner:
         improved = torch.minimum(ratio * gain, clipped * gain).mean()
         found = values if settings.critic == "job" else rows.total(values)
         error = nn.functional.smooth_l1_loss(found, goal)
-        loss = settings.value_weight * error - improved - settings.ent_coef * entropy
+        loss: Any = settings.value_weight * error - improved - settings.ent_coef * entropy
         policy.optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(policy.parameters(), 0.5)

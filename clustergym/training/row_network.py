@@ -57,7 +57,7 @@ class Rows(NamedTuple):
         """Return the rows of several batches, one after the other."""
         firsts = np.cumsum([0, *(part.observations for part in parts)]).tolist()
         batch = torch.cat([part.batch + first for part, first in zip(parts, firsts, strict=False)])
-        inputs, row = (torch.cat([part[at] for part in parts]) for at in (0, 2))
+        inputs, row = torch.cat([part.inputs for part in parts]), torch.cat([part.row for part in parts])
         return cls(inputs, batch, row, firsts[-1], parts[0].rows)
 
     def places(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
@@ -148,7 +148,7 @@ class RowNetwork(nn.Module):
         own = torch.tanh(self.row(rows.inputs))
         pooled = rows.total(own) / rows.counts().clamp_min(1)[:, None]
         # What all rows of an observation share goes through its half of the layer once.
-        of_row, of_all = self.mixed.weight.split(own.shape[1], 1)
+        of_row, of_all = self.mixed.weight[:, : own.shape[1]], self.mixed.weight[:, own.shape[1] :]
         shared = nn.functional.linear(pooled, of_all, self.mixed.bias)
         mixed = torch.tanh(nn.functional.linear(own, of_row) + shared[rows.batch])
         return self.head(mixed), self.value(mixed).squeeze(1), self.stop(pooled).squeeze(1)

@@ -61,6 +61,8 @@ class NodeReservations:
         Reservations begin and end at multiples of this, rounded down; 0: exactly (`bf_resolution`).
     window_s : float
         How far ahead jobs are planned (`bf_window`).
+    gres : bool
+        Whether jobs ask for GPUs, rather than for CPUs that stand for them.
 
     Notes
     -----
@@ -75,9 +77,10 @@ class NodeReservations:
         running: Sequence[tuple[float, Nodes]],
         resolution_s: float,
         window_s: float,
+        gres: bool = True,
     ) -> None:
         self.now_s, self.free, self._resolution_s = now_s, free.copy(), resolution_s
-        self._horizon_s = now_s + window_s
+        self._horizon_s, self._gres = now_s + window_s, gres
         self._running = sorted(running, key=lambda one: one[0])
         self._sort()
         begin_s = self._rounded(now_s)
@@ -95,7 +98,7 @@ class NodeReservations:
 
     def fits(self, usable: Bools, gpus: int, nodes: int) -> Nodes | None:
         """Return what a job would be given now on the nodes that it may use, reservations aside."""
-        return consecutive_best_fit(np.where(usable, self.free, 0), gpus, nodes)
+        return consecutive_best_fit(np.where(usable, self.free, 0), gpus, nodes, capped=self._gres)
 
     def start(self, given: Nodes, end_s: float) -> None:
         """Let a job start now and reach its time limit at `end_s`."""
@@ -161,7 +164,7 @@ class NodeReservations:
 
     def _earliest(self, usable: Bools, gpus: int, nodes: int, now_only: bool) -> Planned | None:
         free = np.where(usable, self.free, 0)
-        if given := consecutive_best_fit(free, gpus, nodes):
+        if given := consecutive_best_fit(free, gpus, nodes, capped=False):
             return Planned(self.now_s, given, usable)
         ends_s, at = self._ends_s, 0
         if now_only or not ends_s:
@@ -180,7 +183,7 @@ class NodeReservations:
             at, window_s = last + 1, 2.0 * window_s
             while further and ends_s[last + 1] > edge_s + window_s:
                 window_s *= 2.0
-            if given := consecutive_best_fit(np.where(usable, free, 0), gpus, nodes):
+            if given := consecutive_best_fit(np.where(usable, free, 0), gpus, nodes, capped=False):
                 # A job that is past its time limit is about to end.
                 return Planned(max(end_s, self.now_s + 1.0), given, usable)
         return None
@@ -223,7 +226,7 @@ class NodeReservations:
                 return
 
 
-def consecutive_best_fit(free: Ints, gpus: int, nodes: int = 0) -> Nodes | None:
+def consecutive_best_fit(free: Ints, gpus: int, nodes: int = 0, *, capped: bool = True) -> Nodes | None:
     """Return the nodes and GPUs on each that Slurm's `select/cons_tres` gives a job by default.
 
     Nodes with free GPUs are taken in sets of neighbours. The set with the fewest free GPUs that suffice is
@@ -237,6 +240,10 @@ def consecutive_best_fit(free: Ints, gpus: int, nodes: int = 0) -> Nodes | None:
     gpus : int
     nodes : int
         Nodes that the job asks for, with equally many GPUs on each; 0: any.
+    capped : bool
+        Whether of a node's free GPUs only as many count as a job that asks for nodes can use there. They do
+        where Slurm starts a job that asks for GPUs (`--gres`), not where CPUs stand for them, nor where it
+        plans for later.
 
     Returns
     -------
@@ -249,7 +256,7 @@ def consecutive_best_fit(free: Ints, gpus: int, nodes: int = 0) -> Nodes | None:
     logs with `DebugFlags=SelectType` (`set:N consec CPUs`).
     """
     each = gpus // nodes if nodes else 0
-    room = np.where(free >= max(each, 1), free, 0)
+    room = np.where(free >= max(each, 1), np.minimum(free, each) if nodes and capped else free, 0)
     if room.sum() < gpus or np.count_nonzero(room) < nodes:
         return None
     usable = np.flatnonzero(room)

@@ -505,8 +505,11 @@ def test_two_results_of_one_run_key_that_disagree(save, capsys):
 
 def test_two_results_of_one_policy_and_seed_that_disagree(save):
     folder = save(result("fcfs", jct=1.0), result("fcfs", jct=2.0))
-    with pytest.raises(InputError, match="collect the two folders apart"):
+    with pytest.raises(InputError) as error:
         group_results(read_results([folder]))
+    first, second = (folder / run / "deep" / "result.json" for run in ("000", "001"))
+    line = f"fcfs with seed 0 differs from {first} (collect the two folders apart)"
+    assert str(error.value) == f"{second}: run_key: {line}"
 
 
 def test_a_result_keeps_where_it_was_read(save):

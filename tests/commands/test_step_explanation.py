@@ -6,6 +6,7 @@ import argparse
 import json
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -63,6 +64,10 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return list(asked["plans"])
 
     monkeypatch.setattr(step_explanation, "search_plans", search)
+    point = SimpleNamespace(bias=0.25, communication_load=0.0125, step=FITTING[1])
+    grid = SimpleNamespace(stages=1, considered=1234, points=[point], proxy=point)
+    monkeypatch.setattr(step_explanation, "list_grids", lambda shape, steps: [grid] if steps else [])
+    monkeypatch.setattr(step_explanation, "estimate_step", lambda step: 1.5 * step.seconds)
     monkeypatch.setattr(step_explanation, "load_transformer", lambda name, path: TINY)
     monkeypatch.setattr(step_explanation, "load_accelerator", lambda name, path: MACHINE)
     return asked
@@ -97,6 +102,10 @@ def test_what_is_printed(searched: dict[str, Any], capsys: pytest.CaptureFixture
         "DP 2, micro-batch 4, bf16, sharded: optimizer, recompute 50 % | 0.4 | 15",
         "DP 2, micro-batch 5, bf16, sharded: optimizer, recompute 50 % | 0.5 | 12",
         "DP 2, micro-batch 6, bf16, sharded: optimizer, recompute 50 % | 0.6 | 10",
+        "grids, each with its proxy plan",
+        "stages | plans | frontier | bias | comm load s | estimated s | step s | proxy plan",
+        "1 | 1,234 | 1 | 0.250 | 0.0125 | 0.3 | 0.2"
+        " | DP 2, micro-batch 2, bf16, sharded: optimizer, recompute 50 %",
         "6 plans do not fit",
         "needs GB | has GB",
         # The one that needs least is the first, then the first of the others.
@@ -126,6 +135,11 @@ def test_what_json_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert best["step_s"] == pytest.approx(0.1)
     assert best["tokens_per_s_per_gpu"] == pytest.approx(60.0)
     assert best["mfu"] == pytest.approx(0.3024)  # Of two million FLOP/s.
+    (grid,) = found["grids"]
+    assert (grid["stages"], grid["considered"], len(grid["frontier"])) == (1, 1234, 1)
+    assert (grid["proxy_plan"]["bias"], grid["proxy_plan"]["communication_load"]) == (0.25, 0.0125)
+    assert grid["proxy_plan"]["estimated_s"] == pytest.approx(0.3)
+    assert grid["frontier"][0]["plan"]["micro_batch"] == 2
     assert [one["micro_batch"] for one in found["next_best"]] == [2, 3, 4, 5, 6]
     assert [one["micro_batch"] for one in found["too_large"]] == [1, 2, 3, 4, 5]
 
@@ -151,7 +165,7 @@ def test_why_there_is_no_plan(
     assert (json.loads(file.read_text())["plan"], json.loads(file.read_text())["next_best"]) == (None, [])
 
 
-NOT_FOR = "is not for this model (tiny is planned with a software stack: leave it out)"
+NOT_FOR = "is not for this model (tiny is planned as a step of a transformer: leave it out)"
 
 
 @pytest.mark.parametrize(
@@ -159,7 +173,6 @@ NOT_FOR = "is not for this model (tiny is planned with a software stack: leave i
     [
         ({"plot": "a.png"}, f"--plot: {NOT_FOR}"),
         ({"locality": "node"}, f"--locality: {NOT_FOR}"),
-        ({"calibration": "a"}, f"--calibration: {NOT_FOR}"),
         ({"gpus": "H100"}, "--gpus: 'H100' is not COUNTxTYPE (give for instance 64xH100)"),
         ({"gpus": "0xtoy"}, "--gpus: 0 is not valid (give 1 to 131072)"),
         ({"gpus": "131073xtoy"}, "--gpus: 131073 is not valid (give 1 to 131072)"),

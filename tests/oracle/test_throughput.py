@@ -329,6 +329,16 @@ def test_the_page_shows_what_was_measured():
             "by_model": {"llama3-8B": error},
             "per_gpu_speed": {"8 to 64": {"rows": 2, "mean_points": 1.25, "largest_points": 3.0}},
             "without_a_part": {"bubble": part | {"mape": 0.05, "mape_without": 0.3}},
+            "grids": {
+                "frontier": {
+                    "allocations": 6,
+                    "share_mean": 0.987,
+                    "share_worst": 0.9,
+                    "estimate_error_mean": 0.012,
+                    "frontier_plans_most": 4,
+                }
+            },
+            "collectives": {"H100": {"send_recv": {"rows": 7, "mape_before": 0.91, "mape": 0.025}}},
             "without_a_constant": {
                 "traffic": {
                     "dense_median_ape": 0.1,
@@ -351,6 +361,8 @@ def test_the_page_shows_what_was_measured():
         "| traffic | 10.0 % | 20.0 % | 30.0 % | 40.0 % |",
         "| m, A | 1.00 | - | 0.50 | 90 % | 8 % | 2 % |",
         "| m, B | - | 1.00 | - | 90 % | 8 % | 2 % |",
+        "| `strategy=frontier` | 6 | 98.7 % | 90.0 % | 1.2 % | 4 |",
+        "| H100 send_recv | 7 | 91.0 % | 2.5 % |",
     ):
         assert line in text.splitlines()
 

@@ -28,6 +28,7 @@ from clustergym.trace.native import read_trace
 
 FLAT = {"m": {"X": dict.fromkeys((1, 2, 4, 8, 16), 1.0)}}
 EVERY_POINT = {"backfill_interval_s": 0.0, "backfill_resolution_s": 0.0, "weight_fair_share": 0.0}
+EVERY_POINT["batch_sched_delay_s"] = 0.0
 
 
 @pytest.mark.parametrize(
@@ -47,15 +48,27 @@ EVERY_POINT = {"backfill_interval_s": 0.0, "backfill_resolution_s": 0.0, "weight
         ([4, 1, 2, 3], 4, 2, ((2, 2), (3, 2))),
         ([4, 1, 0, 3], 4, 2, ((0, 2), (3, 2))),
         ([8, 1, 1, 1], 4, 2, None),
-        # One node: all that is free on a node counts, also what the job cannot use.
-        ([8, 2], 2, 1, ((1, 2),)),
-        # One on each of two nodes: {3} alone is too few nodes, but has more free than {0, 1}, so it is the
-        # first set, and then the better of the other (slurmctld 22.05.8).
-        ([2, 2, 0, 8], 2, 2, ((0, 1), (3, 1))),
+        # One node: only as many of a node's GPUs count as the job can use, so the first is as good as any.
+        ([8, 2], 2, 1, ((0, 2),)),
+        # {5} has one that counts, {0, 1} two (slurmctld 22.05.8, jobs with --gres).
+        ([1, 1, 0, 0, 0, 4], 1, 1, ((5, 1),)),
     ],
 )
 def test_the_set_of_neighbours_that_fits_best(free, gpus, nodes, expected):
     assert consecutive_best_fit(np.array(free), gpus, nodes) == expected
+
+
+@pytest.mark.parametrize(
+    ("free", "gpus", "nodes", "expected"),
+    [
+        ([8, 2], 2, 1, ((1, 2),)),
+        # One on each of two nodes: {3} alone is too few nodes, but has more free than {0, 1}, so it is the
+        # first set, and then the better of the other (slurmctld 22.05.8, jobs with CPUs).
+        ([2, 2, 0, 8], 2, 2, ((0, 1), (3, 1))),
+    ],
+)
+def test_all_that_is_free_counts_where_cpus_stand_for_gpus(free, gpus, nodes, expected):
+    assert consecutive_best_fit(np.array(free), gpus, nodes, capped=False) == expected
 
 
 # One pass of slurmctld 22.05.8, times in seconds from a whole minute: now, what is free, running jobs (their
@@ -137,14 +150,13 @@ def test_reservations_are_rounded_down():
     assert plan.plan(ALL, 8, 0, 60.0).start_s == 120.0
 
 
-def run(jobs, limits_s, placer, nodes=None, **parameters):
+def run(jobs, limits_s, placer, nodes=None, queues="virtual_cluster", teams=None, **parameters):
     scenario = small_scenario(jobs, {"X": (2, 4)}, FLAT)
     limits = np.array([limits_s[job.job_id] for job in jobs])
     asked = None if nodes is None else np.array([nodes[job.job_id] for job in jobs])
-    trace = replace(
-        scenario.trace, time_limit_s=limits, nodes=asked, virtual_cluster=("a",) * len(scenario.trace)
-    )
-    tenants = Tenants.from_queues("virtual_cluster", trace, scenario.cluster.gpu_types)
+    teams = teams or ("a",) * len(jobs)
+    trace = replace(scenario.trace, time_limit_s=limits, nodes=asked, virtual_cluster=teams)
+    tenants = Tenants.from_queues(queues, trace, scenario.cluster.gpu_types)
     policy = SlurmMultifactor(**{**EVERY_POINT, **parameters}, round_s=None)
     return simulate(replace(scenario, trace=trace, tenants=tenants), policy, placer).simulation
 
@@ -154,6 +166,36 @@ def started(*arguments, **parameters):
     names = simulation.scenario.trace.job_id
     events = [e for e in simulation.log.events if e.kind == EventKind.START]
     return {names[e.job]: (e.time_s, tuple(e.nodes)) for e in events}
+
+
+def test_a_pass_of_backfill_comes_an_interval_after_the_last():
+    # The first pass is at 0. At 2 nothing is started behind big, which waits for both nodes until 300; at 30,
+    # when nothing else happens, small is, as it ends before.
+    jobs = [Job("b", 0, 100, gpus=4), Job("a", 0, 300, gpus=2), Job("big", 1, 50, gpus=8)]
+    jobs += [Job("small", 2, 20, gpus=2)]
+    limits_s = {job.job_id: float(job.iterations) for job in jobs}
+    found = started(jobs, limits_s, SlurmPlacer(), backfill_interval_s=30.0)
+    assert {name: at for name, (at, _) in found.items()} == {"b": 0.0, "a": 0.0, "small": 30.0, "big": 300.0}
+
+
+def test_jobs_are_started_in_order_a_delay_after_the_last_time():
+    jobs = [Job("b", 0, 100, gpus=4), Job("c", 1, 100, gpus=2), Job("d", 5, 100, gpus=2)]
+    limits_s = {job.job_id: float(job.iterations) for job in jobs}
+    found = started(jobs, limits_s, SlurmPlacer(), backfill_interval_s=1000.0, batch_sched_delay_s=3.0)
+    assert {name: at for name, (at, _) in found.items()} == {"b": 0.0, "c": 3.0, "d": 6.0}
+
+
+def test_a_job_that_a_limit_keeps_waiting_stops_nobody(tmp_path):
+    # a2 would be the third pair of GPUs of team a, which may have four, and 2 are free: b1 has them.
+    queues = tmp_path / "queues.yaml"
+    queues.write_text("assign_by: virtual_cluster\nqueues:\n  a: {limit: 4}\n  b: {}\n")
+    jobs = [Job("b0", 0, 100, gpus=4), Job("a1", 0, 100, gpus=2), Job("a2", 1, 10, gpus=4)]
+    jobs += [Job("b1", 2, 10, gpus=2)]
+    limits_s, teams = {job.job_id: float(job.iterations) for job in jobs}, ("b", "a", "a", "b")
+    found = started(
+        jobs, limits_s, SlurmPlacer(), queues=str(queues), teams=teams, backfill_interval_s=1000.0
+    )
+    assert {name: at for name, (at, _) in found.items()} == {"b0": 0.0, "a1": 0.0, "a2": 100.0, "b1": 2.0}
 
 
 def test_a_job_that_waits_keeps_a_whole_node():

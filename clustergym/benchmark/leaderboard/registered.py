@@ -16,7 +16,7 @@ entry's sake."""
 
 LEARNED = "learned"
 """The name of the project's own learned policy, and of its learned placer."""
-TRAINED = {"sharing": [ELSEWHERE]}
+TRAINED = {"sharing": [ELSEWHERE], "data-parallel-newtrace": [ELSEWHERE]}
 """What the project's own checkpoints were trained on, where that is not the splits to train on."""
 
 

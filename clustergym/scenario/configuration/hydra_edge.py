@@ -67,7 +67,6 @@ def run_hydra(
 
     def task(config: Any) -> float | None:
         folder = Path(HydraConfig.get().runtime.output_dir)
-        sweep = HydraConfig.get().mode == RunMode.MULTIRUN
         overrides = [str(override) for override in HydraConfig.get().overrides.task]
         try:
             if cells is None:
@@ -83,7 +82,7 @@ def run_hydra(
             return job(_name_overridden(_absolute(plain), overrides), folder)
         except (InputError, OmegaConfBaseException, SystemExit, MemoryError, OSError) as error:
             failure = _one_line(error, overrides)
-            if not sweep:
+            if HydraConfig.get().mode != RunMode.MULTIRUN:
                 # Raised only after Hydra has returned, as Hydra would print a line of its own about it.
                 failed.append(failure)
                 return None
