@@ -54,6 +54,7 @@ MODULES = {
     "arrays": "common.arrays",
     "bench": "commands.bench",
     "bound": "commands.bound",
+    "tune": "commands.tune",
     "cluster.__main__": "commands.cluster",
     "collect": "commands.collect",
     "compiled.auction": "agents.auction",

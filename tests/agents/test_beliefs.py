@@ -11,9 +11,27 @@ import pytest
 from clustergym.agents import auction, auction_features, beliefs
 from clustergym.agents.auction import NONE, Bids
 from clustergym.agents.beliefs import JobsView, RunStats
+from clustergym.common.arrays import Floats, Ints
+from clustergym.sim.compiled.numba_cache import compile_entry
 
 COUNTS = np.array([1, 2, 4])
 NAN = float("nan")
+
+
+# What is compiled as a part can be called by compiled functions alone.
+@compile_entry
+def note(observed: RunStats, shown: JobsView, bids: Bids, gpu_type: Ints, level: Ints) -> None:
+    beliefs.note(observed, shown, bids, gpu_type, level)
+
+
+@compile_entry
+def measure(observed: RunStats, counts: Ints, shown: JobsView, bids: Bids) -> None:
+    beliefs.measure(observed, counts, shown, bids)
+
+
+@compile_entry
+def believe(given: Floats, observed: RunStats, counts: Ints, shown: JobsView, bids: Bids) -> None:
+    beliefs.believe(given, observed, counts, shown, bids)
 
 
 @dataclass
@@ -44,9 +62,9 @@ def ran(observed: RunStats, at: tuple[int, int], from_s: float, until_s: float, 
     """Let the first job begin on an allotment, and be seen again there."""
     before = Point(now_s=from_s, remaining=(100.0, 100.0))
     gpu_type, level = np.array([at[0], NONE]), np.array([at[1], NONE])
-    beliefs.note(observed, before.shown(), before.bids(), gpu_type, level)
+    note(observed, before.shown(), before.bids(), gpu_type, level)
     after = Point(now_s=until_s, held=(at, (NONE, NONE)), remaining=(100.0 - done, 100.0))
-    beliefs.measure(observed, COUNTS, after.shown(), after.bids())
+    measure(observed, COUNTS, after.shown(), after.bids())
 
 
 def test_a_job_is_measured_from_when_it_works() -> None:
@@ -58,15 +76,15 @@ def test_a_job_is_measured_from_when_it_works() -> None:
     assert observed.time_s[0].tolist() == [[0.0, 2.0, 0.0], [0.0, 0.0, 0.0]]
     # Later it counts over the whole time on the allotment: 101 - 1 s for 40 iterations.
     later = Point(now_s=101.0, held=((0, 1), (NONE, NONE)), remaining=(60.0, 100.0))
-    beliefs.measure(observed, COUNTS, later.shown(), later.bids())
+    measure(observed, COUNTS, later.shown(), later.bids())
     assert observed.time_s[0, 0, 1] == 2.5
     # A standstill that nobody planned begins the measurement anew.
     failed = replace(later, now_s=200.0, standstill_s=(10.0, 0.0))
-    beliefs.measure(observed, COUNTS, failed.shown(), failed.bids())
+    measure(observed, COUNTS, failed.shown(), failed.bids())
     assert (observed.works_from_s[0], observed.remaining[0], observed.time_s[0, 0, 1]) == (210.0, 60.0, 2.5)
     # What keeps its allotment goes on being measured from where it began.
     kept = Point(now_s=220.0, held=((0, 1), (NONE, NONE)), remaining=(59.0, 100.0))
-    beliefs.note(observed, kept.shown(), kept.bids(), np.array([0, 1]), np.array([1, 2]))
+    note(observed, kept.shown(), kept.bids(), np.array([0, 1]), np.array([1, 2]))
     assert observed.works_from_s.tolist() == [210.0, 0.0, 220.0 + 11.0]
     assert observed.remaining.tolist() == [60.0, 0.0, 100.0]
 
@@ -102,7 +120,7 @@ def test_what_is_believed_of_measured_jobs() -> None:
     observed, point = learned(), Point()
     bids = point.bids()
     # Powers count as a half each, with doubt 1: (1/2 + 1) / (1 + 1); equal types count as one measurement.
-    beliefs.believe(np.zeros(beliefs.COUNT), observed, COUNTS, point.shown(), bids)
+    believe(np.zeros(beliefs.COUNT), observed, COUNTS, point.shown(), bids)
     power = 0.75
     # Half of a job's own power, which is 1, and half of all jobs'.
     own = (power + 1.0) / 2
@@ -122,7 +140,7 @@ def test_a_type_that_a_job_was_not_measured_on() -> None:
     point, given = Point(), np.zeros(beliefs.COUNT)
     bids = point.bids()
     given[7] = log(1.25)  # Hope: a type that it was not measured on is 1.25 times as fast.
-    beliefs.believe(given, observed, COUNTS, point.shown(), bids)
+    believe(given, observed, COUNTS, point.shown(), bids)
     assert bids.time_s[0, 0] == pytest.approx([2 * sqrt(2), 2.0, sqrt(2)])
     assert bids.time_s[0, 1] == pytest.approx([1.6 * sqrt(2), 1.6, 0.8 * sqrt(2)])
 
@@ -132,7 +150,7 @@ def test_unequal_powers_and_run_times() -> None:
     bids = point.bids()
     # An hour times e at one GPU, more by the root of the GPUs asked for; powers of 3/4 up and 1/4 down.
     given = np.array([1.0, 0.5, log(3), -log(3), 0.0, 0.0, 0.0, 9.0])
-    beliefs.believe(given, observed, COUNTS, point.shown(), bids)
+    believe(given, observed, COUNTS, point.shown(), bids)
     first = 36.0 * exp(1) * sqrt(2)
     assert bids.time_s[0, 0] == pytest.approx([first * 2**0.25, first, first / 2**0.75])
     assert bids.time_s[0, 1].tolist() == bids.time_s[0, 0].tolist()  # Hope is of measured jobs alone.
@@ -145,7 +163,7 @@ def test_what_a_profile_tells() -> None:
     bids.time_s[0] = [[8.0, 4.0, 4.0], [8.0, np.inf, 4.0]]
     bids.time_s[1] = [[np.inf, 6.0, 3.0], [np.inf, 5.0, 1.0]]
     # Powers and profile count as a half each, as geometric means.
-    beliefs.believe(np.zeros(len(beliefs.NAMES_TOLD)), observed, COUNTS, point.shown(), bids)
+    believe(np.zeros(len(beliefs.NAMES_TOLD)), observed, COUNTS, point.shown(), bids)
     own = 0.875
     assert bids.time_s[0, 0] == pytest.approx([4.0, sqrt(4.0 * 0.5**own * 2.0), 1.0])
     # From 2 s on 4 GPUs of type 1, which the profile has at 4 s: at 1 GPU 8 s, so 4 s; nothing of 2 GPUs.

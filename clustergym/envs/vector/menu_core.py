@@ -15,7 +15,7 @@ from clustergym.envs.actions import MetaActions
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.vector.core import Core
 from clustergym.envs.vector.desks import PreparedScenario
-from clustergym.scenario.policy import Decision, View
+from clustergym.scenario.policy import Decision
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim import columns as c
 from clustergym.sim.compiled.coverage import UncoveredError
@@ -88,13 +88,15 @@ class MenuCore(Core):
             menu.begin(view)
             decision = coerce_decision(menu.act(int(taken[row])))
             check_decision(decision, Limits(view.job, view.available, views.jobs.hidden), scenario)
-            self._set_targets(row, view, decision)
+            self._set_targets(row, view.job, decision)
+            # A View that no policy keeps need not make the columns that nobody has read.
+            del view, menu.view
             views.complete()
         super().take(taken, over, *copies)
 
-    def _set_targets(self, row: int, view: View, decision: Decision) -> None:
+    def _set_targets(self, row: int, shown: Ints, decision: Decision) -> None:
         job = self._batch.episodes.job[row]
-        job[view.job, c.TARGET_TYPE] = job[view.job, c.TARGET_LEVEL] = c.NONE
+        job[shown, c.TARGET_TYPE] = job[shown, c.TARGET_LEVEL] = c.NONE
         job[decision.job, c.TARGET_TYPE] = decision.gpu_type
         job[decision.job, c.TARGET_LEVEL] = np.searchsorted(self._cluster.counts, decision.gpus)
         job[decision.drop, c.REJECTED] = 1
