@@ -27,6 +27,7 @@ VARIANTS = {
 FRAMES, FRAME_MS = 25, 300
 STEPS_A_FRAME = {
     "Meta": 2,
+    "Reclaim": 8,
     "Auction": 2,
     "Priority": 2,
     "Knobs": 2,
@@ -77,6 +78,8 @@ REACHED = {
     + CURVE.format(name="knobs-16").rstrip(),
     "Tenants": "No agent is trained in it. Policies under quotas, the learned auction among them: "
     "[tenants](../tenants.md).",
+    "Reclaim": "No agent is trained in it. What each of the four does by itself: "
+    "[stopping and moving](../stopping-and-moving.md#what-it-gives).",
     "Placement": "No agent is trained in it. Placement algorithms, and how far they are from the optimum: "
     "[placement](../placement.md).",
     "Sharing": EVOLVED.format(name="sharing")

@@ -444,6 +444,59 @@ class TenantsEnv(EngineEnv):
     )
 
 
+class ReclaimEnv(EngineEnv):
+    """Choose at each decision point how queues take their quotas back: who is stopped, and with what notice.
+
+    ## Description
+
+    As `MetaEnv`, on the jobs and queues of `TenantsEnv`. A job that is stopped without notice goes back to
+    its last checkpoint; these are half an hour of work apart (`checkpoint_every_s`). One that is given notice
+    saves first, for which it keeps its GPUs ([stopping jobs](../stopping-and-moving.md)). Its episodes are
+    those of the SimPy engine. What is not said here is as in `ElasticEnv`.
+
+    ## Action Space
+
+    `Discrete(4)`. Every action is legal, and lets the policy `quotas` decide:
+
+    | Action | Who is stopped, of those that use the quota of others | Notice |
+    |---|---|---|
+    | 0 | the job that started last | none |
+    | 1 | the job that loses fewest GPU-seconds for each GPU that it gives | none |
+    | 2 | as 0 | to jobs that have worked for longer since their checkpoint than saving takes |
+    | 3 | as 1 | as 2 |
+
+    ## Observation Space
+
+    | Key | Shape | Meaning |
+    |---|---|---|
+    | `cluster` | (3 T,) | as `ElasticEnv` |
+    | `queue` | (8,) | as `ElasticEnv` |
+
+    ## Rewards
+
+    As `TenantsEnv`.
+
+    ## Illegal Actions
+
+    There are none.
+    """
+
+    defaults = MappingProxyType(
+        {
+            **TenantsEnv.defaults,
+            "actions": "meta",
+            "features": "summary",
+            "checkpoint_every_s": 1800.0,
+            "policies": (
+                "quotas reclaim=stop",
+                "quotas reclaim=stop victims=cheapest",
+                "quotas reclaim=stop notice=cheaper",
+                "quotas reclaim=stop victims=cheapest notice=cheaper",
+            ),
+        }
+    )
+
+
 ElasticVectorEnv = partial(make_vector, ElasticEnv)
 FairVectorEnv = partial(make_vector, FairEnv)
 DeadlineVectorEnv = partial(make_vector, DeadlineEnv)
@@ -452,4 +505,5 @@ AuctionVectorEnv = partial(make_vector, AuctionEnv)
 PriorityVectorEnv = partial(make_vector, PriorityEnv)
 KnobsVectorEnv = partial(make_vector, KnobsEnv)
 TenantsVectorEnv = partial(make_vector, TenantsEnv)
+ReclaimVectorEnv = partial(make_vector, ReclaimEnv)
 """What `gymnasium.make_vec` calls for each family."""

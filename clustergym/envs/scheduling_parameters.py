@@ -68,8 +68,8 @@ class SchedulingParameters(Parameters):
     bursty: Fraction = 0.0
     """Share of the virtual clusters of drawn traces whose jobs come in bursts."""
     checkpoint_every_s: Period | None = None
-    """Seconds of work between two checkpoints of a job: a stop without notice takes back what it has done since
-    (docs/stopping-and-moving.md). Null: jobs save when they are stopped."""
+    """Seconds of work between two checkpoints of a job: a stop without notice takes back what it has done
+    since (docs/stopping-and-moving.md). Null: jobs save when they are stopped."""
     jobs: PositiveInt = 150
     """Jobs of an episode."""
     loads: Annotated[tuple[PositiveFloat, ...], MinLen(1)] = (1.0,)

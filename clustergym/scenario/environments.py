@@ -103,13 +103,14 @@ def _scheduling(family: str, gpus: int | None) -> Environment:
     return Environment(f"ClusterGym/{name}-v1", f"{_FAMILIES}:{made_by}", MappingProxyType(kwargs))
 
 
-def _tenants(gpus: int | None) -> Environment:
+def _tenants(family: str, gpus: int | None, version: int) -> Environment:
     size = gpus or 64
     kwargs: dict[str, Any] = {"cluster": _ONE_TYPE[size], "jobs": _JOBS[size]}
     if size != 64:
         kwargs["queues"] = f"philly-{size}"
-    name = "Tenants" if gpus is None else f"Tenants-{gpus}"
-    return Environment(f"ClusterGym/{name}-v1", f"{_FAMILIES}:TenantsEnv", MappingProxyType(kwargs))
+    name = family if gpus is None else f"{family}-{gpus}"
+    made_by = f"{_FAMILIES}:{family}Env"
+    return Environment(f"ClusterGym/{name}-v{version}", made_by, MappingProxyType(kwargs))
 
 
 ENVIRONMENTS: tuple[Environment, ...] = (
@@ -121,6 +122,7 @@ ENVIRONMENTS: tuple[Environment, ...] = (
     Environment("ClusterGym/Sharing-large-v1", _SHARING, {"nodes": 1213}),
     Environment("ClusterGym/Rack-576-v0", _RACK),
     *(_tier(family, gpus) for family, (_, sizes) in TIERS.items() for gpus in sizes),
-    *(_tenants(gpus) for gpus in (None, *_JOBS)),
+    *(_tenants("Tenants", gpus, 1) for gpus in (None, *_JOBS)),
+    *(_tenants("Reclaim", gpus, 0) for gpus in (16, 64)),
     *(_scheduling(family, gpus) for family in SCHEDULING for gpus in (None, *_JOBS)),
 )

@@ -22,6 +22,7 @@ IDS = [row.id for row in ENVIRONMENTS if not re.search("/(Placement|Sharing|Rack
 SMALL = [
     *(f"ClusterGym/{family}-16-v1" for family in SCHEDULING),
     "ClusterGym/Tenants-16-v1",
+    "ClusterGym/Reclaim-16-v0",
     *(f"ClusterGym/{family}-16-v0" for family in TIERS if family != "Burst"),
 ]
 FEW = {"jobs": 12, "traces": 1}
@@ -34,6 +35,7 @@ CHECKED = [*((name, "dict") for name in IDS), *((name, "flat") for name in SMALL
 def test_every_family_in_every_size():
     sizes = ("", "-16", "-64", "-384", "-1280")
     every = {f"ClusterGym/{family}{size}-v1" for family in (*SCHEDULING, "Tenants") for size in sizes}
+    every |= {"ClusterGym/Reclaim-16-v0", "ClusterGym/Reclaim-64-v0"}
     every |= {f"ClusterGym/{family}-{size}-v0" for family, (_, sizes) in TIERS.items() for size in sizes}
     assert set(IDS) == every
     for name in IDS:

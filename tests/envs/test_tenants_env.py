@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from scenarios import Job, small_scenario
 
+from clustergym import simulate
 from clustergym.common.errors import InputError
 from clustergym.envs.driver import drive, driving_parameters
-from clustergym.envs.families import ElasticEnv, TenantsEnv
+from clustergym.envs.families import ElasticEnv, ReclaimEnv, TenantsEnv
 from clustergym.envs.scheduling_costs import Outcomes, ReferenceCostTimes
+from clustergym.scenario.registry import parse_policy
 from clustergym.scenario.tenants.queue_tree import Tenants
 from clustergym.sim.log import Event, EventKind
 
@@ -98,11 +100,26 @@ def test_who_hides_queues_refuses_them(scenario):
         "queues": "philly",
         "jobs": 6,
     }
-    with pytest.raises(InputError, match=r"has queues of tenants, which features=jobs hide .*Tenants-v1"):
-        ElasticEnv(**queued).reset(seed=1)
-    with pytest.raises(InputError, match="compiled episodes do not cover"):
-        ElasticEnv(**queued, engine="compiled").reset(seed=1)
+    for engine in ("auto", "compiled"):
+        with pytest.raises(InputError, match=r"has queues of tenants, which features=jobs hide .*Tenants-v1"):
+            ElasticEnv(**queued, engine=engine).reset(seed=1)
     with pytest.raises(InputError, match=r"scenario episode has no queues .*queues=virtual_cluster"):
         TenantsEnv(queues=None, jobs=6).reset(seed=1)
     with pytest.raises(InputError, match=r"env\.reward\.owed: is of queues, and the scenario has none"):
         ElasticEnv(**{**queued, "queues": None}, reward={"owed": 1.0}).reset(seed=1)
+
+
+def test_who_is_stopped_and_with_what_notice_is_what_an_agent_chooses():
+    alone = {"information": "none", "round_s": 300.0}
+    env, lost_gpu_hours = ReclaimEnv(jobs=60, **alone), []
+    for action, text in enumerate(env.parameters.policies):
+        env.reset(options={"trace_seed": 1})
+        over = False
+        while not over:
+            *_, over, _, info = env.step(action)
+        # The environment adds nothing to what the policy does by itself in the simulator.
+        assert info["digest"] == simulate(env.scenario, parse_policy(text, "policy")).digest
+        lost_gpu_hours.append(info["metrics"]["lost_gpu_hours"])
+    # Stops without notice undo work; to stop the job that loses least undoes less, and notice nothing.
+    last, cheapest, last_with_notice, cheapest_with_notice = lost_gpu_hours
+    assert last > cheapest > 0 == last_with_notice == cheapest_with_notice
