@@ -387,7 +387,7 @@ def check_commands(pages):
         page = pages[f"commands/{name}"]
         assert f"usage: clustergym {name} " in page, name
         assert f'href="{name}/"' in pages["commands"], name
-    for subcommand in ("explain", "calibrate", "validate", "memory", "report", "cache"):
+    for subcommand in ("explain", "validate", "fit", "report", "cache"):
         assert f"usage: clustergym oracle {subcommand} " in pages["commands/oracle"], subcommand
 
 

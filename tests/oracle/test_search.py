@@ -159,10 +159,11 @@ def test_stages_fit_in_memory() -> None:
     rows, machine = allocation(GPT, WIDE, gpus=4, gpu="A100")
     table = stage_table(rows, machine, np.array([16.0, 16.0]), 4)
     fits = np.isfinite(table.seconds)
-    assert (table.memory_bytes[fits] <= 36e9).all()
+    # 0.8 of 40 GB.
+    assert (table.memory_bytes[fits] <= 32e9).all()
     # Splits that are ruled out for another reason have no bytes to compare.
     out = ~fits & np.isfinite(table.memory_bytes)
-    assert (table.memory_bytes[out] > 36e9).all()
+    assert (table.memory_bytes[out] > 32e9).all()
 
 
 def test_micro_batches_are_16_or_32_or_as_many_as_there_are_samples() -> None:

@@ -59,7 +59,7 @@ def run_short(overrides: list[str], policy: str = "fcfs") -> dict[str, Any]:
 def test_every_folder_of_conf_is_tested_here():
     groups = {path.name for path in conf_dir().iterdir() if path.is_dir()}
     tested = (
-        "agent calibration cluster costs experiment failures generator hardware hydra logger model oracle "
+        "agent cluster costs experiment failures generator hardware hydra logger model oracle "
         "placer policy queues scenario stack sweep trace transformer"
     )
     assert groups == set(tested.split())

@@ -7,7 +7,7 @@ import pytest
 from clustergym.policies.placers.buddy import Buddy
 from scenarios import Job, small_scenario
 
-from clustergym.scenario.policy import Decision, InformationClass, Policy
+from clustergym.scenario.policy import Decision, InformationClass, Policy, Setting, View
 from clustergym.sim.decision_checks import DecisionError
 from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation
@@ -27,12 +27,13 @@ def first_point():
 
 def test_every_array_of_a_view_and_its_setting_is_read_only():
     _, view = first_point()
-    arrays = [
-        (name, value)
-        for shown in (view, view.setting)
-        for name, value in vars(shown).items()
-        if isinstance(value, np.ndarray)
+    # By the names of fields: columns of a View are made when they are read.
+    fields = [
+        (field.name, getattr(shown, field.name))
+        for shown, of in ((view, View), (view.setting, Setting))
+        for field in dataclasses.fields(of)
     ]
+    arrays = [(name, value) for name, value in fields if isinstance(value, np.ndarray)]
     assert len(arrays) > 20
     for name, value in arrays:
         with pytest.raises(ValueError, match="read-only"):

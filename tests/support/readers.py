@@ -31,6 +31,7 @@ from clustergym.benchmark.twin.rules import read_rules
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.divisible import read_divisible
 from clustergym.cluster.node_lists import cluster_keys, read_nodes
+from clustergym.commands.oracle.common import what_is_measured
 from clustergym.common.errors import InputError
 from clustergym.envs.sharing import openb
 from clustergym.live import journal
@@ -44,6 +45,7 @@ from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
 from clustergym.oracle.stacks.catalog import load_stack
+from clustergym.oracle.stacks.collectives import validate_collectives
 from clustergym.oracle.stacks.throughput import read_throughput
 from clustergym.oracle.table_cache import Store
 from clustergym.results import schedule_log
@@ -302,6 +304,8 @@ READERS: Mapping[str, Reader] = {
     "throughput": _written("throughput.csv", read_throughput),
     "policy-parameters": _written("mine.yaml", lambda path: simulate(scenario(), str(path))),
     "oracle-memory": _written("memory.csv", validate_memory),
+    "oracle-collectives": _written("all_reduce.csv", lambda path: validate_collectives(path, "H100-80")),
+    "oracle-data": _written("data.csv", lambda path: what_is_measured(str(path))),
     "arena-memory": _written("memory.csv", read_memory),
     "oracle-cache": _written(f"{'a' * 64}.npz", _table_cache),
     "sia-profile": _two(("placements-x.csv", "scalability-x.csv"), lambda folder: read_profile(folder, "x")),
@@ -317,7 +321,7 @@ READERS: Mapping[str, Reader] = {
     "result-cluster": _written("config.yaml", _cluster),
     "journal": _written(journal.FILE_NAME, _journal),
     "jobs": _written("jobs.csv", _jobs_csv),
-    "timeline": _written("timeline.csv", lambda path: _timeline(path, 2000.0)),
+    "timeline": _written("timeline.csv", lambda path: _timeline(path, 2000.0, 500)),
     "board": _board,
     "bounds": _written("bounds.json", _bounds),
     "entry": _written("entry.yaml", _in_board(lambda folder: read_entry(folder, load_board("fair")))),

@@ -68,8 +68,9 @@ def test_the_oracle_holds_what_the_papers_say_of_estimates(found: dict[str, Pape
         estimates, tuning = found["error of estimates, mean"], found["error of tuning"]
         assert estimates.paper == pytest.approx(6.6)
         assert estimates.fair == pytest.approx(6.6, abs=2)
-        # By its letter 93.3 where the text says 96.2 %, about twice the error; under our rules it comes out.
-        assert (tuning.paper, tuning.verdict) == (pytest.approx(3.8), "larger (fair: reproduced)")
+        # By its letter 93.3 where the text says 96.2 %, about twice the error; under our rules 4.19 %, just
+        # beyond a tenth more.
+        assert (tuning.paper, tuning.verdict) == (pytest.approx(3.8), "larger")
         assert 1.5 < tuning.as_published / tuning.paper < 2.0
         return
     proxy = found["best proxy plan: loss against the searched optimum"]

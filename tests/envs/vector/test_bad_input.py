@@ -47,7 +47,7 @@ def test_actions_of_a_wrong_kind_are_refused(envs: SchedulingVectorEnv, actions:
     np.testing.assert_array_equal(envs.action_masks(), before)
 
 
-MENU_OF_SIA = {"actions": "meta", "features": "summary", "policies": ["sia"], "information": "profiled"}
+MENU = {"actions": "meta", "features": "summary", "policies": ["fcfs moves_per_hour=4"]}
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,7 @@ MENU_OF_SIA = {"actions": "meta", "features": "summary", "policies": ["sia"], "i
         ({"render_mode": "ansi"}, "render_mode"),
         ({"engine": "fast"}, "engine"),
         ({"engine": "compiled", "placer": "minipod"}, "placer"),
-        ({**MENU_OF_SIA, "engine": "compiled"}, "env.policies"),
-        ({**MENU_OF_SIA, "engine": "compiled", "policies": ["srtf"], "costs": "default"}, "costs.profile"),
+        ({**MENU, "engine": "compiled"}, "env.policies"),
         ({"engine": "compiled", "placer": "no-such"}, "placer.name"),
         ({"jobs": 0}, "env.jobs"),
     ],
