@@ -24,7 +24,7 @@ VARIANTS = {
     "edits later all have left. It is where to begin with an agent that edits. All else is as there.",
 }
 """Families that are another one with other parameters."""
-FRAMES, FRAME_MS = 25, 300
+FRAMES, FRAME_MS = 20, 300
 STEPS_A_FRAME = {
     "Meta": 2,
     "Reclaim": 8,
