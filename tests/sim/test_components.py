@@ -21,7 +21,7 @@ MOST_LINES_OF_FUNCTION, MOST_LINES_OF_FILE = 80, 600
 LARGE = {"envs": 11, "policies": 4, "training": 1}
 """Room: how many of its classes, each with those it derives from, are over a limit at most."""
 
-REACHING = {"benchmark": 4, "cluster": 10, "envs": 35, "policies": 2, "results": 1, "training": 5}
+REACHING = {"benchmark": 4, "cluster": 10, "envs": 31, "policies": 2, "results": 1, "training": 5}
 """Room: how often its files use private names of other objects or of bases at most."""
 
 PUBLIC = {"_replace", "_asdict", "_fields", "_make", "_exit"}

@@ -58,11 +58,12 @@ class AuctionCore(Core):
         auction_step.draw_numbers(states, numbers)
         return numbers
 
-    def _call(self, actions: Ints) -> Callable[[int, int], None]:
+    def prepare_step(self, actions: Ints) -> Callable[[int, int], None]:
+        """Return a function that takes the scores of moves in the episodes from a first to a last one."""
         return partial(
             self._step,
-            self._batch.episodes,
-            self._cluster,
+            self.batch.episodes,
+            self.cluster,
             self._desks.arrays,
             self._desks.rules,
             self._own,

@@ -67,6 +67,9 @@ class Core:
 
     Attributes
     ----------
+    cluster : ClusterArrays
+    batch : Batch
+        The arrays of the episodes.
     terms : ndarray of float, shape (size, m)
         Terms of the rewards of the last step.
     rewards : ndarray of float, shape (size,)
@@ -79,9 +82,9 @@ class Core:
         episodes, reward = single.episodes, single.parameters.reward
         self.size, self.logged, self.threads = size, logged, threads
         self._reward, self._reward_names = reward, list(reward)
-        self._cluster = cluster_arrays(episodes.cluster, episodes.setting.counts)
-        self._batch = Batch(self._cluster, size, logged)
-        self._desks = EpisodeStates(self._cluster, size, single.parameters, single.actions, single.features)
+        self.cluster = cluster_arrays(episodes.cluster, episodes.setting.counts)
+        self.batch = Batch(self.cluster, size, logged)
+        self._desks = EpisodeStates(self.cluster, size, single.parameters, single.actions, single.features)
         self.terms, self.rewards = np.zeros((size, len(reward))), np.zeros(size)
         self.outcomes = np.zeros(size, dtype=np.int8)
         self.scenarios: list[Scenario | None] = [None] * size
@@ -96,17 +99,17 @@ class Core:
     @property
     def arrays(self) -> tuple[Episode, ClusterArrays, EpisodeState, EpisodeRules]:
         """The arrays that compiled steps work on: episodes, cluster, agents' states and rules."""
-        return self._batch.episodes, self._cluster, self._desks.arrays, self._desks.rules
+        return self.batch.episodes, self.cluster, self._desks.arrays, self._desks.rules
 
     @property
     def nbytes(self) -> int:
         """Bytes of the arrays of all episodes."""
-        return sum(array.nbytes for array in (*self._batch.episodes, *self._desks.arrays))
+        return sum(array.nbytes for array in (*self.batch.episodes, *self._desks.arrays))
 
     @property
     def now_s(self) -> Any:
         """Simulated time of each episode, seconds, shape (size,)."""
-        return self._batch.episodes.clock[:, c.NOW] / c.TICKS_PER_S
+        return self.batch.episodes.clock[:, c.NOW] / c.TICKS_PER_S
 
     def row_jobs(self) -> Ints:
         """Return the job of each row that is shown, by its place in the trace, shape (size, R); -1: none."""
@@ -116,33 +119,33 @@ class Core:
 
     def all_jobs(self) -> Ints:
         """Return every job of the episodes' traces by its place there, shape (size, m); -1: none."""
-        numbers = self._batch.episodes.clock[:, c.JOBS]
+        numbers = self.batch.episodes.clock[:, c.JOBS]
         every = np.arange(int(numbers.max()))
         return np.where(every < numbers[:, None], every, -1)
 
     @property
     def reached(self) -> Ints:
         """Tick up to which costs count, shape (size,): the present, or where an episode is over its end."""
-        clock = self._batch.episodes.clock
+        clock = self.batch.episodes.clock
         return np.where(self.outcomes >= steps.TERMINATED, clock[:, c.END], clock[:, c.NOW])
 
     def time_in_system_s(self, jobs: Ints) -> Floats:
         """Return the seconds that jobs, shape (size, m), have been in the system so far; NaN for -1."""
-        spent_s = read_times(self._batch.episodes, jobs, self.reached).cost("jobs_in_system") * 3600.0
+        spent_s = read_times(self.batch.episodes, jobs, self.reached).cost("jobs_in_system") * 3600.0
         return np.where(jobs < 0, np.nan, spent_s)
 
     def job_costs(self, jobs: Ints) -> tuple[Floats, Bools]:
         """Return what jobs, shape (size, m), have cost so far, and which have left."""
-        return job_costs(self._batch.episodes, jobs, self.reached, self._reward)
+        return job_costs(self.batch.episodes, jobs, self.reached, self._reward)
 
     def begin(self, rows: Sequence[int], scenarios: Sequence[tuple[Scenario, PreparedScenario]]) -> None:
         """Begin episodes of scenarios in some rows; `outcomes` is DECIDED where one has a decision point."""
         for row, (scenario, arrays) in zip(rows, scenarios, strict=True):
             self.scenarios[row] = scenario
-            self._batch.load(row, arrays.arrays)
+            self.batch.load(row, arrays.arrays)
             self._desks.load(row, arrays)
         announce_compilation(steps.step)
-        self._batch.make_room()
+        self.batch.make_room()
         begin = self._part(np.full(self.size, steps.BEGIN, dtype=np.int64))
         for row in rows:
             begin(row, row + 1)
@@ -176,12 +179,12 @@ class Core:
         steps.draw_legal(self.desks.mask, states, actions, 0, self.size)
         return actions
 
-    def _call(self, actions: Ints) -> Callable[[int, int], None]:
+    def prepare_step(self, actions: Ints) -> Callable[[int, int], None]:
         """Return a function that takes the actions in the episodes from a first to a last one."""
         return partial(
             self._step,
-            self._batch.episodes,
-            self._cluster,
+            self.batch.episodes,
+            self.cluster,
             self._desks.arrays,
             self._desks.rules,
             actions,
@@ -192,7 +195,7 @@ class Core:
 
     def step(self, actions: Ints, *copies: npt.NDArray[Any]) -> None:
         """Take an action in each episode; LEAVE takes none. Write observations and masks to any `copies`."""
-        self._batch.make_room()
+        self.batch.make_room()
         part, size = self._part(actions, *copies), self.size
         threads = max(min(self.threads, size // LEAST), 1)
         together = size if threads == 1 else -(-size // (PARTS * threads))
@@ -211,7 +214,7 @@ class Core:
     def _part(self, actions: Ints, *copies: npt.NDArray[Any]) -> Callable[[int, int], None]:
         """Return what takes the actions in the episodes from a first to a last one, copying their arrays."""
         shown: tuple[npt.NDArray[Any], ...] = self.desks.observation, self.desks.mask
-        step = self._call(actions)
+        step = self.prepare_step(actions)
         if not copies:
             return step
 
@@ -226,26 +229,26 @@ class Core:
         """Return what an episode's info has at every step."""
         return {
             "action_mask": self.desks.mask[row].copy(),
-            "now_s": float(self._batch.episodes.clock[row, c.NOW]) / c.TICKS_PER_S,
+            "now_s": float(self.batch.episodes.clock[row, c.NOW]) / c.TICKS_PER_S,
             "illegal": illegal,
             "rewards": dict(zip(self._reward_names, self.terms[row].tolist(), strict=True)),
         }
 
     def log(self, row: int) -> EventLog:
         """Return an episode's event log so far."""
-        return self._batch.log(row)
+        return self.batch.log(row)
 
     def episode(self, row: int) -> tuple[Episode, EpisodeState]:
         """Return one episode, and what its agent sees and edits; their arrays share their memory."""
-        episodes, desks = self._batch.episodes, self._desks.arrays
+        episodes, desks = self.batch.episodes, self._desks.arrays
         return Episode._make(part[row] for part in episodes), EpisodeState._make(part[row] for part in desks)
 
     def summary(self, row: int) -> Summary:
         """Return a snapshot of an episode that computes its metrics and digest later."""
         scenario, over = self.scenarios[row], self.outcomes[row] >= steps.TERMINATED
         assert scenario is not None
-        end_s = float(self._batch.episodes.clock[row, c.END if over else c.NOW]) / c.TICKS_PER_S
-        return Summary(scenario, self._batch.log(row), end_s, self.is_stalled(row))
+        end_s = float(self.batch.episodes.clock[row, c.END if over else c.NOW]) / c.TICKS_PER_S
+        return Summary(scenario, self.batch.log(row), end_s, self.is_stalled(row))
 
     def is_stalled(self, row: int) -> bool:
         """Whether an episode ended because its jobs would wait for ever."""
@@ -253,7 +256,7 @@ class Core:
 
     def get_outcomes(self, row: int) -> Outcomes:
         """Return when each job of an episode left so far."""
-        scenario, episodes = self.scenarios[row], self._batch.episodes
+        scenario, episodes = self.scenarios[row], self.batch.episodes
         assert scenario is not None
         found = Outcomes(ReferenceCostTimes.from_scenario(scenario))
         job = episodes.job[row, : len(found.leave_s)]

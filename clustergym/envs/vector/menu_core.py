@@ -65,7 +65,7 @@ class MenuCore(Core):
 
     def _find_views(self, row: int) -> EpisodeViews:
         """Return what makes the Views of a row, made anew where the arrays have been replaced."""
-        episodes, scenario = self._batch.episodes, self.scenarios[row]
+        episodes, scenario = self.batch.episodes, self.scenarios[row]
         arrays = episodes.job, episodes.profile
         if len(self._seen_in) == 0 or any(
             one is not other for one, other in zip(arrays, self._seen_in, strict=True)
@@ -95,16 +95,17 @@ class MenuCore(Core):
         super().take(taken, over, *copies)
 
     def _set_targets(self, row: int, shown: Ints, decision: Decision) -> None:
-        job = self._batch.episodes.job[row]
+        job = self.batch.episodes.job[row]
         job[shown, c.TARGET_TYPE] = job[shown, c.TARGET_LEVEL] = c.NONE
         job[decision.job, c.TARGET_TYPE] = decision.gpu_type
-        job[decision.job, c.TARGET_LEVEL] = np.searchsorted(self._cluster.counts, decision.gpus)
+        job[decision.job, c.TARGET_LEVEL] = np.searchsorted(self.cluster.counts, decision.gpus)
         job[decision.drop, c.REJECTED] = 1
 
-    def _call(self, actions: Ints) -> Callable[[int, int], None]:
+    def prepare_step(self, actions: Ints) -> Callable[[int, int], None]:
+        """Let the chosen policies decide, and return a function that ends the decision points."""
         # A policy decides all edits: what is left of the decision point is its end, the last action.
         mask = self.desks.mask
-        end = super()._call(np.where(actions >= 0, mask.shape[1] - 1, actions))
+        end = super().prepare_step(np.where(actions >= 0, mask.shape[1] - 1, actions))
 
         def step(first: int, last: int) -> None:
             mask[first:last, -1] = 1

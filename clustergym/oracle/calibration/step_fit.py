@@ -78,6 +78,11 @@ OPTIONAL = (
 """Constants that can be 0: the step then lacks a part."""
 
 
+def compute_rate(setting: Setting, seconds: float) -> float:
+    """Return the tokens a second of each GPU where a step takes so many seconds."""
+    return setting.global_batch * setting.sequence_length / seconds / setting.plan.gpus
+
+
 def tokens_per_s_per_gpu(setting: Setting, constants: StackConstants) -> float:
     """Return the predicted tokens a second of each GPU."""
     parts = step_parts(
@@ -88,7 +93,7 @@ def tokens_per_s_per_gpu(setting: Setting, constants: StackConstants) -> float:
         global_batch=setting.global_batch,
         sequence_length=setting.sequence_length,
     )
-    return setting.global_batch * setting.sequence_length / parts.total_s / setting.plan.gpus
+    return compute_rate(setting, parts.total_s)
 
 
 def usable_rows(rows: Iterable[ThroughputRow], stack: str) -> list[ThroughputRow]:

@@ -14,6 +14,7 @@ from clustergym.common.errors import InputError
 from clustergym.oracle.calibration.step_fit import (
     FREE,
     OPTIONAL,
+    compute_rate,
     fit_stack,
     leave_out_groups,
     tokens_per_s_per_gpu,
@@ -23,7 +24,7 @@ from clustergym.oracle.models.shape import Machine, Precision, TransformerShape
 from clustergym.oracle.stacks.catalog import load_stack
 from clustergym.oracle.stacks.search import assess_plan, best_steps
 from clustergym.oracle.stacks.step_time import StackConstants, StepParts
-from clustergym.oracle.stacks.throughput import Setting, ThroughputRow, newest
+from clustergym.oracle.stacks.throughput import ThroughputRow, newest
 
 MODERN = Path("../shared/data/modern/throughput.csv")
 """What `--data modern` names: the table of public measurements beside a checkout."""
@@ -50,12 +51,12 @@ def predict_row(row: ThroughputRow, constants: StackConstants) -> dict[str, Any]
         if own is None:
             found["reason"] += "; none fits"
         else:
-            found["predicted"] = found["predicted_search"] = _rate(one, own)
+            found["predicted"] = found["predicted_search"] = compute_rate(one, own)
         return found
     step = assess_plan(one.shape, one.machine, one.plan, constants, **given)
     found["fits"] = step.fits
     if step.fits:
-        found["predicted"] = _rate(one, step.seconds)
+        found["predicted"] = compute_rate(one, step.seconds)
     else:
         needed = f"needs {step.needed_bytes / 1e9:.0f} GB a GPU of {one.machine.memory_gb:g} GB"
         found["reason"] = "; ".join(filter(None, (row.reason, needed)))
@@ -67,7 +68,7 @@ def predict_row(row: ThroughputRow, constants: StackConstants) -> dict[str, Any]
     # The published plan is one of those that the search may take.
     known = [seconds for seconds in (own, step.seconds if step.fits else None) if seconds is not None]
     if known:
-        found["predicted_search"] = _rate(one, min(known))
+        found["predicted_search"] = compute_rate(one, min(known))
     return found
 
 
@@ -94,10 +95,6 @@ def fastest(
     )
     best = steps[gpus]
     return None if best is None else best.seconds
-
-
-def _rate(setting: Setting, seconds: float) -> float:
-    return setting.global_batch * setting.sequence_length / seconds / setting.plan.gpus
 
 
 def predict_rows(rows: Sequence[ThroughputRow], stack: str | None = None) -> list[dict[str, Any]]:
@@ -174,7 +171,7 @@ def errors_without_parts(rows: Sequence[ThroughputRow]) -> dict[str, dict[str, A
             sequence_length=one.sequence_length,
         )
         if step.fits:
-            steps.append((row.measured, _rate(one, step.seconds), step))
+            steps.append((row.measured, compute_rate(one, step.seconds), step))
     table = {}
     for part in fields(StepParts):
         chosen = [(m, p, getattr(s.parts, part.name) / s.seconds) for m, p, s in steps]
