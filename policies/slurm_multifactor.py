@@ -238,10 +238,10 @@ class SlurmMultifactor(Policy):
         if not self._begins_main_pass(view):
             closed[:], waiting = True, order.tolist()
         for at in order.tolist() if not closed.all() else ():
-            kinds = np.flatnonzero(options[at] & ~closed).tolist()
+            gpu_types = np.flatnonzero(options[at] & ~closed).tolist()
             # Slurm's main pass stops at the first job of a partition without room, but not at one that a
             # limit keeps waiting; a type of GPU is the partition here.
-            allowed = [gpu_type for gpu_type in kinds if self._is_allowed(view, at, gpu_type)]
+            allowed = [gpu_type for gpu_type in gpu_types if self._is_allowed(view, at, gpu_type)]
             given = {gpu_type: plan.fits(usable[gpu_type], *self._asked(view, at)) for gpu_type in allowed}
             if fits := [gpu_type for gpu_type in allowed if given[gpu_type] is not None]:
                 self._start(view, at, given[fits[0]] or (), plan, now_s + limit_s[at])
@@ -252,9 +252,9 @@ class SlurmMultifactor(Policy):
         if not self._begins_backfill(view.now_s):
             return
         for at in waiting:
-            kinds = [k for k in np.flatnonzero(options[at]).tolist() if self._is_allowed(view, at, k)]
+            gpu_types = [k for k in np.flatnonzero(options[at]).tolist() if self._is_allowed(view, at, k)]
             asked = self._asked(view, at)
-            plans = [(gpu_type, plan.plan(usable[gpu_type], *asked, limit_s[at])) for gpu_type in kinds]
+            plans = [(gpu_type, plan.plan(usable[gpu_type], *asked, limit_s[at])) for gpu_type in gpu_types]
             found = [
                 (planned.start_s, gpu_type, planned) for gpu_type, planned in plans if planned is not None
             ]
@@ -284,14 +284,16 @@ class SlurmMultifactor(Policy):
         closed = np.zeros(len(self._book.types), dtype=bool)
         options = request_options(view)
         for at in order.tolist():
-            kinds = [
+            gpu_types = [
                 k for k in np.flatnonzero(options[at] & ~closed).tolist() if self._is_allowed(view, at, k)
             ]
-            fits = [gpu_type for gpu_type in kinds if self._book.free[gpu_type] >= view.requested_gpus[at]]
+            fits = [
+                gpu_type for gpu_type in gpu_types if self._book.free[gpu_type] >= view.requested_gpus[at]
+            ]
             if fits:
                 yield at, fits[0]
             else:
-                closed[kinds] = True
+                closed[gpu_types] = True
 
     def _is_allowed(self, view: View, at: int, gpu_type: int) -> bool:
         leaf = self._book.tree.leaves[int(view.queue[at])]

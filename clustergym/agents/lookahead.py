@@ -237,8 +237,8 @@ def run_playout(
             rows = np.append(rows, present + ahead)
             ahead += 1
         if len(rows) > 0:
-            kinds, levels = auction.decide(weights, available, counts, _of_rows(bids, rows))
-            _enact(bids, restart_s, rows, kinds, levels)
+            gpu_types, levels = auction.decide(weights, available, counts, _of_rows(bids, rows))
+            _enact(bids, restart_s, rows, gpu_types, levels)
     return total
 
 

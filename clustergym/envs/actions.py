@@ -340,7 +340,7 @@ def choose_rows(view: View, rows: int, turn: int = 0) -> Ints:
     """Return positions in the View of the jobs that have a row, ascending, at most `rows`.
 
     Where all jobs fit, all have a row. Otherwise waiting jobs and running jobs have half of the
-    rows each; what the one kind leaves goes to the other. Of a kind's rows half go to the jobs
+    rows each; what the one part leaves goes to the other. Of each part's rows half go to the jobs
     submitted first, a quarter to those submitted last, and the rest to the jobs in between, in turn:
     each decision point goes on where the last one stopped. So the oldest jobs and those that have
     just come are in sight, and no job stays out of it. A job without a row keeps what it has.

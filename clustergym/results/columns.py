@@ -142,14 +142,14 @@ def _event_columns(events: Sequence[Event]) -> dict[str, Any]:
 
 def _array_columns(events: ArrayEvents) -> dict[str, Any]:
     event, size = events.event, len(events)
-    code, whole, none = event[:, c.KIND], np.zeros(size, np.int64), np.zeros(size)
+    code, whole, none = event[:, c.EVENT_TYPE], np.zeros(size, np.int64), np.zeros(size)
     first, count = event[:, c.FIRST_NODE], event[:, c.NODE_COUNT]
     offsets = np.append(first, first[-1:] + count[-1:]) if size else np.zeros(1, np.int64)
     return {
         "time_s": event[:, c.TIME] / c.TICKS_PER_S,
         "kind": _name_codes(code, NAMES),
         "job": event[:, c.JOB],
-        "gpu_type": event[:, c.EVENT_TYPE],
+        "gpu_type": event[:, c.EVENT_GPU_TYPE],
         "gpus": event[:, c.EVENT_GPUS],
         **_nodes(offsets - offsets[0], events.event_node[offsets[0] : offsets[-1]]),
         "locality": event[:, c.LOCALITY],

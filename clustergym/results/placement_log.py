@@ -404,7 +404,7 @@ class _PlacementReader:
     def __init__(self, scenario: Scenario) -> None:
         self.spec = scenario.cluster
         self.rows = {name: row for row, name in enumerate(scenario.trace.job_id)}
-        self.kinds = {name: gpu_type for gpu_type, name in enumerate(scenario.cluster.gpu_types)}
+        self.gpu_types = {name: gpu_type for gpu_type, name in enumerate(scenario.cluster.gpu_types)}
 
     def answer(self, entry: Mapping[str, Any]) -> Answer:
         """Parse a line; raises KeyError, TypeError or ValueError if it is not valid."""
@@ -416,7 +416,7 @@ class _PlacementReader:
         device = entry.get("device", -1)
         if keys - {"device"} not in ({"gpu_type", "gpus", "nodes"}, {"gpu_type", "gpus", "infeasible"}):
             raise ValueError(f"keys {sorted(keys)[:4]}")
-        gpu_type, gpus = self.kinds[entry["gpu_type"]], entry["gpus"]
+        gpu_type, gpus = self.gpu_types[entry["gpu_type"]], entry["gpus"]
         if not _whole(gpus, 1):
             raise ValueError(f"{gpus!r} is not a number of GPUs")
         if "infeasible" in entry:
@@ -444,7 +444,7 @@ class _PlacementReader:
             inside = _whole(first, 0) and _whole(number, 1) and first + number <= len(types)
             if not inside or not _whole(each, 1):
                 raise ValueError(f"{[first, number, each]!r} are not nodes of this cluster")
-            if len(self.kinds) > 1 and (types[first : first + number] != types[runs[0][0]]).any():
+            if len(self.gpu_types) > 1 and (types[first : first + number] != types[runs[0][0]]).any():
                 raise ValueError(f"{[first, number, each]!r} are of another GPU type than the first")
         if any(first + number > after[0] for (first, number, _), after in pairwise(runs)):
             raise ValueError("nodes are named twice or out of order")

@@ -97,7 +97,7 @@ class ActiveDisturbance:
 
 
 class Disturbance(ABC):
-    """A kind of disturbance with its settings, as a scenario holds them; they do not depend on the policy.
+    """A disturbance with its settings, as a scenario holds them; they do not depend on the policy.
 
     Attributes
     ----------

@@ -87,17 +87,17 @@ class Draw:
             mean_s *= 1.0 + offenders.share * (offenders.factor - 1.0)
             mean_s /= offenders.factor if self.offends(node) else 1.0
         rng, now_s = random_streams.NODE_FAILURES.generator(self.seed, node), 0.0
-        kinds = random_streams.FAILURE_CAUSES.generator(self.seed, node)
+        draws = random_streams.FAILURE_CAUSES.generator(self.seed, node)
         while True:
             now_s += float(rng.exponential(mean_s))
             repair_s = float(rng.exponential(self.mttr_s))
-            fault = self._fault(now_s, node, repair_s, kinds)
+            fault = self._fault(now_s, node, repair_s, draws)
             yield fault
             if fault.step == NEW_NODE and not self.model.spares.nodes:
                 now_s += repair_s
 
-    def _fault(self, now_s: float, node: int, repair_s: float, kinds: np.random.Generator) -> Fault:
-        of_cause, of_step, luck = kinds.random(3).tolist()
+    def _fault(self, now_s: float, node: int, repair_s: float, draws: np.random.Generator) -> Fault:
+        of_cause, of_step, luck = draws.random(3).tolist()
         cause = self._causes[int(np.searchsorted(self._up_to, of_cause, "right"))] if self._causes else ""
         return Fault(now_s, NODE, node, repair_s, cause, self._step(cause, of_step), luck)
 

@@ -16,15 +16,15 @@ class PartView:
     Attributes
     ----------
     requests : Requests
-        The kinds of requests of the whole trace; a policy reads its rows of the View alone.
-    kind : ndarray of int, shape (n,)
-        Each job's kind.
+        The distinct requests of the whole trace; a policy reads its rows of the View alone.
+    request : ndarray of int, shape (n,)
+        Each job's request, a row of `requests`.
     node, devices : ndarray of int, shape (n,)
         Of running jobs: the node, and the devices as bits (0: none); node -1: the job waits.
     """
 
     requests: Requests
-    kind: Ints
+    request: Ints
     node: Ints
     devices: Ints
     copied: Callable[[], Nodes] = field(repr=False)

@@ -27,7 +27,7 @@ UNITS: tuple[Unit, ...] = ("pp", "dp")
 
 
 class Groups(NamedTuple):
-    """The communication groups of one kind: their number, and the nodes of each."""
+    """The communication groups of one type: their number, and the nodes of each."""
 
     number: int
     nodes: int
@@ -112,7 +112,7 @@ class PretrainingJob:
         return 1.0 - (self.tensor_parallel - 1 + sum(rings)) / max(1, self.gpus - 1)
 
     def groups(self, unit: Unit) -> Groups:
-        """Return the number and the size in nodes of the groups of a kind.
+        """Return the number and the size in nodes of the groups of a type.
 
         Raises
         ------
@@ -302,7 +302,7 @@ def spread(assignment: Assignment, job: PretrainingJob, unit: Unit) -> Spread:
     """Return the maximum spreads of an assignment as Arnold's objective counts them.
 
     For the groups placed as units it is the most minipods that one group has nodes in (T). Groups
-    of the other kind have one node in every unit; their spread is counted as the minipods the whole
+    of the other type have one node in every unit; their spread is counted as the minipods the whole
     job touches (sum of y_j), which is exact where no unit is split, and an upper bound where
     one is; `cell_spread` measures it for given ranks.
     """

@@ -47,7 +47,7 @@ class RequestChanges:
 
     @property
     def counts(self) -> dict[str, int]:
-        """What result.json says of them: kinds of changes with their numbers of jobs, without zeros."""
+        """What result.json says of them: types of changes with their numbers of jobs, without zeros."""
         names = ("rounded", "raised", "moved", "too_large", "no_time")
         return {name: count for name in names if (count := getattr(self, name))}
 

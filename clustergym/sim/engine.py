@@ -26,7 +26,7 @@ from clustergym.sim.event_recorder import EventRecorder
 from clustergym.sim.job_execution import JobExecution, JobProgress
 from clustergym.sim.job_queue import JobQueue
 from clustergym.sim.links import SharedLinks
-from clustergym.sim.log import NO_JOB, Event, EventKind
+from clustergym.sim.log import NO_JOB, Event, EventType
 from clustergym.sim.moves import list_moves, list_nodes_outside, list_stops
 from clustergym.sim.notices import Notices
 from clustergym.sim.pairs import Sharing, list_paired_launches
@@ -192,7 +192,7 @@ class Simulation:
         """Log a job's submission, let it be profiled or wait, and count it until it has left."""
         jobs, queue = self.jobs, self.queue
         # A live run may notice a submission late.
-        self.log.append(Event(seconds(int(jobs.submit[row])), EventKind.SUBMIT, row))
+        self.log.append(Event(seconds(int(jobs.submit[row])), EventType.SUBMIT, row))
         left = queue.leaving[row] = self.clock.event()
         # A request of 0 GPUs marks a job that no allotment of the cluster can hold.
         if not self.scenario.request_gpus[row]:
@@ -347,8 +347,8 @@ class Simulation:
         preempts, saves = list_stops(decision, rows, self.jobs)
         # Negative counts sort the widest jobs first: they are the hardest to place while free nodes are
         # scattered.
-        gpus, kinds = (-decision.gpus[changed]).tolist(), decision.gpu_type[changed].tolist()
-        launches = list(zip(gpus, decision.job[changed].tolist(), kinds, strict=True))
+        gpus, gpu_types = (-decision.gpus[changed]).tolist(), decision.gpu_type[changed].tolist()
+        launches = list(zip(gpus, decision.job[changed].tolist(), gpu_types, strict=True))
         batches = self._new_batches(decision, changed)
         if not (drops or preempts or saves or launches or batches):
             return

@@ -220,7 +220,7 @@ class ViewMaker:
         view = self.view(now, rows, available, allocations.free.copy())
         parts = PartView(
             allocations.parts.requests,
-            allocations.parts.kind[rows],
+            allocations.parts.request[rows],
             allocations.node_of[rows],
             allocations.devices_of[rows],
             allocations.nodes.copy,

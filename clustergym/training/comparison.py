@@ -184,7 +184,7 @@ def _run(
     result = simulate(scenario, policy, placer, seed, watch=watch)
     finish_s = np.full(len(scenario.trace), np.nan)
     for event in result.run.simulation.log.events:
-        if event.kind == "complete":
+        if event.event_type == "complete":
             finish_s[event.job] = event.time_s
     return result.metrics, finish_s
 

@@ -213,8 +213,8 @@ def _idle(view: View, placed: Bools, free: list[int], time_s: Floats) -> list[tu
     chosen: list[tuple[int, int]] = []
     for i in np.flatnonzero(~placed).tolist() if any(free) else ():
         gpus = int(view.requested_gpus[i])
-        kinds = [t for t in np.argsort(time_s[i], kind="stable").tolist() if np.isfinite(time_s[i, t])]
-        t = next((t for t in kinds if free[t] >= gpus), None)
+        types = [t for t in np.argsort(time_s[i], kind="stable").tolist() if np.isfinite(time_s[i, t])]
+        t = next((t for t in types if free[t] >= gpus), None)
         if t is not None:
             free[t] -= gpus
             chosen.append((i, t))

@@ -226,5 +226,5 @@ def test_every_model_of_today_fits_somewhere() -> None:
     for family in catalog.families:
         for size in catalog.sizes(family):
             model = ModelClass(family, size, catalog.get(ModelClass(family, size, 1)).batches[-1])
-            if catalog.get(model).kind == SHAPE:
+            if catalog.get(model).architecture == SHAPE:
                 assert np.isfinite(ORACLE.tables([model], LLM, (512,)).execution).any(), model

@@ -23,7 +23,7 @@ from clustergym.scenario.tenants.queue_tree import Tenants
 from clustergym.sim.decision_checks import DecisionError
 from clustergym.sim.drive import replay, simulate
 from clustergym.sim.engine import Simulation
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 from clustergym.trace.native import read_trace
 
 FLAT = {"m": {"X": dict.fromkeys((1, 2, 4, 8, 16), 1.0)}}
@@ -164,7 +164,7 @@ def run(jobs, limits_s, placer, nodes=None, queues="virtual_cluster", teams=None
 def started(*arguments, **parameters):
     simulation = run(*arguments, **parameters)
     names = simulation.scenario.trace.job_id
-    events = [e for e in simulation.log.events if e.kind == EventKind.START]
+    events = [e for e in simulation.log.events if e.event_type == EventType.START]
     return {names[e.job]: (e.time_s, tuple(e.nodes)) for e in events}
 
 
@@ -290,5 +290,7 @@ def test_other_policies_wait_for_the_nodes_that_a_job_asks_for():
     )
     trace = replace(scenario.trace, nodes=np.array([1, 1, 2]))
     done = simulate(replace(scenario, trace=trace), FirstComeFirstServed(), SlurmPlacer())
-    starts = {e.job: (e.time_s, e.nodes) for e in done.simulation.log.events if e.kind == EventKind.START}
+    starts = {
+        e.job: (e.time_s, e.nodes) for e in done.simulation.log.events if e.event_type == EventType.START
+    }
     assert starts[2] == (90.0, ((0, 4), (1, 4)))

@@ -175,13 +175,13 @@ class Board(StrictSchema):
         return tuple(scenario.family for scenario in self.scenarios)
 
     @property
-    def kinds(self) -> tuple[str, ...]:
+    def components(self) -> tuple[str, ...]:
         """What entries choose: `policy`, `placer`, or both."""
         return tuple(self.chooses.split(" and "))
 
-    def by_kind(self, chosen: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-        """Return name and parameters of the policy, the placer or both that are chosen, by kind."""
-        return dict(chosen) if len(self.kinds) > 1 else {self.chooses: chosen}
+    def keys_by_component(self, chosen: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+        """Return name and parameters of the policy, the placer or both that are chosen, by component."""
+        return dict(chosen) if len(self.components) > 1 else {self.chooses: chosen}
 
     @property
     def sign(self) -> float:
@@ -248,7 +248,7 @@ class Board(StrictSchema):
         """Return a new policy and placer: the entry's choice, or the board's own if it leaves one open."""
         from clustergym.scenario.registry import make_placer, make_policy
 
-        both = {"policy": self.policy or {}, "placer": self.placer or {}} | self.by_kind(chosen)
+        both = {"policy": self.policy or {}, "placer": self.placer or {}} | self.keys_by_component(chosen)
         return make_policy(both["policy"]), make_placer(both["placer"])
 
     def score(self, cell: Cell, value: float) -> float:
@@ -349,18 +349,18 @@ def list_texts(value: Any) -> Iterator[str]:
 def _find_choice_problems(board: Board) -> Iterator[tuple[str, str, str]]:
     """Yield what is wrong with what a board says of policies and placers."""
     for component, other in (("policy", "placer"), ("placer", "policy")):
-        if component in board.kinds and getattr(board, component) is not None:
+        if component in board.components and getattr(board, component) is not None:
             yield component, "is what entries choose", f"leave it out, or give chooses: {other}"
-        if component not in board.kinds and getattr(board, component) is None:
+        if component not in board.components and getattr(board, component) is None:
             yield (
                 component,
                 f"is missing, and entries choose the {other}",
                 f"name the {component} of every entry",
             )
-    if len(board.kinds) > 1:
+    if len(board.components) > 1:
         for key in ("baseline", "reference"):
             said = getattr(board, key)
-            if {*said} != {*board.kinds} or not all(isinstance(value, dict) for value in said.values()):
+            if {*said} != {*board.components} or not all(isinstance(value, dict) for value in said.values()):
                 remedy = f"give {key}: {{policy: {{name: …}}, placer: {{name: …}}}}"
                 yield key, "is not a policy and a placer, and entries choose both", remedy
 

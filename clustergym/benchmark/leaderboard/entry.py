@@ -224,9 +224,9 @@ def read_entry(folder: Path, board: Board) -> Entry:
 
 def _problems(entry: Entry, board: Board) -> Iterator[tuple[str, str, str]]:
     """Yield what is wrong with an entry's keys on its board."""
-    for component in {*entry.choices} - {*board.kinds}:
+    for component in {*entry.choices} - {*board.components}:
         yield component, f"is the board's: entries of {board.name} choose a {board.chooses}", "leave it out"
-    for component in board.kinds:
+    for component in board.components:
         if component not in entry.choices:
             message = f"is missing: entries of {board.name} choose a {board.chooses}"
             yield component, message, f"give {component}: {{name: …, parameters: …}}"

@@ -59,7 +59,7 @@ def read_chance(board: Board) -> Chance:
     """
     best: dict[Cell, float] = {}
     random: dict[Cell, float] | None = None
-    if board.by_kind(board.baseline).get("placer", {}).get("algorithm") == "random_fit":
+    if board.keys_by_component(board.baseline).get("placer", {}).get("algorithm") == "random_fit":
         random = {cell: board.constants(cell).baseline for cell in board.cells}
     for name in entry_names(board):
         values = list_values(board, read_results(board.folder / name))

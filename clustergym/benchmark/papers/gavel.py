@@ -84,8 +84,8 @@ def _scenario(data: Path) -> Scenario:
 def _trace(path: Path) -> Trace:
     table = read_table(path)
     submit_s, gpus = numbers(table, "arrival_time", low=0), integers(table, "scale_factor", low=1)
-    kinds = zip(table.columns["job_type"], gpus.tolist(), strict=True)
-    family = tuple(f"{gpu_type} x {workers}" for gpu_type, workers in kinds)
+    asked = zip(table.columns["job_type"], gpus.tolist(), strict=True)
+    family = tuple(f"{job_type} x {workers}" for job_type, workers in asked)
     steps = integers(table, "total_steps", low=1)
     return Trace.from_columns(
         path.stem, submit_s, steps, gpus, model_family=family, line=np.array(table.line)

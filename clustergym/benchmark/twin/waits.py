@@ -26,7 +26,7 @@ BY = {
 }
 """Groups of jobs, and their titles."""
 MOST_GROUPS = 12
-"""Groups of a kind that are shown, those with most GPU time first; the rest is one."""
+"""Groups shown of each grouping in `BY`: those with most GPU time first; the rest is one."""
 
 
 class JobTable(NamedTuple):
@@ -61,7 +61,7 @@ class JobTable(NamedTuple):
 
 
 def list_groups(jobs: JobTable, by: str) -> Iterator[tuple[str, Bools]]:
-    """Yield the name and the jobs, shape (n,), of each group of a kind in `BY`."""
+    """Yield the name and the jobs, shape (n,), of each group of a grouping in `BY`."""
     names = _names(jobs, by)
     found: dict[str, float] = {}
     for name, gpu_s in zip(names, jobs.gpu_s.tolist(), strict=True):
@@ -120,7 +120,7 @@ class Fit:
     Attributes
     ----------
     tables : dict
-        By kind of group and name of group: `logged` and `simulated` as `waits`, and `close`, the share of
+        By grouping and name of group: `logged` and `simulated` as `waits`, and `close`, the share of
         starts within `CLOSE_S` of the log's.
     unexplained : dict
         What the replay does not account for.

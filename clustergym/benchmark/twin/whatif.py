@@ -62,7 +62,7 @@ class Question:
 
 
 def changed_cluster(twin: TwinFolder, add: Sequence[str], out: Path) -> Path:
-    """Write the cluster with more nodes of its kinds, or of another; return its file.
+    """Write the cluster with more nodes of its types, or of another; return its file.
 
     Raises
     ------
@@ -214,7 +214,7 @@ def summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def ratios(today: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return, by kind and group, the ratio of mean waits to today's over the same drawn months.
+    """Return, by grouping and group, the ratio of mean waits to today's over the same drawn months.
 
     It is the ratio of the means over months, between the least and the greatest ratio that leaving out one
     month gives.

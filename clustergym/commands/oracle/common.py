@@ -153,7 +153,7 @@ def check_divisible(model: ModelClass, catalog: Catalog) -> None:
         If it does not, with the nearest batches that do.
     """
     batch = model.global_batch
-    if catalog.get(model).kind == "dense" or batch <= MICRO_BATCHES or batch % MICRO_BATCHES == 0:
+    if catalog.get(model).architecture == "dense" or batch <= MICRO_BATCHES or batch % MICRO_BATCHES == 0:
         return
     below = batch - batch % MICRO_BATCHES
     message = f"{batch} samples do not make {MICRO_BATCHES} equal micro-batches"

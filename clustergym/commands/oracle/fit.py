@@ -77,8 +77,8 @@ def _fit_operators(options: argparse.Namespace, target: Path) -> dict[str, Any]:
     shown = _write(as_stack(found), target, "operators", {})
     errors = {"fitted": found.fitted, **found.cross_validated}
     for name, figures in errors.items():
-        kind = "on the rows they were fitted to" if name == "fitted" else f"on models not fitted, {name}"
-        print_figures(f"\nerror {kind.replace('_', ' ')}", figures)
+        subset = "on the rows they were fitted to" if name == "fitted" else f"on models not fitted, {name}"
+        print_figures(f"\nerror {subset.replace('_', ' ')}", figures)
     return {"rows": len(found.rows.models), "constants": shown, **errors}
 
 

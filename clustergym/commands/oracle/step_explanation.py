@@ -46,8 +46,8 @@ def run(options: argparse.Namespace) -> int:
     stack, extended = choose_for_shape(shape, machine)
     if options.stack is not None:
         stack = load_stack(options.stack)
-        kind = EXPERTS if shape.experts else DENSE
-        extended = describe_extension(stack, shape.name, kind, machine.name)
+        architecture = EXPERTS if shape.experts else DENSE
+        extended = describe_extension(stack, shape.name, architecture, machine.name)
     common.print_notes([extended])
     return explain(options, shape, machine, gpus, stack)
 

@@ -78,7 +78,7 @@ def load_problem(setting: str, changes: Mapping[str, Any]) -> Problem:
     Raises
     ------
     InputError
-        For an unknown setting or cluster, a cluster of more than one kind of nodes, a job that is
+        For an unknown setting or cluster, a cluster of more than one type of node, a job that is
         impossible, or one so large that no random state of the cluster has room for it.
     """
     if setting not in _SETTINGS:
@@ -135,7 +135,7 @@ class PlacementParameters(Parameters):
     setting: str = "ii"
     """Arnold's benchmark setting: i, ii or iii; the next five fields change it."""
     cluster: str | None = None
-    """A name of conf/cluster, or a YAML file; its nodes are of one kind."""
+    """A name of conf/cluster, or a YAML file; its nodes are all alike."""
     gpus: int | None = None
     """GPUs of the job."""
     tensor_parallel: int | None = None

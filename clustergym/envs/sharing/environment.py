@@ -21,7 +21,7 @@ from clustergym.sim.parts.placers import UNFIT
 
 
 class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
-    """Place requests for parts of GPUs, whole GPUs or CPU alone on nodes of several kinds.
+    """Place requests for parts of GPUs, whole GPUs or CPU alone on nodes of several types.
 
     ## Description
 
@@ -153,7 +153,7 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
         if self.parameters.action == "node":
             return fits.view(np.int8)
         if state.part:
-            chosen = desk.nodes.gpu_milli >= desk.kinds.gpu_milli[request]
+            chosen = desk.nodes.gpu_milli >= desk.requests.gpu_milli[request]
         else:
             chosen = np.arange(self.devices)[None, :] == 0
         both: Bools = chosen & fits[:, None]
@@ -176,7 +176,7 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
                 remedy='make the environment with action="device"',
             )
         desk = self.state.desk
-        value, device = score_nodes(desk.nodes, desk.kinds, self.state.request, placer, desk.usual)
+        value, device = score_nodes(desk.nodes, desk.requests, self.state.request, placer, desk.usual)
         node = int(np.lexsort((desk.nodes.rank, -value))[0])
         if self.parameters.action == "node":
             return node

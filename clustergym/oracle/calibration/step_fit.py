@@ -111,7 +111,7 @@ def usable_rows(rows: Iterable[ThroughputRow], stack: str) -> list[ThroughputRow
 
 
 def fitted_stack(rows: Sequence[ThroughputRow], name: str, constants: StackConstants) -> Stack:
-    """Return a stack of fitted constants, with the GPU types and kinds of transformers of its rows."""
+    """Return a stack of fitted constants, with the GPU types and architectures of its rows."""
     used = usable_rows(rows, name)
     releases = sorted({row.release for row in used})
     sources = ", ".join(sorted({row.source for row in used}))

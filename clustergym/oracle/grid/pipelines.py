@@ -128,8 +128,8 @@ class Layouts:
         split = self.member * (operator >= plans.cut[:, :, None])
         tensor = np.einsum("rsk,rs->rk", split, plans.tensor - 1.0) + 1.0
         self.split = Split(np.maximum(gpus, 1.0)[:, None], tensor[:, None])
-        convolutional = np.array([graph.spec.kind == "wide_resnet" for graph in rows.graphs])
-        dense = np.array([graph.spec.kind == "dense" for graph in rows.graphs])
+        convolutional = np.array([graph.spec.architecture == "wide_resnet" for graph in rows.graphs])
+        dense = np.array([graph.spec.architecture == "dense" for graph in rows.graphs])
         self.passes = np.where(
             (convolutional | dense) & (plans.count == 1), KEEPING_PASSES, RECOMPUTING_PASSES
         )

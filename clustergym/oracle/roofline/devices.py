@@ -98,7 +98,7 @@ def _device(gpu: GpuType) -> tuple[float, ...]:
 def link_gbs(gpu: GpuType) -> float:
     """Return GB/s that collectives reach on the link inside a node."""
     share = next(
-        (s for kind, s in LINK_SHARE.items() if gpu.link_kind.startswith(kind)), min(LINK_SHARE.values())
+        (s for link, s in LINK_SHARE.items() if gpu.link_kind.startswith(link)), min(LINK_SHARE.values())
     )
     return gpu.link_gbs * share
 

@@ -116,8 +116,8 @@ def validate_collectives(path: Path, accelerator: str) -> dict[str, dict[str, An
     size = integers(table, "size", low=1).astype(np.float64)
     names = np.array(table.columns["collective"], dtype=np.str_)
     found: dict[str, dict[str, Any]] = {}
-    kinds = zip(names.tolist(), workers.tolist(), here.tolist(), strict=True)
-    for name, gpus, per_node in sorted(set(kinds)):
+    points = zip(names.tolist(), workers.tolist(), here.tolist(), strict=True)
+    for name, gpus, per_node in sorted(set(points)):
         if name not in ("all_reduce", "send_recv") or (name == "all_reduce" and gpus > per_node):
             continue
         rows = np.flatnonzero((names == name) & (workers == gpus) & (here == per_node))

@@ -366,9 +366,9 @@ def _by_outcome(run: _Run) -> Metrics:
     """Return the metrics by outcome of jobs (`OF_OUTCOMES`); none if the trace keeps no outcomes."""
     if run.trace.outcome is None:
         return {}
-    kinds, found = np.array(run.trace.outcome, dtype=object), Metrics()
+    outcomes, found = np.array(run.trace.outcome, dtype=object), Metrics()
     for outcome in OUTCOMES:
-        mine = kinds == outcome
+        mine = outcomes == outcome
         jct_s = run.records.jct_s[mine & run.finished]
         found[f"jobs_{outcome}"] = len(jct_s)
         found[f"jct_mean_{outcome}"] = _mean(jct_s)

@@ -14,7 +14,7 @@ import numpy as np
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.results.metrics.intervals import Holdings, Intervals
 from clustergym.scenario.tenants.queue_tree import Tenants
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 OWN, RECLAIM, FAIR_SHARE, SURPLUS, NOBODY = range(5)
 CAUSES = ("own", "reclaim", "fair_share", "surplus", "nobody")
@@ -120,7 +120,9 @@ def find_preemptions(
 def _find_own_ends(intervals: Intervals) -> Bools:
     """Return for each interval whether its job ended, was dropped or failed then."""
     runs = intervals.launches
-    failed = {(event.job, event.time_s) for event in intervals.disturbances if event.kind == EventKind.FAIL}
+    failed = {
+        (event.job, event.time_s) for event in intervals.disturbances if event.event_type == EventType.FAIL
+    }
     found: Bools = np.equal(runs.stop_s, intervals.leave_s[runs.job])
     if failed:
         found |= np.array(

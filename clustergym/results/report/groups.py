@@ -22,7 +22,7 @@ from clustergym.results.report.by_key import describe_differences, divide_by_key
 from clustergym.results.result_files import NamedPart, ResultFile
 
 REFERENCE = {"policy": "fcfs", "placer": "buddy"}
-"""What columns of either kind are compared with, where it is among them."""
+"""The policy and the placer that columns are compared with, where they are among them."""
 
 
 @dataclass

@@ -241,7 +241,7 @@ def _cluster(path: Path) -> Any:
 
 
 def _bars(held: list[Holding], node_gpus: list[int], share: int) -> dict[str, Any]:
-    """Return the longest bars of the Gantt chart as [node, start_s, end_s, GPUs, job, overhead_s, kind].
+    """Return the longest bars of the Gantt chart as [node, start_s, end_s, GPUs, job, overhead_s, action].
 
     Where jobs share GPUs, a bar has three more: the partner, the share of each GPU, and its boxes.
     """
@@ -256,7 +256,7 @@ def _bars(held: list[Holding], node_gpus: list[int], share: int) -> dict[str, An
     if total > share:
         pieces = sorted(pieces, key=lambda piece: piece[0].start_s - piece[0].end_s)[:share]
     rows = [
-        [node, one.start_s, one.end_s, gpus, one.job, one.overhead_s, one.kind, *shared]
+        [node, one.start_s, one.end_s, gpus, one.job, one.overhead_s, one.action, *shared]
         for one, node, gpus, shared in pieces
     ]
     return {"rows": rows, "total": total}

@@ -167,8 +167,8 @@ def launch(episode: Episode, cluster: ClusterArrays, launches: Ints, was_running
             was_running[at] = True
             jobs.vacate(episode, cluster, launches[at])
     for at in range(len(launches)):
-        kind, level = job[launches[at], c.TARGET_TYPE], job[launches[at], c.TARGET_LEVEL]
-        jobs.launch(episode, cluster, launches[at], kind, level, was_running[at])
+        gpu_type, level = job[launches[at], c.TARGET_TYPE], job[launches[at], c.TARGET_LEVEL]
+        jobs.launch(episode, cluster, launches[at], gpu_type, level, was_running[at])
 
 
 @compile_part

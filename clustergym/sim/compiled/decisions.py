@@ -44,20 +44,20 @@ def _legal(episode: Episode, cluster: ClusterArrays, decided: Ints, drops: Ints)
         if not _name(episode, row):
             return False
     for at in range(len(decided)):
-        row, kind, gpus, batch = decided[at]
-        if not _name(episode, row) or kind < 0 or kind >= len(available):
+        row, gpu_type, gpus, batch = decided[at]
+        if not _name(episode, row) or gpu_type < 0 or gpu_type >= len(available):
             return False
         level = jobs.find_level(cluster.counts, gpus)
         if level == len(cluster.counts) or cluster.counts[level] != gpus:
             return False
         if batch != 0 and batch != episode.job[row, c.REQUESTED_BATCH]:
             return False
-        if not episode.feasible[episode.job[row, c.CLASS], kind, level] or not jobs.is_profiled(
-            episode, row, kind
+        if not episode.feasible[episode.job[row, c.CLASS], gpu_type, level] or not jobs.is_profiled(
+            episode, row, gpu_type
         ):
             return False
-        available[kind] -= gpus
-        episode.job[row, c.TARGET_TYPE], episode.job[row, c.TARGET_LEVEL] = kind, level
+        available[gpu_type] -= gpus
+        episode.job[row, c.TARGET_TYPE], episode.job[row, c.TARGET_LEVEL] = gpu_type, level
     return bool(available.min() >= 0)
 
 

@@ -20,9 +20,9 @@ from clustergym.sim.compiled.shared_rules import rules
 
 
 @compile_in_place
-def is_profiled(episode: Episode, row: int, kind: int) -> bool:
+def is_profiled(episode: Episode, row: int, gpu_type: int) -> bool:
     """Whether a job needs no profile on a type, or has it."""
-    return not (episode.job[row, c.HIDDEN] >> kind) & 1
+    return not (episode.job[row, c.HIDDEN] >> gpu_type) & 1
 
 
 @compile_in_place
@@ -156,12 +156,12 @@ def submit(episode: Episode, row: int) -> None:
 @compile_in_place
 def end_profile(episode: Episode, at: int) -> None:
     """Let a profile end: all jobs that share it are profiled on its type from now on."""
-    unit, kind = at // len(episode.free), at % len(episode.free)
+    unit, gpu_type = at // len(episode.free), at % len(episode.free)
     profiles.stop(episode, at)
     shared = episode.clock[c.SHARED_PROFILES]
     for row in range(0 if shared else unit, episode.clock[c.JOBS] if shared else unit + 1):
         if profiles.find_unit(episode, row) == unit:
-            episode.job[row, c.HIDDEN] &= ~(1 << kind)
+            episode.job[row, c.HIDDEN] &= ~(1 << gpu_type)
             if episode.job[row, c.PHASE] == c.PROFILING:
                 enqueue(episode, row)
     request_decision(episode)
@@ -195,7 +195,7 @@ def drop(episode: Episode, cluster: ClusterArrays, row: int) -> None:
 
 
 @compile_in_place
-def restart_s(episode: Episode, row: int, kind: int, level: int) -> float:
+def restart_s(episode: Episode, row: int, gpu_type: int, level: int) -> float:
     """Return the seconds of standstill that a launch costs."""
     job = episode.job[row]
     return rules.compute_restart_s(
@@ -203,7 +203,7 @@ def restart_s(episode: Episode, row: int, kind: int, level: int) -> float:
         episode.clock[c.FIRST_LAUNCH_COSTS],
         episode.checkpoint_s[job[c.CLASS]],
         0.0,
-        episode.searched[row, kind, level],
+        episode.searched[row, gpu_type, level],
         episode.search_s[level],
     )
 
@@ -223,27 +223,29 @@ def find_locality(cluster: ClusterArrays, nodes: Ints) -> int:
 
 
 @compile_in_place
-def hold(episode: Episode, cluster: ClusterArrays, row: int, kind: int, level: int, what: int) -> None:
+def hold(episode: Episode, cluster: ClusterArrays, row: int, gpu_type: int, level: int, what: int) -> None:
     """Launch a job on the nodes in `placed`, and plan its completion."""
     clock, job, figures = episode.clock, episode.job[row], episode.figures[row]
-    now, overhead = clock[c.NOW], ticks(restart_s(episode, row, kind, level))
+    now, overhead = clock[c.NOW], ticks(restart_s(episode, row, gpu_type, level))
     gpus = cluster.counts[level]
-    job[c.FIRST_SHARE] = take(episode, job[c.NODES], kind, gpus)
+    job[c.FIRST_SHARE] = take(episode, job[c.NODES], gpu_type, gpus)
     locality = find_locality(cluster, episode.placed[0, : job[c.NODES]])
-    iteration_s = episode.execution_s[job[c.CLASS], kind, level, locality]
-    rules.begin_to_hold(job, figures, (kind, level, gpus), iteration_s, overhead, now)
-    episode.searched[row, kind, level] = True
+    iteration_s = episode.execution_s[job[c.CLASS], gpu_type, level, locality]
+    rules.begin_to_hold(job, figures, (gpu_type, level, gpus), iteration_s, overhead, now)
+    episode.searched[row, gpu_type, level] = True
     job[c.DUE] = job[c.READY] + rules.count_work(figures[c.REMAINING], iteration_s)
     job[c.DUE_ID] = clock[c.NEXT_ID]
     clock[c.NEXT_ID] += 1
     completions.enter(episode, row)
-    record(episode, what, row, kind, gpus, locality, overhead, iteration_s)
+    record(episode, what, row, gpu_type, gpus, locality, overhead, iteration_s)
     record_nodes(episode, job[c.NODES])
 
 
 @compile_in_place
-def launch(episode: Episode, cluster: ClusterArrays, row: int, kind: int, level: int, rescale: bool) -> None:
+def launch(
+    episode: Episode, cluster: ClusterArrays, row: int, gpu_type: int, level: int, rescale: bool
+) -> None:
     """Start, resume or rescale a job that holds no GPUs."""
     what = c.RESCALE if rescale else c.RESUME if episode.job[row, c.LAUNCHED] else c.START
-    episode.job[row, c.NODES] = place(episode, cluster, kind, cluster.counts[level])
-    hold(episode, cluster, row, kind, level, what)
+    episode.job[row, c.NODES] = place(episode, cluster, gpu_type, cluster.counts[level])
+    hold(episode, cluster, row, gpu_type, level, what)

@@ -31,7 +31,7 @@ def compute_fragments(nodes: Nodes, usual: UsualRequests) -> Floats:
 
 
 @compile_entry
-def fitting_kinds(nodes: Nodes, requests: Requests) -> Bools:
+def find_fitting_requests(nodes: Nodes, requests: Requests) -> Bools:
     """Return whether some node has room for each request, shape (K,)."""
     found = np.zeros(len(requests.gpus), np.bool_)
     for request in range(len(found)):

@@ -3,7 +3,7 @@
 A score is a whole number from 0 to 100; the node of the highest one is taken, among equal ones that of the
 lowest rank. FGD's paper (section 6, and its simulator) has all six.
 
-The scores of nodes for kinds of requests, which are worked out again only for nodes that have changed.
+The scores of nodes for distinct requests, which are worked out again only for nodes that have changed.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ def score(
 
 
 class KnownScores(NamedTuple):
-    """Scores that are known, by kind and node, with the version of the node that they are of."""
+    """Scores that are known, by request and node, with the version of the node that they are of."""
 
     value: Ints
     device: Ints
@@ -256,7 +256,7 @@ def refresh(
     scores: KnownScores,
     device: Ints,
 ) -> None:
-    """Score the nodes that have changed since this kind of request last came."""
+    """Score the nodes that have changed since this request last came."""
     for at in range(len(nodes.devices)):
         if scores.version[request, at] != nodes.version[at]:
             scores.value[request, at] = score(nodes, at, requests, request, placer, usual, device)

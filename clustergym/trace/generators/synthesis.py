@@ -334,8 +334,8 @@ def _oracle_fingerprint(cluster: ClusterSpec, rule: str) -> str:
 
 
 def _most_gpus(request: _Request) -> int:
-    kinds = request.gpu_types or request.cluster.gpu_types
-    return max(int(request.cluster.capacity[request.cluster.gpu_types.index(gpu_type)]) for gpu_type in kinds)
+    types = request.gpu_types or request.cluster.gpu_types
+    return max(int(request.cluster.capacity[request.cluster.gpu_types.index(gpu_type)]) for gpu_type in types)
 
 
 def _cluster(cluster: ClusterSpec | str | None) -> ClusterSpec:

@@ -14,11 +14,11 @@ from clustergym.benchmark.papers.arena_sections import SETTINGS
 from clustergym.benchmark.papers.ares_causes import Causes, decision_times
 from clustergym.benchmark.papers.ares_claims import AresFigures, make_claims
 from clustergym.benchmark.papers.ares_study import (
-    KINDS,
     OWN,
     START,
     START_JOBS,
     TESTBED,
+    TRACE_TYPES,
     AresStudy,
     bent,
     build_run_scenario,
@@ -264,7 +264,7 @@ def test_ares_quick_of_one_policy(capsys):
     assert main([*argv, "--work", "one"]) == 0
     text = Path("outputs/reproduction/quick/ares.md").read_text()
     rows = json.loads(Path("figures.json").read_text())["runs"]
-    assert [row["trace"] for row in rows] == [f"{kind} sia 1" for kind in KINDS]
+    assert [row["trace"] for row in rows] == [f"{kind} sia 1" for kind in TRACE_TYPES]
     assert all(row["jobs_finished"] == START_JOBS for row in rows)
     assert f"| lucid | {rows[0]['jct_mean'] / 3600:.2f} |" in text
     assert Path("outputs/reproduction/quick/ares-jct.svg").is_file()
