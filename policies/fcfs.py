@@ -89,17 +89,17 @@ class FirstComeFirstServed(MovingPolicy):
 
     @property
     def steady(self) -> bool:
-        """Whether it neither makes reservations nor draws types."""
+        """Whether the policy neither makes reservations nor draws GPU types."""
         return self.any_type == "first" and self.backfill in ("none", "aggressive")
 
     @property
     def consistent(self) -> bool:
-        """Whether it makes no reservations: who does not fit fits nowhere in less."""
+        """Whether the policy makes no reservations: a job that does not fit does not fit in less either."""
         return self.steady
 
     @property
     def only_starts(self) -> bool:
-        """Whether it makes no reservations."""
+        """Whether the policy makes no reservations."""
         return self.steady
 
     def decide(self, view: View) -> Decision:

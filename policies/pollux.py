@@ -129,7 +129,7 @@ class Pollux(Policy):
         self._forget(rng, len(setting.gpu_types))
 
     def counters(self) -> Mapping[str, int]:
-        """Return the numbers of jobs with a choice of batch, of solver failures and of node limits hit."""
+        """Return three counts: jobs with a choice of batch, solver failures, and node limits reached."""
         return {
             "jobs_choosing_batch": self._choosing,
             "solver_failures": self._failures,

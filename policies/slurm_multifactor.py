@@ -369,5 +369,5 @@ class SlurmMultifactor(Policy):
 
 
 def _shown(view: View, order: Ints) -> bytes:
-    """Return what Slurm's backfill goes by besides the time: who waits, in order, and what others hold."""
+    """Return a key of the state that backfill depends on besides time: jobs in order, and GPUs held."""
     return b"".join(column.tobytes() for column in (view.job[order], view.job, view.gpus, view.available))

@@ -63,7 +63,7 @@ def _fill_bids(episode: Episode, cluster: ClusterArrays, rows: Ints, bids: Bids)
 
 @compile_in_place
 def set_targets(episode: Episode, rows: Ints, gpu_type: Ints, level: Ints) -> None:
-    """Set the allotments that jobs are to have from now on."""
+    """Set the target allotments of jobs."""
     for at in range(len(rows)):
         episode.job[rows[at], c.TARGET_TYPE] = gpu_type[at]
         episode.job[rows[at], c.TARGET_LEVEL] = level[at]

@@ -29,7 +29,7 @@ class MoveQueue(NamedTuple):
 
 @compile_part
 def empty(moves: int) -> MoveQueue:
-    """Return a queue with room for so many moves."""
+    """Return an empty queue with room for a number of moves."""
     return MoveQueue(np.empty(moves), np.empty(moves, np.int64), np.zeros(2, np.int64))
 
 

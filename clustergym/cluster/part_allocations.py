@@ -15,7 +15,7 @@ from clustergym.cluster.spec import Nodes
 
 
 class PartAllocations(Allocations):
-    """What jobs hold of the nodes of a divisible cluster.
+    """The parts of a divisible cluster's nodes that each job holds.
 
     `free_on_node` and `free` count untouched GPUs. A job without GPUs holds one node like all others, and the
     pair (node, 1). A method that raises leaves the state as it was.
@@ -78,7 +78,7 @@ class PartAllocations(Allocations):
         self.node_of[holder], self.devices_of[holder] = nodes[0][0], devices
 
     def release(self, holder: int) -> Nodes:
-        """Take back all that a holder has and return its node; raises as `Allocations.release`."""
+        """Take back all that a holder has and return its node; same errors as `Allocations.release`."""
         if holder not in self._held:
             raise AllocationError(f"holder {holder} holds nothing to release")
         nodes = self._held.pop(holder)
@@ -87,7 +87,7 @@ class PartAllocations(Allocations):
         return nodes
 
     def fail(self, node: int) -> None:
-        """Take a failed node out of use; raises as `Allocations.fail`."""
+        """Take a failed node out of use; same errors as `Allocations.fail`."""
         if any(at == node for nodes in self._held.values() for at, _ in nodes):
             raise AllocationError(f"node {node} cannot be taken out of use: a job holds a part of it")
         super().fail(node)
@@ -96,7 +96,7 @@ class PartAllocations(Allocations):
         self.nodes.version[node] += 1
 
     def repair(self, node: int) -> None:
-        """Put a repaired node back into use; raises as `Allocations.repair`."""
+        """Put a repaired node back into use; same errors as `Allocations.repair`."""
         super().repair(node)
         for name in ("cpu_milli", "memory_mib", "gpu_milli"):
             getattr(self.nodes, name)[node] = getattr(self._whole, name)[node]

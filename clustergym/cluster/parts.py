@@ -63,7 +63,7 @@ class Nodes(NamedTuple):
 
 
 def empty_nodes(cpu_milli: Ints, memory_mib: Ints, devices: Ints, model: Ints) -> Nodes:
-    """Return nodes of which all is free, ranked in their order.
+    """Return wholly free nodes, ranked in their order.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def encode_models(names: Sequence[str], known: Sequence[str]) -> int:
 
 
 class Place(NamedTuple):
-    """Where a request is placed: a node, and the GPU of it for a part of one.
+    """The place of a request: a node and, for a part of a GPU, the GPU on it.
 
     The device is -1 for a request of whole devices, which takes the lowest untouched ones, or of none.
     """
@@ -136,7 +136,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """What each of n jobs asks for of a cluster of divisible nodes.
+    """The requests of n jobs on a cluster of divisible nodes.
 
     Attributes
     ----------

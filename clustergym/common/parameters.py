@@ -99,7 +99,7 @@ def check_fields(made: Any, where: str) -> None:
 
 
 def check_value(value: Any, hint: Any, where: str) -> Any:
-    """Return a value as its type hint has it: a whole number as a float, a list as a tuple.
+    """Convert a value to its type hint: a whole number to a float, a list to a tuple.
 
     Raises
     ------

@@ -68,7 +68,7 @@ def read_mapping(path: Path) -> YamlMapping:
 
 
 def parse_mapping(content: bytes, path: Path) -> YamlMapping:
-    """Parse the content of a YAML file whose top level is a mapping; raises as `read_mapping`."""
+    """Parse the content of a YAML file whose top level is a mapping; same errors as `read_mapping`."""
     text = _text(content, path)
     try:
         _check_events(text, path)

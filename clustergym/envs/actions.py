@@ -84,7 +84,7 @@ class Actions(ABC):
 
     @abstractmethod
     def describe(self, action: Any) -> str:
-        """Return what an action does, for messages."""
+        """Describe the effect of an action, for messages."""
 
 
 class Edits(NamedTuple):
@@ -190,7 +190,7 @@ class EditActions(Actions):
         self._refresh()
 
     def adopt_allotments(self, view: View, edits: Edits) -> None:
-        """Go on from allotments that were edited elsewhere."""
+        """Take over allotments that were edited elsewhere."""
         self.view, self.shown = view, edits.shown
         self.target_type, self.target_gpus, self.free = edits.target_type, edits.target_gpus, edits.free
         self.assigned, self.preempted = edits.assigned, edits.preempted
@@ -269,7 +269,7 @@ class EditActions(Actions):
         )
 
     def describe(self, action: int) -> str:
-        """Return what an action does."""
+        """Describe the effect of an action."""
         if action == self.stop:
             return "stop"
         row, option = divmod(action, self.width)

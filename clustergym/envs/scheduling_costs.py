@@ -75,7 +75,7 @@ class ReferenceCostTimes:
 
 
 class Outcomes:
-    """When each job of a run left, according to its event log so far.
+    """The time at which each job of a run left the system, according to its event log so far.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ class Outcomes:
 
     @property
     def end_s(self) -> float:
-        """When the last job left so far, seconds."""
+        """Seconds at which the last job left so far."""
         left = self.leave_s[np.isfinite(self.leave_s)]
         return float(left.max(initial=0.0))
 

@@ -98,7 +98,7 @@ class LiveAllocator(Allocator):
 
 @dataclass(eq=False)
 class LiveExecution(JobExecution):
-    """Logs also when a job stood still because an event came late."""
+    """Job execution of a live run, which also logs standstill caused by late events."""
 
     _stopped: dict[int, Event] = field(default_factory=dict)
 
@@ -179,7 +179,7 @@ class LiveDisturbances(Disturbances):
 
 
 class LiveSimulation(Simulation):
-    """A run of which the jobs' GPUs are held by a scheduler.
+    """A run whose jobs hold real GPUs, through a scheduler.
 
     The table of jobs, the View, the checks of decisions and the logs are the simulation's own. What holds
     GPUs is started and stopped on the scheduler: all stops first, confirmed, then the starts. What the

@@ -17,7 +17,7 @@ from clustergym.scenario.scenario import Scenario
 
 
 def check_scenario(scenario: Scenario, policy: Policy, options: LiveOptions) -> None:
-    """Raise an `InputError` if the scenario or the policy needs what a scheduler cannot tell or do."""
+    """Raise an `InputError` if the scenario or policy needs information or actions no scheduler offers."""
     if scenario.communication_s is not None:
         message = "jobs would share links, and the scheduler cannot tell how fast they then are"
         raise InputError(message, field="scenario.contention", remedy="give scenario.contention=false")

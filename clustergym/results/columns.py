@@ -35,7 +35,7 @@ Columns = Mapping[str, Any]
 
 
 def choose_logs(logs: Logs, jobs: int) -> Literal["lines", "columns"]:
-    """Return how the tables of a run of so many jobs are written.
+    """Return how a run with this many jobs writes its tables.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def choose_logs(logs: Logs, jobs: int) -> Literal["lines", "columns"]:
 
 
 def check_lines(path: Path) -> None:
-    """Raise an InputError if what a file is to hold stands in columns beside it."""
+    """Raise an InputError if a file's content stands in a columnar file beside it instead."""
     other = path.with_name(IN_COLUMNS.get(path.name, path.name))
     if not path.exists() and other.exists():
         message = f"is not there: this run's tables are in columns ({other.name}), which are not read here"
@@ -79,7 +79,7 @@ def write_columns(path: Path, tables: Iterable[Columns], about: Mapping[str, Any
 
 
 def _make_array(values: Any) -> Any:
-    """Return a column as pyarrow has it; NaN is a missing value."""
+    """Convert a column to a pyarrow array; NaN becomes a missing value."""
     import pyarrow as arrow
 
     if isinstance(values, np.ndarray):

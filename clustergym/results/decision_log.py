@@ -53,7 +53,7 @@ def read_decisions(
 def parse_changes(
     path: Path, scenario: Scenario, lines: Iterable[tuple[int, dict[str, Any]]]
 ) -> list[Change]:
-    """Read the decisions of lines of a log with their numbers; raises as `read_decisions`."""
+    """Read decisions from numbered lines of a log; same errors as `read_decisions`."""
     rows = {name: row for row, name in enumerate(scenario.trace.job_id)}
     gpu_types = {name: gpu_type for gpu_type, name in enumerate(scenario.cluster.gpu_types)}
     changes: list[Change] = []

@@ -379,7 +379,7 @@ def read_placements(
 def parse_answers(
     path: Path, scenario: Scenario, lines: Iterable[tuple[int, dict[str, Any]]]
 ) -> list[Answer]:
-    """Read the answers of lines of a log with their numbers; raises as `read_placements`."""
+    """Read answers from numbered lines of a log; same errors as `read_placements`."""
     reader, answers, last_s, named = _PlacementReader(scenario), list[Answer](), -math.inf, 0
     for number, entry in lines:
         try:

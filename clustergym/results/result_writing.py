@@ -128,7 +128,7 @@ def make_content(result: Result, policy: Policy, placer: Placer, seed: int) -> d
 
 
 def _summarise_pairs(simulation: AnySimulation) -> dict[str, Any]:
-    """Return what result.json says of pairs: launches beside another job, by where the speeds are from."""
+    """Return the pairs' part of result.json: launches beside another job, by the source of their speeds."""
     pairs, sharing = simulation.scenario.pairs, simulation.sharing
     if pairs is None or sharing is None:
         return {}

@@ -52,7 +52,7 @@ class Fault(NamedTuple):
 
 
 class Draw:
-    """The drawn failures of a cluster, without end, each node and switch by itself.
+    """Draws an endless sequence of failures for each node and switch of a cluster.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class Draw:
         return Fault(now_s, NODE, node, repair_s, cause, self._step(cause, of_step), luck)
 
     def _step(self, cause: str, of_step: float) -> str:
-        """Draw how a failed job restarts: as its cause says, or else by the shares."""
+        """Draw how a failed job restarts: by the rule of its cause, or else by the shares."""
         restart = self.model.restart
         if cause in restart.in_place_causes:
             return IN_PLACE
@@ -151,7 +151,7 @@ SWITCH_CAUSES = ("", "leaf switch", "spine switch")
 
 
 class Repairs:
-    """How long failures take nodes out, with the rule of exclusion and spare nodes.
+    """Compute how long failures take nodes out, with the rule of exclusion and spare nodes.
 
     Depends on the failures alone, not on what jobs do.
 

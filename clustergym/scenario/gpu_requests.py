@@ -19,7 +19,7 @@ from clustergym.trace.trace import Trace
 
 
 class GpuRequests(NamedTuple):
-    """What jobs ask for: type index (-1: any), GPUs (0: it fits nowhere), and whether that was changed."""
+    """Jobs' requests: type index (-1: any), GPUs (0: it fits nowhere), and whether they were changed."""
 
     gpu_type: Ints
     gpus: Ints
@@ -35,7 +35,7 @@ def index_named_types(trace: Trace, cluster: ClusterSpec) -> Ints:
 def fit_requests(
     named: Ints, asked: Ints, oversize: Bools, feasible: Bools, class_of: Ints, counts: Ints
 ) -> GpuRequests:
-    """Return requests that fit in memory, as `Scenario.request_gpus` says.
+    """Return requests that fit in memory, by the rule of `Scenario.request_gpus`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a policy sees of jobs that ask for parts of GPUs, and of the nodes that can be divided."""
+"""The view of jobs that ask for parts of GPUs, and of the nodes that can be divided."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clustergym.common.arrays import Ints
 
 @dataclass(frozen=True)
 class PartView:
-    """What the n jobs of a View ask for, and where they are.
+    """Requests and places of the n jobs of a View, on divisible nodes.
 
     Attributes
     ----------

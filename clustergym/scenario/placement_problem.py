@@ -82,7 +82,7 @@ class PretrainingJob:
     def from_gpus(
         gpus: int, tensor_parallel: int, pipeline_parallel: int, gpus_per_node: int = 8
     ) -> PretrainingJob:
-        """Return the job with data parallelism GPUs / TP / PP; raises as the class does."""
+        """Return the job with data parallelism GPUs / TP / PP; same errors as the constructor."""
         data_parallel = max(1, int(gpus) // max(1, int(tensor_parallel) * int(pipeline_parallel)))
         return PretrainingJob(gpus, data_parallel, tensor_parallel, pipeline_parallel, gpus_per_node)
 

@@ -68,7 +68,7 @@ def make_policy(parameters: Mapping[str, Any]) -> Policy:
 
 
 def make_placer(parameters: Mapping[str, Any]) -> Placer:
-    """Build a placer from its name and parameters; raises as `make_policy`."""
+    """Build a placer from its name and parameters; same errors as `make_policy`."""
     placer: Placer = _make("placer", parameters)
     check_value(placer.defragment_s, Period | None, "placer.defragment_s")
     return placer

@@ -199,7 +199,7 @@ class Conditions:
         return scenario
 
     def trace(self, chosen: Mapping[str, Any] | TraceChoice, seed: int) -> Trace:
-        """Read or generate the trace of the `trace` group; raises as `scenario`."""
+        """Read or generate the trace of the `trace` group; same errors as `scenario`."""
         return make_trace(
             chosen,
             seed,

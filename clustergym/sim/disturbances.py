@@ -1,4 +1,4 @@
-"""What disturbances do to the nodes and jobs of a run."""
+"""Carry out the effects of disturbances on the nodes and jobs of a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FRUITLESS_FAILURES = 200_000
 
 
 class _Interruption(NamedTuple):
-    """What an interruption says of itself: `Event.reason`, `Event.cause`, and seconds its restart adds."""
+    """The cause of an interruption: `Event.reason`, `Event.cause`, and the seconds that its restart adds."""
 
     reason: str
     cause: str
@@ -267,7 +267,7 @@ class Disturbances:
         self.progress.update_speed(row, EventType.HALT, reason=reason, cause=cause, **marks)
 
     def stand_still(self, row: int, duration: int) -> tuple[float, int]:
-        """Let a job stand still for some ticks from now on; return `JobStates.at_checkpoint` of now."""
+        """Let a job stand still for some ticks from now on; return the present `JobStates.at_checkpoint`."""
         jobs, now = self.jobs, self.clock.now
         left, undone = jobs.at_checkpoint(row, now)
         jobs.settle(row, now)

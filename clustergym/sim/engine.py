@@ -77,7 +77,7 @@ class Change:
 
 
 class Terms(NamedTuple):
-    """On what terms a decision launches jobs: nodes they may not use, where they go, who saves before."""
+    """The terms of a decision's launches: nodes to avoid, nodes to move to, and jobs that save first."""
 
     avoid: Mapping[int, tuple[int, ...]]
     moves: Mapping[int, Nodes | int]
@@ -260,7 +260,7 @@ class Simulation:
         return None
 
     def iterate_changes(self) -> Iterator[Change]:
-        """Yield what the decisions so far have changed."""
+        """Yield the changes that the decisions so far have made."""
         return iter(self.changes)
 
     def next_instant(self) -> float:
@@ -298,7 +298,7 @@ class Simulation:
         return self.views.view(now, rows.copy(), available, held.free.copy(), where=where, coming=coming)
 
     def _places(self) -> Places:
-        """Return where the jobs of the View are."""
+        """Return the nodes of the View's jobs."""
         held, rows = self.allocations, set(self.queue.in_view)
         nodes = {row: held.holding(row) for row in held.holders if row in rows}
         cluster, free = self.scenario.cluster, held.free_on_node.copy()
@@ -377,7 +377,7 @@ class Simulation:
         joins: Mapping[int, int],
         terms: Terms,
     ) -> None:
-        """Launch jobs, given as (-GPUs, row, type), with batches, beside jobs and on terms as told."""
+        """Launch jobs, given as (-GPUs, row, type); `joins` has the jobs whose GPUs they share."""
         for _, row, _ in launches if self.jobs.disturbed else ():
             self.disturbances.give_up(row)
         types, gpus = self.jobs.gpu_type, self.jobs.gpus

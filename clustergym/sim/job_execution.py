@@ -1,4 +1,4 @@
-"""What happens to a job between its launch and its end: how fast it works, and who ends or moves it."""
+"""The execution of jobs from launch to end: their speed, and everything that moves or ends them."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ class JobExecution:
         beside: int,
         avoid: tuple[int, ...],
     ) -> Nodes | Infeasible:
-        """Return the nodes of a launch, as `launch` is told."""
+        """Return the nodes of a launch; the arguments are those of `launch`."""
         allocations, sharing = self.allocator.allocations, self.progress.sharing
         if isinstance(allocations, PartAllocations):
             return self.allocator.place_part(allocations, row)

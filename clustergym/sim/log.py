@@ -160,7 +160,7 @@ def _text(nodes: tuple[tuple[int, int], ...]) -> str:
 
 
 def _line(event: Event) -> str:
-    """Return what is hashed of an event: its values as a tuple of texts.
+    """Return the text of an event that is hashed: its values as a tuple of texts.
 
     Fields of failures, chosen batches, devices, checkpoints that cost, and pairs are hashed only where an
     event has them, so that the digests of runs without them stay the same.

@@ -125,7 +125,7 @@ def warn_of_unit(trace: Trace) -> None:
 
 
 def print_drawn(trace: Trace, keys: str) -> None:
-    """Print what of a trace was drawn, if anything, where its durations hold, and what changes it."""
+    """Print which parts of a trace were drawn, where its durations hold, and which keys change it."""
     drawn = trace.provenance.get("draw")
     if not drawn or not trace.path:
         return

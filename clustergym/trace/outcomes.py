@@ -63,7 +63,7 @@ CHOICES = ("ignore", "keep", *SHARES)
 
 
 def no_outcomes(path: str | Path) -> InputError:
-    """Return the error for a trace that is to keep outcomes and does not say any."""
+    """Return the error for a trace that should keep its outcomes but states none."""
     remedy = f"choose trace.outcomes=ignore, or draw them by {' or '.join(SHARES)}"
     message = "says of no job whether it completed"
     return InputError(message, file=path or None, field="trace.outcomes", remedy=remedy)

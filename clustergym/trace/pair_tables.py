@@ -32,7 +32,7 @@ _KEY = re.compile(r"""\((?P<quote>['"])(?P<name>[^'"\\]+)(?P=quote), ?(?P<gpus>[
 
 
 class Workload(NamedTuple):
-    """What a table knows of a job: the name of its model, and its global batch."""
+    """A job as a table of pairs names it: its model's name and its global batch."""
 
     model: str
     batch: int

@@ -1,4 +1,4 @@
-"""Checkpoints of learned placers: of whole nodes, and of shares of GPUs."""
+"""Checkpoints of learned placers, which place jobs on whole nodes or on shares of GPUs."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ class _Search:
                 yield rooms[:1], 0
 
     def _largest_share(self, rooms: Rooms, groups: int) -> int:
-        """Return the most groups that one component can hold, by (1) for the roomiest minipods.
+        """Return the most groups that one component can hold, by condition (1) on the roomiest minipods.
 
         Each further group adds fewer spare nodes than the last, so that the first failure decides.
         """

@@ -70,7 +70,7 @@ class MinipodPlacer(Buddy):
         return self._scores.place(allocations, job)
 
     def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes:
-        """Return nodes for `gpus` GPUs of a type, without allocating them; raises as `Buddy` does."""
+        """Return nodes for `gpus` GPUs of a type, without allocating them; same errors as `Buddy`."""
         spec, gpus = allocations.spec, int(gpus)
         per_node = int(spec.gpus_per_node[gpu_type])
         wanted = -(-gpus // per_node)

@@ -245,7 +245,7 @@ class VirtualCluster(Allotments):
         )
 
     def growth(self, held: Ints) -> tuple[Floats, Ints, Ints]:
-        """Return what running jobs gain by twice their GPUs, or by half to twice as many of another type.
+        """Return running jobs' gains from twice their GPUs, or from half to twice as many of another type.
 
         Returns
         -------
@@ -343,7 +343,7 @@ class Launches:
         self._waits[place], self._worth[place] = False, -np.inf
 
     def _gains(self, block: slice) -> Floats:
-        """Return what launches add to the value, at half, once and twice the request, shape (m, T, 3)."""
+        """Return the gains of launches at half, once and twice the request, shape (m, T, 3)."""
         worth = self._worth[block]
         row, gpu_type, choice = np.nonzero(worth > 0)
         gain = np.full(worth.shape, -np.inf)

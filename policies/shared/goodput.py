@@ -1,4 +1,4 @@
-"""What goodput policies share: configurations, the restart factor, and observed iteration times.
+"""Code that goodput policies share: configurations, the restart factor, and observed iteration times.
 
 The choice of a job's global batch by its goodput on an allotment, if its model has a choice.
 """

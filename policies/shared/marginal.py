@@ -136,7 +136,7 @@ class Target(Allotments):
         return given
 
     def _choices(self, rows: Ints, time_s: Floats) -> tuple[Ints, Ints, Bools]:
-        """Return the type and level of each job's fastest allotment, and whether it rather stays.
+        """Return the type and level of each job's fastest allotment, and whether keeping its GPUs is better.
 
         Parameters
         ----------

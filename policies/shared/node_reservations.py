@@ -28,7 +28,7 @@ class _Span:
 
 @dataclass(frozen=True)
 class Planned:
-    """When a job could start, and on which nodes.
+    """A possible start of a job: its time and its nodes.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Planned:
 
 
 class NodeReservations:
-    """The plan of one pass of Slurm's backfill: free GPUs of nodes, and reservations of whole nodes.
+    """The plan of one Slurm backfill pass: each node's free GPUs, and reservations of whole nodes.
 
     A job that must wait reserves all of each node that it would run on, from its start to its time limit. In
     that time no other job may use them, whatever they have free. When it could start is found by letting
@@ -97,7 +97,7 @@ class NodeReservations:
         self._gpus = np.array([gpus for held in nodes for _, gpus in held], dtype=np.int64)
 
     def fits(self, usable: Bools, gpus: int, nodes: int) -> Nodes | None:
-        """Return what a job would be given now on the nodes that it may use, reservations aside."""
+        """Return the nodes that a job would get now among those that it may use, reservations aside."""
         return consecutive_best_fit(np.where(usable, self.free, 0), gpus, nodes, capped=self._gres)
 
     def start(self, given: Nodes, end_s: float) -> None:

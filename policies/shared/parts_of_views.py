@@ -82,11 +82,11 @@ class QueueViews:
         return own
 
     def _rows(self, queue: int) -> slice:
-        """Return where a queue's jobs are in the order."""
+        """Return the slice of a queue's jobs in the order."""
         return slice(self._end[queue - 1] if queue else 0, self._end[queue])
 
     def part(self, queue: int, available: Ints) -> View:
-        """Return what a queue's policy sees; `available` are the GPUs, shape (T,), that it may use."""
+        """Return the View of a queue's policy; `available` are the GPUs, shape (T,), that it may use."""
         rows = self._rows(queue)
         own = {name: column[rows] for name, column in self._columns.items()}
         some = own["gpus"] > 0

@@ -1,4 +1,4 @@
-"""What queues of tenants hold, ask for and are due."""
+"""The GPUs that tenants' queues hold, ask for and are due."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .requests import request_options
 
 
 class Demand(NamedTuple):
-    """What L leaves hold and ask for of each of T types.
+    """The GPUs of each of T types that L leaf queues hold and ask for.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Demand(NamedTuple):
 
 
 def compute_demand(view: View, leaves: int) -> Demand:
-    """Return what each leaf holds and asks for.
+    """Return the GPUs that each leaf queue holds and asks for.
 
     A job of any type that waits asks for each type that it can run on, in proportion to the cluster's GPUs.
     """
@@ -100,7 +100,7 @@ class QueueEntitlements:
         self._due: Floats = np.zeros((len(tree.leaves), len(gpu_types)))
 
     def compute_dues(self, available: Ints, asked: Floats, history: History, now_s: float) -> Floats:
-        """Return what each leaf is due, shape (L, T): the same array as before if nothing has changed.
+        """Return the GPUs due to each leaf queue, shape (L, T): the same array as before if nothing changed.
 
         What nobody asks for is divided too, among those that have jobs, for jobs that may grow.
         """

@@ -168,7 +168,7 @@ class PackedRounds:
 
     @property
     def share(self) -> Floats:
-        """Share of time that each combination is to have on each type, shape (n, n, T)."""
+        """Target share of time of each combination on each GPU type, shape (n, n, T)."""
         return self._share
 
     def decide(self, view: View, share: Floats, time_s: Floats) -> Decision:

@@ -176,7 +176,7 @@ class Board(StrictSchema):
 
     @property
     def components(self) -> tuple[str, ...]:
-        """What entries choose: `policy`, `placer`, or both."""
+        """The components that an entry chooses: `policy`, `placer`, or both."""
         return tuple(self.chooses.split(" and "))
 
     def keys_by_component(self, chosen: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -185,11 +185,11 @@ class Board(StrictSchema):
 
     @property
     def sign(self) -> float:
-        """What a metric's value is multiplied by so that less is better: 1, or -1 where higher is better."""
+        """The factor that makes lower values of a metric better: 1, or -1 where higher values are better."""
         return 1.0 if self.better == "lower" else -1.0
 
     def content(self) -> dict[str, Any]:
-        """Return what board.yaml has."""
+        """Return the content of board.yaml."""
         return self.model_dump(exclude_none=True)
 
     def with_keys(self, **keys: Any) -> Board:
@@ -320,7 +320,7 @@ def _problems(board: Board) -> Iterator[tuple[str, str, str]]:
 
 
 def _interpolation_problems(board: Board) -> Iterator[tuple[str, str, str]]:
-    """Yield the keys that refer to something else: what a board is must not depend on who reads it."""
+    """Yield the keys with interpolations: a board must be the same for every reader."""
     remedy = "write the value out"
     for key in (
         "reference_overrides",
@@ -347,7 +347,7 @@ def list_texts(value: Any) -> Iterator[str]:
 
 
 def _find_choice_problems(board: Board) -> Iterator[tuple[str, str, str]]:
-    """Yield what is wrong with what a board says of policies and placers."""
+    """Yield the problems of a board's keys on policies and placers, as (field, message, remedy)."""
     for component, other in (("policy", "placer"), ("placer", "policy")):
         if component in board.components and getattr(board, component) is not None:
             yield component, "is what entries choose", f"leave it out, or give chooses: {other}"
@@ -366,7 +366,7 @@ def _find_choice_problems(board: Board) -> Iterator[tuple[str, str, str]]:
 
 
 def _trace_problems(board: Board) -> Iterator[tuple[str, str, str]]:
-    """Yield what is wrong with trace hashes: missing ones, and ones that two splits share."""
+    """Yield the problems of trace hashes: missing ones, and ones that two splits share."""
     found: dict[str, str] = {}
     for scenario in board.scenarios:
         if scenario.traces and {split: sorted(by_seed) for split, by_seed in scenario.traces.items()} != {

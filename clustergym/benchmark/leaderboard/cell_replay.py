@@ -158,7 +158,7 @@ class EntryLog(ABC):
         return False
 
     def wrong(self, header: Mapping[str, Any], scenario: Scenario) -> str:
-        """Return what is wrong with a header; an empty text if nothing is."""
+        """Return the first error of a header; an empty text if there is none."""
         for key, value in self.describe_header().items():
             if header.get(key) != value or type(header.get(key)) is not type(value):
                 return key

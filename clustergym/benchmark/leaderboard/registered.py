@@ -48,7 +48,7 @@ def find_unpublished(entry: Entry) -> str:
 
 
 def can_be_run_again(entry: Entry) -> bool:
-    """Return whether running what the entry names has to give its decisions."""
+    """Return whether running the entry's component again must reproduce its decisions."""
     return not (entry.hindsight or entry.variant or find_unpublished(entry))
 
 
@@ -111,7 +111,7 @@ def explain_unchecked(entry: Entry) -> str:
 
 
 def read_period(entry: Entry, component: str, key: str) -> tuple[float | None, ...]:
-    """Return the value of `key`, a period in seconds, of a published policy or placer; else empty."""
+    """Return the value of `key`, a period in seconds, if the policy or placer is published; else empty."""
     chosen = entry.choices[component]
     if chosen.name not in list_published(component):
         return ()

@@ -125,7 +125,7 @@ def markdown(board: Board, found: Sequence[RankedEntry], best: Optimum) -> str:
 
 
 def _render_ends(board: Board, found: Sequence[RankedEntry], best: Optimum) -> list[str]:
-    """Return a table of random play, the best known and the bound, and whom random play beats."""
+    """Return a table of random play, the best known and the bound, and the entries that random play beats."""
     chance, bounds = read_chance(board), cell_bounds(board)
     ends: list[tuple[str, Mapping[Cell, float]]] = [("best known", chance.best)]
     if chance.random is not None:

@@ -318,7 +318,7 @@ def growth(timed: Sequence[Figures]) -> float:
 
 
 def logarithmic(timed: Sequence[Figures]) -> float:
-    """Return what `growth` would be if decision times rose as the logarithm of the GPU count."""
+    """Return the value of `growth` if decision times rose as the logarithm of the GPU count."""
     return float(np.log(timed[-1]["gpus"]) / np.log(timed[0]["gpus"]))
 
 

@@ -45,7 +45,7 @@ TRACE, RATES = Path("traces_physical") / "max_min_fairness.trace", Path("simulat
 
 
 def build_run_scenario(data: Path, spec: RunSpec) -> Scenario:
-    """Return the scenario of a run: a stream of jobs that may share GPUs, or the 96 jobs."""
+    """Return the scenario of a run: a stream of jobs, or the paper's trace of 96 jobs."""
     if spec.setting == PACKING:
         return packing_scenario(data, spec)
     return with_pairs(data, _scenario(data)) if spec.setting == PAIRS_OF_96 else _scenario(data)

@@ -47,7 +47,7 @@ def oracle_claims(data: Path, paper: str) -> list[PaperClaim]:
 
 
 class _OracleFigures:
-    """What one oracle gives on 1 to 16 GPUs of Arena's clusters."""
+    """Figures of one oracle on 1 to 16 GPUs of Arena's clusters."""
 
     def __init__(self, clusters: Mapping[str, PlanningOutcomes]) -> None:
         self.rows = join_outcomes(list(clusters.values()))
@@ -70,7 +70,7 @@ class _OracleFigures:
 
     @property
     def tuning_error(self) -> float:
-        """What Crius's tuning accuracy (section 8.2) lacks of 1: (T - T_optimum) / T_optimum, percent.
+        """1 minus Crius's tuning accuracy (section 8.2): (T - T_optimum) / T_optimum, percent.
 
         Over the allocations on which half of the space holds a plan at all.
         """
@@ -85,19 +85,19 @@ class _OracleFigures:
 
 @cache
 def _figures(**parameters: Any) -> _OracleFigures:
-    """Return what an oracle with these parameters gives."""
+    """Return the figures of an oracle with these parameters."""
     return _OracleFigures(plan_clusters(make_operators_oracle(**parameters), PAPER_COUNTS))
 
 
 class _Oracles(NamedTuple):
-    """Figures of three oracles: as simulations use it, to the paper's letter, and that without `overlap`."""
+    """Figures of three oracles: the simulations', one to the paper's letter, and that without `overlap`."""
 
     ours: _OracleFigures
     letter: _OracleFigures
     charged: _OracleFigures
 
     def both(self, of: Callable[[_OracleFigures], float]) -> tuple[float, float]:
-        """Return a figure of the oracle of simulations, and of that of the paper's letter."""
+        """Return one figure of two oracles: the simulations', and one that follows the paper's text."""
         return of(self.ours), of(self.letter)
 
 

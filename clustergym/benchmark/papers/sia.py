@@ -64,7 +64,7 @@ SIA_CHANGES: Mapping[str, study.Parameters] = {
 
 
 class SiaFigures(NamedTuple):
-    """What the published simulator gave: mean JCT and makespan in hours, restarts a job."""
+    """Results of the published simulator: mean JCT and makespan in hours, restarts per job."""
 
     jct_h: float | None = None
     makespan_h: float | None = None

@@ -80,7 +80,7 @@ class Ahead:
         return found
 
     def now(self) -> Moment | None:
-        """Return what the policy decides now if every job takes its user's usual part of its limit.
+        """Return the policy's decision now if each job runs for its user's usual part of its time limit.
 
         None where no job runs or waits.
         """

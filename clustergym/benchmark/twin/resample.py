@@ -56,7 +56,7 @@ def drawn_days(trace: Trace, days: int, seed: int) -> Ints:
 
 
 def draw_log(trace: Trace, days: float, seed: int, path: Path) -> Drawn:
-    """Write a log of so many drawn days: each job keeps its time of the day, and its duration.
+    """Write a log of `days` drawn days: each job keeps its time of day and its duration.
 
     Parameters
     ----------

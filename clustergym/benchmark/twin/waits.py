@@ -1,4 +1,4 @@
-"""How long jobs waited, by size, team, partition and hour: quantiles, and a log's waits beside a replay's."""
+"""Waiting times of jobs by size, team, partition and hour: quantiles, and a log's beside a replay's."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST_GROUPS = 12
 
 
 class JobTable(NamedTuple):
-    """Whose jobs are how large, as columns of length n.
+    """Size, team, partition and times of n jobs, as columns of length n.
 
     Attributes
     ----------

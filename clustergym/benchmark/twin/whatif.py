@@ -1,4 +1,4 @@
-"""What if: other rules, more GPUs, other quotas, on drawn months of a log, beside today's rules."""
+"""Compare other rules, more GPUs or other quotas with today's rules, on drawn months of a log."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def ask(
 
 
 def make_label(study: Study, scenario: str, policy: str) -> str:
-    """Return what a scenario and a policy together are called; today's cluster under today's rules: today."""
+    """Return the label of a scenario with a policy; `today` for today's cluster under today's rules."""
     parts = [scenario] if scenario != TODAY else []
     parts += [policy] if policy != study.reference_policy else []
     return ", ".join(parts) or TODAY

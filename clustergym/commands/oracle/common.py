@@ -99,7 +99,7 @@ def add_data(parser: argparse.ArgumentParser, *, required: bool = False) -> None
 
 
 def what_is_measured(data: str) -> str:
-    """Return what a table holds by its columns: `throughput`, `times`, `memory` or `collectives`."""
+    """Return a table's type, told from its columns: `throughput`, `times`, `memory` or `collectives`."""
     from clustergym.common.text_files import first_lines, header
 
     names = set() if data == "modern" else header(first_lines(Path(data)))

@@ -97,7 +97,7 @@ def _fit_steps(options: argparse.Namespace, targets: Mapping[str, Path]) -> dict
 
 
 def _write(stack: Stack, target: Path, formulas: str, notes: Mapping[str, str]) -> dict[str, Any]:
-    """Write and print a stack; return its constants as its file has them."""
+    """Write and print a stack; return its constants, rounded as in its file."""
     from clustergym.common.tables import print_table, text_table
     from clustergym.oracle.stacks.catalog import round_constants, stack_yaml
 

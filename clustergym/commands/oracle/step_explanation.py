@@ -121,7 +121,7 @@ def figures(
     gpus: int,
     options: argparse.Namespace,
 ) -> dict[str, Any]:
-    """Return what is shown, as plain values; `plan` is None where none fits."""
+    """Return the explanation as plain values; `plan` is None where no plan fits."""
 
     def plain(step: PlannedStep) -> dict[str, Any]:
         return {

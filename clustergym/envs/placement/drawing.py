@@ -123,7 +123,7 @@ GPT3_15B: Mapping[str, int | None] = {"hidden": 5120, "layers": 48, "heads": 40}
 
 @dataclass(frozen=True)
 class PlacementParameters(Parameters):
-    """What a Placement environment is made with; the text below each field describes it.
+    """The parameters of a Placement environment; the text below each field describes it.
 
     Raises
     ------
@@ -166,7 +166,7 @@ class PlacementParameters(Parameters):
     """Steps after which an episode is truncated; null: twice the nodes of the job."""
 
     def problem(self) -> Problem:
-        """Return the job and the minipods; raises as `load_problem`."""
+        """Return the job and the minipods; same errors as `load_problem`."""
         names = ("cluster", "gpus", "tensor_parallel", "pipeline_parallel", "core_oversubscription")
         changes = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         return load_problem(self.setting, changes)

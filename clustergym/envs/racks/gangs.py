@@ -41,7 +41,7 @@ class Gangs(NamedTuple):
 
 @dataclass(frozen=True)
 class RackParameters(Parameters):
-    """What a Rack environment is made with; the text below each field describes it.
+    """The parameters of a Rack environment; the text below each field describes it.
 
     Raises
     ------

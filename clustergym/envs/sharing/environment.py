@@ -192,7 +192,7 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
         return self._begin(state, self.parameters.max_steps or 2 * state.number)
 
     def step(self, action: Any) -> Step:
-        """Place the current request on the node, or the device, `action`."""
+        """Place the current request on the node or device that the action names."""
         action, state = self._checked(action), self.state
         legal = state.over or self._place(state, action)
         return self._end_step(legal, state.over)
@@ -210,7 +210,7 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
         return True
 
     def render(self) -> Any:
-        """Return what is placed as text or as a picture (height, width, 3); None without a render mode."""
+        """Return the placed requests as text or a picture (height, width, 3); None without a render mode."""
         if self.render_mode is None:
             return None
         return (as_text if self.render_mode == "ansi" else as_pixels)(self.state)

@@ -30,7 +30,7 @@ USUAL_NODES = 64
 
 @dataclass(frozen=True)
 class SharingParameters(Parameters):
-    """What a Sharing environment is made with; the text below each field describes it.
+    """The parameters of a Sharing environment; the text below each field describes it.
 
     Raises
     ------
@@ -63,7 +63,7 @@ class SharingParameters(Parameters):
     """Steps after which an episode is truncated; null: twice the requests of the episode."""
 
     def source(self) -> Source:
-        """Return what episodes are drawn from."""
+        """Return the source that episodes are drawn from."""
         if self.data is None:
             return generate_source(self.nodes or USUAL_NODES)
         if self.nodes is not None:

@@ -29,7 +29,7 @@ TURNOVERS = 3
 
 
 class Source(NamedTuple):
-    """What streams of requests are drawn from: requests, nodes and durations.
+    """The source that streams of requests are drawn from: requests, nodes and durations.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ def read_source(folder: Path, workload: str) -> Source:
 
 @lru_cache(maxsize=32)
 def generate_source(nodes: int) -> Source:
-    """Return so many nodes, and requests, as openb's (`clustergym.envs.sharing.streams`)."""
+    """Return a source of nodes and requests like openb's (`clustergym.envs.sharing.streams`)."""
     rows = generate_requests()
     usual = find_usual_requests(rows, [""] * len(rows.gpus))
     return Source(generate_nodes(nodes), rows, *distinct(rows), usual, {})

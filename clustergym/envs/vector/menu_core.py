@@ -64,7 +64,7 @@ class MenuCore(Core):
             views.complete()
 
     def _find_views(self, row: int) -> EpisodeViews:
-        """Return what makes the Views of a row, made anew where the arrays have been replaced."""
+        """Return the maker of a row's Views, a new one where the arrays have been replaced."""
         episodes, scenario = self.batch.episodes, self.scenarios[row]
         arrays = episodes.job, episodes.profile
         if len(self._seen_in) == 0 or any(

@@ -241,7 +241,7 @@ def _apply_reached_rates(layout: Layout, constants: Constants, gpu_types: Sequen
 
 
 class Split(NamedTuple):
-    """How operators are split over their stage's GPUs; arrays that broadcast to (R, V, K).
+    """The split of operators over their stage's GPUs; arrays that broadcast to (R, V, K).
 
     Attributes
     ----------

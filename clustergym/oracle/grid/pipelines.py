@@ -40,7 +40,7 @@ class Pipelines:
     cut: Ints
 
     def pad_stages(self, stages: int) -> Pipelines:
-        """Return the same plans with room for so many stages."""
+        """Return the same plans, padded to a number of stages."""
         columns = np.zeros((5, len(self.first), stages), dtype=np.int64)
         given = (self.first, self.last, self.gpus, self.tensor, self.cut)
         columns[:, :, : self.first.shape[1]] = given
@@ -167,7 +167,7 @@ def crossings(rows: GraphAllocations, gpus: Ints) -> tuple[Ints, Ints]:
 
 
 def slower_ends(size: Ints) -> tuple[Ints, Ints]:
-    """Return the size of the smaller stage on either side of each stage's two boundaries.
+    """Return, for each stage's two boundaries, the size of the smaller of the two adjacent stages.
 
     Fewer GPUs, on fewer nodes, send and receive more slowly, and a transfer takes as long at both ends as at
     its slower one.

@@ -117,7 +117,7 @@ class TableOracle(Oracle):
             raise InputError(f"model {model.model} {reason}", remedy=remedy)
 
     def _check_rows(self, asked: set[tuple[str, str]]) -> None:
-        """Raise an `InputError` for the first row of a model that nobody knows and that is not asked for."""
+        """Raise an `InputError` at the first row whose model is neither in the catalogue nor asked for."""
         for key, line in self.measured.line.items():
             if (key.model.family, key.model.size) in asked or self.catalog.knows(key.model):
                 continue

@@ -272,7 +272,7 @@ def dense(size: Mapping[str, float]) -> Costs:
 
 
 class ModelClass(NamedTuple):
-    """Model family, size and global batch of a job: all that an oracle knows of it."""
+    """Model family, size and global batch of a job: the only facts about it that oracles use."""
 
     family: str
     size: str

@@ -46,7 +46,7 @@ class Stack:
 
     @property
     def of_steps(self) -> bool:
-        """Whether its constants are of formulas of a transformer's step."""
+        """Whether the stack's constants belong to the formulas of a whole transformer step."""
         return isinstance(self.constants, StackConstants)
 
     @property

@@ -71,7 +71,7 @@ def gather_s(machine: Machine, size_bytes: float, ranks: int) -> float:
 
 
 def ring_s(machine: Machine, size_bytes: float, ranks: int, members: int, collectives: float) -> float:
-    """Return the seconds of all-gathers or reduce-scatters of so many bytes, inside and across domains.
+    """Return the seconds of all-gathers or reduce-scatters of a buffer, inside and across domains.
 
     A ring over nodes uses the ports of all of its members in a node, and is no faster than NVLink. Latency of
     more than two nodes was not measured: that of a hop counts once.

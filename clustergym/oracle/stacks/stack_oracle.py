@@ -201,7 +201,7 @@ class StackOracle(Oracle):
         return OracleTables(tuple(classes), cluster.gpu_types, axis, *times, segments=segments)
 
     def cell(self, stack: Stack, model: ModelClass, cluster: ClusterSpec, column: int) -> StackCell:
-        """Return what a search of plans needs of a transformer on a GPU type of a cluster."""
+        """Return the inputs of a search of plans for a transformer on one GPU type of a cluster."""
         shape, length = transformer_of(self.catalog.get(model))
         machine = make_machine(cluster.groups[column])
         machines = tuple(_at_tier(machine, cluster, column, tier) for tier in Locality)

@@ -294,7 +294,7 @@ def _ring_s(shape: TransformerShape, machine: Machine, plan: ParallelPlan) -> fl
 def _time_sharded_exchange(
     shape: TransformerShape, machine: Machine, plan: ParallelPlan, busy: float
 ) -> float:
-    """Return the exposed seconds a micro-batch of all-gathers and reduce-scatter of sharded weights."""
+    """Return the exposed seconds per micro-batch of the collectives that sharded weights need."""
     if plan.sharding == "optimizer":
         return 0.0
     exchanges = 3 if plan.sharding == "full" else 2

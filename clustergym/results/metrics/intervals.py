@@ -103,7 +103,7 @@ class Holdings:
 
     @property
     def charged_gpus(self) -> Floats | Ints:
-        """GPUs held, of which each job of a pair is charged half, so that every GPU counts once."""
+        """GPUs that count as a job's: half of those it holds in a pair, so that every GPU counts once."""
         return np.where(self.shared, self.gpus / 2, self.gpus) if self.shared.any() else self.gpus
 
 
@@ -250,7 +250,7 @@ def _columns(events: Sequence[Event]) -> _Columns:
 
 
 def _array_columns(events: ArrayEvents) -> _Columns:
-    """Return the columns of events in arrays, of which none is made an `Event`."""
+    """Return the columns of events from arrays, without building `Event` objects."""
     event, nothing = events.event, np.broadcast_to(0.0, len(events))
     return _Columns(
         time_s=event[:, c.TIME] / c.TICKS_PER_S,

@@ -270,7 +270,7 @@ _BESIDE = (EventType.UNPLACED, EventType.UNDO, EventType.PROFILE_START, EventTyp
 
 
 class Loss(NamedTuple):
-    """What failures of one cause have cost: interruptions, lost and idle GPU time.
+    """The losses from failures of one cause: interruptions, lost and idle GPU time.
 
     Attributes
     ----------
@@ -328,7 +328,7 @@ class _Ledger:
 
 
 def losses_by_cause(events: Sequence[Event], end_s: float) -> dict[str, Loss]:
-    """Return what each cause of interruptions has cost, by its name, from an event log up to `end_s`."""
+    """Return the losses from interruptions by cause, from an event log up to `end_s`."""
     ledger = _Ledger()
     for event in events:
         if event.job >= 0 and event.event_type not in _BESIDE:

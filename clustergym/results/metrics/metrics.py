@@ -212,7 +212,7 @@ def measure(
 def _measure_queues(
     run: _Run, events: Sequence[Event], intervals: Intervals, tenants: Tenants, cluster: ClusterSpec
 ) -> tuple[dict[str, Any], Timeline]:
-    """Return what each tenant had, and the timeline with the GPUs of each queue."""
+    """Return the metrics of tenants, and the timeline with the GPUs of each queue."""
     # Queues go with whole GPUs alone.
     asked = run.requested_gpus.astype(np.int64)
     usage = compute_queue_usage(intervals, tenants, asked)

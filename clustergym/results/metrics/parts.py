@@ -51,7 +51,7 @@ class PartUsage(NamedTuple):
 
 
 def part_course(events: Sequence[Event], cluster: DivisibleCluster, parts: Parts) -> PartUsage:
-    """Return the course of a run, from its event log. Nodes that have failed count as idle."""
+    """Return the use of GPU parts over a run, from its event log. Failed nodes count as idle."""
     from clustergym.sim.parts.fragmentation import find_usual_requests
 
     held: dict[int, Event] = {}

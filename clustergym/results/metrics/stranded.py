@@ -43,7 +43,7 @@ def stranded_metrics(scenario: Scenario, events: Sequence[Event], end_s: float) 
 
 
 class _Holdings:
-    """What is free on each node, and which jobs wait, as the events of a run tell."""
+    """The free GPUs of each node and the waiting jobs, tracked from the events of a run."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.cluster = scenario.cluster

@@ -118,7 +118,7 @@ def measure_tenants(
 def _queue_figures(
     at: int, intervals: Intervals, tenants: Tenants, standing: QueueUsage, quota: Floats, fair: Floats
 ) -> dict[str, Any]:
-    """Return what a queue asked for and had.
+    """Return the metrics of the GPUs that a queue asked for and held.
 
     `gpu_hours`; `borrowed_gpu_hours`, held beyond the quota; `owed_gpu_hours`, that it lacked of its quota
     while its jobs wanted them, and `owed_s` in which it did, with `times_owed`, the `reclaim_mean_s` for
@@ -156,7 +156,7 @@ def _queue_figures(
 def _fairness(
     intervals: Intervals, mine: Bools, work_gpu_s: Floats, requested_gpus: Ints, quota: float
 ) -> float | None:
-    """Return the mean of JCT / JCT if the queue had its quota to itself, shared fluidly among its jobs."""
+    """Return the mean ratio of JCT to the JCT under fluid sharing of the queue's own quota alone."""
     if quota <= 0:
         return None
     jct_s = np.where(intervals.outcome == Outcome.FINISHED, intervals.leave_s - intervals.submit_s, np.nan)
@@ -167,7 +167,7 @@ def _fairness(
 
 
 def tenant_metrics(tenants: dict[str, Any], gpus: float) -> Figures:
-    """Return `OF_TENANTS` of what `measure_tenants` returns, for a cluster of so many GPUs."""
+    """Return the metrics `OF_TENANTS`, from the result of `measure_tenants` and the cluster's GPUs."""
     rows = [row for row in tenants["queues"].values() if row["jobs"]]
 
     def list_known(key: str) -> list[float]:

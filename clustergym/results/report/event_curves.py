@@ -88,7 +88,7 @@ class Pace(NamedTuple):
 
 @dataclass
 class RunLog:
-    """What a report needs of a run's event log.
+    """The parts of a run's event log that a report draws.
 
     Attributes
     ----------

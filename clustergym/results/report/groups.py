@@ -121,7 +121,7 @@ class ResultGroup:
 
 
 def different(column: Column, seeds: Iterable[int]) -> list[ResultFile]:
-    """Return a column's runs of some seeds; of runs with equal digests only that of the least seed."""
+    """Return a column's runs of some seeds; among runs with equal digests, only that of the least seed."""
     found: dict[str, ResultFile] = {}
     for seed in sorted(seeds):
         found.setdefault(column.by_seed[seed].digest, column.by_seed[seed])

@@ -53,7 +53,7 @@ NEEDED = ("job_id", "outcome", "submit_s", "jct_s")
 
 
 def payload(results: Sequence[ResultFile], steps: int = STEPS) -> dict[str, Any]:
-    """Return the data of a page on the given results, with at most so many steps of each line over time.
+    """Return the data of a page on the given results; lines over time have at most `steps` steps.
 
     Raises
     ------
@@ -334,7 +334,7 @@ class _Lanes:
         return found
 
     def _gaps(self, node: int, gpu: int, start_s: float) -> list[Box]:
-        """Return what is free of a GPU from a time on, from the top."""
+        """Return the free parts of a GPU from a time on, from the top."""
         found, top = [], 0
         for box in sorted(taken.box for taken in self._find_taken(node, gpu, start_s)):
             if box.top > top:

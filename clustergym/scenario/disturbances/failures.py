@@ -97,7 +97,7 @@ class Failures(Disturbance):
     def from_config(
         cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
     ) -> Failures | None:
-        """Build the failures of the keys of `FailureChoice`; also raises as `read_schedule`."""
+        """Build failures from the keys of `FailureChoice`; raises the errors of `read_schedule` as well."""
         if not given:
             return None
         choice: FailureChoice = build(FailureChoice, given, "scenario.failures")

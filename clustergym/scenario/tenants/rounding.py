@@ -65,7 +65,7 @@ class Offers:
     def deal(
         self, left: float, missing: Sequence[tuple[int, float]], rank: Sequence[int], lost: Sequence[float]
     ) -> None:
-        """Note who has what rounding has left: one GPU each, in order, as far as it goes.
+        """Narrow the recorded bounds by who gets the GPUs that rounding leaves: one each, in order.
 
         Parameters
         ----------

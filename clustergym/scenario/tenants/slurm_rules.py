@@ -43,7 +43,7 @@ _GPU_LIMIT = re.compile(r"gres/gpu(?::([^=,]+))?=(\d{1,7})", re.ASCII)
 
 @dataclass
 class Rules:
-    """The rules of a cluster, as the keys of a file of queues and of a policy.
+    """A cluster's Slurm rules, as the keys of a queues' file and of a policy.
 
     Attributes
     ----------

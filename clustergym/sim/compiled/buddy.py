@@ -28,7 +28,7 @@ def sort(values: Ints | Floats) -> None:
 
 @compile_in_place
 def sort_many(values: Ints) -> None:
-    """Sort values in place, as `sort` does in a time that grows with the square of their number."""
+    """Sort many values in place; `sort`, for few values, takes time quadratic in their number."""
     gap = len(values)
     while gap > 1:
         gap = max(gap * 5 // 11, 1)
@@ -303,7 +303,7 @@ def _gather(
 def place(
     free: Ints, per_node: int, starts: Ints, ends: Ints, switches: Ints, gpus: int, nodes: Ints, gpus_on: Ints
 ) -> int:
-    """Place GPUs of one type, of which enough are free; return the number of nodes.
+    """Place a job's GPUs of one type, given that enough are free; return the number of nodes.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ TIERS = 3
 
 
 class ClusterArrays(NamedTuple):
-    """What compiled functions know of a cluster with T GPU types and K counts an allotment may have.
+    """A cluster as arrays for compiled functions: T GPU types, K GPU counts that an allotment may have.
 
     Nodes of a type lie together; N is the number of nodes, S the most switches of a type in a tier.
 

@@ -78,7 +78,7 @@ def _take_away(episode: Episode, cluster: ClusterArrays, drops: Ints) -> None:
 
 @compile_part
 def _launch(episode: Episode, cluster: ClusterArrays, decided: Ints) -> None:
-    """Launch the jobs that are to hold others than they do: the largest first, then by row."""
+    """Launch the jobs whose allotment the decision changes: the largest first, then by row."""
     launches, count, total = np.empty(len(decided), np.int64), 0, episode.clock[c.JOBS]
     for row in decided[:, 0]:
         job = episode.job[row]

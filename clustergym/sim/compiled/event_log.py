@@ -42,7 +42,7 @@ Allocation = tuple[tuple[int, int], ...]
 
 
 class _Nodes:
-    """The nodes and GPUs of allocations, of which many events have the same; each is made once."""
+    """The nodes and GPUs of allocations; equal ones, which many events have, are made once."""
 
     def __init__(self) -> None:
         self._made: dict[bytes, tuple[Allocation, str]] = {b"": ((), "()")}
@@ -89,7 +89,7 @@ class ArrayEvents(Sequence[Event]):
         return found
 
     def __iter__(self) -> Iterator[Event]:
-        """Yield the events, some thousands of which are made at a time."""
+        """Yield the events, building some thousands at a time."""
         for times_s, rows, allocations, overheads_s, iterations_s in self._columns():
             columns = zip(times_s, rows, allocations, overheads_s, iterations_s, strict=True)
             for now_s, (what, job, gpu_type, gpus, locality), (nodes, _), overhead_s, time_s in columns:
@@ -105,7 +105,7 @@ class ArrayEvents(Sequence[Event]):
     __hash__ = None  # type: ignore[assignment]
 
     def lines(self) -> Iterator[str]:
-        """Yield what is hashed of the events, as `clustergym.sim.log` writes it, some thousands at a time."""
+        """Yield the hashed text of events, as `clustergym.sim.log` writes it, some thousands at a time."""
         for times_s, rows, allocations, overheads_s, iterations_s in self._columns():
             columns = zip(times_s, rows, allocations, overheads_s, iterations_s, strict=True)
             yield "".join(

@@ -131,7 +131,7 @@ def _end(sharing: Sharing, now: float, finish_s: Floats) -> None:
 
 @compile_part
 def _arrive(sharing: Sharing, row: int, work_gpu_s: float, job: int) -> None:
-    """Queue a job, of a higher number than all others, by the reading of the clock at its end."""
+    """Queue a job, whose number is the highest, by the virtual time at which it ends."""
     end, at = sharing.clock[row] + work_gpu_s, sharing.behind[row]
     while at > sharing.first[row] and sharing.end[row, at - 1] > end:
         sharing.end[row, at], sharing.job[row, at] = sharing.end[row, at - 1], sharing.job[row, at - 1]

@@ -1,4 +1,4 @@
-"""What happens in an episode, compiled: it is logged, and what is planned but will not happen is noted."""
+"""Events of an episode, compiled: log those that happen, and cancel planned ones that will not."""
 
 from __future__ import annotations
 

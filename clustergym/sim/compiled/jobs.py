@@ -1,4 +1,4 @@
-"""What happens to a job, compiled: it is submitted, launched, preempted, moved, and leaves.
+"""The life of a job, compiled: it is submitted, launched, preempted and moved, and leaves.
 
 Same order of events as `clustergym.sim.job_execution`; the arithmetic is `clustergym.sim.rules`.
 """

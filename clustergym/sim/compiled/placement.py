@@ -49,7 +49,7 @@ def take(episode: Episode, count: int, gpu_type: int, gpus: int) -> int:
 
 @compile_in_place
 def show(episode: Episode, first: int) -> int:
-    """Write the nodes of the shares from a first one on to `placed`; return their number."""
+    """Write a job's nodes, from its first share on, into `placed`; return their number."""
     at, count = first, 0
     while at != c.NONE:
         episode.placed[0, count], episode.placed[1, count] = (

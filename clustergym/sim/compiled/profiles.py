@@ -18,7 +18,7 @@ from clustergym.sim.compiled.shared_rules import rules
 
 @compile_in_place
 def find_unit(episode: Episode, row: int) -> int:
-    """Return what is profiled for a job: its class, or the job."""
+    """Return the row of the unit that is profiled for a job: its model class, or the job itself."""
     return episode.job[row, c.CLASS] if episode.clock[c.SHARED_PROFILES] else row
 
 
@@ -124,7 +124,7 @@ def start_waiting(episode: Episode, cluster: ClusterArrays) -> None:
 
 @compile_in_place
 def _heir(episode: Episode, row: int) -> int:
-    """Return the first other job in the system that shares a job's profiles; NONE."""
+    """Return the first other job in the system that shares a job's profiles; `NONE` if there is none."""
     if not episode.clock[c.SHARED_PROFILES]:
         return c.NONE
     for other in range(episode.clock[c.AHEAD]):

@@ -93,7 +93,7 @@ class CompiledSimulation:
 
     @property
     def end_s(self) -> float:
-        """When the run ended, seconds; 0 before."""
+        """Seconds at which the run ended; 0 before it has."""
         return seconds(self._clock(c.END))
 
     @property
@@ -122,11 +122,11 @@ class CompiledSimulation:
 
     @property
     def changes(self) -> list[Change]:
-        """What the decisions so far have changed."""
+        """The changes that the decisions so far have made."""
         return list(self.iterate_changes())
 
     def iterate_changes(self) -> Iterator[Change]:
-        """Yield what the decisions so far have changed."""
+        """Yield the changes that the decisions so far have made."""
         return _changes(self._episode)
 
     def advance(self) -> View | None:
@@ -141,7 +141,7 @@ class CompiledSimulation:
         return self._views.view_of_now()
 
     def apply(self, decision: Decision) -> None:
-        """Carry out a decision at the current decision point; raises as `Simulation.apply`."""
+        """Carry out a decision at the current decision point; same errors as `Simulation.apply`."""
         if not self._await_answer:
             raise RuntimeError("apply() needs a decision point: call advance() first")
         self._views.complete()

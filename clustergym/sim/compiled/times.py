@@ -84,7 +84,7 @@ def _guess(episode: Episode, rows: Ints, requested: Ints, time_s: Floats, known:
 
 @compile_part
 def guess_unknown_times(episode: Episode, counts: Ints, rows: Ints, time_s: Floats) -> None:
-    """Fill in guesses for jobs of which no time is known at their requested count or above.
+    """Guess the times of jobs without a known time at their requested count or above.
 
     Parameters
     ----------

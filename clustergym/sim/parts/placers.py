@@ -105,7 +105,7 @@ def tightest_device(nodes: Nodes, at: int, milli: int) -> int:
 
 @compile_in_place
 def draw_device(nodes: Nodes, at: int, milli: int, chance: float) -> int:
-    """Return one of the devices that suffice, all with the same probability."""
+    """Draw one of the devices with enough room, all with the same probability."""
     fitting = 0
     for device in range(nodes.devices[at]):
         fitting += nodes.gpu_milli[at, device] >= milli
@@ -120,7 +120,7 @@ def draw_device(nodes: Nodes, at: int, milli: int, chance: float) -> int:
 
 @compile_in_place
 def _dot_product(nodes: Nodes, at: int, requests: Requests, request: int) -> np.int64:
-    """Prefer nodes of which the request uses what they have least of."""
+    """Score a node by the dot product of the request and the node's free resources."""
     cpu, gpu = float(nodes.most[0]), float(nodes.most[1])
     product = nodes.cpu_milli[at] / cpu * (requests.cpu_milli[request] / cpu)
     product += idle_milli(nodes, at) / gpu * (requests.gpus[request] * requests.gpu_milli[request] / gpu)
@@ -242,7 +242,7 @@ class KnownScores(NamedTuple):
 
 
 def no_scores(requests: Requests, nodes: Nodes) -> KnownScores:
-    """Return scores of which none is known."""
+    """Return a table of scores in which none is known yet."""
     return KnownScores(*(np.full((len(requests.gpus), len(nodes.devices)), UNFIT) for _ in range(3)))
 
 
@@ -278,7 +278,7 @@ def best(values: Ints, rank: Ints) -> int:
 
 @compile_in_place
 def draw_node(values: Ints, chance: float) -> int:
-    """Return one of the nodes on which a request fits, all with the same probability; -1: none."""
+    """Draw one of the nodes on which a request fits, all with the same probability; -1: none."""
     fitting = 0
     for at in range(len(values)):
         fitting += values[at] >= 0

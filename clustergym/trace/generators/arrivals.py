@@ -66,7 +66,7 @@ def arrival_times(source: Source, jobs: int, span_s: float, seed: int, start_hou
 
 
 def in_bursts(submit_s: Floats, tenants: Sequence[str], share: float, seed: int) -> Floats:
-    """Return submissions of which those of a share of the tenants come in bursts.
+    """Return submissions in which the jobs of a share of the tenants come in bursts.
 
     The trace's span is divided into `BURSTS` periods, which begin at another time for each tenant; all that
     a bursty tenant submits in a period comes in the first `BURST_SHARE` of it, in the same order.
@@ -171,7 +171,7 @@ def _with_memory(noise: Floats, correlation_h: float) -> Floats:
 
 
 def _with_memory_in_python(noise: Floats, correlation_h: float) -> Floats:
-    """Return what `_with_memory` returns, with the same digits on every machine."""
+    """Compute `_with_memory` in Python, with the same digits on every machine."""
     keep, value = math.exp(-1.0 / correlation_h), float(noise[0])
     fresh = (math.sqrt(1.0 - keep * keep) * noise[1:]).tolist()
     return np.array([value, *(value := keep * value + new for new in fresh)])
