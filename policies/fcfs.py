@@ -118,7 +118,7 @@ class FirstComeFirstServed(MovingPolicy):
         return Decision.keep(view).also(fill(view, waiting, self._preference(view), view.free, blocks))
 
     def _preference(self, view: View) -> Floats | Callable[[Ints], Floats]:
-        """Return how much each job prefers each type, shape (n, T), as `fill` takes it."""
+        """Return each job's preference for each GPU type, shape (n, T), in the form that `fill` needs."""
         if self.any_type == "first":
             return lambda rows: first_type(request_options(view, rows))
         options = request_options(view)

@@ -466,7 +466,7 @@ def decide(weights: Floats, available: Ints, counts: Ints, bids: Bids) -> tuple[
 
 @compile_entry
 def decide_by_scores(scores: Floats, available: Ints, counts: Ints, bids: Bids) -> tuple[Ints, Ints]:
-    """Return the outcome of an auction, as `decide`, by the score of each move.
+    """Return the outcome of an auction, as `decide` does, from the scores of moves.
 
     Parameters
     ----------
@@ -502,7 +502,7 @@ def decide_biased(
 def describe_moves(
     j: int, facts: FeatureInputs, counts: Ints, bids: Bids, values: Floats, out: Singles
 ) -> None:
-    """Write the features of the moves of job j where they lead to in `out`, shape (T, K, COUNT)."""
+    """Write the features of job j's moves into `out`, shape (T, K, COUNT), at each move's target."""
     for t in range(out.shape[0]):
         before, k = NONE, first_level(bids.time_s[j, t])
         while k >= 0:

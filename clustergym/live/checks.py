@@ -60,7 +60,7 @@ NODE = re.compile(r"([^|\s]+)\|([^|\s]+)\|(\d{1,9})\+?\|([^|]*)\|([^|]*)")
 
 
 def _list_nodes(slurm: Slurm) -> list[_Node]:
-    """Return the nodes that sinfo shows; lines that are none are left out."""
+    """Return the nodes that sinfo shows; other lines are left out."""
     nodes = []
     for line in slurm.read("sinfo", "-h", "-a", "-N", "-o", "%N|%P|%c|%f|%G"):
         row = NODE.fullmatch(line)

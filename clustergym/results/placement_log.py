@@ -97,7 +97,7 @@ class RecordingPlacer(Placer):
 
     @property
     def places_evenly(self) -> bool:
-        """Whether the inner placer does."""
+        """Whether the inner placer spreads jobs evenly."""
         return self.inner.places_evenly
 
     def place_evenly(
@@ -110,7 +110,7 @@ class RecordingPlacer(Placer):
 
     @property
     def places_segments(self) -> bool:
-        """Whether the inner placer does."""
+        """Whether the inner placer places jobs in segments."""
         return self.inner.places_segments
 
     def place_segments(
@@ -136,7 +136,7 @@ class RecordingPlacer(Placer):
 
     @property
     def places_parts(self) -> bool:
-        """Whether the inner placer does."""
+        """Whether the inner placer places parts of GPUs."""
         return self.inner.places_parts
 
     def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
@@ -193,7 +193,7 @@ class ReplayingPlacer(Placer):
 
     @property
     def places_evenly(self) -> bool:
-        """It answers whatever the log has."""
+        """Whether the placer spreads jobs evenly: yes, as its answers come from the log."""
         return True
 
     def place_evenly(
@@ -204,7 +204,7 @@ class ReplayingPlacer(Placer):
 
     @property
     def places_segments(self) -> bool:
-        """It answers whatever the log has."""
+        """Whether the placer places jobs in segments: yes, as its answers come from the log."""
         return True
 
     def place_segments(
@@ -215,7 +215,7 @@ class ReplayingPlacer(Placer):
 
     @property
     def places_parts(self) -> bool:
-        """It answers whatever the log has."""
+        """Whether the placer places parts of GPUs: yes, as its answers come from the log."""
         return True
 
     def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:

@@ -1,4 +1,4 @@
-"""Columns of a trace whose jobs ask for parts of GPUs, CPU and memory, and the checks of them."""
+"""The columns of traces whose jobs ask for parts of GPUs, CPU and memory, and the columns' checks."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ Judge = Callable[[Scenario], Callable[[Floats], float]]
 
 
 def _deadlines_missed(jct_s: Floats, yardsticks: ReferenceCostTimes) -> float:
-    """Return the share of deadlines missed, and less than that of one job for how late these jobs are."""
+    """Return the share of missed deadlines, plus a tie-break below one job's share for how late they are."""
     late_s = yardsticks.submit_s + jct_s - yardsticks.deadline_s
     late_s = late_s[late_s > 0]
     n = len(jct_s)

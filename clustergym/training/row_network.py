@@ -144,7 +144,7 @@ class RowNetwork(nn.Module):
         return rows._replace(inputs=((rows.inputs - self.mean) / std).clamp(-5.0, 5.0))
 
     def forward(self, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
-        """Return outputs and values of scaled rows, shapes (m, outputs) and (m,), and to stop, shape (n,)."""
+        """Return rows' outputs (m, outputs) and values (m,), and the output for the action to stop (n,)."""
         own = torch.tanh(self.row(rows.inputs))
         pooled = rows.total(own) / rows.counts().clamp_min(1)[:, None]
         # What all rows of an observation share goes through its half of the layer once.

@@ -114,7 +114,7 @@ class Causes(NamedTuple):
         return float(100 * (ares / pollux - 1))
 
     def compute_ratios(self, found: Found, power: float, load: float) -> list[float]:
-        """Return the mean JCT of the three at a point of the map, over that of Ares, mean over traces."""
+        """Return each policy's mean JCT over Ares's at a point of the map, averaged over traces."""
         ratios = []
         for trace in self.traces:
             seconds = [float(found[spec]["jct_mean"]) for spec in self.point(trace, power, load)]

@@ -64,5 +64,5 @@ class LazyInfo(Dict):
         return repr(dict(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how to make a copy, with all values."""
+        """Return the recipe to pickle or copy the dict with all values."""
         return dict, (dict(self),)

@@ -25,7 +25,7 @@ from clustergym.sim.state import make_setting
 
 
 class MenuCore(Core):
-    """Episodes whose actions are policies, which play themselves; parameters as of `Core`.
+    """Episodes in which an action chooses the policy that decides next; same parameters as `Core`.
 
     Raises
     ------

@@ -235,7 +235,7 @@ class _Sums:
 def operator_seconds(
     costs: OperatorCosts, micro_batches: Floats, recomputes: bool, objective: str = "seconds"
 ) -> Floats:
-    """Return an operator's seconds per micro-batch, with its share of what comes once an iteration."""
+    """Return an operator's seconds per micro-batch, with its share of the work done once per iteration."""
     # Recomputing repeats the collectives of the forward pass, half of those of forward and backward.
     exchange = 1.5 if recomputes else 1.0
     seconds = costs.synchronise_s / micro_batches + exchange * costs.exchange_s

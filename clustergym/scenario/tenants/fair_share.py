@@ -237,7 +237,7 @@ class History:
         return self._time, added
 
     def until_s(self, length: float) -> float:
-        """Return when the GPU time will have grown by so much along `growth`, or turns elsewhere before."""
+        """Return the time when GPU time has grown by `length` along `growth`, or changes direction before."""
         if self.half_life_s is not None:
             length = self.half_life_s * math.log2(1.0 + length)
         if not self._spans:

@@ -177,7 +177,7 @@ class Bounds(NamedTuple):
         return bool(gpu_s[-1] > 0 and self._room(gpu_s).min() >= 0)
 
     def reach(self, gpu_s: Floats, growth: Floats) -> float:
-        """Return how long past use may go on along a line; 0: not even now do all offers keep their bounds.
+        """Return for how long past use may grow linearly until an offer leaves its bounds; 0: one has now.
 
         Parameters
         ----------

@@ -30,7 +30,7 @@ def active(episode: Episode) -> bool:
 
 @compile_in_place
 def find_due_profile(episode: Episode, number: np.int64) -> int:
-    """Return the first profile to end now before the event with a number; NONE."""
+    """Return the first profile that ends at this tick before the numbered event; `NONE` if there is none."""
     found, first = c.NONE, number
     for nth in range(episode.clock[c.RUNNING_PROFILES]):
         at = episode.profile[nth, c.NTH_RUNNING]
