@@ -43,6 +43,8 @@ def leave(episode: Episode, row: int) -> None:
     last = running[count]
     if place == count:
         return
+    # The last job fills the gap. It may belong below (children rise while they end before it) or above
+    # (`_put`), but never both.
     below = 2 * place + 1
     while below < count:
         if below + 1 < count and _before(episode, running[below + 1], running[below]):

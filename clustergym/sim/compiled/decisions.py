@@ -37,7 +37,10 @@ def _name(episode: Episode, row: int) -> bool:
 def _legal(episode: Episode, cluster: ClusterArrays, decided: Ints, drops: Ints) -> bool:
     """Whether a decision may be carried out; write it to the targets of the jobs."""
     clock, available = episode.clock, cluster.capacity.copy()
+    # Also for a decision that turns out illegal: its number is then never used again, so that what it has
+    # named (NAMED_BY) needs no undoing.
     clock[c.DECISIONS] += 1
+    # Profiles keep their GPUs; all others may be given away, those included that jobs hold now.
     for nth in range(clock[c.RUNNING_PROFILES]):
         available[episode.profile[nth, c.NTH_RUNNING] % len(available)] -= clock[c.PROFILE_GPUS]
     for row in drops:
@@ -69,6 +72,7 @@ def _take_away(episode: Episode, cluster: ClusterArrays, drops: Ints) -> None:
         if episode.job[row, c.NAMED_BY] != episode.clock[c.DECISIONS]:
             leaving[count] = row
             count += 1
+    # `running` is a heap; the engine preempts in order of rows.
     sort_many(leaving[:count])
     for row in drops:
         jobs.drop(episode, cluster, row)
@@ -83,6 +87,8 @@ def _launch(episode: Episode, cluster: ClusterArrays, decided: Ints) -> None:
     for row in decided[:, 0]:
         job = episode.job[row]
         if job[c.TARGET_TYPE] != job[c.TYPE] or job[c.TARGET_LEVEL] != job[c.LEVEL]:
+            # One number for (higher level first, then row): sorting it sorts both, and the row is its
+            # remainder.
             launches[count] = row - job[c.TARGET_LEVEL] * total
             count += 1
     sort_many(launches[:count])

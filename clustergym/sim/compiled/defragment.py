@@ -21,8 +21,10 @@ def _better_nodes(episode: Episode, cluster: ClusterArrays, row: int, nodes: Int
     gpu_type, held, gpus = job[c.TYPE], show(episode, job[c.FIRST_SHARE]), job[c.GPUS]
     locality = jobs.find_locality(cluster, on[:held])
     per_node, first = cluster.per_node[gpu_type], cluster.first_node[gpu_type]
+    # As close, and on as few nodes, as on an empty cluster: no search could do better.
     if locality == cluster.compact[gpu_type, job[c.LEVEL]] and held == -(-gpus // per_node):
         return 0
+    # Its own GPUs count as free, since it may stay on some of its nodes.
     free = episode.free_on_node[first : first + cluster.nodes[gpu_type]].copy()
     for place in range(held):
         free[on[place] - first] += held_on[place]
@@ -47,6 +49,7 @@ def _worth_moving(episode: Episode, cluster: ClusterArrays, row: int, nodes: Int
     """Whether a move is still possible and lets the job end earlier despite its restart."""
     job, now = episode.job[row], episode.clock[c.NOW]
     held = show(episode, job[c.FIRST_SHARE])
+    # All proposals were made before the first move, which may have taken the room of this one.
     for place in range(len(nodes)):
         room = episode.free_on_node[nodes[place]]
         for at in range(held):

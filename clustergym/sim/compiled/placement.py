@@ -36,6 +36,8 @@ def place(episode: Episode, cluster: ClusterArrays, gpu_type: int, gpus: int) ->
 def take(episode: Episode, count: int, gpu_type: int, gpus: int) -> int:
     """Take the GPUs in `placed`; return the first of the shares that keep them."""
     clock, share, first = episode.clock, episode.share, c.NONE
+    # From the last node to the first, so that the list of shares begins with the first: `show` keeps the
+    # order.
     for at in range(count - 1, -1, -1):
         new = clock[c.FREE_SHARE]
         clock[c.FREE_SHARE] = share[new, c.NEXT_SHARE]

@@ -98,6 +98,7 @@ def stop(episode: Episode, at: int) -> None:
     profile, clock = episode.profile[at], episode.clock
     gpu_type = at % len(episode.free)
     give_back(episode, profile[c.PROFILE_SHARE], gpu_type)
+    # Measured time counts although the profile stops: it goes on from here when it starts again.
     profile[c.LEFT_TICKS] -= clock[c.NOW] - profile[c.SINCE]
     profile[c.STATE] = c.IDLE
     make_void(episode, profile[c.PROFILE_DUE])
@@ -152,6 +153,8 @@ def hand_over_profiles(episode: Episode, row: int) -> None:
             count += 1
     heir = _heir(episode, row) if count > 0 else c.NONE
     for at in mine[:count]:
+        # A running profile is stopped and started even where it passes to an heir, as the log names who holds
+        # its GPUs.
         runs = episode.profile[at, c.STATE] == c.MEASURING
         if runs:
             stop(episode, at)

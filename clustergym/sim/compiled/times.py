@@ -69,6 +69,8 @@ def _guess(episode: Episode, rows: Ints, requested: Ints, time_s: Floats, known:
         done = iterations - jobs.compute_remaining(episode, row, now)
         attained = jobs.compute_attained(episode, row, now)
         ran_s = max(attained / max(job[c.REQUESTED_GPUS], 1), 1e-9)
+        # A job that has made progress tells its speed: seconds at its request for each iteration done,
+        # divided by how much slower the type is on which it runs than a job's fastest.
         ran_on = slower[job[c.TYPE]] if job[c.TYPE] != c.NONE else 1.0
         base_s = ran_s / max(done, 1e-9) / ran_on if done > 0 else typical_s / iterations
         for gpu_type in range(types):
@@ -105,6 +107,7 @@ def guess_unknown_times(episode: Episode, counts: Ints, rows: Ints, time_s: Floa
         return
     guessed = _guess(episode, rows, requested, request_s, known)
     for at in range(n):
+        # A job whose time is known at more GPUs than it asks for keeps that time: it is no guess.
         unknown = guessed[at]
         for gpu_type in range(types):
             for level in range(requested[at], levels):
