@@ -77,6 +77,8 @@ class MinipodPlacer(Buddy):
         empty = (spec.node_type == gpu_type) & (allocations.free_on_node == per_node)
         if gpus < per_node or wanted > int(empty.sum()):
             return super().place(allocations, gpu_type, gpus)
+        # Only wholly free nodes are offered: the algorithms count whole nodes, as pre-training jobs have
+        # them.
         chosen = self._choose(spec, np.flatnonzero(empty)[:, None], wanted)
         shares = [per_node] * (wanted - 1) + [gpus - per_node * (wanted - 1)]
         return tuple(zip(chosen, shares, strict=True))

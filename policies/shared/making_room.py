@@ -88,7 +88,9 @@ def _solve(
         for domain in range(domains):
             rows[jobs + domain, at * domains + domain] = len(block.nodes)
         cost[at * domains : (at + 1) * domains] = 1
+        # Staying is free and each move costs 1: the objective counts the moves.
         cost[at * domains + here[at]] = 0
+        # Its own nodes are room as well: moves are made at once.
         capacity[block.domain] += len(block.nodes)
     for d in range(domains):
         rows[jobs + d, jobs * domains + d] = size
@@ -120,6 +122,7 @@ def _search(
     best: RoomPlan | None = None
     bounds = {}
     for domain in range(len(empty)):
+        # The widest jobs first free most per move: no choice of jobs frees enough with fewer moves.
         sizes = sorted((len(one.nodes) for one in blocks if one.domain == domain), reverse=True)
         freed = np.concatenate([[0], np.cumsum(sizes)]) + empty[domain]
         if freed[-1] >= size * wanted:
@@ -137,10 +140,12 @@ def _leave(empty: Sequence[int], blocks: Sequence[Block], domain: int, need: int
     room, free, moves = list(empty), empty[domain], dict[int, int]()
     inside = sorted((one for one in blocks if one.domain == domain), key=lambda one: len(one.nodes))
     while free < need:
+        # The smallest job that alone is enough; if none is, the widest, to need few moves.
         enough = [one for one in inside if free + len(one.nodes) >= need]
         for one in [*enough, *reversed([one for one in inside if one not in enough])]:
             fits = [at for at, left in enumerate(room) if at != domain and left >= len(one.nodes)]
             if fits:
+                # The fullest domain with room, so that empty domains stay whole.
                 moves[one.row] = to = min(fits, key=lambda at: (room[at], at))
                 room[to] -= len(one.nodes)
                 free += len(one.nodes)
@@ -186,6 +191,7 @@ class DomainState:
         pools, given = [list(free) for free in self.free], dict[int, list[int]]()
         blocks = {block.row: block for block in self.blocks}
         for row in plan.moves:
+            # All leave before any arrives: jobs may exchange their nodes.
             pools[blocks[row].domain] += blocks[row].nodes
         for pool in pools:
             pool.sort()

@@ -83,6 +83,7 @@ class NodeReservations:
         self._horizon_s, self._gres = now_s + window_s, gres
         self._running = sorted(running, key=lambda one: one[0])
         self._sort()
+        # One span for the whole window, in which every node is open; reservations divide it.
         begin_s = self._rounded(now_s)
         self._spans = [_Span(begin_s, self._rounded(self._horizon_s), np.ones(len(free), dtype=np.bool_))]
 
@@ -138,10 +139,13 @@ class NodeReservations:
                 # What it is given now is chosen as at any start.
                 given = self.fits(open_nodes, gpus, nodes)
                 return None if given is None else Planned(start_s, given, open_nodes)
+            # Nodes open up before that start: from then on there may be an earlier one.
             if later_s is not None and start_s > later_s:
                 continue
             if start_s > self._horizon_s:
                 return None
+            # The start lies so late that the job would run into a reservation which the time looked at did
+            # not reach.
             if self._overlaps(found.nodes, start_s, limit_s):
                 later_s = start_s
                 continue

@@ -100,6 +100,7 @@ def _carry_out(view: View, decision: Decision, saves: Bools) -> Decision:
     stops[at] = False
     stops[np.searchsorted(view.job, decision.drop)] = False
     saving = stops & saves
+    # GPUs of jobs that save are not free before they have saved; those of jobs that stop at once are.
     room = view.available - _count(view, (view.gpus > 0) & ~stops) - _count(view, saving)
     gpu_type, gpus = decision.gpu_type.copy(), decision.gpus.copy()
     batch = None if decision.batch is None else decision.batch.copy()

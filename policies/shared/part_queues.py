@@ -43,6 +43,7 @@ def fill_parts(view: View, order: Ints, *, blocks: bool) -> list[tuple[int, int,
         if gpus[at] > 0:
             if not room.keep(at):
                 continue
+        # Room only shrinks along the order: a request that found none finds none later.
         elif request[at] in unfit or not room.take(at):
             unfit.add(request[at])
             if blocks:
@@ -105,8 +106,12 @@ class _Room:
         there = _place_request(self._without, requests, request)
         if there is None:
             return None
+        # Found with all stoppable jobs gone, which shows on which node it can fit; that booking is undone, as
+        # there may be a place for it on the node after fewer stops.
         self._book(self._without, at, there.node, there.devices, 1)
         while True:
+            # The last in the order stops first, until the job fits: it does at the latest when all of them
+            # have.
             self._give_back(self._nodes, self._undecided[there.node].pop())
             placed = _place_request(self._nodes, requests, request)
             if placed is not None:

@@ -230,9 +230,11 @@ def transfer_s(rows: GraphAllocations, machine: Machine, samples: Floats, most: 
     boundary = rows.columns["boundary_bytes"][:, 0]
     edge = np.zeros((len(rows), 1))
     before = np.concatenate([edge, boundary[:, :-1], edge], axis=1)
+    # Activations forward, and their gradients backward.
     volume = 2 * before * samples.reshape(-1, 1)
     senders = np.minimum(sizes, layout.per_node[:, None])
     inside = 1 / (layout.link_gbs[:, None] * senders * 1e9)
     across = 1 / (layout.transfer_gbs[:, None] * np.maximum(1, sizes / layout.per_node[:, None]) * 1e9)
+    # What crosses nodes passes the link inside the node as well, so that it is no faster.
     rate = np.stack([inside, np.maximum(inside, across)], axis=1)
     return np.asarray(volume[:, :, None, None] * rate[:, None])

@@ -42,6 +42,8 @@ NETWORK = Protocol(19e-6, 0.72)
 
 def all_reduce_s(machine: Machine, size_bytes: float | Floats, ranks: int | Ints) -> Any:
     """Return the seconds of an all-reduce of a buffer among GPUs that NVLink joins."""
+    # A ring sends each of the `ranks` parts of the buffer on ranks - 1 times to add them up, and as often to
+    # hand the sums out.
     moved = 2 * (ranks - 1) / ranks * size_bytes / (machine.link_gbs * 1e9)
     small, large = ALL_REDUCE[machine.adds_in_switch]
     return np.minimum(small.latency_s + moved / small.share, large.latency_s + moved / large.share)
@@ -87,6 +89,7 @@ def ring_s(machine: Machine, size_bytes: float, ranks: int, members: int, collec
         return 0.0
     speed, latency_s = link_bytes_per_s(machine), ALL_REDUCE[machine.adds_in_switch][1].latency_s / 2
     if ranks > members:
+        # The ring leaves a domain through one port for each member that it has there.
         speed, latency_s = min(speed, members * network_bytes_per_s(machine)), latency_s + NETWORK.latency_s
     return size_bytes * (ranks - 1) / ranks / speed + collectives * latency_s
 

@@ -20,8 +20,7 @@ def state_bytes(shape: TransformerShape, plan: ParallelPlan) -> float:
     """Return the bytes of weights, gradients and optimizer on a GPU.
 
     2 for the weight and 2 for the gradient in 16 bit, 12 for the fp32 copy and Adam's moments. With full
-    sharding two layers
-    at a time are gathered.
+    sharding two layers at a time are gathered.
     """
     embeddings = shape.output_parameters * (1 if shape.tied else 2)
     plain = (shape.shared_parameters + embeddings) / plan.tensor / plan.pipeline

@@ -85,10 +85,8 @@ def search_plans(
     Notes
     -----
     Degrees are powers of two and what is left of the number of GPUs. Per division among tensor, pipeline,
-    context
-    and expert ranks, micro-batches grow from 1 until one does not fit even if every layer is computed
-    again: a
-    larger one needs more memory still.
+    context and expert ranks, micro-batches grow from 1 until one does not fit even if every layer is computed
+    again: a larger one needs more memory still.
     """
     found = [
         assess_plan(
