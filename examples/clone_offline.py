@@ -1,32 +1,39 @@
-"""Imitate recorded actions in plain PyTorch: behaviour cloning, or weighted by advantage.
+"""Imitate recorded actions: behaviour cloning, or weighted by advantage, on an environment of the board `rl`.
 
-clustergym offline elastic-16 jobs=30 --episodes 60
-python examples/clone_offline.py --data outputs/offline/elastic-16 --kinds expert
-python examples/clone_offline.py --data outputs/offline/elastic-16 --kinds expert medium random --method awr
+clustergym offline elastic-16 jobs=50 --episodes 60
+python examples/clone_offline.py elastic-16 --kinds expert
+python examples/clone_offline.py elastic-16 --kinds expert medium random --method awr
 
 Pomerleau (1988), with a softmax over the legal actions, or squares where actions are numbers; Peng et al.,
 "Advantage-Weighted Regression" (2019): each step weighted by the exponential of what followed it less what a
-critic expected.
+critic expected. Mean JCTs are those of greedy play on the board's 40 test traces, beside random play, heSRPT
+and the expert.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import time
 from pathlib import Path
+from typing import Any
 
-import gymnasium
 import numpy as np
 import torch
-from torch import nn
+from gymnasium import spaces
+from torch import Tensor, nn
 
-import clustergym  # noqa: F401 - registers the environments
+from clustergym.agents.auction_checkpoints import load
+from clustergym.benchmark.leaderboard.agent_board import load_agent_board, play_traces, read_constants
+from clustergym.benchmark.leaderboard.agent_entry import Run, record_run
 from clustergym.common.errors import InputError, exits_on_bad_input
-from clustergym.training.split_env import trace_seed
+from clustergym.training.auction_experts import choose_action
+from clustergym.training.row_network import RowNetwork
 
-RATE, BATCH, HIDDEN, DISCOUNT, TEMPERATURE, LARGEST = 1e-3, 256, 256, 0.99, 0.5, 10.0
+RATE, BATCH, DISCOUNT, TEMPERATURE, LARGEST = 1e-3, 256, 0.99, 0.5, 10.0
 
 
-def steps_of(folders: list[Path]) -> tuple[list[torch.Tensor], gymnasium.Env]:
+def load_steps(folders: list[Path]) -> tuple[list[np.ndarray], Any]:
     """Return observations, masks, actions and discounted returns of all steps, and their environment."""
     try:
         import minari
@@ -36,96 +43,171 @@ def steps_of(folders: list[Path]) -> tuple[list[torch.Tensor], gymnasium.Env]:
     for folder in folders:
         if not (folder / "data" / "metadata.json").is_file():
             raise InputError("is no data set", file=folder, remedy="write it with `clustergym offline`")
-        data, totals = minari.MinariDataset(folder / "data"), []
+        data = minari.MinariDataset(folder / "data")
         for episode in data.iterate_episodes():
             ahead, returns = 0.0, np.zeros(len(episode.rewards), dtype=np.float32)
             for step in reversed(range(len(returns))):
                 returns[step] = ahead = episode.rewards[step] + DISCOUNT * ahead
             # There is one observation and one mask more than actions: those of the end.
-            found = episode.observations[:-1], episode.infos["action_mask"][:-1] > 0, episode.actions, returns
+            found = episode.observations[:-1], episode.infos["action_mask"][:-1], episode.actions, returns
             for part, values in zip(parts, found, strict=True):
                 part.append(values)
-            totals.append(episode.rewards.sum())
-        print(f"{folder}: {len(totals)} episodes, mean return {np.mean(totals):.4f}", flush=True)
-    return [torch.from_numpy(np.concatenate(part)) for part in parts], data.recover_environment()
+    return [np.concatenate(part) for part in parts], data.recover_environment()
 
 
-def learn(steps: list[torch.Tensor], epochs: int, weighted: bool) -> nn.Module:
-    """Return a network that gives recorded actions; weighted by advantage, its last output is a value."""
-    seen, mask, action, returns = steps
-    discrete = action.ndim == 1
-    returns = (returns - returns.mean()) / (returns.std() + 1e-8)
-    layers = [nn.Linear(seen.shape[1], HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, HIDDEN), nn.ReLU()]
-    width = mask.shape[1] if discrete else action.shape[1]
-    network = nn.Sequential(*layers, nn.Linear(HIDDEN, width + weighted))
-    adam = torch.optim.Adam(network.parameters(), lr=RATE)
-    for epoch in range(1, epochs + 1):
-        losses = []
-        for part in torch.randperm(len(action)).split(BATCH):
-            told = network(seen[part])
-            given = told[:, :width]
-            if discrete:
-                logits = given.masked_fill(~mask[part], -1e9)
-                error = nn.functional.cross_entropy(logits, action[part], reduction="none")
-            else:
-                error = (given - action[part]).square().mean(1)
-            loss = total = error.mean()
-            if weighted:
-                advantage = returns[part] - told[:, -1]
-                weight = (advantage.detach() / TEMPERATURE).exp().clamp(max=LARGEST)
-                loss = (weight * error).sum() / weight.sum()
-                total = loss + 0.1 * advantage.square().mean()
-            adam.zero_grad()
-            total.backward()
-            adam.step()
-            losses.append(loss.item())
-        print(f"epoch {epoch}: loss {np.mean(losses):.3f}", flush=True)
-    return network
+class EditClone:
+    """A network for all rows of jobs chooses one edit of all rows'."""
+
+    def __init__(self, env: Any, seen: np.ndarray) -> None:
+        self.network = RowNetwork(env.unwrapped.features, env.action_space, (64, 64))
+        self.network.see(self.network.read_rows(seen).inputs)
+        self.decide = self.network.decide
+
+    def errors(self, seen: np.ndarray, masks: np.ndarray, actions: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Return the error of each step's action and the value of its observation, shapes (n,)."""
+        rows = self.network.scale(self.network.read_rows(seen))
+        chances, values = self.network.log_chances(rows, masks)
+        chosen = chances[torch.arange(len(actions)), torch.from_numpy(actions)]
+        return -chosen, rows.total(values) / rows.counts().clamp_min(1)
 
 
-def play(env: gymnasium.Env, network: nn.Module | None, seed: int) -> float:
-    """Return the return of an episode by the network's best legal actions, or by random legal ones."""
-    seen, info = env.reset(seed=seed)
-    env.action_space.seed(seed)
-    discrete = isinstance(env.action_space, gymnasium.spaces.Discrete)
-    width = int(env.action_space.n) if discrete else env.action_space.shape[0]
-    rng, total, over = np.random.default_rng(seed), 0.0, False
-    while not over:
-        if network is None:
-            legal = np.flatnonzero(info["action_mask"])
-            action = np.int64(rng.choice(legal)) if discrete else env.action_space.sample()
-        else:
-            with torch.no_grad():
-                told = network(torch.from_numpy(seen)).numpy()[:width]
-            legal = info["action_mask"] > 0
-            action = np.int64(np.where(legal, told, -np.inf).argmax()) if discrete else told.clip(-1.0, 1.0)
-        seen, reward, terminated, truncated, info = env.step(action)
-        total, over = total + float(reward), terminated or truncated
-    return total
+class PriorityClone:
+    """A network for all rows of jobs gives each job two priorities, and says whether the second counts.
+
+    A recorded second priority below zero forbids to double. Squares alone would meet it halfway.
+    """
+
+    def __init__(self, env: Any, seen: np.ndarray) -> None:
+        self.network = RowNetwork(env.unwrapped.features, env.action_space, (64, 64))
+        self.network.head = nn.Linear(self.network.head.in_features, 3)
+        self.network.see(self.network.read_rows(seen).inputs)
+
+    def errors(self, seen: np.ndarray, masks: np.ndarray, actions: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Return the error of each step's action and the value of its observation, shapes (n,)."""
+        rows = self.network.scale(self.network.read_rows(seen))
+        head, values, _ = self.network(rows)
+        wanted = torch.from_numpy(actions).reshape(len(actions), rows.rows, 2)[rows.batch, rows.row]
+        doubles = (wanted[:, 1] >= 0).float()
+        error = (head[:, 0] - wanted[:, 0]).square() + doubles * (head[:, 1] - wanted[:, 1]).square()
+        error = error + nn.functional.binary_cross_entropy_with_logits(head[:, 2], doubles, reduction="none")
+        counts = rows.counts().clamp_min(1)
+        return rows.total(error) / counts, rows.total(values) / counts
+
+    def decide(self, seen: np.ndarray, masks: np.ndarray) -> np.ndarray:
+        """Return an action for each observation."""
+        with torch.no_grad():
+            rows = self.network.scale(self.network.read_rows(seen))
+            head = self.network(rows)[0]
+            second = torch.where(head[:, 2] > 0, head[:, 1].clamp(min=0.0), -1.0)
+            return self.network.fill_priorities(rows, torch.stack([head[:, 0], second], 1))
+
+
+class VectorClone:
+    """Numbers that are no rows of jobs, as the weights of Knobs: a linear layer."""
+
+    def __init__(self, env: Any, seen: np.ndarray) -> None:
+        self.network = nn.Linear(seen.shape[1], env.action_space.shape[0] + 1)
+
+    def errors(self, seen: np.ndarray, masks: np.ndarray, actions: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Return the error of each step's action and the value of its observation, shapes (n,)."""
+        found = self.network(torch.from_numpy(seen))
+        return (found[:, :-1] - torch.from_numpy(actions)).square().mean(1), found[:, -1]
+
+    def decide(self, seen: np.ndarray, masks: np.ndarray) -> np.ndarray:
+        """Return an action for each observation."""
+        with torch.no_grad():
+            return self.network(torch.from_numpy(seen)).numpy()[:, :-1].clip(-2.0, 2.0)
+
+
+def learn(clone: Any, steps: list[np.ndarray], updates: int, weighted: bool, seed: int) -> None:
+    """Regress the recorded actions; weighted: more what turned out well."""
+    rng = np.random.default_rng(seed)
+    seen, masks, actions, returns = steps
+    scaled = torch.from_numpy((returns - returns.mean()) / (returns.std() + 1e-6))
+    adam = torch.optim.Adam(clone.network.parameters(), lr=RATE)
+    errors, began_s = [], time.process_time()
+    for update in range(1, updates + 1):
+        at = rng.integers(len(seen), size=BATCH)
+        error, value = clone.errors(seen[at], masks[at], actions[at])
+        advantage = scaled[at] - value
+        loss = error.mean()
+        if weighted:
+            weight = (advantage.detach() / TEMPERATURE).exp().clamp(max=LARGEST)
+            loss = (weight * error).sum() / weight.sum() + advantage.square().mean()
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+        errors.append(error.mean().item())
+        if update % (updates // 4 or 1) == 0:
+            spent_s = time.process_time() - began_s
+            print(f"update {update}: error {np.mean(errors[-100:]):.3f}, {spent_s:.0f} CPU-s", flush=True)
+
+
+def play_recorded(env: Any, seeds: list[int]) -> float:
+    """Return the mean JCT of the expert where its weights rank the jobs, in hours.
+
+    The board's best known plays the same weights as an auction, which can do more than ranks can say.
+    """
+    weights, jct_s = load("elastic").weights, []
+    for seed in seeds:
+        _, info = env.reset(options={"trace_seed": seed})
+        over = False
+        while not over:
+            _, _, terminated, truncated, info = env.step(choose_action(env.unwrapped.actions, weights))
+            over = terminated or truncated
+        jct_s.append(info["metrics"]["jct_mean"])
+    return float(np.mean(jct_s)) / 3600
 
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's)."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, default=Path("outputs/offline/elastic-16"))
+    parser.add_argument("env", help="of the board rl, as elastic-16")
+    parser.add_argument("--data", type=Path, help="folder of data sets (outputs/offline/ENV)")
     parser.add_argument("--kinds", nargs="+", default=["expert"], metavar="KIND")
     parser.add_argument("--method", choices=["clone", "awr"], default="clone")
-    parser.add_argument("--epochs", type=int, default=15)
-    parser.add_argument("--traces", type=int, default=10, help="of the dev split, to compare on")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--updates", type=int, default=3000, help="steps of gradient")
+    parser.add_argument("--seeds", type=int, default=1, help="trainings")
+    parser.add_argument("--entry", metavar="NAME", help="record what is played as an entry of the board")
+    parser.add_argument("--json", type=Path, help="write the figures")
     given = parser.parse_args(argv)
-    for name, least in {"epochs": 1, "traces": 1, "seed": 0}.items():
+    for name, least in {"updates": 1, "seeds": 1}.items():
         if getattr(given, name) < least:
             raise InputError(str(getattr(given, name)), field=f"--{name}", remedy=f"give at least {least}")
+    board = load_agent_board("rl")
+    envs = board.environment(given.env).make(board.traces)
+    known = read_constants(board)[given.env]
     torch.set_num_threads(1)
-    torch.manual_seed(given.seed)
-    steps, env = steps_of([given.data / f"{kind}-v0" for kind in given.kinds])
-    network = learn(steps, given.epochs, given.method == "awr")
-    seeds = [trace_seed("dev", index) for index in range(given.traces)]
-    for name, player in ((given.method, network), ("random", None)):
-        print(f"{name}: mean return {np.mean([play(env, player, seed) for seed in seeds]):.4f}")
-    env.close()
+    data = given.data or Path("outputs/offline") / given.env
+    steps, env = load_steps([data / f"{kind}-v0" for kind in given.kinds])
+    make = VectorClone
+    if "jobs" in env.unwrapped.features.layout:
+        make = EditClone if isinstance(env.action_space, spaces.Discrete) else PriorityClone
+    hours, spent_s = [], []
+    for seed in range(given.seeds):
+        torch.manual_seed(seed)
+        began_s = time.process_time()
+        clone = make(env, steps[0])
+        learn(clone, steps, given.updates, given.method == "awr", seed)
+        spent_s.append(time.process_time() - began_s)
+        if given.entry:
+            found = record_run(board, given.entry, Run(given.env, seed), clone.decide)
+        else:
+            found = play_traces(envs, board.seeds, lambda seen, masks, _, by=clone: by.decide(seen, masks))
+        hours.append(found.jct_s.mean() / 3600)
+    name = f"{given.method} of {' '.join(given.kinds)}"
+    beside = {"random": known.random, "hesrpt": known.heuristics["hesrpt"], "expert": known.best_known}
+    figures = {name: hours, **{key: [np.mean(one) / 3600] for key, one in beside.items()}}
+    if make is PriorityClone:
+        figures["expert"] = [play_recorded(env, board.seeds)]
+    expert = figures["expert"][0]
+    for key, one in figures.items():
+        print(f"{key}: {np.mean(one):.3f} h, {np.mean(one) / expert:.3f} of the expert")
+    print(f"{len(steps[0]):,} steps; CPU-s a training: {np.mean(spent_s):.0f}")
+    if given.json:
+        given.json.write_text(json.dumps({"env": given.env, "hours": figures}, indent=1) + "\n")
+        print(f"wrote {given.json}")
     return 0
 
 

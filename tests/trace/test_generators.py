@@ -18,7 +18,6 @@ from clustergym.common.paths import conf_dir, traces_dir
 from clustergym.trace.generators import DeadlineOptions, generate, load_source, source_names
 from clustergym.trace.generators.arrivals import (
     _with_memory,
-    _with_memory_in_python,
     arrival_times,
     in_bursts,
 )
@@ -549,13 +548,3 @@ def test_tenants_have_their_shares_and_bursts_keep_the_jobs():
 def test_tenants_and_bursts_that_cannot_be(changed, message):
     with pytest.raises(InputError, match=message):
         generate("helios", jobs=5, **changed)
-
-
-@pytest.mark.parametrize("correlation_h", [0.5, 24.0, 500.0])
-def test_memory_is_the_same_by_a_library_and_by_hand(correlation_h):
-    noise = np.random.default_rng(5).normal(size=200)
-    by_hand = _with_memory_in_python(noise, correlation_h)
-    # x[0] = e[0], x[n] = k x[n-1] + (1 - k^2)^0.5 e[n] with k = exp(-1 / h).
-    keep = np.exp(-1 / correlation_h)
-    assert by_hand[:2] == pytest.approx([noise[0], keep * noise[0] + np.sqrt(1 - keep**2) * noise[1]])
-    assert by_hand == pytest.approx(_with_memory(noise, correlation_h), abs=1e-12)

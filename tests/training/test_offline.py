@@ -116,22 +116,23 @@ def test_without_minari_a_line_says_what_to_install(monkeypatch, capsys):
     assert install_line("offline") in error_line(capsys)
 
 
-def test_a_clone_learns_from_the_expert(tmp_path, capsys):
+@pytest.mark.parametrize("env", ["burst-16", "knobs-16"])
+def test_a_clone_learns_from_the_expert(env, tmp_path, capsys):
     needs_minari()
     pytest.importorskip("torch")
     path = Path(__file__).parents[2] / "examples" / "clone_offline.py"
     spec = importlib.util.spec_from_file_location("clone_offline", path)
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
-    assert main([*SHORT, "--out", str(tmp_path), "--kinds", "expert", "random"]) == 0
-    (folder,) = tmp_path.iterdir()
+    assert main([env, "--episodes", "6", "--out", str(tmp_path), "--kinds", "expert", "random"]) == 0
     capsys.readouterr()
     for method, kinds in (("clone", ["expert"]), ("awr", ["expert", "random"])):
-        words = ["--data", str(folder), "--kinds", *kinds, "--method", method]
-        assert example.main([*words, "--epochs", "4", "--traces", "1"]) == 0
+        words = [env, "--data", str(tmp_path / env), "--kinds", *kinds, "--method", method]
+        assert example.main([*words, "--updates", "160", "--json", str(tmp_path / "hours.json")]) == 0
         lines = capsys.readouterr().out.splitlines()
-        losses = [float(line.split("loss ")[1]) for line in lines if "loss" in line]
-        assert losses[-1] < losses[0]
-        assert [line.split(":")[0] for line in lines[-2:]] == [method, "random"]
-    assert example.main(["--data", str(tmp_path / "no")]) == 2
+        errors = [float(line.split("error ")[1].split(",")[0]) for line in lines if "error" in line]
+        assert errors[-1] < errors[0]
+        hours = json.loads((tmp_path / "hours.json").read_text())["hours"]
+        assert hours["expert"][0] < hours[f"{method} of {' '.join(kinds)}"][0] < hours["random"][0]
+    assert example.main([env, "--data", str(tmp_path / "no")]) == 2
     assert "is no data set" in error_line(capsys)

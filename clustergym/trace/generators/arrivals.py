@@ -27,8 +27,6 @@ from clustergym.trace.generators.sources import Arrivals, Source, SourcePart
 
 HOUR_S = 3600
 LONGEST_SPAN_S = 2 * 366 * 86_400
-CLOSE = 1e-10
-"""Differences of the hourly process that rounding cannot undo; its values are about 1."""
 BURSTS, BURST_SHARE = 4, 0.1
 """Bursts of a bursty tenant in a trace, and the share of the time in which they come."""
 
@@ -144,34 +142,18 @@ def _hourly_factor(source: Source, hours: int, seed: int) -> Floats:
 
 def _order(noise: Sequence[Floats], parts: Sequence[SourcePart]) -> Ints:
     """Return the hours in ascending order of the sum of autoregressions that noise drives."""
-    weights = [math.sqrt(part.share) for part in parts]
-    for solve in (_with_memory, _with_memory_in_python):
-        process = np.zeros(len(noise[0]))
-        for weight, each, part in zip(weights, noise, parts, strict=True):
-            process += weight * solve(each, part.correlation_h)
-        order = np.argsort(process, kind="stable")
-        # Only the order counts. Where rounding could change it, Python says which it is.
-        if np.diff(process[order]).min(initial=np.inf) > CLOSE:
-            break
-    return order
+    process = np.zeros(len(noise[0]))
+    for each, part in zip(noise, parts, strict=True):
+        process += math.sqrt(part.share) * _with_memory(each, part.correlation_h)
+    return np.argsort(process, kind="stable")
 
 
 def _with_memory(noise: Floats, correlation_h: float) -> Floats:
     """Turn white noise into a stationary first-order autoregression of unit variance.
 
-    It solves the recurrence as a banded system, whose last digits may differ between machines.
+    Plain Python, whose digits are the same on every machine: a filter of SciPy's takes as long to import as
+    this to run a thousand times.
     """
-    from scipy.linalg.blas import dtbsv
-
-    keep = math.exp(-1.0 / correlation_h)
-    fresh = math.sqrt(1.0 - keep * keep) * noise
-    fresh[0] = noise[0]
-    band = np.full((2, len(noise)), -keep, order="F")
-    return np.asarray(dtbsv(1, band, fresh, lower=1, diag=1, overwrite_x=1), dtype=np.float64)
-
-
-def _with_memory_in_python(noise: Floats, correlation_h: float) -> Floats:
-    """Compute `_with_memory` in Python, with the same digits on every machine."""
     keep, value = math.exp(-1.0 / correlation_h), float(noise[0])
     fresh = (math.sqrt(1.0 - keep * keep) * noise[1:]).tolist()
     return np.array([value, *(value := keep * value + new for new in fresh)])
