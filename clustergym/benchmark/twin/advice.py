@@ -11,7 +11,7 @@ import numpy as np
 
 from clustergym.benchmark.twin.ahead import QUANTILES, Ahead
 from clustergym.benchmark.twin.present import Present
-from clustergym.benchmark.twin.waits import CLOSE_S, origin_s
+from clustergym.benchmark.twin.waits import CLOSE_S
 from clustergym.common.arrays import Floats
 from clustergym.common.columns import iso, parse_seconds
 from clustergym.common.errors import InputError
@@ -176,7 +176,7 @@ def score_shadow(path: Path, trace: Trace) -> dict[str, Any]:
     for now_s, starts in polls:
         for name in starts:
             first.setdefault(name, now_s)
-    begun = dict(zip(trace.job_id, (trace.start_s + origin_s(trace)).tolist(), strict=True))
+    begun = dict(zip(trace.job_id, (trace.start_s + (trace.origin_s or 0.0)).tolist(), strict=True))
     late = np.array([begun.get(name, np.nan) - at for name, at in first.items()])
     late = late[np.isfinite(late)]
     close = np.abs(late) <= CLOSE_S

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.common.columns import parse_seconds
 from clustergym.trace.trace import Trace
 
 CLOSE_S = 60.0
@@ -57,7 +56,7 @@ class JobTable(NamedTuple):
         """Return the table of a trace whose jobs do an iteration a second."""
         gpu_s = trace.gpus.astype(np.float64) * trace.work_iterations
         partition = trace.partition or ("",) * len(trace)
-        return cls(trace.gpus, gpu_s, trace.submit_s, origin_s(trace), trace.virtual_cluster, partition)
+        return cls(trace.gpus, gpu_s, trace.submit_s, trace.origin_s or 0.0, trace.virtual_cluster, partition)
 
 
 def list_groups(jobs: JobTable, by: str) -> Iterator[tuple[str, Bools]]:
@@ -89,12 +88,6 @@ def _names(jobs: JobTable, by: str) -> list[str]:
         hours = ((jobs.origin_s + jobs.submit_s) % 86_400 // 10_800 * 3).astype(int).tolist()
         return [f"{hour:02d}:00-{hour + 3:02d}:00" for hour in hours]
     return list(jobs.team if by == "team" else jobs.partition)
-
-
-def origin_s(trace: Trace) -> float:
-    """Return the time at which a trace's clock starts, seconds since 1970; 0 where its log has no dates."""
-    origin = trace.provenance.get("origin", 0.0)
-    return parse_seconds(origin) if isinstance(origin, str) else 0.0
 
 
 def waits(wait_s: Floats, run_s: Floats) -> dict[str, Any]:
