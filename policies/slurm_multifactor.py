@@ -27,6 +27,7 @@ from .shared.backfill import starts_between_reservations
 from .shared.node_reservations import NodeReservations
 from .shared.queue_book import QueueHoldings
 from .shared.requests import request_options
+from .shared.slurm_passes import SlurmPasses
 
 
 @dataclass
@@ -120,14 +121,8 @@ class SlurmMultifactor(Policy):
     _noted_s: float = field(default=0.0, init=False, repr=False)
     _since_s: dict[int, float] = field(default_factory=dict, init=False, repr=False)
     _most_urgent: int = field(default=0, init=False, repr=False)
-    _next_backfill_s: float = field(default=0.0, init=False, repr=False)
-    _next_main_s: float = field(default=0.0, init=False, repr=False)
-    _tried: bytes = field(default=b"", init=False, repr=False)
-    _puts_off: bool = field(default=False, init=False, repr=False)
+    _passes: SlurmPasses = field(init=False, repr=False)
     _next_shares_s: float = field(default=0.0, init=False, repr=False)
-    _seen: bytes = field(default=b"", init=False, repr=False)
-    _planned: bytes = field(default=b"", init=False, repr=False)
-    _passes_idly: bool = field(default=False, init=False, repr=False)
     _nodes: dict[int, Nodes | int] = field(default_factory=dict, init=False, repr=False)
     _fair: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
@@ -140,9 +135,8 @@ class SlurmMultifactor(Policy):
         self._book = QueueHoldings(self.name, setting)
         self._used = np.zeros(len(self._book.tree.leaves))
         self._noted_s, self._since_s = 0.0, {}
-        self._next_backfill_s = self._next_shares_s = self._next_main_s = 0.0
-        self._tried, self._puts_off = b"", False
-        self._seen, self._planned, self._passes_idly = b"", b"", False
+        self._passes = SlurmPasses(self.backfill_interval_s, self.batch_sched_delay_s)
+        self._next_shares_s = 0.0
 
     def schedule(self, view: View) -> Decision:
         """Start jobs by priority, where that puts no reservation off."""
@@ -151,7 +145,8 @@ class SlurmMultifactor(Policy):
         waiting = np.flatnonzero(view.state == QUEUED)
         order = waiting[np.lexsort((waiting, -self.priorities(view)[waiting]))]
         jobs, leaves, starts = view.job.tolist(), self._book.tree.leaves, []
-        self._nodes, self._seen = {}, _shown(view, order)
+        self._nodes = {}
+        self._passes.see(view, order)
         for at, gpu_type in self._starts(view, order):
             gpus = int(view.requested_gpus[at])
             self._book.take(leaves[int(view.queue[at])], gpu_type, gpus)
@@ -159,47 +154,18 @@ class SlurmMultifactor(Policy):
         self._since_s = {
             job: self._since_s.get(job, view.now_s) for job in view.job[view.gpus > 0].tolist()
         } | {job: view.now_s for job, _, _ in starts}
-        changed = bool(starts) or self._seen != self._planned
-        self._passes_idly = changed and len(waiting) == len(starts)
-        again_s = self._next_pass_s(view.now_s, changed) if len(waiting) > len(starts) else None
-        return replace(Decision.keep(view).also(starts), move=self._nodes, again_s=again_s)
-
-    def _begins_backfill(self, now_s: float) -> bool:
-        """Whether a pass of backfill is due: an interval after the last, if anything has changed since."""
-        if self._passes_idly and now_s > self._next_backfill_s:
-            # Slurm's last pass found nobody waiting; the next is as long after it as after any.
-            self._next_backfill_s += self.backfill_interval_s
-        if now_s < self._next_backfill_s or self._seen == self._planned:
-            return False
-        self._next_backfill_s, self._planned = now_s + self.backfill_interval_s, self._seen
-        return True
-
-    def _begins_main_pass(self, view: View) -> bool:
-        """Whether jobs are started in order: some have come or gone, and the last time is long enough ago."""
-        there = view.job.tobytes() + view.available.tobytes()
-        if there == self._tried or view.now_s < self._next_main_s:
-            self._puts_off = there != self._tried
-            return False
-        self._tried, self._next_main_s = there, view.now_s + self.batch_sched_delay_s
-        self._puts_off = False
-        return True
-
-    def _next_pass_s(self, now_s: float, changed: bool) -> float | None:
-        """Return the time of the next pass if nothing happens before; None: there is none."""
-        due = []
-        if self.backfill != "none" and changed:
-            due.append(self._next_backfill_s)
+        due_s = self._passes.end(len(starts), len(waiting), self.backfill != "none")
         if self.weight_fair_share:
-            due.append(self._next_shares_s)
-        if self._puts_off:
-            due.append(self._next_main_s)
-        return min((time_s for time_s in due if time_s > now_s), default=None)
+            due_s.append(self._next_shares_s)
+        later_s = [time_s for time_s in due_s if time_s > view.now_s]
+        again_s = min(later_s, default=None) if len(waiting) > len(starts) else None
+        return replace(Decision.keep(view).also(starts), move=self._nodes, again_s=again_s)
 
     def _starts(self, view: View, order: Ints) -> Iterator[tuple[int, int]]:
         if self.backfill == "slurm":
             yield from self._by_nodes(view, order)
             return
-        if self.backfill == "none" or not self._begins_backfill(view.now_s):
+        if self.backfill == "none" or not self._passes.begins_backfill(view.now_s):
             yield from self._in_order(view, order)
             return
         limit_s = self.limits_s(view)
@@ -235,7 +201,7 @@ class SlurmMultifactor(Policy):
         )
         usable = [places.node_type == gpu_type for gpu_type in range(len(self._book.types))]
         closed, waiting = np.zeros(len(usable), dtype=np.bool_), []
-        if not self._begins_main_pass(view):
+        if not self._passes.begins_in_order(view):
             closed[:], waiting = True, order.tolist()
         for at in order.tolist() if not closed.all() else ():
             kinds = np.flatnonzero(options[at] & ~closed).tolist()
@@ -249,7 +215,7 @@ class SlurmMultifactor(Policy):
                 continue
             waiting.append(at)
             closed[allowed] = True
-        if not self._begins_backfill(view.now_s):
+        if not self._passes.begins_backfill(view.now_s):
             return
         for at in waiting:
             kinds = [k for k in np.flatnonzero(options[at]).tolist() if self._is_allowed(view, at, k)]
@@ -364,8 +330,3 @@ class SlurmMultifactor(Policy):
 
         visit(top, None, 1.0)
         return found
-
-
-def _shown(view: View, order: Ints) -> bytes:
-    """Return what Slurm's backfill goes by besides the time: who waits, in order, and what others hold."""
-    return b"".join(column.tobytes() for column in (view.job[order], view.job, view.gpus, view.available))
