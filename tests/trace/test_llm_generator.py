@@ -12,7 +12,9 @@ import pytest
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.common.errors import InputError
 from clustergym.oracle.stacks.stack_oracle import StackOracle
+from clustergym.oracle.table_cache import table_source
 from clustergym.scenario.by_name import compose
+from clustergym.scenario.scenario import list_allowed_counts
 from clustergym.scenario.scenario_config import build_scenario
 from clustergym.trace.draw import ReferenceTimes
 from clustergym.trace.generators.llm import CLASSES, DAY_S, LlmWorkload, describe_classes, generate_llm
@@ -23,8 +25,9 @@ CLUSTER = load_cluster("llm-2026")
 
 @cache
 def times() -> ReferenceTimes:
-    """Return the time of an iteration of every model, which takes 15 CPU-s: when a test first asks."""
-    return ReferenceTimes(CLUSTER, StackOracle().tables, [1 << power for power in range(11)])
+    """Return the time of an iteration of every model, by the tables that the scenario has too."""
+    counts = list_allowed_counts(CLUSTER, "power_of_two")
+    return ReferenceTimes(CLUSTER, table_source(StackOracle()), counts)
 
 
 @cache
