@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
@@ -14,6 +14,7 @@ from clustergym.common.columns import parse_seconds
 from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import NonNegativeFloat, Period, PositiveFloat
 from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
+from clustergym.scenario.tenants.queue_tree import QueueTree
 from clustergym.scenario.tenants.slurm_rules import (
     FACTORS,
     Account,
@@ -303,7 +304,8 @@ class SlurmMultifactor(Policy):
     def priorities(self, view: View) -> Floats:
         """Return the priority of each job, shape (n,)."""
         if self._clock.begins_shares(view.now_s):
-            self._fair = self.fair_factors()
+            used = dict(zip(self._book.tree.leaves, self._used.tolist(), strict=True))
+            self._fair = fair_factors(self._book.tree, used, self.fair_share, self.damping)
         fair = self._fair
         tree = self._book.tree
         weights = {name: getattr(self, f"weight_{name}", 0.0) for name in FACTORS}
@@ -321,33 +323,32 @@ class SlurmMultifactor(Policy):
             found.append(priority(factors, weights))
         return np.array(found)
 
-    def fair_factors(self) -> dict[str, float]:
-        """Return the factor of each leaf's fair share, from what it has used."""
-        tree = self._book.tree
-        used = dict(zip(tree.leaves, self._used.tolist(), strict=True))
 
-        def account(name: str) -> Account:
-            members = tuple(account(child) for child in tree.children[name])
-            return Account(name, tree.queues[name].weight, used.get(name, 0.0), members)
+def fair_factors(tree: QueueTree, used: Mapping[str, float], rule: str, damping: float) -> dict[str, float]:
+    """Return the factor of each leaf's fair share, from what it has used."""
 
-        top = tuple(account(name) for name in tree.children[None])
-        if self.fair_share == "fair_tree":
-            return fair_tree(top)
-        total = max(sum(used.values()), 1e-300)
-        found: dict[str, float] = {}
+    def account(name: str) -> Account:
+        members = tuple(account(child) for child in tree.children[name])
+        return Account(name, tree.queues[name].weight, used.get(name, 0.0), members)
 
-        def visit(beside: tuple[Account, ...], above: float | None, shares: float) -> None:
-            raw = sum(one.shares for one in beside)
-            for one in beside:
-                part, own = one.shares / raw, one.used / total
-                usage = own if above is None else effective_usage(own, above, part)
-                if one.members:
-                    visit(one.members, usage, shares * part)
-                else:
-                    found[one.name] = classic_fair_share(shares * part, usage, self.damping)
+    top = tuple(account(name) for name in tree.children[None])
+    if rule == "fair_tree":
+        return fair_tree(top)
+    total = max(sum(used.values()), 1e-300)
+    found: dict[str, float] = {}
 
-        visit(top, None, 1.0)
-        return found
+    def visit(beside: tuple[Account, ...], above: float | None, shares: float) -> None:
+        raw = sum(one.shares for one in beside)
+        for one in beside:
+            part, own = one.shares / raw, one.used / total
+            usage = own if above is None else effective_usage(own, above, part)
+            if one.members:
+                visit(one.members, usage, shares * part)
+            else:
+                found[one.name] = classic_fair_share(shares * part, usage, damping)
+
+    visit(top, None, 1.0)
+    return found
 
 
 def _shown(view: View, order: Ints) -> bytes:

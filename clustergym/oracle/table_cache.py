@@ -16,7 +16,7 @@ import re
 import secrets
 import sys
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
@@ -112,6 +112,13 @@ def load_or_build_tables(
     execution, profiled, data_parallel = whole[: len(TABLES)]
     times = execution, profiled, data_parallel
     return OracleTables(tuple(classes), cluster.gpu_types, axis, *times, segments=segments)
+
+
+def table_source(
+    oracle: Oracle,
+) -> Callable[[Sequence[ModelClass], ClusterSpec, Sequence[int]], OracleTables]:
+    """Return what gives an oracle's tables: from files, with a bar of progress, where building takes long."""
+    return partial(load_or_build_tables, oracle, progress=True) if oracle.worth_caching else oracle.tables
 
 
 def cache_keys(

@@ -239,11 +239,9 @@ class Conditions:
             print_note(note)
 
         def make_tables(cluster: ClusterSpec) -> OracleTables:
-            if not oracle.worth_caching:
-                return oracle.tables(classes, cluster, counts)
-            from clustergym.oracle.table_cache import load_or_build_tables
+            from clustergym.oracle.table_cache import table_source
 
-            return load_or_build_tables(oracle, classes, cluster, counts, progress=True)
+            return table_source(oracle)(classes, cluster, counts)
 
         if not self.rules.contention:
             return make_tables(cluster), None

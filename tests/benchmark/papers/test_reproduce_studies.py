@@ -220,8 +220,6 @@ def test_arnold_quick(capsys):
     assert rows["inside one minipod placement changes at most 0.3 % (1: yes)"]["verdict"] == "reproduced"
     assert len(rows) == text.split("## Claims")[1].split("\n- ")[0].count("\n| ") - 2
     assert Path("outputs/reproduction/quick/arnold.svg").is_file()
-    assert main(["arnold", "--quick", "--out", "again.md"]) == 0
-    assert Path("again.md").read_text() == text
 
 
 def test_arnold_statements_follow_the_figures():
