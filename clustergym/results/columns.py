@@ -119,7 +119,7 @@ FIELDS = (
     *("time_s", "kind", "job", "gpu_type", "gpus", "nodes", "locality", "overhead_s", "iteration_time_s"),
     *("reason", "lost_s", "lost_iterations", "batch", "devices", "partner", "cause", "write_share"),
 )
-"""Columns of the event log: the fields of `Event`, in order, of which `event_type` is `kind` in files."""
+"""Columns of the event log: the fields of `Event`, in order; that of the type has its name in files."""
 TEXTS = ("kind", "reason", "cause")
 REAL = ("time_s", "overhead_s", "iteration_time_s", "lost_s", "lost_iterations", "write_share")
 
