@@ -53,6 +53,7 @@ def pop(queue: MoveQueue) -> tuple[float, int]:
     first = queue.score[0], queue.move[0]
     queue.size[0] -= 1
     left, at = queue.size[0], 0
+    # The last move fills the gap at the top and sinks.
     score, move = queue.score[left], queue.move[left]
     while 2 * at + 1 < left:
         below = 2 * at + 1

@@ -105,7 +105,7 @@ def _name_codes(codes: Any, names: Sequence[str]) -> Any:
 
 
 def event_tables(events: Sequence[Event], gpu_types: Sequence[str]) -> Iterator[Columns]:
-    """Yield the event log as columns: those of `Event`, with `job` and `partner` as rows of the jobs' table.
+    """Yield the event log as the columns `FIELDS`, with `job` and `partner` as rows of the jobs' table.
 
     `nodes` has the nodes of each event, `node_gpus` the GPUs on each.
     """
@@ -119,7 +119,7 @@ FIELDS = (
     *("time_s", "kind", "job", "gpu_type", "gpus", "nodes", "locality", "overhead_s", "iteration_time_s"),
     *("reason", "lost_s", "lost_iterations", "batch", "devices", "partner", "cause", "write_share"),
 )
-"""Fields of `Event`, in order."""
+"""Columns of the event log: the fields of `Event`, in order; that of the type has its name in files."""
 TEXTS = ("kind", "reason", "cause")
 REAL = ("time_s", "overhead_s", "iteration_time_s", "lost_s", "lost_iterations", "write_share")
 
@@ -128,8 +128,8 @@ def _event_columns(events: Sequence[Event]) -> dict[str, Any]:
     import pyarrow as arrow
 
     found: dict[str, Any] = {}
-    for name in FIELDS:
-        values = [getattr(event, name) for event in events]
+    for at, name in enumerate(FIELDS):
+        values = [event[at] for event in events]
         if name == "nodes":
             held = [event.nodes for event in events]
             found |= _nodes(np.cumsum([0, *map(len, held)]), [pair for pairs in held for pair in pairs])

@@ -68,6 +68,8 @@ def list_moments(
             if view.now_s > now_s + LONGEST_S:
                 return
             if not begun:
+                # The past is a fact, not a decision: jobs that run now are started as they were, and nobody
+                # else.
                 simulation.apply(Decision.keep(view).also(_held_now(view, held)))
                 continue
             marked = mark in view.job

@@ -123,6 +123,7 @@ def find_move_fault(
             message = f"moves to nodes on which blocks of its {segment} GPUs are not in one domain each"
             return Fault(row, message, "give whole blocks of its GPUs in each domain")
     free = _count_free(decision, jobs, held)
+    # Those with nodes of their own first: a job that is given a domain takes what they leave of it.
     for row, target in sorted(moves.items(), key=lambda move: isinstance(move[1], int)):
         fault = _take(row, target, *wanted[row], free, scenario.cluster)
         if fault:

@@ -198,6 +198,7 @@ def price(rows: GraphAllocations, machine: Machine, layouts: Layouts, micro_batc
     costs = operator_costs(rows, machine, samples, layouts.split)
     passes = layouts.passes[:, None]
     compute = (passes[:, None] * costs.pass_s + costs.weights_s)[:, 0]
+    # Collectives of one forward and one backward pass; recomputing repeats the forward one.
     exchange = costs.exchange_s[:, 0] * np.where(passes == RECOMPUTING_PASSES, 1.5, 1.0)
     by_stage = [
         np.einsum("rsk,rk->rs", layouts.member, values)

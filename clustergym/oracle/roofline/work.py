@@ -136,6 +136,8 @@ def sample_bytes(work: Work, plan: UniformPlan) -> Floats:
     inside one layer at a time. In the first stage, the former are kept for as many micro-batches as there are
     stages; in the last, for one micro-batch, but with the output layer. The larger of the two counts.
     """
+    # Between layers, all stages together: the first keeps its part for as many micro-batches as there are
+    # stages, which is the sum again.
     between = work.layers * work.boundary_bytes / np.where(work.splits_experts, plan.tensor, 1)
     last = between / plan.stages + work.head_bytes / plan.tensor
     recomputed = np.maximum(between, last) + work.layer_bytes / plan.tensor

@@ -124,6 +124,7 @@ def _dot_product(nodes: Nodes, at: int, requests: Requests, request: int) -> np.
     cpu, gpu = float(nodes.most[0]), float(nodes.most[1])
     product = nodes.cpu_milli[at] / cpu * (requests.cpu_milli[request] / cpu)
     product += idle_milli(nodes, at) / gpu * (requests.gpus[request] * requests.gpu_milli[request] / gpu)
+    # The smaller the product, the higher the score: nodes with little free of what the request uses go first.
     return np.int64(100.0 * (1.0 - product / 2.0))
 
 
@@ -179,9 +180,12 @@ def _gradient(
     before = fragments(nodes, at, usual)
     taken = occupy(nodes, at, requests, request, device)
     grown = fragments(nodes, at, usual) - before
+    # Tried and undone: the node is as before, so that scores which are known of it stay known.
     version = nodes.version[at]
     give_back(nodes, at, requests, request, taken)
     nodes.version[at] = version
+    # A sigmoid of the growth in GPUs, cut to a whole number: near zero many placements score alike, and ranks
+    # decide.
     return np.int64(100.0 * (1.0 / (1.0 + math.exp(grown / WHOLE))))
 
 
