@@ -23,13 +23,33 @@ from clustergym.oracle.calibration.accuracy import PAPER_COUNTS
 from clustergym.results.metrics.statistics import Aggregate, aggregate_paired_difference, aggregate_stratified
 
 ROOT = Path(__file__).parent.parent
-TODAY = {"testbed": "Arena's testbed: 64 GPUs of two types"}
-"""Worlds of version 3: jobs run for up to a week, and those submitted in a stated window are scored."""
+TODAY = {
+    "llm-2026": "LLM cluster of 2026: 1,024 H100 and 576 GB200",
+    "testbed": "Arena's testbed: 64 GPUs of two types",
+}
+"""Worlds whose jobs run for up to a week: all are scored, or on testbed those of a stated window."""
 CUT = {
     "fair": "Ares's cluster: 64 GPUs, one type",
     "scale": "Arena's simulation: 1,280 and 10,240 GPUs, four types",
 }
 """Worlds whose jobs are cut at four hours."""
+COMPARED = (
+    *("learned-none", "learned-bootstrap", "learned-newtrace", "learned", "hesrpt", "optimus"),
+    *(
+        "ares",
+        "sia",
+        "gandiva",
+        "arena",
+        "gavel",
+        "srtf",
+        "tiresias",
+        "las",
+        "fcfs-backfill",
+        "random",
+        "fcfs",
+    ),
+)
+"""Entries that the README's table compares; pages and docs/results.md have all."""
 OURS = ("ares-work-conserving", "arena-tuned", "random")
 """Entries that nobody else published, besides learned ones: they are compared, and set apart."""
 TOLD = {
@@ -117,18 +137,19 @@ class World:
 
 
 def interval(found: Aggregate) -> str:
-    """Return a figure with its 95 % interval."""
-    return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"
+    """Return a figure with its 95 % interval, to two digits after the point, or three where it is small."""
+    decimals = 2 if abs(found.value) >= 0.1 else 3
+    return " ".join((f"{found.value:.{decimals}f}", f"[{found.low:.{decimals}f}, {found.high:.{decimals}f}]"))
 
 
 def best_table() -> str:
-    """Return the README's table: a row for each scheduler of the worlds of today, a column for each world."""
+    """Return the README's table: a row for each scheduler that it compares, a column for each world."""
     titles = [*TODAY.values(), *(f"{title}; cut at four hours" for title in CUT.values())]
     worlds = [World(name) for name in TODAY | CUT]
     best = [world.best(world.told(published=False)) for world in worlds]
     entries: dict[str, Entry] = {}
     for world in worlds[: len(TODAY)]:
-        for name in sorted(world.standings, key=lambda one: world.figure(one).value):
+        for name in sorted({*world.standings} & {*COMPARED}, key=lambda one: world.figure(one).value):
             entries.setdefault(name, world.standings[name].entry)
     rows = [
         [entry.title, find_kind(entry), TOLD[entry.information_class]]
@@ -267,15 +288,30 @@ def error_of(oracle: str) -> str:
     return f"{mean} in the mean and {median} in the median over {where}, {ERROR_IS_OF[oracle]}"
 
 
+def error_on_language_models() -> str:
+    """Return how far `oracle=stack` is from measured training throughputs of today's models, in words."""
+    text = (ROOT / "docs" / "oracle-accuracy.md").read_text(encoding="utf-8")
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
+    # The first column of the header is empty, and gone.
+    at = 1 + next(line for line in lines if "left out: median" in line).index("left out: median")
+    of = {line[0]: (line[at], line[1]) for line in reversed(lines) if len(line) > at}
+    (dense, rows), (experts, more) = of["dense"], of["experts, newest release"]
+    return (
+        f"{dense} in the median over {rows} measured training throughputs of dense models and {experts} over "
+        f"{more} of mixtures of experts, each model and GPU type left out of the fit that predicts it"
+    )
+
+
 def speeds_of(boards: Iterable[Board]) -> str:
     """Return the oracles whose speeds made the figures of boards, and their errors."""
-    titles: dict[str, list[str]] = {}
+    titles: dict[tuple[str, str], list[str]] = {}
     for board in boards:
         (oracle,) = {str(scenario.find_chosen_file("oracle")) for scenario in board.scenarios}
-        titles.setdefault(oracle, []).append((TODAY | CUT)[board.name].partition(":")[0])
+        error = error_on_language_models() if board.name == "llm-2026" else error_of(oracle)
+        titles.setdefault((oracle, error), []).append((TODAY | CUT)[board.name].partition(":")[0])
     return " ".join(
-        f"Speeds of jobs ({', '.join(of)}) are by `oracle={oracle}`, which is off by {error_of(oracle)}."
-        for oracle, of in titles.items()
+        f"Speeds of jobs ({', '.join(of)}) are by `oracle={oracle}`, which is off by {error}."
+        for (oracle, error), of in titles.items()
     )
 
 

@@ -19,7 +19,7 @@ from clustergym.results.metrics.catalogue import (
 )
 from clustergym.results.metrics.jobs import JobRecords
 from clustergym.results.metrics.timeline import Timeline
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 ATTRIBUTE = re.compile(r"^(\S.*?) : [^\n]+\n((?: {4}.*\n?)+)", re.MULTILINE)
 SPECIAL = {
@@ -57,14 +57,14 @@ def timeline_columns() -> str:
 
 def event_kinds() -> str:
     """Return what each kind of event of a job means."""
-    (tree,) = ast.parse(inspect.getsource(EventKind)).body
+    (tree,) = ast.parse(inspect.getsource(EventType)).body
     assert isinstance(tree, ast.ClassDef)
     found = {
         str(ast.literal_eval(at.value)): " ".join(ast.literal_eval(below.value).split())
         for at, below in pairwise(tree.body)
         if isinstance(at, ast.Assign) and isinstance(below, ast.Expr)
     }
-    if missing := set(EventKind) - set(found):
+    if missing := set(EventType) - set(found):
         raise RuntimeError(f"no docstring stands below {sorted(missing)}")
     return _rows("kind", found)
 

@@ -180,7 +180,7 @@ def lost_gpu_hours(scenario: Scenario, within: str, reclaim: Reclaim) -> dict[st
     simulation = simulate(scenario, policy, Buddy()).simulation
     launches: dict[int, list[tuple[float, float]]] = {}
     for event in simulation.log.events:
-        if event.kind in LAUNCHES:
+        if event.event_type in LAUNCHES:
             gpu_hours = event.gpus * event.overhead_s / 3600.0
             launches.setdefault(event.job, []).append((event.time_s, gpu_hours))
     # Jobs save before they stop: the launch that follows is all that is lost. It counts once.

@@ -30,7 +30,7 @@ from clustergym.scenario.by_name import load_scenario
 from clustergym.scenario.registry import make_placer, parse_policy
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.drive import simulate
-from clustergym.sim.log import Event, EventKind
+from clustergym.sim.log import Event, EventType
 
 GANG = 64
 WORLD = (
@@ -85,19 +85,19 @@ def play(scenario: Scenario, policy: str, placer: str) -> dict[str, float]:
     """Return the figures of one run."""
     run = simulate(scenario, parse_policy(policy, "policy"), make_placer({"name": placer})).simulation
     metrics, events = measure_run(run).metrics, run.log.events
-    undone = sum(event.lost_s * event.gpus for event in events if event.kind == EventKind.UNDO) / 3600
+    undone = sum(event.lost_s * event.gpus for event in events if event.event_type == EventType.UNDO) / 3600
     stands = float(metrics["overhead_gpu_hours"] or 0)
     ends = ("completed", "failed", "killed")
     held = sum(float(metrics[f"gpu_hours_{end}"] or 0) for end in ends)
-    starts = {event.job: event.time_s for event in events if event.kind == EventKind.START}
+    starts = {event.job: event.time_s for event in events if event.event_type == EventType.START}
     gangs = np.flatnonzero(scenario.request_gpus >= GANG).tolist()
     stranded, needed = measure_stranded(scenario, events) if scenario.tables.segments is not None else (0, 0)
-    moves = sum(event.kind == EventKind.MIGRATE for event in events)
+    moves = sum(event.event_type == EventType.MIGRATE for event in events)
     return {
         "undone": undone,
         "standing": stands,
         "lost": undone + stands,
-        "stops": float(sum(event.kind == EventKind.PREEMPT for event in events)),
+        "stops": float(sum(event.event_type == EventType.PREEMPT for event in events)),
         "stranded": stranded,
         "needed": needed,
         "moves": float(moves),

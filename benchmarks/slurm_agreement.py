@@ -35,7 +35,7 @@ from clustergym.scenario.costs import Costs
 from clustergym.scenario.scenario import Scenario, list_allowed_counts, model_classes
 from clustergym.scenario.tenants.queue_tree import Tenants
 from clustergym.sim.drive import simulate
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 from clustergym.trace.trace import Trace
 
 NODES, GPUS = 4, 8
@@ -330,7 +330,7 @@ def run_policy(
     }
     done = simulate(scenario, policy(**parameters), SlurmPlacer())
     found: dict[str, list[list[float]]] = {}
-    starts = {e.job: e.time_s for e in done.simulation.log.events if e.kind == EventKind.START}
+    starts = {e.job: e.time_s for e in done.simulation.log.events if e.event_type == EventType.START}
     for at, name in enumerate(trace.job_id):
         begun, submitted = starts[at], float(trace.submit_s[at])
         one = [submitted, begun, begun + float(trace.iterations[at]) * ITERATION_S]

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import slurm_agreement
+from clustergym.policies.shared.slurm_clock import SlurmClock
 from clustergym.policies.slurm_multifactor import SlurmMultifactor
 from slurm_agreement import SETTINGS, SleepJob, compare, print_table, run_policy
 
@@ -59,6 +60,21 @@ def read_clock(path: Path) -> Clock:
 
 
 @dataclass
+class GivenClock(SlurmClock):
+    """A clock that somebody else says the moments of."""
+
+    is_pass: bool = False
+
+    def begins_main_pass(self, view: View) -> bool:
+        """Whether jobs are started in order: at each moment."""
+        return True
+
+    def begins_backfill(self, now_s: float) -> bool:
+        """Whether the moment is one of a pass of backfill."""
+        return self.is_pass
+
+
+@dataclass
 class ClockedSlurm(SlurmMultifactor):
     """The policy, which decides at given moments alone.
 
@@ -70,12 +86,12 @@ class ClockedSlurm(SlurmMultifactor):
 
     moments: Sequence[tuple[float, bool]] = ()
     _next: int = field(default=0, init=False, repr=False)
-    _is_pass: bool = field(default=False, init=False, repr=False)
+    _clock: GivenClock = field(init=False, repr=False)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Begin with the first moment."""
         super().reset(setting, rng)
-        self._next = 0
+        self._next, self._clock = 0, GivenClock(0.0, 0.0, self.fair_share_interval_s)
 
     def schedule(self, view: View) -> Decision:
         """Decide as the policy does if a moment lies between the decision point before and this one."""
@@ -83,7 +99,7 @@ class ClockedSlurm(SlurmMultifactor):
         while self._next < len(self.moments) and self.moments[self._next][0] <= view.now_s:
             due.append(self.moments[self._next][1])
             self._next += 1
-        self._is_pass = any(due)
+        self._clock.is_pass = any(due)
         if due:
             return super().schedule(view)
         # Use is counted, and starts are noted, whether somebody decides or not.
@@ -92,12 +108,6 @@ class ClockedSlurm(SlurmMultifactor):
         running = view.job[view.gpus > 0].tolist()
         self._since_s = {job: self._since_s.get(job, view.now_s) for job in running}
         return Decision.keep(view)
-
-    def _begins_main_pass(self, view: View) -> bool:
-        return True
-
-    def _begins_backfill(self, now_s: float) -> bool:
-        return self._is_pass
 
 
 def run_clocked(

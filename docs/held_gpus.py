@@ -44,6 +44,6 @@ def bars_of(simulation: Simulation) -> list[Bar]:
     for one, boxes in zip(held, place_boxes(held, sizes.tolist()), strict=True):
         places = zip(one.nodes, boxes, strict=True)
         gpus = tuple(dict.fromkeys(int(first[node]) + box.gpu for (node, _), own in places for box in own))
-        ready_s, profiles = one.start_s + one.overhead_s, one.kind == "profile"
+        ready_s, profiles = one.start_s + one.overhead_s, one.action == "profile"
         bars.append(Bar(rows[one.job], gpus, one.start_s, ready_s, one.end_s, profiles))
     return bars

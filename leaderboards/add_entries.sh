@@ -71,6 +71,33 @@ if [[ $board == tenants ]]; then # Policies without quotas, under quotas, and un
   exit
 fi
 
+if [[ $board == llm-2026 ]]; then # Of each policy that may stop jobs or move them: as it is, and with options for that.
+  backfill=(policy=fcfs policy.backfill=aggressive)
+  add fcfs 'FCFS' policy=fcfs
+  add fcfs-backfill 'FCFS with backfill' "${backfill[@]}"
+  add fcfs-backfill-moves 'FCFS with backfill, moves' "${backfill[@]}" policy.moves_per_hour=8
+  add random 'random' policy=random
+  add srtf 'SRTF' policy=srtf
+  add gandiva 'Gandiva' policy=gandiva
+  add optimus 'Optimus' policy=optimus
+  add ares 'Ares' policy=ares
+  add hesrpt 'heSRPT' policy=hesrpt
+  add arena 'Arena' policy=arena
+  add learned-none 'learned auction, without speeds' policy=learned policy.checkpoint=none
+  add learned-bootstrap 'learned auction, bootstrap' policy=learned policy.checkpoint=bootstrap
+  add learned-newtrace 'learned auction, trained on newTrace' policy=learned policy.checkpoint=data-parallel-newtrace
+  stopping() {
+    add "$1" "$2" "${@:3}"
+    add "$1-cheapest" "$2, cheapest victim" "${@:3}" policy.victims=cheapest
+    add "$1-notice" "$2, notice" "${@:3}" policy.notice=cheaper
+    add "$1-both" "$2, cheapest victim and notice" "${@:3}" policy.victims=cheapest policy.notice=cheaper
+  }
+  stopping kueue 'Kueue' policy=kueue policy.reclaim_within_cohort=any
+  stopping quotas 'Quotas, FCFS' policy=quotas policy.reclaim=stop
+  render
+  exit
+fi
+
 add fcfs 'FCFS' policy=fcfs
 add sjf 'SJF' policy=sjf
 add srtf 'SRTF' policy=srtf

@@ -81,12 +81,12 @@ class Ares(Policy):
 
     @property
     def steady(self) -> bool:
-        """Whether neither attained service nor the repayment of restarts counts."""
+        """Whether decisions ignore attained service and the repayment of restarts."""
         return not self.work_conserving and self._hysteresis() == 0 and self.unknown_pool == 0
 
     @property
     def consistent(self) -> bool:
-        """Whether the settings make it consistent: each job in order gets the fastest allotment with room."""
+        """Whether the policy is consistent: each job in order then gets the fastest free allotment."""
         return self.steady
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:

@@ -89,17 +89,17 @@ class FirstComeFirstServed(MovingPolicy):
 
     @property
     def steady(self) -> bool:
-        """Whether it neither makes reservations nor draws types."""
+        """Whether the policy neither makes reservations nor draws GPU types."""
         return self.any_type == "first" and self.backfill in ("none", "aggressive")
 
     @property
     def consistent(self) -> bool:
-        """Whether it makes no reservations: who does not fit fits nowhere in less."""
+        """Whether the policy makes no reservations: a job that does not fit does not fit in less either."""
         return self.steady
 
     @property
     def only_starts(self) -> bool:
-        """Whether it makes no reservations."""
+        """Whether the policy makes no reservations."""
         return self.steady
 
     def decide(self, view: View) -> Decision:
@@ -118,7 +118,7 @@ class FirstComeFirstServed(MovingPolicy):
         return Decision.keep(view).also(fill(view, waiting, self._preference(view), view.free, blocks))
 
     def _preference(self, view: View) -> Floats | Callable[[Ints], Floats]:
-        """Return how much each job prefers each type, shape (n, T), as `fill` takes it."""
+        """Return each job's preference for each GPU type, shape (n, T), in the form that `fill` needs."""
         if self.any_type == "first":
             return lambda rows: first_type(request_options(view, rows))
         options = request_options(view)

@@ -20,7 +20,7 @@ Allotment = tuple[int, int]
 
 @dataclass
 class MeasuredSpeeds:
-    """What the policy has measured of one job.
+    """Speeds of one job that the policy has measured.
 
     Attributes
     ----------

@@ -130,7 +130,7 @@ def optimal_shares(size: Floats, exponent: Floats) -> Floats:
 
 
 def _round_down(share: Floats, counts: Ints) -> Ints:
-    """Return the largest count within each share; from 0.7 of the least count up that one, else 0."""
+    """Return the largest count within each share; the least count from 0.7 of it up, and 0 below."""
     bounds = counts.astype(np.float64)
     # The geometric middle between half and one: from there on one GPU is nearer than none.
     bounds[0] *= np.sqrt(0.5)

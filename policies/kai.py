@@ -95,7 +95,7 @@ class Kai(GangQueues):
     def _key(self, gangs: Gangs, queue: str, at: int) -> Any:
         held, gpu_type, gpus = self.book.held[queue], gangs.options[at][0], gangs.gpus[at]
         share, one = self._share[queue], self.book.tree.queues[queue]
-        after = [gpus_held + gpus * (at_kind == gpu_type) for at_kind, gpus_held in enumerate(held)]
+        after = [gpus_held + gpus * (other_type == gpu_type) for other_type, gpus_held in enumerate(held)]
         return (
             # The order of KAI's queues, one criterion after another: not above its share, within quota with
             # the job, priority, any share at all, then what part of its share it would hold and holds.

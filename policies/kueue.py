@@ -197,7 +197,7 @@ class Kueue(MovingPolicy):
         return holders
 
     def _remember(self, view: View, jobs: list[KueueJob], scheduler: KueueScheduler) -> None:
-        """Note since when jobs hold quotas, whom others were stopped for, and who was stopped."""
+        """Record since when jobs hold quotas, which jobs were stopped, and for which."""
         held = [job for job in jobs if job.gpu_type >= 0]
         before = set(view.job[view.gpus > 0].tolist())
         self._since_s = {

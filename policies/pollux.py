@@ -129,7 +129,7 @@ class Pollux(Policy):
         self._forget(rng, len(setting.gpu_types))
 
     def counters(self) -> Mapping[str, int]:
-        """Return the numbers of jobs with a choice of batch, of solver failures and of node limits hit."""
+        """Return three counts: jobs with a choice of batch, solver failures, and node limits reached."""
         return {
             "jobs_choosing_batch": self._choosing,
             "solver_failures": self._failures,
@@ -269,8 +269,8 @@ class Pollux(Policy):
             return gpus[
                 self._searches[gpu_type].search(view.job[row], value, gpus, capacity, start, attained)
             ]
-        none_kind = np.zeros(len(counts), dtype=np.int64)
-        problem = Choices(fitness - nothing, none_kind, counts, np.array([capacity]))
+        any_type = np.zeros(len(counts), dtype=np.int64)
+        problem = Choices(fitness - nothing, any_type, counts, np.array([capacity]))
         solution = solve(problem, held, self.solver, self.gap, self.nodes)
         self._failures += solution.status == FAILED
         self._limits += solution.status == LIMIT

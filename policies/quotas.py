@@ -1,4 +1,4 @@
-"""Quotas: GPUs divided among the queues of tenants, in each of which another policy decides."""
+"""Quotas: divide GPUs among tenants' queues; another policy decides within each queue."""
 
 from __future__ import annotations
 
@@ -287,7 +287,7 @@ class Quotas(MovingPolicy):
                 fits = limits.fits(queue, wanted, used, idle)
 
     def _note(self, view: View, left: Ints, decision: Decision) -> bool:
-        """Note who holds what from now on, and since when each job runs; return whether all ran already.
+        """Record each job's GPUs and start time from now on; return whether all were running already.
 
         `left`, shape (n,), are the GPUs that queues left each job. One that starts on GPUs that its queue's
         policy takes of another job is no safer from other queues than that was.

@@ -175,7 +175,7 @@ class Sia(Policy):
         return np.where(same.any(axis=1), np.argmax(same, axis=1), -1)
 
     def _worth(self, view: View, good: Floats) -> Floats:
-        """Return what each allotment adds to the objective that is maximised, shape (n, T, K)."""
+        """Return the coefficient of each allotment in the maximised objective, shape (n, T, K)."""
         # Section 3.4: each row of the goodput matrix is divided by its least entry, so that jobs are
         # comparable.
         least = np.where(good > 0, good, np.inf).min(axis=(1, 2))[:, None, None]

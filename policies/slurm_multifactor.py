@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
@@ -10,8 +10,11 @@ import numpy as np
 
 from clustergym.cluster.spec import Nodes
 from clustergym.common.arrays import Floats, Ints
+from clustergym.common.columns import parse_seconds
+from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import NonNegativeFloat, Period, PositiveFloat
 from clustergym.scenario.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
+from clustergym.scenario.tenants.queue_tree import QueueTree
 from clustergym.scenario.tenants.slurm_rules import (
     FACTORS,
     Account,
@@ -27,6 +30,7 @@ from .shared.backfill import starts_between_reservations
 from .shared.node_reservations import NodeReservations
 from .shared.queue_book import QueueHoldings
 from .shared.requests import request_options
+from .shared.slurm_clock import SlurmClock
 
 
 @dataclass
@@ -74,6 +78,9 @@ class SlurmMultifactor(Policy):
     fair_share_interval_s : float
         The fair shares are computed anew at multiples of this (`PriorityCalcPeriod`). 0: at each decision
         point.
+    booted : str or None
+        Date and time at which slurmctld began (`BOOT_TIME`): its passes of backfill and its computations of
+        fair shares keep their distance to it. On a trace without dates, or None: they begin with the run.
     fair_share : str
         `fair_tree` or `classic`.
     weight_age, weight_fair_share, weight_job_size, weight_partition, weight_qos : float
@@ -103,6 +110,7 @@ class SlurmMultifactor(Policy):
     batch_sched_delay_s: NonNegativeFloat = 3.0
     gres: bool = True
     fair_share_interval_s: NonNegativeFloat = 300.0
+    booted: str | None = None
     fair_share: Literal["fair_tree", "classic"] = "fair_tree"
     weight_age: NonNegativeFloat = 1000.0
     weight_fair_share: NonNegativeFloat = 10_000.0
@@ -120,29 +128,38 @@ class SlurmMultifactor(Policy):
     _noted_s: float = field(default=0.0, init=False, repr=False)
     _since_s: dict[int, float] = field(default_factory=dict, init=False, repr=False)
     _most_urgent: int = field(default=0, init=False, repr=False)
-    _next_backfill_s: float = field(default=0.0, init=False, repr=False)
-    _next_main_s: float = field(default=0.0, init=False, repr=False)
-    _tried: bytes = field(default=b"", init=False, repr=False)
-    _puts_off: bool = field(default=False, init=False, repr=False)
-    _next_shares_s: float = field(default=0.0, init=False, repr=False)
-    _seen: bytes = field(default=b"", init=False, repr=False)
-    _planned: bytes = field(default=b"", init=False, repr=False)
-    _passes_idly: bool = field(default=False, init=False, repr=False)
+    _clock: SlurmClock = field(init=False, repr=False)
+    _boot_s: float | None = field(default=None, init=False, repr=False)
     _nodes: dict[int, Nodes | int] = field(default_factory=dict, init=False, repr=False)
     _fair: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Note the highest priority of the trace: quality of service counts in parts of it."""
+        """Note the highest priority of the trace, of which quality of service counts parts, and its dates.
+
+        Raises
+        ------
+        InputError
+            If `booted` is no time.
+        """
         self._most_urgent = int(trace.priority.max(initial=0))
+        self._boot_s = None
+        if self.booted is not None:
+            try:
+                booted_s = parse_seconds(self.booted)
+            except ValueError as problem:
+                remedy = "write BOOT_TIME as scontrol show config prints it, 2026-03-02T09:00:00"
+                raise InputError(str(problem), field="policy.booted", remedy=remedy) from problem
+            # On a trace without dates the time says nothing.
+            self._boot_s = None if trace.origin_s is None else booted_s - trace.origin_s
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Begin a run: no queue has used any GPU."""
         self._book = QueueHoldings(self.name, setting)
         self._used = np.zeros(len(self._book.tree.leaves))
         self._noted_s, self._since_s = 0.0, {}
-        self._next_backfill_s = self._next_shares_s = self._next_main_s = 0.0
-        self._tried, self._puts_off = b"", False
-        self._seen, self._planned, self._passes_idly = b"", b"", False
+        self._clock = SlurmClock(
+            self.backfill_interval_s, self.batch_sched_delay_s, self.fair_share_interval_s, self._boot_s
+        )
 
     def schedule(self, view: View) -> Decision:
         """Start jobs by priority, where that puts no reservation off."""
@@ -151,7 +168,8 @@ class SlurmMultifactor(Policy):
         waiting = np.flatnonzero(view.state == QUEUED)
         order = waiting[np.lexsort((waiting, -self.priorities(view)[waiting]))]
         jobs, leaves, starts = view.job.tolist(), self._book.tree.leaves, []
-        self._nodes, self._seen = {}, _shown(view, order)
+        self._nodes = {}
+        self._clock.see(_shown(view, order))
         for at, gpu_type in self._starts(view, order):
             gpus = int(view.requested_gpus[at])
             self._book.take(leaves[int(view.queue[at])], gpu_type, gpus)
@@ -159,47 +177,16 @@ class SlurmMultifactor(Policy):
         self._since_s = {
             job: self._since_s.get(job, view.now_s) for job in view.job[view.gpus > 0].tolist()
         } | {job: view.now_s for job, _, _ in starts}
-        changed = bool(starts) or self._seen != self._planned
-        self._passes_idly = changed and len(waiting) == len(starts)
-        again_s = self._next_pass_s(view.now_s, changed) if len(waiting) > len(starts) else None
+        again_s = self._clock.next_pass_s(
+            view.now_s, self.backfill != "none", self.weight_fair_share > 0.0, len(waiting), len(starts)
+        )
         return replace(Decision.keep(view).also(starts), move=self._nodes, again_s=again_s)
-
-    def _begins_backfill(self, now_s: float) -> bool:
-        """Whether a pass of backfill is due: an interval after the last, if anything has changed since."""
-        if self._passes_idly and now_s > self._next_backfill_s:
-            # Slurm's last pass found nobody waiting; the next is as long after it as after any.
-            self._next_backfill_s += self.backfill_interval_s
-        if now_s < self._next_backfill_s or self._seen == self._planned:
-            return False
-        self._next_backfill_s, self._planned = now_s + self.backfill_interval_s, self._seen
-        return True
-
-    def _begins_main_pass(self, view: View) -> bool:
-        """Whether jobs are started in order: some have come or gone, and the last time is long enough ago."""
-        there = view.job.tobytes() + view.available.tobytes()
-        if there == self._tried or view.now_s < self._next_main_s:
-            self._puts_off = there != self._tried
-            return False
-        self._tried, self._next_main_s = there, view.now_s + self.batch_sched_delay_s
-        self._puts_off = False
-        return True
-
-    def _next_pass_s(self, now_s: float, changed: bool) -> float | None:
-        """Return the time of the next pass if nothing happens before; None: there is none."""
-        due = []
-        if self.backfill != "none" and changed:
-            due.append(self._next_backfill_s)
-        if self.weight_fair_share:
-            due.append(self._next_shares_s)
-        if self._puts_off:
-            due.append(self._next_main_s)
-        return min((time_s for time_s in due if time_s > now_s), default=None)
 
     def _starts(self, view: View, order: Ints) -> Iterator[tuple[int, int]]:
         if self.backfill == "slurm":
             yield from self._by_nodes(view, order)
             return
-        if self.backfill == "none" or not self._begins_backfill(view.now_s):
+        if self.backfill == "none" or not self._clock.begins_backfill(view.now_s):
             yield from self._in_order(view, order)
             return
         limit_s = self.limits_s(view)
@@ -235,13 +222,13 @@ class SlurmMultifactor(Policy):
         )
         usable = [places.node_type == gpu_type for gpu_type in range(len(self._book.types))]
         closed, waiting = np.zeros(len(usable), dtype=np.bool_), []
-        if not self._begins_main_pass(view):
+        if not self._clock.begins_main_pass(view):
             closed[:], waiting = True, order.tolist()
         for at in order.tolist() if not closed.all() else ():
-            kinds = np.flatnonzero(options[at] & ~closed).tolist()
+            gpu_types = np.flatnonzero(options[at] & ~closed).tolist()
             # Slurm's main pass stops at the first job of a partition without room, but not at one that a
             # limit keeps waiting; a type of GPU is the partition here.
-            allowed = [gpu_type for gpu_type in kinds if self._is_allowed(view, at, gpu_type)]
+            allowed = [gpu_type for gpu_type in gpu_types if self._is_allowed(view, at, gpu_type)]
             given = {gpu_type: plan.fits(usable[gpu_type], *self._asked(view, at)) for gpu_type in allowed}
             if fits := [gpu_type for gpu_type in allowed if given[gpu_type] is not None]:
                 self._start(view, at, given[fits[0]] or (), plan, now_s + limit_s[at])
@@ -249,12 +236,12 @@ class SlurmMultifactor(Policy):
                 continue
             waiting.append(at)
             closed[allowed] = True
-        if not self._begins_backfill(view.now_s):
+        if not self._clock.begins_backfill(view.now_s):
             return
         for at in waiting:
-            kinds = [k for k in np.flatnonzero(options[at]).tolist() if self._is_allowed(view, at, k)]
+            gpu_types = [k for k in np.flatnonzero(options[at]).tolist() if self._is_allowed(view, at, k)]
             asked = self._asked(view, at)
-            plans = [(gpu_type, plan.plan(usable[gpu_type], *asked, limit_s[at])) for gpu_type in kinds]
+            plans = [(gpu_type, plan.plan(usable[gpu_type], *asked, limit_s[at])) for gpu_type in gpu_types]
             found = [
                 (planned.start_s, gpu_type, planned) for gpu_type, planned in plans if planned is not None
             ]
@@ -284,14 +271,16 @@ class SlurmMultifactor(Policy):
         closed = np.zeros(len(self._book.types), dtype=bool)
         options = request_options(view)
         for at in order.tolist():
-            kinds = [
+            gpu_types = [
                 k for k in np.flatnonzero(options[at] & ~closed).tolist() if self._is_allowed(view, at, k)
             ]
-            fits = [gpu_type for gpu_type in kinds if self._book.free[gpu_type] >= view.requested_gpus[at]]
+            fits = [
+                gpu_type for gpu_type in gpu_types if self._book.free[gpu_type] >= view.requested_gpus[at]
+            ]
             if fits:
                 yield at, fits[0]
             else:
-                closed[kinds] = True
+                closed[gpu_types] = True
 
     def _is_allowed(self, view: View, at: int, gpu_type: int) -> bool:
         leaf = self._book.tree.leaves[int(view.queue[at])]
@@ -314,12 +303,9 @@ class SlurmMultifactor(Policy):
 
     def priorities(self, view: View) -> Floats:
         """Return the priority of each job, shape (n,)."""
-        if view.now_s >= self._next_shares_s:
-            self._fair = self.fair_factors()
-            every_s = self.fair_share_interval_s
-            # At multiples of the interval, not an interval after the last: Slurm's calculation runs on a
-            # clock.
-            self._next_shares_s = (view.now_s // every_s + 1.0) * every_s if every_s else view.now_s
+        if self._clock.begins_shares(view.now_s):
+            used = dict(zip(self._book.tree.leaves, self._used.tolist(), strict=True))
+            self._fair = fair_factors(self._book.tree, used, self.fair_share, self.damping)
         fair = self._fair
         tree = self._book.tree
         weights = {name: getattr(self, f"weight_{name}", 0.0) for name in FACTORS}
@@ -337,35 +323,34 @@ class SlurmMultifactor(Policy):
             found.append(priority(factors, weights))
         return np.array(found)
 
-    def fair_factors(self) -> dict[str, float]:
-        """Return the factor of each leaf's fair share, from what it has used."""
-        tree = self._book.tree
-        used = dict(zip(tree.leaves, self._used.tolist(), strict=True))
 
-        def account(name: str) -> Account:
-            members = tuple(account(child) for child in tree.children[name])
-            return Account(name, tree.queues[name].weight, used.get(name, 0.0), members)
+def fair_factors(tree: QueueTree, used: Mapping[str, float], rule: str, damping: float) -> dict[str, float]:
+    """Return the factor of each leaf's fair share, from what it has used."""
 
-        top = tuple(account(name) for name in tree.children[None])
-        if self.fair_share == "fair_tree":
-            return fair_tree(top)
-        total = max(sum(used.values()), 1e-300)
-        found: dict[str, float] = {}
+    def account(name: str) -> Account:
+        members = tuple(account(child) for child in tree.children[name])
+        return Account(name, tree.queues[name].weight, used.get(name, 0.0), members)
 
-        def visit(beside: tuple[Account, ...], above: float | None, shares: float) -> None:
-            raw = sum(one.shares for one in beside)
-            for one in beside:
-                part, own = one.shares / raw, one.used / total
-                usage = own if above is None else effective_usage(own, above, part)
-                if one.members:
-                    visit(one.members, usage, shares * part)
-                else:
-                    found[one.name] = classic_fair_share(shares * part, usage, self.damping)
+    top = tuple(account(name) for name in tree.children[None])
+    if rule == "fair_tree":
+        return fair_tree(top)
+    total = max(sum(used.values()), 1e-300)
+    found: dict[str, float] = {}
 
-        visit(top, None, 1.0)
-        return found
+    def visit(beside: tuple[Account, ...], above: float | None, shares: float) -> None:
+        raw = sum(one.shares for one in beside)
+        for one in beside:
+            part, own = one.shares / raw, one.used / total
+            usage = own if above is None else effective_usage(own, above, part)
+            if one.members:
+                visit(one.members, usage, shares * part)
+            else:
+                found[one.name] = classic_fair_share(shares * part, usage, damping)
+
+    visit(top, None, 1.0)
+    return found
 
 
 def _shown(view: View, order: Ints) -> bytes:
-    """Return what Slurm's backfill goes by besides the time: who waits, in order, and what others hold."""
+    """Return a key of the state that backfill depends on besides time: jobs in order, and GPUs held."""
     return b"".join(column.tobytes() for column in (view.job[order], view.job, view.gpus, view.available))

@@ -111,7 +111,7 @@ class Themis(Policy):
         return Decision.of((int(view.job[at]), gpu_type, gpus) for at, (gpu_type, gpus) in chosen.items())
 
     def _options_s(self, view: View, times: finish_times.RequestTimes) -> Floats:
-        """Return the seconds to each job's end on allotments it may bid for, shape (n, T, K); else inf."""
+        """Return seconds to each job's end by allotment, shape (n, T, K); inf where it may not bid."""
         asked, level = find_requested_level(view), np.arange(len(view.setting.counts))
         left_s = finish_times.remaining_s(view)
         may = level <= asked[:, None] if self.counts == "up_to_request" else level == asked[:, None]
@@ -186,7 +186,7 @@ class Themis(Policy):
     def _give_leftovers(
         self, view: View, rest: list[int], left_s: Floats, chosen: dict[int, tuple[int, int]]
     ) -> None:
-        """Give the GPUs left over to the other jobs: what they hold, else where they end first."""
+        """Give leftover GPUs to the other jobs: those that they hold, else those on which they end first."""
         free = self._free(view, chosen).tolist()
         for at in rest:
             gpu_type, gpus = int(view.gpu_type[at]), int(view.gpus[at])

@@ -45,6 +45,13 @@ NEEDS = {
 }
 """What a page needs that a plain installation has not."""
 
+ELSEWHERE = {
+    "clustergym leaderboard check fair fcfs --workers 2",  # the notebook, and the journey check_board
+    "clustergym bench environments --only elastic-16 --numbers 1 --seconds 0.01 --json environments.json",
+    "clustergym reproduce arnold --quick --out arnold.md --json arnold.json",
+}
+"""Lines of pages that other tests run, on the same input or on nearly the same."""
+
 SECTIONS = (
     *("Description", "Action Space", "Observation Space", "Rewards", "Illegal Actions", "Starting State"),
     "Episode End",
@@ -148,7 +155,12 @@ def test_a_page_does_what_it_says(page, folder):
             exec(compile(text, page, "exec"), names)
         elif kind == "sh":
             for line in text.replace("\\\n", " ").splitlines():
-                run_line(line)
+                if line not in ELSEWHERE:
+                    run_line(line)
+
+
+def test_what_other_tests_run_is_on_a_page():
+    assert {line for text in texts().values() for line in text.splitlines()} >= ELSEWHERE
 
 
 def test_the_tutorials_are_among_the_pages():

@@ -29,6 +29,8 @@ def run(path, unsolved):
     for at, cell in enumerate(cells(path)):
         own = "".join(cell["source"])
         text = own if at == unsolved else cell["metadata"].get("solution", own)
+        # What does not learn does not in one generation either.
+        text = text.replace("generations=6", "generations=1")
         exec(compile(text, f"{path.name}, cell {at}", "exec", dont_inherit=True), space)
 
 

@@ -65,7 +65,7 @@ def test_bars_of_pairs_and_of_parts_lie_on_the_gpus_that_jobs_share(schedules):
     parts = clustergym.load_scenario("sharing", ["trace.jobs=60"])
     divided = clustergym.simulate(parts, "fcfs", "parts").run.simulation
     on_first = [bar for bar in held_gpus.bars_of(divided) if bar.gpus and max(bar.gpus) < 8]
-    given = [e for e in divided.log.events if e.kind == "start" and e.devices and e.nodes[0][0] == 0]
+    given = [e for e in divided.log.events if e.event_type == "start" and e.devices and e.nodes[0][0] == 0]
     assert [bar.gpus for bar in on_first] == [(e.devices.bit_length() - 1,) for e in given]
 
 

@@ -25,7 +25,7 @@ from clustergym.sim.drive import drive
 from clustergym.sim.engine import Simulation
 from clustergym.sim.engines import AnySimulation
 from clustergym.sim.guard import Steps, StepWatchdog
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 SCHEMA = "clustergym.bench.engine/1"
 GPUS = (64, 256, 1280, 5120, 10240)
@@ -251,7 +251,7 @@ def _figures(simulation: Simulation, shares: TimeShares, cpu_s: float) -> dict[s
         "cpu_s": cpu_s,
         "simulated_s": simulation.end_s,
         "events": len(events),
-        "rate_changes": sum(event.kind == EventKind.RATE for event in events),
+        "rate_changes": sum(event.event_type == EventType.RATE for event in events),
         "jct_mean_censored_s": measure_run(simulation).metrics["jct_mean_censored"],
         "digest": simulation.log.digest,
         "decisions": len(shares.decision_s),

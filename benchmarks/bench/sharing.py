@@ -109,7 +109,7 @@ def _groups(options: SharingOptions) -> Iterator[tuple[str, Sequence[int], Itera
 
 
 def _filled(stream: Stream, placer: str, seed: int) -> Outcome:
-    filling = fill(stream.nodes.copy(), stream.kinds, stream.arrivals, stream.usual, placer, seed)
+    filling = fill(stream.nodes.copy(), stream.requests, stream.arrivals, stream.usual, placer, seed)
     return _outcome(stream, int(filling.used_milli[-1]), filling.node, float(filling.fragments_milli[-1]))
 
 
@@ -120,9 +120,9 @@ def _learned(stream: Stream, weights: Floats) -> Outcome:
 
 
 def _outcome(stream: Stream, used: int, node: Ints, fragments: float) -> Outcome:
-    kinds, installed = stream.kinds, stream.nodes.installed_milli
-    one = np.where(kinds.gpu_milli < WHOLE, 1, 2)
-    of_class = np.where(kinds.gpus == 0, 0, np.where(kinds.gpus == 1, one, 3))[stream.arrivals]
+    requests, installed = stream.requests, stream.nodes.installed_milli
+    one = np.where(requests.gpu_milli < WHOLE, 1, 2)
+    of_class = np.where(requests.gpus == 0, 0, np.where(requests.gpus == 1, one, 3))[stream.arrivals]
     arrived, rejected = (
         np.bincount(of_class[rows], minlength=len(CLASSES)) for rows in (slice(None), node < 0)
     )

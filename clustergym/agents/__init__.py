@@ -1,1 +1,1 @@
-"""What plays as a learned policy: the auction, look-ahead and the checkpoints that hold its weights."""
+"""Learned policies at decision time: the auction, look-ahead, and the checkpoints that hold their weights."""

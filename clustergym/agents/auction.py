@@ -27,7 +27,7 @@ LEAST_LEFT = 1e-9
 
 
 class Bids(NamedTuple):
-    """What the auction knows of n jobs on a cluster with T GPU types and K counts.
+    """The auction's inputs: n jobs on a cluster with T GPU types and K GPU counts.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Bids(NamedTuple):
 
 
 class FeatureInputs(NamedTuple):
-    """What the features of moves are made of.
+    """The inputs from which the features of moves are computed.
 
     Attributes
     ----------
@@ -236,7 +236,7 @@ def derive_jobs(facts: Floats, point: Floats) -> None:
 
 @compile_part
 def compute_feature_inputs(gpus: int, counts: Ints, bids: Bids) -> FeatureInputs:
-    """Return the facts of the jobs and of the decision point."""
+    """Return the feature inputs of the jobs and of the decision point."""
     jobs, (gpu_s, best_s, soonest_s) = len(bids.remaining), compute_sizes(counts, bids)
     rank, total, logs, known = rank_sizes(gpu_s), 0.0, 0.0, 0
     facts, point = np.empty((jobs, features.JOB_FACTS)), np.empty(features.POINT_FACTS)
@@ -466,7 +466,7 @@ def decide(weights: Floats, available: Ints, counts: Ints, bids: Bids) -> tuple[
 
 @compile_entry
 def decide_by_scores(scores: Floats, available: Ints, counts: Ints, bids: Bids) -> tuple[Ints, Ints]:
-    """Return the outcome of an auction, as `decide`, by the score of each move.
+    """Return the outcome of an auction, as `decide` does, from the scores of moves.
 
     Parameters
     ----------
@@ -502,7 +502,7 @@ def decide_biased(
 def describe_moves(
     j: int, facts: FeatureInputs, counts: Ints, bids: Bids, values: Floats, out: Singles
 ) -> None:
-    """Write the features of the moves of job j where they lead to in `out`, shape (T, K, COUNT)."""
+    """Write the features of job j's moves into `out`, shape (T, K, COUNT), at each move's target."""
     for t in range(out.shape[0]):
         before, k = NONE, first_level(bids.time_s[j, t])
         while k >= 0:

@@ -44,13 +44,13 @@ def _fill_bids(episode: Episode, cluster: ClusterArrays, rows: Ints, bids: Bids)
         job, figures = episode.job[row], episode.figures[row]
         held = job[c.LEVEL] != c.NONE
         bids.remaining[at] = jobs.compute_remaining(episode, row, now)
-        kind_of_job = job[c.CLASS]
+        model_class = job[c.CLASS]
         for gpu_type in range(types):
             for level in range(levels):
                 bids.cost_s[at, gpu_type, level] = jobs.restart_s(episode, row, gpu_type, level)
                 shown = jobs.is_profiled(episode, row, gpu_type)
                 bids.time_s[at, gpu_type, level] = (
-                    episode.known_s[kind_of_job, gpu_type, level] if shown else np.inf
+                    episode.known_s[model_class, gpu_type, level] if shown else np.inf
                 )
         bids.held_type[at], bids.held_level[at] = job[c.TYPE], job[c.LEVEL]
         if held:
@@ -63,7 +63,7 @@ def _fill_bids(episode: Episode, cluster: ClusterArrays, rows: Ints, bids: Bids)
 
 @compile_in_place
 def set_targets(episode: Episode, rows: Ints, gpu_type: Ints, level: Ints) -> None:
-    """Set the allotments that jobs are to have from now on."""
+    """Set the target allotments of jobs."""
     for at in range(len(rows)):
         episode.job[rows[at], c.TARGET_TYPE] = gpu_type[at]
         episode.job[rows[at], c.TARGET_LEVEL] = level[at]

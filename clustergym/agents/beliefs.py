@@ -42,7 +42,7 @@ LEAST_WORKED_S = 30.0
 
 
 class RunStats(NamedTuple):
-    """What has been seen of the N jobs of a run, by row of the trace.
+    """Observed figures of the N jobs of a run so far, by row of the trace.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class RunStats(NamedTuple):
 
 
 class JobsView(NamedTuple):
-    """What a decision point shows of n jobs besides `Bids`.
+    """Columns of the n jobs at a decision point that `Bids` does not have.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ def split(weights: Floats) -> tuple[Floats, Floats]:
 
 
 def nothing_observed(jobs: int, types: int, levels: int) -> RunStats:
-    """Return what has been seen before a run."""
+    """Return the empty statistics of a run that has not begun."""
     return RunStats(
         np.zeros((jobs, types, levels)),
         np.zeros(jobs),

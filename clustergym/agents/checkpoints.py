@@ -130,7 +130,7 @@ def read(name: str, schema: str) -> CheckpointContent:
     about = parse_mapping(read_regular(file, LARGEST_BYTES, both), file).content
     if about.get("schema") != schema:
         raise InputError(
-            "is not a checkpoint of this kind", file=file, field="schema", remedy=f"want {schema}"
+            "is not a checkpoint of this schema", file=file, field="schema", remedy=f"want {schema}"
         )
     digest = hashlib.sha256(data).hexdigest()
     if about.get("sha256") != digest:

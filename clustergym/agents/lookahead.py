@@ -22,7 +22,7 @@ ENDED_S = 1e-3
 
 
 class Futures(NamedTuple):
-    """What n jobs of a decision point will meet: F draws of m arrivals.
+    """Drawn future arrivals for a decision point with n jobs: F draws of m arrivals each.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Futures(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Decisions for n jobs; shape (C, n), -1: nothing. The first `filled[0]` rows are."""
+    """Up to C candidate decisions for n jobs, shape (C, n), -1: nothing; `filled[0]` rows are in use."""
 
     gpu_type: Ints
     level: Ints
@@ -237,8 +237,8 @@ def run_playout(
             rows = np.append(rows, present + ahead)
             ahead += 1
         if len(rows) > 0:
-            kinds, levels = auction.decide(weights, available, counts, _of_rows(bids, rows))
-            _enact(bids, restart_s, rows, kinds, levels)
+            gpu_types, levels = auction.decide(weights, available, counts, _of_rows(bids, rows))
+            _enact(bids, restart_s, rows, gpu_types, levels)
     return total
 
 

@@ -29,7 +29,7 @@ class MoveQueue(NamedTuple):
 
 @compile_part
 def empty(moves: int) -> MoveQueue:
-    """Return a queue with room for so many moves."""
+    """Return an empty queue with room for a number of moves."""
     return MoveQueue(np.empty(moves), np.empty(moves, np.int64), np.zeros(2, np.int64))
 
 
@@ -53,6 +53,7 @@ def pop(queue: MoveQueue) -> tuple[float, int]:
     first = queue.score[0], queue.move[0]
     queue.size[0] -= 1
     left, at = queue.size[0], 0
+    # The last move fills the gap at the top and sinks.
     score, move = queue.score[left], queue.move[left]
     while 2 * at + 1 < left:
         below = 2 * at + 1

@@ -1,1 +1,1 @@
-"""What is compared in public: boards, papers' figures, studies, and how fast the simulator is."""
+"""Public comparisons: leaderboards, papers' figures, studies, and the simulator's speed."""

@@ -95,7 +95,7 @@ class DivisibleCluster(ClusterSpec):
         return int(self.node_gpus.max())
 
     def empty_nodes(self) -> Nodes:
-        """Return the nodes, of which all is free."""
+        """Return the nodes, all wholly free."""
         known = {name: row for row, name in enumerate(self.models)}
         model = [known.get(shape.model, 0) for shape in self.shapes]
         return empty_nodes(

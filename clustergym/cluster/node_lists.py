@@ -148,11 +148,11 @@ def host_names(text: str) -> list[str]:
 
 def types_of_partitions(nodes: Sequence[Node]) -> dict[str, str]:
     """Return the GPU type of each partition whose nodes have GPUs of one type alone."""
-    kinds = dict[str, set[str]]()
+    gpu_types = dict[str, set[str]]()
     for node in nodes:
         for partition in node.partitions:
-            kinds.setdefault(partition, set()).add(node.gpu_type)
-    return {name: next(iter(of)) for name, of in kinds.items() if len(of) == 1}
+            gpu_types.setdefault(partition, set()).add(node.gpu_type)
+    return {name: next(iter(of)) for name, of in gpu_types.items() if len(of) == 1}
 
 
 def cluster_keys(

@@ -15,7 +15,7 @@ from clustergym.cluster.spec import Nodes
 
 
 class PartAllocations(Allocations):
-    """What jobs hold of the nodes of a divisible cluster.
+    """The parts of a divisible cluster's nodes that each job holds.
 
     `free_on_node` and `free` count untouched GPUs. A job without GPUs holds one node like all others, and the
     pair (node, 1). A method that raises leaves the state as it was.
@@ -35,16 +35,16 @@ class PartAllocations(Allocations):
         self.parts, self.nodes = parts, spec.empty_nodes()
         self._whole = spec.empty_nodes()
         self._requests = [parts.requests.unpack_row(request) for request in range(len(parts.requests.gpus))]
-        self._kinds: list[int] = parts.kind.tolist()
+        self._request_of: list[int] = parts.request.tolist()
         self._intended: tuple[int, Place] | None = None
         self.node_of, self.devices_of = (
-            np.full(len(parts.kind), -1),
-            np.zeros(len(parts.kind), dtype=np.int64),
+            np.full(len(parts.request), -1),
+            np.zeros(len(parts.request), dtype=np.int64),
         )
 
     def count_gpus(self, row: int) -> int:
         """Return how many whole GPUs a job counts for; at least 1, also with a part of one or with none."""
-        return max(self._requests[self._kinds[row]][2], 1)
+        return max(self._requests[self._request_of[row]][2], 1)
 
     def intend(self, row: int, place: Place) -> Nodes:
         """Note where the next `allocate` puts a job, and return the nodes to give to it.
@@ -78,7 +78,7 @@ class PartAllocations(Allocations):
         self.node_of[holder], self.devices_of[holder] = nodes[0][0], devices
 
     def release(self, holder: int) -> Nodes:
-        """Take back all that a holder has and return its node; raises as `Allocations.release`."""
+        """Take back all that a holder has and return its node; same errors as `Allocations.release`."""
         if holder not in self._held:
             raise AllocationError(f"holder {holder} holds nothing to release")
         nodes = self._held.pop(holder)
@@ -87,7 +87,7 @@ class PartAllocations(Allocations):
         return nodes
 
     def fail(self, node: int) -> None:
-        """Take a failed node out of use; raises as `Allocations.fail`."""
+        """Take a failed node out of use; same errors as `Allocations.fail`."""
         if any(at == node for nodes in self._held.values() for at, _ in nodes):
             raise AllocationError(f"node {node} cannot be taken out of use: a job holds a part of it")
         super().fail(node)
@@ -96,7 +96,7 @@ class PartAllocations(Allocations):
         self.nodes.version[node] += 1
 
     def repair(self, node: int) -> None:
-        """Put a repaired node back into use; raises as `Allocations.repair`."""
+        """Put a repaired node back into use; same errors as `Allocations.repair`."""
         super().repair(node)
         for name in ("cpu_milli", "memory_mib", "gpu_milli"):
             getattr(self.nodes, name)[node] = getattr(self._whole, name)[node]
@@ -111,7 +111,7 @@ class PartAllocations(Allocations):
 
     def _choose_devices(self, row: int, place: Place) -> int:
         """Return the devices, as bits, that a job takes at a place; raise an AllocationError if it cannot."""
-        cpu, memory, gpus, milli, models = self._requests[self._kinds[row]]
+        cpu, memory, gpus, milli, models = self._requests[self._request_of[row]]
         nodes, (node, device) = self.nodes, place
         if not 0 <= node < len(nodes.devices) or node in self._down:
             raise AllocationError(f"holder {row}: no node {node} is in use")
@@ -133,7 +133,7 @@ class PartAllocations(Allocations):
 
     def _book(self, row: int, node: int, devices: int, sign: int) -> None:
         """Subtract (-1) or add (1) a job's request from its node's free resources."""
-        book(self.nodes, self._requests[self._kinds[row]], node, devices, sign)
+        book(self.nodes, self._requests[self._request_of[row]], node, devices, sign)
         untouched = int(np.count_nonzero(self.nodes.gpu_milli[node] == WHOLE))
         self._free[0] += untouched - int(self._free_on_node[node])
         self._free_on_node[node] = untouched

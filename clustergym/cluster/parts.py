@@ -63,7 +63,7 @@ class Nodes(NamedTuple):
 
 
 def empty_nodes(cpu_milli: Ints, memory_mib: Ints, devices: Ints, model: Ints) -> Nodes:
-    """Return nodes of which all is free, ranked in their order.
+    """Return wholly free nodes, ranked in their order.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ class Requests(NamedTuple):
 
 
 def distinct(rows: Requests) -> tuple[Requests, Ints]:
-    """Return the distinct requests in the order of their first rows, and the kind of each row."""
+    """Return the distinct requests in the order of their first rows, and the request of each row."""
     table = np.stack(rows, axis=1)
     _, first, request = np.unique(table, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)
@@ -125,7 +125,7 @@ def encode_models(names: Sequence[str], known: Sequence[str]) -> int:
 
 
 class Place(NamedTuple):
-    """Where a request is placed: a node, and the GPU of it for a part of one.
+    """The place of a request: a node and, for a part of a GPU, the GPU on it.
 
     The device is -1 for a request of whole devices, which takes the lowest untouched ones, or of none.
     """
@@ -136,14 +136,14 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """What each of n jobs asks for of a cluster of divisible nodes.
+    """The requests of n jobs on a cluster of divisible nodes.
 
     Attributes
     ----------
     requests : Requests
-        The K kinds of requests.
-    kind : ndarray of int, shape (n,)
-        The kind of each job.
+        The K distinct requests.
+    request : ndarray of int, shape (n,)
+        Each job's request, a row of `requests`.
     accepted : tuple of str, length n
         Names of the models that each job accepts, joined by `|`; empty: any.
     fits : ndarray of bool, shape (n,)
@@ -151,19 +151,19 @@ class Parts:
     """
 
     requests: Requests
-    kind: Ints
+    request: Ints
     accepted: tuple[str, ...]
     fits: Bools
 
     @property
     def rows(self) -> Requests:
         """The request of each job, columns of shape (n,)."""
-        return Requests(*(column[self.kind] for column in self.requests))
+        return Requests(*(column[self.request] for column in self.requests))
 
     @property
     def gpus(self) -> Floats:
         """GPUs that each job asks for, 0.5 for half of one, shape (n,)."""
-        return (self.requests.gpus * self.requests.gpu_milli)[self.kind] / WHOLE
+        return (self.requests.gpus * self.requests.gpu_milli)[self.request] / WHOLE
 
 
 def fitting(nodes: Nodes, requests: Requests) -> Bools:

@@ -1,4 +1,4 @@
-"""Parse what Slurm prints of GPUs and of nodes: TRES, GRES, names of GPU types, lists of hosts."""
+"""Parse Slurm's texts on GPUs and nodes: TRES, GRES, names of GPU types, lists of hosts."""
 
 from __future__ import annotations
 
@@ -55,5 +55,5 @@ def gpus_of_gres(text: str) -> tuple[int, str]:
 
 
 def read_gpus(text: str) -> tuple[int, str]:
-    """Return the GPUs in a list of TRES or GRES, and the type with most."""
+    """Return the number of GPUs in a list of TRES or GRES, and the GPU type with the most."""
     return gpus_of_tres(text) if "gres/gpu" in text and "=" in text else gpus_of_gres(text)

@@ -81,7 +81,7 @@ def _import(options: argparse.Namespace) -> int:
     report = {"source": str(source), "output": str(out), "nodes": len(nodes), "gpus": gpus}
     write_json(options.json, report | {"left_out": dict(left_out), "guessed": dict(guessed)})
     print(f"wrote    {out}")
-    print(f"read     {len(nodes):,} nodes: {', '.join(f'{count} {kind}' for kind, count in gpus.items())}")
+    print(f"read     {len(nodes):,} nodes: {', '.join(f'{count} {name}' for name, count in gpus.items())}")
     for what, counts in (("left out", left_out), ("guessed", guessed)):
         for reason, count in counts.items():
             print(f"{what:<9}{count:,} {reason}")

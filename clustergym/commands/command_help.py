@@ -77,9 +77,9 @@ def _groups(text: str) -> list[str]:
 
 
 def _plugins(group: str) -> set[str]:
-    from clustergym.scenario.registry import KINDS, entry_points
+    from clustergym.scenario.registry import COMPONENTS, entry_points
 
-    return set(entry_points(group)) if group in KINDS else set()
+    return set(entry_points(group)) if group in COMPONENTS else set()
 
 
 def _keys(text: str) -> str:

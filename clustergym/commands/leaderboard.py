@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -120,20 +119,20 @@ def _add(options: argparse.Namespace) -> int:
     from clustergym.sim.guard import check_limit
 
     board = load_board(options.board, options.root)
-    own = " ".join(f"{component}=NAME {component}.PARAMETER=VALUE" for component in board.kinds)
+    own = " ".join(f"{component}=NAME {component}.PARAMETER=VALUE" for component in board.components)
     for word in options.override:
         if not word.startswith(
-            tuple(f"{sign}{component}{end}" for component in board.kinds for sign, end in OVERRIDES)
+            tuple(f"{sign}{component}{end}" for component in board.components for sign, end in OVERRIDES)
         ):
             remedy = f"only the {board.chooses} is an entry's: {own}"
             raise InputError(f"{word!r} is not of the {board.chooses}", remedy=remedy)
-    for component in board.kinds if len(board.kinds) > 1 else ():
+    for component in board.components if len(board.components) > 1 else ():
         if not any(word.startswith(f"{component}=") for word in options.override):
             raise InputError(
                 f"no {component} is named, and entries of {board.name} choose both", remedy=f"give {own}"
             )
     workers, config = _workers(options), compose_config("config", options.override)
-    chosen = {component: config[component] for component in board.kinds}
+    chosen = {component: config[component] for component in board.components}
     parameters = chosen if len(chosen) > 1 else chosen[board.chooses]
     authors = options.author or ["clustergym"]
     folder = add(
@@ -178,14 +177,14 @@ def _check(options: argparse.Namespace) -> int:
         board = load_board(name, options.root)
         entries = options.entry or entry_names(board)
         wrong = check_constants(board, workers, progress=True)
-        found[name] = [asdict(flag) for flag in wrong]
+        found[name] = [flag.list_fields() for flag in wrong]
         again = f"baseline and reference run again in {len(board.cells)} cells, equal"
         print(f"{name}: " + (f"{len(wrong)} FLAGS" if wrong else again), flush=True)
         for flag in wrong:
             print(f"  {flag}")
         every = check_entries(board, entries, options.strict, options.seed, workers, progress=True)
         for entry, flags in every.items():
-            found[f"{name}/{entry}"] = [asdict(flag) for flag in flags]
+            found[f"{name}/{entry}"] = [flag.list_fields() for flag in flags]
             replayed = f"{len(board.cells)} cells replayed, every metric equal"
             print(f"{name}/{visible(entry)}: " + (f"{len(flags)} FLAGS" if flags else replayed), flush=True)
             for line in flags or describe_unverified(board, entry):

@@ -14,7 +14,7 @@ from clustergym.common.writing import write_json
 if TYPE_CHECKING:
     from clustergym.scenario.policy import Policy
 
-KINDS = ("expert", "medium", "random")
+QUALITIES = ("expert", "medium", "random")
 EXPERT, MEDIUM = "learned", "ares round_s=null"
 MEDIUM_WEIGHTS = "learned checkpoint=prior"
 """The medium where actions score an auction."""
@@ -27,7 +27,12 @@ def _parser() -> Parser:
     words = "parameters of the environment; its information and rounds are those of the policies"
     parser.add_argument("parameter", nargs="*", metavar="NAME=VALUE", help=words)
     parser.add_argument(
-        "--kinds", nargs="+", default=KINDS, metavar="KIND", help="expert medium random (all)"
+        "--kinds",
+        dest="qualities",
+        nargs="+",
+        default=QUALITIES,
+        metavar="KIND",
+        help="expert medium random (all)",
     )
     parser.add_argument("--episodes", type=int, default=20, metavar="N", help="episodes of each kind (20)")
     parser.add_argument(
@@ -46,7 +51,7 @@ def _parser() -> Parser:
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Write a data set of each kind, and print where it is and its mean return."""
+    """Write a data set of each quality, and print where it is and its mean return."""
     options = _parser().parse_args(argv)
     from clustergym.common.progress import track_results
     from clustergym.envs.driver import driving_parameters
@@ -62,9 +67,9 @@ def main(argv: list[str] | None = None) -> int:
         write,
     )
 
-    for data_kind in options.kinds:
-        if data_kind not in KINDS:
-            raise InputError(f"unknown kind {data_kind!r}", field="--kinds", remedy=nearest(data_kind, KINDS))
+    for quality in options.qualities:
+        if quality not in QUALITIES:
+            raise InputError(f"unknown kind {quality!r}", field="--kinds", remedy=nearest(quality, QUALITIES))
     if options.episodes < 1:
         raise InputError(f"{options.episodes} episodes", field="--episodes", remedy="give at least 1")
     needs_minari()
@@ -78,31 +83,27 @@ def main(argv: list[str] | None = None) -> int:
     scores = _scores(name, words)
     medium = options.medium or (MEDIUM_WEIGHTS if scores else MEDIUM)
     told = {"expert": options.expert, "medium": medium, "random": "random actions"}
-    policies = {
-        data_kind: parse_policy(told[data_kind], f"--{data_kind}") for data_kind in ("expert", "medium")
-    }
-    played_kinds = policies.keys() & {*options.kinds}
+    policies = {quality: parse_policy(told[quality], f"--{quality}") for quality in ("expert", "medium")}
+    played_qualities = policies.keys() & {*options.qualities}
     given = {"observation": "flat"} | ({} if scores else driving_parameters(policies["expert"])) | words
-    for data_kind in () if scores else played_kinds:
-        _check_driving(policies[data_kind], data_kind, given)
+    for quality in () if scores else played_qualities:
+        _check_driving(policies[quality], quality, given)
     ways = {
-        data_kind: by_weights(policies[data_kind], f"--{data_kind}")
-        if scores
-        else by_policy(policies[data_kind])
-        for data_kind in played_kinds
+        quality: by_weights(policies[quality], f"--{quality}") if scores else by_policy(policies[quality])
+        for quality in played_qualities
     } | {"random": at_random}
     short = name.rpartition("/")[2].rpartition("-v")[0].lower()
     returns = {}
-    for data_kind in dict.fromkeys(options.kinds):
+    for quality in dict.fromkeys(options.qualities):
         env = make_env({"id": name, **given})
-        steps = episodes(env, ways[data_kind], options.episodes)
-        played = track_results(data_kind, steps, options.episodes, True)
-        by, data_set = told[data_kind], f"{short}/{data_kind}-v0"
-        folder, returns[data_kind] = write(options.out, data_set, env, played, by)
+        steps = episodes(env, ways[quality], options.episodes)
+        played = track_results(quality, steps, options.episodes, True)
+        by, data_set = told[quality], f"{short}/{quality}-v0"
+        folder, returns[quality] = write(options.out, data_set, env, played, by)
         env.close()
-        mean = sum(returns[data_kind]) / len(returns[data_kind])
+        mean = sum(returns[quality]) / len(returns[quality])
         print(
-            f"wrote {folder}/: {len(returns[data_kind])} episodes of {by}, mean return {mean:.4g}", flush=True
+            f"wrote {folder}/: {len(returns[quality])} episodes of {by}, mean return {mean:.4g}", flush=True
         )
     write_json(options.json, returns)
     return 0
@@ -117,14 +118,14 @@ def _scores(name: str, words: Mapping[str, Any]) -> bool:
     return getattr(getattr(core, "parameters", None), "actions", None) in NAMES
 
 
-def _check_driving(policy: Policy, data_kind: str, given: Mapping[str, Any]) -> None:
+def _check_driving(policy: Policy, quality: str, given: Mapping[str, Any]) -> None:
     """Raise an InputError if an environment does not show a policy what it would see in a simulation."""
     from clustergym.envs.driver import driving_parameters
 
     for key, wanted in driving_parameters(policy).items():
         if given[key] != wanted:
             message = f"policy {policy.name} has {key} {wanted}, the environment {given[key]}"
-            raise InputError(message, field=f"--{data_kind}", remedy="give another policy, or its round_s=")
+            raise InputError(message, field=f"--{quality}", remedy="give another policy, or its round_s=")
 
 
 def _parameters(words: list[str]) -> dict[str, Any]:

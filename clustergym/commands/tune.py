@@ -50,7 +50,7 @@ def _import_optuna() -> Any:
 
 
 def _split(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """Return what is searched, Hydra's parsed lists and intervals by key, and all other words."""
+    """Return the searched lists and intervals by key, as Hydra parses them, and all other words."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 

@@ -208,9 +208,9 @@ def _prices(options: argparse.Namespace) -> Prices:
 
     watts, carbon = dict[str, tuple[float, float]](), tuple[float, ...]()
     for text in options.watts:
-        kind, _, both = text.partition("=")
+        gpu_type, _, both = text.partition("=")
         busy, _, idle = both.rpartition("/")
-        watts[kind] = (_busy_watts(kind, busy), _number(idle, "--watts"))
+        watts[gpu_type] = (_busy_watts(gpu_type, busy), _number(idle, "--watts"))
     if options.carbon is not None:
         carbon = tuple(_number(part, "--carbon") for part in options.carbon.split(","))
         require(len(carbon) in (1, HOURS), "--carbon", options.carbon, "give one number, or 24")

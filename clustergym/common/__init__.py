@@ -1,1 +1,1 @@
-"""What every package needs: errors of one line, reading and writing files, parameters, the terminal."""
+"""Helpers for every package: errors of one line, reading and writing files, parameters, the terminal."""

@@ -50,7 +50,7 @@ class KubernetesObject:
         Raises
         ------
         InputError
-            If it is of another kind.
+            If it is of another type.
         """
         found: Any = self.content
         for key in field.split("."):

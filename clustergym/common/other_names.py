@@ -271,19 +271,19 @@ def _with_other_classes(name: str, path: Sequence[str] | None) -> ModuleSpec | N
 
 
 class _Loader:
-    """Gives the module that has the own name, the same one for all names."""
+    """A loader that imports the real module, the same one for all of its names."""
 
     def __init__(self, own: ModuleSpec) -> None:
         self._own = own
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Let Python make a module, which `exec_module` puts another in place of."""
+        """Return None, so that Python makes a module; `exec_module` then replaces it."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Register the module under its other name in `sys.modules`, from which Python's import takes it."""
+        """Put the real module into `sys.modules` under its other name, where Python's import looks it up."""
         sys.modules[module.__name__] = import_module(self._own.name)
 
     def get_code(self, name: str) -> CodeType | None:
-        """Return what `python -m NAME` runs."""
+        """Return the code that `python -m NAME` runs."""
         code: CodeType | None = self._own.loader.get_code(self._own.name)  # type: ignore[union-attr]
         return code

@@ -99,7 +99,7 @@ def check_fields(made: Any, where: str) -> None:
 
 
 def check_value(value: Any, hint: Any, where: str) -> Any:
-    """Return a value as its type hint has it: a whole number as a float, a list as a tuple.
+    """Convert a value to its type hint: a whole number to a float, a list to a tuple.
 
     Raises
     ------
@@ -129,10 +129,10 @@ def check_value(value: Any, hint: Any, where: str) -> Any:
         return _adapter(hint).validate_python(plain)
     except ValidationError as error:
         told = error.errors(include_url=False, include_context=False)
-    kinds, at = {each["type"] for each in told}, told[0]["loc"]
+    error_types, at = {each["type"] for each in told}, told[0]["loc"]
     if only is not None and at and isinstance(at[0], int) and isinstance(plain, list | tuple):
-        value, hint, kinds = plain[at[0]], typing.get_args(_bare(only))[0], {told[0]["type"]}
-    raise _make_type_error(value, hint, where, kinds)
+        value, hint, error_types = plain[at[0]], typing.get_args(_bare(only))[0], {told[0]["type"]}
+    raise _make_type_error(value, hint, where, error_types)
 
 
 def describe_type(hint: Any, key: str = "") -> str:
@@ -142,7 +142,7 @@ def describe_type(hint: Any, key: str = "") -> str:
     return words + (", or null" if type(None) in typing.get_args(hint) else "")
 
 
-def _make_type_error(value: Any, hint: Any, where: str, kinds: set[str]) -> InputError:
+def _make_type_error(value: Any, hint: Any, where: str, error_types: set[str]) -> InputError:
     options, remedy = _options(hint), f"give {describe_type(hint, where)}"
     names = [name for option in options for name in _names(option)]
     if any(type(value) is type(name) for name in names):
@@ -150,9 +150,9 @@ def _make_type_error(value: Any, hint: Any, where: str, kinds: set[str]) -> Inpu
         return InputError(f"unknown value {value!r}", field=where, remedy=remedy)
     if all(
         error_type.endswith("_type") or error_type in ("literal_error", "is_instance_of")
-        for error_type in kinds
+        for error_type in error_types
     ):
-        shown = " or ".join(_kind(option) for option in options)
+        shown = " or ".join(_name_type(option) for option in options)
         article = "an" if shown[0] in "aeiou" else "a"
         return InputError(f"{value!r} is not {article} {shown}", field=where, remedy=remedy)
     return InputError(f"{value} is not valid", field=where, remedy=remedy)
@@ -203,14 +203,14 @@ def _names(option: Any) -> tuple[Any, ...]:
     return tuple(name for mark in _marks(option) if isinstance(mark, OneOf) for name in mark.names)
 
 
-def _kind(option: Any) -> str:
+def _name_type(option: Any) -> str:
     bare = typing.get_origin(_bare(option)) or _bare(option)
     if dataclasses.is_dataclass(bare):
         return f"mapping of {', '.join(f.name for f in dataclasses.fields(bare))}"
     if bare is Literal:
         return type(_names(option)[0]).__name__
-    kinds: dict[Any, str] = {tuple: "list", Mapping: "mapping"}
-    return kinds.get(bare) or str(getattr(bare, "__name__", bare))
+    names: dict[Any, str] = {tuple: "list", Mapping: "mapping"}
+    return names.get(bare) or str(getattr(bare, "__name__", bare))
 
 
 def _words(option: Any, key: str) -> str:
@@ -218,7 +218,7 @@ def _words(option: Any, key: str) -> str:
     several = typing.get_origin(bare) is tuple
     if several:
         bare, marks = _bare(typing.get_args(bare)[0]), [*marks, *_marks(typing.get_args(bare)[0])]
-    singular, plural = NOUNS.get(bare, (f"a {_kind(bare)}", f"values of {_kind(bare)}"))
+    singular, plural = NOUNS.get(bare, (f"a {_name_type(bare)}", f"values of {_name_type(bare)}"))
     if any(hasattr(mark, "min_length") for mark in marks):
         noun = f"at least one {singular.removeprefix('a ')}"
     else:

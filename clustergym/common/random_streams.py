@@ -49,7 +49,7 @@ class RandomStream:
         return np.random.default_rng(self.seed_sequence(seed, *indices))
 
     def seed_sequence(self, seed: int, *indices: int) -> np.random.SeedSequence:
-        """Return what the generator is seeded with.
+        """Return the seed sequence of the generator.
 
         Raises
         ------

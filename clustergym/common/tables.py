@@ -28,7 +28,7 @@ def text_table(
     words: Collection[int] = (0,),
     **options: Any,
 ) -> Table:
-    """Return a table for `print_table`: columns of `words`, by position, are to the left.
+    """Return a table for `print_table`; the columns at the positions `words` are aligned left.
 
     `options` are those of Rich's tables. Texts are shown as they are; Rich reads no markup in them.
     """

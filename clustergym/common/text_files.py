@@ -144,7 +144,7 @@ def _find_line(content: bytes, position: int) -> int:
 
 
 def read_text(path: Path) -> tuple[str, str]:
-    """Return a file's text and the sha256 of its bytes; raises as `read_bytes` and `decode`."""
+    """Return a file's text and the SHA-256 of its bytes; same errors as `read_bytes` and `decode`."""
     content = read_bytes(path)
     return decode(content, path), hashlib.sha256(content).hexdigest()
 

@@ -68,7 +68,7 @@ def read_mapping(path: Path) -> YamlMapping:
 
 
 def parse_mapping(content: bytes, path: Path) -> YamlMapping:
-    """Parse the content of a YAML file whose top level is a mapping; raises as `read_mapping`."""
+    """Parse the content of a YAML file whose top level is a mapping; same errors as `read_mapping`."""
     text = _text(content, path)
     try:
         _check_events(text, path)
@@ -77,7 +77,7 @@ def parse_mapping(content: bytes, path: Path) -> YamlMapping:
             raise InputError("is empty", file=path, remedy="write the keys of the mapping")
         _check_nodes(root, path)
         if not isinstance(root, yaml.MappingNode):
-            message = f"is a {_kind(root)}, not a mapping of keys"
+            message = f"is a {_name_node(root)}, not a mapping of keys"
             raise InputError(
                 message, file=path, line=root.start_mark.line + 1, remedy="write `key: value` lines"
             )
@@ -208,7 +208,9 @@ def _check_keys(node: yaml.MappingNode, path: Path) -> None:
     for key, _ in node.value:
         line = key.start_mark.line + 1
         if not isinstance(key, yaml.ScalarNode):
-            raise InputError(f"a {_kind(key)} cannot be a key", file=path, line=line, remedy="use a word")
+            raise InputError(
+                f"a {_name_node(key)} cannot be a key", file=path, line=line, remedy="use a word"
+            )
         if key.tag == "tag:yaml.org,2002:merge":
             message = "merge keys (<<) are not allowed"
             raise InputError(message, file=path, line=line, remedy="write the keys out")
@@ -220,7 +222,7 @@ def _check_keys(node: yaml.MappingNode, path: Path) -> None:
         seen.add(key.value)
 
 
-def _kind(node: yaml.Node) -> str:
+def _name_node(node: yaml.Node) -> str:
     if isinstance(node, yaml.SequenceNode):
         return "list"
     return "mapping" if isinstance(node, yaml.MappingNode) else "single value"

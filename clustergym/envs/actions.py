@@ -84,7 +84,7 @@ class Actions(ABC):
 
     @abstractmethod
     def describe(self, action: Any) -> str:
-        """Return what an action does, for messages."""
+        """Describe the effect of an action, for messages."""
 
 
 class Edits(NamedTuple):
@@ -190,7 +190,7 @@ class EditActions(Actions):
         self._refresh()
 
     def adopt_allotments(self, view: View, edits: Edits) -> None:
-        """Go on from allotments that were edited elsewhere."""
+        """Take over allotments that were edited elsewhere."""
         self.view, self.shown = view, edits.shown
         self.target_type, self.target_gpus, self.free = edits.target_type, edits.target_gpus, edits.free
         self.assigned, self.preempted = edits.assigned, edits.preempted
@@ -269,7 +269,7 @@ class EditActions(Actions):
         )
 
     def describe(self, action: int) -> str:
-        """Return what an action does."""
+        """Describe the effect of an action."""
         if action == self.stop:
             return "stop"
         row, option = divmod(action, self.width)
@@ -340,7 +340,7 @@ def choose_rows(view: View, rows: int, turn: int = 0) -> Ints:
     """Return positions in the View of the jobs that have a row, ascending, at most `rows`.
 
     Where all jobs fit, all have a row. Otherwise waiting jobs and running jobs have half of the
-    rows each; what the one kind leaves goes to the other. Of a kind's rows half go to the jobs
+    rows each; what the one part leaves goes to the other. Of each part's rows half go to the jobs
     submitted first, a quarter to those submitted last, and the rest to the jobs in between, in turn:
     each decision point goes on where the last one stopped. So the oldest jobs and those that have
     just come are in sight, and no job stays out of it. A job without a row keeps what it has.

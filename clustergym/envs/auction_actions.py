@@ -85,11 +85,11 @@ class AuctionActions(Actions):
 
     @property
     def space(self) -> spaces.Space[Any]:
-        """The numbers of an action."""
+        """The action space: vectors of numbers."""
         return spaces.Box(-self.bound, self.bound, (self.number,), np.float32)
 
     def check_action(self, action: Any) -> Floats:
-        """Return the numbers of an action, with their precision."""
+        """Check an action and return its numbers in their own precision."""
         return check_numbers(action, (self.number,), self.bound)
 
     def deciding(self, actions: Floats) -> Floats:
@@ -116,7 +116,7 @@ class AuctionActions(Actions):
         self.described[:shown], self.described[shown:] = moves[self.shown], 0.0
 
     def rank_jobs(self) -> Floats:
-        """Return what ranks the jobs with a row, shape (m, len(RANKED))."""
+        """Return the sort keys of the jobs that have a row, shape (m, len(RANKED))."""
         facts = auction.job_facts(int(self.view.available.sum()), self._counts, self._bids)
         return facts[self.shown][:, RANKED]
 
@@ -180,7 +180,7 @@ class AuctionActions(Actions):
         return self.act(action)
 
     def describe(self, action: Any) -> str:
-        """Return what an action does."""
+        """Describe the effect of an action."""
         return ("scores of moves", "weights of features", "priorities of jobs")[self.decides_by]
 
 

@@ -271,10 +271,10 @@ class JobRows(Summary):
         }
         for name, values in columns.items():
             table[:, _COLUMN[name]] = values
-        kinds = np.arange(self.types)
+        types = np.arange(self.types)
         first = len(JOB_FEATURES)
-        table[:, first : first + self.types] = view.gpu_type[at][:, None] == kinds
-        table[:, first + self.types :] = view.requested_type[at][:, None] == kinds
+        table[:, first : first + self.types] = view.gpu_type[at][:, None] == types
+        table[:, first + self.types :] = view.requested_type[at][:, None] == types
 
     def _fill_options(self, table: Singles, view: View, at: Ints, time_s: Floats) -> None:
         speed = np.where(view.feasible[at], 1.0 / time_s, 0.0)

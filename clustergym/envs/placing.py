@@ -28,7 +28,7 @@ class IllegalActions(Protocol):
 
     @property
     def illegal_penalty(self) -> float:
-        """What `penalty` subtracts from the reward."""
+        """The amount that an illegal action subtracts from the reward."""
 
 
 State = TypeVar("State")
@@ -90,7 +90,7 @@ class PlacingEnv(gymnasium.Env[Observation, np.int64], Generic[State, P]):
         return int(action)
 
     def _refuse(self, message: str, most: int | None = None) -> None:
-        """Raise an InputError that names legal actions, at most so many, where `on_illegal` is `raise`."""
+        """Raise an InputError that names up to `most` legal actions, if `on_illegal` is `raise`."""
         if self.parameters.on_illegal == "raise":
             legal = np.flatnonzero(self.action_masks())
             shown = ", ".join(map(str, legal[:most])) + (", …" if legal[:most].size < legal.size else "")

@@ -10,10 +10,10 @@ from clustergym.common.arrays import Floats, Ints
 from clustergym.results.metrics.tenants import compute_fair_shares, list_quotas, whole_tree
 from clustergym.scenario.scenario import Scenario
 from clustergym.scenario.tenants.queue_tree import QueueTree
-from clustergym.sim.log import LAUNCHES, NO_JOB, Event, EventKind
+from clustergym.sim.log import LAUNCHES, NO_JOB, Event, EventType
 
-ENDS = (EventKind.PREEMPT, EventKind.COMPLETE, EventKind.FAIL, EventKind.DROP)
-LEAVES = (EventKind.COMPLETE, EventKind.DROP)
+ENDS = (EventType.PREEMPT, EventType.COMPLETE, EventType.FAIL, EventType.DROP)
+LEAVES = (EventType.COMPLETE, EventType.DROP)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,13 +70,13 @@ class QueueImbalance:
 
     def read(self, event: Event) -> None:
         """Advance to an event of the log, and account for the time until then."""
-        if event.job == NO_JOB or event.kind not in (*LAUNCHES, *ENDS, EventKind.SUBMIT):
+        if event.job == NO_JOB or event.event_type not in (*LAUNCHES, *ENDS, EventType.SUBMIT):
             return
         if event.time_s > self._time_s[-1]:
             self._so_far.append(self._at(event.time_s))
             self._time_s.append(event.time_s)
-        self._gpus[event.job] = event.gpus if event.kind in LAUNCHES else 0
-        self._asked[event.job] = 0 if event.kind in LEAVES else self.rules.asked[event.job]
+        self._gpus[event.job] = event.gpus if event.event_type in LAUNCHES else 0
+        self._asked[event.job] = 0 if event.event_type in LEAVES else self.rules.asked[event.job]
         self._rate = None
 
     def compute_owed(self, now_s: float) -> float:

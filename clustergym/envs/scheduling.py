@@ -157,7 +157,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
     @property
     def known_trace(self) -> Trace:
-        """The trace as a policy may check it: where its log ends jobs, a clairvoyant one alone."""
+        """The trace that a policy may check; only a clairvoyant policy sees which jobs its log ends early."""
         clairvoyant = self.parameters.information_class == InformationClass.CLAIRVOYANT
         return self.scenario.trace if clairvoyant else self.scenario.trace.as_asked()
 
@@ -168,12 +168,12 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
     @property
     def view(self) -> View | None:
-        """What a policy would see at the present decision point; None when the episode is over."""
+        """The View that a policy would get at the present decision point; None when the episode is over."""
         return None if self._episode is None else self._episode.view
 
     @property
     def outcomes(self) -> Outcomes:
-        """When each job left, in the episode so far."""
+        """The times at which jobs left the system, in the episode so far."""
         return self.episode.outcomes
 
     def action_masks(self) -> npt.NDArray[np.int8]:

@@ -24,7 +24,7 @@ from clustergym.scenario.registry import list_parameters, parse_policy
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.drive import simulate
 from clustergym.sim.engine import StalledError
-from clustergym.sim.log import Event, EventKind
+from clustergym.sim.log import Event, EventType
 
 FinishS = Callable[[Floats, Floats, Ints, float], Floats]
 """As `clustergym.results.metrics.fairness.simulate_fluid`."""
@@ -75,7 +75,7 @@ class ReferenceCostTimes:
 
 
 class Outcomes:
-    """When each job of a run left, according to its event log so far.
+    """The time at which each job of a run left the system, according to its event log so far.
 
     Parameters
     ----------
@@ -103,9 +103,9 @@ class Outcomes:
     def read(self, events: list[Event], now_s: float) -> None:
         """Read the events that were logged since the last call."""
         for event in events[self._read :]:
-            if event.kind in (EventKind.COMPLETE, EventKind.DROP):
+            if event.event_type in (EventType.COMPLETE, EventType.DROP):
                 self.leave_s[event.job] = event.time_s
-                self.completed[event.job] = event.kind == EventKind.COMPLETE
+                self.completed[event.job] = event.event_type == EventType.COMPLETE
             if self.queues is not None:
                 self.queues.read(event)
         self._read, self.now_s = len(events), now_s
@@ -127,7 +127,7 @@ class Outcomes:
 
     @property
     def end_s(self) -> float:
-        """When the last job left so far, seconds."""
+        """Seconds at which the last job left so far."""
         left = self.leave_s[np.isfinite(self.leave_s)]
         return float(left.max(initial=0.0))
 

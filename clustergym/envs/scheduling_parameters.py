@@ -34,7 +34,7 @@ MENU = (
 
 @dataclass(frozen=True)
 class SchedulingParameters(Parameters):
-    """What a scheduling environment is made with; the text below each field describes it.
+    """The parameters of a scheduling environment; the text below each field describes it.
 
     Raises
     ------

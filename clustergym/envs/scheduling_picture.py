@@ -141,8 +141,8 @@ def _owners(simulation: Simulation) -> Ints:
 def _use(picture: Picture, simulation: Simulation, owners: Ints) -> None:
     """Draw a bar for each GPU type: the share of its GPUs in use."""
     cluster = simulation.scenario.cluster
-    kinds = np.repeat(cluster.node_type, cluster.node_gpus)
-    held = np.bincount(kinds[(owners >= 0) | (owners == PROFILING)], minlength=len(cluster.capacity))
+    types = np.repeat(cluster.node_type, cluster.node_gpus)
+    held = np.bincount(types[(owners >= 0) | (owners == PROFILING)], minlength=len(cluster.capacity))
     space = WIDTH - LIST - 3 * MARGIN
     each = space // len(cluster.capacity)
     for gpu_type, (name, total) in enumerate(zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True)):

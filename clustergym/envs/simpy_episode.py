@@ -32,7 +32,7 @@ MOST_ILLEGAL = 1000
 
 @dataclass(eq=False)
 class EpisodeParts:
-    """What the episodes of an environment have in common."""
+    """The parts that all episodes of an environment share."""
 
     parameters: SchedulingParameters
     placer: Placer
@@ -51,11 +51,11 @@ class PlayedEpisode(Protocol):
 
     @property
     def view(self) -> View | None:
-        """What a policy would see now; None when the episode is over."""
+        """The View that a policy would get now; None when the episode is over."""
 
     @property
     def outcomes(self) -> Outcomes:
-        """When each job left so far."""
+        """The times at which jobs left the system so far."""
 
     @property
     def log(self) -> EventLog:

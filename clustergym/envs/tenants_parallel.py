@@ -116,7 +116,7 @@ class TenantsParallelEnv(ParallelEnv):
         self._simulation: Simulation | None = None
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
-        """Return what an agent observes: `FEATURES`."""
+        """Return the space of an agent's observations: `FEATURES`."""
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> spaces.Space[Any]:
@@ -236,7 +236,7 @@ class TenantsParallelEnv(ParallelEnv):
         return self._by_queue(self._outcomes.age_s()) / (3600.0 * np.maximum(self._jobs, 1))
 
     def _observations(self) -> dict[str, Single]:
-        """Return what each agent sees."""
+        """Return the observation of each agent."""
         total, number = self._queues.total, len(self.possible_agents)
         table = np.zeros((number, len(FEATURES)), dtype=np.float32)
         table[:, 4] = self._queues.quota / total

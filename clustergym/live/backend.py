@@ -1,4 +1,4 @@
-"""What a live run asks of a scheduler: the interface of back ends."""
+"""The interface through which a live run talks to a scheduler: a back end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def list_parts(name: str, nodes: Nodes) -> dict[str, Part]:
 
 @dataclass(frozen=True)
 class BackendStatus:
-    """What a back end shows when it is polled.
+    """The state of the scheduler that a back end returns when it is polled.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class BackendStatus:
 
 @dataclass(frozen=True)
 class Claim:
-    """What says that a run has the cluster for itself.
+    """The mark on a scheduler that one live run has the cluster for itself.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class Backend(ABC):
 
     @abstractmethod
     def poll(self) -> BackendStatus:
-        """Return what is held and which nodes are out of use.
+        """Return which nodes are held by whom, and which are out of use.
 
         Raises
         ------

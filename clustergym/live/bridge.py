@@ -21,7 +21,7 @@ from clustergym.sim.disturbances import Disturbances
 from clustergym.sim.engine import Simulation
 from clustergym.sim.job_execution import JobExecution
 from clustergym.sim.job_queue import JobQueue
-from clustergym.sim.log import Event, EventKind
+from clustergym.sim.log import Event, EventType
 
 RETRY_S = 60.0
 """Seconds of the run after which a decision is asked for because the scheduler refused a launch."""
@@ -98,7 +98,7 @@ class LiveAllocator(Allocator):
 
 @dataclass(eq=False)
 class LiveExecution(JobExecution):
-    """Logs also when a job stood still because an event came late."""
+    """Job execution of a live run, which also logs standstill caused by late events."""
 
     _stopped: dict[int, Event] = field(default_factory=dict)
 
@@ -109,7 +109,7 @@ class LiveExecution(JobExecution):
         done += math.ceil(float(jobs.remaining[row]) * float(jobs.iteration_s[row]) * TICKS_PER_S)
         locality = int(self.scenario.cluster.locality(self.allocator.allocations.holding(row)))
         pace = int(jobs.gpu_type[row]), int(jobs.gpus[row]), (), locality, 0.0, float(jobs.iteration_s[row])
-        self._stopped[row] = Event(seconds(now), EventKind.RATE, row, *pace)
+        self._stopped[row] = Event(seconds(now), EventType.RATE, row, *pace)
         if done < now:
             self._stand_still(row, done)
         return super().vacate(row)
@@ -179,7 +179,7 @@ class LiveDisturbances(Disturbances):
 
 
 class LiveSimulation(Simulation):
-    """A run of which the jobs' GPUs are held by a scheduler.
+    """A run whose jobs hold real GPUs, through a scheduler.
 
     The table of jobs, the View, the checks of decisions and the logs are the simulation's own. What holds
     GPUs is started and stopped on the scheduler: all stops first, confirmed, then the starts. What the

@@ -17,7 +17,7 @@ from clustergym.scenario.scenario import Scenario
 
 
 def check_scenario(scenario: Scenario, policy: Policy, options: LiveOptions) -> None:
-    """Raise an `InputError` if the scenario or the policy needs what a scheduler cannot tell or do."""
+    """Raise an `InputError` if the scenario or policy needs information or actions no scheduler offers."""
     if scenario.communication_s is not None:
         message = "jobs would share links, and the scheduler cannot tell how fast they then are"
         raise InputError(message, field="scenario.contention", remedy="give scenario.contention=false")
@@ -60,7 +60,7 @@ NODE = re.compile(r"([^|\s]+)\|([^|\s]+)\|(\d{1,9})\+?\|([^|]*)\|([^|]*)")
 
 
 def _list_nodes(slurm: Slurm) -> list[_Node]:
-    """Return the nodes that sinfo shows; lines that are none are left out."""
+    """Return the nodes that sinfo shows; other lines are left out."""
     nodes = []
     for line in slurm.read("sinfo", "-h", "-a", "-N", "-o", "%N|%P|%c|%f|%G"):
         row = NODE.fullmatch(line)

@@ -27,7 +27,7 @@ class FakeBackend(Backend):
         self.ended: list[FinishedAllocation] = []
 
     def first_claim(self) -> Claim | None:
-        """Return nothing: nobody else can have what is in memory."""
+        """Return None: no other run can claim a cluster that lives in memory."""
         return None
 
     def others(self) -> list[str]:

@@ -182,7 +182,7 @@ class Link:
         return {"back": node not in seen.down | seen.unsure}
 
     def _confirm(self, act: Callable[[], None], holds: Callable[[BackendStatus], bool], what: str) -> None:
-        """Do something until the scheduler shows it: a call can be lost while that is started anew."""
+        """Repeat a call until the scheduler shows its effect; calls get lost while a scheduler restarts."""
         began = acted = time.monotonic()
         act()
         while not holds(self._poll()):

@@ -209,7 +209,7 @@ class LocalSlurm:
 
 
 def may_have_gpus(cluster: ClusterSpec) -> bool:
-    """Whether nodes can have GPUs here: Slurm was seen to take terminals for them as root alone."""
+    """Whether nodes can have GPUs here: Slurm takes terminals as stand-ins for GPUs only when run as root."""
     last = int(cluster.node_gpus.max(initial=1)) - 1
     return os.geteuid() == 0 and Path(f"/dev/tty{last}").exists()
 

@@ -14,7 +14,7 @@ from clustergym.live.clocks import LiveClock, LockStepClock, ScaledClock
 
 @dataclass(frozen=True)
 class LiveOptions(Parameters):
-    """How a live run drives its scheduler; `conf/live.yaml` says what each key is."""
+    """Options of a live run; `conf/live.yaml` explains each key."""
 
     config_key: ClassVar[str] = "live"
     engine: Literal["slurm-local", "slurm", "fake"] = "slurm-local"

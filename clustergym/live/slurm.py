@@ -140,7 +140,7 @@ class SlurmWords:
         return ["scontrol", "update", f"nodename={self.nodes[node]}", "state=resume"]
 
     def format_call(self, call: str, *given: object) -> str:
-        """Return a call as it could be typed; cancelled are the user's allocations by their names."""
+        """Return a call as a user could type it; it cancels the user's allocations by their names."""
         if call == "cancel":
             return "\n".join(f"scancel --user=$USER --name={name}" for name in given[0])  # type: ignore[attr-defined]
         return " ".join(getattr(self, call)(*given))

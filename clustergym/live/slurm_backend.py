@@ -184,7 +184,7 @@ class SlurmBackend(Backend):
         return tuple(sorted(self._index[host] for host in self.slurm.hosts(listed) if host in self._index))
 
     def _states(self) -> tuple[frozenset[int], frozenset[int]]:
-        """Return the nodes that are out of use, and those of which Slurm does not know it."""
+        """Return the nodes that are out of use, and those whose state Slurm does not know."""
         down, unsure = set(), set()
         for line in self.slurm.read("sinfo", "-h", "-N", "-o", "%N|%T"):
             row = STATE.fullmatch(line)
@@ -286,7 +286,7 @@ def _gpus_each(gres: str) -> int:
 
 
 def _accounting(further: Sequence[str]) -> list[str]:
-    """Return the arguments that say who pays, which a held job needs as well."""
+    """Return the arguments for account and quality of service, which a held job needs as well."""
     return [word for word in further if re.match(r"(--account|--qos|--reservation|-A|-q)=?", word)]
 
 

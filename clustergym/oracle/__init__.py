@@ -1,1 +1,1 @@
-"""How fast a model trains on an allocation."""
+"""Oracles: predict how fast a model trains on an allocation."""

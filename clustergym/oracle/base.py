@@ -187,11 +187,11 @@ class Oracle(ABC):
         """
 
     def notes(self, classes: Sequence[ModelClass], cluster: ClusterSpec) -> list[str]:
-        """Return what users should know of these tables: models or GPUs beyond what was measured."""
+        """Return notes for users on these tables, such as models or GPUs beyond the measured ones."""
         return []
 
     def fingerprint(self) -> dict[str, object]:
-        """Return what the tables depend on besides the arguments of `tables`, as plain JSON values.
+        """Return, as plain JSON values, all that the tables depend on besides the arguments of `tables`.
 
         Only an oracle whose tables are kept on disk is asked for it.
         """

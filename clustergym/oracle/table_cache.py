@@ -16,7 +16,7 @@ import re
 import secrets
 import sys
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
@@ -37,7 +37,7 @@ from clustergym.oracle.models.model_spec import ModelClass
 SCHEMA = 1
 """Raised whenever the layout of a file changes."""
 
-KINDS = ("execution", "profiled", "data_parallel")
+TABLES = ("execution", "profiled", "data_parallel")
 """Tables of a class, in the order they are stacked in its file; then segments, if the oracle knows any."""
 
 _OURS = re.compile(r"[0-9a-f]{64}\.npz|\.[0-9a-f]{64}\.npz\.[0-9a-f]+\.tmp")
@@ -94,7 +94,7 @@ def load_or_build_tables(
         As `Oracle.tables`.
     """
     counts = [int(count) for count in counts]
-    stacked = len(KINDS) + oracle.knows_segments
+    stacked = len(TABLES) + oracle.knows_segments
     shape = (stacked, len(cluster.groups), len(counts), len(Locality))
     store = Store(Path(folder) if folder is not None else cache_folder())
     keys = dict(zip(classes, cache_keys(oracle, classes, cluster, counts), strict=True))
@@ -108,10 +108,17 @@ def load_or_build_tables(
     whole = np.stack(found, axis=1) if found else np.empty((shape[0], 0, *shape[1:]))
     axis = np.array(counts, dtype=np.int64)
     # A segment is the same at every tier.
-    segments = whole[len(KINDS), ..., 0].astype(np.int64) if oracle.knows_segments else None
-    execution, profiled, data_parallel = whole[: len(KINDS)]
+    segments = whole[len(TABLES), ..., 0].astype(np.int64) if oracle.knows_segments else None
+    execution, profiled, data_parallel = whole[: len(TABLES)]
     times = execution, profiled, data_parallel
     return OracleTables(tuple(classes), cluster.gpu_types, axis, *times, segments=segments)
+
+
+def table_source(
+    oracle: Oracle,
+) -> Callable[[Sequence[ModelClass], ClusterSpec, Sequence[int]], OracleTables]:
+    """Return what gives an oracle's tables: from files, with a bar of progress, where building takes long."""
+    return partial(load_or_build_tables, oracle, progress=True) if oracle.worth_caching else oracle.tables
 
 
 def cache_keys(
@@ -137,8 +144,8 @@ def cache_keys(
 
 
 def stack_tables(tables: OracleTables, with_segments: bool = False) -> Floats:
-    """Return the tables as one array, shape (C, 3, T, K, 4), in the order of `KINDS`; 4 with segments."""
-    stacked = [np.asarray(getattr(tables, table), dtype=np.float64) for table in KINDS]
+    """Return the tables as one array, shape (C, 3, T, K, 4), in the order of `TABLES`; 4 with segments."""
+    stacked = [np.asarray(getattr(tables, table), dtype=np.float64) for table in TABLES]
     if with_segments:
         segments = np.ones(stacked[0].shape[:-1]) if tables.segments is None else tables.segments
         stacked.append(np.broadcast_to(segments[..., None].astype(np.float64), stacked[0].shape))

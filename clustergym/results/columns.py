@@ -35,7 +35,7 @@ Columns = Mapping[str, Any]
 
 
 def choose_logs(logs: Logs, jobs: int) -> Literal["lines", "columns"]:
-    """Return how the tables of a run of so many jobs are written.
+    """Return how a run with this many jobs writes its tables.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def choose_logs(logs: Logs, jobs: int) -> Literal["lines", "columns"]:
 
 
 def check_lines(path: Path) -> None:
-    """Raise an InputError if what a file is to hold stands in columns beside it."""
+    """Raise an InputError if a file's content stands in a columnar file beside it instead."""
     other = path.with_name(IN_COLUMNS.get(path.name, path.name))
     if not path.exists() and other.exists():
         message = f"is not there: this run's tables are in columns ({other.name}), which are not read here"
@@ -79,7 +79,7 @@ def write_columns(path: Path, tables: Iterable[Columns], about: Mapping[str, Any
 
 
 def _make_array(values: Any) -> Any:
-    """Return a column as pyarrow has it; NaN is a missing value."""
+    """Convert a column to a pyarrow array; NaN becomes a missing value."""
     import pyarrow as arrow
 
     if isinstance(values, np.ndarray):
@@ -105,7 +105,7 @@ def _name_codes(codes: Any, names: Sequence[str]) -> Any:
 
 
 def event_tables(events: Sequence[Event], gpu_types: Sequence[str]) -> Iterator[Columns]:
-    """Yield the event log as columns: those of `Event`, with `job` and `partner` as rows of the jobs' table.
+    """Yield the event log as the columns `FIELDS`, with `job` and `partner` as rows of the jobs' table.
 
     `nodes` has the nodes of each event, `node_gpus` the GPUs on each.
     """
@@ -119,7 +119,7 @@ FIELDS = (
     *("time_s", "kind", "job", "gpu_type", "gpus", "nodes", "locality", "overhead_s", "iteration_time_s"),
     *("reason", "lost_s", "lost_iterations", "batch", "devices", "partner", "cause", "write_share"),
 )
-"""Fields of `Event`, in order."""
+"""Columns of the event log: the fields of `Event`, in order; that of the type has its name in files."""
 TEXTS = ("kind", "reason", "cause")
 REAL = ("time_s", "overhead_s", "iteration_time_s", "lost_s", "lost_iterations", "write_share")
 
@@ -128,8 +128,8 @@ def _event_columns(events: Sequence[Event]) -> dict[str, Any]:
     import pyarrow as arrow
 
     found: dict[str, Any] = {}
-    for name in FIELDS:
-        values = [getattr(event, name) for event in events]
+    for at, name in enumerate(FIELDS):
+        values = [event[at] for event in events]
         if name == "nodes":
             held = [event.nodes for event in events]
             found |= _nodes(np.cumsum([0, *map(len, held)]), [pair for pairs in held for pair in pairs])
@@ -142,14 +142,14 @@ def _event_columns(events: Sequence[Event]) -> dict[str, Any]:
 
 def _array_columns(events: ArrayEvents) -> dict[str, Any]:
     event, size = events.event, len(events)
-    code, whole, none = event[:, c.KIND], np.zeros(size, np.int64), np.zeros(size)
+    code, whole, none = event[:, c.EVENT_TYPE], np.zeros(size, np.int64), np.zeros(size)
     first, count = event[:, c.FIRST_NODE], event[:, c.NODE_COUNT]
     offsets = np.append(first, first[-1:] + count[-1:]) if size else np.zeros(1, np.int64)
     return {
         "time_s": event[:, c.TIME] / c.TICKS_PER_S,
         "kind": _name_codes(code, NAMES),
         "job": event[:, c.JOB],
-        "gpu_type": event[:, c.EVENT_TYPE],
+        "gpu_type": event[:, c.EVENT_GPU_TYPE],
         "gpus": event[:, c.EVENT_GPUS],
         **_nodes(offsets - offsets[0], events.event_node[offsets[0] : offsets[-1]]),
         "locality": event[:, c.LOCALITY],

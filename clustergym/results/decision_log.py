@@ -53,14 +53,14 @@ def read_decisions(
 def parse_changes(
     path: Path, scenario: Scenario, lines: Iterable[tuple[int, dict[str, Any]]]
 ) -> list[Change]:
-    """Read the decisions of lines of a log with their numbers; raises as `read_decisions`."""
+    """Read decisions from numbered lines of a log; same errors as `read_decisions`."""
     rows = {name: row for row, name in enumerate(scenario.trace.job_id)}
-    kinds = {name: gpu_type for gpu_type, name in enumerate(scenario.cluster.gpu_types)}
+    gpu_types = {name: gpu_type for gpu_type, name in enumerate(scenario.cluster.gpu_types)}
     changes: list[Change] = []
     last_s, named = -math.inf, 0
     for number, entry in lines:
         try:
-            change = _change(entry, rows, kinds, len(scenario.cluster.node_type))
+            change = _change(entry, rows, gpu_types, len(scenario.cluster.node_type))
             if change.time_s <= last_s:
                 raise ValueError(f"{change.time_s} s is not after the decision before it")
             named += _count_named_jobs(change)
@@ -79,7 +79,7 @@ def parse_changes(
 
 
 def _change(
-    entry: Mapping[str, Any], rows: Mapping[str, int], kinds: Mapping[str, int], count: int
+    entry: Mapping[str, Any], rows: Mapping[str, int], gpu_types: Mapping[str, int], count: int
 ) -> Change:
     if not entry.keys() <= KEYS:
         raise ValueError(f"unknown keys {sorted(entry.keys() - KEYS)[:3]}")
@@ -90,7 +90,7 @@ def _change(
     for job, gpu_type, gpus in entry.get("launch", ()):
         if type(gpus) is not int or abs(gpus) > MOST_GPUS:
             raise ValueError(f"{gpus!r} is not a number of GPUs")
-        launch.append((rows[job], kinds[gpu_type], gpus))
+        launch.append((rows[job], gpu_types[gpu_type], gpus))
     preempt, drop = (tuple(rows[job] for job in _names(entry.get(key, []))) for key in ("preempt", "drop"))
     batches = []
     for job, batch in entry.get("batch", ()):

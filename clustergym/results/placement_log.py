@@ -97,7 +97,7 @@ class RecordingPlacer(Placer):
 
     @property
     def places_evenly(self) -> bool:
-        """Whether the inner placer does."""
+        """Whether the inner placer spreads jobs evenly."""
         return self.inner.places_evenly
 
     def place_evenly(
@@ -110,7 +110,7 @@ class RecordingPlacer(Placer):
 
     @property
     def places_segments(self) -> bool:
-        """Whether the inner placer does."""
+        """Whether the inner placer places jobs in segments."""
         return self.inner.places_segments
 
     def place_segments(
@@ -136,7 +136,7 @@ class RecordingPlacer(Placer):
 
     @property
     def places_parts(self) -> bool:
-        """Whether the inner placer does."""
+        """Whether the inner placer places parts of GPUs."""
         return self.inner.places_parts
 
     def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
@@ -193,7 +193,7 @@ class ReplayingPlacer(Placer):
 
     @property
     def places_evenly(self) -> bool:
-        """It answers whatever the log has."""
+        """Whether the placer spreads jobs evenly: yes, as its answers come from the log."""
         return True
 
     def place_evenly(
@@ -204,7 +204,7 @@ class ReplayingPlacer(Placer):
 
     @property
     def places_segments(self) -> bool:
-        """It answers whatever the log has."""
+        """Whether the placer places jobs in segments: yes, as its answers come from the log."""
         return True
 
     def place_segments(
@@ -215,7 +215,7 @@ class ReplayingPlacer(Placer):
 
     @property
     def places_parts(self) -> bool:
-        """It answers whatever the log has."""
+        """Whether the placer places parts of GPUs: yes, as its answers come from the log."""
         return True
 
     def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
@@ -379,7 +379,7 @@ def read_placements(
 def parse_answers(
     path: Path, scenario: Scenario, lines: Iterable[tuple[int, dict[str, Any]]]
 ) -> list[Answer]:
-    """Read the answers of lines of a log with their numbers; raises as `read_placements`."""
+    """Read answers from numbered lines of a log; same errors as `read_placements`."""
     reader, answers, last_s, named = _PlacementReader(scenario), list[Answer](), -math.inf, 0
     for number, entry in lines:
         try:
@@ -404,7 +404,7 @@ class _PlacementReader:
     def __init__(self, scenario: Scenario) -> None:
         self.spec = scenario.cluster
         self.rows = {name: row for row, name in enumerate(scenario.trace.job_id)}
-        self.kinds = {name: gpu_type for gpu_type, name in enumerate(scenario.cluster.gpu_types)}
+        self.gpu_types = {name: gpu_type for gpu_type, name in enumerate(scenario.cluster.gpu_types)}
 
     def answer(self, entry: Mapping[str, Any]) -> Answer:
         """Parse a line; raises KeyError, TypeError or ValueError if it is not valid."""
@@ -416,7 +416,7 @@ class _PlacementReader:
         device = entry.get("device", -1)
         if keys - {"device"} not in ({"gpu_type", "gpus", "nodes"}, {"gpu_type", "gpus", "infeasible"}):
             raise ValueError(f"keys {sorted(keys)[:4]}")
-        gpu_type, gpus = self.kinds[entry["gpu_type"]], entry["gpus"]
+        gpu_type, gpus = self.gpu_types[entry["gpu_type"]], entry["gpus"]
         if not _whole(gpus, 1):
             raise ValueError(f"{gpus!r} is not a number of GPUs")
         if "infeasible" in entry:
@@ -444,7 +444,7 @@ class _PlacementReader:
             inside = _whole(first, 0) and _whole(number, 1) and first + number <= len(types)
             if not inside or not _whole(each, 1):
                 raise ValueError(f"{[first, number, each]!r} are not nodes of this cluster")
-            if len(self.kinds) > 1 and (types[first : first + number] != types[runs[0][0]]).any():
+            if len(self.gpu_types) > 1 and (types[first : first + number] != types[runs[0][0]]).any():
                 raise ValueError(f"{[first, number, each]!r} are of another GPU type than the first")
         if any(first + number > after[0] for (first, number, _), after in pairwise(runs)):
             raise ValueError("nodes are named twice or out of order")

@@ -81,7 +81,7 @@ class QueueFigures(_StrictSchema):
 
 
 class TenantFigures(_StrictSchema):
-    """What tenants had (`clustergym.results.metrics.tenants`)."""
+    """Metrics of tenants in result.json (`clustergym.results.metrics.tenants`)."""
 
     queues: dict[str, QueueFigures]
 

@@ -42,7 +42,7 @@ from clustergym.scenario.scenario import Scenario
 from clustergym.sim.engine import Change
 from clustergym.sim.engines import AnySimulation
 from clustergym.sim.guard import Logs
-from clustergym.sim.log import NO_JOB, Event, EventKind
+from clustergym.sim.log import NO_JOB, Event, EventType
 
 RESULT_SCHEMA = "clustergym.result/1"
 FILES = ("config.yaml", "jobs.csv", "timeline.csv", "decisions.jsonl.gz", "events.jsonl.gz", "result.json")
@@ -128,7 +128,7 @@ def make_content(result: Result, policy: Policy, placer: Placer, seed: int) -> d
 
 
 def _summarise_pairs(simulation: AnySimulation) -> dict[str, Any]:
-    """Return what result.json says of pairs: launches beside another job, by where the speeds are from."""
+    """Return the pairs' part of result.json: launches beside another job, by the source of their speeds."""
     pairs, sharing = simulation.scenario.pairs, simulation.sharing
     if pairs is None or sharing is None:
         return {}
@@ -253,7 +253,7 @@ def event_lines(simulation: AnySimulation) -> Iterable[dict[str, Any]]:
     """Yield the lines of the event log."""
     names, job_id = simulation.setting.gpu_types, simulation.scenario.trace.job_id
     for event in simulation.log.events:
-        line: dict[str, Any] = {"time_s": event.time_s, "kind": str(event.kind)}
+        line: dict[str, Any] = {"time_s": event.time_s, "kind": str(event.event_type)}
         if event.job != NO_JOB:
             line["job_id"] = job_id[event.job]
         if event.gpus:
@@ -274,7 +274,7 @@ def event_lines(simulation: AnySimulation) -> Iterable[dict[str, Any]]:
         if event.reason:
             line["reason"] = event.reason
         line |= {key: value for key in ("cause", "write_share") if (value := getattr(event, key))}
-        if event.kind in (EventKind.FAIL, EventKind.HALT, EventKind.UNDO):
+        if event.event_type in (EventType.FAIL, EventType.HALT, EventType.UNDO):
             line |= {"lost_s": event.lost_s, "lost_iterations": event.lost_iterations}
         yield line
 

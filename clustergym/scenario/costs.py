@@ -74,7 +74,7 @@ class Costs(Parameters):
         How a plan is found for an allotment the job has not had before: `pruned` or `full`
         search, or the `proxy` plan, which needs no search.
     search_s_per_gpu, search_s_max : mapping of str to float
-        Seconds by kind of search: per GPU of the allotment, and at most.
+        Seconds by type of search: per GPU of the allotment, and at most.
     profile : mapping of str to ProfilePrice
         Price of profiling a job, by the policy's information class; a class that is left out does not
         profile.

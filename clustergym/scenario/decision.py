@@ -1,4 +1,4 @@
-"""What a policy answers: which job holds how many GPUs of which type from now on."""
+"""The answer of a policy: which job holds how many GPUs of which type from now on."""
 
 from __future__ import annotations
 

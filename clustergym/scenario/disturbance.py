@@ -29,7 +29,7 @@ class DisturbanceMetric(NamedTuple):
 
 
 class DisturbedRun(Protocol):
-    """What a disturbance sees of a run and can do in it (`sim.disturbances`). All times are ticks."""
+    """A run as a disturbance sees and changes it (`sim.disturbances`). All times are ticks."""
 
     trace: Trace
     placer: Placer
@@ -79,7 +79,7 @@ class ActiveDisturbance:
 
     @property
     def active(self) -> bool:
-        """Whether it will change something though no job runs and none is still to come."""
+        """Whether the disturbance will still change something when no job runs and none is to come."""
         return False
 
     def withheld(self, until: float) -> Mapping[int, str]:
@@ -97,7 +97,7 @@ class ActiveDisturbance:
 
 
 class Disturbance(ABC):
-    """A kind of disturbance with its settings, as a scenario holds them; they do not depend on the policy.
+    """A disturbance with its settings, as a scenario holds them; they do not depend on the policy.
 
     Attributes
     ----------

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Environment(NamedTuple):
-    """One environment: a row of the table.
+    """The registration of one environment: its id, entry point, arguments and reward threshold.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Environment(NamedTuple):
 
     @property
     def vector_entry_point(self) -> str | None:
-        """What `gymnasium.make_vec` calls; None: it makes single environments."""
+        """Path of the class that `gymnasium.make_vec` calls; None: it makes single environments."""
         compiled = self.entry_point.startswith(f"{_FAMILIES}:")
         return self.entry_point.removesuffix("Env") + "VectorEnv" if compiled else None
 

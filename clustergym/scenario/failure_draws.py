@@ -52,7 +52,7 @@ class Fault(NamedTuple):
 
 
 class Draw:
-    """The drawn failures of a cluster, without end, each node and switch by itself.
+    """Draws an endless sequence of failures for each node and switch of a cluster.
 
     Parameters
     ----------
@@ -87,22 +87,22 @@ class Draw:
             mean_s *= 1.0 + offenders.share * (offenders.factor - 1.0)
             mean_s /= offenders.factor if self.offends(node) else 1.0
         rng, now_s = random_streams.NODE_FAILURES.generator(self.seed, node), 0.0
-        kinds = random_streams.FAILURE_CAUSES.generator(self.seed, node)
+        draws = random_streams.FAILURE_CAUSES.generator(self.seed, node)
         while True:
             now_s += float(rng.exponential(mean_s))
             repair_s = float(rng.exponential(self.mttr_s))
-            fault = self._fault(now_s, node, repair_s, kinds)
+            fault = self._fault(now_s, node, repair_s, draws)
             yield fault
             if fault.step == NEW_NODE and not self.model.spares.nodes:
                 now_s += repair_s
 
-    def _fault(self, now_s: float, node: int, repair_s: float, kinds: np.random.Generator) -> Fault:
-        of_cause, of_step, luck = kinds.random(3).tolist()
+    def _fault(self, now_s: float, node: int, repair_s: float, draws: np.random.Generator) -> Fault:
+        of_cause, of_step, luck = draws.random(3).tolist()
         cause = self._causes[int(np.searchsorted(self._up_to, of_cause, "right"))] if self._causes else ""
         return Fault(now_s, NODE, node, repair_s, cause, self._step(cause, of_step), luck)
 
     def _step(self, cause: str, of_step: float) -> str:
-        """Draw how a failed job restarts: as its cause says, or else by the shares."""
+        """Draw how a failed job restarts: by the rule of its cause, or else by the shares."""
         restart = self.model.restart
         if cause in restart.in_place_causes:
             return IN_PLACE
@@ -151,7 +151,7 @@ SWITCH_CAUSES = ("", "leaf switch", "spine switch")
 
 
 class Repairs:
-    """How long failures take nodes out, with the rule of exclusion and spare nodes.
+    """Compute how long failures take nodes out, with the rule of exclusion and spare nodes.
 
     Depends on the failures alone, not on what jobs do.
 

@@ -19,7 +19,7 @@ from clustergym.trace.trace import Trace
 
 
 class GpuRequests(NamedTuple):
-    """What jobs ask for: type index (-1: any), GPUs (0: it fits nowhere), and whether that was changed."""
+    """Jobs' requests: type index (-1: any), GPUs (0: it fits nowhere), and whether they were changed."""
 
     gpu_type: Ints
     gpus: Ints
@@ -35,7 +35,7 @@ def index_named_types(trace: Trace, cluster: ClusterSpec) -> Ints:
 def fit_requests(
     named: Ints, asked: Ints, oversize: Bools, feasible: Bools, class_of: Ints, counts: Ints
 ) -> GpuRequests:
-    """Return requests that fit in memory, as `Scenario.request_gpus` says.
+    """Return requests that fit in memory, by the rule of `Scenario.request_gpus`.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def _bits(trace: Trace, cluster: DivisibleCluster, row: int, text: str, other_mo
 
 def fits_nowhere(trace: Trace, cluster: ClusterSpec, parts: Parts, row: int) -> InputError:
     """Return the error for a job that no empty node has room for."""
-    cpu, memory, gpus, milli, _ = parts.requests.unpack_row(int(parts.kind[row]))
+    cpu, memory, gpus, milli, _ = parts.requests.unpack_row(int(parts.request[row]))
     asked = f"{gpus} x {milli} thousandths of a GPU, {cpu} of a core and {memory} MiB"
     message = f"job {trace.job_id[row]} asks for {asked}, which no node of cluster {cluster.name} has"
     return _make_column_error(
@@ -170,5 +170,5 @@ def _make_column_error(trace: Trace, row: int, column: str, message: str, remedy
 
 def sum_requested_milli(parts: Parts, rows: Ints) -> Ints:
     """Return the thousandths of GPUs that jobs ask for, shape of `rows`."""
-    milli: Ints = (parts.requests.gpus * parts.requests.gpu_milli)[parts.kind[rows]]
+    milli: Ints = (parts.requests.gpus * parts.requests.gpu_milli)[parts.request[rows]]
     return milli

@@ -1,4 +1,4 @@
-"""How fast jobs are that share GPUs in pairs, for the model classes and the cluster of a scenario."""
+"""Speeds of jobs that share GPUs in pairs, for the model classes and the cluster of a scenario."""
 
 from __future__ import annotations
 

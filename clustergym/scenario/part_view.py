@@ -1,4 +1,4 @@
-"""What a policy sees of jobs that ask for parts of GPUs, and of the nodes that can be divided."""
+"""The view of jobs that ask for parts of GPUs, and of the nodes that can be divided."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from clustergym.common.arrays import Ints
 
 @dataclass(frozen=True)
 class PartView:
-    """What the n jobs of a View ask for, and where they are.
+    """Requests and places of the n jobs of a View, on divisible nodes.
 
     Attributes
     ----------
     requests : Requests
-        The kinds of requests of the whole trace; a policy reads its rows of the View alone.
-    kind : ndarray of int, shape (n,)
-        Each job's kind.
+        The distinct requests of the whole trace; a policy reads its rows of the View alone.
+    request : ndarray of int, shape (n,)
+        Each job's request, a row of `requests`.
     node, devices : ndarray of int, shape (n,)
         Of running jobs: the node, and the devices as bits (0: none); node -1: the job waits.
     """
 
     requests: Requests
-    kind: Ints
+    request: Ints
     node: Ints
     devices: Ints
     copied: Callable[[], Nodes] = field(repr=False)

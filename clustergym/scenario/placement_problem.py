@@ -27,7 +27,7 @@ UNITS: tuple[Unit, ...] = ("pp", "dp")
 
 
 class Groups(NamedTuple):
-    """The communication groups of one kind: their number, and the nodes of each."""
+    """The communication groups of one type: their number, and the nodes of each."""
 
     number: int
     nodes: int
@@ -82,7 +82,7 @@ class PretrainingJob:
     def from_gpus(
         gpus: int, tensor_parallel: int, pipeline_parallel: int, gpus_per_node: int = 8
     ) -> PretrainingJob:
-        """Return the job with data parallelism GPUs / TP / PP; raises as the class does."""
+        """Return the job with data parallelism GPUs / TP / PP; same errors as the constructor."""
         data_parallel = max(1, int(gpus) // max(1, int(tensor_parallel) * int(pipeline_parallel)))
         return PretrainingJob(gpus, data_parallel, tensor_parallel, pipeline_parallel, gpus_per_node)
 
@@ -112,7 +112,7 @@ class PretrainingJob:
         return 1.0 - (self.tensor_parallel - 1 + sum(rings)) / max(1, self.gpus - 1)
 
     def groups(self, unit: Unit) -> Groups:
-        """Return the number and the size in nodes of the groups of a kind.
+        """Return the number and the size in nodes of the groups of a type.
 
         Raises
         ------
@@ -302,7 +302,7 @@ def spread(assignment: Assignment, job: PretrainingJob, unit: Unit) -> Spread:
     """Return the maximum spreads of an assignment as Arnold's objective counts them.
 
     For the groups placed as units it is the most minipods that one group has nodes in (T). Groups
-    of the other kind have one node in every unit; their spread is counted as the minipods the whole
+    of the other type have one node in every unit; their spread is counted as the minipods the whole
     job touches (sum of y_j), which is exact where no unit is split, and an upper bound where
     one is; `cell_spread` measures it for given ranks.
     """

@@ -61,11 +61,11 @@ class Policy(Parameters, ABC):
     @property
     @abstractmethod
     def information_class(self) -> InformationClass:
-        """What the policy knows of iteration times; usually a plain class attribute."""
+        """The policy's knowledge of iteration times; usually a plain class attribute."""
 
     @property
     def needs_places(self) -> bool:
-        """Whether it asks where jobs are (`View.places`), moves them or gives them notice.
+        """Whether the policy reads where jobs are (`View.places`), moves them or gives them notice.
 
         The compiled engine does none of these. Usually a plain class attribute.
         """
@@ -87,7 +87,7 @@ class Policy(Parameters, ABC):
 
     @property
     def steady(self) -> bool:
-        """Whether it decides the same again while the same jobs hold the same GPUs.
+        """Whether the policy decides the same again while the same jobs hold the same GPUs.
 
         Its decision then depends only on which jobs there are, what they ask for, hold and may hold, their
         iteration times and the GPUs that may be used: not on the time, on progress or on restarts.
@@ -96,7 +96,7 @@ class Policy(Parameters, ABC):
 
     @property
     def consistent(self) -> bool:
-        """Whether it is steady, and a cluster with fewer unused GPUs would not change its decision.
+        """Whether the policy is steady, and fewer unused GPUs in the cluster would not change its decision.
 
         It also decides the same again once its decision has been carried out.
         """
@@ -104,7 +104,7 @@ class Policy(Parameters, ABC):
 
     @property
     def only_starts(self) -> bool:
-        """Whether it is steady, lets running jobs keep what they hold, and starts others at their requests.
+        """Whether the policy is steady, never changes running jobs, and starts others at their requests.
 
         Where no request that waits fits in the free GPUs of a type it may run on, it then changes nothing.
         """
@@ -171,7 +171,7 @@ class Placer(Parameters, ABC):
 
     @property
     def places_evenly(self) -> bool:
-        """Whether it has a `place_evenly`."""
+        """Whether the placer has a method `place_evenly`."""
         return False
 
     def place_evenly(
@@ -182,7 +182,7 @@ class Placer(Parameters, ABC):
 
     @property
     def places_segments(self) -> bool:
-        """Whether it has a `place_segments`."""
+        """Whether the placer has a method `place_segments`."""
         return False
 
     def place_segments(
@@ -196,7 +196,7 @@ class Placer(Parameters, ABC):
 
     @property
     def places_parts(self) -> bool:
-        """Whether it has a `place_part`."""
+        """Whether the placer has a method `place_part`."""
         return False
 
     def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:

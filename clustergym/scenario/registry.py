@@ -22,17 +22,17 @@ from clustergym.common.parameters import build, check_value
 from clustergym.scenario.policy import Placer, Policy
 
 
-class Kind(NamedTuple):
-    """A kind of component that is found by name: its base class, entry points and package."""
+class ComponentType(NamedTuple):
+    """A type of component that is found by name: its base class, entry points and package."""
 
     base: type[Any]
     group: str
     package: str
 
 
-KINDS = {
-    "policy": Kind(Policy, "clustergym.policies", "clustergym.policies"),
-    "placer": Kind(Placer, "clustergym.placers", "clustergym.policies.placers"),
+COMPONENTS = {
+    "policy": ComponentType(Policy, "clustergym.policies", "clustergym.policies"),
+    "placer": ComponentType(Placer, "clustergym.placers", "clustergym.policies.placers"),
 }
 
 
@@ -44,8 +44,8 @@ def entry_points(component: str) -> Mapping[str, str]:
     `_`; other packages name theirs
     in an entry point.
     """
-    found = {point.name: point.value for point in metadata.entry_points(group=KINDS[component].group)}
-    return found | dict(_list_built_in(KINDS[component].package))
+    found = {point.name: point.value for point in metadata.entry_points(group=COMPONENTS[component].group)}
+    return found | dict(_list_built_in(COMPONENTS[component].package))
 
 
 def _list_built_in(package: str) -> Iterator[tuple[str, str]]:
@@ -68,7 +68,7 @@ def make_policy(parameters: Mapping[str, Any]) -> Policy:
 
 
 def make_placer(parameters: Mapping[str, Any]) -> Placer:
-    """Build a placer from its name and parameters; raises as `make_policy`."""
+    """Build a placer from its name and parameters; same errors as `make_policy`."""
     placer: Placer = _make("placer", parameters)
     check_value(placer.defragment_s, Period | None, "placer.defragment_s")
     return placer
@@ -85,9 +85,9 @@ def find_class(component: str, name: str) -> type[Any]:
     Raises
     ------
     InputError
-        If the name is unknown, or its class cannot be imported or is of another kind.
+        If the name is unknown, or its class cannot be imported or is not of the component's base class.
     """
-    base, points = KINDS[component].base, entry_points(component)
+    base, points = COMPONENTS[component].base, entry_points(component)
     if name not in points:
         raise InputError(
             f"unknown {component} {name!r}", field=f"{component}.name", remedy=nearest(name, points)

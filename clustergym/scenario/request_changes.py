@@ -1,4 +1,4 @@
-"""What a scenario changes of the GPUs that the jobs of a trace ask for, counted for the user."""
+"""Count the changes that a scenario makes to the GPU requests of a trace's jobs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RequestChanges:
 
     @property
     def counts(self) -> dict[str, int]:
-        """What result.json says of them: kinds of changes with their numbers of jobs, without zeros."""
+        """Number of jobs for each type of change, without zeros, as result.json has them."""
         names = ("rounded", "raised", "moved", "too_large", "no_time")
         return {name: count for name in names if (count := getattr(self, name))}
 

@@ -66,7 +66,7 @@ class Scenario:
         a factor f takes execution + (f - 1) x communication seconds per iteration. The tables then hold
         for free links (`oracle.oracle_config`).
     disturbances : tuple of Disturbance
-        What befalls nodes and jobs whatever the policy decides; at most one of each kind.
+        What befalls nodes and jobs whatever the policy decides; at most one of each class.
     parts : Parts, optional
         What each job asks for of a divisible cluster; jobs then have what they ask for, no more and no less.
     tenants : Tenants or None

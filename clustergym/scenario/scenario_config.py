@@ -24,7 +24,7 @@ from clustergym.oracle.models.catalog import Catalog
 from clustergym.oracle.models.model_spec import ModelClass, ModelSpec
 from clustergym.oracle.oracle_config import on_free_links, oracle_from_config, require_fabric
 from clustergym.scenario.costs import Costs
-from clustergym.scenario.disturbances import KINDS
+from clustergym.scenario.disturbances import DISTURBANCES
 from clustergym.scenario.gpu_requests import whole_gpus_alone, with_parts
 from clustergym.scenario.pairs import Interference, PairSpeeds
 from clustergym.scenario.scenario import Scenario, list_allowed_counts, model_classes
@@ -96,7 +96,7 @@ class Conditions:
     cluster : ClusterSpec
     oracle : Oracle
     disturbances : mapping
-        Keys of each kind of disturbance, by the kind's key.
+        Keys of each disturbance, by the disturbance's key.
     pairs : PairTable or None
         Speeds of pairs of jobs that share GPUs.
     """
@@ -115,7 +115,7 @@ class Conditions:
     def from_config(cls, config: Mapping[str, Any]) -> Conditions:
         """Return the conditions of a configuration; see `build_scenario`."""
         given = config["scenario"]
-        rules: Rules = build(Rules, given, "scenario", beside=KINDS)
+        rules: Rules = build(Rules, given, "scenario", beside=DISTURBANCES)
         costs: Costs = build(Costs, config["costs"], "costs")
         horizon_s = check_value(config.get("horizon_s"), Duration | None, "horizon_s")
         cluster = make_cluster(config["cluster"])
@@ -123,7 +123,7 @@ class Conditions:
         for name, price in costs.profile.items():
             remedy = f"cluster {cluster.name} has no more than {most} GPUs of one type"
             require(price.gpus <= most, f"costs.profile.{name}.gpus", price.gpus, remedy)
-        disturbances = {key: {} if given.get(key) is None else given[key] for key in KINDS}
+        disturbances = {key: {} if given.get(key) is None else given[key] for key in DISTURBANCES}
         if isinstance(cluster, DivisibleCluster):
             _check_divisible(rules, costs, disturbances)
         if rules.pairs is None and rules.interference != Rules.interference:
@@ -169,7 +169,7 @@ class Conditions:
             pairs = PairSpeeds.from_table(self.pairs, classes, cluster, tables.counts, rules.interference)
         asked = (
             disturbance.from_config(self.disturbances[key], cluster, trace, seed)
-            for key, disturbance in KINDS.items()
+            for key, disturbance in DISTURBANCES.items()
         )
         scenario = Scenario(
             name=rules.name,
@@ -199,7 +199,7 @@ class Conditions:
         return scenario
 
     def trace(self, chosen: Mapping[str, Any] | TraceChoice, seed: int) -> Trace:
-        """Read or generate the trace of the `trace` group; raises as `scenario`."""
+        """Read or generate the trace of the `trace` group; same errors as `scenario`."""
         return make_trace(
             chosen,
             seed,
@@ -239,11 +239,9 @@ class Conditions:
             print_note(note)
 
         def make_tables(cluster: ClusterSpec) -> OracleTables:
-            if not oracle.worth_caching:
-                return oracle.tables(classes, cluster, counts)
-            from clustergym.oracle.table_cache import load_or_build_tables
+            from clustergym.oracle.table_cache import table_source
 
-            return load_or_build_tables(oracle, classes, cluster, counts, progress=True)
+            return table_source(oracle)(classes, cluster, counts)
 
         if not self.rules.contention:
             return make_tables(cluster), None

@@ -1,4 +1,4 @@
-"""What a policy sees at a decision point, by what it knows of iteration times."""
+"""The view of a policy at a decision point, by its information class."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class InformationClass(enum.StrEnum):
-    """What a policy knows of iteration times. A leaderboard ranks policies only within a class."""
+    """A policy's knowledge of iteration times. A leaderboard ranks policies only within a class."""
 
     CLAIRVOYANT = "clairvoyant"
     """The iteration times that jobs really have, and where their log ends them (`workload.outcomes`)."""
@@ -113,7 +113,7 @@ class BatchOptions:
 
 @dataclass(frozen=True)
 class PairOptions:
-    """Which jobs of a View may share GPUs in pairs, and how fast they are then.
+    """The pairs of a View's jobs that may share GPUs, and their speeds when they do.
 
     Both jobs of a pair hold the same GPUs of (type, count). The axes C are classes of equal jobs.
 
@@ -138,7 +138,7 @@ class PairOptions:
 
 @dataclass(frozen=True)
 class Places:
-    """Where the jobs of a View are.
+    """The free GPUs of each node, and the nodes that the jobs of a View hold.
 
     Attributes
     ----------
@@ -172,7 +172,7 @@ class Places:
         return np.bincount(self.domain, weights=free).astype(np.int64)
 
     def stranded_gpus(self, gpu_type: int, gpus: int) -> int:
-        """Return the free GPUs that jobs of so many GPUs, each inside a domain, cannot use."""
+        """Return the free GPUs that jobs of `gpus` GPUs, each inside one domain, cannot use."""
         return int((self.free_in_domains(gpu_type) % gpus).sum())
 
     def fragmentation(self, gpu_type: int, gpus: int) -> float:
@@ -183,7 +183,7 @@ class Places:
 
 @dataclass(frozen=True)
 class StopCosts:
-    """What it costs to stop each job of a View now; 0 for waiting jobs, except `save_s`.
+    """The costs of stopping each job of a View now; 0 for waiting jobs, except `save_s`.
 
     Attributes
     ----------
@@ -220,7 +220,7 @@ class StopCosts:
 
 @dataclass(frozen=True)
 class View:
-    """What a policy sees at a decision point: the n jobs in the system, in order of submission.
+    """The input of a policy at a decision point: the n jobs in the system, in order of submission.
 
     A job that must be profiled (`clustergym.scenario.costs.ProfilePrice`) is shown once it is profiled on
     some GPU type. The arrays are read-only; copy one to modify it.
@@ -399,11 +399,11 @@ class View:
         return describe(self, times)
 
     def places(self) -> Places | None:
-        """Return where jobs are; None where GPUs can be divided."""
+        """Return the nodes of the View's jobs; None on clusters with divisible GPUs."""
         return self.where()
 
     def stop_costs(self) -> StopCosts:
-        """Return what it costs to stop each job now, with and without notice.
+        """Return the costs of stopping each job now, with and without notice.
 
         Raises
         ------

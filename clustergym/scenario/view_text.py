@@ -13,7 +13,7 @@ MOST_JOBS = 40
 
 
 def describe(view: Any, times: Floats | None, most_jobs: int = MOST_JOBS) -> str:
-    """Return what a policy sees at a decision point as lines of text.
+    """Return a View as lines of text.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def describe(view: Any, times: Floats | None, most_jobs: int = MOST_JOBS) -> str
 
 
 def _job(view: Any, row: int) -> str:
-    """Return what a job asks for, holds and has left."""
+    """Return the line of one job: its request, its GPUs and its remaining work."""
     names, asked = view.setting.gpu_types, int(view.requested_type[row])
     words = [
         f"job {view.job[row]}: submitted at {view.submit_s[row]:.10g} s",

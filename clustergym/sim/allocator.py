@@ -1,4 +1,4 @@
-"""Which nodes jobs and profiles get: what the placer answers, and who holds them."""
+"""Allocate nodes to jobs and profiles: ask the placer, and keep which node each one holds."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Allocator:
     suspect: dict[int, str] = field(default_factory=dict)
 
     def asked_nodes(self, row: int, gpus: int) -> int:
-        """Return how many nodes a job asks for if it is to have so many GPUs; 0: any."""
+        """Return the number of nodes that a job asks for with this many GPUs; 0: any number."""
         nodes = self.scenario.trace.nodes
         return int(nodes[row]) if nodes is not None and gpus == self.scenario.request_gpus[row] else 0
 
@@ -137,7 +137,7 @@ class Allocator:
         return parts.intend(row, place)
 
     def claim(self, nodes: Nodes, until: float) -> Nodes | Infeasible:
-        """Return nodes that a launch ending at tick `until` is to use, or for what they are kept."""
+        """Return the nodes for a launch that ends at tick `until`, or the reason why they are withheld."""
         withheld = self.withheld(until)
         kept_for = next((withheld[node] for node, _ in nodes if node in withheld), None)
         return nodes if kept_for is None else Infeasible(f"nodes are kept for {kept_for}")

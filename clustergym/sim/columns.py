@@ -142,9 +142,9 @@ NODE, ON_NODE, NEXT_SHARE, SHARE_COLUMNS = range(4)
 # Columns of `event`, one row an event.
 (
     TIME,
-    KIND,
-    JOB,
     EVENT_TYPE,
+    JOB,
+    EVENT_GPU_TYPE,
     EVENT_GPUS,
     FIRST_NODE,  # row of `event_node`
     NODE_COUNT,
@@ -157,7 +157,7 @@ NODE, ON_NODE, NEXT_SHARE, SHARE_COLUMNS = range(4)
     SUBMITTED, PROFILE_START, PROFILE_END, START, RESUME, RESCALE, MIGRATE, PREEMPT, COMPLETE,
     DROP_BY_POLICY, FITS_NOWHERE,
 ) = range(11)  # fmt: skip
-"""Values of KIND."""
+"""Values of EVENT_TYPE."""
 
 DECISION, OVER, STALLED = range(3)
 """What `advance` comes to: a decision point, the end of the episode, or that nothing more can happen."""

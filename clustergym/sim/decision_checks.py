@@ -39,7 +39,7 @@ class DecisionError(InputError):
 
 @dataclass(frozen=True)
 class Limits:
-    """What a decision may do, taken from the engine's own state so that a policy cannot alter it.
+    """The limits of a legal decision, taken from the engine's own state so that a policy cannot alter them.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ def coerce_decision(decision: object) -> Decision:
 
 
 def _coerce_moves(given: object) -> dict[int, Nodes | int] | None:
-    """Return where jobs move, as plain numbers."""
+    """Return the moves of a decision (job to nodes), as plain numbers."""
     if not given:
         return None
     try:

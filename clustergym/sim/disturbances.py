@@ -1,4 +1,4 @@
-"""What disturbances do to the nodes and jobs of a run."""
+"""Carry out the effects of disturbances on the nodes and jobs of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clustergym.cluster.spec import Nodes
 from clustergym.scenario.clock import seconds
 from clustergym.scenario.policy import InformationClass
 from clustergym.sim.job_execution import JobExecution
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 from clustergym.sim.stalls import StalledError
 from clustergym.sim.state import Phase
 
@@ -21,7 +21,7 @@ FRUITLESS_FAILURES = 200_000
 
 
 class _Interruption(NamedTuple):
-    """What an interruption says of itself: `Event.reason`, `Event.cause`, and seconds its restart adds."""
+    """The cause of an interruption: `Event.reason`, `Event.cause`, and the seconds that its restart adds."""
 
     reason: str
     cause: str
@@ -222,7 +222,7 @@ class Disturbances:
         lost_s, lost = self.execution.undo(row)
         jobs.restart_s[row] = restart_s
         self.log.record(
-            EventKind.FAIL,
+            EventType.FAIL,
             row,
             gpu_type,
             gpus,
@@ -249,7 +249,7 @@ class Disturbances:
             self._undetected[row], self.jobs.hangs[row] = interruption, True
             self.stand_still(row, duration)
             reason, cause = interruption.reason, interruption.cause
-            self.progress.update_speed(row, EventKind.HANG, reason=reason, cause=cause)
+            self.progress.update_speed(row, EventType.HANG, reason=reason, cause=cause)
 
     def halt(self, row: int, duration: int, undo: bool, reason: str, cause: str = "") -> None:
         """Let a running job stand still for some ticks on its nodes; `undo` its work since its checkpoint.
@@ -264,10 +264,10 @@ class Disturbances:
         if undo:
             marks = {"lost_s": seconds(undone), "lost_iterations": left - float(jobs.remaining[row])}
             jobs.remaining[row], jobs.unsaved[row] = left, 0
-        self.progress.update_speed(row, EventKind.HALT, reason=reason, cause=cause, **marks)
+        self.progress.update_speed(row, EventType.HALT, reason=reason, cause=cause, **marks)
 
     def stand_still(self, row: int, duration: int) -> tuple[float, int]:
-        """Let a job stand still for some ticks from now on; return `JobStates.at_checkpoint` of now."""
+        """Let a job stand still for some ticks from now on; return the present `JobStates.at_checkpoint`."""
         jobs, now = self.jobs, self.clock.now
         left, undone = jobs.at_checkpoint(row, now)
         jobs.settle(row, now)

@@ -64,7 +64,7 @@ def simulate(
     watch: StepWatchdog | None = None,
     engine: Engine = "auto",
 ) -> Run:
-    """Run a policy on a scenario to its end; raises as `drive` and `chosen_engine`."""
+    """Run a policy on a scenario to its end; same errors as `drive` and `chosen_engine`."""
     return drive(make_simulation(scenario, policy, placer, seed, engine), policy, seed, progress, watch)
 
 
@@ -157,7 +157,7 @@ def replay(
 
 
 def follow(simulation: Simulation, changes: Sequence[Change]) -> None:
-    """Let a new simulation carry out the decisions of a log; raises as `replay`."""
+    """Carry out a log's decisions in a new simulation; raises the same errors as `replay`."""
     at = 0
     while (view := simulation.advance()) is not None:
         if at < len(changes) and changes[at].time_s < view.now_s:
@@ -209,7 +209,7 @@ def _decision(change: Change, view: View) -> Decision:
 
 
 def _lasting_pairs(change: Change, view: View) -> list[tuple[int, int]]:
-    """Return the pairs of a View of which neither job leaves or is launched, nor another joins."""
+    """Return the pairs of a View that a decision leaves as they are."""
     if view.partner is None:
         return []
     moved = {row for row, _, _ in change.launch} | {*change.preempt, *change.drop}

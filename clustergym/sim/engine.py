@@ -26,7 +26,7 @@ from clustergym.sim.event_recorder import EventRecorder
 from clustergym.sim.job_execution import JobExecution, JobProgress
 from clustergym.sim.job_queue import JobQueue
 from clustergym.sim.links import SharedLinks
-from clustergym.sim.log import NO_JOB, Event, EventKind
+from clustergym.sim.log import NO_JOB, Event, EventType
 from clustergym.sim.moves import list_moves, list_nodes_outside, list_stops
 from clustergym.sim.notices import Notices
 from clustergym.sim.pairs import Sharing, list_paired_launches
@@ -77,7 +77,7 @@ class Change:
 
 
 class Terms(NamedTuple):
-    """On what terms a decision launches jobs: nodes they may not use, where they go, who saves before."""
+    """The terms of a decision's launches: nodes to avoid, nodes to move to, and jobs that save first."""
 
     avoid: Mapping[int, tuple[int, ...]]
     moves: Mapping[int, Nodes | int]
@@ -192,7 +192,7 @@ class Simulation:
         """Log a job's submission, let it be profiled or wait, and count it until it has left."""
         jobs, queue = self.jobs, self.queue
         # A live run may notice a submission late.
-        self.log.append(Event(seconds(int(jobs.submit[row])), EventKind.SUBMIT, row))
+        self.log.append(Event(seconds(int(jobs.submit[row])), EventType.SUBMIT, row))
         left = queue.leaving[row] = self.clock.event()
         # A request of 0 GPUs marks a job that no allotment of the cluster can hold.
         if not self.scenario.request_gpus[row]:
@@ -260,7 +260,7 @@ class Simulation:
         return None
 
     def iterate_changes(self) -> Iterator[Change]:
-        """Yield what the decisions so far have changed."""
+        """Yield the changes that the decisions so far have made."""
         return iter(self.changes)
 
     def next_instant(self) -> float:
@@ -298,7 +298,7 @@ class Simulation:
         return self.views.view(now, rows.copy(), available, held.free.copy(), where=where, coming=coming)
 
     def _places(self) -> Places:
-        """Return where the jobs of the View are."""
+        """Return the nodes of the View's jobs."""
         held, rows = self.allocations, set(self.queue.in_view)
         nodes = {row: held.holding(row) for row in held.holders if row in rows}
         cluster, free = self.scenario.cluster, held.free_on_node.copy()
@@ -347,8 +347,8 @@ class Simulation:
         preempts, saves = list_stops(decision, rows, self.jobs)
         # Negative counts sort the widest jobs first: they are the hardest to place while free nodes are
         # scattered.
-        gpus, kinds = (-decision.gpus[changed]).tolist(), decision.gpu_type[changed].tolist()
-        launches = list(zip(gpus, decision.job[changed].tolist(), kinds, strict=True))
+        gpus, gpu_types = (-decision.gpus[changed]).tolist(), decision.gpu_type[changed].tolist()
+        launches = list(zip(gpus, decision.job[changed].tolist(), gpu_types, strict=True))
         batches = self._new_batches(decision, changed)
         if not (drops or preempts or saves or launches or batches):
             return
@@ -377,7 +377,7 @@ class Simulation:
         joins: Mapping[int, int],
         terms: Terms,
     ) -> None:
-        """Launch jobs, given as (-GPUs, row, type), with batches, beside jobs and on terms as told."""
+        """Launch jobs, given as (-GPUs, row, type); `joins` has the jobs whose GPUs they share."""
         for _, row, _ in launches if self.jobs.disturbed else ():
             self.disturbances.give_up(row)
         types, gpus = self.jobs.gpu_type, self.jobs.gpus

@@ -1,4 +1,4 @@
-"""A simulation that begins with jobs that run and wait: what a policy decides from a moment on."""
+"""Simulate from a moment at which jobs already run and wait."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONGEST_S = 30 * DAY_S
 
 @dataclass(frozen=True)
 class Moment:
-    """What a policy decides now.
+    """A moment of a running cluster, and what a policy decides then.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Moment:
 def list_moments(
     scenario: Scenario, policy: Policy, placer: Placer, running: Collection[str], now_s: float
 ) -> Iterator[Moment]:
-    """Yield what a policy decides, from a moment on; before, running jobs start and nobody else does.
+    """Yield a policy's decisions from `now_s` on; before that moment only the running jobs start.
 
     Parameters
     ----------
@@ -68,6 +68,8 @@ def list_moments(
             if view.now_s > now_s + LONGEST_S:
                 return
             if not begun:
+                # The past is a fact, not a decision: jobs that run now are started as they were, and nobody
+                # else.
                 simulation.apply(Decision.keep(view).also(_held_now(view, held)))
                 continue
             marked = mark in view.job

@@ -1,4 +1,4 @@
-"""What happens to a job between its launch and its end: how fast it works, and who ends or moves it."""
+"""The execution of jobs from launch to end: their speed, and everything that moves or ends them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from clustergym.sim.clock import Clock
 from clustergym.sim.event_recorder import EventRecorder
 from clustergym.sim.job_queue import JobQueue
 from clustergym.sim.links import SharedLinks
-from clustergym.sim.log import NO_JOB, EventKind
+from clustergym.sim.log import NO_JOB, EventType
 from clustergym.sim.pairs import Sharing
 from clustergym.sim.profiling import Profiler
 from clustergym.sim.state import JobStates, Phase
@@ -117,7 +117,7 @@ class JobProgress:
         self.jobs.batch[row] = batch
         self.update_speed(row)
 
-    def update_speed(self, row: int, event: EventKind = EventKind.RATE, **marks: Any) -> None:
+    def update_speed(self, row: int, event: EventType = EventType.RATE, **marks: Any) -> None:
         """Recompute a running job's speed from its batch, progress and share of the links; log it so."""
         jobs = self.jobs
         jobs.settle(row, self.clock.now)
@@ -219,14 +219,14 @@ class JobExecution:
         level = int(np.searchsorted(self.scenario.tables.counts, gpus))
         # Before the job holds what it is given: the cost depends on whether this is the first launch.
         overhead = ticks(self._standstill_s(row, gpu_type, level, saves))
-        what = EventKind.RESUME if jobs.launched[row] else EventKind.START
+        what = EventType.RESUME if jobs.launched[row] else EventType.START
         if rescale:
-            what = EventKind.MIGRATE if migrates else EventKind.RESCALE
+            what = EventType.MIGRATE if migrates else EventType.RESCALE
         nodes = self._find_nodes(row, gpu_type, gpus, overhead, on, beside, avoid)
         if beside == NO_JOB and not isinstance(nodes, Infeasible):
             nodes = self.allocator.allocate(row, nodes)
         if isinstance(nodes, Infeasible):
-            self.log.record(EventKind.UNPLACED, row, gpu_type, gpus, reason=str(nodes))
+            self.log.record(EventType.UNPLACED, row, gpu_type, gpus, reason=str(nodes))
             # A rescaled job has given its GPUs up already, so without new ones it waits.
             if jobs.phase[row] == Phase.RUNNING:
                 self._wait_again(row)
@@ -257,7 +257,7 @@ class JobExecution:
         beside: int,
         avoid: tuple[int, ...],
     ) -> Nodes | Infeasible:
-        """Return the nodes of a launch, as `launch` is told."""
+        """Return the nodes of a launch; the arguments are those of `launch`."""
         allocations, sharing = self.allocator.allocations, self.progress.sharing
         if isinstance(allocations, PartAllocations):
             return self.allocator.place_part(allocations, row)
@@ -319,7 +319,7 @@ class JobExecution:
         held = int(self.jobs.gpu_type[row]), int(self.jobs.gpus[row])
         lost_s, lost = self.undo(row)
         share = float(self.jobs.write_share[row])
-        self.log.record(EventKind.UNDO, row, *held, lost_s=lost_s, lost_iterations=lost, write_share=share)
+        self.log.record(EventType.UNDO, row, *held, lost_s=lost_s, lost_iterations=lost, write_share=share)
 
     def preempt(self, row: int, saves: bool = True) -> None:
         """Take the GPUs of a running job, which waits again."""
@@ -327,14 +327,14 @@ class JobExecution:
         self._wait_again(row)
 
     def _wait_again(self, row: int) -> None:
-        self.log.record(EventKind.PREEMPT, row)
+        self.log.record(EventType.PREEMPT, row)
         self.queue.enqueue(row)
 
     def drop(self, row: int, reason: str) -> None:
         """Remove a job for good."""
         if self.jobs.gpus[row]:
             self.vacate(row)
-        self.log.record(EventKind.DROP, row, reason=reason)
+        self.log.record(EventType.DROP, row, reason=reason)
         self._leave(row, Phase.DROPPED)
 
     def _complete(self, row: int) -> None:
@@ -344,7 +344,7 @@ class JobExecution:
         self.jobs.remaining[row] = self.jobs.ends_at[row]
         outcomes = self.scenario.trace.outcome
         outcome = COMPLETED if outcomes is None else outcomes[row]
-        self.log.record(EventKind.COMPLETE, row, reason="" if outcome == COMPLETED else outcome)
+        self.log.record(EventType.COMPLETE, row, reason="" if outcome == COMPLETED else outcome)
         self.completions += 1
         self._leave(row, Phase.COMPLETED)
         self.queue.decide_again()

@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 
-class EventKind(enum.StrEnum):
-    """Kinds of events of jobs; those of nodes are named by the disturbances (`scenarios.disturbance`)."""
+class EventType(enum.StrEnum):
+    """Types of events of jobs; those of nodes are named by the disturbances (`scenarios.disturbance`)."""
 
     SUBMIT = "submit"
     """The job enters the system."""
@@ -53,15 +53,15 @@ class EventKind(enum.StrEnum):
     follows; `gpus` are those that it held."""
 
 
-LAUNCHES = (EventKind.START, EventKind.RESUME, EventKind.RESCALE, EventKind.MIGRATE)
+LAUNCHES = (EventType.START, EventType.RESUME, EventType.RESCALE, EventType.MIGRATE)
 """Events after which a job holds the event's allocation and works from `time_s + overhead_s` on."""
-ENDS = (EventKind.PREEMPT, EventKind.COMPLETE, EventKind.FAIL, EventKind.DROP)
+ENDS = (EventType.PREEMPT, EventType.COMPLETE, EventType.FAIL, EventType.DROP)
 """Events after which a job holds nothing."""
 
 NO_JOB = -1
 """The job of an event of a node."""
 
-PACES = (*LAUNCHES, EventKind.RATE, EventKind.HANG, EventKind.HALT, EventKind.SAVE)
+PACES = (*LAUNCHES, EventType.RATE, EventType.HANG, EventType.HALT, EventType.SAVE)
 """Events that set how fast a job works from `time_s + overhead_s` on."""
 
 
@@ -71,8 +71,8 @@ class Event(NamedTuple):
     Attributes
     ----------
     time_s : float
-    kind : str
-        An `EventKind`, or for an event of a node the name that a disturbance gives it.
+    event_type : str
+        An `EventType`, or for an event of a node the name that a disturbance gives it.
     job : int
         Row of the trace; `NO_JOB` for an event of a node.
     gpu_type : int
@@ -107,7 +107,7 @@ class Event(NamedTuple):
     """
 
     time_s: float
-    kind: str
+    event_type: str
     job: int
     gpu_type: int = -1
     gpus: int = 0
@@ -160,14 +160,14 @@ def _text(nodes: tuple[tuple[int, int], ...]) -> str:
 
 
 def _line(event: Event) -> str:
-    """Return what is hashed of an event: its values as a tuple of texts.
+    """Return the text of an event that is hashed: its values as a tuple of texts.
 
     Fields of failures, chosen batches, devices, checkpoints that cost, and pairs are hashed only where an
     event has them, so that the digests of runs without them stay the same.
     """
-    time_s, kind, job, gpu_type, gpus, nodes, locality, overhead_s, iteration_s = event[:9]
+    time_s, event_type, job, gpu_type, gpus, nodes, locality, overhead_s, iteration_s = event[:9]
     line = (
-        f"('{time_s}', '{kind}', '{job}', '{gpu_type}', '{gpus}', '{_text(nodes)}', '{locality}', "
+        f"('{time_s}', '{event_type}', '{job}', '{gpu_type}', '{gpus}', '{_text(nodes)}', '{locality}', "
         f"'{overhead_s}', '{iteration_s}', {event.reason!r}"
     )
     if event.batch or event.lost_s or event.lost_iterations:

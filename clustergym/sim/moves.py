@@ -1,4 +1,4 @@
-"""What a decision says beyond counts: whom it gives notice, and which nodes it gives to whom."""
+"""The parts of a decision besides GPU counts: jobs that get notice, and jobs that get named nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from clustergym.sim.state import JobStates
 
 
 class Fault(NamedTuple):
-    """What is wrong with a decision; `row` is the row of the trace of the job at fault."""
+    """An error in a decision; `row` is the trace's row of the job at fault."""
 
     row: int
     message: str
@@ -31,7 +31,7 @@ def list_domain_nodes(cluster: ClusterSpec, domain: int, gpu_type: int) -> list[
 
 
 def keeps_segments(cluster: ClusterSpec, nodes: Nodes, segment: int) -> bool:
-    """Whether each block of so many GPUs of a job lies in one NVLink domain on these nodes."""
+    """Whether, on these nodes, each block of `segment` GPUs of a job lies in one NVLink domain."""
     in_node = segment <= cluster.node_gpus[nodes[0][0]]
     inside = Counter[int]()
     for node, count in nodes:
@@ -40,7 +40,7 @@ def keeps_segments(cluster: ClusterSpec, nodes: Nodes, segment: int) -> bool:
 
 
 def list_moves(decision: Decision, allocations: Allocations) -> dict[int, Nodes | int]:
-    """Return where a decision wants jobs, by row, of those that are not there already."""
+    """Return the target nodes of a decision's moves, by row, without jobs that are there already."""
     found: dict[int, Nodes | int] = {}
     for row, target in (decision.move or {}).items():
         held = allocations.holding(row)
@@ -123,6 +123,7 @@ def find_move_fault(
             message = f"moves to nodes on which blocks of its {segment} GPUs are not in one domain each"
             return Fault(row, message, "give whole blocks of its GPUs in each domain")
     free = _count_free(decision, jobs, held)
+    # Those with nodes of their own first: a job that is given a domain takes what they leave of it.
     for row, target in sorted(moves.items(), key=lambda move: isinstance(move[1], int)):
         fault = _take(row, target, *wanted[row], free, scenario.cluster)
         if fault:
@@ -154,7 +155,7 @@ def _find_target_fault(
 
 
 def _count_free(decision: Decision, jobs: JobStates, held: Allocations) -> Ints:
-    """Return the GPUs of each node that are free once everybody has left whom a decision stops or moves."""
+    """Return each node's free GPUs after all jobs have left that a decision stops or moves."""
     free = held.free_on_node.copy()
     changed, stays = list_launched_jobs(decision, jobs, held), set(decision.job.tolist())
     saves = set(decision.notice.tolist())

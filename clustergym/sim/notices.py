@@ -9,7 +9,7 @@ import numpy as np
 from clustergym.common.arrays import Ints
 from clustergym.scenario.clock import ticks
 from clustergym.sim.disturbances import Disturbances
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 
 class Notices:
@@ -36,7 +36,7 @@ class Notices:
         jobs, clock, takes = self._jobs, self._execution.clock, ticks(float(self._jobs.save_s[row]))
         self._disturbances.stand_still(row, takes)
         jobs.saving[row] = end = clock.now + takes
-        self._execution.progress.update_speed(row, EventKind.SAVE)
+        self._execution.progress.update_speed(row, EventType.SAVE)
         self._queue.hide(row)
         clock.after(takes, lambda: self._stop(row, end))
 

@@ -18,7 +18,7 @@ from clustergym.sim.state import JobStates
 
 
 class PairFault(NamedTuple):
-    """What is wrong with a pair of a decision; `row` is its place among the decision's jobs."""
+    """An error in a pair of a decision; `row` is its place among the decision's jobs."""
 
     row: int
     message: str
@@ -68,7 +68,7 @@ def mark_counted_jobs(decision: Decision) -> Bools:
 
 
 class PairedLaunches(NamedTuple):
-    """What a decision with pairs changes.
+    """The changes of a decision with pairs.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ def _rows(decision: Decision, column: Ints) -> Iterable[tuple[int, int]]:
 
 
 class Sharing:
-    """Which jobs of a run share GPUs in pairs.
+    """The pairs of a run's jobs that share GPUs.
 
     Attributes
     ----------

@@ -17,7 +17,7 @@ from clustergym.sim import rules
 from clustergym.sim.allocator import Allocator
 from clustergym.sim.event_recorder import EventRecorder
 from clustergym.sim.job_queue import JobQueue
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 from clustergym.sim.state import Phase
 
 
@@ -134,7 +134,7 @@ class Profiler:
         profile.since = started = self._clock.now
         self.running.append(profile)
         self.held[profile.gpu_type] += self.gpus
-        self._log.record(EventKind.PROFILE_START, profile.row, profile.gpu_type, self.gpus, nodes)
+        self._log.record(EventType.PROFILE_START, profile.row, profile.gpu_type, self.gpus, nodes)
         self._clock.after(profile.left, lambda: self._end(profile, started))
         return True
 
@@ -148,7 +148,7 @@ class Profiler:
         profile.settle(self._clock.now)
         self.running.remove(profile)
         self.held[profile.gpu_type] -= self.gpus
-        self._log.record(EventKind.PROFILE_END, profile.row, profile.gpu_type, self.gpus, nodes)
+        self._log.record(EventType.PROFILE_END, profile.row, profile.gpu_type, self.gpus, nodes)
         return nodes
 
     def _end(self, profile: Profile, started: int) -> None:

@@ -33,7 +33,7 @@ WALL_FACTOR = 10
 
 @dataclass(frozen=True)
 class Limits(Parameters):
-    """What a program may use, over all its runs together.
+    """Limits of a program's resources, over all its runs together.
 
     Attributes
     ----------

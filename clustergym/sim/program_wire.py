@@ -1,4 +1,4 @@
-"""What a program from outside and its judge send each other: numbers and text, never objects.
+"""The messages between a program from outside and its judge: numbers and text, never objects.
 
 A message to the program is JSON, then the bytes of arrays. Its answer is JSON alone, so that nothing of it is
 run.

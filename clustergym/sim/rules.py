@@ -116,7 +116,7 @@ def pays_to_move(
 
 
 def needs_profile(fits: bool, hidden: Number, gpu_type: int, asked: int, asked_only: bool) -> bool:
-    """Whether a job that fits on a type and asks for one (-1: for any) is to be profiled there."""
+    """Whether a job needs a profile on a type, given whether it fits there and the type it asks for."""
     other = asked_only and asked != c.NONE and asked != gpu_type
     return fits and not other and (hidden >> gpu_type) & 1 == 1
 

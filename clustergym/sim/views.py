@@ -1,4 +1,4 @@
-"""What a policy is shown: Views whose columns are worked out when they are first read."""
+"""Build the Views that policies get; their columns are computed when they are first read."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class ViewMaker:
     def _make_columns(
         self, scenario: Scenario
     ) -> tuple[dict[str, Callable[[Shown], Any]], dict[str, Ints | Floats]]:
-        """Return what makes each column, and the columns of all jobs that some scenarios have besides."""
+        """Return the function that makes each column, and the further columns that some scenarios have."""
         jobs, trace, tenants = self.jobs, scenario.trace, scenario.tenants
         queue = np.zeros(len(trace), np.int64) if tenants is None else tenants.leaf
 
@@ -176,7 +176,7 @@ class ViewMaker:
         return found
 
     def _of_profiled(self, known: Any, rows: Ints, otherwise: Any = False) -> Any:
-        """Return what holds of jobs where they are profiled, shape (n, T, ...)."""
+        """Return values of jobs where they are profiled, `otherwise` elsewhere, shape (n, T, ...)."""
         if not self.jobs.profiles:
             return known
         profiled = self.jobs.find_profiled_types(rows)
@@ -210,7 +210,7 @@ class ViewMaker:
         return LazyView.of(shown, given | more)
 
     def complete(self) -> None:
-        """Complete the last View where somebody still has it, before the state of the jobs changes."""
+        """Complete the last View if it is still referenced, before the state of the jobs changes."""
         shown = self._last() if self._last else None
         if shown is not None:
             shown.complete()
@@ -220,7 +220,7 @@ class ViewMaker:
         view = self.view(now, rows, available, allocations.free.copy())
         parts = PartView(
             allocations.parts.requests,
-            allocations.parts.kind[rows],
+            allocations.parts.request[rows],
             allocations.node_of[rows],
             allocations.devices_of[rows],
             allocations.nodes.copy,
@@ -231,7 +231,7 @@ class ViewMaker:
         return view.with_columns({"feasible": feasible, "parts": parts})
 
     def stop_costs(self, rows: Ints, now: int) -> StopCosts:
-        """Return what it costs to stop the jobs `rows` at tick `now`."""
+        """Return the costs of stopping the jobs `rows` at tick `now`."""
         jobs, gpus = self.jobs, self.jobs.gpus[rows]
         undone_s, lost = np.zeros(len(rows)), np.zeros(len(rows))
         left = jobs.compute_remaining(rows, now)
@@ -263,7 +263,7 @@ class ViewMaker:
         return known
 
     def make_batch_options(self, rows: Ints, now: int) -> BatchOptions | None:
-        """Return the global batches that jobs may train at; None where nobody chooses them."""
+        """Return the global batches that jobs may train at; None where policies do not choose them."""
         if self.information == InformationClass.NONE:
             raise InformationError("a policy of information class 'none' has no iteration times")
         if self.batches is None or self.known_at_batches is None:

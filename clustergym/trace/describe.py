@@ -66,14 +66,15 @@ def run(args: argparse.Namespace) -> int:
     """Read a trace as a run on the cluster would, and describe it; return the exit status."""
     from clustergym.cluster.cluster_files import gpu_type_names, load_cluster
     from clustergym.oracle.oracle_config import oracle_from_config
+    from clustergym.oracle.table_cache import table_source
     from clustergym.trace.draw import ReferenceTimes
     from clustergym.trace.formats import load_trace
 
     cluster = load_cluster(args.cluster or "arena-a")
-    oracle = oracle_from_config({"name": args.oracle})
+    tables_of = table_source(oracle_from_config({"name": args.oracle}))
     options = make_options(
         cluster,
-        ReferenceTimes(cluster, oracle.tables),
+        ReferenceTimes(cluster, tables_of),
         rule=args.rule,
         any_type=args.any_type,
         type_name=gpu_type_names(cluster),
@@ -87,10 +88,10 @@ def run(args: argparse.Namespace) -> int:
     trace = load_trace(args.file, format=args.format, options=options)
     check_models(trace)
     if args.outcomes is not None:
-        trace = with_outcomes(trace, args.outcomes, cluster, args.seed, "--outcomes", oracle.tables)
+        trace = with_outcomes(trace, args.outcomes, cluster, args.seed, "--outcomes", tables_of)
     figures = {"name": trace.name, "file": str(args.file), "sha256": trace.sha256}
     if trace.gpu_milli is None:
-        figures |= trace_statistics(trace, cluster, build_tables(trace, cluster, oracle.tables))
+        figures |= trace_statistics(trace, cluster, build_tables(trace, cluster, tables_of))
     else:
         figures |= part_statistics(trace, load_cluster(args.cluster or "openb-like"))
     write_json(args.json, figures)
@@ -125,7 +126,7 @@ def warn_of_unit(trace: Trace) -> None:
 
 
 def print_drawn(trace: Trace, keys: str) -> None:
-    """Print what of a trace was drawn, if anything, where its durations hold, and what changes it."""
+    """Print which parts of a trace were drawn, where its durations hold, and which keys change it."""
     drawn = trace.provenance.get("draw")
     if not drawn or not trace.path:
         return

@@ -215,8 +215,8 @@ class ReferenceTimes:
     def prepare(self, models: Sequence[ModelClass], counts: Sequence[int], gpu_type: str = "") -> None:
         """Compute many iteration times at once, on all GPU types of the cluster and on `gpu_type`."""
         missing = gpu_type and gpu_type not in self._cluster.gpu_types
-        kinds = [gpu_type] if missing else self._cluster.gpu_types
-        wanted = ((model, type_name, gpus) for model in models for type_name in kinds for gpus in counts)
+        gpu_types = [gpu_type] if missing else self._cluster.gpu_types
+        wanted = ((model, type_name, gpus) for model in models for type_name in gpu_types for gpus in counts)
         if all(key in self._known for key in wanted):
             return
         cluster = self._nodes_of(gpu_type, max(counts)) if missing else self._cluster
@@ -457,10 +457,10 @@ def _nothing_fits(
     gpus: int,
     types: tuple[str, ...],
 ) -> InputError:
-    kinds = ", ".join(types) or options.reference_gpu or options.reference_cluster
+    gpu_types = ", ".join(types) or options.reference_gpu or options.reference_cluster
     others = " or ".join(sorted(set(RULES) - {options.rule}))
     return InputError(
-        f"no model of rule {options.rule!r} fits on {gpus} GPUs of {kinds}",
+        f"no model of rule {options.rule!r} fits on {gpus} GPUs of {gpu_types}",
         file=records.path,
         line=int(records.line[row]) or None,
         field="gpus",

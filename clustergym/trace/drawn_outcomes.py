@@ -37,7 +37,7 @@ def with_outcomes(
     field: str = "trace.outcomes",
     tables_of: TablesOf | None = None,
 ) -> Trace:
-    """Return a trace with outcomes as `CHOICES` says.
+    """Return a trace with outcomes by one of the rules in `CHOICES`.
 
     `cluster` is where drawn ones' durations are measured, by the tables of `tables_of` (`build_tables`).
 

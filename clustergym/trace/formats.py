@@ -66,7 +66,7 @@ _MODULES = (
 
 
 def _reads(module: Any) -> Callable[[Path, ReadOptions], Trace]:
-    """Return how a format is read; one of recorded jobs has a `read_log`, and models are drawn for them."""
+    """Return the reader of a format; for formats with `read_log`, models are drawn for recorded jobs."""
     return getattr(module, "read", lambda path, options: build_recorded_trace(module.read_log(path), options))
 
 

@@ -88,7 +88,7 @@ def write_log(log: RecordedJobs, path: Path, rows: Sequence[int] | None = None) 
 
 
 def summarise_log(log: RecordedJobs) -> dict[str, Any]:
-    """Return what was read, left out and guessed, as plain values."""
+    """Return the counts of jobs read, left out and guessed, as plain values."""
     return {
         "source": str(log.path),
         "format": log.format,

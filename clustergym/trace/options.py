@@ -67,7 +67,7 @@ class GeneratorOptions:
 
 @dataclass(frozen=True)
 class LogOptions:
-    """What a user chooses of how a log is read, whether in a configuration or by options of a command.
+    """A user's options for reading a log, from a configuration or from a command.
 
     Attributes
     ----------

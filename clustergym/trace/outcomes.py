@@ -63,7 +63,7 @@ CHOICES = ("ignore", "keep", *SHARES)
 
 
 def no_outcomes(path: str | Path) -> InputError:
-    """Return the error for a trace that is to keep outcomes and does not say any."""
+    """Return the error for a trace that should keep its outcomes but states none."""
     remedy = f"choose trace.outcomes=ignore, or draw them by {' or '.join(SHARES)}"
     message = "says of no job whether it completed"
     return InputError(message, file=path or None, field="trace.outcomes", remedy=remedy)
@@ -148,10 +148,10 @@ def compute_asked_iterations(iterations: Ints, duration_s: Floats, asked_s: Floa
 
 def compute_shares(outcome: Sequence[str], gpu_s: Floats) -> dict[str, dict[str, float]]:
     """Return jobs, GPU hours and their shares by outcome; `unknown` only where there are any."""
-    kinds, found = np.array(outcome, dtype=object), {}
+    outcomes, found = np.array(outcome, dtype=object), {}
     total = float(np.nansum(gpu_s))
     for name in (*OUTCOMES, UNKNOWN):
-        mine = kinds == name
+        mine = outcomes == name
         if name or mine.any():
             gpu_time = float(np.nansum(gpu_s[mine]))
             found[name or "unknown"] = {

@@ -32,7 +32,7 @@ _KEY = re.compile(r"""\((?P<quote>['"])(?P<name>[^'"\\]+)(?P=quote), ?(?P<gpus>[
 
 
 class Workload(NamedTuple):
-    """What a table knows of a job: the name of its model, and its global batch."""
+    """A job as a table of pairs names it: its model's name and its global batch."""
 
     model: str
     batch: int
@@ -163,9 +163,11 @@ def _read_gavel(path: Path) -> PairTable:
     entries, sha256 = gavel_pairs(path)
     names = sorted({name for entry in entries for name in (entry.first, entry.second)})
     workload = dict(zip(names, itertools.starmap(Workload, parse_models(names, path)), strict=True))
-    kinds = {name: _type(name, path) for name in sorted({entry.gpu_type for entry in entries})}
+    gpu_types = {name: _type(name, path) for name in sorted({entry.gpu_type for entry in entries})}
     kept = {
-        PairKey(kinds[entry.gpu_type], entry.gpus, workload[entry.first], workload[entry.second]): entry.kept
+        PairKey(
+            gpu_types[entry.gpu_type], entry.gpus, workload[entry.first], workload[entry.second]
+        ): entry.kept
         for entry in entries
     }
     return PairTable(path, kept, sha256)

@@ -1,4 +1,4 @@
-"""Columns of a trace whose jobs ask for parts of GPUs, CPU and memory, and the checks of them."""
+"""The columns of traces whose jobs ask for parts of GPUs, CPU and memory, and the columns' checks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RECORDED = "recorded"
 
 
 class PartColumns(NamedTuple):
-    """What n jobs ask for, in the order of the file, as in `Trace`; `gpus` is 0 for a job without GPUs."""
+    """Requests of n jobs, in the order of the file, as in `Trace`; `gpus` is 0 for a job without GPUs."""
 
     gpus: Ints
     gpu_milli: Ints

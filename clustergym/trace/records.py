@@ -319,7 +319,7 @@ def make_options(
     type_name: TypeNames | None = None,
     **more: Any,
 ) -> ReadOptions:
-    """Return options by which a job takes on a cluster as long as the log says.
+    """Return options under which a job takes as long on a cluster as the log says.
 
     A job that names no GPU type, and for which none is drawn, takes that long on the type of the cluster on
     which it is fastest. A log that names a type which the cluster lacks is refused.

@@ -1,4 +1,4 @@
-"""Parse the cells of Slurm's tables of jobs: times, durations, limits, ids of arrays, states, and who."""
+"""Parse the cells of Slurm's tables of jobs: times, durations, limits, array ids, states and users."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ARRAY = re.compile(r"(\d{1,18})_\[([\d,:%-]*)\]?.*", re.ASCII)
 
 @dataclass(frozen=True)
 class CellRules:
-    """How the cells of Slurm's output are read: what is missing, and what an error says.
+    """Rules for reading the cells of Slurm's output: which are missing, and the text of an error.
 
     Attributes
     ----------

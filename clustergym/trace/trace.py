@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from clustergym.common.arrays import Floats, Ints
+from clustergym.common.columns import parse_seconds
 from clustergym.common.errors import InputError
 from clustergym.oracle.models.model_spec import ModelClass
 
@@ -158,6 +159,12 @@ class Trace:
     def span_s(self) -> float:
         """Seconds from the first to the last submission."""
         return float(self.submit_s[-1] - self.submit_s[0]) if len(self) else 0.0
+
+    @property
+    def origin_s(self) -> float | None:
+        """Time at which the trace's clock starts, seconds since 1970; None where its log has no dates."""
+        origin = self.provenance.get("origin")
+        return parse_seconds(origin) if isinstance(origin, str) else None
 
     @property
     def work_iterations(self) -> Ints:

@@ -166,10 +166,10 @@ class RequestCosts:
             tries = [(others, True), (others, False)]
         else:
             tries = [(asked, True), (asked, False), (others, True), (others, False)]
-        for attempt, (kinds, exactly) in enumerate(tries):
+        for attempt, (gpu_types, exactly) in enumerate(tries):
             found = {
                 gpu_type: count
-                for gpu_type in kinds
+                for gpu_type in gpu_types
                 if (count := self._count(table[gpu_type], gpus, exactly))
             }
             if found:

@@ -57,7 +57,7 @@ TUNING_SEED_OFFSET = 2_000_003
 
 
 class ScenarioSource(Protocol):
-    """Where scenarios come from: a distribution, or files."""
+    """A source of scenarios: a distribution, or files."""
 
     def draw(self, split: str, seed: int, index: int) -> Scenario:
         """Return a scenario; equal arguments give equal scenarios."""
@@ -184,7 +184,7 @@ def _run(
     result = simulate(scenario, policy, placer, seed, watch=watch)
     finish_s = np.full(len(scenario.trace), np.nan)
     for event in result.run.simulation.log.events:
-        if event.kind == "complete":
+        if event.event_type == "complete":
             finish_s[event.job] = event.time_s
     return result.metrics, finish_s
 
@@ -245,7 +245,7 @@ def _draws(rng: np.random.Generator, count: int) -> Floats:
 
 
 def common_knowledge(seeds: Sequence[Mapping[str, Any]]) -> str:
-    """Return what the seeds of a row know of iteration times, which must be the same.
+    """Return the information class of a row's seeds, which must be the same for all.
 
     Raises
     ------
@@ -264,7 +264,7 @@ def common_knowledge(seeds: Sequence[Mapping[str, Any]]) -> str:
 
 
 def knowledge(parameters: Mapping[str, Any]) -> str:
-    """Return what a policy knows of iteration times; reference rows know everything."""
+    """Return a policy's information class; reference rows are clairvoyant."""
     if parameters["name"] in BOUNDS:
         return "all, in hindsight"
     return make_policy(parameters).information_class.value

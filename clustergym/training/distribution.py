@@ -94,11 +94,11 @@ class Distribution(Parameters):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Cluster sizes, in GPUs, of which each episode draws one."""
+        """Cluster sizes in GPUs; each episode draws one."""
         return (self.gpus,) if isinstance(self.gpus, int) else self.gpus
 
     def draw(self, split: str, seed: int, index: int) -> Scenario:
-        """Return `draw_scenario` of this distribution."""
+        """Draw a scenario of this distribution, as `draw_scenario` does."""
         return draw_scenario(self, split, seed, index)
 
     def draw_factors(self, rng: np.random.Generator) -> tuple[float, float, float]:

@@ -38,7 +38,7 @@ def start_search(mean: Floats, sigma: float, population: int, seed: int, diagona
 
 @dataclass
 class History(TrainingHistory):
-    """What a training needs to continue: with the same fitness values CMA-ES reaches the same state."""
+    """The record from which a training continues: equal fitness values bring CMA-ES to the same state."""
 
     schema = "clustergym.evolution/1"
     fitness: list[list[float]] = field(default_factory=list)

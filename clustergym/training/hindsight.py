@@ -50,7 +50,7 @@ Judge = Callable[[Scenario], Callable[[Floats], float]]
 
 
 def _deadlines_missed(jct_s: Floats, yardsticks: ReferenceCostTimes) -> float:
-    """Return the share of deadlines missed, and less than that of one job for how late these jobs are."""
+    """Return the share of missed deadlines, plus a tie-break below one job's share for how late they are."""
     late_s = yardsticks.submit_s + jct_s - yardsticks.deadline_s
     late_s = late_s[late_s > 0]
     n = len(jct_s)
@@ -71,7 +71,7 @@ def _of_tenants(scenario: Scenario) -> Callable[[Floats], float]:
 
 
 class Goal(NamedTuple):
-    """What is minimised, and the first temperature of the annealing.
+    """The objective to minimise, and the first temperature of the annealing.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ def search(
     index: int = 0,
     of_types: float = OF_TYPES,
 ) -> Plan:
-    """Return the best plan for a scenario among so many that are played.
+    """Return the best plan for a scenario among `evaluations` plans that are played.
 
     Parameters
     ----------

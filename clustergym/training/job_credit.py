@@ -71,7 +71,7 @@ class JobCredit:
 
 
 class Choices(NamedTuple):
-    """What was chosen in observations, and what there was to choose from.
+    """The actions chosen in observations, and the choices that were legal.
 
     Priorities are chosen for each row with a job, shape (m, 2), and edits in each observation, shape (n,).
 
@@ -90,7 +90,7 @@ class Choices(NamedTuple):
 
 
 class Rollout(NamedTuple):
-    """What some environments have gone through, arrays with axes step, environment and value.
+    """Steps of some environments, arrays with axes step, environment and value.
 
     There is a value for each row of jobs, or with `critic="episode"` one of the episode.
 
@@ -227,7 +227,7 @@ class JobCreditLearner:
         return self.policy.decide(observations, masks)
 
     def _draw(self, rows: Rows, masks: npt.NDArray[np.int8]) -> tuple[Choices, Any, Tensor]:
-        """Draw actions in scaled observations; return them, as they are given, and the rows' values."""
+        """Draw actions for scaled observations; return choices, actions for the environments, and values."""
         if not self.policy.discrete:
             head, values, _ = self.policy(rows)
             choice: Any = Normal(head, self.policy.log_std.exp())
@@ -243,7 +243,7 @@ class JobCreditLearner:
         return drawn, action[:, 0].numpy(), values
 
     def _values(self, rows: Rows, values: Tensor) -> Singles:
-        """Return the values as a rollout has them, shape (E, V)."""
+        """Return the values in the form of a rollout, shape (E, V)."""
         found = rows.spread(values) if self.settings.critic == "job" else rows.total(values)[:, None]
         return found.numpy()
 
@@ -316,7 +316,7 @@ class JobCreditLearner:
         return dict(zip(("approx_kl", "value_loss", "entropy"), means.tolist(), strict=True))
 
     def _select(self, choices: Choices, batch: Tensor, places: Tensor) -> Choices:
-        """Return what was chosen in some observations, whose rows are at `places`."""
+        """Return the choices in some observations, whose rows are at `places`."""
         of = batch if self.policy.discrete else places
         actions, log_probs = choices.actions[of], choices.log_probs[of]
         return Choices(actions, log_probs, choices.legal[places], choices.may_stop[batch])

@@ -20,7 +20,7 @@ from clustergym.training.split_env import SplitEnv, has_fixed_trace, make_compil
 
 @dataclass
 class JobCreditAgent(NetworkAgent):
-    """PPO (Schulman et al., 2017) over rows of jobs, each of which has a value and an advantage of its own.
+    """PPO (Schulman et al., 2017) over rows of jobs; each row has its own value and advantage.
 
     Parameters
     ----------

@@ -215,7 +215,7 @@ def _description(env: SplitEnv) -> tuple[InformationClass, dict[str, Any]]:
 
 
 def needs_torch() -> None:
-    """Raise an `InputError` without PyTorch and Stable-Baselines3; PyTorch is to use one core."""
+    """Raise an `InputError` without PyTorch and Stable-Baselines3; let PyTorch use one core."""
     try:
         import safetensors  # noqa: F401
         import stable_baselines3  # noqa: F401

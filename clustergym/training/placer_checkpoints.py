@@ -1,4 +1,4 @@
-"""Checkpoints of learned placers: of whole nodes, and of shares of GPUs."""
+"""Checkpoints of learned placers, which place jobs on whole nodes or on shares of GPUs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PlacerCheckpoint:
 
     Attributes
     ----------
-    weights : ndarray of float, of the shape of its kind
+    weights : ndarray of float, of the shape of its placer type
     sha256 : str
         Digest of the weights file.
     """
@@ -37,8 +37,8 @@ class PlacerCheckpoint:
 
 
 @dataclass(frozen=True)
-class PlacerKind:
-    """What the weights of a kind of placer are for.
+class PlacerType:
+    """A type of learned placer: what its weights are for.
 
     Attributes
     ----------
@@ -76,9 +76,9 @@ class PlacerKind:
         return PlacerCheckpoint(weights, stored.sha256)
 
 
-NODES = PlacerKind("clustergym.placer/1", {"features": list(minipods.NAMES)}, (len(minipods.NAMES),))
+NODES = PlacerType("clustergym.placer/1", {"features": list(minipods.NAMES)}, (len(minipods.NAMES),))
 """Weights of features of minipods (`clustergym.agents.minipods`)."""
-SHARES = PlacerKind(
+SHARES = PlacerType(
     "clustergym.sharing/1",
     {"features": list(desk.NAMES), "classes": list(desk.CLASSES)},
     desk.SHAPE,
@@ -104,9 +104,9 @@ class LearnedScores:
         if self._known is None or self._known[0] is not allocations:
             assert isinstance(allocations.spec, DivisibleCluster)
             empty, usual = allocations.spec.empty_nodes(), find_usual_requests(parts.rows, parts.accepted)
-            episode = desk.make_empty_episode(empty, parts.requests, parts.kind, usual)
+            episode = desk.make_empty_episode(empty, parts.requests, parts.request, usual)
             episode = episode._replace(nodes=allocations.nodes)
             self._known = allocations, episode, np.full(len(empty.devices), -1)
         _, episode, noted = self._known
         at = int(desk.answer(episode, self._weights, job, noted))
-        return Place(at, int(episode.device[parts.kind[job], at])) if at >= 0 else None
+        return Place(at, int(episode.device[parts.request[job], at])) if at >= 0 else None

@@ -93,7 +93,7 @@ class PlacerEvolution(Agent):
         return TrainingOutcome(best, InformationClass.NONE, curves)
 
     def record(self) -> dict[str, Any]:
-        """Return what the traces of training were drawn from."""
+        """Return the record of the training traces' source."""
         ends = {"train": self.seeds, "dev": self.validation}
         return {"scenarios": list(self.scenarios)} | {
             split: [first, first + ends[split] - 1] for split, first in SEEDS.items()

@@ -107,7 +107,9 @@ def _mean_jct_s(scenario: Scenario, policy: Policy) -> float:
     """Return the mean JCT of all jobs, which all complete."""
     run = simulate(scenario, policy, make_placer({"name": "buddy"}))
     log = run.simulation.log
-    jcts = [one.time_s - scenario.trace.submit_s[one.job] for one in log.events if one.kind == "complete"]
+    jcts = [
+        one.time_s - scenario.trace.submit_s[one.job] for one in log.events if one.event_type == "complete"
+    ]
     return float(np.mean(jcts))
 
 

@@ -61,7 +61,7 @@ class Rows(NamedTuple):
         return cls(inputs, batch, row, firsts[-1], parts[0].rows)
 
     def places(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
-        """Return where the rows of chosen observations are, and which of the chosen each is of."""
+        """Return the places of the rows of the chosen observations, and each row's observation among them."""
         every = self.counts()
         counts = every[chosen]
         batch = torch.repeat_interleave(torch.arange(len(chosen)), counts)
@@ -132,7 +132,7 @@ class RowNetwork(nn.Module):
         return Rows(inputs, torch.from_numpy(batch), torch.from_numpy(row), n, rows)
 
     def see(self, inputs: Tensor) -> None:
-        """Scale inputs from now on by mean and deviation of these rows and all that were seen before."""
+        """Update the mean and deviation that scale inputs with these rows."""
         share = len(inputs) / (len(inputs) + self.seen)
         self.mean += share * (inputs.mean(0) - self.mean)
         self.squares += share * ((inputs**2).mean(0) - self.squares)
@@ -144,7 +144,7 @@ class RowNetwork(nn.Module):
         return rows._replace(inputs=((rows.inputs - self.mean) / std).clamp(-5.0, 5.0))
 
     def forward(self, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
-        """Return outputs and values of scaled rows, shapes (m, outputs) and (m,), and to stop, shape (n,)."""
+        """Return rows' outputs (m, outputs) and values (m,), and the output for the action to stop (n,)."""
         own = torch.tanh(self.row(rows.inputs))
         pooled = rows.total(own) / rows.counts().clamp_min(1)[:, None]
         # What all rows of an observation share goes through its half of the layer once.

@@ -85,7 +85,7 @@ class SharingEvolution(Agent):
         return TrainingOutcome(best.reshape(SHAPE), InformationClass.NONE, curves)
 
     def record(self) -> dict[str, Any]:
-        """Return what the training was drawn from."""
+        """Return the record of the source of the training streams."""
         ends = {"train": self.generations * self.episodes, "dev": self.validation}
         seeds = {split: list_seeds(split, 0, number) for split, number in ends.items()}
         return {"environment": dict(self.env)} | {
@@ -100,7 +100,7 @@ class SharingEvolution(Agent):
 
 
 def list_seeds(split: str, first: int, number: int) -> range:
-    """Return so many seeds of a split."""
+    """Return `number` seeds of a split."""
     begin = FIRST_SEED[split] + first
     return range(begin, begin + number)
 

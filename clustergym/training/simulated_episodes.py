@@ -35,7 +35,7 @@ from clustergym.sim.compiled.scenario_arrays import (
     scenario_arrays,
 )
 from clustergym.sim.drive import simulate
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 
 def auction_episodes(scenario: Scenario, information: InformationClass) -> Callable[[Floats], Floats]:
@@ -69,7 +69,7 @@ def _jct_s(scenario: Scenario, policy: Policy) -> Floats:
     submit_s = scenario.trace.submit_s
     left_s = np.full(len(submit_s), simulation.end_s if scenario.horizon_s is None else scenario.horizon_s)
     for event in simulation.log.events:
-        if event.kind == EventKind.COMPLETE:
+        if event.event_type == EventType.COMPLETE:
             left_s[event.job] = event.time_s
     return np.where(submit_s <= left_s, left_s - submit_s, np.nan)
 

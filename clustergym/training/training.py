@@ -1,4 +1,4 @@
-"""The training of an agent, as a configuration says: from the agent to its checkpoint.
+"""Train the agent that a configuration names, and write its checkpoint.
 
 Reports a training's figures as they come: lines on stderr, TensorBoard, Weights & Biases.
 """

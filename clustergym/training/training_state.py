@@ -157,7 +157,7 @@ REMEDY = "delete it, or give another output="
 
 @dataclass
 class TrainingHistory:
-    """What a training needs to go on; fields are plain numbers, lists and dicts.
+    """The record from which a training continues; fields are plain numbers, lists and dicts.
 
     Attributes
     ----------
@@ -196,7 +196,7 @@ class TrainingHistory:
         """Raise a ValueError if no training with this key can have written the history."""
 
     def write(self, path: Path) -> None:
-        """Write it in one step."""
+        """Write the state to a file in one step."""
         with atomic_path(path) as temporary:
             temporary.write_text(json.dumps({"schema": self.schema, **asdict(self)}), encoding="utf-8")
 

@@ -114,7 +114,7 @@ class SchedulingVecEnv(VecEnv):
     def env_method(
         self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any
     ) -> list[Any]:
-        """Return what `action_masks` gives for each environment; there is no other method."""
+        """Return `action_masks` of each environment; it is the only method supported."""
         if method_name != "action_masks":
             raise AttributeError(f"vector environments have no method {method_name!r} of a single one")
         masks = self.envs.action_masks()
@@ -129,7 +129,7 @@ class SchedulingVecEnv(VecEnv):
         raise AttributeError(f"vector environments keep their parameters: {attr_name!r} cannot be set")
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-        """Return that no environment is wrapped."""
+        """Return False for each environment: none is wrapped."""
         return [False for _ in self._get_indices(indices)]
 
     def close(self) -> None:

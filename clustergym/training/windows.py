@@ -316,7 +316,7 @@ def _stretch_submissions(whole: Scenario, rows: Ints, load: float) -> Floats:
 def job_tables(
     trace: Trace, cluster: ClusterSpec, counts: Ints, times: Floats, known: Floats
 ) -> tuple[OracleTables, list[int]]:
-    """Return tables of real and known seconds per iteration at every locality, and their order of jobs.
+    """Return tables of real and known seconds per iteration at every locality, and the jobs in their order.
 
     Parameters
     ----------

@@ -92,12 +92,15 @@ def solve_counts(instance: Instance, node_limit: int) -> Assignment:
     Of the assignments that 1 makes equal, the one in the tightest minipods is returned, which leaves the
     roomy ones to later jobs.
     """
+    # Roomiest first, so that "the roomiest k minipods" (step 1 of the proof) is a prefix.
     order = np.argsort(-instance.free_nodes, kind="stable")
     search = _CountSearch(instance, instance.free_nodes[order], node_limit)
     search.run()
     found = search.assignment()
     counts = np.zeros((instance.groups, instance.minipods), dtype=np.int64)
+    # Columns change minipods; neither sum_j y_j nor T of Eq. 2 does.
     counts[:, tightest(found.sum(axis=0), instance.free_nodes)] = found
+    # What a limit left open might have been better, but by no more than its own lower bound.
     bound = min([search.score, *search.open])
     gap = (search.score - bound) / search.score
     proven = gap < EPSILON
@@ -132,7 +135,9 @@ class _CountSearch:
     def __init__(self, instance: Instance, free: Ints, node_limit: int) -> None:
         self.instance, self.free, self.choices = instance, free, CHOICES * node_limit
         self.groups, self.size = instance.groups, instance.group_nodes
+        # k0 of step 2: the capacity constraint (Eq. 4) summed over the minipods used.
         self.fewest = int(np.searchsorted(np.cumsum(free), instance.job.nodes)) + 1
+        # More than all minipods with room: nothing is found yet.
         self.least, self.score = int((free > 0).sum()) + 1, np.inf
         self.used, self.most = 0, 0
         self.best: BestSplit
@@ -141,6 +146,7 @@ class _CountSearch:
 
     def run(self) -> None:
         """Try T = 1, 2, … while a larger T can still beat the best score."""
+        # A group of g nodes spreads over at most g minipods, so that T beyond g changes nothing.
         for most in range(1, min(self.size, len(self.free)) + 1):
             if self.least == self.fewest or self._weigh_components(self.fewest, most) >= self.score - EPSILON:
                 return
@@ -166,6 +172,7 @@ class _CountSearch:
         The bound of what a limit left undecided goes to `open`.
         """
         low = refuted = self.fewest - 1
+        # Neither more minipods than the best so far, nor more than n groups can touch with at most T each.
         high = min(self.least, self.groups * most + 1)
         while high > low + 1 and self._weigh_components(high - 1, most) >= self.score - EPSILON:
             high -= 1

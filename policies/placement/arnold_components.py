@@ -98,11 +98,13 @@ def _windows(left: Ints, groups: int, size: int, most: int) -> Iterator[list[Par
     if not groups:
         return
     bins = sorted(((int(room), minipod) for minipod, room in enumerate(left)), reverse=True)
+    # The roomiest b = a (T - 1) + 1 of the proof, trimmed until they just suffice, with empty ones added.
     bins = bins[: groups * (most - 1) + 1]
     bins = _trim_bins(bins, sum(room for room, _ in bins) - groups * size)
     bins += [(0, -1)] * (groups * (most - 1) + 1 - len(bins))
     for _ in range(groups):
         bins.sort()
+        # The window of T - 1 minipods and a rest from the roomiest are one group; (1) is left for the others.
         roomiest, minipod = bins.pop()
         first = _first_window([room for room, _ in bins], most - 1, size - roomiest)
         window = bins[first : first + most - 1]
@@ -233,13 +235,14 @@ class _Search:
         largest = self._largest_share(rooms, groups)
         if largest == groups:
             yield rooms[-(groups * (self.most - 1) + 1) :], groups
+        # The second case of the module's theorem: k - n (T - 1) components, each of at most `largest` groups.
         elif largest * (len(rooms) - groups * (self.most - 1)) >= groups:
             yield from self._components(rooms, largest, waste)
             if rooms[0] <= waste:
                 yield rooms[:1], 0
 
     def _largest_share(self, rooms: Rooms, groups: int) -> int:
-        """Return the most groups that one component can hold, by (1) for the roomiest minipods.
+        """Return the most groups that one component can hold, by condition (1) on the roomiest minipods.
 
         Each further group adds fewer spare nodes than the last, so that the first failure decides.
         """

@@ -1,4 +1,4 @@
-"""Learned: a placer whose trained weights say which minipods take a job or it waits for, or which node."""
+"""Learned: a placer whose trained weights choose minipods for a job, or a node for a part of a GPU."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .buddy import Buddy
 
 @dataclass
 class LearnedPlacer(Placer):
-    """A trained placer of jobs of whole nodes, or of parts of GPUs: its checkpoint says of which.
+    """A trained placer; its checkpoint says whether it places jobs of whole nodes or parts of GPUs.
 
     Where GPUs can be divided, each job gets the node of greatest score, linear in features of nodes with
     weights by class of request (`clustergym.envs.sharing.desk`), and none moves.
@@ -84,7 +84,7 @@ class LearnedPlacer(Placer):
 
     @property
     def places_parts(self) -> bool:
-        """Whether its checkpoint does; a cluster that its checkpoint does not serve is refused by `reset`."""
+        """Whether the checkpoint places parts of GPUs; `reset` refuses a cluster that it does not serve."""
         return True
 
     def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:

@@ -70,13 +70,15 @@ class MinipodPlacer(Buddy):
         return self._scores.place(allocations, job)
 
     def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes:
-        """Return nodes for `gpus` GPUs of a type, without allocating them; raises as `Buddy` does."""
+        """Return nodes for `gpus` GPUs of a type, without allocating them; same errors as `Buddy`."""
         spec, gpus = allocations.spec, int(gpus)
         per_node = int(spec.gpus_per_node[gpu_type])
         wanted = -(-gpus // per_node)
         empty = (spec.node_type == gpu_type) & (allocations.free_on_node == per_node)
         if gpus < per_node or wanted > int(empty.sum()):
             return super().place(allocations, gpu_type, gpus)
+        # Only wholly free nodes are offered: the algorithms count whole nodes, as pre-training jobs have
+        # them.
         chosen = self._choose(spec, np.flatnonzero(empty)[:, None], wanted)
         shares = [per_node] * (wanted - 1) + [gpus - per_node * (wanted - 1)]
         return tuple(zip(chosen, shares, strict=True))

@@ -43,13 +43,13 @@ class SlurmPlacer(Placer):
 
     @property
     def places_evenly(self) -> bool:
-        """It does, as `sbatch --nodes` asks for."""
+        """Whether the placer spreads jobs evenly: yes, as `sbatch --nodes` asks for."""
         return True
 
     def place_evenly(
         self, allocations: Allocations, gpu_type: int, gpus: int, nodes: int
     ) -> Nodes | Infeasible:
-        """Return so many nodes with equally many GPUs on each, of those that have as many free."""
+        """Return `nodes` nodes with an equal part of the GPUs on each, among those with enough free."""
         free = _free(allocations, gpu_type)
         found = consecutive_best_fit(free, int(gpus), int(nodes))
         if found is None:

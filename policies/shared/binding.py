@@ -24,7 +24,7 @@ UNKNOWN_S = 3600.0
 
 
 class Join(NamedTuple):
-    """A job that is to share the GPUs of another job: both rows of the trace, type index, GPUs."""
+    """A job that will share the GPUs of another job: both rows of the trace, type index, GPUs."""
 
     job: int
     host: int
@@ -51,7 +51,7 @@ def labels(pairs: PairOptions) -> Ints:
 
 
 class Binder:
-    """Chooses which jobs of the main queue share GPUs, and with whom; it records when hosts started."""
+    """Chooses the jobs of the main queue that share GPUs, and their hosts; records when hosts started."""
 
     def __init__(self) -> None:
         self._started: dict[int, float] = {}

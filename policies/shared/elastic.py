@@ -231,43 +231,47 @@ class VirtualCluster(Allotments):
 
     def _growth(self, held: Ints) -> tuple[Floats, Ints, Ints]:
         """Return each job's best (gain, type, level) among those that fit on the GPUs free now."""
-        gain, kinds, level = self.growth(held)
-        here = kinds == self.gpu_type[held][:, None, None]
+        gain, gpu_types, level = self.growth(held)
+        here = gpu_types == self.gpu_type[held][:, None, None]
         own = np.where(here, self.counts[self.level[held]][:, None, None], 0)
-        room = self.free[kinds] + own >= self.counts[level]
+        room = self.free[gpu_types] + own >= self.counts[level]
         flat = np.where(room, gain, 0.0).reshape(len(held), -1)
         best = np.argmax(flat, axis=1)
         at = np.arange(len(held))
-        return flat[at, best], kinds.reshape(len(held), -1)[at, best], level.reshape(len(held), -1)[at, best]
+        return (
+            flat[at, best],
+            gpu_types.reshape(len(held), -1)[at, best],
+            level.reshape(len(held), -1)[at, best],
+        )
 
     def growth(self, held: Ints) -> tuple[Floats, Ints, Ints]:
-        """Return what running jobs gain by twice their GPUs, or by half to twice as many of another type.
+        """Return running jobs' gains from twice their GPUs, or from half to twice as many of another type.
 
         Returns
         -------
         (gain, type, level)
             Each of shape (m, T, 3); gain 0 where there is none, or it must repay the restart and does not.
         """
-        now_kind, now_level = self.gpu_type[held], self.level[held]
+        held_type, now_level = self.gpu_type[held], self.level[held]
         types, steps = np.arange(len(self.free)), np.array([-1, 0, 1])
         # At an end of the counts two of the three choices are the same; that is harmless for a maximum.
         level = np.clip(now_level[:, None, None] + steps, 0, len(self.counts) - 1)
         level = np.broadcast_to(level, (len(held), len(types), 3))
         rows = held[:, None, None]
-        kinds = np.broadcast_to(types[None, :, None], level.shape)
-        gain = self.value[rows, kinds, level] - self.value[held, now_kind, now_level][:, None, None]
+        gpu_types = np.broadcast_to(types[None, :, None], level.shape)
+        gain = self.value[rows, gpu_types, level] - self.value[held, held_type, now_level][:, None, None]
         if self.repaid:
-            gain = np.where(self._repays(held, kinds, level), gain, 0.0)
-        return np.maximum(gain, 0.0), kinds, level
+            gain = np.where(self._repays(held, gpu_types, level), gain, 0.0)
+        return np.maximum(gain, 0.0), gpu_types, level
 
-    def _repays(self, held: Ints, kinds: Ints, level: Ints) -> Bools:
+    def _repays(self, held: Ints, gpu_types: Ints, level: Ints) -> Bools:
         """Return whether each allotment saves a job more time than the change to it takes."""
         now, rows = (held, self.gpu_type[held], self.level[held]), held[:, None, None]
         current_s, standing_s = self.time_s[now][:, None, None], self.cost_s[now][:, None, None]
         with np.errstate(invalid="ignore"):
-            saved = current_s - self.time_s[rows, kinds, level]
+            saved = current_s - self.time_s[rows, gpu_types, level]
         saved = np.where(saved > 0, saved, 0.0) * self.view.remaining_iterations[held][:, None, None]
-        repays: Bools = saved > self.cost_s[rows, kinds, level] - standing_s
+        repays: Bools = saved > self.cost_s[rows, gpu_types, level] - standing_s
         return repays
 
 
@@ -339,7 +343,7 @@ class Launches:
         self._waits[place], self._worth[place] = False, -np.inf
 
     def _gains(self, block: slice) -> Floats:
-        """Return what launches add to the value, at half, once and twice the request, shape (m, T, 3)."""
+        """Return the gains of launches at half, once and twice the request, shape (m, T, 3)."""
         worth = self._worth[block]
         row, gpu_type, choice = np.nonzero(worth > 0)
         gain = np.full(worth.shape, -np.inf)

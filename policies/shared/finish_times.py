@@ -59,6 +59,7 @@ def _guess_s(view: View, time_s: Floats, known: Bools) -> Floats:
     slower = _slower(time_s[known] / best_s[:, None])
     typical_s = _median(view.iterations[known] * best_s) if known.any() else UNKNOWN_JOB_S
     done = view.iterations - view.remaining_iterations
+    # Service received as time at the request: policies do not see for how long a job worked on how many GPUs.
     ran_s = np.maximum(view.attained_gpu_s / np.maximum(view.requested_gpus, 1), 1e-9)
     ran_on = np.where(view.gpus > 0, slower[view.gpu_type], 1.0)
     base_s = np.where(done > 0, ran_s / np.maximum(done, 1e-9) / ran_on, typical_s / view.iterations)
@@ -97,6 +98,7 @@ def standstill_s(view: View) -> Floats:
     wait = view.restart_cost_s().copy()
     held = np.flatnonzero(view.gpus > 0)
     level = np.searchsorted(view.setting.counts, view.gpus[held])
+    # A job that keeps its allotment restarts for nothing; it only waits for the rest of a restart under way.
     wait[held, view.gpu_type[held], level] = view.standstill_s[held]
     return wait
 
@@ -131,6 +133,7 @@ def compute_isolated_shares(view: View, times: RequestTimes, jobs: Floats | floa
     per_job = np.broadcast_to(np.maximum(sharing, 1.0) * view.requested_gpus, (len(view),))
     share = view.setting.capacity[None, :] / per_job[:, None]
     share = np.where(np.isfinite(times.time_s), share, 0.0)
+    # At most all of its time: a gang runs in one place at a time.
     limited: Floats = share / np.maximum(share.sum(axis=1, keepdims=True), 1.0)
     return limited
 

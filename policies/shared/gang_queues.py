@@ -54,7 +54,7 @@ class Gangs:
 
 
 class _Start(NamedTuple):
-    """A job that starts, and the rule by which others are stopped for it; empty: nobody is stopped."""
+    """A job that starts, and the rule by which others are stopped for it; empty: none is stopped."""
 
     at: int
     way: str

@@ -1,4 +1,4 @@
-"""What goodput policies share: configurations, the restart factor, and observed iteration times.
+"""Code that goodput policies share: configurations, the restart factor, and observed iteration times.
 
 The choice of a job's global batch by its goodput on an allotment, if its model has a choice.
 """
@@ -91,7 +91,7 @@ class ObservedSpeeds:
     def __init__(self) -> None:
         self._observed_s = np.empty((0, 0, 0))
         self._most_gpus = np.zeros(0, dtype=np.int64)
-        self._job = self._kind = self._gpus = np.empty(0, dtype=np.int64)
+        self._job = self._gpu_type = self._gpus = np.empty(0, dtype=np.int64)
         self._remaining = self._ready_s = self._attained_gpu_s = np.empty(0)
         self._decided_s = 0.0
         self._batch = np.empty(0, dtype=np.int64)
@@ -106,7 +106,7 @@ class ObservedSpeeds:
         at = np.minimum(np.searchsorted(self._job, view.job), len(self._job) - 1)
         same = self._job[at] == view.job
         # A time is credited to an allotment only where the job held that one all the while.
-        same &= (self._kind[at] == view.gpu_type) & (self._gpus[at] == view.gpus)
+        same &= (self._gpu_type[at] == view.gpu_type) & (self._gpus[at] == view.gpus)
         # Service tells when the launch really came: seconds since the decision that are not in it were waited
         # for.
         held_s = (view.attained_gpu_s - self._attained_gpu_s[at]) / np.maximum(view.gpus, 1)
@@ -147,7 +147,7 @@ class ObservedSpeeds:
         level = np.searchsorted(view.setting.counts, gpus)
         kept = (view.gpu_type[at] == gpu_type) & (view.gpus[at] == gpus)
         wait_s = np.where(kept, view.standstill_s[at], view.restart_cost_s()[at, gpu_type, level])
-        self._job, self._kind, self._gpus = job, gpu_type, gpus
+        self._job, self._gpu_type, self._gpus = job, gpu_type, gpus
         self._remaining, self._ready_s = view.remaining_iterations[at], view.now_s + wait_s
         self._attained_gpu_s, self._decided_s = view.attained_gpu_s[at], view.now_s
         if options is not None and decision.batch is not None:

@@ -16,7 +16,7 @@ from .kueue_victims import KueueJob, QuotaHolders, find_victims
 
 
 class Fit(IntEnum):
-    """How well a GPU type suits a job now; higher is better."""
+    """The rank of how well a GPU type suits a job now; higher is better."""
 
     NONE = 0
     NO_VICTIMS = 1
@@ -49,7 +49,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class CycleResult:
-    """What a cycle changed.
+    """The jobs that a cycle admitted or stopped.
 
     Attributes
     ----------
@@ -235,7 +235,7 @@ class KueueScheduler:
         return bool(anew.victims)
 
     def _reserve(self, entry: Entry, reserved: list[tuple[QuotaNode, int, float]]) -> None:
-        """Keep quota for a job that finds nobody to stop, unless its queue can take it back at any time."""
+        """Keep quota for a job that finds no job to stop, unless its queue can take it back at any time."""
         queue, at = entry.job.queue, entry.gpu_type
         if entry.fit != Fit.NO_VICTIMS or self.holders.rules[queue].reclaim == "any":
             return
@@ -298,7 +298,7 @@ class KueueScheduler:
     def _shares_with_heads(
         self, left: dict[QuotaNode, Entry], root: QuotaNode
     ) -> dict[tuple[QuotaNode, QuotaNode], tuple[bool, tuple[bool, float]]]:
-        """Return, by cohort and queue, whether the queue's side borrows with its head, and its share."""
+        """Return for each cohort and queue: does the queue's branch borrow with its first job; its share."""
         keys = {}
         for queue, entry in left.items():
             if common_root(queue) is not root:

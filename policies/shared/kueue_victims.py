@@ -1,4 +1,4 @@
-"""Which jobs Kueue stops for another: its classic rules, and those of fair sharing.
+"""Choose the jobs that Kueue stops for another: its classic rules, and those of fair sharing.
 
 Source: Kueue's documentation, "Preemption" (candidates, classic preemption, fair sharing), KEP-1714 and
 KEP-79; what these leave open is as its scheduler answers (see `benchmarks/kueue_agreement.py`).
@@ -329,7 +329,7 @@ def _stop_by_shares(
 
 
 class _FairTurns:
-    """The queues to stop jobs of: from the root down always the child with the greatest share.
+    """Choose whose jobs to stop: from the root down, always the child with the greatest share.
 
     Parameters
     ----------

@@ -240,7 +240,7 @@ def least_finish_ratio_shares(
 
 
 class Finishes(NamedTuple):
-    """What finish ratios depend on, one row per group; `counts` says which groups are compared."""
+    """Inputs of the finish ratios, one row per group; `counts` says which groups are compared."""
 
     elapsed_s: Floats
     remaining: Floats

@@ -1,4 +1,4 @@
-"""Defragmentation as a decision: the fewest moves after which a gang that waits has its NVLink domains."""
+"""Defragment by decisions: the fewest moves that free the NVLink domains a waiting gang needs."""
 
 from __future__ import annotations
 
@@ -88,7 +88,9 @@ def _solve(
         for domain in range(domains):
             rows[jobs + domain, at * domains + domain] = len(block.nodes)
         cost[at * domains : (at + 1) * domains] = 1
+        # Staying is free and each move costs 1: the objective counts the moves.
         cost[at * domains + here[at]] = 0
+        # Its own nodes are room as well: moves are made at once.
         capacity[block.domain] += len(block.nodes)
     for d in range(domains):
         rows[jobs + d, jobs * domains + d] = size
@@ -120,6 +122,7 @@ def _search(
     best: RoomPlan | None = None
     bounds = {}
     for domain in range(len(empty)):
+        # The widest jobs first free most per move: no choice of jobs frees enough with fewer moves.
         sizes = sorted((len(one.nodes) for one in blocks if one.domain == domain), reverse=True)
         freed = np.concatenate([[0], np.cumsum(sizes)]) + empty[domain]
         if freed[-1] >= size * wanted:
@@ -133,14 +136,16 @@ def _search(
 
 
 def _leave(empty: Sequence[int], blocks: Sequence[Block], domain: int, need: int) -> dict[int, int] | None:
-    """Return who leaves a domain for which others, so that enough of its nodes are free."""
+    """Return the jobs that leave a domain and the domains they go to, so that enough nodes become free."""
     room, free, moves = list(empty), empty[domain], dict[int, int]()
     inside = sorted((one for one in blocks if one.domain == domain), key=lambda one: len(one.nodes))
     while free < need:
+        # The smallest job that alone is enough; if none is, the widest, to need few moves.
         enough = [one for one in inside if free + len(one.nodes) >= need]
         for one in [*enough, *reversed([one for one in inside if one not in enough])]:
             fits = [at for at, left in enumerate(room) if at != domain and left >= len(one.nodes)]
             if fits:
+                # The fullest domain with room, so that empty domains stay whole.
                 moves[one.row] = to = min(fits, key=lambda at: (room[at], at))
                 room[to] -= len(one.nodes)
                 free += len(one.nodes)
@@ -173,11 +178,11 @@ class DomainState:
                 yield Block(row, tuple(node for node, _ in nodes), inside.pop())
 
     def has_room(self, size: int, wanted: int) -> bool:
-        """Whether so many segments of whole nodes fit, each in a domain."""
+        """Whether `wanted` segments of whole nodes fit, each in one domain."""
         return sum(min(len(free), self.most_nodes) // size for free in self.free) >= wanted
 
     def make_room(self, size: int, wanted: int) -> RoomPlan | None:
-        """Return how room is made for so many segments."""
+        """Return a plan that makes room for a number of segments."""
         empty = [len(free) for free in self.free]
         return plan_moves(empty, self.blocks, size, wanted, self.most_nodes // size)
 
@@ -186,6 +191,7 @@ class DomainState:
         pools, given = [list(free) for free in self.free], dict[int, list[int]]()
         blocks = {block.row: block for block in self.blocks}
         for row in plan.moves:
+            # All leave before any arrives: jobs may exchange their nodes.
             pools[blocks[row].domain] += blocks[row].nodes
         for pool in pools:
             pool.sort()
@@ -214,7 +220,7 @@ class MovingPolicy(NoticePolicy):
 
     @property
     def needs_places(self) -> bool:
-        """Whether it moves jobs or gives notice, which the compiled engine does not carry out."""
+        """Whether the policy moves jobs or gives notice, which the compiled engine does not carry out."""
         return self.moves_per_hour > 0 or super().needs_places
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
@@ -264,7 +270,7 @@ def make_room(view: View, decision: Decision, most: int) -> dict[int, Nodes] | N
 
 
 def _only_starts(view: View, decision: Decision, at: Ints) -> bool:
-    """Whether all that runs keeps what it holds."""
+    """Whether every running job keeps its GPUs."""
     runs: Bools = view.gpus[at] > 0
     same = (decision.gpus == view.gpus[at]) & (decision.gpu_type == view.gpu_type[at])
     kept = int((runs & same).sum()) == int((view.gpus > 0).sum())

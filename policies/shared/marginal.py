@@ -74,8 +74,8 @@ class Target(Allotments):
 
     def repays(self, at: int, gpu_type: int, level: int) -> bool:
         """Return whether changing a running job's allotment to (type, level) is worth its restart."""
-        now_kind, now_level = int(self.view.gpu_type[at]), int(self.held_level[at])
-        faster_s = float(self.time_s[at, now_kind, now_level]) - float(self.time_s[at, gpu_type, level])
+        held_type, now_level = int(self.view.gpu_type[at]), int(self.held_level[at])
+        faster_s = float(self.time_s[at, held_type, now_level]) - float(self.time_s[at, gpu_type, level])
         standing_s = float(self.cost_s[at, gpu_type, level]) - float(self.view.standstill_s[at])
         return bool(float(self.view.remaining_iterations[at]) * faster_s > self.hysteresis * standing_s)
 
@@ -111,11 +111,11 @@ class Target(Allotments):
         some = np.flatnonzero(np.isfinite(fitting).any(axis=(1, 2)))
         rows, time_s, fitting = rows[some], time_s[some], fitting[some]
         # Free GPUs only become fewer: what is fastest of all that had room, and still has, is fastest now.
-        kinds, levels, stays = self._choices(rows, fitting)
+        gpu_types, levels, stays = self._choices(rows, fitting)
         now = zip(self.view.gpu_type[rows].tolist(), self.held_level[rows].tolist(), strict=True)
         left, given = free.tolist(), list[tuple[int, int, int]]()
         for i, (at, gpu_type, level, staying, held) in enumerate(
-            zip(rows.tolist(), kinds.tolist(), levels.tolist(), stays.tolist(), now, strict=True)
+            zip(rows.tolist(), gpu_types.tolist(), levels.tolist(), stays.tolist(), now, strict=True)
         ):
             # The precomputed choice has no room any more: choose again among what is left.
             if counts[level] > left[gpu_type]:
@@ -136,7 +136,7 @@ class Target(Allotments):
         return given
 
     def _choices(self, rows: Ints, time_s: Floats) -> tuple[Ints, Ints, Bools]:
-        """Return the type and level of each job's fastest allotment, and whether it rather stays.
+        """Return the type and level of each job's fastest allotment, and whether keeping its GPUs is better.
 
         Parameters
         ----------
@@ -147,9 +147,9 @@ class Target(Allotments):
         """
         flat = time_s.reshape(len(rows), math.prod(time_s.shape[1:]))
         gpu_type, level = np.divmod(np.argmin(flat, axis=1), len(self.counts))
-        now_kind, now_level = self.view.gpu_type[rows], self.held_level[rows]
-        stays = now_kind >= 0
-        stays[stays] = time_s[stays, now_kind[stays], now_level[stays]] < np.inf
+        held_type, now_level = self.view.gpu_type[rows], self.held_level[rows]
+        stays = held_type >= 0
+        stays[stays] = time_s[stays, held_type[stays], now_level[stays]] < np.inf
         stays[stays] = ~self._repay(rows[stays], gpu_type[stays], level[stays])
         return gpu_type, level, stays
 

@@ -28,7 +28,7 @@ class _Span:
 
 @dataclass(frozen=True)
 class Planned:
-    """When a job could start, and on which nodes.
+    """A possible start of a job: its time and its nodes.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Planned:
 
 
 class NodeReservations:
-    """The plan of one pass of Slurm's backfill: free GPUs of nodes, and reservations of whole nodes.
+    """The plan of one Slurm backfill pass: each node's free GPUs, and reservations of whole nodes.
 
     A job that must wait reserves all of each node that it would run on, from its start to its time limit. In
     that time no other job may use them, whatever they have free. When it could start is found by letting
@@ -83,6 +83,7 @@ class NodeReservations:
         self._horizon_s, self._gres = now_s + window_s, gres
         self._running = sorted(running, key=lambda one: one[0])
         self._sort()
+        # One span for the whole window, in which every node is open; reservations divide it.
         begin_s = self._rounded(now_s)
         self._spans = [_Span(begin_s, self._rounded(self._horizon_s), np.ones(len(free), dtype=np.bool_))]
 
@@ -97,7 +98,7 @@ class NodeReservations:
         self._gpus = np.array([gpus for held in nodes for _, gpus in held], dtype=np.int64)
 
     def fits(self, usable: Bools, gpus: int, nodes: int) -> Nodes | None:
-        """Return what a job would be given now on the nodes that it may use, reservations aside."""
+        """Return the nodes that a job would get now among those that it may use, reservations aside."""
         return consecutive_best_fit(np.where(usable, self.free, 0), gpus, nodes, capped=self._gres)
 
     def start(self, given: Nodes, end_s: float) -> None:
@@ -138,10 +139,13 @@ class NodeReservations:
                 # What it is given now is chosen as at any start.
                 given = self.fits(open_nodes, gpus, nodes)
                 return None if given is None else Planned(start_s, given, open_nodes)
+            # Nodes open up before that start: from then on there may be an earlier one.
             if later_s is not None and start_s > later_s:
                 continue
             if start_s > self._horizon_s:
                 return None
+            # The start lies so late that the job would run into a reservation which the time looked at did
+            # not reach.
             if self._overlaps(found.nodes, start_s, limit_s):
                 later_s = start_s
                 continue

@@ -1,4 +1,4 @@
-"""Stops that lose least: who is stopped, and who saves before, as options of policies."""
+"""Options of policies for cheap stops: which jobs are stopped, and which save before."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class NoticePolicy(Policy):
 
     @property
     def needs_places(self) -> bool:
-        """Whether it gives notice, which the compiled engine does not carry out."""
+        """Whether the policy gives notice, which the compiled engine does not carry out."""
         return self.notice != "never"
 
     def schedule(self, view: View) -> Decision:
@@ -40,7 +40,7 @@ class NoticePolicy(Policy):
 
     @abstractmethod
     def decide(self, view: View) -> Decision:
-        """Return the decision for one decision point, as if every stop were over at once."""
+        """Return the decision for one decision point, treating every stop as instantaneous."""
 
 
 def losses_per_gpu(view: View, notice: Notice) -> Floats:
@@ -100,6 +100,7 @@ def _carry_out(view: View, decision: Decision, saves: Bools) -> Decision:
     stops[at] = False
     stops[np.searchsorted(view.job, decision.drop)] = False
     saving = stops & saves
+    # GPUs of jobs that save are not free before they have saved; those of jobs that stop at once are.
     room = view.available - _count(view, (view.gpus > 0) & ~stops) - _count(view, saving)
     gpu_type, gpus = decision.gpu_type.copy(), decision.gpus.copy()
     batch = None if decision.batch is None else decision.batch.copy()

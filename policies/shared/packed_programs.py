@@ -39,7 +39,7 @@ class PackedProblem:
 
     Attributes
     ----------
-    first, second, kind : ndarray of int, shape (C,)
+    first, second, gpu_type : ndarray of int, shape (C,)
         Groups and GPU type of each way; `second` is `ALONE` where there is one group.
     speed : ndarray of float, shape (C, 2)
         Progress per second of a job of each of the two.

@@ -17,7 +17,7 @@ NO_ROOM = Infeasible("no node has room for what it asks for")
 
 
 def usual_requests(parts: Parts) -> UsualRequests:
-    """Return the usual requests of a trace: the commonest kinds that cover 95 % of its jobs."""
+    """Return the usual requests of a trace: the commonest ones that cover 95 % of its jobs."""
     from clustergym.sim.parts.fragmentation import find_usual_requests
 
     return find_usual_requests(parts.rows, parts.accepted)
@@ -47,7 +47,7 @@ class PartScores:
             self._known = allocations, usual_requests(parts), no_scores(parts.requests, nodes)
         _, usual, scores = self._known
         chances = self._rng.random(2) if self._score == "random-fit" else np.zeros(2)
-        request = int(parts.kind[job])
+        request = int(parts.request[job])
         at, device = best_place(
             nodes, parts.requests, request, PLACERS.index(self._score), usual, scores, chances
         )

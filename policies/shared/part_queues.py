@@ -38,13 +38,14 @@ def fill_parts(view: View, order: Ints, *, blocks: bool) -> list[tuple[int, int,
     """
     assert view.parts is not None
     room, chosen = _Room(view.parts, order[view.gpus[order] > 0].tolist()), []
-    unfit, kinds, gpus = room.unfit_kinds(), view.parts.kind.tolist(), view.gpus.tolist()
+    unfit, request, gpus = room.find_unfit_requests(), view.parts.request.tolist(), view.gpus.tolist()
     for at in order.tolist():
         if gpus[at] > 0:
             if not room.keep(at):
                 continue
-        elif kinds[at] in unfit or not room.take(at):
-            unfit.add(kinds[at])
+        # Room only shrinks along the order: a request that found none finds none later.
+        elif request[at] in unfit or not room.take(at):
+            unfit.add(request[at])
             if blocks:
                 break
             continue
@@ -70,12 +71,12 @@ class _Room:
             self._undecided.setdefault(int(parts.node[at]), []).append(at)
             self._give_back(self._without, at)
 
-    def unfit_kinds(self) -> set[int]:
-        """Return the kinds of requests for which there is no room even if all those jobs left."""
-        from clustergym.sim.parts.placement import fitting_kinds
+    def find_unfit_requests(self) -> set[int]:
+        """Return the distinct requests for which there is no room even if all those jobs left."""
+        from clustergym.sim.parts.placement import find_fitting_requests
 
         nodes = self._nodes if self._without is None else self._without
-        return set(np.flatnonzero(~fitting_kinds(nodes, self._parts.requests)).tolist())
+        return set(np.flatnonzero(~find_fitting_requests(nodes, self._parts.requests)).tolist())
 
     def keep(self, at: int) -> bool:
         """Let a running job go on, unless it was stopped."""
@@ -89,7 +90,7 @@ class _Room:
 
     def take(self, at: int) -> bool:
         """Find room for a waiting job."""
-        placed = _place_request(self._nodes, self._parts.requests, int(self._parts.kind[at]))
+        placed = _place_request(self._nodes, self._parts.requests, int(self._parts.request[at]))
         if placed is None and self._without is not None:
             placed = self._in_place_of_others(at)
         if placed is None:
@@ -101,12 +102,16 @@ class _Room:
     def _in_place_of_others(self, at: int) -> PlacedRequest | None:
         """Place a job on the node where it can fit by stopping other jobs; return where, or None."""
         assert self._without is not None
-        request, requests = int(self._parts.kind[at]), self._parts.requests
+        request, requests = int(self._parts.request[at]), self._parts.requests
         there = _place_request(self._without, requests, request)
         if there is None:
             return None
+        # Found with all stoppable jobs gone, which shows on which node it can fit; that booking is undone, as
+        # there may be a place for it on the node after fewer stops.
         self._book(self._without, at, there.node, there.devices, 1)
         while True:
+            # The last in the order stops first, until the job fits: it does at the latest when all of them
+            # have.
             self._give_back(self._nodes, self._undecided[there.node].pop())
             placed = _place_request(self._nodes, requests, request)
             if placed is not None:
@@ -117,7 +122,7 @@ class _Room:
             self._book(nodes, at, int(self._parts.node[at]), int(self._parts.devices[at]), 1)
 
     def _book(self, nodes: Nodes, at: int, node: int, devices: int, sign: int) -> None:
-        book(nodes, self._parts.requests.unpack_row(int(self._parts.kind[at])), node, devices, sign)
+        book(nodes, self._parts.requests.unpack_row(int(self._parts.request[at])), node, devices, sign)
 
 
 @cache

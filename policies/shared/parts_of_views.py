@@ -43,6 +43,8 @@ class QueueViews:
         self._stops = bool(self._stopped.any())
         if self._stops:
             self.gpu_type = np.where(self._stopped, -1, view.gpu_type)
+        # A job that loses GPUs falls back to its requested batch, as the engine has it when it is launched
+        # anew.
         if gpus is not view.gpus:
             self.batch = np.where(gpus < view.gpus, view.global_batch, view.batch)
         self._decided = self.gpus, self.gpu_type, self.batch
@@ -76,17 +78,18 @@ class QueueViews:
         if self._stops:
             own["gpu_type"] = self.gpu_type[order]
             own["state"] = np.where(self._stopped[order], QUEUED, own["state"])
+            # Stopped at this decision point, it begins to wait now.
             own["queued_s"] = np.where(self._stopped[order], view.now_s, own["queued_s"])
         for column in own.values():
             column.setflags(write=False)
         return own
 
     def _rows(self, queue: int) -> slice:
-        """Return where a queue's jobs are in the order."""
+        """Return the slice of a queue's jobs in the order."""
         return slice(self._end[queue - 1] if queue else 0, self._end[queue])
 
     def part(self, queue: int, available: Ints) -> View:
-        """Return what a queue's policy sees; `available` are the GPUs, shape (T,), that it may use."""
+        """Return the View of a queue's policy; `available` are the GPUs, shape (T,), that it may use."""
         rows = self._rows(queue)
         own = {name: column[rows] for name, column in self._columns.items()}
         some = own["gpus"] > 0
@@ -143,6 +146,7 @@ class QueueViews:
         batch = np.zeros_like(job) if decision.batch is None else decision.batch
         if len(decision.drop) or any(len(column) != len(rows) for column in (job, gpu_type, gpus, batch)):
             return decision
+        # Decisions may name jobs in any order; compared are equal jobs.
         at = rows if (job == self.view.job[rows]).all() else rows[np.argsort(np.argsort(job))]
         requested = self.view.global_batch[at]
         keeps = (

@@ -1,4 +1,4 @@
-"""Who holds what of the queues of tenants, and what each may.
+"""Account of the GPUs that tenants' queues hold and may hold.
 
 Jobs that are to stop, or to give GPUs back, and keep what they hold for a while.
 """
@@ -89,7 +89,7 @@ class QueueHoldings:
         )
 
     def within_quota(self, queue: str, gpu_type: int, gpus: int) -> bool:
-        """Whether a queue with so many more GPUs stays within its quota."""
+        """Whether a queue with `gpus` more GPUs stays within its quota."""
         return self.held[queue][gpu_type] + gpus <= self.quota[queue][gpu_type]
 
     def sides(self, one: str, other: str) -> tuple[list[str], list[str]]:
@@ -100,7 +100,7 @@ class QueueHoldings:
 
 
 class Evictions:
-    """Since when jobs are to give GPUs to others; one that is spared at a decision point begins anew.
+    """The times since which jobs must give up GPUs; a job spared at a decision point starts anew.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ class Evictions:
         self._before_s, self._first_s = self._first_s, {}
 
     def note_eviction(self, job: int, now_s: float) -> bool:
-        """Note that a job (row of the trace) is to give GPUs, and return whether it does now."""
+        """Note that a job (row of the trace) must give up GPUs; return whether it does so now."""
         self._first_s[job] = self._before_s.get(job, now_s)
         return now_s - self._first_s[job] >= self._takes_s
 

@@ -1,4 +1,4 @@
-"""What queues of tenants hold, ask for and are due."""
+"""The GPUs that tenants' queues hold, ask for and are due."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .requests import request_options
 
 
 class Demand(NamedTuple):
-    """What L leaves hold and ask for of each of T types.
+    """The GPUs of each of T types that L leaf queues hold and ask for.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Demand(NamedTuple):
 
 
 def compute_demand(view: View, leaves: int) -> Demand:
-    """Return what each leaf holds and asks for.
+    """Return the GPUs that each leaf queue holds and asks for.
 
     A job of any type that waits asks for each type that it can run on, in proportion to the cluster's GPUs.
     """
@@ -49,6 +49,7 @@ def compute_demand(view: View, leaves: int) -> Demand:
     asks = parts * np.maximum(view.requested_gpus, view.gpus)[:, None]
     cells = view.queue[:, None] * shape[1] + np.arange(shape[1])
     asked = np.bincount(cells.ravel(), asks.ravel(), minlength=shape[0] * shape[1])
+    # Parts of jobs of any type add up to fractions; a due below the whole would leave a job without a GPU.
     whole: Floats = np.ceil(asked - 1e-9).reshape(shape)
     return Demand(held.reshape(shape).astype(np.float64), whole, options)
 
@@ -100,7 +101,7 @@ class QueueEntitlements:
         self._due: Floats = np.zeros((len(tree.leaves), len(gpu_types)))
 
     def compute_dues(self, available: Ints, asked: Floats, history: History, now_s: float) -> Floats:
-        """Return what each leaf is due, shape (L, T): the same array as before if nothing has changed.
+        """Return the GPUs due to each leaf queue, shape (L, T): the same array as before if nothing changed.
 
         What nobody asks for is divided too, among those that have jobs, for jobs that may grow.
         """
@@ -126,6 +127,8 @@ class QueueEntitlements:
         some = {name: one for name, one in zip(self._leaves, asked.tolist(), strict=True) if one > 0}
         claims = division.claims(some)
         own, wide = division.divide(total, claims, usage, bounds), self._none
+        # What this division leaves is for jobs that may grow: a second one, as if each queue asked for
+        # everything, says how it would go.
         if sum([own[queue] for queue in claims.at]) < total:
             wide = division.divide(total, division.claims(dict.fromkeys(some, total)), usage, bounds)
         kept = [one for one in bounds if len(one.queue) or not one.certain] or [Bounds.none()]
@@ -135,6 +138,7 @@ class QueueEntitlements:
     def _sum_up(self, available: Ints, given: Floats) -> None:
         """Set each leaf queue's due from the shares of all queues, shape (2, T, Q)."""
         due, wider = given[:, :, self._places].transpose(0, 2, 1)
+        # What stays idle as some queue's guarantee is not there to grow into.
         left = available - self._limits.compute_idle_reserve(due) - due.sum(axis=0)
         more = np.maximum(wider - due, 0.0)
         part = np.minimum(np.maximum(left, 0.0) / np.maximum(more.sum(axis=0), 1.0), 1.0)

@@ -1,4 +1,4 @@
-"""What each queue of tenants may use, and who gives back what others lack.
+"""The GPUs that each tenant's queue may use, and the queues that give back what others lack.
 
 How many GPUs a queue may use, by its limits and by what other queues keep.
 """
@@ -155,7 +155,7 @@ class ReclaimPlan:
         return missing
 
     def _usable(self, lacking: Floats) -> Floats:
-        """Return what of the GPUs that queues lack lets whole requests of their waiting jobs start."""
+        """Return the lacking GPUs, rounded down to whole requests of the queues' waiting jobs."""
         view, found = self.view, np.zeros_like(lacking)
         options = request_options(view)
         for row in np.flatnonzero(view.gpus == 0).tolist():

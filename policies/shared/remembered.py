@@ -62,6 +62,8 @@ class DecisionCache:
         changed = parts.find_changed(last, self._times).tolist()
         for at in changed:
             self._made[at].clear()
+        # A decision that was carried out changed its queue. A consistent policy would now keep all of it
+        # (None); others must be asked again.
         for at, made in self._acted.items():
             self._made[at].clear()
             if self._consistent and at not in changed:
@@ -90,6 +92,7 @@ class DecisionCache:
         for made in reversed(self._made[at]):
             if made.available == gpus:
                 return made
+            # A consistent policy decides the same with fewer unused GPUs, as long as those it used are there.
             if self._consistent and all(map(le, made.used, gpus)) and all(map(le, gpus, made.available)):
                 return made
         return None

@@ -1,4 +1,4 @@
-"""What jobs request and hold, as indices into the View's axes.
+"""Requests and allotments of jobs, as indices into the View's axes.
 
 A table of allotments that a policy changes before it decides.
 """

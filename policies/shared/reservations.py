@@ -1,4 +1,4 @@
-"""The free GPUs of one type over time, of which jobs reserve a share until they end."""
+"""The free GPUs of one type over time; jobs reserve some of them until they end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Plans(NamedTuple):
 
 
 class Demand(NamedTuple):
-    """What a job would take and how fast it would be.
+    """The GPUs that a job would take, and its speed on them.
 
     Attributes
     ----------

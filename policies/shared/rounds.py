@@ -168,7 +168,7 @@ class PackedRounds:
 
     @property
     def share(self) -> Floats:
-        """Share of time that each combination is to have on each type, shape (n, n, T)."""
+        """Target share of time of each combination on each GPU type, shape (n, n, T)."""
         return self._share
 
     def decide(self, view: View, share: Floats, time_s: Floats) -> Decision:
@@ -213,8 +213,8 @@ def _idle(view: View, placed: Bools, free: list[int], time_s: Floats) -> list[tu
     chosen: list[tuple[int, int]] = []
     for i in np.flatnonzero(~placed).tolist() if any(free) else ():
         gpus = int(view.requested_gpus[i])
-        kinds = [t for t in np.argsort(time_s[i], kind="stable").tolist() if np.isfinite(time_s[i, t])]
-        t = next((t for t in kinds if free[t] >= gpus), None)
+        types = [t for t in np.argsort(time_s[i], kind="stable").tolist() if np.isfinite(time_s[i, t])]
+        t = next((t for t in types if free[t] >= gpus), None)
         if t is not None:
             free[t] -= gpus
             chosen.append((i, t))

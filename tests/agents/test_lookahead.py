@@ -71,7 +71,9 @@ def drawn():
 def decisions(scenario, seed=0, **more):
     policy = make_policy({"name": "learned", **more})
     run = simulate(scenario, policy, make_placer({"name": "buddy"}), seed)
-    return [(event.time_s, str(event.kind), event.job, event.gpus) for event in run.simulation.log.events]
+    return [
+        (event.time_s, str(event.event_type), event.job, event.gpus) for event in run.simulation.log.events
+    ]
 
 
 def test_the_same_seed_decides_the_same(drawn):

@@ -69,9 +69,9 @@ def test_episodes_are_the_simulators(tmp_path, seed):
     NODES.save(path, weights, {})
     placer = make_placer({"name": "learned", "checkpoint": str(path), "defragment_s": 600.0})
     simulation = simulate(scenario, make_policy({"name": "sjf"}), placer).simulation
-    kinds = {event.kind.value for event in simulation.log.events}
+    kinds = {event.event_type.value for event in simulation.log.events}
     assert {"migrate", "unplaced"} & kinds
-    end_s = {event.job: event.time_s for event in simulation.log.events if event.kind == "complete"}
+    end_s = {event.job: event.time_s for event in simulation.log.events if event.event_type == "complete"}
     jct_s = np.array([end_s[row] for row in range(120)]) - scenario.trace.submit_s
     found = minipods.run(placement_episode(scenario, 300.0, 600.0), weights)
     assert found == pytest.approx(jct_s, abs=1e-3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,7 +36,7 @@ BOARD = SimpleNamespace(
     metric="jct_mean",
     cells=CELLS,
     scenarios=[SimpleNamespace(name="light"), SimpleNamespace(name="heavy")],
-    kinds=("policy",),
+    components=("policy",),
     chooses="policy",
     compose=lambda: None,
 )
@@ -51,6 +51,9 @@ class Flag:
 
     def __str__(self) -> str:
         return f"{self.cell}: {self.what}"
+
+    def list_fields(self) -> dict[str, str]:
+        return asdict(self)
 
 
 @pytest.fixture(autouse=True)

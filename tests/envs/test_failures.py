@@ -24,7 +24,7 @@ def episode(seed, steps=300, **parameters):
         _, _, terminated, truncated, info = env.step(int(rng.choice(np.flatnonzero(info["action_mask"]))))
         if terminated or truncated:
             break
-    return [e.time_s for e in env.log.events if e.kind == NODE_FAIL]
+    return [e.time_s for e in env.log.events if e.event_type == NODE_FAIL]
 
 
 def test_nodes_fail_otherwise_in_each_drawn_episode_and_alike_again():

@@ -79,7 +79,7 @@ def test_a_preempted_job_may_be_assigned_once_more_but_not_preempted():
     env.step(action)
     assert not env.action_masks()[:9].any()
     env.step(env.actions.stop)
-    assert "preempt" not in [event.kind.value for event in env.log.events]
+    assert "preempt" not in [event.event_type.value for event in env.log.events]
 
 
 def test_all_masked_actions_are_legal_for_the_simulator():

@@ -32,14 +32,16 @@ SMALL = "ClusterGym/Sharing-small-v1"
 NODES = "sn,cpu_milli,memory_mib,gpu,model\na,8000,4096,2,X\nb,10000,4096,1,X\n"
 PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\np,1000,1024,1,500\n"
 HALF, WHOLE, CPU_ONLY = range(3)
-KINDS = Requests(
+REQUESTS = Requests(
     cpu_milli=np.array([1000, 8000, 2000]),
     memory_mib=np.array([1024, 2048, 0]),
     gpus=np.array([1, 1, 0]),
     gpu_milli=np.array([500, 1000, 0]),
     models=np.ones(3, dtype=np.int64),
 )
-USUAL = UsualRequests(KINDS.cpu_milli, KINDS.gpus, KINDS.gpu_milli, KINDS.models, np.array([0.5, 0.25, 0.25]))
+USUAL = UsualRequests(
+    REQUESTS.cpu_milli, REQUESTS.gpus, REQUESTS.gpu_milli, REQUESTS.models, np.array([0.5, 0.25, 0.25])
+)
 
 
 @pytest.fixture
@@ -55,7 +57,7 @@ def stream_of(*kinds, leaves_at=()):
     """Return a stream of those two nodes."""
     nodes = empty_nodes(np.array([8000, 10000]), np.array([4096] * 2), np.array([2, 1]), np.array([0, 0]))
     leaves = np.array(leaves_at or [NEVER] * len(kinds))
-    return Stream(nodes, KINDS, np.array(kinds), leaves, USUAL)
+    return Stream(nodes, REQUESTS, np.array(kinds), leaves, USUAL)
 
 
 def legal_episode(env, seed, **options):
@@ -143,7 +145,7 @@ def test_what_cannot_fit_ends_at_once(folder):
     env = SharingEnv(data=str(folder))
     stream = stream_of(WHOLE)
     _, info = env.reset(
-        options={"stream": stream._replace(kinds=KINDS._replace(cpu_milli=np.full(3, 20000)))}
+        options={"stream": stream._replace(requests=REQUESTS._replace(cpu_milli=np.full(3, 20000)))}
     )
     assert info["action_mask"].tolist() == [1, 1]
     _, reward, terminated, _, info = env.step(1)
@@ -156,7 +158,7 @@ def test_placers_in_the_environment_are_those_of_the_experiment(placer):
     env.reset(seed=3)
     stream = draw_stream(env.source, 1.3, False, np.random.default_rng(3))
     _, info = env.reset(options={"stream": stream})
-    alone = fill(stream.nodes.copy(), stream.kinds, stream.arrivals, stream.usual, placer, 0)
+    alone = fill(stream.nodes.copy(), stream.requests, stream.arrivals, stream.usual, placer, 0)
     while not env.state.over:
         info = env.step(env.find_action(placer))[-1]
     desk = env.state.desk
@@ -195,7 +197,7 @@ def test_the_learned_placer_plays_the_environment(departures):
     for arrival in set(range(len(desk.node))) - set(desk.leaving[:last].tolist()):
         if desk.node[arrival] >= 0:
             bits = (desk.devices[arrival] >> np.arange(8)) & 1
-            held[desk.node[arrival]] += bits * stream.kinds.gpu_milli[desk.arrivals[arrival]]
+            held[desk.node[arrival]] += bits * stream.requests.gpu_milli[desk.arrivals[arrival]]
     assert (held + desk.nodes.gpu_milli == stream.nodes.gpu_milli).all()
 
 
@@ -312,12 +314,12 @@ def test_text_by_hand(folder):
         (
             {"data": "folder"},
             {"stream": stream_of(3)},
-            r"arrivals: names a kind that is not one of its 3 .*give 0 to 2",
+            r"arrivals: names a request that is not one of its 3 .*give 0 to 2",
         ),
         (
             {"data": "folder"},
-            {"stream": stream_of(0)._replace(kinds=KINDS._replace(gpus=np.array([2, 1, 0])))},
-            r"gpu_milli: kind 0 asks for 500 thousandths of 2 GPUs",
+            {"stream": stream_of(0)._replace(requests=REQUESTS._replace(gpus=np.array([2, 1, 0])))},
+            r"gpu_milli: request 0 asks for 500 thousandths of 2 GPUs",
         ),
         ({}, {"stream": stream_of(HALF)}, r"options\.stream: has 2 nodes of up to 2 GPUs .*give 4 nodes"),
     ],

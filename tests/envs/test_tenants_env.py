@@ -15,7 +15,7 @@ from clustergym.envs.families import ElasticEnv, ReclaimEnv, TenantsEnv
 from clustergym.envs.scheduling_costs import Outcomes, ReferenceCostTimes
 from clustergym.scenario.registry import parse_policy
 from clustergym.scenario.tenants.queue_tree import Tenants
-from clustergym.sim.log import Event, EventKind
+from clustergym.sim.log import Event, EventType
 
 TIMES = {"m": {"X": {1: 8.0, 2: 4.0, 4: 2.0, 8: 1.0}}}
 
@@ -33,12 +33,12 @@ def scenario(tmp_path):
 def test_costs_by_hand(scenario):
     outcomes = Outcomes(ReferenceCostTimes.from_scenario(scenario))
     events = [
-        Event(0.0, EventKind.SUBMIT, 0),
-        Event(0.0, EventKind.START, 0, 0, 8),
-        Event(3600.0, EventKind.SUBMIT, 1),
-        Event(7200.0, EventKind.RESCALE, 0, 0, 4),
-        Event(7200.0, EventKind.START, 1, 0, 4),
-        Event(10800.0, EventKind.COMPLETE, 0),
+        Event(0.0, EventType.SUBMIT, 0),
+        Event(0.0, EventType.START, 0, 0, 8),
+        Event(3600.0, EventType.SUBMIT, 1),
+        Event(7200.0, EventType.RESCALE, 0, 0, 4),
+        Event(7200.0, EventType.START, 1, 0, 4),
+        Event(10800.0, EventType.COMPLETE, 0),
     ]
     outcomes.read(events, 10800.0)
     queues = outcomes.queues

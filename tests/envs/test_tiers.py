@@ -82,7 +82,7 @@ def test_the_job_of_higher_priority_starts_first(tmp_path):
         action = np.zeros(env.action_space.shape, np.float32)
         action[2 * first] = 1.0
         env.step(action)
-        starts = [event.job for event in env.unwrapped.log.events if event.kind == "start"]
+        starts = [event.job for event in env.unwrapped.log.events if event.event_type == "start"]
         assert starts[0] == first
 
 
@@ -95,7 +95,7 @@ def test_a_second_priority_below_0_forbids_doubling(tmp_path):
         env.reset(seed=0)
         action = np.full(env.action_space.shape, second, np.float32)
         env.step(action)
-        held[second] = next(event.gpus for event in env.unwrapped.log.events if event.kind == "start")
+        held[second] = next(event.gpus for event in env.unwrapped.log.events if event.event_type == "start")
     assert held == {-1.0: 1, 1.0: 4}
 
 

@@ -62,7 +62,7 @@ def two_nodes(jobs, **keys):
 
 def kinds(simulation, job):
     events = [event for event in simulation.log.events if event.job == job]
-    return [(event.time_s, str(event.kind)) for event in events]
+    return [(event.time_s, str(event.event_type)) for event in events]
 
 
 def test_an_allotment_is_one_part_for_each_number_of_gpus():
@@ -109,11 +109,11 @@ def test_a_node_that_is_down_is_left_and_used_again_when_it_is_back():
     # What changes counts once two polls show it: one poll later than it is lost.
     backend.at_poll[7] = lambda: backend.node_up(0)
     drive(simulation, policy)
-    nodes = [(event.time_s, event.kind) for event in simulation.log.events if event.job < 0]
+    nodes = [(event.time_s, event.event_type) for event in simulation.log.events if event.job < 0]
     assert [kind for _, kind in nodes] == ["node_fail", "node_repair"]
-    failed = next(event for event in simulation.log.events if event.kind == "fail")
+    failed = next(event for event in simulation.log.events if event.event_type == "fail")
     assert (failed.job, failed.reason) == (0, "node 0 is down")
-    after = [event for event in simulation.log.events if event.kind == "resume"]
+    after = [event for event in simulation.log.events if event.event_type == "resume"]
     assert [(event.job, event.nodes) for event in after] == [(0, ((1, 2),))]
 
 
@@ -242,8 +242,8 @@ def test_on_a_running_clock_what_calls_and_decisions_take_is_standstill(slow):
     drive(simulation, policy)
     records = measure_scenario(scenario, simulation.log.events, simulation.end_s).records
     np.testing.assert_allclose(records.iterations_done, [100, 100], atol=1e-5)
-    still = [event for event in simulation.log.events if event.kind == "rate" and event.job == 0]
-    moved = next(event for event in simulation.log.events if event.kind == "rescale")
+    still = [event for event in simulation.log.events if event.event_type == "rate" and event.job == 0]
+    moved = next(event for event in simulation.log.events if event.event_type == "rescale")
     assert still[0].time_s + still[0].overhead_s == moved.time_s
 
 

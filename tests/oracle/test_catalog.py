@@ -96,7 +96,7 @@ def test_every_family_of_the_published_traces_is_there(catalog: Catalog) -> None
     )
     for family in [*small.split(), "a3c", "cyclegan"]:
         spec = get(catalog, family)
-        assert (spec.kind, spec.family, catalog.sizes(family)) == ("dense", family, ("",))
+        assert (spec.architecture, spec.family, catalog.sizes(family)) == ("dense", family, ("",))
         assert min(spec.parameters, spec.forward_flops_per_sample, spec.activation_bytes_per_sample) > 0
     assert set(ARENA_FAMILIES.values()) <= set(catalog.families)
 

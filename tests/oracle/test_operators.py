@@ -18,7 +18,7 @@ CATALOG = load_catalog()
 
 def every(catalog: Catalog) -> list[ModelClass]:
     models = [ModelClass(family, size, 16) for family in catalog.families for size in catalog.sizes(family)]
-    return [model for model in models if catalog.get(model).kind != SHAPE]
+    return [model for model in models if catalog.get(model).architecture != SHAPE]
 
 
 @pytest.mark.parametrize("model", every(CATALOG), ids=lambda model: model.model)

@@ -127,7 +127,7 @@ MODELS = st.sampled_from(
         (family, size)
         for family in CATALOG.families
         for size in CATALOG.sizes(family)
-        if CATALOG.get(ModelClass(family, size, 1)).kind != SHAPE
+        if CATALOG.get(ModelClass(family, size, 1)).architecture != SHAPE
     ]
 )
 GPUS = st.sampled_from(sorted(load_gpu_types()))

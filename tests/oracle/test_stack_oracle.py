@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from clustergym.cluster.cluster_files import load_cluster, load_gpu_types
 from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.common.errors import InputError
+from clustergym.oracle.base import OracleTables
 from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_spec import SHAPE, ModelClass
 from clustergym.oracle.models.shape_files import find_accelerator, load_accelerator, load_transformer
@@ -30,7 +32,11 @@ CLASSES = [
     ModelClass("qwen3", "235B-A22B", 1024),
     ModelClass("deepseek", "v3", 1024),
 ]
-TABLES = ORACLE.tables(CLASSES, LLM, COUNTS)
+
+
+@cache
+def tables() -> OracleTables:
+    return ORACLE.tables(CLASSES, LLM, COUNTS)
 
 
 def test_execution_is_the_search_of_the_stack() -> None:
@@ -39,9 +45,9 @@ def test_execution_is_the_search_of_the_stack() -> None:
         gpus=64, global_batch=1024, sequence_length=8192,
     )  # fmt: skip
     # 64 of 1,024 H100 in one leaf: the catalogue's machine, whose figures of the data sheet differ by 0.04 %.
-    at = TABLES.execution[1, 0, COUNTS.index(64), Locality.LEAF]
+    at = tables().execution[1, 0, COUNTS.index(64), Locality.LEAF]
     assert at == pytest.approx(found[0].seconds, rel=1e-3)
-    assert np.isinf(TABLES.execution[1, 0, COUNTS.index(64), Locality.NODE])
+    assert np.isinf(tables().execution[1, 0, COUNTS.index(64), Locality.NODE])
 
 
 def test_a_rack_is_one_domain() -> None:
@@ -49,26 +55,26 @@ def test_a_rack_is_one_domain() -> None:
     racks = [LLM.compact_locality(1, gpus) for gpus in (64, 128, 512)]
     assert racks == [Locality.DOMAIN, Locality.MINIPOD, Locality.CROSS]
     for gpus, best in zip((64, 128, 512), racks, strict=True):
-        times = TABLES.execution[:, 1, COUNTS.index(gpus)]
+        times = tables().execution[:, 1, COUNTS.index(gpus)]
         assert np.isfinite(times[2:, best:]).all()
         assert np.isinf(times[:, :best]).all()
 
 
 def test_segments_are_the_blocks_of_the_plan() -> None:
-    assert TABLES.segments is not None
+    assert tables().segments is not None
     level = COUNTS.index(256)
     # Expert groups of 64 fill the 16 trays on which gangs may count; on 8 H100 of a node no more than 8 fit.
-    assert TABLES.segments[3, :, level].tolist() == [8, 64]
+    assert tables().segments[3, :, level].tolist() == [8, 64]
     # Llama 3 70B: tensor groups of four H100, of two GB200.
-    assert TABLES.segments[1, :, level].tolist() == [4, 2]
-    assert (TABLES.segments[0, :, level] == 1).all()
-    divides = np.array(COUNTS)[None, None, :] % TABLES.segments
+    assert tables().segments[1, :, level].tolist() == [4, 2]
+    assert (tables().segments[0, :, level] == 1).all()
+    divides = np.array(COUNTS)[None, None, :] % tables().segments
     assert (divides == 0).all()
 
 
 def test_segments_of_at_most_so_many_gpus() -> None:
     capped = StackOracle(segment=8).tables(CLASSES[2:], LLM, (64, 256))
-    own = TABLES.execution[2:, :, [COUNTS.index(64), COUNTS.index(256)]]
+    own = tables().execution[2:, :, [COUNTS.index(64), COUNTS.index(256)]]
     assert capped.segments is not None
     assert capped.segments.max() == 8
     # Within a rack a job runs its fastest plan as before; across racks one with small segments, no faster.
@@ -80,21 +86,21 @@ def test_segments_of_at_most_so_many_gpus() -> None:
 
 
 def test_wider_placements_are_never_faster() -> None:
-    times = np.where(np.isfinite(TABLES.execution), TABLES.execution, np.nan)
+    times = np.where(np.isfinite(tables().execution), tables().execution, np.nan)
     for tier in (Locality.LEAF, Locality.MINIPOD, Locality.CROSS):
         assert not (times[..., tier] < times[..., tier - 1] * (1 - 1e-9)).any()
 
 
 def test_information_classes_follow_from_the_plan() -> None:
-    fits = np.isfinite(TABLES.execution)
-    assert (np.isfinite(TABLES.profiled) == fits).all()
+    fits = np.isfinite(tables().execution)
+    assert (np.isfinite(tables().profiled) == fits).all()
     # The best grid's proxy plan, without stragglers and the optimizer's step: not always the plan that runs.
-    told = TABLES.profiled[fits] / TABLES.execution[fits]
+    told = tables().profiled[fits] / tables().execution[fits]
     assert 0.95 < told.min() < 0.999
     assert 1 < told.max() < 1.1
     assert abs(np.median(told) - 1) < 0.02
-    known = np.isfinite(TABLES.data_parallel)
-    assert (TABLES.data_parallel[known] >= TABLES.execution[known]).all()
+    known = np.isfinite(tables().data_parallel)
+    assert (tables().data_parallel[known] >= tables().execution[known]).all()
     # A 671B model is not trained with data parallelism alone.
     assert not known[3].any()
     assert known[0].any()
@@ -226,5 +232,5 @@ def test_every_model_of_today_fits_somewhere() -> None:
     for family in catalog.families:
         for size in catalog.sizes(family):
             model = ModelClass(family, size, catalog.get(ModelClass(family, size, 1)).batches[-1])
-            if catalog.get(model).kind == SHAPE:
+            if catalog.get(model).architecture == SHAPE:
                 assert np.isfinite(ORACLE.tables([model], LLM, (512,)).execution).any(), model

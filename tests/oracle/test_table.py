@@ -256,7 +256,7 @@ def profile_rows() -> list[dict[str, str]]:
 
 
 def classes_of(oracle: TableOracle) -> list[ModelClass]:
-    measured = (key.model for key, seconds in oracle.measured.seconds.items() if key.kind == "optimal")
+    measured = (key.model for key, seconds in oracle.measured.seconds.items() if key.measurement == "optimal")
     return sorted(set(measured))
 
 

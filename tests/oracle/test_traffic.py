@@ -14,7 +14,7 @@ from clustergym.common.errors import InputError
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.oracle_config import on_free_links
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 CLASSES = [ModelClass("gpt3", "1.3B", 128), ModelClass("wide_resnet", "500M", 1024)]
 COUNTS = [1, 2, 4, 8, 16, 32]
@@ -50,7 +50,7 @@ def test_a_scenario_with_contention_runs_and_slows_somebody_down():
     assert off.communication_s is None
     assert off.sha256 != on.sha256
     events = clustergym.simulate(on, "fcfs").run.simulation.log.events
-    rates = [event for event in events if event.kind == EventKind.RATE]
+    rates = [event for event in events if event.event_type == EventType.RATE]
     level = {gpus: at for at, gpus in enumerate(on.tables.counts.tolist())}
     slower = 0
     for event in rates:

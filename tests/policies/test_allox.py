@@ -20,14 +20,16 @@ from scenarios import Job, small_scenario
 
 from clustergym.common.errors import InputError
 from clustergym.sim.drive import simulate
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 SECOND = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0}}}
 
 
 def ends(run):
     trace = run.simulation.scenario.trace
-    return {trace.job_id[e.job]: e.time_s for e in run.simulation.log.events if e.kind == EventKind.COMPLETE}
+    return {
+        trace.job_id[e.job]: e.time_s for e in run.simulation.log.events if e.event_type == EventType.COMPLETE
+    }
 
 
 def run(scenario, **parameters):

@@ -21,7 +21,7 @@ from clustergym.scenario.costs import Costs
 from clustergym.scenario.policy import Decision, InformationClass
 from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 # Concave: throughput 1, 1.8, 3 on 1, 2, 4 GPUs of X.
 CONCAVE = {"m": {"X": {1: 18.0, 2: 10.0, 4: 6.0, 8: 4.0}}}
@@ -140,8 +140,8 @@ def starts_of(jobs, **parameters):
     """Return when each job of 8 GPUs' jobs first starts, and who was preempted; rounds of 300 s."""
     scenario = small_scenario(jobs, {"X": (1, 8)}, PASSING, rounds=300.0)
     events = simulate(scenario, Arena(**parameters), Buddy()).simulation.log.events
-    starts = {jobs[e.job].job_id: e.time_s for e in events if e.kind == EventKind.START}
-    return starts, [jobs[e.job].job_id for e in events if e.kind == EventKind.PREEMPT]
+    starts = {jobs[e.job].job_id: e.time_s for e in events if e.event_type == EventType.START}
+    return starts, [jobs[e.job].job_id for e in events if e.event_type == EventType.PREEMPT]
 
 
 @pytest.mark.parametrize(
@@ -175,8 +175,8 @@ def test_jobs_run_to_completion_however_long_the_head_waits():
     jobs = [Job("long", 0, 400_000, gpus=4), Job("wait", 300, 1000, gpus=4, priority=9)]
     run = simulate(small_scenario(jobs, {"X": (1, 4)}, times, rounds=300.0), Arena(), Buddy())
     events = run.simulation.log.events
-    assert {e.job: e.time_s for e in events if e.kind == EventKind.START} == {0: 0.0, 1: 400_200.0}
-    assert not [e for e in events if e.kind == EventKind.PREEMPT]
+    assert {e.job: e.time_s for e in events if e.event_type == EventType.START} == {0: 0.0, 1: 400_200.0}
+    assert not [e for e in events if e.event_type == EventType.PREEMPT]
 
 
 def test_the_queue_of_highest_priority_goes_first():
@@ -212,7 +212,7 @@ def test_queues_by_run_time_with_promotion():
     scenario = small_scenario(jobs, {"X": (1, 4)}, times, rounds=300.0)
     for promote_after_s, order in ((1e6, [0, 2, 1]), (1000.0, [0, 1, 2])):
         run = simulate(scenario, Arena(queues="run_time", promote_after_s=promote_after_s), Buddy())
-        assert [e.job for e in run.simulation.log.events if e.kind == EventKind.START] == order
+        assert [e.job for e in run.simulation.log.events if e.event_type == EventType.START] == order
 
 
 # Ablations
@@ -272,7 +272,7 @@ def test_a_running_job_that_can_no_longer_meet_its_deadline_is_dropped():
     slow = np.where(np.isfinite(scenario.tables.execution), 2.0, np.inf)
     scenario = replace(scenario, tables=replace(scenario.tables, execution=slow))
     run = simulate(scenario, Arena(objective="deadline"), Buddy())
-    assert [(e.kind, e.time_s) for e in run.simulation.log.events][-1] == (EventKind.DROP, 60.0)
+    assert [(e.event_type, e.time_s) for e in run.simulation.log.events][-1] == (EventType.DROP, 60.0)
 
 
 def test_deadlines_are_needed_by_name():
@@ -302,7 +302,7 @@ def test_urgent_jobs_go_first_in_their_queue_if_they_may(parameters, order):
     ]
     scenario = small_scenario(jobs, {"X": (1, 4)}, times, rounds=300.0)
     run = simulate(scenario, Arena(**parameters), Buddy())
-    assert [e.job for e in run.simulation.log.events if e.kind == EventKind.START] == order
+    assert [e.job for e in run.simulation.log.events if e.event_type == EventType.START] == order
 
 
 # Crius
@@ -323,7 +323,9 @@ def test_jobs_beside_a_blocked_head_are_suspended_when_it_fits(opportunistic, en
     ]
     scenario = small_scenario(jobs, {"X": (1, 4)}, times)
     run = simulate(scenario, Arena(opportunistic=opportunistic, round_s=None), Buddy())
-    found = {jobs[e.job].job_id: e.time_s for e in run.simulation.log.events if e.kind == EventKind.COMPLETE}
+    found = {
+        jobs[e.job].job_id: e.time_s for e in run.simulation.log.events if e.event_type == EventType.COMPLETE
+    }
     assert found == ends
 
 
@@ -338,7 +340,7 @@ def test_what_ran_beside_a_head_that_has_started_is_not_suspended_for_another():
     run = simulate(
         small_scenario(jobs, {"X": (1, 4)}, times), Arena(opportunistic=True, round_s=None), Buddy()
     )
-    assert not any(e.kind == EventKind.PREEMPT for e in run.simulation.log.events)
+    assert not any(e.event_type == EventType.PREEMPT for e in run.simulation.log.events)
 
 
 def test_a_job_that_is_to_be_profiled_waits_for_gpus_that_growth_has_taken():
@@ -348,8 +350,8 @@ def test_a_job_that_is_to_be_profiled_waits_for_gpus_that_growth_has_taken():
     costs = Costs(search="proxy", profile=price("profiled", 10.0))
     scenario = small_scenario(jobs, {"X": (1, 8)}, times, costs=costs)
     run = simulate(scenario, Arena(round_s=None), Buddy())
-    seen = [(e.kind.value, e.time_s) for e in run.simulation.log.events if e.job == 1]
-    end_s = next(e.time_s for e in run.simulation.log.events if e.kind == EventKind.COMPLETE)
+    seen = [(e.event_type.value, e.time_s) for e in run.simulation.log.events if e.job == 1]
+    end_s = next(e.time_s for e in run.simulation.log.events if e.event_type == EventType.COMPLETE)
     assert seen == [
         ("submit", 300.0),
         ("profile_start", end_s),

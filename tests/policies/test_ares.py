@@ -20,7 +20,7 @@ from clustergym.scenario.costs import Costs
 from clustergym.scenario.policy import InformationClass
 from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 # Throughput per GPU against that on 2: 1, 0.833 on 4, 0.625 on 8.
 CONCAVE = {"m": {"X": {2: 10.0, 4: 6.0, 8: 4.0}}}
@@ -38,7 +38,7 @@ def ends(run):
     return {
         run.simulation.scenario.trace.job_id[event.job]: event.time_s
         for event in run.simulation.log.events
-        if event.kind == EventKind.COMPLETE
+        if event.event_type == EventType.COMPLETE
     }
 
 
@@ -96,7 +96,7 @@ def test_a_job_of_earlier_virtual_finish_preempts_one_of_a_later():
     jobs = [Job("P", 0, 100), Job("Q", 20, 30), Job("R", 40, 75)]
     run = simulate(small_scenario(jobs, {"X": (1, 4)}, LINEAR), Ares(round_s=None), Buddy())
     assert ends(run) == {"P": 130.0, "Q": 50.0, "R": 205.0}
-    preempted = [event.job for event in run.simulation.log.events if event.kind == EventKind.PREEMPT]
+    preempted = [event.job for event in run.simulation.log.events if event.event_type == EventType.PREEMPT]
     assert preempted == [0]
 
 

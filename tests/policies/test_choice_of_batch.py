@@ -158,7 +158,7 @@ def test_an_allocation_is_held_through_a_restart(hold, moved):
         horizon_s=400.0,
     )
     run = simulate(scenario, Sia(hold=hold, waiting_factor=False), Buddy())
-    launches = [event for event in run.simulation.log.events if event.kind in LAUNCHES]
+    launches = [event for event in run.simulation.log.events if event.event_type in LAUNCHES]
     assert [event.time_s for event in launches if event.job == 0] == moved
 
 
@@ -171,7 +171,7 @@ def test_waiting_jobs_have_the_restart_factor_in_rounds_alone():
         jobs, groups = [Job("a", 0, 100)], {"X": (1, 1)}
         scenario = small_scenario(jobs, groups, times, checkpoint_s={"m": 50.0}, costs=costs, rounds=rounds)
         run = simulate(scenario, Sia(waiting_factor=waiting_factor), Buddy())
-        return next(event.time_s for event in run.simulation.log.events if event.kind in LAUNCHES)
+        return next(event.time_s for event in run.simulation.log.events if event.event_type in LAUNCHES)
 
     assert started(60.0, True) == 240
     assert started(60.0, False) == 0

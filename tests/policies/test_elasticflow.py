@@ -20,14 +20,14 @@ from clustergym.scenario.costs import Costs
 from clustergym.scenario.policy import InformationClass
 from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 LINEAR = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}, "Y": {1: 4.0, 2: 2.0, 4: 1.0}}}
 
 
 def times_of(run, kind):
     ids = run.simulation.scenario.trace.job_id
-    return {ids[e.job]: e.time_s for e in run.simulation.log.events if e.kind == kind}
+    return {ids[e.job]: e.time_s for e in run.simulation.log.events if e.event_type == kind}
 
 
 def first_decision(scenario, **parameters):
@@ -46,8 +46,8 @@ THREE = [
 
 def test_admission_drops_what_cannot_meet_its_deadline_beside_the_admitted():
     run = simulate(small_scenario(THREE, {"X": (1, 4)}, LINEAR), ElasticFlow(round_s=None), Buddy())
-    assert times_of(run, EventKind.COMPLETE) == {"a": 100.0, "c": 200.0}
-    assert times_of(run, EventKind.DROP) == {"b": 0.0}
+    assert times_of(run, EventType.COMPLETE) == {"a": 100.0, "c": 200.0}
+    assert times_of(run, EventType.DROP) == {"b": 0.0}
 
 
 def test_a_new_job_must_not_cost_an_admitted_one_its_deadline():
@@ -55,8 +55,8 @@ def test_a_new_job_must_not_cost_an_admitted_one_its_deadline():
     # is half done, would end at 150.
     jobs = [Job("a", 0, 100, gpus=4, deadline_s=110), Job("late", 50, 50, gpus=4, deadline_s=105)]
     run = simulate(small_scenario(jobs, {"X": (1, 4)}, LINEAR), ElasticFlow(round_s=None), Buddy())
-    assert times_of(run, EventKind.COMPLETE) == {"a": 100.0}
-    assert times_of(run, EventKind.DROP) == {"late": 50.0}
+    assert times_of(run, EventType.COMPLETE) == {"a": 100.0}
+    assert times_of(run, EventType.DROP) == {"late": 50.0}
 
 
 def test_loosened_drops_nothing():
@@ -66,7 +66,7 @@ def test_loosened_drops_nothing():
         ElasticFlow(mode="loosened", least_slack=0.5, round_s=None),
         Buddy(),
     )
-    assert times_of(run, EventKind.COMPLETE) == {"a": 100.0, "b": 200.0}
+    assert times_of(run, EventType.COMPLETE) == {"a": 100.0, "b": 200.0}
 
 
 def test_without_a_deadline_a_job_is_allowed_a_multiple_of_its_run_time():
@@ -99,7 +99,7 @@ def test_scaling_up_must_repay_its_restart(checkpoint_s, end_s):
     jobs = [Job("a", 0, 100, deadline_s=9000), Job("b", 0, 50, deadline_s=9000)]
     scenario = small_scenario(jobs, {"X": (1, 4)}, LINEAR, checkpoint_s={"m": checkpoint_s})
     run = simulate(scenario, ElasticFlow(round_s=None), Buddy())
-    assert times_of(run, EventKind.COMPLETE) == {"a": end_s, "b": 100.0}
+    assert times_of(run, EventType.COMPLETE) == {"a": end_s, "b": 100.0}
 
 
 def test_jobs_stay_on_the_type_they_request_and_any_goes_where_least_waits():
@@ -151,7 +151,7 @@ def test_strict_drops_a_job_at_its_first_decision_or_never(scenario):
     run = simulate(scenario, ElasticFlow(round_s=None), Buddy())
     assert all_left(run, drops=True)
     launched = {e.job for e in run.simulation.log.events if e.iteration_time_s}
-    assert not launched & {e.job for e in run.simulation.log.events if e.kind == EventKind.DROP}
+    assert not launched & {e.job for e in run.simulation.log.events if e.event_type == EventType.DROP}
 
 
 COUNTS = np.array([1, 2, 4, 8])
@@ -200,7 +200,7 @@ def test_a_job_that_fits_only_with_more_gpus_than_requested_goes_where_it_fits()
     profile[:, 0] = np.inf
     scenario = replace(scenario, tables=replace(scenario.tables, data_parallel=profile))
     run = simulate(scenario, ElasticFlow(mode="loosened", round_s=None), Buddy())
-    assert times_of(run, EventKind.COMPLETE) == {"a": 100.0}
+    assert times_of(run, EventType.COMPLETE) == {"a": 100.0}
 
 
 def test_a_guess_before_all_types_are_profiled_does_not_bind_a_job():
@@ -214,4 +214,4 @@ def test_a_guess_before_all_types_are_profiled_does_not_bind_a_job():
     starts = [(e.time_s, e.gpu_type) for e in run.simulation.log.events if e.gpus and e.iteration_time_s]
     assert starts[0] == (10.0, 0)
     assert starts[-1][1] == 1
-    assert run.simulation.log.events[-1].kind == EventKind.COMPLETE
+    assert run.simulation.log.events[-1].event_type == EventType.COMPLETE

@@ -15,7 +15,7 @@ from scenarios import Job, small_scenario
 from clustergym.common.errors import InputError
 from clustergym.scenario.policy import InformationClass
 from clustergym.sim.drive import simulate
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 # Run time = iterations, whatever the count.
 FLAT = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}, "Y": {1: 1.0, 2: 1.0}}}
@@ -25,7 +25,7 @@ def starts(jobs, groups, backfill, queue="gpu_type"):
     scenario = small_scenario(jobs, groups, FLAT)
     policy = FirstComeFirstServed(round_s=None, backfill=backfill, queue=queue)
     events = simulate(scenario, policy, Buddy()).simulation.log.events
-    return {scenario.trace.job_id[e.job]: e.time_s for e in events if e.kind == EventKind.START}
+    return {scenario.trace.job_id[e.job]: e.time_s for e in events if e.event_type == EventType.START}
 
 
 @pytest.mark.parametrize(

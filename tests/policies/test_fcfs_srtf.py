@@ -9,7 +9,7 @@ from scenarios import Job, small_scenario
 
 from clustergym.scenario.costs import Costs
 from clustergym.sim.drive import simulate
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 LINEAR = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}, "Y": {1: 8.0, 2: 4.0}}}
 
@@ -18,7 +18,7 @@ def ends(run):
     return {
         run.simulation.scenario.trace.job_id[e.job]: e.time_s
         for e in run.simulation.log.events
-        if e.kind == EventKind.COMPLETE
+        if e.event_type == EventType.COMPLETE
     }
 
 

@@ -13,12 +13,12 @@ from scenarios import Job, small_scenario
 from clustergym.common.errors import InputError
 from clustergym.scenario.costs import Costs
 from clustergym.sim.drive import simulate
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 
 def ends(run):
     ids = run.simulation.scenario.trace.job_id
-    return {ids[e.job]: e.time_s for e in run.simulation.log.events if e.kind == EventKind.COMPLETE}
+    return {ids[e.job]: e.time_s for e in run.simulation.log.events if e.event_type == EventType.COMPLETE}
 
 
 def run_small(jobs, groups, times, rounds=10.0, policy=None, **more):

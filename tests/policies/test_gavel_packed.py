@@ -17,7 +17,7 @@ from clustergym.policies import gavel
 from clustergym.results.measured_run import make_result
 from clustergym.results.metrics.intervals import Outcome
 from clustergym.sim.drive import simulate
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 TIMES = {"a": {"X": {1: 1.0}}, "b": {"X": {1: 2.0}}}
 
@@ -72,7 +72,7 @@ def test_the_least_finish_ratio_and_the_greatest_total():
 def ends(scenario, policy):
     run = simulate(scenario, policy, Buddy())
     ids = scenario.trace.job_id
-    return {ids[e.job]: e.time_s for e in run.simulation.log.events if e.kind == EventKind.COMPLETE}
+    return {ids[e.job]: e.time_s for e in run.simulation.log.events if e.event_type == EventType.COMPLETE}
 
 
 def two_like_jobs(kept, rounds="policy"):

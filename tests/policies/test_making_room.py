@@ -22,7 +22,7 @@ from clustergym.results.measured_run import measure_run
 from clustergym.scenario.disturbances.checkpoints import Checkpoints
 from clustergym.scenario.policy import Infeasible, Places
 from clustergym.sim.drive import simulate
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 
 def list_blocks(sizes: list[tuple[int, int]]) -> list[Block]:
@@ -177,7 +177,7 @@ def run_of(every_s: float | None = None, **parameters: object) -> object:
 
 
 def starts_of(simulation: object) -> dict[int, float]:
-    return {e.job: e.time_s for e in simulation.log.events if e.kind == EventKind.START}
+    return {e.job: e.time_s for e in simulation.log.events if e.event_type == EventType.START}
 
 
 def test_a_gang_waits_for_a_rack_or_one_move_makes_room() -> None:
@@ -188,7 +188,7 @@ def test_a_gang_waits_for_a_rack_or_one_move_makes_room() -> None:
     simulation = run_of(moves_per_hour=1.0)
     assert starts_of(simulation)[3] == 20.0
     assert measure_run(simulation).metrics["migrations"] == 1
-    ended = {e.job: e.time_s for e in simulation.log.events if e.kind == EventKind.COMPLETE}
+    ended = {e.job: e.time_s for e in simulation.log.events if e.event_type == EventType.COMPLETE}
     assert (ended[3], sorted((ended[0], ended[2]))) in ((120.0, [500.0, 522.0]), (120.0, [502.0, 520.0]))
 
 
@@ -198,8 +198,8 @@ def test_a_move_loses_work_or_saves_by_the_rule(notice: str, lost_s: float, stan
     # 8. Saving takes 10 s, longer than 8: the rule lets nobody save. What moves stands
     # still for 10 s of loading.
     simulation = run_of(10.0, moves_per_hour=1.0, notice=notice)
-    move = next(e for e in simulation.log.events if e.kind == EventKind.MIGRATE)
-    undone = [e.lost_s for e in simulation.log.events if e.kind == EventKind.UNDO]
+    move = next(e for e in simulation.log.events if e.event_type == EventType.MIGRATE)
+    undone = [e.lost_s for e in simulation.log.events if e.event_type == EventType.UNDO]
     assert move.overhead_s == stands_s
     assert undone == [lost_s if move.job == 2 else 0.0]
 

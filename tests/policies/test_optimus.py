@@ -14,7 +14,7 @@ from clustergym.scenario.costs import Costs
 from clustergym.scenario.policy import Decision, InformationClass
 from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 COSTS = Costs(search="proxy", profile={})
 
@@ -112,4 +112,4 @@ def test_a_job_without_a_profile_runs_as_requested():
     simulation = Simulation(scenario, Buddy(), InformationClass.DATA_PARALLEL, 60.0)
     assert allotments(Optimus().schedule(simulation.advance()))[0] == (0, 2)
     run = simulate(scenario, Optimus(), Buddy())
-    assert sum(e.kind == EventKind.COMPLETE for e in run.simulation.log.events) == 2
+    assert sum(e.event_type == EventType.COMPLETE for e in run.simulation.log.events) == 2

@@ -15,7 +15,7 @@ from scenarios import Job, small_scenario
 from clustergym.common.errors import InputError
 from clustergym.scenario.tenants.queue_tree import Tenants
 from clustergym.sim.drive import simulate
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 LINEAR = {"m": {"X": {1: 8.0, 2: 4.0, 4: 2.0, 8: 1.0}}}
 
@@ -32,7 +32,7 @@ def run(tmp_path):
         policy = Quotas(**parameters)
         done = simulate(replace(scenario, trace=trace, tenants=tenants), policy, Buddy())
         events = done.simulation.log.events
-        ends = {trace.job_id[e.job]: e.time_s for e in events if e.kind == EventKind.COMPLETE}
+        ends = {trace.job_id[e.job]: e.time_s for e in events if e.event_type == EventType.COMPLETE}
         return ends, policy.counters()
 
     return run

@@ -23,7 +23,7 @@ from clustergym.common.errors import InputError
 from clustergym.results.metrics.intervals import read_intervals
 from clustergym.scenario.tenants.queue_tree import Tenants
 from clustergym.sim.drive import simulate
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 LINEAR = {"m": {"X": {1: 8.0, 2: 4.0, 4: 2.0, 8: 1.0}}}
 """Seconds an iteration: 8 GPU-seconds on any count."""
@@ -44,7 +44,7 @@ def run(jobs, policy, queues="virtual_cluster", checkpoint_s=0.0, rounds="event"
 
 def ends(done):
     ids = done.simulation.scenario.trace.job_id
-    return {ids[e.job]: e.time_s for e in done.simulation.log.events if e.kind == EventKind.COMPLETE}
+    return {ids[e.job]: e.time_s for e in done.simulation.log.events if e.event_type == EventType.COMPLETE}
 
 
 def written(tmp_path, text):

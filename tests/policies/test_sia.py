@@ -20,7 +20,7 @@ from clustergym.scenario.costs import Costs
 from clustergym.scenario.policy import Decision, InformationClass
 from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 LINEAR = {"m": {"X": {1: 8.0, 2: 4.0, 4: 2.0}, "Y": {1: 16.0, 2: 8.0, 4: 4.0}}}
 COSTS = Costs(search="proxy", profile={})
@@ -107,7 +107,7 @@ def test_it_learns_that_a_job_does_not_scale():
     run = simulate(scenario, Sia(), Buddy(defragment_s=None))
     held = {0: [], 1: []}
     for event in run.simulation.log.events:
-        if event.gpus and event.kind != EventKind.COMPLETE:
+        if event.gpus and event.event_type != EventType.COMPLETE:
             held[event.job].append((event.time_s, event.gpus))
     assert held[0][:2] == [(0.0, 1), (60.0, 2)]
     assert (240.0, 1) in held[0]

@@ -15,7 +15,7 @@ from scenarios import Job, small_scenario
 
 from clustergym.common.errors import InputError
 from clustergym.sim.drive import simulate
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 TIMES = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}, "Y": {1: 8.0, 2: 4.0}}}
 
@@ -23,7 +23,7 @@ TIMES = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}, "Y": {1: 8.0, 2: 4.0}}}
 def ends(scenario, policy, seed=0):
     run = simulate(scenario, policy, Buddy(), seed)
     ids = scenario.trace.job_id
-    return {ids[e.job]: e.time_s for e in run.simulation.log.events if e.kind == EventKind.COMPLETE}
+    return {ids[e.job]: e.time_s for e in run.simulation.log.events if e.event_type == EventType.COMPLETE}
 
 
 def test_sjf_starts_the_shortest_and_preempts_nobody():
@@ -131,7 +131,7 @@ def test_random_draws_every_allotment_of_a_lone_job_alike():
     firsts = []
     for seed in range(400):
         log = simulate(scenario, RandomLegal(), Buddy(), seed).simulation.log.events
-        firsts.append(next((e.gpu_type, e.gpus) for e in log if e.kind == EventKind.START))
+        firsts.append(next((e.gpu_type, e.gpus) for e in log if e.event_type == EventType.START))
     counts = np.array([firsts.count(cell) for cell in [(0, 1), (0, 2), (0, 4), (1, 1), (1, 2)]])
     assert counts.sum() == 400
     # Binomial of 400 draws at 1/5: 80 with a standard deviation of 8.

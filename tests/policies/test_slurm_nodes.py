@@ -23,7 +23,7 @@ from clustergym.scenario.tenants.queue_tree import Tenants
 from clustergym.sim.decision_checks import DecisionError
 from clustergym.sim.drive import replay, simulate
 from clustergym.sim.engine import Simulation
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 from clustergym.trace.native import read_trace
 
 FLAT = {"m": {"X": dict.fromkeys((1, 2, 4, 8, 16), 1.0)}}
@@ -150,12 +150,13 @@ def test_reservations_are_rounded_down():
     assert plan.plan(ALL, 8, 0, 60.0).start_s == 120.0
 
 
-def run(jobs, limits_s, placer, nodes=None, queues="virtual_cluster", teams=None, **parameters):
+def run(jobs, limits_s, placer, nodes=None, queues="virtual_cluster", teams=None, origin=0.0, **parameters):
     scenario = small_scenario(jobs, {"X": (2, 4)}, FLAT)
     limits = np.array([limits_s[job.job_id] for job in jobs])
     asked = None if nodes is None else np.array([nodes[job.job_id] for job in jobs])
     teams = teams or ("a",) * len(jobs)
     trace = replace(scenario.trace, time_limit_s=limits, nodes=asked, virtual_cluster=teams)
+    trace = replace(trace, provenance={**trace.provenance, "origin": origin})
     tenants = Tenants.from_queues(queues, trace, scenario.cluster.gpu_types)
     policy = SlurmMultifactor(**{**EVERY_POINT, **parameters}, round_s=None)
     return simulate(replace(scenario, trace=trace, tenants=tenants), policy, placer).simulation
@@ -164,7 +165,7 @@ def run(jobs, limits_s, placer, nodes=None, queues="virtual_cluster", teams=None
 def started(*arguments, **parameters):
     simulation = run(*arguments, **parameters)
     names = simulation.scenario.trace.job_id
-    events = [e for e in simulation.log.events if e.kind == EventKind.START]
+    events = [e for e in simulation.log.events if e.event_type == EventType.START]
     return {names[e.job]: (e.time_s, tuple(e.nodes)) for e in events}
 
 
@@ -176,6 +177,25 @@ def test_a_pass_of_backfill_comes_an_interval_after_the_last():
     limits_s = {job.job_id: float(job.iterations) for job in jobs}
     found = started(jobs, limits_s, SlurmPlacer(), backfill_interval_s=30.0)
     assert {name: at for name, (at, _) in found.items()} == {"b": 0.0, "a": 0.0, "small": 30.0, "big": 300.0}
+
+
+def test_passes_keep_their_distance_to_the_start_of_slurmctld():
+    # As above. slurmctld began 12 s before the log: passes at 18, 48, and so on. Without dates its time says
+    # nothing.
+    jobs = [Job("b", 0, 300, gpus=4), Job("a", 0, 100, gpus=2), Job("big", 1, 50, gpus=8)]
+    jobs += [Job("small", 2, 20, gpus=2)]
+    limits_s = {job.job_id: float(job.iterations) for job in jobs}
+    clock = {"backfill_interval_s": 30.0, "booted": "2026-03-02T09:00:00"}
+    for origin, small_s in (("2026-03-02T09:00:12", 18.0), (0.0, 30.0)):
+        found = started(jobs, limits_s, SlurmPlacer(), origin=origin, **clock)
+        assert {name: at for name, (at, _) in found.items()} == {
+            "b": 0.0,
+            "a": 0.0,
+            "small": small_s,
+            "big": 300.0,
+        }
+    with pytest.raises(InputError, match=r"policy\.booted: 'noon' is not a time"):
+        started(jobs, limits_s, SlurmPlacer(), booted="noon")
 
 
 def test_jobs_are_started_in_order_a_delay_after_the_last_time():
@@ -290,5 +310,7 @@ def test_other_policies_wait_for_the_nodes_that_a_job_asks_for():
     )
     trace = replace(scenario.trace, nodes=np.array([1, 1, 2]))
     done = simulate(replace(scenario, trace=trace), FirstComeFirstServed(), SlurmPlacer())
-    starts = {e.job: (e.time_s, e.nodes) for e in done.simulation.log.events if e.kind == EventKind.START}
+    starts = {
+        e.job: (e.time_s, e.nodes) for e in done.simulation.log.events if e.event_type == EventType.START
+    }
     assert starts[2] == (90.0, ((0, 4), (1, 4)))

@@ -21,7 +21,7 @@ from clustergym.scenario.tenants.queue_tree import Tenants
 from clustergym.sim.drive import follow, simulate
 from clustergym.sim.engine import Simulation
 from clustergym.sim.engines import chosen_engine
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 # 8 GPUs, of which y has a quota of 4 and x none. x1 runs from 0, x2 from 25, each on 4; y1 wants 4 at 65.
 # Jobs save each 60 s: x1 has worked 65 s, 5 of them since, x2 40. To save and to load takes 10 s each.
@@ -57,9 +57,11 @@ def run(scenario, policy):
 def stops_of(simulation):
     """Return who began to save or was stopped, and when y1 started."""
     ids = simulation.scenario.trace.job_id
-    kinds = (EventKind.SAVE, EventKind.UNDO, EventKind.PREEMPT)
-    found = [(e.time_s, str(e.kind), ids[e.job]) for e in simulation.log.events if e.kind in kinds]
-    starts = {ids[e.job]: e.time_s for e in simulation.log.events if e.kind == EventKind.START}
+    kinds = (EventType.SAVE, EventType.UNDO, EventType.PREEMPT)
+    found = [
+        (e.time_s, str(e.event_type), ids[e.job]) for e in simulation.log.events if e.event_type in kinds
+    ]
+    starts = {ids[e.job]: e.time_s for e in simulation.log.events if e.event_type == EventType.START}
     return found, starts["y1"]
 
 
@@ -104,7 +106,9 @@ def test_shrinking_counts_the_work_that_is_undone(scenario):
     # (5 s and 40 s on 4 GPUs) x1. y1 lacks 4, so both are shrunk where each gives 2 alone; here x1 gives all.
     policy = Quotas(within="fcfs round_s=null", victims="cheapest")
     assert run(scenario, policy).changes[2].launch[0][0] == 0
-    first = {e.job for e in run(scenario, policy).log.events if e.kind == EventKind.UNDO and e.time_s == 65.0}
+    first = {
+        e.job for e in run(scenario, policy).log.events if e.event_type == EventType.UNDO and e.time_s == 65.0
+    }
     assert 0 in first
 
 
@@ -116,10 +120,10 @@ def test_arena_scales_with_notice():
     scenario = small_scenario(jobs, {"X": (2, 4)}, times, checkpoint_s={"m": 20.0})
     scenario = replace(scenario, disturbances=(Checkpoints(10_000.0),))
     without, noticed = (run(scenario, Arena(notice=notice)) for notice in ("never", "cheaper"))
-    first = next(e for e in without.log.events if e.kind == EventKind.UNDO)
-    rescale = next(e for e in noticed.log.events if e.kind == EventKind.RESCALE)
+    first = next(e for e in without.log.events if e.event_type == EventType.UNDO)
+    rescale = next(e for e in noticed.log.events if e.event_type == EventType.RESCALE)
     assert (first.time_s, first.lost_s, first.gpus) == (250.0, 250.0, 8)
-    assert not [e for e in noticed.log.events if e.kind == EventKind.UNDO]
+    assert not [e for e in noticed.log.events if e.event_type == EventType.UNDO]
     assert (rescale.time_s, rescale.overhead_s, rescale.gpus) == (250.0, 20.0, 4)
 
 
@@ -141,8 +145,8 @@ def test_starts_wait_for_the_gpus_of_those_that_save():
             return decide_with_notice(view, "cheaper", self.decide)
 
     simulation = run(replace(base, disturbances=(Checkpoints(500.0),)), MakesRoom(base, {}))
-    kinds = (EventKind.START, EventKind.SAVE, EventKind.PREEMPT)
-    found = [(e.time_s, str(e.kind), e.job) for e in simulation.log.events if e.kind in kinds]
+    kinds = (EventType.START, EventType.SAVE, EventType.PREEMPT)
+    found = [(e.time_s, str(e.event_type), e.job) for e in simulation.log.events if e.event_type in kinds]
     assert found == [
         (0.0, "start", 0),
         (100.0, "save", 0),

@@ -13,7 +13,7 @@ from clustergym.policies.kai import Kai
 from clustergym.policies.kueue import Kueue
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.quotas import Quotas
-from clustergym.policies.slurm_multifactor import SlurmMultifactor
+from clustergym.policies.slurm_multifactor import SlurmMultifactor, fair_factors
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
@@ -24,7 +24,7 @@ from clustergym.scenario.disturbances.time_limits import TimeLimits
 from clustergym.scenario.registry import make_policy
 from clustergym.scenario.tenants.queue_tree import Tenants
 from clustergym.sim.drive import simulate
-from clustergym.sim.log import LAUNCHES, EventKind
+from clustergym.sim.log import LAUNCHES, EventType
 
 COUNTS = (1, 2, 4, 8, 16)
 FLAT = {"m": {"X": dict.fromkeys(COUNTS, 1.0)}}
@@ -47,9 +47,9 @@ def run(jobs, policy, queues="virtual_cluster", gpus=8, limits_s=None, nodes=1, 
     return simulate(with_tenants(scenario, queues), policy, Buddy())
 
 
-def times(done, kind=EventKind.COMPLETE):
+def times(done, kind=EventType.COMPLETE):
     ids = done.simulation.scenario.trace.job_id
-    return {ids[e.job]: e.time_s for e in done.simulation.log.events if e.kind == kind}
+    return {ids[e.job]: e.time_s for e in done.simulation.log.events if e.event_type == kind}
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_kai_takes_back_what_a_queue_has_above_its_share():
     jobs = [Job("a1", 0, 50, gpus=4), Job("a2", 0, 50, gpus=4), Job("b1", 10, 20, gpus=4)]
     policy = Kai(round_s=None)
     done = run(jobs, policy)
-    assert times(done, EventKind.PREEMPT) == {"a2": 10}
+    assert times(done, EventType.PREEMPT) == {"a2": 10}
     # b1 ends at 30, when a2, of which 10 s were done, goes on.
     assert times(done) == {"b1": 30, "a1": 50, "a2": 70}
     assert policy.counters() == {"jobs_stopped_to_reclaim": 1}
@@ -92,7 +92,7 @@ def test_kai_takes_what_is_beyond_quota_for_a_queue_within_its_own(queues):
     )
     jobs = [Job(name, 0, 50, gpus=gpus) for name, gpus in (("b1", 2), ("b2", 2), ("c1", 4), ("c2", 4))]
     done = run([*jobs, Job("a1", 10, 20, gpus=4)], Kai(round_s=None), path, gpus=12, nodes=3)
-    assert times(done, EventKind.PREEMPT) == {"b1": 10, "b2": 10}
+    assert times(done, EventType.PREEMPT) == {"b1": 10, "b2": 10}
     assert times(done) == {"a1": 30, "c1": 50, "c2": 50, "b1": 70, "b2": 70}
 
 
@@ -107,8 +107,8 @@ def test_kai_lets_no_queue_pass_one_beside_it_that_has_less_of_its_share(queues,
     jobs = [Job(name, 0, 50, gpus=gpus) for name, gpus in (("q1", 4), ("q2", 2), ("x1", 4), ("x2", 2))]
     jobs += [Job("p1", 10, 20, gpus=2), Job("r1", 10, 20, gpus=8)]
     done = run(jobs, Kai(round_s=None), path, gpus=12, nodes=3, counts_rule="any")
-    assert times(done, EventKind.START)["p1"] == begins
-    assert times(done, EventKind.PREEMPT) == stopped
+    assert times(done, EventType.START)["p1"] == begins
+    assert times(done, EventType.PREEMPT) == stopped
 
 
 def test_kai_keeps_a_job_for_its_minimum_run_time(queues):
@@ -133,7 +133,7 @@ def test_kai_switches_two_queues_as_its_own_example(queues):
     path = queues("history: {window_s: 256, half_life_s: 128}\nqueues:\n  a: {}\n  b: {}\n")
     jobs = [Job("a1", 0, 10_000, gpus=16), Job("b1", 0, 10_000, gpus=16)]
     done = run(jobs, Kai(), path, gpus=16, rounds=1.0, horizon_s=1024.0)
-    switches = [e.time_s for e in done.simulation.log.events if e.kind == EventKind.PREEMPT]
+    switches = [e.time_s for e in done.simulation.log.events if e.event_type == EventType.PREEMPT]
     assert switches == [1, 30, 270, 510, 750, 990]
 
 
@@ -151,7 +151,7 @@ def test_kueue_divides_300_gpus_as_its_example(queues):
     # Each queue first has 75, one in turn; then those with less than their share take it back.
     policy = Kueue(fair_sharing=True, reclaim_within_cohort="any")
     done = simulate(with_tenants(scenario, path), policy, Buddy())
-    started = Counter(name[0] for name in times(done, EventKind.START))
+    started = Counter(name[0] for name in times(done, EventType.START))
     assert started == {"1": 30, "2": 30, "3": 90, "4": 150}
 
 
@@ -161,7 +161,7 @@ def test_kueue_preempts_borrowers_as_its_rules_say(queues):
     jobs += [Job("b1", 10, 20, gpus=4)]
     # a borrows 4; b1 stays within its quota of 4: a3 and a2, which were admitted last, give way.
     done = run(jobs, Kueue(reclaim_within_cohort="any", round_s=None), path)
-    assert times(done, EventKind.PREEMPT) == {"a2": 10, "a3": 10}
+    assert times(done, EventType.PREEMPT) == {"a2": 10, "a3": 10}
     assert times(done) == {"b1": 30, "a1": 50, "a2": 70, "a3": 70}
     for never in (Kueue(), Kueue(reclaim_within_cohort="lower_priority")):
         assert times(run(jobs, never, path))["b1"] == 70
@@ -173,7 +173,7 @@ def test_kueue_puts_back_whom_it_need_not_preempt(queues):
     jobs = [Job("a1", 0, 50, gpus=4), Job("a2", 0, 50, gpus=2), Job("b0", 0, 50, gpus=2)]
     policy = Kueue(reclaim_within_cohort="any", round_s=None)
     done = run([*jobs, Job("b1", 10, 20, gpus=4)], policy, path)
-    assert times(done, EventKind.PREEMPT) == {"a1": 10}
+    assert times(done, EventType.PREEMPT) == {"a1": 10}
     assert policy.counters() == {"jobs_stopped_in_other_queues": 1}
 
 
@@ -235,7 +235,7 @@ def test_kueue_tries_one_head_of_each_queue_in_a_cycle(queues):
     ]
     policy = Kueue(round_s=None)
     done = run(jobs, policy, path, gpus=12, nodes=3)
-    assert times(done, EventKind.START) == {"a1": 0, "a2": 0, "b1": 0, "b2": 50}
+    assert times(done, EventType.START) == {"a1": 0, "a2": 0, "b1": 0, "b2": 50}
 
 
 def test_kueue_holds_the_place_that_others_left_for_a_job(queues):
@@ -265,7 +265,7 @@ def test_capacity_lends_all_but_guarantees_and_takes_back_what_is_deserved(queue
     path = queues("queues:\n  a: {quota: 2}\n  b: {quota: 6, guarantee: 2}\n")
     jobs = [Job(f"a{at}", 0, 50, gpus=2) for at in (1, 2, 3, 4)] + [Job("b1", 10, 20, gpus=4)]
     done = run(jobs, Capacity(round_s=None), path)
-    assert times(done, EventKind.PREEMPT) == {"a3": 10}
+    assert times(done, EventType.PREEMPT) == {"a3": 10}
     # At 30 all but 2 are free again: a3 (40 s left) starts, not a4; at 50 a4 has a1's.
     assert times(done) == {"b1": 30, "a1": 50, "a2": 50, "a3": 70, "a4": 100}
 
@@ -309,7 +309,7 @@ EXACT = {job.job_id: float(job.iterations) for job in NEEDS}
 )
 def test_slurm_fills_in_where_time_limits_let_it(backfill, expected):
     policy = SlurmMultifactor(backfill=backfill, **AGE, round_s=None)
-    assert times(run(NEEDS, policy, limits_s=EXACT), EventKind.START) == expected
+    assert times(run(NEEDS, policy, limits_s=EXACT), EventType.START) == expected
 
 
 @pytest.mark.parametrize(("backfill", "second", "late"), [("easy", 203, 3), ("conservative", 100, 150)])
@@ -320,14 +320,14 @@ def test_slurm_reserves_for_all_that_wait_or_for_the_head_alone(backfill, second
     jobs += [Job("second", 2, 50, gpus=8), Job("late", 3, 200, gpus=2)]
     limits_s = {job.job_id: float(job.iterations) for job in jobs}
     policy = SlurmMultifactor(backfill=backfill, **AGE, round_s=None)
-    starts = times(run(jobs, policy, limits_s=limits_s), EventKind.START)
+    starts = times(run(jobs, policy, limits_s=limits_s), EventType.START)
     assert starts == {"a": 0, "b": 0, "head": 50, "second": second, "late": late}
 
 
 def test_slurm_reserves_by_time_limits_not_by_run_times():
     # Jay says 30 s and runs 8: it must wait until Head has begun.
     policy = SlurmMultifactor(backfill="easy", **AGE, round_s=None)
-    assert times(run(NEEDS, policy, limits_s=EXACT | {"Jay": 30.0}), EventKind.START)["Jay"] == 15
+    assert times(run(NEEDS, policy, limits_s=EXACT | {"Jay": 30.0}), EventType.START)["Jay"] == 15
 
 
 def test_slurm_orders_queues_by_what_they_have_used():
@@ -361,11 +361,9 @@ def test_a_classic_fair_share_in_a_tree(queues):
     path = queues("queues:\n  A: {}\n  B: {}\n  a1: {parent: A}\n  a2: {parent: A}\n  b1: {parent: B}\n")
     trace = small_scenario([Job("a1", 0, 1)], {"X": (1, 8)}, FLAT).trace
     tree = Tenants.from_queues(path, replace(trace, virtual_cluster=("a1",)), ("X",)).tree
-    policy = SlurmMultifactor(fair_share="classic", round_s=None)
-    done = run([Job("a1", 0, 1)], policy)
-    policy.reset(replace(done.simulation.setting, queues=tree), np.random.default_rng(0))
-    policy._used = np.array([{"a1": 30.0, "a2": 0.0, "b1": 10.0}[leaf] for leaf in tree.leaves])
-    assert policy.fair_factors() == pytest.approx({"a1": 2**-3, "a2": 2**-1.5, "b1": 2**-0.5})
+    used = {"a1": 30.0, "a2": 0.0, "b1": 10.0}
+    found = fair_factors(tree, used, "classic", damping=1.0)
+    assert found == pytest.approx({"a1": 2**-3, "a2": 2**-1.5, "b1": 2**-0.5})
 
 
 # Time limits that end jobs
@@ -383,7 +381,7 @@ def test_jobs_are_killed_at_their_time_limits_and_have_all_of_them_after_a_preem
     done = simulate(with_tenants(scenario, path), Capacity(round_s=None), Buddy())
     # a1 has done 10 s at 10, resumes at 30 and has 40 s left of 45: it ends. b1 needs all of its limit.
     assert times(done) == {"b1": 30, "a1": 70}
-    (drop,) = [e for e in done.simulation.log.events if e.kind == EventKind.DROP]
+    (drop,) = [e for e in done.simulation.log.events if e.event_type == EventType.DROP]
     assert (drop.time_s, drop.reason) == (115.000001, "time limit")
 
 
@@ -427,9 +425,9 @@ def test_every_job_of_drawn_scenarios_ends_and_no_queue_is_above_its_limit(
     assert all_left(done)
     held = {}
     for event in done.simulation.log.events:
-        if event.kind in LAUNCHES:
+        if event.event_type in LAUNCHES:
             held[event.job] = event.gpu_type, event.gpus
-        elif event.kind in (EventKind.PREEMPT, EventKind.COMPLETE, EventKind.DROP, EventKind.FAIL):
+        elif event.event_type in (EventType.PREEMPT, EventType.COMPLETE, EventType.DROP, EventType.FAIL):
             held.pop(event.job, None)
         for kind, capacity in enumerate(scenario.cluster.capacity.tolist()):
             used = Counter()
@@ -463,10 +461,10 @@ def test_backfill_by_limits_delays_no_reservation(rows, backfill):
     jobs = [Job(f"a{at}", float(when), work, gpus=gpus) for at, (when, work, gpus) in enumerate(sorted(rows))]
     limits_s = {job.job_id: float(job.iterations) for job in jobs}
     policy = SlurmMultifactor(backfill=backfill, **AGE, round_s=None)
-    starts = times(run(jobs, policy, limits_s=limits_s), EventKind.START)
+    starts = times(run(jobs, policy, limits_s=limits_s), EventType.START)
     if backfill == "conservative":
         for until in range(1, len(jobs)):
-            alone = times(run(jobs[:until], policy, limits_s=limits_s), EventKind.START)
+            alone = times(run(jobs[:until], policy, limits_s=limits_s), EventType.START)
             assert all(starts[name] <= at_s for name, at_s in alone.items())
         return
     # The head at a time is the first that waits: it starts when the jobs that started before it became the
@@ -515,7 +513,7 @@ def test_a_job_that_is_stopped_for_another_keeps_its_gpus_until_its_eviction_is_
     jobs = [Job("a1", 0, 50, gpus=4), Job("a2", 0, 50, gpus=4), Job("b1", 10, 20, gpus=4)]
     policy = Kai()
     done = run(jobs, policy, path, rounds=1.0)
-    assert times(done, EventKind.PREEMPT) == {"a2": 15}
+    assert times(done, EventType.PREEMPT) == {"a2": 15}
     assert times(done) == {"b1": 35, "a1": 50, "a2": 70}
     assert policy.counters() == {"jobs_stopped_to_reclaim": 1}
 
@@ -535,7 +533,7 @@ def test_two_queues_take_turns_as_in_the_published_plot(queues, policy, eviction
     path = queues(f"eviction_s: {eviction_s}\nhistory: {history}\nqueues:\n  a: {{}}\n  b: {{}}\n")
     jobs = [Job(f"{name}{at}", 0, 10_000, gpus=16) for at in range(2) for name in "ab"]
     done = run(jobs, policy, path, gpus=16, rounds=1.0, horizon_s=1024.0)
-    launches = [e for e in done.simulation.log.events if e.kind in LAUNCHES]
+    launches = [e for e in done.simulation.log.events if e.event_type in LAUNCHES]
     owner = [done.simulation.scenario.trace.job_id[e.job][0] for e in launches]
     switches = [e.time_s for e, now, last in zip(launches[1:], owner[1:], owner, strict=False) if now != last]
     assert switches == expected
@@ -549,7 +547,7 @@ def test_slurm_backfills_only_at_its_interval():
     for interval_s, begins in ((0.0, 10), (30.0, 30)):
         policy = SlurmMultifactor(weight_fair_share=0.0, backfill_interval_s=interval_s)
         done = run(jobs, policy, limits_s=limits, rounds=1.0)
-        assert times(done, EventKind.START) == {"a1": 0, "a2": 100, "a3": begins, "a4": begins}
+        assert times(done, EventType.START) == {"a1": 0, "a2": 100, "a3": begins, "a4": begins}
 
 
 def test_slurm_rounds_reservations_down():
@@ -558,7 +556,7 @@ def test_slurm_rounds_reservations_down():
     limits = {"a1": 100, "a2": 60, "a3": 70}
     for resolution_s, begins in ((0.0, 10), (60.0, 110)):
         policy = SlurmMultifactor(**{**AGE, "backfill_resolution_s": resolution_s})
-        assert times(run(jobs, policy, limits_s=limits, rounds=1.0), EventKind.START)["a3"] == begins
+        assert times(run(jobs, policy, limits_s=limits, rounds=1.0), EventType.START)["a3"] == begins
 
 
 def test_slurm_divides_shares_anew_at_its_interval_only():
@@ -567,4 +565,4 @@ def test_slurm_divides_shares_anew_at_its_interval_only():
     jobs = [Job("a1", 0, 10, gpus=8), Job("a2", 1, 10, gpus=8), Job("b1", 2, 10, gpus=8)]
     for interval_s, first in ((0.0, "b1"), (60.0, "a2")):
         done = run(jobs, SlurmMultifactor(fair_share_interval_s=interval_s), rounds=1.0)
-        assert times(done, EventKind.START)[first] == 10
+        assert times(done, EventType.START)[first] == 10

@@ -20,14 +20,16 @@ from scenarios import Job, small_scenario
 
 from clustergym.common.errors import InputError
 from clustergym.sim.drive import simulate
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 SECOND = {"m": {"X": {1: 1.0}}}
 
 
 def ends(run):
     trace = run.simulation.scenario.trace
-    return {trace.job_id[e.job]: e.time_s for e in run.simulation.log.events if e.kind == EventKind.COMPLETE}
+    return {
+        trace.job_id[e.job]: e.time_s for e in run.simulation.log.events if e.event_type == EventType.COMPLETE
+    }
 
 
 @pytest.mark.parametrize(
@@ -58,7 +60,7 @@ def test_a_lease_repays_the_restart_that_opens_it(lease_restarts, resumed_s):
     scenario = small_scenario(jobs, {"X": (1, 1)}, SECOND, checkpoint_s={"m": 20.0}, rounds="policy")
     policy = Themis(fairness=0.5, lease_s=60.0, lease_restarts=lease_restarts)
     events = simulate(scenario, policy, Buddy()).simulation.log.events
-    assert next(e.time_s for e in events if e.job == 1 and e.kind == EventKind.RESUME) == resumed_s
+    assert next(e.time_s for e in events if e.job == 1 and e.event_type == EventType.RESUME) == resumed_s
 
 
 def test_what_the_auction_leaves_goes_to_the_rest():

@@ -15,7 +15,7 @@ from scenarios import Job, small_scenario
 
 from clustergym.common.errors import InputError
 from clustergym.sim.drive import simulate
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 FOUR = {"m": {"X": {4: 1.0}}}
 
@@ -28,7 +28,7 @@ def run(jobs, policy, rounds="event", checkpoint_s=0.0):
 def ends(jobs, policy, rounds="event", checkpoint_s=0.0):
     done = run(jobs, policy, rounds, checkpoint_s)
     ids = done.simulation.scenario.trace.job_id
-    return {ids[e.job]: e.time_s for e in done.simulation.log.events if e.kind == EventKind.COMPLETE}
+    return {ids[e.job]: e.time_s for e in done.simulation.log.events if e.event_type == EventType.COMPLETE}
 
 
 @pytest.mark.parametrize(("submit_s", "expected"), [(20, {"a": 100, "b": 120}), (30, {"a": 120, "b": 50})])

@@ -30,7 +30,7 @@ from clustergym.scenario.registry import make_policy
 from clustergym.sim import columns as c
 from clustergym.sim.compiled.event_log import ArrayEvents, LazyLog
 from clustergym.sim.engine import Change
-from clustergym.sim.log import Event, EventKind, EventLog
+from clustergym.sim.log import Event, EventLog, EventType
 
 parquet = pytest.importorskip("pyarrow.parquet")
 
@@ -56,8 +56,8 @@ def read_events(folder: Path) -> list[Event]:
     found = []
     for row in table:
         nodes = tuple(zip(row.pop("nodes"), row.pop("node_gpus"), strict=True))
-        kind = {None: -1, "X": 0}[row.pop("gpu_type")]
-        found.append(Event(**row, nodes=nodes, gpu_type=kind))
+        gpu_type = {None: -1, "X": 0}[row.pop("gpu_type")]
+        found.append(Event(event_type=row.pop("kind"), **row, nodes=nodes, gpu_type=gpu_type))
     return found
 
 
@@ -133,19 +133,19 @@ def array_events() -> tuple[ArrayEvents, list[Event]]:
     nodes = np.array([[3, 4], [5, 2], [7, 1]])
     event = np.zeros((4, c.EVENT_COLUMNS), np.int64)
     event[:, c.TIME] = [0, 1_500_000, 1_500_000, 2_000_001]
-    event[:, c.KIND] = [c.SUBMITTED, c.START, c.RESCALE, c.FITS_NOWHERE]
+    event[:, c.EVENT_TYPE] = [c.SUBMITTED, c.START, c.RESCALE, c.FITS_NOWHERE]
     event[:, c.JOB] = [0, 0, 1, 2]
-    event[:, c.EVENT_TYPE] = [-1, 0, 0, -1]
+    event[:, c.EVENT_GPU_TYPE] = [-1, 0, 0, -1]
     event[:, c.EVENT_GPUS] = [0, 6, 1, 0]
     event[:, c.FIRST_NODE] = [0, 0, 2, 3]
     event[:, c.NODE_COUNT] = [0, 2, 1, 0]
     event[:, c.LOCALITY] = [-1, 2, 0, -1]
     event[:, c.OVERHEAD] = [0, 250_000, 0, 0]
     made = [
-        Event(0.0, EventKind.SUBMIT, 0),
-        Event(1.5, EventKind.START, 0, 0, 6, ((3, 4), (5, 2)), 2, 0.25, 1.25),
-        Event(1.5, EventKind.RESCALE, 1, 0, 1, ((7, 1),), 0, 0.0, 0.1),
-        Event(2.000001, EventKind.DROP, 2, reason="fits nowhere"),
+        Event(0.0, EventType.SUBMIT, 0),
+        Event(1.5, EventType.START, 0, 0, 6, ((3, 4), (5, 2)), 2, 0.25, 1.25),
+        Event(1.5, EventType.RESCALE, 1, 0, 1, ((7, 1),), 0, 0.0, 0.1),
+        Event(2.000001, EventType.DROP, 2, reason="fits nowhere"),
     ]
     return ArrayEvents(event, np.array([0.0, 1.25, 0.1, 0.0]), nodes), made
 
@@ -189,7 +189,7 @@ def test_what_only_some_runs_change_is_written_too() -> None:
 
 
 def test_every_field_of_an_event_has_its_columns() -> None:
-    assert Event._fields == columns.FIELDS
+    assert tuple("kind" if name == "event_type" else name for name in Event._fields) == columns.FIELDS
 
 
 @pytest.mark.parametrize(

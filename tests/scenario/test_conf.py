@@ -150,7 +150,7 @@ def test_scenario_of_an_own_log(tmp_path):
     assert scenario.trace.work_iterations.tolist() == [600, 1200]
     assert (set(scenario.checkpoint_s.tolist()), config["placer"]) == ({30.0}, {"name": "slurm"})
     run = simulate(scenario, make_policy(config["policy"]), make_placer(config["placer"]))
-    ends = [event.time_s for event in run.simulation.log.events if event.kind == "complete"]
+    ends = [event.time_s for event in run.simulation.log.events if event.event_type == "complete"]
     assert ends == [600.0, 1800.0]
 
 

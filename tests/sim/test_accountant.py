@@ -15,7 +15,7 @@ from clustergym.scenario.disturbances.checkpoints import Checkpoints
 from clustergym.scenario.disturbances.failures import NODE_FAIL, Failures, NodeFailure
 from clustergym.scenario.policy import InformationClass
 from clustergym.sim.drive import simulate
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 TIMES = {"m": {"X": {2: 1.5, 4: 1.0}}}
 
@@ -46,31 +46,31 @@ def audit(run, events, information="profiled"):
 
 
 def test_the_log_as_it_is_adds_up(run):
-    kinds = [event.kind for event in run.log.events if event.job == 0]
+    kinds = [event.event_type for event in run.log.events if event.job == 0]
     assert kinds[-5:] == ["profile_end", "start", "fail", "resume", "complete"]
     audit(run, list(run.log.events))
 
 
 def at(events, kind, nth=0):
-    return [place for place, event in enumerate(events) if event.kind == kind][nth]
+    return [place for place, event in enumerate(events) if event.event_type == kind][nth]
 
 
 TAMPERED = {
-    "GPUs twice": (EventKind.START, 1, lambda e, all: e._replace(nodes=all[at(all, "start")].nodes)),
-    "more GPUs than decided": (EventKind.START, 0, lambda e, _: e._replace(gpus=8)),
-    "a restart not paid": (EventKind.RESUME, 0, lambda e, _: e._replace(overhead_s=20.0)),
-    "a restart paid twice": (EventKind.RESUME, 0, lambda e, _: e._replace(overhead_s=34.0)),
-    "a search paid twice": (EventKind.RESUME, 0, lambda e, _: e._replace(overhead_s=47.0)),
-    "less lost": (EventKind.FAIL, 0, lambda e, _: e._replace(lost_iterations=e.lost_iterations - 0.01)),
-    "less time lost": (EventKind.FAIL, 0, lambda e, _: e._replace(lost_s=e.lost_s - 0.01)),
-    "another speed": (EventKind.START, 0, lambda e, _: e._replace(iteration_time_s=0.99)),
-    "done early": (EventKind.COMPLETE, 1, lambda e, _: e._replace(time_s=e.time_s - 0.001)),
-    "done late": (EventKind.COMPLETE, 1, lambda e, _: e._replace(time_s=e.time_s + 0.001)),
+    "GPUs twice": (EventType.START, 1, lambda e, all: e._replace(nodes=all[at(all, "start")].nodes)),
+    "more GPUs than decided": (EventType.START, 0, lambda e, _: e._replace(gpus=8)),
+    "a restart not paid": (EventType.RESUME, 0, lambda e, _: e._replace(overhead_s=20.0)),
+    "a restart paid twice": (EventType.RESUME, 0, lambda e, _: e._replace(overhead_s=34.0)),
+    "a search paid twice": (EventType.RESUME, 0, lambda e, _: e._replace(overhead_s=47.0)),
+    "less lost": (EventType.FAIL, 0, lambda e, _: e._replace(lost_iterations=e.lost_iterations - 0.01)),
+    "less time lost": (EventType.FAIL, 0, lambda e, _: e._replace(lost_s=e.lost_s - 0.01)),
+    "another speed": (EventType.START, 0, lambda e, _: e._replace(iteration_time_s=0.99)),
+    "done early": (EventType.COMPLETE, 1, lambda e, _: e._replace(time_s=e.time_s - 0.001)),
+    "done late": (EventType.COMPLETE, 1, lambda e, _: e._replace(time_s=e.time_s + 0.001)),
     "another node": (NODE_FAIL, 0, lambda e, _: e._replace(nodes=((1, 4),))),
-    "known too soon": (EventKind.PROFILE_END, 0, lambda e, _: e._replace(time_s=4.9)),
-    "another submission": (EventKind.SUBMIT, 0, lambda e, _: e._replace(time_s=1.0)),
-    "launched twice": (EventKind.RESUME, 0, lambda e, _: e._replace(kind=EventKind.START)),
-    "no whole microsecond": (EventKind.COMPLETE, 1, lambda e, _: e._replace(time_s=e.time_s + 3e-7)),
+    "known too soon": (EventType.PROFILE_END, 0, lambda e, _: e._replace(time_s=4.9)),
+    "another submission": (EventType.SUBMIT, 0, lambda e, _: e._replace(time_s=1.0)),
+    "launched twice": (EventType.RESUME, 0, lambda e, _: e._replace(event_type=EventType.START)),
+    "no whole microsecond": (EventType.COMPLETE, 1, lambda e, _: e._replace(time_s=e.time_s + 3e-7)),
 }
 
 
@@ -142,9 +142,13 @@ def stopped():
 
 
 def test_stops_with_and_without_notice_add_up(stopped):
-    kinds = [(event.time_s, event.kind) for event in stopped.log.events if event.kind in ("save", "undo")]
+    kinds = [
+        (event.time_s, event.event_type)
+        for event in stopped.log.events
+        if event.event_type in ("save", "undo")
+    ]
     assert kinds == [(20.5, "undo"), (20.5, "save"), (20.5, "undo"), (25.5, "undo"), (70.5, "save")]
-    assert [event.job for event in stopped.log.events if event.kind == "fail"] == [1]
+    assert [event.job for event in stopped.log.events if event.event_type == "fail"] == [1]
     audit(stopped, list(stopped.log.events), "none")
 
 

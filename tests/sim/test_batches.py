@@ -28,9 +28,9 @@ from clustergym.scenario.scenario import Scenario
 from clustergym.sim.decision_checks import DecisionError
 from clustergym.sim.drive import Run, replay, simulate
 from clustergym.sim.engine import Simulation
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
-K = EventKind
+K = EventType
 SECONDS = {32: 2.0, 128: 4.0}
 NOISE = (32.0, 160.0)
 """At batch 128 efficiency is (32 + 32) / (32 + 128) = 0.4, then (160 + 32) / (160 + 128) = 2/3. An iteration
@@ -59,7 +59,7 @@ class Chooser(Policy):
 def rates(run: Run) -> list[tuple[float, str, float, int]]:
     """Return time, kind, seconds an iteration and batch of every event that sets a pace."""
     events = run.simulation.log.events
-    return [(e.time_s, e.kind.value, e.iteration_time_s, e.batch) for e in events if e.iteration_time_s]
+    return [(e.time_s, e.event_type.value, e.iteration_time_s, e.batch) for e in events if e.iteration_time_s]
 
 
 def jct_s(run: Run) -> float:
@@ -169,7 +169,7 @@ def test_work_is_conserved_over_changes_of_batch(changes: list[tuple[int, int]])
     scenario = batch_scenario([Job("a", 0, 90)], seconds, noise, rounds=1.0)
     starts = np.cumsum([0, *(length for length, _ in changes[:-1])]).tolist()
     run = simulate(scenario, Chooser(dict(zip(starts, (size for _, size in changes), strict=True))), Buddy())
-    events = [e for e in run.simulation.log.events if e.iteration_time_s or e.kind == K.COMPLETE]
+    events = [e for e in run.simulation.log.events if e.iteration_time_s or e.event_type == K.COMPLETE]
     samples = 0.0
     for event, after in itertools.pairwise(events):
         batch = event.batch or 32
@@ -225,7 +225,7 @@ def test_unknown_batch_names_the_job(batch: int, with_choice: bool) -> None:
 def test_a_segment_may_end_one_iteration_before_the_end() -> None:
     # At 128 the first of two iterations' work takes 2.5 s, the second's 1.5 s.
     run = simulate(batch_scenario([Job("a", 0, 2)], SECONDS, NOISE), Chooser({0: 128}), Buddy())
-    assert [e.time_s for e in run.simulation.log.events if e.kind == EventKind.COMPLETE] == [4.0]
+    assert [e.time_s for e in run.simulation.log.events if e.event_type == EventType.COMPLETE] == [4.0]
 
 
 def test_batch_column_of_another_length() -> None:

@@ -16,7 +16,7 @@ from clustergym.scenario.policy import Decision, InformationClass
 from clustergym.sim import disturbances
 from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation, StalledError
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 ONE_S = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}}}
 
@@ -33,7 +33,7 @@ def test_failures_are_counted_anew_after_a_job_completes(monkeypatch):
     jobs = [Job("a", 0.0, 35, 4), Job("b", 36.0, 50, 4)]
     scenario = failing(jobs, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0)
     run = simulate(scenario, Script(scenario, {0.0: {"a": ("X", 4)}, 36.0: {"b": ("X", 4)}}), Buddy())
-    ends = [(e.time_s, e.job) for e in run.simulation.log.events if e.kind == EventKind.COMPLETE]
+    ends = [(e.time_s, e.job) for e in run.simulation.log.events if e.event_type == EventType.COMPLETE]
     assert ends == [(35.0, 0), (86.0, 1)]
     scenario = failing(jobs[:1], 5.0, 10.0, 20.0, 30.0)
     with pytest.raises(StalledError, match="3 node failures since a job completed"):
@@ -81,5 +81,5 @@ def test_an_instant_has_one_decision():
     entries = {5.0: {"a": ("X", 4)}, 5.000001: {"b": ("X", 4)}}
     run = simulate(scenario, Script(scenario, entries), Buddy())
     assert [change.time_s for change in run.simulation.changes] == [5.0, 5.000001]
-    ends = [(e.time_s, e.job) for e in run.simulation.log.events if e.kind == EventKind.COMPLETE]
+    ends = [(e.time_s, e.job) for e in run.simulation.log.events if e.event_type == EventType.COMPLETE]
     assert ends == [(5.0, 0), (12.000001, 1)]

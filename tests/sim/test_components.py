@@ -18,7 +18,7 @@ ROOMS = ("clustergym", "policies")
 MOST_METHODS, MOST_LINES = 25, 400
 MOST_LINES_OF_FUNCTION, MOST_LINES_OF_FILE = 80, 600
 
-LARGE = {"envs": 11, "policies": 4, "training": 1}
+LARGE = {"envs": 10, "policies": 3, "training": 1}
 """Room: how many of its classes, each with those it derives from, are over a limit at most."""
 
 REACHING = {"benchmark": 4, "cluster": 10, "envs": 31, "policies": 2, "results": 1, "training": 5}

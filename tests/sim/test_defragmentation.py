@@ -11,7 +11,7 @@ from scenarios import Job, Script, small_scenario
 from clustergym.scenario.disturbances.reservations import PlannedJobs, Reservation
 from clustergym.scenario.policy import InformationClass
 from clustergym.sim.drive import simulate
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 TIMES = {"m": {"X": {2: 1.0, 4: 1.0}}}
 
@@ -43,7 +43,7 @@ def run_of(jobs, checkpoint_s, every_s=10.0, onto=0, information=InformationClas
 
 
 def times_of(run, kind):
-    return [e.time_s for e in run.simulation.log.events if e.kind == kind and e.job == 0]
+    return [e.time_s for e in run.simulation.log.events if e.event_type == kind and e.job == 0]
 
 
 @pytest.mark.parametrize(
@@ -52,15 +52,15 @@ def times_of(run, kind):
 def test_a_move_is_made_where_it_ends_the_job_earlier(checkpoint_s, moved_s, end_s):
     # At 10 s 5 of 100 iterations are done. To stay takes 95 x 2 = 190 s, to move a checkpoint and 95 s.
     run = run_of([Job("a", 0.0, 100, 4)], checkpoint_s)
-    assert times_of(run, EventKind.MIGRATE) == moved_s
-    assert times_of(run, EventKind.COMPLETE) == [end_s]
+    assert times_of(run, EventType.MIGRATE) == moved_s
+    assert times_of(run, EventType.COMPLETE) == [end_s]
 
 
 def test_moves_are_looked_for_every_so_many_seconds():
     # Rounds are 10 s apart: every 25 s is at 30. 15 iterations are done then, 85 left.
     run = run_of([Job("a", 0.0, 100, 4)], 0.0, every_s=25.0)
-    assert times_of(run, EventKind.MIGRATE) == [30.0]
-    assert times_of(run, EventKind.COMPLETE) == [115.0]
+    assert times_of(run, EventType.MIGRATE) == [30.0]
+    assert times_of(run, EventType.COMPLETE) == [115.0]
 
 
 @pytest.mark.parametrize(
@@ -77,9 +77,9 @@ def test_a_move_onto_nodes_that_drain_ends_by_the_planned_start(start_s, informa
     jobs = [Job("a", 0.0, 100, 4), Job("p", 0.0, 10, 4)]
     planned = PlannedJobs((Reservation(1, start_s, start_s - 5.0),))
     run = run_of(jobs, 7.0, information=information, disturbances=(planned,), horizon_s=150.0)
-    started = next(e for e in run.simulation.log.events if e.kind == EventKind.START and e.job == 1)
+    started = next(e for e in run.simulation.log.events if e.event_type == EventType.START and e.job == 1)
     assert (started.time_s, started.nodes) == (start_s, ((0, 4),))
-    assert times_of(run, EventKind.MIGRATE)[:1] == moved_s
+    assert times_of(run, EventType.MIGRATE)[:1] == moved_s
 
 
 def test_a_move_onto_gpus_that_others_hold_is_not_made():
@@ -87,6 +87,8 @@ def test_a_move_onto_gpus_that_others_hold_is_not_made():
     jobs = [Job("a", 0.0, 100, 4), Job("b", 0.0, 100, 2)]
     for onto, moved_s in ((0, [100.0]), (1, [20.0])):
         run = run_of(jobs, 0.0, every_s=20.0, onto=onto)
-        on = next(e.nodes for e in run.simulation.log.events if e.kind == EventKind.START and e.job == 1)
+        on = next(
+            e.nodes for e in run.simulation.log.events if e.event_type == EventType.START and e.job == 1
+        )
         assert on == ((0, 2),)
-        assert times_of(run, EventKind.MIGRATE)[:1] == moved_s
+        assert times_of(run, EventType.MIGRATE)[:1] == moved_s

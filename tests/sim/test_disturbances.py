@@ -12,7 +12,7 @@ from clustergym.results.measured_run import measure_run
 from clustergym.scenario.clock import ticks
 from clustergym.scenario.disturbance import ActiveDisturbance, Disturbance
 from clustergym.sim.drive import simulate
-from clustergym.sim.log import NO_JOB, EventKind
+from clustergym.sim.log import NO_JOB, EventType
 
 ONE_S = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}}}
 X4, X8 = ("X", 4), ("X", 8)
@@ -33,7 +33,7 @@ def run_of(jobs, nodes, disturbance, entries):
 
 
 def events_of(run, *kinds):
-    return [(e.time_s, e.job) for e in run.simulation.log.events if e.kind in kinds]
+    return [(e.time_s, e.job) for e in run.simulation.log.events if e.event_type in kinds]
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ def test_what_takes_many_nodes_fails_a_job_once_and_outages_may_overlap():
     jobs = [Job("a", 0.0, 100, 8), Job("b", 0.0, 100, 4)]
     entries = {0.0: {"a": X8, "b": X4}, 90.0: {"a": X8, "b": X4}}
     run, script = run_of(jobs, 3, Switch((0, 1), ((50.0, 20.0), (60.0, 30.0))), entries)
-    assert events_of(run, EventKind.FAIL) == [(50.0, 0)]
-    assert events_of(run, EventKind.COMPLETE) == [(100.0, 1), (190.0, 0)]
+    assert events_of(run, EventType.FAIL) == [(50.0, 0)]
+    assert events_of(run, EventType.COMPLETE) == [(100.0, 1), (190.0, 0)]
     assert events_of(run, "switch_fail") == [(time_s, NO_JOB) for time_s in (50.0, 50.0, 60.0, 60.0)]
     available = {view.now_s: int(view.available[0]) for view in script.views}
     assert available == {0.0: 12, 50.0: 4, 60.0: 4, 70.0: 4, 90.0: 12, 100.0: 12}
@@ -88,8 +88,8 @@ def test_a_job_is_as_slow_as_its_slowest_node():
     # until 60 (twice), and the last 63 until 123.
     slow = Slow(((20.0, 2.0, 40.0), (40.0, 2.5, 10.0)))
     run, _ = run_of([Job("a", 0.0, 100, 8)], 2, slow, {0.0: {"a": X8}})
-    assert events_of(run, EventKind.COMPLETE) == [(123.0, 0)]
-    paces = [e.iteration_time_s for e in run.simulation.log.events if e.kind == EventKind.RATE]
+    assert events_of(run, EventType.COMPLETE) == [(123.0, 0)]
+    paces = [e.iteration_time_s for e in run.simulation.log.events if e.event_type == EventType.RATE]
     assert paces == [2.0, 5.0, 2.0, 1.0]
     # Work is conserved at these speeds, or this raises.
     assert measure_run(run.simulation).metrics["jobs_finished"] == 1
@@ -125,8 +125,8 @@ def test_a_job_that_fails_by_itself():
     jobs = [Job("a", 0.0, 100, 4), Job("b", 0.0, 100, 4)]
     entries = {0.0: {"a": X4}, 30.0: {"a": X4}, 60.0: {"a": X4}, 160.0: {"b": X4}}
     run, _ = run_of(jobs, 1, Crashes((30.0, 30.0, 130.0, 999.0)), entries)
-    assert events_of(run, EventKind.FAIL) == [(30.0, 0), (60.0, 0)]
-    assert events_of(run, EventKind.COMPLETE) == [(160.0, 0), (260.0, 1)]
+    assert events_of(run, EventType.FAIL) == [(30.0, 0), (60.0, 0)]
+    assert events_of(run, EventType.COMPLETE) == [(160.0, 0), (260.0, 1)]
     metrics = measure_run(run.simulation).metrics
     assert (metrics["failures_mean"], metrics["node_failures"]) == (2 / 2, 0)
     assert metrics["lost_gpu_hours"] == pytest.approx(4 * 60 / 3600)
@@ -173,8 +173,8 @@ def test_a_drained_node_finishes_its_jobs_and_then_goes_out():
     entries = {0.0: {"a": X4}, 50.0: {}, 60.0: {"b": X8}, 75.0: {"b": X8}}
     run, script = run_of(jobs, 2, Drain(0, 10.0, 25.0), entries)
     assert events_of(run, "drained", "undrained") == [(50.0, NO_JOB), (75.0, NO_JOB)]
-    assert events_of(run, EventKind.FAIL) == []
-    assert events_of(run, EventKind.COMPLETE) == [(50.0, 0), (85.0, 1)]
+    assert events_of(run, EventType.FAIL) == []
+    assert events_of(run, EventType.COMPLETE) == [(50.0, 0), (85.0, 1)]
     assert [int(view.available[0]) for view in script.views if view.now_s == 50.0] == [4]
 
 
@@ -185,7 +185,7 @@ def test_a_launch_that_only_fits_on_a_draining_node_is_unplaced():
     entries = {0.0: {"a": x2, "b": X4}, 20.0: {"a": x2, "b": X4, "c": x2}, 50.0: {"c": x2}}
     run, _ = run_of(jobs, 2, Drain(1, 10.0, 25.0), entries)
     unplaced = [
-        (e.time_s, e.job, e.reason) for e in run.simulation.log.events if e.kind == EventKind.UNPLACED
+        (e.time_s, e.job, e.reason) for e in run.simulation.log.events if e.event_type == EventType.UNPLACED
     ]
     assert unplaced == [(20.0, 2, "nodes are kept for maintenance, 2 GPUs short")]
-    assert events_of(run, EventKind.COMPLETE) == [(50.0, 1), (50.0, 0), (60.0, 2)]
+    assert events_of(run, EventType.COMPLETE) == [(50.0, 1), (50.0, 0), (60.0, 2)]

@@ -33,7 +33,7 @@ from clustergym.scenario.policy import Infeasible, InformationClass
 from clustergym.scenario.registry import entry_points, make_policy
 from clustergym.sim.drive import replay, simulate
 from clustergym.sim.engine import StalledError
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 ONE_S = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}}}
 
@@ -43,7 +43,7 @@ def with_failures(scenario, *schedule, every_s=30.0):
 
 
 def events_of(run, *kinds):
-    return [(e.time_s, e.job) for e in run.simulation.log.events if e.kind in kinds]
+    return [(e.time_s, e.job) for e in run.simulation.log.events if e.event_type in kinds]
 
 
 def test_a_failure_sets_a_job_back_to_its_last_checkpoint():
@@ -53,12 +53,12 @@ def test_a_failure_sets_a_job_back_to_its_last_checkpoint():
     scenario = with_failures(scenario, NodeFailure(70.0, 0, 20.0))
     script = Script(scenario, {0.0: {"a": ("X", 4)}, 70.0: {"a": ("X", 4)}})
     run = simulate(scenario, script, Buddy())
-    failed = next(e for e in run.simulation.log.events if e.kind == EventKind.FAIL)
+    failed = next(e for e in run.simulation.log.events if e.event_type == EventType.FAIL)
     assert (failed.time_s, failed.gpus, failed.lost_s, failed.lost_iterations) == (70.0, 4, 10.0, 10.0)
     assert (failed.gpu_type, failed.nodes, failed.locality, failed.overhead_s) == (0, (), -1, 0.0)
     assert (failed.iteration_time_s, failed.reason, failed.batch) == (0.0, "node 0 failed", 0)
-    assert events_of(run, EventKind.COMPLETE) == [(115.0, 0)]
-    resumed = next(e for e in run.simulation.log.events if e.kind == EventKind.RESUME)
+    assert events_of(run, EventType.COMPLETE) == [(115.0, 0)]
+    resumed = next(e for e in run.simulation.log.events if e.event_type == EventType.RESUME)
     assert resumed.nodes == ((1, 4),)
     # 8 GPUs, 4 of them free; then 4 until the repair at 90, where a holds them.
     assert [(v.now_s, v.available.tolist(), v.free.tolist()) for v in script.views] == [
@@ -80,9 +80,11 @@ def test_before_the_first_checkpoint_the_launch_counts_and_standstill_loses_noth
     scenario = with_failures(scenario, NodeFailure(20.0, 0, 5.0), NodeFailure(30.0, 0, 15.0))
     script = Script(scenario, {t: {"a": ("X", 4)} for t in (0.0, 25.0, 45.0)})
     run = simulate(scenario, script, Buddy())
-    lost = [(e.lost_s, e.lost_iterations) for e in run.simulation.log.events if e.kind == EventKind.FAIL]
+    lost = [
+        (e.lost_s, e.lost_iterations) for e in run.simulation.log.events if e.event_type == EventType.FAIL
+    ]
     assert lost == [(20.0, 20.0), (0.0, 0.0)]
-    assert events_of(run, EventKind.COMPLETE) == [(155.0, 0)]
+    assert events_of(run, EventType.COMPLETE) == [(155.0, 0)]
     assert measure_run(run.simulation).records.overhead_gpu_s.tolist() == [4 * 15]
 
 
@@ -93,7 +95,7 @@ def test_a_node_that_nobody_uses_fails_and_comes_back():
     run = simulate(scenario, script, Buddy())
     assert events_of(run, NODE_FAIL) == [(10.0, -1)]
     assert events_of(run, NODE_REPAIR) == [(30.0, -1)]
-    assert events_of(run, EventKind.COMPLETE) == [(50.0, 0)]
+    assert events_of(run, EventType.COMPLETE) == [(50.0, 0)]
     assert [v.available.tolist() for v in script.views] == [[8], [4], [8]]
 
 
@@ -104,9 +106,9 @@ def test_a_profiling_that_a_failure_cuts_short_starts_anew():
     scenario = with_failures(scenario, NodeFailure(15.0, 0, 5.0))
     script = Script(scenario, {40.0: {"b": ("X", 1)}}, InformationClass.PROFILED)
     run = simulate(scenario, script, Buddy())
-    assert events_of(run, EventKind.PROFILE_START) == [(0.0, 0), (20.0, 0)]
-    assert events_of(run, EventKind.PROFILE_END) == [(15.0, 0), (40.0, 0)]
-    assert events_of(run, EventKind.COMPLETE) == [(50.0, 0)]
+    assert events_of(run, EventType.PROFILE_START) == [(0.0, 0), (20.0, 0)]
+    assert events_of(run, EventType.PROFILE_END) == [(15.0, 0), (40.0, 0)]
+    assert events_of(run, EventType.COMPLETE) == [(50.0, 0)]
 
 
 def test_nodes_that_only_fail_end_in_an_error(monkeypatch):
@@ -221,11 +223,11 @@ def test_capacity_that_changed_between_plan_and_enactment():
     entries = {0.0: {"a": ("X", 4)}, 10.0: {"b": ("X", 8)}, 25.0: {"b": ("X", 8)}}
     run = simulate(scenario, Script(scenario, entries), Planned(defragment_s=None))
     events = [e for e in run.simulation.log.events if e.job == 1]
-    assert [(e.time_s, e.kind) for e in events] == [
-        (0.0, EventKind.SUBMIT),
-        (10.0, EventKind.UNPLACED),
-        (25.0, EventKind.START),
-        (35.0, EventKind.COMPLETE),
+    assert [(e.time_s, e.event_type) for e in events] == [
+        (0.0, EventType.SUBMIT),
+        (10.0, EventType.UNPLACED),
+        (25.0, EventType.START),
+        (35.0, EventType.COMPLETE),
     ]
     assert (events[1].gpus, events[1].reason) == (8, "node 1 has failed, 1 node short")
     assert measure_run(run.simulation).metrics["launches_unplaced"] == 1
@@ -260,10 +262,10 @@ def test_a_rescaling_that_cannot_be_placed_preempts_and_half_places_nothing():
     }
     run = simulate(scenario, Script(scenario, entries), WholeNodes(defragment_s=None))
     events = [e for e in run.simulation.log.events if e.job == 0]
-    assert [(e.time_s, e.kind, e.reason) for e in events][2:] == [
-        (30.0, EventKind.UNPLACED, "no wholly free nodes, 1 node short"),
-        (30.0, EventKind.PREEMPT, ""),
-        (40.0, EventKind.RESUME, ""),
+    assert [(e.time_s, e.event_type, e.reason) for e in events][2:] == [
+        (30.0, EventType.UNPLACED, "no wholly free nodes, 1 node short"),
+        (30.0, EventType.PREEMPT, ""),
+        (40.0, EventType.RESUME, ""),
     ]
     records = measure_run(run.simulation).records
     assert (records.unplaced.tolist(), records.preemptions.tolist()) == ([1, 0, 0], [1, 0, 1])

@@ -9,7 +9,7 @@ from scenarios import Job, Script, small_scenario
 from clustergym.results.measured_run import measure_run
 from clustergym.scenario.costs import Costs
 from clustergym.sim.drive import simulate
-from clustergym.sim.log import NO_JOB, Event, EventKind
+from clustergym.sim.log import NO_JOB, Event, EventType
 
 # Cluster: X, one node of 4 GPUs; Y, one node of 2. Decision points at events.
 # Restart: checkpoint A 30 s, B 20 s, C 5 s, D 10 s, and a search of 10 s a GPU, at most 40 s,
@@ -60,17 +60,17 @@ def run():
 
 
 def test_every_job_ends_when_worked_out(run):
-    ends = {e.job: e.time_s for e in run.simulation.log.events if e.kind == EventKind.COMPLETE}
+    ends = {e.job: e.time_s for e in run.simulation.log.events if e.event_type == EventType.COMPLETE}
     assert ends == {0: 390.0, 1: 544.0, 2: 180.0, 3: 240.0}
 
 
 def test_an_event_has_what_is_said_of_its_kind_and_no_more(run):
     waiting = [e for e in run.simulation.log.events if not e.iteration_time_s]
-    assert {e.kind for e in waiting} == {EventKind.SUBMIT, EventKind.PREEMPT, EventKind.COMPLETE}
+    assert {e.event_type for e in waiting} == {EventType.SUBMIT, EventType.PREEMPT, EventType.COMPLETE}
     nothing = (-1, 0, (), -1, 0.0, 0.0, "", 0.0, 0.0, 0, 0, NO_JOB, "", 0.0)
     assert {e[3:] for e in waiting} == {nothing}
-    assert Event(0.0, EventKind.SUBMIT, 0)[3:] == nothing
-    first = next(e for e in run.simulation.log.events if e.kind == EventKind.START)
+    assert Event(0.0, EventType.SUBMIT, 0)[3:] == nothing
+    first = next(e for e in run.simulation.log.events if e.event_type == EventType.START)
     assert first[3:] == (0, 4, ((0, 4),), 0, 40.0, 2.0, "", 0.0, 0.0, 0, 0, NO_JOB, "", 0.0)
 
 
@@ -84,7 +84,7 @@ def test_nobody_trains_at_another_batch(run):
 
 def test_every_launch_costs_what_was_worked_out(run):
     launches = [
-        (e.time_s, e.kind.value, "ABCD"[e.job], e.gpu_type, e.gpus, e.overhead_s, e.iteration_time_s)
+        (e.time_s, e.event_type.value, "ABCD"[e.job], e.gpu_type, e.gpus, e.overhead_s, e.iteration_time_s)
         for e in run.simulation.log.events
         if e.iteration_time_s
     ]

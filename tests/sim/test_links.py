@@ -16,7 +16,7 @@ from clustergym.results.measured_run import measure_run
 from clustergym.scenario.policy import InformationClass
 from clustergym.sim.drive import replay, simulate
 from clustergym.sim.links import SharedLinks, Uplinks, max_min_rates
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 
 def test_two_links_three_jobs():
@@ -183,12 +183,12 @@ def test_two_jobs_on_one_uplink_hand_solved():
     script = Script(scenario, {0.0: {"a": ("X", 4)}, 10.0: {"a": ("X", 4), "b": ("X", 4)}})
     run = simulate(scenario, script, Spread(defragment_s=None))
     events = run.simulation.log.events
-    rates = [(e.time_s, e.job, e.iteration_time_s) for e in events if e.kind == EventKind.RATE]
+    rates = [(e.time_s, e.job, e.iteration_time_s) for e in events if e.event_type == EventType.RATE]
     assert rates == [(10.0, 0, 1.5), (10.0, 1, 1.5), (40.0, 0, 1.0)]
     # Nobody moves: a node in each of two leaves of a minipod, the type and the GPUs of the launch.
-    held = {(e.gpu_type, e.gpus, e.nodes, e.locality) for e in events if e.kind == EventKind.RATE}
+    held = {(e.gpu_type, e.gpus, e.nodes, e.locality) for e in events if e.event_type == EventType.RATE}
     assert held == {(0, 4, (), int(Locality.MINIPOD))}
-    assert [(e.job, e.time_s) for e in events if e.kind == EventKind.COMPLETE] == [(1, 40.0), (0, 50.0)]
+    assert [(e.job, e.time_s) for e in events if e.event_type == EventType.COMPLETE] == [(1, 40.0), (0, 50.0)]
     measured = measure_run(run.simulation)
     assert measured.records.iterations_done.tolist() == pytest.approx([40, 20])
     assert measured.records.launches.tolist() == [1, 1]
@@ -209,8 +209,8 @@ def test_a_change_of_speed_during_standstill_keeps_the_rest_of_it():
     script = Script(scenario, {0.0: both, 9.0: {"a": ("X", 4)}, 15.0: both})
     run = simulate(scenario, script, Spread(defragment_s=None))
     events = run.simulation.log.events
-    assert {e.job: e.time_s for e in events if e.kind == EventKind.COMPLETE} == {0: 18.0, 1: 35.0}
-    last = [e for e in events if e.kind == EventKind.RATE][-1]
+    assert {e.job: e.time_s for e in events if e.event_type == EventType.COMPLETE} == {0: 18.0, 1: 35.0}
+    last = [e for e in events if e.event_type == EventType.RATE][-1]
     assert (last.time_s, last.job, last.overhead_s, last.iteration_time_s) == (18.0, 1, 3.0, 1.0)
     assert measure_run(run.simulation).records.overhead_gpu_s.tolist() == [0.0, 24.0]
 

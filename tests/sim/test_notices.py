@@ -21,7 +21,7 @@ from clustergym.scenario.policy import Decision, InformationClass, StopCosts
 from clustergym.sim.decision_checks import DecisionError
 from clustergym.sim.drive import follow, simulate
 from clustergym.sim.engine import Simulation
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 # NVLink joins each four nodes of 4 X. Every iteration takes 1 s. To save and to load takes 20 s, 10 s each.
 ONE_S = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}}}
@@ -73,19 +73,19 @@ def run_of(scenario, entries, notices=None, moves=None):
 
 
 def events_of(simulation, *kinds):
-    return [(e.time_s, str(e.kind), e.job) for e in simulation.log.events if e.kind in kinds]
+    return [(e.time_s, str(e.event_type), e.job) for e in simulation.log.events if e.event_type in kinds]
 
 
 CHANGES = (
-    EventKind.START,
-    EventKind.RESUME,
-    EventKind.SAVE,
-    EventKind.UNDO,
-    EventKind.MIGRATE,
-    EventKind.RESCALE,
-    EventKind.PREEMPT,
-    EventKind.FAIL,
-    EventKind.COMPLETE,
+    EventType.START,
+    EventType.RESUME,
+    EventType.SAVE,
+    EventType.UNDO,
+    EventType.MIGRATE,
+    EventType.RESCALE,
+    EventType.PREEMPT,
+    EventType.FAIL,
+    EventType.COMPLETE,
 )
 TWO = [Job("a", 0.0, 200, 4), Job("b", 100.0, 50, 4)]
 
@@ -103,7 +103,7 @@ def test_a_stop_without_notice_loses_what_was_done_since_the_last_checkpoint():
         (150.0, "resume", 0),
         (300.0, "complete", 0),
     ]
-    undo = next(e for e in simulation.log.events if e.kind == EventKind.UNDO)
+    undo = next(e for e in simulation.log.events if e.event_type == EventType.UNDO)
     assert (undo.gpus, undo.lost_s, undo.lost_iterations) == (4, 40.0, 40.0)
     metrics = measure_run(simulation).metrics
     assert metrics["lost_gpu_hours"] == pytest.approx(4 * 40 / 3600)
@@ -160,12 +160,12 @@ def test_a_node_that_fails_while_a_job_saves_takes_its_work_since_the_checkpoint
     scenario = make_scenario(TWO, failures=failures)
     entries = {0.0: {"a": X4}, 100.0: {}, 125.0: {"a": X4}}
     simulation, _ = run_of(scenario, entries, notices={100.0: ["a"]})
-    assert events_of(simulation, EventKind.SAVE, EventKind.FAIL, EventKind.PREEMPT, EventKind.RESUME) == [
+    assert events_of(simulation, EventType.SAVE, EventType.FAIL, EventType.PREEMPT, EventType.RESUME) == [
         (100.0, "save", 0),
         (105.0, "fail", 0),
         (125.0, "resume", 0),
     ]
-    fail = next(e for e in simulation.log.events if e.kind == EventKind.FAIL)
+    fail = next(e for e in simulation.log.events if e.event_type == EventType.FAIL)
     assert fail.lost_iterations == 40.0
 
 
@@ -176,7 +176,7 @@ def test_a_rescale_is_a_stop_too(noticed, ends_s):
     scenario = make_scenario([TWO[0], Job("b", 100.0, 50, 2)])
     entries = {0.0: {"a": X4}, 100.0: {"a": ("X", 2)}}
     simulation, _ = run_of(scenario, entries, notices={100.0: ["a"]} if noticed else {})
-    assert events_of(simulation, EventKind.COMPLETE)[0] == (ends_s, "complete", 0)
+    assert events_of(simulation, EventType.COMPLETE)[0] == (ends_s, "complete", 0)
 
 
 @pytest.mark.parametrize(
@@ -187,9 +187,9 @@ def test_a_job_moves_to_nodes_or_to_a_domain(target, nodes):
     # stopped: a moves at 100, stands still for 20 s and does its other 100: 220.
     scenario = make_scenario([TWO[0], Job("b", 100.0, 1, 4)], nodes=5, every_s=None)
     simulation, script = run_of(scenario, {0.0: {"a": X4}}, moves={100.0: {"a": target}})
-    move = next(e for e in simulation.log.events if e.kind == EventKind.MIGRATE)
+    move = next(e for e in simulation.log.events if e.event_type == EventType.MIGRATE)
     assert (move.time_s, move.nodes, move.overhead_s) == (100.0, nodes, 20.0)
-    assert events_of(simulation, EventKind.COMPLETE)[-1] == (220.0, "complete", 0)
+    assert events_of(simulation, EventType.COMPLETE)[-1] == (220.0, "complete", 0)
     costs = script.costs[100.0]
     assert (costs.loses, costs.checkpoint_age_s[0], costs.restart_gpu_s[0]) == (False, 100.0, 4 * 20.0)
     assert not costs.lost_gpu_s.any()
@@ -203,7 +203,7 @@ def test_a_move_without_notice_loses_work_and_with_notice_saves_first():
         scenario = make_scenario([TWO[0], Job("b", 100.0, 500, 4)], nodes=2)
         entries = {0.0: {"a": X4}}
         simulation, _ = run_of(scenario, entries, notices, moves={100.0: {"a": ((1, 4),)}})
-        ended = dict((row, time_s) for time_s, _, row in events_of(simulation, EventKind.COMPLETE))
+        ended = dict((row, time_s) for time_s, _, row in events_of(simulation, EventType.COMPLETE))
         assert ended[0] == ends_s
 
 
@@ -218,7 +218,7 @@ def test_two_jobs_change_places_at_once_and_a_job_that_waits_starts_where_it_is_
     # To name the nodes that a job has already changes nothing.
     scenario = make_scenario(jobs, nodes=3, every_s=None)
     simulation, _ = run_of(scenario, entries, moves={50.0: {"a": ((0, 4),)}})
-    assert not events_of(simulation, EventKind.MIGRATE)
+    assert not events_of(simulation, EventType.MIGRATE)
 
 
 def test_the_decisions_of_a_run_with_notices_and_moves_replay_it():
@@ -230,8 +230,8 @@ def test_the_decisions_of_a_run_with_notices_and_moves_replay_it():
     follow(again, simulation.changes)
     assert again.log.digest == simulation.log.digest
     assert again.changes == simulation.changes
-    kinds = {e.kind for e in simulation.log.events}
-    assert {EventKind.SAVE, EventKind.MIGRATE} <= kinds
+    kinds = {e.event_type for e in simulation.log.events}
+    assert {EventType.SAVE, EventType.MIGRATE} <= kinds
     result = {"policy": {"name": ""}, "placer": {"name": "", "parameters": {}}, "seed": 0}
     lines = [(at, line) for at, line in enumerate(decision_lines(simulation, result)) if "time_s" in line]
     assert {key for _, line in lines for key in line} >= {"notice", "move"}
@@ -348,7 +348,7 @@ def test_checkpoints_that_cost_make_work_slower():
     # Every 60 s of work take 75 s with 15 s of writing: 200 iterations take 250 s.
     scenario = replace(make_scenario([TWO[0]]), disturbances=(Checkpoints(60.0, 15.0),))
     simulation, _ = run_of(scenario, {0.0: {"a": X4}})
-    assert events_of(simulation, EventKind.COMPLETE) == [(250.0, "complete", 0)]
+    assert events_of(simulation, EventType.COMPLETE) == [(250.0, "complete", 0)]
 
 
 def test_a_domain_that_lacks_one_gpu_is_too_small():

@@ -36,7 +36,7 @@ from clustergym.scenario.failure_draws import (
 from clustergym.scenario.failure_model import Exclusion, FailureModel, Offenders, Restart, Spares
 from clustergym.scenario.registry import make_policy
 from clustergym.sim.drive import replay, simulate
-from clustergym.sim.log import NO_JOB, EventKind
+from clustergym.sim.log import NO_JOB, EventType
 
 DAY_S = 86_400.0
 ONE_S = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}}}
@@ -51,7 +51,7 @@ def run_of(jobs, nodes, disturbance, entries, **more):
 
 
 def lines(run, *kinds):
-    return [(e.time_s, e.job) for e in run.simulation.log.events if e.kind in kinds]
+    return [(e.time_s, e.job) for e in run.simulation.log.events if e.event_type in kinds]
 
 
 def large_job(days, nodes=2048, **failures):
@@ -169,9 +169,9 @@ def test_a_checkpoint_blocks_and_a_failure_goes_back_to_it():
     model = FailureModel(checkpoint_write_s=5.0)
     failures = Failures((NodeFailure(70.0, 0, 10.0),), checkpoint_every_s=20.0, model=model)
     run, _ = run_of([Job("a", 0.0, 100, 4)], 1, failures, {0.0: {"a": X4}, 80.0: {"a": X4}})
-    failed = next(e for e in run.simulation.log.events if e.kind == EventKind.FAIL)
+    failed = next(e for e in run.simulation.log.events if e.event_type == EventType.FAIL)
     assert (failed.lost_s, failed.lost_iterations) == (20.0, pytest.approx(16.0))
-    assert lines(run, EventKind.COMPLETE) == [(155.0, 0)]
+    assert lines(run, EventType.COMPLETE) == [(155.0, 0)]
     measured = measure_run(run.simulation)
     # 145 s on 4 GPUs, a fifth of them writing; 145 - 29 - 20 x 0.8 = 100 of 155 s lasted.
     assert measured.metrics["checkpoint_gpu_hours"] == pytest.approx(4 * 29 / 3600)
@@ -185,9 +185,9 @@ def test_a_failure_of_a_leaf_hits_all_its_jobs_at_once():
     jobs = [Job("a", 0.0, 100, 8), Job("b", 0.0, 100, 8), Job("c", 0.0, 100, 8)]
     start = {"a": X8, "b": X8, "c": X8}
     run, script = run_of(jobs, 8, failures, {0.0: start, 40.0: start})
-    assert lines(run, EventKind.FAIL) == [(10.0, 0), (10.0, 1)]
+    assert lines(run, EventType.FAIL) == [(10.0, 0), (10.0, 1)]
     assert lines(run, "leaf_fail") == [(10.0, NO_JOB)] * 4
-    assert lines(run, EventKind.COMPLETE) == [(100.0, 2), (140.0, 0), (140.0, 1)]
+    assert lines(run, EventType.COMPLETE) == [(100.0, 2), (140.0, 0), (140.0, 1)]
     assert {v.now_s: int(v.available[0]) for v in script.views}[10.0] == 16
     measured = measure_run(run.simulation)
     assert (measured.metrics["switch_failures"], measured.metrics["node_failures"]) == (1, 0)
@@ -195,7 +195,7 @@ def test_a_failure_of_a_leaf_hits_all_its_jobs_at_once():
     # The minipod is both leaves.
     whole = Failures(switches=(SwitchFailure(10.0, "minipod", 0, 30.0),))
     run, _ = run_of(jobs, 8, whole, {0.0: start, 40.0: start})
-    assert lines(run, EventKind.FAIL) == [(10.0, 0), (10.0, 1), (10.0, 2)]
+    assert lines(run, EventType.FAIL) == [(10.0, 0), (10.0, 1), (10.0, 2)]
 
 
 class OnNodes(Buddy):
@@ -220,7 +220,7 @@ def test_fewer_leaves_mean_fewer_interruptions():
         placer = OnNodes(defragment_s=None)
         placer.nodes = nodes
         run = simulate(scenario, make_policy({"name": "fcfs"}), placer)
-        counted.append(len(lines(run, EventKind.FAIL)))
+        counted.append(len(lines(run, EventType.FAIL)))
     assert counted[0] == pytest.approx(200, rel=0.15)
     assert counted[1] == pytest.approx(500, rel=0.1)
 
@@ -234,18 +234,20 @@ def test_a_failure_that_is_noticed_late():
     x2 = ("X", 2)
     entries = {0.0: {"a": x2}, 25.0: {"a": x2, "b": x2}, 45.0: {"a": x2, "b": x2}}
     run, script = run_of([Job("a", 0.0, 100, 2), Job("b", 25.0, 10, 2)], 1, failures, entries)
-    log = [(e.time_s, e.kind, e.job) for e in run.simulation.log.events if e.kind != EventKind.SUBMIT]
+    log = [
+        (e.time_s, e.event_type, e.job) for e in run.simulation.log.events if e.event_type != EventType.SUBMIT
+    ]
     assert log == [
-        (0.0, EventKind.START, 0),
+        (0.0, EventType.START, 0),
         (20.0, NODE_FAIL, NO_JOB),
-        (20.0, EventKind.HANG, 0),
-        (25.0, EventKind.UNPLACED, 1),
-        (35.0, EventKind.FAIL, 0),
+        (20.0, EventType.HANG, 0),
+        (25.0, EventType.UNPLACED, 1),
+        (35.0, EventType.FAIL, 0),
         (45.0, NODE_REPAIR, NO_JOB),
-        (45.0, EventKind.RESUME, 0),
-        (45.0, EventKind.START, 1),
-        (55.0, EventKind.COMPLETE, 1),
-        (152.0, EventKind.COMPLETE, 0),
+        (45.0, EventType.RESUME, 0),
+        (45.0, EventType.START, 1),
+        (55.0, EventType.COMPLETE, 1),
+        (152.0, EventType.COMPLETE, 0),
     ]
     # Nothing tells the policy at 25.
     assert [(v.now_s, v.standstill_s.tolist()) for v in script.views][1] == (25.0, [0.0, 0.0])
@@ -260,8 +262,8 @@ def test_a_job_that_hangs_and_is_preempted_or_moved_has_failed():
     jobs = [Job("a", 0.0, 100, 4), Job("b", 30.0, 10, 4)]
     for then in ({"b": X4}, {"a": ("X", 8)}):
         run, _ = run_of(jobs, 2, failures, {0.0: {"a": X4}, 30.0: then}, horizon_s=60.0)
-        assert lines(run, EventKind.FAIL) == [(30.0, 0)]
-        assert not lines(run, EventKind.PREEMPT, EventKind.RESCALE)
+        assert lines(run, EventType.FAIL) == [(30.0, 0)]
+        assert not lines(run, EventType.PREEMPT, EventType.RESCALE)
 
 
 def test_restarts_on_the_same_nodes():
@@ -279,12 +281,12 @@ def test_restarts_on_the_same_nodes():
             faults = [Fault(at, NODE, 0, 9.0, "GPU", step) for at in times]
             patch.setattr(Draw, "faults", lambda *_, faults=faults: iter(faults))
             run, _ = run_of([Job("a", 0.0, 100, 4)], 1, failures, {0.0: {"a": X4}})
-        halts = [e for e in run.simulation.log.events if e.kind == EventKind.HALT]
+        halts = [e for e in run.simulation.log.events if e.event_type == EventType.HALT]
         assert [(e.time_s, e.overhead_s, e.lost_s, e.cause) for e in halts] == [
             (at, 5.0, undone, "GPU") for at in times
         ]
         assert lines(run, NODE_ERROR) == [(at, NO_JOB) for at in times]
-        assert lines(run, EventKind.COMPLETE) == [(end_s, 0)]
+        assert lines(run, EventType.COMPLETE) == [(end_s, 0)]
         lost = len(times) * (undone + 5.0) * 4 / 3600
         assert measure_run(run.simulation).losses == {"GPU": (len(times), pytest.approx(lost))}
 
@@ -298,9 +300,9 @@ def test_work_before_a_restart_in_place_is_still_unsaved():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Draw, "faults", lambda *_: iter(faults))
         run, _ = run_of([Job("a", 0.0, 100, 4)], 1, failures, {0.0: {"a": X4}, 69.0: {"a": X4}})
-    failed = next(e for e in run.simulation.log.events if e.kind == EventKind.FAIL)
+    failed = next(e for e in run.simulation.log.events if e.event_type == EventType.FAIL)
     assert (failed.lost_s, failed.lost_iterations) == (25.0, pytest.approx(25.0))
-    assert lines(run, EventKind.COMPLETE) == [(139.0, 0)]
+    assert lines(run, EventType.COMPLETE) == [(139.0, 0)]
 
 
 def fault(time_s, node=0, repair_s=100.0, luck=0.0):
@@ -376,7 +378,7 @@ def test_the_same_failures_hit_every_policy():
     logs = []
     for name in ("fcfs", "srtf"):
         run = simulate(scenario, make_policy({"name": name}), Buddy())
-        logs.append([e[:6] for e in run.simulation.log.events if e.kind in (NODE_FAIL, "leaf_fail")])
+        logs.append([e[:6] for e in run.simulation.log.events if e.event_type in (NODE_FAIL, "leaf_fail")])
     shorter = min(map(len, logs))
     assert shorter > 20
     assert logs[0][:shorter] == logs[1][:shorter]
@@ -395,7 +397,7 @@ def test_slow_nodes_are_as_many_as_asked_for():
     # One node that is always slow, all but: 100 iterations of 3 s.
     always = SlowNodes(share=0.999999, factor=3.0, duration_s=1e9, seed=0)
     run, _ = run_of([Job("a", 0.0, 100, 4)], 1, always, {0.0: {"a": X4}})
-    assert lines(run, EventKind.COMPLETE) == [(300.0, 0)]
+    assert lines(run, EventType.COMPLETE) == [(300.0, 0)]
     assert measure_run(run.simulation).metrics["slow_nodes"] == 1
 
 
@@ -408,8 +410,8 @@ def test_maintenance_drains_waits_and_then_preempts():
     entries = {0.0: {"a": X4, "b": X4}, 100.0: {"b": X4}}
     run, _ = run_of(jobs, 2, plan, entries)
     assert lines(run, "drained", "undrained")[:3] == [(40.0, NO_JOB), (50.0, NO_JOB), (100.0, NO_JOB)]
-    assert lines(run, EventKind.PREEMPT) == [(100.0, 1)]
-    assert lines(run, EventKind.COMPLETE) == [(40.0, 0), (120.0, 1)]
+    assert lines(run, EventType.PREEMPT) == [(100.0, 1)]
+    assert lines(run, EventType.COMPLETE) == [(40.0, 0), (120.0, 1)]
     assert measure_run(run.simulation).metrics["nodes_maintained"] == 2
 
 
@@ -425,8 +427,8 @@ def test_jobs_that_fail_by_themselves():
     both = {"a": X4, "b": X4}
     entries = {0.0: both, 50.0: both, 60.0: {"b": X4}, 80.0: both, 90.0: both}
     run, _ = run_of(jobs, 2, Planned(share=0.5, seed=0), entries, rounds=10.0)
-    assert lines(run, EventKind.FAIL) == [(30.0, 0), (80.0, 0)]
-    assert lines(run, EventKind.COMPLETE) == [(100.0, 1), (180.0, 0)]
+    assert lines(run, EventType.FAIL) == [(30.0, 0), (80.0, 0)]
+    assert lines(run, EventType.COMPLETE) == [(100.0, 1), (180.0, 0)]
     assert measure_run(run.simulation).losses["job"].interruptions == 2
     drawn = JobFailures(share=0.4, after_s=100.0, most=2, seed=3)
     delays = [drawn.delays_s(row) for row in range(3000)]

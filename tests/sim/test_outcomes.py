@@ -21,7 +21,7 @@ from clustergym.scenario.scenario import Scenario
 from clustergym.sim.compiled.scenario_arrays import UncoveredError, check_covered
 from clustergym.sim.drive import replay, simulate
 from clustergym.sim.engine import Simulation
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 from clustergym.trace.trace import Trace
 
 TIMES = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}}}
@@ -64,7 +64,7 @@ def test_a_job_ends_where_its_log_ends_it_and_only_a_clairvoyant_policy_knows(
     scenario = two_jobs()
     script = Script(scenario, SCRIPT, information)
     run = simulate(scenario, script, Buddy(defragment_s=None))
-    ended = [event for event in run.simulation.log.events if event.kind == EventKind.COMPLETE]
+    ended = [event for event in run.simulation.log.events if event.event_type == EventType.COMPLETE]
     assert [(event.time_s, event.job, event.reason) for event in ended] == [
         (40.0, 1, ""),
         (80.0, 0, "killed"),
@@ -144,7 +144,7 @@ def test_a_node_failure_undoes_work_of_a_job_that_its_log_kills() -> None:
     script = Script(scenario, {0.0: {"a": ("X", 1)}, 160.0: {"a": ("X", 1)}})
     run = simulate(scenario, script, Buddy(defragment_s=None))
     last = run.simulation.log.events[-1]
-    assert (last.kind, last.time_s, last.reason) == (EventKind.COMPLETE, 240.0, "failed")
+    assert (last.event_type, last.time_s, last.reason) == (EventType.COMPLETE, 240.0, "failed")
 
 
 def test_a_run_with_outcomes_is_rebuilt_from_its_decisions() -> None:

@@ -23,7 +23,7 @@ from clustergym.scenario.disturbances.reservations import PlannedJobs, Reservati
 from clustergym.scenario.policy import Decision, InformationClass
 from clustergym.sim.decision_checks import DecisionError
 from clustergym.sim.drive import replay, simulate
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 TIMES = {"a": {"X": {1: 1.0, 2: 0.5}, "Y": {1: 3.0}}, "b": {"X": {1: 2.0, 2: 1.2}, "Y": {1: 4.0}}}
 KEPT = {("a", "b"): (0.8, 0.5), ("a", "a"): (0.6, 0.6)}
@@ -45,9 +45,9 @@ def ran(scenario, entries, horizon_s=None):
 def kinds(result, *without):
     events = result.run.simulation.log.events
     return [
-        (event.time_s, str(event.kind), event.job, event.partner)
+        (event.time_s, str(event.event_type), event.job, event.partner)
         for event in events
-        if event.kind not in without
+        if event.event_type not in without
     ]
 
 
@@ -58,7 +58,7 @@ def test_both_are_slower_together_and_the_one_that_stays_is_as_fast_as_before():
     # a: 10 iterations alone until 10 s, then 90 at 1.25 s: it ends at 10 + 112.5 = 122.5 s.
     # b: 112.5 / 4 = 28.125 iterations beside a, then 71.875 at 2 s: it ends at 122.5 + 143.75 = 266.25 s.
     assert result.jobs.jct_s == pytest.approx([122.5, 256.25], abs=1e-9)
-    assert kinds(result, EventKind.SUBMIT) == [
+    assert kinds(result, EventType.SUBMIT) == [
         (0.0, "start", 0, -1),
         (10.0, "start", 1, 0),
         (10.0, "rate", 0, 1),
@@ -134,7 +134,9 @@ def test_partners_change_without_more_moves_than_needed():
     all_three = {name: ("X", 1) for name in ("p", "q", "r")}
     entries = {0.0: (all_three, [("p", "q")]), 10.0: (all_three, [("q", "r")])}
     result, _ = ran(scenario, entries)
-    moved = [(e.time_s, str(e.kind), e.job) for e in result.run.simulation.log.events if e.time_s == 10.0]
+    moved = [
+        (e.time_s, str(e.event_type), e.job) for e in result.run.simulation.log.events if e.time_s == 10.0
+    ]
     # p keeps the GPU it had with q, which joins r.
     assert moved == [(10.0, "migrate", 1), (10.0, "rate", 0), (10.0, "rate", 2)]
 
@@ -204,7 +206,7 @@ def test_a_job_joins_only_if_it_ends_before_the_planned_job_for_which_its_node_i
     entries |= {110.0: (left, ())} if max(ends.values()) > 110 else {}
     result, _ = ran(scenario, entries)
     events = result.run.simulation.log.events
-    found = {scenario.trace.job_id[e.job]: e.time_s for e in events if e.kind == "complete"}
+    found = {scenario.trace.job_id[e.job]: e.time_s for e in events if e.event_type == "complete"}
     assert found == pytest.approx(ends, abs=1e-9)
 
 
@@ -243,11 +245,11 @@ def gpus_from_the_log(scenario, simulation):
     held, total, last_s = {}, 0.0, 0.0
     events, launches = simulation.log.events, ("start", "resume", "rescale", "migrate")
     for at, event in enumerate(events):
-        if event.kind in launches:
+        if event.event_type in launches:
             held[event.job] = (event.nodes, event.partner)
-        elif event.kind == "rate":
+        elif event.event_type == "rate":
             held[event.job] = (held[event.job][0], event.partner)
-        elif event.kind in ("preempt", "complete", "fail", "drop"):
+        elif event.event_type in ("preempt", "complete", "fail", "drop"):
             held.pop(event.job, None)
         if at + 1 < len(events) and events[at + 1].time_s == event.time_s:
             continue

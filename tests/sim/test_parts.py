@@ -34,7 +34,7 @@ from clustergym.scenario.scenario_config import build_scenario
 from clustergym.sim.decision_checks import DecisionError
 from clustergym.sim.drive import replay, simulate
 from clustergym.sim.engine import Simulation
-from clustergym.sim.log import LAUNCHES, EventKind
+from clustergym.sim.log import LAUNCHES, EventType
 from clustergym.sim.state import Phase
 
 HEADER = (
@@ -93,7 +93,7 @@ def starts(run):
     return {
         run.simulation.scenario.trace.job_id[e.job]: (e.time_s, e.nodes[0][0], e.devices)
         for e in run.simulation.log.events
-        if e.kind == EventKind.START
+        if e.event_type == EventType.START
     }
 
 
@@ -151,7 +151,7 @@ def test_cpu_memory_and_models_by_hand(tmp_path):
     ]
     run = run_of(scenario_of(tmp_path, [("T4", 1, 8), ("P100", 1, 4)], jobs), backfill="aggressive")
     assert starts(run) == {"cores": (0, 0, 0), "p100": (0, 1, 1), "more": (10, 1, 1)}
-    dropped = [e for e in run.simulation.log.events if e.kind == EventKind.DROP]
+    dropped = [e for e in run.simulation.log.events if e.event_type == EventType.DROP]
     assert [(e.time_s, e.reason) for e in dropped] == [(1.0, "fits nowhere")]
     assert make_result(run).metrics["jobs_dropped"] == 1
 
@@ -175,10 +175,12 @@ def test_a_shorter_job_takes_the_place_of_the_longest_on_one_node(tmp_path):
         "new,5,recorded,1,10,1,500,0,0,",
     ]
     run = run_of(scenario_of(tmp_path, [("T4", 1, 8), ("T4", 1, 8)], jobs), policy="srtf")
-    kinds = (EventKind.PREEMPT, EventKind.RESUME)
+    kinds = (EventType.PREEMPT, EventType.RESUME)
     names = run.simulation.scenario.trace.job_id
-    seen = [(e.kind, names[e.job], e.time_s) for e in run.simulation.log.events if e.kind in kinds]
-    assert seen == [(EventKind.PREEMPT, "long", 5.0), (EventKind.RESUME, "long", 8.0)]
+    seen = [
+        (e.event_type, names[e.job], e.time_s) for e in run.simulation.log.events if e.event_type in kinds
+    ]
+    assert seen == [(EventType.PREEMPT, "long", 5.0), (EventType.RESUME, "long", 8.0)]
     # It had worked for 5 s: 95 are left from 8 s on.
     assert make_result(run).jobs.end_s.tolist() == [90, 103, 8, 15]
 
@@ -225,7 +227,7 @@ def check_account(account, running):
     cpu, memory, gpu = whole.cpu_milli.copy(), whole.memory_mib.copy(), whole.gpu_milli.copy()
     for row in running:
         cpu_milli, memory_mib, gpus, milli, models = account.parts.requests.unpack_row(
-            int(account.parts.kind[row])
+            int(account.parts.request[row])
         )
         (node, _), *_ = account.holding(row)
         devices = int(account.devices_of[row])
@@ -317,10 +319,10 @@ def test_nodes_fail_under_parts():
     scenario = replace(scenario, disturbances=(failures,))
     run = run_of(scenario, placer="fgd")
     check_account(run.simulation.allocations, [])
-    failed = [e for e in run.simulation.log.events if e.kind == EventKind.FAIL]
+    failed = [e for e in run.simulation.log.events if e.event_type == EventType.FAIL]
     assert len(failed) > 3
     for event in run.simulation.log.events:
-        if event.kind in LAUNCHES and 60 <= event.time_s < 600:
+        if event.event_type in LAUNCHES and 60 <= event.time_s < 600:
             assert event.nodes[0][0] != 0
     assert make_result(run).metrics["jobs_finished"] == len(scenario.trace)
 
@@ -333,7 +335,7 @@ def test_jobs_have_what_they_ask_for(tmp_path):
     view = simulation.advance()
     assert view.feasible[:, 0].sum(axis=1).tolist() == [1, 1]
     assert (view.parts.node.tolist(), view.parts.devices.tolist()) == ([-1, -1], [0, 0])
-    assert view.parts.requests.gpu_milli[view.parts.kind].tolist() == [600, 600]
+    assert view.parts.requests.gpu_milli[view.parts.request].tolist() == [600, 600]
     view.parts.nodes().gpu_milli[:] = 0
     assert view.parts.nodes().gpu_milli.tolist() == [[1000, 1000]]
     with pytest.raises(DecisionError, match="job a"):

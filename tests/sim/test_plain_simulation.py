@@ -133,7 +133,7 @@ def engine(scenario: Scenario, information: InformationClass, rule: Rule) -> Sim
 def logged(simulation: Simulation) -> list[tuple[Any, ...]]:
     """Return the engine's log as the plain simulation writes it."""
     return [
-        (round(e.time_s * 1e6), str(e.kind), e.job, e.gpu_type, e.gpus, e.nodes)
+        (round(e.time_s * 1e6), str(e.event_type), e.job, e.gpu_type, e.gpus, e.nodes)
         for e in simulation.log.events
     ]
 

@@ -14,7 +14,7 @@ from clustergym.scenario.disturbances.failures import Failures, NodeFailure
 from clustergym.scenario.policy import Decision, InformationClass
 from clustergym.sim.drive import replay, simulate
 from clustergym.sim.engine import Simulation
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 PROFILED = InformationClass.PROFILED
 ON_X = {1: 4.0, 2: 2.0, 4: 1.0}
@@ -36,13 +36,13 @@ def scenario_of(jobs, groups=X, *, profile=None, reuse="model", **more):
 
 def profiles_of(run):
     """Return (kind, time, job, GPU type) of each event of profiling."""
-    kinds = (EventKind.PROFILE_START, EventKind.PROFILE_END)
+    kinds = (EventType.PROFILE_START, EventType.PROFILE_END)
     events = run.simulation.log.events
-    return [(e.kind.value[8:], e.time_s, e.job, e.gpu_type) for e in events if e.kind in kinds]
+    return [(e.event_type.value[8:], e.time_s, e.job, e.gpu_type) for e in events if e.event_type in kinds]
 
 
 def times_of(run, kind):
-    return {e.job: e.time_s for e in run.simulation.log.events if e.kind == kind}
+    return {e.job: e.time_s for e in run.simulation.log.events if e.event_type == kind}
 
 
 def run_of(scenario, entries, information=PROFILED):
@@ -69,7 +69,7 @@ def test_each_class_pays_its_own_price(information, known_at, gpu_s):
         [Job("a", 0, 10)], {"X": (1, 4), "Y": (1, 2)}, TIMES, costs=Costs(search="proxy")
     )
     run = run_of(scenario, {float(known_at): {"a": ("X", 1)}}, InformationClass(information))
-    assert times_of(run, EventKind.START) == {0: known_at}
+    assert times_of(run, EventType.START) == {0: known_at}
     metrics = measure_run(run.simulation).metrics
     assert metrics["profiling_gpu_hours"] == pytest.approx(gpu_s / 3600)
     assert metrics["jct_mean"] == known_at + 40
@@ -109,7 +109,7 @@ def test_what_recurs_is_profiled_once_or_each_time(reuse, started):
     for now in sorted(set(started)):
         entries[float(now)] = {f"{'abc'[at]}": ("X", 1) for at in range(3) if now - 40 < started[at] <= now}
     run = run_of(scenario, entries)
-    assert list(times_of(run, EventKind.START).values()) == started
+    assert list(times_of(run, EventType.START).values()) == started
     assert len(profiles_of(run)) == {"model": 2, "job": 6}[reuse]
 
 
@@ -125,7 +125,7 @@ def test_a_job_that_waits_comes_before_a_profile_that_would_start():
     # starts when a has ended, at 65.
     jobs = [Job("a", 0, 20, gpus=4), Job("b", 45, 10, family="n"), Job("wake", 45, 1)]
     run = run_of(scenario_of(jobs), {45.0: {"a": ("X", 4)}, 95.0: {"b": ("X", 1), "wake": ("X", 1)}})
-    assert times_of(run, EventKind.START) == {0: 45, 1: 95, 2: 95}
+    assert times_of(run, EventType.START) == {0: 45, 1: 95, 2: 95}
     assert profiles_of(run)[2:] == [("start", 65, 1, 0), ("end", 95, 1, 0)]
 
 
@@ -173,7 +173,7 @@ def test_a_profile_that_waits_is_not_made_when_its_job_has_left():
     jobs = [Job("z", 0, 10), Job("a", 30, 10)]
     scenario = scenario_of(jobs, {"X": (1, 4), "Y": (1, 1)}, reuse="job")
     run = run_of(scenario, {30.0: {"z": ("Y", 1)}, 60.0: {"z": ("Y", 1), "a": ("X", 1)}})
-    assert times_of(run, EventKind.COMPLETE) == {0: 110, 1: 100}
+    assert times_of(run, EventType.COMPLETE) == {0: 110, 1: 100}
     assert [one for one in profiles_of(run) if one[3] == 1] == [("start", 0, 0, 1), ("end", 30, 0, 1)]
 
 
@@ -184,7 +184,7 @@ def test_a_profile_stops_when_its_job_is_dropped():
     assert simulation.advance() is not None
     simulation.apply(Decision.of([], [0]))
     assert simulation.advance() is None
-    ends = [(e.time_s, e.gpu_type) for e in simulation.log.events if e.kind == EventKind.PROFILE_END]
+    ends = [(e.time_s, e.gpu_type) for e in simulation.log.events if e.event_type == EventType.PROFILE_END]
     assert ends == [(30, 0), (30, 1)]
 
 
@@ -194,7 +194,7 @@ def test_a_shared_profile_goes_on_for_another_job_and_stops_with_the_last():
     jobs = [Job("a", 0, 10, family="q"), Job("b", 35, 10, family="q"), Job("c", 100, 20, family="q")]
     scenario = scenario_of(jobs, {"X": (1, 4), "Y": (1, 2)}, profile=BY_COUNT)
     run = run_of(scenario, {30.0: {"a": ("X", 1)}, 40.0: {"b": ("X", 1)}, 100.0: {"c": ("X", 1)}})
-    assert times_of(run, EventKind.COMPLETE) == {0: 40, 1: 50, 2: 120}
+    assert times_of(run, EventType.COMPLETE) == {0: 40, 1: 50, 2: 120}
     assert profiles_of(run) == [
         ("start", 0, 0, 0),
         ("start", 0, 0, 1),

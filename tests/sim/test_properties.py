@@ -18,7 +18,7 @@ from clustergym.scenario.costs import Costs
 from clustergym.scenario.disturbances.failures import NODE_FAIL
 from clustergym.scenario.policy import Decision, InformationClass, Policy
 from clustergym.sim.drive import replay, simulate
-from clustergym.sim.log import LAUNCHES, NO_JOB, EventKind
+from clustergym.sim.log import LAUNCHES, NO_JOB, EventType
 
 GROUPS = {"X": (3, 4), "Y": (2, 2)}
 TIMES = {
@@ -125,18 +125,18 @@ def test_any_run(rows, rounds, profiling, horizon_s, search, seed, extras):
 
 
 GIVES_UP = (
-    EventKind.COMPLETE,
-    EventKind.PREEMPT,
-    EventKind.FAIL,
-    EventKind.DROP,
+    EventType.COMPLETE,
+    EventType.PREEMPT,
+    EventType.FAIL,
+    EventType.DROP,
     *LAUNCHES,
-    EventKind.PROFILE_END,
+    EventType.PROFILE_END,
 )
-TAKES = (*LAUNCHES, EventKind.PROFILE_START)
+TAKES = (*LAUNCHES, EventType.PROFILE_START)
 
 
 def holder_of(event):
-    profiling = event.kind in (EventKind.PROFILE_START, EventKind.PROFILE_END)
+    profiling = event.event_type in (EventType.PROFILE_START, EventType.PROFILE_END)
     return ("profile", event.job, event.gpu_type) if profiling else event.job
 
 
@@ -148,20 +148,20 @@ def assert_gpus_conserved(scenario, events):
         clock, batch = time_s, list(group)
         # Within an instant GPUs change hands: first all that is given up, then what is held at its end.
         for event in batch:
-            if event.kind in GIVES_UP:
+            if event.event_type in GIVES_UP:
                 for node, gpus in held.pop(holder_of(event), ()):
                     free[node] += gpus
-        last = {holder_of(event): event for event in batch if event.kind in (*TAKES, *GIVES_UP)}
+        last = {holder_of(event): event for event in batch if event.event_type in (*TAKES, *GIVES_UP)}
         for holder, event in last.items():
-            if event.kind in TAKES:
+            if event.event_type in TAKES:
                 held[holder] = event.nodes
                 take(scenario, event, free)
         assert free.min() >= 0
         for event in batch:
             if event.job == NO_JOB:
-                (down.add if event.kind == NODE_FAIL else down.discard)(event.nodes[0][0])
+                (down.add if event.event_type == NODE_FAIL else down.discard)(event.nodes[0][0])
         assert not down & {node for nodes in held.values() for node, _ in nodes}
-    ended = {e.job for e in events if e.kind in (EventKind.COMPLETE, EventKind.DROP)}
+    ended = {e.job for e in events if e.event_type in (EventType.COMPLETE, EventType.DROP)}
     assert not ended & set(held)
 
 
@@ -176,7 +176,7 @@ def test_the_accounting_above_notices_a_double_booking():
     scenario = make([(0.0, 5, 1, "m"), (0.0, 5, 1, "m")], "event", {"profile": {}}, None, "proxy")
     run = simulate(scenario, RandomLegal(), Buddy(), 0)
     events = list(run.simulation.log.events)
-    starts = [at for at, event in enumerate(events) if event.kind == EventKind.START]
+    starts = [at for at, event in enumerate(events) if event.event_type == EventType.START]
     node = events[starts[0]].nodes[0][0]
     events[starts[0]] = events[starts[0]]._replace(nodes=((node, 99),), gpus=99)
     with pytest.raises(AssertionError):

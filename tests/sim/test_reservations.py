@@ -21,7 +21,7 @@ from clustergym.scenario.disturbances.reservations import PlannedJobs, Reservati
 from clustergym.scenario.policy import Decision, InformationClass, Placer, Policy
 from clustergym.scenario.registry import entry_points, make_policy
 from clustergym.sim.drive import replay, simulate
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 ONE_S = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}}}
 
@@ -65,14 +65,14 @@ def planned_from(given, trace):
 
 def events_of(run, *kinds):
     ids = run.simulation.scenario.trace.job_id
-    return [(e.time_s, ids[e.job]) for e in run.simulation.log.events if e.kind in kinds]
+    return [(e.time_s, ids[e.job]) for e in run.simulation.log.events if e.event_type in kinds]
 
 
 def nodes_of(run, job):
     ids = run.simulation.scenario.trace.job_id
-    starts = (EventKind.START, EventKind.RESUME)
+    starts = (EventType.START, EventType.RESUME)
     events = run.simulation.log.events
-    return [(e.time_s, e.nodes) for e in events if e.kind in starts and ids[e.job] == job]
+    return [(e.time_s, e.nodes) for e in events if e.event_type in starts and ids[e.job] == job]
 
 
 OPPORTUNISTS = [
@@ -95,11 +95,11 @@ def test_who_ends_in_time_may_use_the_nodes_that_drain():
     assert nodes_of(run, "c") == [(50.0, whole(2))]
     assert nodes_of(run, "p") == [(100.0, whole(0, 1))]
     assert nodes_of(run, "d") == [(110.0, whole(2))]
-    assert events_of(run, EventKind.UNPLACED) == [(55.0, "d"), (85.0, "d")]
-    refused = next(e for e in run.simulation.log.events if e.kind == EventKind.UNPLACED)
+    assert events_of(run, EventType.UNPLACED) == [(55.0, "d"), (85.0, "d")]
+    refused = next(e for e in run.simulation.log.events if e.event_type == EventType.UNPLACED)
     assert refused.reason == "nodes are kept for planned job p, 4 GPUs short"
-    assert events_of(run, EventKind.PREEMPT) == []
-    assert events_of(run, EventKind.COMPLETE)[-2:] == [(130.0, "p"), (170.0, "d")]
+    assert events_of(run, EventType.PREEMPT) == []
+    assert events_of(run, EventType.COMPLETE)[-2:] == [(130.0, "p"), (170.0, "d")]
     again = replay(scenario, Buddy(), InformationClass.CLAIRVOYANT, None, 0, run.simulation.changes)
     assert again.log.digest == run.simulation.log.digest
 
@@ -116,7 +116,7 @@ def test_nodes_that_will_be_free_by_themselves_are_kept_first():
     jobs = [Job("a", 0.0, 500, 4), Job("b", 1.0, 89, 4), Job("p", 0.0, 30, 4), Job("q", 0.0, 30, 4)]
     run = simulate(scenario_of(jobs, {"p": 100.0, "q": 101.0}), InOrder(), Buddy())
     assert sorted([nodes_of(run, "p"), nodes_of(run, "q")]) == [[(100.0, ((0, 4),))], [(101.0, ((1, 4),))]]
-    assert events_of(run, EventKind.PREEMPT) == []
+    assert events_of(run, EventType.PREEMPT) == []
 
 
 def test_a_placer_that_spreads_jobs_gets_whole_nodes_for_planned_ones():
@@ -132,7 +132,7 @@ def test_a_placer_that_spreads_jobs_gets_whole_nodes_for_planned_ones():
     jobs = [Job("a", 0.0, 50, 2), Job("p", 0.0, 30, 4)]
     run = simulate(scenario_of(jobs, {"p": 10.0}), InOrder(), Spreading())
     assert nodes_of(run, "p") == [(10.0, ((0, 4),))]
-    assert events_of(run, EventKind.COMPLETE) == [(40.0, "p"), (50.0, "a")]
+    assert events_of(run, EventType.COMPLETE) == [(40.0, "p"), (50.0, "a")]
 
 
 def test_a_planned_start_at_a_round_does_not_make_two_rounds_of_it():
@@ -148,7 +148,7 @@ def test_a_planned_start_at_a_round_does_not_make_two_rounds_of_it():
     scenario = scenario_of(jobs, {"p": 60.0}, nodes=2, lead_s=60.0, rounds=60.0)
     run = simulate(scenario, Watching(), Buddy())
     assert views == [(0.0, [8]), (60.0, [4]), (120.0, [8])]
-    assert events_of(run, EventKind.COMPLETE) == [(90.0, "p"), (130.0, "a"), (140.0, "b")]
+    assert events_of(run, EventType.COMPLETE) == [(90.0, "p"), (130.0, "a"), (140.0, "b")]
 
 
 def test_policies_neither_see_planned_jobs_nor_count_on_their_gpus():
@@ -172,8 +172,8 @@ def test_who_is_still_there_at_the_planned_start_is_preempted():
     scenario = scenario_of(jobs, {"p": 100.0}, checkpoint_s={"m": 7.0})
     run = simulate(scenario, InOrder(), Buddy())
     assert nodes_of(run, "p") == [(100.0, ((2, 4),))]
-    assert events_of(run, EventKind.PREEMPT) == [(100.0, "f")]
-    assert events_of(run, EventKind.COMPLETE) == [(130.0, "p"), (1000.0, "e"), (130.0 + 7 + 900, "f")]
+    assert events_of(run, EventType.PREEMPT) == [(100.0, "f")]
+    assert events_of(run, EventType.COMPLETE) == [(130.0, "p"), (1000.0, "e"), (130.0 + 7 + 900, "f")]
 
 
 def test_a_profiling_in_the_way_is_put_off():
@@ -182,16 +182,16 @@ def test_a_profiling_in_the_way_is_put_off():
     costs = Costs(search="proxy", profile=price("profiled", 20.0))
     scenario = scenario_of(jobs, {"p": 100.0}, nodes=1, lead_s=0.0, costs=costs)
     run = simulate(scenario, InOrder(), Buddy())
-    assert events_of(run, EventKind.PROFILE_START) == [(95.0, "q"), (130.0, "q")]
+    assert events_of(run, EventType.PROFILE_START) == [(95.0, "q"), (130.0, "q")]
     # 5 of its 20 s are measured: it ends at 145, and q runs for 10 s.
-    assert events_of(run, EventKind.COMPLETE) == [(130.0, "p"), (155.0, "q")]
+    assert events_of(run, EventType.COMPLETE) == [(130.0, "p"), (155.0, "q")]
 
 
 def test_a_profiling_that_would_not_end_in_time_waits():
     jobs = [Job("p", 0.0, 30, 4), Job("q", 95.0, 10)]
     costs = Costs(search="proxy", profile=price("profiled", 20.0))
     run = simulate(scenario_of(jobs, {"p": 100.0}, nodes=1, costs=costs), InOrder(), Buddy())
-    assert events_of(run, EventKind.PROFILE_START) == [(130.0, "q")]
+    assert events_of(run, EventType.PROFILE_START) == [(130.0, "q")]
 
 
 def test_a_kept_node_that_fails_is_replaced_and_a_planned_job_starts_anew():
@@ -201,7 +201,7 @@ def test_a_kept_node_that_fails_is_replaced_and_a_planned_job_starts_anew():
     schedule = (NodeFailure(70.0, 2, 500.0), NodeFailure(110.0, 0, 500.0))
     run = simulate(with_failures(scenario, Failures(schedule)), InOrder(), Buddy())
     assert nodes_of(run, "p") == [(100.0, ((0, 4),)), (110.0, ((1, 4),))]
-    assert events_of(run, EventKind.COMPLETE) == [(140.0, "p")]
+    assert events_of(run, EventType.COMPLETE) == [(140.0, "p")]
 
 
 def test_with_too_few_nodes_a_planned_job_waits_for_a_repair_and_nothing_is_half_placed():
@@ -226,7 +226,7 @@ def test_a_planned_job_of_any_type_gets_the_one_it_is_fastest_on():
     scenario = replace(scenario, disturbances=(PlannedJobs((Reservation(0, 100.0, 60.0),)),))
     run = simulate(scenario, InOrder(), Buddy())
     assert nodes_of(run, "p") == [(100.0, ((1, 2),))]
-    assert events_of(run, EventKind.COMPLETE) == [(120.0, "p")]
+    assert events_of(run, EventType.COMPLETE) == [(120.0, "p")]
 
 
 POLICIES = sorted(set(entry_points("policy")) - {"learned"})
@@ -310,7 +310,7 @@ def test_planned_jobs_choose_nodes_in_order_of_their_starts():
     run = simulate(scenario, InOrder(), Buddy())
     assert nodes_of(run, "q") == [(100.0, ((0, 4),))]
     assert nodes_of(run, "p")[0][0] == 200.0
-    assert events_of(run, EventKind.PREEMPT) == []
+    assert events_of(run, EventType.PREEMPT) == []
 
 
 @pytest.mark.parametrize(("iterations", "start_s"), [(35, 45.0), (36, 150.0)])
@@ -334,4 +334,4 @@ def test_a_node_that_is_free_exactly_at_the_planned_start_is_not_busy(iterations
         Buddy(),
     )
     assert nodes_of(run, "p") == [(100.0, ((node, 4),))]
-    assert events_of(run, EventKind.PREEMPT) == []
+    assert events_of(run, EventType.PREEMPT) == []

@@ -18,7 +18,7 @@ from clustergym.scenario.policy import Decision, InformationClass, InformationEr
 from clustergym.sim.decision_checks import DecisionError
 from clustergym.sim.drive import drive, replay, simulate
 from clustergym.sim.engine import Change, Simulation, StalledError
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 from clustergym.sim.state import Phase
 
 X = {"X": (1, 4)}
@@ -29,7 +29,7 @@ def times_of(run, kind):
     return {
         run.simulation.scenario.trace.job_id[e.job]: e.time_s
         for e in run.simulation.log.events
-        if e.kind == kind
+        if e.event_type == kind
     }
 
 
@@ -40,7 +40,7 @@ def test_progress_is_not_revalued_at_the_new_speed():
     script = {0.0: {"a": ("X", 1)}, 40.0: {"a": ("X", 2), "tick": ("X", 1)}, 44.0: {"a": ("X", 4)}}
     run = simulate(scenario, Script(scenario, script), Buddy(defragment_s=None))
     # 10 by 40; 4 s at 2 s an iteration do 2; 88 left at 1 s.
-    assert times_of(run, EventKind.COMPLETE) == {"tick": 44.0, "a": 132.0}
+    assert times_of(run, EventType.COMPLETE) == {"tick": 44.0, "a": 132.0}
 
 
 @pytest.mark.parametrize("information", list(InformationClass))
@@ -111,9 +111,9 @@ def test_a_job_that_fits_nowhere_is_dropped_by_name_and_blocks_no_one():
         [Job("huge", 0, 10, gpus=4, family="huge"), Job("next", 1, 10, gpus=4)], X, {**LINEAR, "huge": {}}
     )
     run = simulate(scenario, FirstComeFirstServed(round_s=None), Buddy())
-    drops = [(e.job, e.reason) for e in run.simulation.log.events if e.kind == EventKind.DROP]
+    drops = [(e.job, e.reason) for e in run.simulation.log.events if e.event_type == EventType.DROP]
     assert drops == [(0, "fits nowhere")]
-    assert times_of(run, EventKind.START) == {"next": 1.0}
+    assert times_of(run, EventType.START) == {"next": 1.0}
     assert [Phase(phase).name for phase in run.simulation.jobs.phase] == ["DROPPED", "COMPLETED"]
     metrics = measure_run(run.simulation).metrics
     assert (metrics["jobs_dropped"], metrics["jobs_finished"]) == (1, 1)
@@ -234,7 +234,7 @@ def test_profiling_holds_gpus_and_time_and_comes_first():
     assert view is not None
     assert view.now_s == 30.0
     assert view.feasible[0].any(axis=1).tolist() == [True, True]
-    kinds = [(e.kind.value, e.time_s, e.gpu_type) for e in simulation.log.events]
+    kinds = [(e.event_type.value, e.time_s, e.gpu_type) for e in simulation.log.events]
     assert kinds == [
         ("submit", 0.0, -1),
         ("profile_start", 0.0, 0),

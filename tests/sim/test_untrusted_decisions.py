@@ -11,7 +11,7 @@ from clustergym.scenario.policy import Decision, InformationClass, Policy, Setti
 from clustergym.sim.decision_checks import DecisionError
 from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 TIMES = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}}}
 
@@ -59,8 +59,8 @@ class Tampering(Policy):
 def test_what_a_policy_writes_into_its_view_changes_nothing_but_its_decision():
     # At 10, when b comes, the decision names 4 GPUs for a: the engine, which knows of 2, rescales a.
     run = simulate(scenario_of(), Tampering(), Buddy())
-    launched = [(e.time_s, e.kind, e.gpus) for e in run.simulation.log.events if e.job == 0 and e.gpus]
-    assert launched[:2] == [(0.0, EventKind.START, 2), (10.0, EventKind.RESCALE, 4)]
+    launched = [(e.time_s, e.event_type, e.gpus) for e in run.simulation.log.events if e.job == 0 and e.gpus]
+    assert launched[:2] == [(0.0, EventType.START, 2), (10.0, EventType.RESCALE, 4)]
 
 
 def test_the_views_gpus_are_not_the_engines_limit():

@@ -100,7 +100,7 @@ class Accountant:
             if now > self.now:
                 self.close_instant()
             self.now = now
-            getattr(self, f"_{event.kind!s}")(event)
+            getattr(self, f"_{event.event_type!s}")(event)
         self._next_event = len(events)
 
     def close_instant(self) -> None:
@@ -334,7 +334,7 @@ class Accountant:
         options = [segment, segment + 1] if near.any() else [segment]
         alone = float(tiers[np.isfinite(tiers[:, column])][-1, column])
         worth = [event.batch / asked * batches.efficiency[model, at, column] for at in options]
-        if scenario.communication_s is not None and event.kind == "rate":
+        if scenario.communication_s is not None and event.event_type == "rate":
             return min(alone / one for one in worth)
         return min((alone / one for one in worth), key=lambda s: abs(s - event.iteration_time_s))
 

@@ -12,7 +12,7 @@ from entry_logs import change_headers
 
 from clustergym.benchmark.leaderboard.add import freeze
 from clustergym.benchmark.leaderboard.board import Board, load_board
-from clustergym.benchmark.leaderboard.cell_replay import Flag, FlagKind
+from clustergym.benchmark.leaderboard.cell_replay import Flag, FlagReason
 
 
 def small_board(seeds: Sequence[int], jobs: int = 24) -> dict[str, Any]:
@@ -45,8 +45,8 @@ def flags(root: Path, entry: str, strict: int = 0) -> list[str]:
     return [str(flag) for flag in found(root, entry, strict)]
 
 
-def kinds(root: Path, entry: str, strict: int = 0) -> set[FlagKind]:
-    return {flag.kind for flag in found(root, entry, strict)}
+def kinds(root: Path, entry: str, strict: int = 0) -> set[FlagReason]:
+    return {flag.reason for flag in found(root, entry, strict)}
 
 
 def frozen(root: Path, content: Mapping[str, Any]) -> Board:

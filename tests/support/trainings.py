@@ -6,10 +6,10 @@ from pathlib import Path
 
 from clustergym.commands import train
 from clustergym.common.arrays import Floats
-from clustergym.training.placer_checkpoints import PlacerKind
+from clustergym.training.placer_checkpoints import PlacerType
 
 
-def repeated(words: list[str], folder: Path, kind: PlacerKind) -> Floats:
+def repeated(words: list[str], folder: Path, kind: PlacerType) -> Floats:
     """Train, train again, and go on after the checkpoint is lost; return the weights, which must be equal."""
     a, b = folder / "a", folder / "b"
     for output in (a, b, b):

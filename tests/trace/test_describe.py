@@ -12,6 +12,7 @@ from clustergym.commands.trace import main
 from clustergym.common.errors import InputError
 from clustergym.common.paths import traces_dir
 from clustergym.oracle.stacks.stack_oracle import StackOracle
+from clustergym.oracle.table_cache import table_source
 from clustergym.trace.describe import duration_text, warnings
 from clustergym.trace.formats import load_trace
 from clustergym.trace.native import read_trace, write_trace
@@ -25,14 +26,14 @@ def generate(tmp_path, *more, source="philly", name="out.csv"):
 
 
 def test_describe_by_an_oracle_that_knows_the_models(tmp_path, capsys):
-    scenario = clustergym.load_scenario("llm-2026")
+    scenario = clustergym.load_scenario("llm-2026", ["trace.jobs=60", "trace.load=null"])
     path, figures = tmp_path / "llm.csv", tmp_path / "figures.json"
     write_trace(scenario.trace, path)
     words = ["describe", str(path), "--cluster", "llm-2026"]
     assert main(words) == 2
     assert "choose oracle=stack" in capsys.readouterr().err
     assert main([*words, "--oracle", "stack", "--json", str(figures)]) == 0
-    tables = build_tables(scenario.trace, scenario.cluster, StackOracle().tables)
+    tables = build_tables(scenario.trace, scenario.cluster, table_source(StackOracle()))
     load = offer(scenario.trace, scenario.cluster, tables).overall
     assert json.loads(figures.read_text())["offered_load"]["overall"] == pytest.approx(load)
 

@@ -12,6 +12,7 @@ import clustergym
 from clustergym.commands.trace import main
 from clustergym.common.errors import InputError
 from clustergym.oracle.stacks.stack_oracle import StackOracle
+from clustergym.oracle.table_cache import table_source
 from clustergym.trace.formats import ReadOptions, load_trace
 from clustergym.trace.native import read_trace, write_trace
 from clustergym.trace.trace_statistics import build_tables, offer
@@ -85,8 +86,10 @@ def test_drawn_limits_are_between_the_factors_and_change_nothing_else():
 
 def test_limits_are_drawn_by_the_times_of_the_scenario_s_oracle():
     """The roofline knows none of the models of llm-2026."""
-    exact = clustergym.load_scenario("llm-2026", ["trace.time_limits=[1,1]"])
-    tables = build_tables(exact.trace, exact.cluster, StackOracle().tables)
+    exact = clustergym.load_scenario(
+        "llm-2026", ["trace.time_limits=[1,1]", "trace.jobs=60", "trace.load=null"]
+    )
+    tables = build_tables(exact.trace, exact.cluster, table_source(StackOracle()))
     run_s = offer(exact.trace.as_asked(), exact.cluster, tables).duration_s
     assert exact.trace.time_limit_s == pytest.approx(run_s)
 

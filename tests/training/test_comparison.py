@@ -136,7 +136,7 @@ def test_dropped_jobs_have_no_slowdown():
     events = simulate(
         scenario, make_policy(parameters), make_placer({"name": "buddy"}), 0
     ).simulation.log.events
-    ended = {event.job: event.time_s for event in events if event.kind.value == "complete"}
+    ended = {event.job: event.time_s for event in events if event.event_type.value == "complete"}
     assert 0 < len(ended) < 30
     alone_s = scenario.reference_iteration_time_s * scenario.trace.iterations
     slowdowns = [

@@ -40,7 +40,7 @@ def simulated(scenario: Scenario, policy: Learned) -> tuple[np.ndarray, list[int
     simulation = simulate(scenario, policy, make_placer({"name": "buddy"})).simulation
     finish = np.zeros(len(scenario.trace), dtype=np.int64)
     for event in simulation.log.events:
-        if event.kind.value == "complete":
+        if event.event_type.value == "complete":
             finish[event.job] = round(event.time_s * 1e6)
     return finish, simulation.jobs.restarts.tolist()
 

@@ -28,7 +28,7 @@ def test_it_decides_as_on_its_desk():
     rng = np.random.default_rng(4)
     leaves_at = np.arange(ARRIVALS) + rng.integers(60, 360, ARRIVALS)
     nodes, usual = cluster.empty_nodes(), find_usual_requests(parts.rows, parts.accepted)
-    desk = start_episode(Stream(nodes, parts.requests, parts.kind, leaves_at, usual))
+    desk = start_episode(Stream(nodes, parts.requests, parts.request, leaves_at, usual))
     play(desk, SHARES.load("sharing").weights)
     placer, account = LearnedPlacer(checkpoint="sharing"), PartAllocations(cluster, parts)
     placer.reset(cluster, rng)

@@ -1,4 +1,4 @@
-"""What `clustergym bench` measures; the files lie in `benchmarks/bench/` of a checkout."""
+"""The measurements of `clustergym bench`; the files lie in `benchmarks/bench/` of a checkout."""
 
 from clustergym.common.paths import PACKAGE
 

@@ -136,7 +136,7 @@ def _entry(
     from clustergym.scenario.registry import list_parameters
 
     policy, placer = board.contestants(parameters)
-    given = board.by_kind(parameters)
+    given = board.keys_by_component(parameters)
     made: dict[str, Policy | Placer] = {"policy": policy, "placer": placer}
     choices = {
         component: ComponentChoice(name=keys["name"], parameters=_plain(list_parameters(made[component])))
@@ -158,7 +158,7 @@ def _entry(
         version=__version__,
         information_class=policy.information_class.value if "policy" in given else "none",
         deterministic=True,
-        trained_on=list_training_data(choices.values()),
+        trained_on=list_training_data(choices.values(), board.name),
         search_budget="none",
         solver=solver,
         limits=limits,
@@ -171,7 +171,7 @@ def _entry(
 def _words(board: Board, parameters: Mapping[str, Any]) -> list[str]:
     """Return parameters as overrides of the command line; Hydra reads values in YAML's notation."""
     words = []
-    for component, keys in board.by_kind(parameters).items():
+    for component, keys in board.keys_by_component(parameters).items():
         rest = [f"{component}.{key}={json.dumps(value)}" for key, value in keys.items() if key != "name"]
         words += [f"{component}={keys['name']}", *rest]
     return words

@@ -110,7 +110,7 @@ class AgentBoard(StrictSchema):
 
 
 class Constants(StrictSchema):
-    """What is reached on the traces of an environment: mean JCTs in seconds, one for each trace."""
+    """Reference results on the traces of an environment: mean JCTs in seconds, one for each trace."""
 
     random: list[Annotated[float, Field(gt=0.0)]]
     best_known: list[Annotated[float, Field(gt=0.0)]]

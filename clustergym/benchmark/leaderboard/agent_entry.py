@@ -46,7 +46,7 @@ Actions = npt.NDArray[np.int64] | npt.NDArray[np.int16]
 
 
 class AgentEntry(StrictSchema):
-    """What an agent's entry says of itself in entry.yaml.
+    """The content of the file entry.yaml of an agent's entry.
 
     Attributes
     ----------

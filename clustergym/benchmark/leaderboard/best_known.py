@@ -138,7 +138,7 @@ def _search(board: Board, evaluations: int, seed: int, types: float, cell: Cell)
 
 
 def _load_earlier(board: Board, folder: Path) -> tuple[dict[Cell, CellRun], dict[str, Budget]]:
-    """Return what an earlier search wrote for this version of the board: runs, and budgets by cell."""
+    """Return the runs and budgets by cell that an earlier search wrote for this version of the board."""
     if not is_begun(folder):
         return {}, {}
     entry = read_entry(folder, board)

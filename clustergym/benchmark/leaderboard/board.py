@@ -175,21 +175,21 @@ class Board(StrictSchema):
         return tuple(scenario.family for scenario in self.scenarios)
 
     @property
-    def kinds(self) -> tuple[str, ...]:
-        """What entries choose: `policy`, `placer`, or both."""
+    def components(self) -> tuple[str, ...]:
+        """The components that an entry chooses: `policy`, `placer`, or both."""
         return tuple(self.chooses.split(" and "))
 
-    def by_kind(self, chosen: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-        """Return name and parameters of the policy, the placer or both that are chosen, by kind."""
-        return dict(chosen) if len(self.kinds) > 1 else {self.chooses: chosen}
+    def keys_by_component(self, chosen: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+        """Return name and parameters of the policy, the placer or both that are chosen, by component."""
+        return dict(chosen) if len(self.components) > 1 else {self.chooses: chosen}
 
     @property
     def sign(self) -> float:
-        """What a metric's value is multiplied by so that less is better: 1, or -1 where higher is better."""
+        """The factor that makes lower values of a metric better: 1, or -1 where higher values are better."""
         return 1.0 if self.better == "lower" else -1.0
 
     def content(self) -> dict[str, Any]:
-        """Return what board.yaml has."""
+        """Return the content of board.yaml."""
         return self.model_dump(exclude_none=True)
 
     def with_keys(self, **keys: Any) -> Board:
@@ -248,7 +248,7 @@ class Board(StrictSchema):
         """Return a new policy and placer: the entry's choice, or the board's own if it leaves one open."""
         from clustergym.scenario.registry import make_placer, make_policy
 
-        both = {"policy": self.policy or {}, "placer": self.placer or {}} | self.by_kind(chosen)
+        both = {"policy": self.policy or {}, "placer": self.placer or {}} | self.keys_by_component(chosen)
         return make_policy(both["policy"]), make_placer(both["placer"])
 
     def score(self, cell: Cell, value: float) -> float:
@@ -320,7 +320,7 @@ def _problems(board: Board) -> Iterator[tuple[str, str, str]]:
 
 
 def _interpolation_problems(board: Board) -> Iterator[tuple[str, str, str]]:
-    """Yield the keys that refer to something else: what a board is must not depend on who reads it."""
+    """Yield the keys with interpolations: a board must be the same for every reader."""
     remedy = "write the value out"
     for key in (
         "reference_overrides",
@@ -347,26 +347,26 @@ def list_texts(value: Any) -> Iterator[str]:
 
 
 def _find_choice_problems(board: Board) -> Iterator[tuple[str, str, str]]:
-    """Yield what is wrong with what a board says of policies and placers."""
+    """Yield the problems of a board's keys on policies and placers, as (field, message, remedy)."""
     for component, other in (("policy", "placer"), ("placer", "policy")):
-        if component in board.kinds and getattr(board, component) is not None:
+        if component in board.components and getattr(board, component) is not None:
             yield component, "is what entries choose", f"leave it out, or give chooses: {other}"
-        if component not in board.kinds and getattr(board, component) is None:
+        if component not in board.components and getattr(board, component) is None:
             yield (
                 component,
                 f"is missing, and entries choose the {other}",
                 f"name the {component} of every entry",
             )
-    if len(board.kinds) > 1:
+    if len(board.components) > 1:
         for key in ("baseline", "reference"):
             said = getattr(board, key)
-            if {*said} != {*board.kinds} or not all(isinstance(value, dict) for value in said.values()):
+            if {*said} != {*board.components} or not all(isinstance(value, dict) for value in said.values()):
                 remedy = f"give {key}: {{policy: {{name: …}}, placer: {{name: …}}}}"
                 yield key, "is not a policy and a placer, and entries choose both", remedy
 
 
 def _trace_problems(board: Board) -> Iterator[tuple[str, str, str]]:
-    """Yield what is wrong with trace hashes: missing ones, and ones that two splits share."""
+    """Yield the problems of trace hashes: missing ones, and ones that two splits share."""
     found: dict[str, str] = {}
     for scenario in board.scenarios:
         if scenario.traces and {split: sorted(by_seed) for split, by_seed in scenario.traces.items()} != {

@@ -147,7 +147,7 @@ def _plain(bound: CellBound) -> dict[str, Any]:
 
 
 def problem(board: Board, cell: Cell, scenario: Scenario, found: CellBound) -> str:
-    """Return what is wrong with a bound: its certificate does not prove it; empty if nothing is."""
+    """Return why a bound's certificate does not prove it; empty if it does."""
     if (found.metric, found.scenario) != (board.metric, scenario.sha256):
         return f"the bound of {cell} is of another metric or scenario"
     try:

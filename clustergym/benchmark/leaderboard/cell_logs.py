@@ -98,7 +98,7 @@ def write_logs(folder: Path, packed: Mapping[Cell, bytes], cells: Sequence[Cell]
 
 
 def read_logs(folder: Path) -> CellLogs:
-    """Read the line of contents of an entry's log, but no cell's log.
+    """Read the table of contents of an entry's log, without the cells' logs.
 
     Raises
     ------

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from clustergym.sim.engine import Change
 
 
-class FlagKind(enum.StrEnum):
-    """The kinds of failure that a check of an entry can find."""
+class FlagReason(enum.StrEnum):
+    """Why a check of an entry fails."""
 
     SCHEMA = "schema"
     """entry.yaml, results.csv or a file that does not belong there."""
@@ -72,18 +72,22 @@ class Flag:
 
     Attributes
     ----------
-    kind : FlagKind
+    reason : FlagReason
     where : str
         Cell, or file.
     message : str
     """
 
-    kind: FlagKind
+    reason: FlagReason
     where: str
     message: str
 
     def __str__(self) -> str:
-        return visible(f"{self.kind.value}: {self.where}: {self.message}")
+        return visible(f"{self.reason.value}: {self.where}: {self.message}")
+
+    def list_fields(self) -> dict[str, str]:
+        """Return the flag as `leaderboard check --json` writes it."""
+        return {"kind": self.reason.value, "where": self.where, "message": self.message}
 
 
 def replay_cell(
@@ -97,25 +101,25 @@ def replay_cell(
     where = str(cell)
     if scenario.sha256 != board.constants(cell).sha256:
         message = "the board's own scenario has changed since its constants were frozen"
-        return Flag(FlagKind.TRACE_HASH, where, message)
+        return Flag(FlagReason.TRACE_HASH, where, message)
     log = LOGS[board.chooses](entry, board, cell)
     try:
         header = log.read(logs, scenario)
     except InputError as error:
-        return Flag(FlagKind.DECISION_LOG, where, str(error))
+        return Flag(FlagReason.DECISION_LOG, where, str(error))
     if header.get("scenario_sha256") != scenario.sha256:
-        return Flag(FlagKind.TRACE_HASH, where, "the decisions were made on another scenario")
+        return Flag(FlagReason.TRACE_HASH, where, "the decisions were made on another scenario")
     wrong = log.wrong(header, scenario)
     if wrong:
-        return Flag(FlagKind.HEADER, where, f"{wrong} is not that of the entry or the board")
+        return Flag(FlagReason.HEADER, where, f"{wrong} is not that of the entry or the board")
     try:
         simulation, decided = log.replay(scenario, header)
     except (DecisionError, PlacementError) as error:
-        return Flag(FlagKind.ILLEGAL_DECISION, where, str(error))
+        return Flag(FlagReason.ILLEGAL_DECISION, where, str(error))
     except (InputError, StalledError) as error:
-        return Flag(FlagKind.DIVERGED, where, str(error))
+        return Flag(FlagReason.DIVERGED, where, str(error))
     if log.idle(simulation):
-        return Flag(FlagKind.DECISION_LOG, where, "tells of decisions that change nothing")
+        return Flag(FlagReason.DECISION_LOG, where, "tells of decisions that change nothing")
     return simulation, decided
 
 
@@ -154,7 +158,7 @@ class EntryLog(ABC):
         return False
 
     def wrong(self, header: Mapping[str, Any], scenario: Scenario) -> str:
-        """Return what is wrong with a header; an empty text if nothing is."""
+        """Return the first error of a header; an empty text if there is none."""
         for key, value in self.describe_header().items():
             if header.get(key) != value or type(header.get(key)) is not type(value):
                 return key

@@ -18,7 +18,7 @@ from clustergym.benchmark.leaderboard import cell_logs
 from clustergym.benchmark.leaderboard.board import Board, Cell
 from clustergym.benchmark.leaderboard.bounds import CellBound, beats_bound, problem, read_bounds
 from clustergym.benchmark.leaderboard.cell_logs import CellLogs, read_logs
-from clustergym.benchmark.leaderboard.cell_replay import Flag, FlagKind, replay_cell
+from clustergym.benchmark.leaderboard.cell_replay import Flag, FlagReason, replay_cell
 from clustergym.benchmark.leaderboard.conditions import FILE, list_condition_problems
 from clustergym.benchmark.leaderboard.entry import (
     LARGEST_README_BYTES,
@@ -107,7 +107,7 @@ def check_constants(board: Board, workers: Processes = 1, progress: bool = False
     label = f"baseline and reference of {board.name}" if progress else None
     found = in_order(partial(_compare_constants, board, measure_constants), board.cells, workers, label)
     return [
-        Flag(FlagKind.CONSTANTS, str(cell), message)
+        Flag(FlagReason.CONSTANTS, str(cell), message)
         for cell, wrong in zip(board.cells, found, strict=True)
         for message in wrong
     ]
@@ -136,7 +136,7 @@ def _open_entry(board: Board, name: str, flags: list[Flag]) -> dict[Cell, Claime
         folder = entry_folder(board, name)
         entry, rows = read_entry(folder, board), read_results(folder)
     except InputError as error:
-        flags.append(Flag(FlagKind.SCHEMA, name, str(error)))
+        flags.append(Flag(FlagReason.SCHEMA, name, str(error)))
         return {}
     flags += [*_readme(folder), *_identity(entry, board)]
     if not entry.hindsight:
@@ -144,12 +144,12 @@ def _open_entry(board: Board, name: str, flags: list[Flag]) -> dict[Cell, Claime
             wrong = list(list_condition_problems(board, folder, None, ()))
         except InputError as error:
             wrong = [str(error)]
-        flags += [Flag(FlagKind.CONDITIONS, FILE, message) for message in wrong]
+        flags += [Flag(FlagReason.CONDITIONS, FILE, message) for message in wrong]
     flags += _cells([str(row.cell) for row in rows], board, "results.csv", "row")
     try:
         logs = read_logs(folder)
     except InputError as error:
-        flags.append(Flag(FlagKind.DECISION_LOG, cell_logs.FILE, str(error)))
+        flags.append(Flag(FlagReason.DECISION_LOG, cell_logs.FILE, str(error)))
         return {}
     flags += _check_logs(logs, board)
     once = {row.cell: row for row in rows}
@@ -164,12 +164,12 @@ def _readme(folder: Path) -> Iterator[Flag]:
     try:
         lines = read_entry_text(path, LARGEST_README_BYTES).replace("\t", " ").splitlines()
     except InputError as error:
-        yield Flag(FlagKind.SCHEMA, "README.md", str(error))
+        yield Flag(FlagReason.SCHEMA, "README.md", str(error))
         return
     for number, line in enumerate(lines, start=1):
         if visible(line) != line:
             message = f"line {number} has characters that nobody sees: {shorten_text(visible(line), 60)}"
-            yield Flag(FlagKind.SCHEMA, "README.md", message)
+            yield Flag(FlagReason.SCHEMA, "README.md", message)
             return
 
 
@@ -182,10 +182,10 @@ def describe_unverified(board: Board, name: str) -> list[str]:
 def _identity(entry: Entry, board: Board) -> Iterator[Flag]:
     if (entry.board, entry.board_version) != (board.name, board.version):
         of = f"of {entry.board} version {entry.board_version}, not {board.name} version {board.version}"
-        yield Flag(FlagKind.BOARD, "entry.yaml", of)
-    yield from (Flag(FlagKind.PUBLISHED, "entry.yaml", message) for message in problems(entry))
+        yield Flag(FlagReason.BOARD, "entry.yaml", of)
+    yield from (Flag(FlagReason.PUBLISHED, "entry.yaml", message) for message in problems(entry))
     if entry.variant and "variant" not in entry.title.lower():
-        yield Flag(FlagKind.TITLE, "entry.yaml", "is declared a variant, which its title must say")
+        yield Flag(FlagReason.TITLE, "entry.yaml", "is declared a variant, which its title must say")
 
 
 def _titles(board: Board, names: Iterable[str]) -> Iterator[tuple[str, Flag]]:
@@ -199,7 +199,7 @@ def _titles(board: Board, names: Iterable[str]) -> Iterator[tuple[str, Flag]]:
     for shared in by_title.values():
         for name in [other for other in shared if len(shared) > 1 and other in names]:
             others = ", ".join(other for other in shared if other != name)
-            yield name, Flag(FlagKind.TITLE, "entry.yaml", f"its title may be taken for that of {others}")
+            yield name, Flag(FlagReason.TITLE, "entry.yaml", f"its title may be taken for that of {others}")
 
 
 def _cells(found: Sequence[str], board: Board, file: str, what: str) -> Iterator[Flag]:
@@ -207,12 +207,14 @@ def _cells(found: Sequence[str], board: Board, file: str, what: str) -> Iterator
     wanted, count = [str(cell) for cell in board.cells], Counter(found)
     for cell in wanted:
         if not count[cell]:
-            yield Flag(FlagKind.MISSING_CELL, cell, f"has no {what} in {file}")
+            yield Flag(FlagReason.MISSING_CELL, cell, f"has no {what} in {file}")
     for cell, times in count.items():
         if cell not in wanted:
-            yield Flag(FlagKind.FOREIGN_CELL, cell, f"is not a cell of the board, but has a {what} in {file}")
+            yield Flag(
+                FlagReason.FOREIGN_CELL, cell, f"is not a cell of the board, but has a {what} in {file}"
+            )
         elif times > 1:
-            yield Flag(FlagKind.DUPLICATE_CELL, cell, f"has {times} {what}s in {file}")
+            yield Flag(FlagReason.DUPLICATE_CELL, cell, f"has {times} {what}s in {file}")
 
 
 def _check_logs(logs: CellLogs, board: Board) -> Iterator[Flag]:
@@ -223,7 +225,7 @@ def _check_logs(logs: CellLogs, board: Board) -> Iterator[Flag]:
     for found, cell in zip(logs.labels, wanted, strict=False):
         if not wrong and found != cell:
             message = f"its log stands where that of {cell} must in {cell_logs.FILE}"
-            yield Flag(FlagKind.DECISION_LOG, found, message)
+            yield Flag(FlagReason.DECISION_LOG, found, message)
             return
 
 
@@ -236,7 +238,7 @@ def _rerun(board: Board, task: tuple[Sequence[ClaimedCell], int, int]) -> list[F
         if not strict or not unknown or entry.hindsight or entry.variant:
             return []
         message = f"{unknown!r} is not published here and cannot be run again"
-        return [Flag(FlagKind.RERUN, "entry.yaml", message)]
+        return [Flag(FlagReason.RERUN, "entry.yaml", message)]
     digests = "".join(claim.row.digest for claim in claims)
     logged = int(hashlib.sha256(digests.encode()).hexdigest()[:8], 16)
     drawn = random_streams.CELLS_RUN_AGAIN.generator(seed, logged).permutation(len(claims))[: max(strict, 1)]
@@ -244,7 +246,7 @@ def _rerun(board: Board, task: tuple[Sequence[ClaimedCell], int, int]) -> list[F
     flags = [flag for at in sorted(drawn.tolist()) for flag in _again(board, entry, claims[at].row)]
     if strict and not flags:
         wrong = list_condition_problems(board, claims[0].folder, entry.keys, cells)
-        flags += [Flag(FlagKind.CONDITIONS, FILE, message) for message in wrong]
+        flags += [Flag(FlagReason.CONDITIONS, FILE, message) for message in wrong]
     return flags
 
 
@@ -256,13 +258,13 @@ def _again(board: Board, entry: Entry, row: ResultRow) -> Iterator[Flag]:
         digest = run_cell(board, entry.keys, row.cell).row.digest
     except InputError as error:
         if not isinstance(error.__cause__, ImportError):  # `describe_unverified` tells what is not installed.
-            yield Flag(FlagKind.RERUN, where, shorten_text(str(error), 200))
+            yield Flag(FlagReason.RERUN, where, shorten_text(str(error), 200))
         return
     except Exception as error:  # The entry's parameters may make the policy raise anything.
-        yield Flag(FlagKind.RERUN, where, f"{type(error).__name__}: {shorten_text(str(error), 60)}")
+        yield Flag(FlagReason.RERUN, where, f"{type(error).__name__}: {shorten_text(str(error), 60)}")
         return
     if digest != row.digest:
-        yield Flag(FlagKind.RERUN, where, f"digest {digest[:16]}…, entered {row.digest[:16]}…")
+        yield Flag(FlagReason.RERUN, where, f"digest {digest[:16]}…, entered {row.digest[:16]}…")
 
 
 BOUNDED = ("jct_mean", "makespan")
@@ -295,7 +297,7 @@ def check_cell(board: Board, task: tuple[Cell, Sequence[ClaimedCell]]) -> list[l
     scenario, bound = board.scenario(cell), read_bounds(board.folder).get(str(cell))
     wrong = "" if bound is None else problem(board, cell, scenario, bound)
     if wrong:
-        return [[Flag(FlagKind.BOUND, str(cell), wrong)] for _ in claims]
+        return [[Flag(FlagReason.BOUND, str(cell), wrong)] for _ in claims]
     return [_flags(board, cell, scenario, claim, bound) for claim in claims]
 
 
@@ -310,7 +312,7 @@ def _flags(
     compared = _compare_run(simulation, board, cell, claim.row, bound)
     flags = [*compared, *_times(str(cell), claim.row, decided)]
     wrong = "" if flags else difference(board, claim.folder, cell, simulation)
-    return [*flags, *([Flag(FlagKind.CURVES, str(cell), wrong)] if wrong else [])]
+    return [*flags, *([Flag(FlagReason.CURVES, str(cell), wrong)] if wrong else [])]
 
 
 def _compare_run(
@@ -324,31 +326,31 @@ def _compare_run(
     metrics = measured.metrics
     if simulation.log.digest != row.digest:
         yield Flag(
-            FlagKind.DIGEST, where, f"replayed {simulation.log.digest[:16]}…, entered {row.digest[:16]}…"
+            FlagReason.DIGEST, where, f"replayed {simulation.log.digest[:16]}…, entered {row.digest[:16]}…"
         )
     for name, value in metrics.items():
         if name in row.metrics and not same(value, row.metrics[name]):
-            yield Flag(FlagKind.METRIC, where, f"{name} is {value}, entered {row.metrics[name]}")
+            yield Flag(FlagReason.METRIC, where, f"{name} is {value}, entered {row.metrics[name]}")
     left = int((scenario.scored & (measured.records.outcome == Outcome.UNFINISHED)).sum())
     unfit = int((scenario.request_gpus == 0).sum())
     dropped = 0 if board.drops else int(metrics["jobs_dropped"] or 0) - unfit
     if left or dropped > 0:
-        yield Flag(FlagKind.UNFINISHED, where, f"{left} jobs unfinished, {max(dropped, 0)} dropped")
+        yield Flag(FlagReason.UNFINISHED, where, f"{left} jobs unfinished, {max(dropped, 0)} dropped")
     figure = row.metrics.get(board.metric)
     if board.metric not in row.metrics:
-        yield Flag(FlagKind.METRIC, where, f"has no {board.metric}")
+        yield Flag(FlagReason.METRIC, where, f"has no {board.metric}")
     if (
         proved is not None
         and figure is not None
         and not (left or dropped > 0)
         and beats_bound(board, figure, proved.bound)
     ):
-        yield Flag(FlagKind.BOUND, where, f"{board.metric} {figure:.6g} is better than {proved.bound:.6g}")
+        yield Flag(FlagReason.BOUND, where, f"{board.metric} {figure:.6g} is better than {proved.bound:.6g}")
     bounds = lower_bounds(scenario)
     for name in BOUNDED if not (left or dropped > 0 or board.drops) else ():
         bound, claimed = getattr(bounds, name), row.metrics[name]
         if claimed is not None and claimed < bound * (1 - TOLERANCE):
-            yield Flag(FlagKind.BOUND, where, f"{name} {claimed:,.0f} is below {bound:,.0f}")
+            yield Flag(FlagReason.BOUND, where, f"{name} {claimed:,.0f} is below {bound:,.0f}")
 
 
 def same(value: float | None, entered: float | None) -> bool:
@@ -362,9 +364,9 @@ def _times(where: str, row: ResultRow, points: int) -> Iterator[Flag]:
     median, p99, wall = (row.times[name] for name in ("decision_s_p50", "decision_s_p99", "wall_s"))
     if row.decisions != points:
         message = f"{row.decisions} decisions were entered, the run has {points} decision points"
-        yield Flag(FlagKind.DECISION_TIMES, where, message)
+        yield Flag(FlagReason.DECISION_TIMES, where, message)
     elif not 0 < median <= p99 * 1.05 or not p99 <= LONGEST_DECISION_S:
-        yield Flag(FlagKind.DECISION_TIMES, where, f"median {median:g} s, 99th percentile {p99:g} s")
+        yield Flag(FlagReason.DECISION_TIMES, where, f"median {median:g} s, 99th percentile {p99:g} s")
     elif wall < 0.45 * row.decisions * median:
         message = f"{row.decisions} decisions of {median:g} s in the median take longer than {wall:g} s"
-        yield Flag(FlagKind.DECISION_TIMES, where, message)
+        yield Flag(FlagReason.DECISION_TIMES, where, message)

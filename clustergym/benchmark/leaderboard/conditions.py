@@ -33,7 +33,7 @@ class Point(NamedTuple):
 
 
 def list_points(board: Board) -> list[Point]:
-    """Return all that an entry has to have been measured at, in order."""
+    """Return the points at which every entry has to be measured, in order."""
     return [Point(condition, cell) for condition in board.conditions for cell in board.cells]
 
 
@@ -140,7 +140,7 @@ def changes_nothing(usual: Scenario, changed: Scenario, board: Board, parameters
 def list_condition_problems(
     board: Board, folder: Path, parameters: Mapping[str, Any] | None, cells: Sequence[Cell]
 ) -> Iterator[str]:
-    """Yield what is wrong with an entry's figures; `parameters` are run again in these cells, if given."""
+    """Yield the errors in an entry's figures; `parameters`, if given, are run again in these cells."""
     found = read_conditions(board, folder)
     absent = [point for point in list_points(board) if point not in found]
     if absent:

@@ -94,12 +94,12 @@ class ComponentChoice(StrictSchema):
 
     @property
     def keys(self) -> dict[str, Any]:
-        """The name and the parameters, as a configuration has them."""
+        """The name and the parameters, as keys of a configuration."""
         return {"name": self.name, **self.parameters}
 
 
 class Entry(StrictSchema):
-    """What an entry says of itself in entry.yaml.
+    """The content of the file entry.yaml of an entry.
 
     Attributes
     ----------
@@ -149,7 +149,7 @@ class Entry(StrictSchema):
 
     @property
     def choices(self) -> dict[str, ComponentChoice]:
-        """What the entry chooses, by component: a policy, a placer or both, as its board asks."""
+        """The policy, the placer or both that the entry chooses, by component, as its board asks."""
         both = {"policy": self.policy, "placer": self.placer}
         return {component: chosen for component, chosen in both.items() if chosen is not None}
 
@@ -223,10 +223,10 @@ def read_entry(folder: Path, board: Board) -> Entry:
 
 
 def _problems(entry: Entry, board: Board) -> Iterator[tuple[str, str, str]]:
-    """Yield what is wrong with an entry's keys on its board."""
-    for component in {*entry.choices} - {*board.kinds}:
+    """Yield the errors in an entry's keys on its board."""
+    for component in {*entry.choices} - {*board.components}:
         yield component, f"is the board's: entries of {board.name} choose a {board.chooses}", "leave it out"
-    for component in board.kinds:
+    for component in board.components:
         if component not in entry.choices:
             message = f"is missing: entries of {board.name} choose a {board.chooses}"
             yield component, message, f"give {component}: {{name: …, parameters: …}}"

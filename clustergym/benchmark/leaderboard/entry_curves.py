@@ -58,7 +58,7 @@ class Curves(StrictSchema):
 
 
 class EntryCurves(StrictSchema):
-    """Curves over time of an entry, as its file curves.json has them."""
+    """The content of curves.json: an entry's curves over time."""
 
     schema_name: Annotated[Literal["clustergym.curves/1"], Field(alias="schema")]
     seed: int

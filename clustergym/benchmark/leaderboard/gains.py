@@ -25,7 +25,7 @@ RANDOM = "random"
 
 
 class Chance(NamedTuple):
-    """Values of the board's metric in each cell that a score lies between.
+    """Two values of the board's metric for each cell: random play's (score 0) and the best known (score 1).
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Chance(NamedTuple):
 
 
 def read_chance(board: Board) -> Chance:
-    """Return what random play and the best known schedules reach.
+    """Return the scores of random play and of the best known schedules.
 
     Where entries are placers, or policies with placers, and the baseline is random fit, it is chance.
 
@@ -59,7 +59,7 @@ def read_chance(board: Board) -> Chance:
     """
     best: dict[Cell, float] = {}
     random: dict[Cell, float] | None = None
-    if board.by_kind(board.baseline).get("placer", {}).get("algorithm") == "random_fit":
+    if board.keys_by_component(board.baseline).get("placer", {}).get("algorithm") == "random_fit":
         random = {cell: board.constants(cell).baseline for cell in board.cells}
     for name in entry_names(board):
         values = list_values(board, read_results(board.folder / name))

@@ -18,15 +18,18 @@ LEARNED = "learned"
 """The name of the project's own learned policy, and of its learned placer."""
 TRAINED = {"sharing": [ELSEWHERE], "data-parallel-newtrace": [ELSEWHERE]}
 """What the project's own checkpoints were trained on, where that is not the splits to train on."""
+UNSEEN = ("llm-2026",)
+"""Boards of whose jobs no checkpoint of the project has seen any, in training or tuning."""
 
 
-def list_training_data(entries: Iterable[ComponentChoice]) -> list[str]:
-    """Return the data that the trained policies and placers of entries were trained on."""
+def list_training_data(entries: Iterable[ComponentChoice], board: str) -> list[str]:
+    """Return the data that the trained policies and placers of a board's entries were trained on."""
+    usual = [ELSEWHERE] if board in UNSEEN else [TUNING[0]]
     splits = [
         split
         for chosen in entries
         if LEARNED in (chosen.name, str(chosen.parameters.get("within", "")).partition(" ")[0])
-        for split in TRAINED.get(str(chosen.parameters.get("checkpoint")), [TUNING[0]])
+        for split in TRAINED.get(str(chosen.parameters.get("checkpoint")), usual)
     ]
     return [*dict.fromkeys(splits)]
 
@@ -48,7 +51,7 @@ def find_unpublished(entry: Entry) -> str:
 
 
 def can_be_run_again(entry: Entry) -> bool:
-    """Return whether running what the entry names has to give its decisions."""
+    """Return whether running the entry's component again must reproduce its decisions."""
     return not (entry.hindsight or entry.variant or find_unpublished(entry))
 
 
@@ -69,7 +72,7 @@ def problems(entry: Entry) -> Iterator[str]:
     if not entry.deterministic and len(known) == len(entry.choices):
         yield f"every {' and '.join(known)} published here is deterministic, this entry says that it is not"
     for chosen in known.values():
-        for split in list_training_data([chosen]):
+        for split in list_training_data([chosen], entry.board):
             if split not in entry.trained_on:
                 yield f"{chosen.name} was trained on {split!r}, which trained_on does not say"
     for component, chosen in known.items():
@@ -111,7 +114,7 @@ def explain_unchecked(entry: Entry) -> str:
 
 
 def read_period(entry: Entry, component: str, key: str) -> tuple[float | None, ...]:
-    """Return the value of `key`, a period in seconds, of a published policy or placer; else empty."""
+    """Return the value of `key`, a period in seconds, if the policy or placer is published; else empty."""
     chosen = entry.choices[component]
     if chosen.name not in list_published(component):
         return ()

@@ -125,7 +125,7 @@ def markdown(board: Board, found: Sequence[RankedEntry], best: Optimum) -> str:
 
 
 def _render_ends(board: Board, found: Sequence[RankedEntry], best: Optimum) -> list[str]:
-    """Return a table of random play, the best known and the bound, and whom random play beats."""
+    """Return a table of random play, the best known and the bound, and the entries that random play beats."""
     chance, bounds = read_chance(board), cell_bounds(board)
     ends: list[tuple[str, Mapping[Cell, float]]] = [("best known", chance.best)]
     if chance.random is not None:
@@ -158,7 +158,7 @@ def _rules(board: Board) -> str:
     text = RULES.format(baseline=baseline, reference=reference, conditions=conditions, **words)
     if board.chooses == "placer":
         text = PLACERS.format(policy=_describe_keys(board.policy or {})) + text
-    return (BOTH if len(board.kinds) > 1 else "") + text
+    return (BOTH if len(board.components) > 1 else "") + text
 
 
 def _render_best_known(board: Board, link: str = "{0}") -> list[str]:
@@ -176,7 +176,7 @@ def _render_best_known(board: Board, link: str = "{0}") -> list[str]:
 
 def _words(board: Board, chosen: Mapping[str, Any], overrides: Sequence[str] = ()) -> str:
     return " ".join(
-        [" on ".join(_describe_keys(keys) for keys in board.by_kind(chosen).values()), *overrides]
+        [" on ".join(_describe_keys(keys) for keys in board.keys_by_component(chosen).values()), *overrides]
     )
 
 
@@ -243,7 +243,7 @@ def _choose_style_name(standing: RankedEntry) -> str:
 
 
 def _is_baseline(board: Board, standing: RankedEntry) -> bool:
-    entered, wanted = board.by_kind(standing.entry.keys), board.by_kind(board.baseline)
+    entered, wanted = board.keys_by_component(standing.entry.keys), board.keys_by_component(board.baseline)
     return all(
         entered[component].get(key) == value
         for component in wanted

@@ -107,7 +107,7 @@ def retrain(
 
 
 def _find_learned_part(entry: Entry, folder: Path) -> tuple[str, str]:
-    """Return what of an entry is learned, and from which checkpoint of the package.
+    """Return the learned component of an entry and the checkpoint of the package that it uses.
 
     No file that an entry names is opened.
     """

@@ -144,7 +144,7 @@ _RUNS = {"policy": _run_policy, "placer": _run_placer, "policy and placer": _run
 
 
 def _names(board: Board, parameters: Mapping[str, Any]) -> str:
-    return " and ".join(str(keys["name"]) for keys in board.by_kind(parameters).values())
+    return " and ".join(str(keys["name"]) for keys in board.keys_by_component(parameters).values())
 
 
 def _digits(value: float) -> float:

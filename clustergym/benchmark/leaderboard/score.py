@@ -300,7 +300,7 @@ def format_figure(value: float | None, unit: str) -> str:
 
 
 class Gap(NamedTuple):
-    """How far a figure is from the optimum, as a share of the optimum.
+    """The distance of a figure from the optimum, as a share of the optimum.
 
     Attributes
     ----------
@@ -336,7 +336,7 @@ class Optimum(NamedTuple):
 
 
 def optimum(board: Board) -> Optimum:
-    """Return where the optimum of a board lies.
+    """Return the means of a board's best known values and, if every cell has one, of its lower bounds.
 
     Raises
     ------
@@ -353,7 +353,7 @@ def optimum(board: Board) -> Optimum:
 
 
 def cell_bounds(board: Board) -> dict[Cell, float]:
-    """Return what no schedule can beat in each cell, as far as that is known.
+    """Return the lower bound of each cell that has one.
 
     `bounds.json` of the board says it. In other cells it is the bound of the mean JCT that is frozen with the
     board, if that is the metric and no job may be dropped.

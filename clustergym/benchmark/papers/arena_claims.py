@@ -57,7 +57,7 @@ class RunComparison(NamedTuple):
         return lambda s: difference(self._figure(s, ours, metric), self._figure(s, theirs, metric))
 
     def best(self, metric: str) -> Measure:
-        """Return the greatest gain of the first over the others: percent where less is better, else times."""
+        """Return the first's greatest gain over the others: percent where less is better, else a ratio."""
 
         def measure_setting(setting: str) -> float:
             own, *others = (self._figure(setting, name, metric) for name in self.names)
@@ -67,7 +67,7 @@ class RunComparison(NamedTuple):
         return measure_setting
 
     def measure_gain(self, metric: str, other: str) -> Measure:
-        """Return the first's gain over another: percent where less is better, else times."""
+        """Return the first's gain over another: percent where less is better, else a ratio."""
         return RunComparison(self.found, self.run, (self.names[0], other)).best(metric)
 
     def measure_padded_ratio(self, ours: str, theirs: str) -> Measure:

@@ -228,7 +228,7 @@ def read_memory(path: Path) -> Memory:
 
 
 def data_parallel_fits(scenario: Scenario, memory: Memory) -> Bools:
-    """Return where the memory rule holds, shape (C, T, K).
+    """Return whether the memory rule holds for each allotment, shape (C, T, K).
 
     A count above the greatest recorded degree takes as much as that degree; without a record it does not fit.
     """

@@ -32,7 +32,7 @@ COLUMNS = (FINISHED, THROUGHPUT, JCT, CENSORED, page.RESTARTS)
 
 
 class ArenaFigures(NamedTuple):
-    """What the published simulator gave: jobs finished, samples/s, mean JCT of the finished in seconds."""
+    """Results of the published simulator: jobs finished, samples/s, mean JCT of the finished in seconds."""
 
     jobs_finished: int
     throughput_mean: float

@@ -1,4 +1,4 @@
-"""Ares's page (TACO 2025, section 5): 16 and 64 GPUs, three kinds of trace, Sia's measured profiles."""
+"""Ares's page (TACO 2025, section 5): 16 and 64 GPUs, three types of trace, Sia's measured profiles."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ import numpy as np
 from clustergym.benchmark.papers import ares_causes, ares_study, page
 from clustergym.benchmark.papers.ares_causes import Causes
 from clustergym.benchmark.papers.ares_claims import AresFigures, make_claims
-from clustergym.benchmark.papers.ares_study import KINDS, TESTBED, AresStudy, build_run_scenario, trace_names
+from clustergym.benchmark.papers.ares_study import (
+    TESTBED,
+    TRACE_TYPES,
+    AresStudy,
+    build_run_scenario,
+    trace_names,
+)
 from clustergym.benchmark.papers.page import Panel, RunColumn, Section, panel_plot
 from clustergym.benchmark.papers.study import Found, Options, change, choose, column, number, run_all
 from clustergym.common.tables import table
@@ -21,19 +27,22 @@ BEST_ALPHAS = (0.75, 0.8)
 def reproduce(options: Options) -> page.Report:
     """Run the study and write its page."""
     ares_study.check_data(
-        options.data, [name for trace_type in KINDS for name in trace_names(trace_type, options.quick)]
+        options.data, [name for trace_type in TRACE_TYPES for name in trace_names(trace_type, options.quick)]
     )
     chosen, note = choose(ares_study.POLICIES, options.policies)
     study = AresStudy(options.data, options.quick, chosen)
     names = ["introduction", *["quick"] * options.quick]
     introduction = "\n\n".join(page.passage("ares", name, jobs=ares_study.START_JOBS) for name in names)
     opening = page.words(page.passage("ares", "opening", plot=study.file("jct")))
-    sections, causes = [opening, *(_comparison(study, trace_type) for trace_type in KINDS)], Causes(study)
+    sections, causes = (
+        [opening, *(_comparison(study, trace_type) for trace_type in TRACE_TYPES)],
+        Causes(study),
+    )
     whole = set(ares_study.POLICIES) <= set(chosen)
     if whole:
         sections += [causes.ladder(), causes.map(), _alphas(study), _testbed(study)]
     found = run_all(page.list_specs(sections), build_run_scenario, options)
-    plots = {"jct": panel_plot([_bars(study, found, trace_type) for trace_type in KINDS])}
+    plots = {"jct": panel_plot([_bars(study, found, trace_type) for trace_type in TRACE_TYPES])}
     claims, timed = [], []
     if whole:
         looked = ares_causes.looks(options, study)
@@ -43,7 +52,7 @@ def reproduce(options: Options) -> page.Report:
         sections.append(page.words(ares_causes.times_text(timed, study.file("time"))))
         alpha = study.alphas[int(np.argmin(_relative_of_all(study, found)))]
         claims = make_claims(AresFigures(study, found, causes, looked, timed, alpha))
-        lines = {trace_type: _relative(study, found, trace_type) for trace_type in KINDS}
+        lines = {trace_type: _relative(study, found, trace_type) for trace_type in TRACE_TYPES}
         labels = ("Ares by alpha", "alpha", "mean JCT over that at 0.75")
         plots |= {
             "map": causes.plot(found),
@@ -112,9 +121,10 @@ def _relative(study: AresStudy, found: Found, trace_type: str) -> list[float]:
 
 
 def _relative_of_all(study: AresStudy, found: Found) -> list[float]:
-    """Return the same, mean over kinds."""
+    """Return the same, mean over types of trace."""
     return [
-        float(mean) for mean in np.mean([_relative(study, found, trace_type) for trace_type in KINDS], axis=0)
+        float(mean)
+        for mean in np.mean([_relative(study, found, trace_type) for trace_type in TRACE_TYPES], axis=0)
     ]
 
 
@@ -126,7 +136,7 @@ def _alphas(study: AresStudy) -> Section:
             ", ".join(spec.trace for spec in study.specs(trace_type, "ares", 0.75)): _relative(
                 study, found, trace_type
             )
-            for trace_type in KINDS
+            for trace_type in TRACE_TYPES
         }
         every["all"] = _relative_of_all(study, found)
         best = {label: study.alphas[int(np.argmin(row))] for label, row in every.items()}
@@ -135,7 +145,7 @@ def _alphas(study: AresStudy) -> Section:
 
     specs = [
         spec
-        for trace_type in KINDS
+        for trace_type in TRACE_TYPES
         for alpha in study.alphas
         for spec in study.specs(trace_type, "ares", alpha)
     ]

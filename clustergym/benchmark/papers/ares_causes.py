@@ -114,7 +114,7 @@ class Causes(NamedTuple):
         return float(100 * (ares / pollux - 1))
 
     def compute_ratios(self, found: Found, power: float, load: float) -> list[float]:
-        """Return the mean JCT of the three at a point of the map, over that of Ares, mean over traces."""
+        """Return each policy's mean JCT over Ares's at a point of the map, averaged over traces."""
         ratios = []
         for trace in self.traces:
             seconds = [float(found[spec]["jct_mean"]) for spec in self.point(trace, power, load)]
@@ -318,7 +318,7 @@ def growth(timed: Sequence[Figures]) -> float:
 
 
 def logarithmic(timed: Sequence[Figures]) -> float:
-    """Return what `growth` would be if decision times rose as the logarithm of the GPU count."""
+    """Return the value of `growth` if decision times rose as the logarithm of the GPU count."""
     return float(np.log(timed[-1]["gpus"]) / np.log(timed[0]["gpus"]))
 
 

@@ -20,7 +20,7 @@ from clustergym.benchmark.papers.ares_causes import (
     logarithmic,
     on_time,
 )
-from clustergym.benchmark.papers.ares_study import KINDS, OWN, TESTBED, AresStudy
+from clustergym.benchmark.papers.ares_study import OWN, TESTBED, TRACE_TYPES, AresStudy
 from clustergym.benchmark.papers.claims import PaperClaim, difference, following, not_simulated, quantity
 from clustergym.benchmark.papers.study import Figures, Found
 
@@ -70,7 +70,9 @@ def _testbed(parts: AresFigures) -> Iterator[PaperClaim]:
 
 def _claim_simulated(parts: AresFigures) -> Iterator[PaperClaim]:
     gains = {
-        metric: {trace_type: parts.study.gains(parts.found, trace_type, metric)[0] for trace_type in KINDS}
+        metric: {
+            trace_type: parts.study.gains(parts.found, trace_type, metric)[0] for trace_type in TRACE_TYPES
+        }
         for metric in ("jct_mean", "jct_p99", "unfair_fraction", "ftf_worst")
     }
     best, published = gains["jct_mean"], SECOND_BEST["jct_mean"]
@@ -134,7 +136,9 @@ def _claim_looks(parts: AresFigures) -> Iterator[PaperClaim]:
     makespan = runs["ares"]["makespan_s"] / runs["pollux"]["makespan_s"]
     claim = "makespan of Ares over Pollux's (comparable)"
     yield quantity(claim, "section 5.4, Fig. 8", 1.0, makespan, unit="x", decimals=2, why=DEEP_TRACE)
-    every = [parts.found[spec] for trace_type in KINDS for spec in parts.study.specs(trace_type, "ares")]
+    every = [
+        parts.found[spec] for trace_type in TRACE_TYPES for spec in parts.study.specs(trace_type, "ares")
+    ]
     shares = [1 - run["unfair_fraction"] for run in every]
     claim, ours = "jobs faster than under fair sharing", 100 * on_time(runs["ares"])
     why = f"{DEEP_TRACE}; over all traces {100 * float(np.mean(shares)):.0f} %"

@@ -25,7 +25,7 @@ JOBS_PER_HOUR_A_GPU = 640 / 2048
 TIMED_S = 2 * 3600.0
 
 
-class TraceKind(NamedTuple):
+class TraceType(NamedTuple):
     """A source of traces: the folder of Sia's workloads, and how to generate further ones."""
 
     sia: str
@@ -37,10 +37,10 @@ class TraceKind(NamedTuple):
     workloads: Sequence[int]
 
 
-KINDS = {
-    "philly": TraceKind("philly", "philly-like", 160, 28800.0, 86400.0, 8, (1, 2, 3, 4)),
-    "helios": TraceKind("saturn", "helios-like", 160, 28800.0, 172800.0, 8, (1, 2, 3, 4)),
-    "newtrace": TraceKind("newtrace", "newtrace-like", 960, 172800.0, 86400.0, 0, (1,)),
+TRACE_TYPES = {
+    "philly": TraceType("philly", "philly-like", 160, 28800.0, 86400.0, 8, (1, 2, 3, 4)),
+    "helios": TraceType("saturn", "helios-like", 160, 28800.0, 172800.0, 8, (1, 2, 3, 4)),
+    "newtrace": TraceType("newtrace", "newtrace-like", 960, 172800.0, 86400.0, 0, (1,)),
 }
 """Ares has 160 jobs in 8 h, in newTrace 960 in 48 h. Saturn is a cluster of Helios.
 
@@ -51,13 +51,15 @@ TESTBED, TESTBED_SEEDS = "testbed", (1, 2, 3)
 
 
 def trace_names(trace_type: str, quick: bool) -> list[str]:
-    """Return the traces of a kind: Sia's workloads, then as many generated; `quick`: the first alone."""
+    """Return the traces of a type: Sia's workloads, then as many generated; `quick`: the first alone."""
     if trace_type == TESTBED:
         names = [f"philly {TESTBED} {seed}" for seed in TESTBED_SEEDS]
     else:
         sources = ("sia", "generated")
         names = [
-            f"{trace_type} {source} {number}" for source in sources for number in KINDS[trace_type].workloads
+            f"{trace_type} {source} {number}"
+            for source in sources
+            for number in TRACE_TYPES[trace_type].workloads
         ]
     return names[:1] if quick else names
 
@@ -70,7 +72,7 @@ def check_data(folder: Path, names: list[str]) -> None:
 
 def _workload(folder: Path, name: str) -> Path:
     trace_type, _, number = name.split()
-    return folder / "sia" / "workloads" / KINDS[trace_type].sia / f"workload-{number}.csv"
+    return folder / "sia" / "workloads" / TRACE_TYPES[trace_type].sia / f"workload-{number}.csv"
 
 
 def build_run_scenario(data: Path, spec: RunSpec) -> Scenario:
@@ -102,11 +104,11 @@ def _of_trace(data: Path, name: str, variant: str) -> Scenario:
         path = _workload(data.absolute(), name)
         trace = ["trace=file", f"trace.path='{path}'", f"trace.sia_profiles='{profiles}'"]
     elif source == TESTBED:
-        jobs = list_generated_overrides(KINDS["philly"], 40, 14400.0, int(number))
+        jobs = list_generated_overrides(TRACE_TYPES["philly"], 40, 14400.0, int(number))
         trace = ["cluster=ares-16", *jobs, "++trace.requests=arena"]
     else:
         trace = list_generated_overrides(
-            KINDS[trace_type], KINDS[trace_type].jobs, KINDS[trace_type].span_s, int(number)
+            TRACE_TYPES[trace_type], TRACE_TYPES[trace_type].jobs, TRACE_TYPES[trace_type].span_s, int(number)
         )
     oracle = [] if variant == ROOFLINE else ["oracle=sia", f"oracle.path='{profiles}'"]
     counts = ["scenario.counts=any"] if variant == UNROUNDED else []
@@ -150,7 +152,7 @@ def bent(scenario: Scenario, power: float, load: float) -> Scenario:
     return replace(changed, trace=replace(scenario.trace, iterations=iterations, submit_s=submit_s))
 
 
-def list_generated_overrides(trace_type: TraceKind, jobs: int, span_s: float, seed: int) -> list[str]:
+def list_generated_overrides(trace_type: TraceType, jobs: int, span_s: float, seed: int) -> list[str]:
     """Return the overrides of a trace generated as the committed ones are, with another seed."""
     parameters = (
         f"rule=ares any_type=true jobs={jobs} span_s={span_s} load=1.0 max_gpus=16 min_duration_s=60.0 "
@@ -166,7 +168,7 @@ def build_timed_scenario(gpus: int) -> Scenario:
 
     jobs = round(JOBS_PER_HOUR_A_GPU * gpus * TIMED_S / 3600)
     nodes = f"cluster.nodes=[{{gpu_type:RTX2080Ti,count:{gpus // 4},gpus_per_node:4}}]"
-    trace = list_generated_overrides(KINDS["philly"], jobs, TIMED_S, 1)
+    trace = list_generated_overrides(TRACE_TYPES["philly"], jobs, TIMED_S, 1)
     return load_scenario("ares", [COSTS, nodes, *trace, f"horizon_s={TIMED_S}"])
 
 
@@ -202,7 +204,7 @@ class AresStudy(NamedTuple):
         return START if self.quick else WHOLE
 
     def specs(self, trace_type: str, policy: str, alpha: float | None = None) -> list[RunSpec]:
-        """Return the runs of a policy, or of our own variant of Ares, on a kind of trace.
+        """Return the runs of a policy, or of our own variant of Ares, on a type of trace.
 
         With an alpha, on every second trace.
         """

@@ -219,7 +219,7 @@ def reproduce(options: Options) -> Report:
 
 
 def _reading(ablation: Figures, plot: str) -> str:
-    """Return what the ablation says of Fig. 7, of the mixture of experts."""
+    """Return the paragraph on what the ablation shows for Fig. 7 (mixture of experts)."""
     small = {row["variation"]: row for row in _at_scale(ablation, 208)}
     large = {
         row["rule"]: percent(row["gain"])

@@ -24,7 +24,7 @@ FAIR, PUBLISHED = "fair", "as published"
 
 
 class ClaimUnit(NamedTuple):
-    """How the figures of a claim are shown and compared; the fields are those of `PaperClaim`."""
+    """How to show and compare the figures of a claim; the fields are those of `PaperClaim`."""
 
     unit: str = "%"
     neutral: float | None = 0.0
@@ -130,7 +130,7 @@ class PaperClaim:
 
     @property
     def verdict(self) -> str:
-        """The verdict as published, and the fair one where it differs; or that of the only figure."""
+        """The verdict of the published setting, followed by that of the fair one where the two differ."""
         if not self.ours:
             return NOT_SIMULATED if self.quick else NOT_RUN
         first, second = self.judge_figure(self.ours[0]), self.judge_figure(self.ours[-1])
@@ -139,7 +139,7 @@ class PaperClaim:
 
     @property
     def main_verdict(self) -> str:
-        """The verdict that counts for the claim: of the published setting, else of the fair one."""
+        """The verdict of the published setting, without that of the fair one."""
         return next(name for name in VERDICTS if self.verdict.startswith(name))
 
     @property

@@ -61,7 +61,7 @@ DENSITIES = (1.0, 2.0, 4.0)
 
 
 def make_claims(found: Found, lengths: Sequence[int]) -> list[PaperClaim]:
-    """Return all claims; the JCT against baselines once for each number of rounds."""
+    """Return all claims; those on the JCT against baselines are there once per number of rounds."""
     return [
         *(claim for rounds in lengths for claim in _claim_gains(found, rounds)),
         *(

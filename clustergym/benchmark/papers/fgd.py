@@ -142,13 +142,17 @@ def _fills(run: Run) -> dict[str, FillCurves]:
     """Fill the cluster once with each placer."""
     source = read_source(run.folder, run.workload)
     order = source.orders.get(run.seed) or draw_orders(source.nodes, source.rows, run.seed)
-    kinds, request, installed = source.kinds, source.request[order.arrivals], source.nodes.installed_milli
-    arrived = np.cumsum((kinds.gpus * kinds.gpu_milli)[request])
+    requests, request, installed = (
+        source.requests,
+        source.request[order.arrivals],
+        source.nodes.installed_milli,
+    )
+    arrived = np.cumsum((requests.gpus * requests.gpu_milli)[request])
     curve = partial(at_arrived_pct, arrived, installed_milli=installed)
     found = {}
     for placer in run.placers:
         nodes = source.nodes.with_ranks(order.node_rank)
-        filling = arrivals.fill(nodes, kinds, request, source.usual, placer, run.seed)
+        filling = arrivals.fill(nodes, requests, request, source.usual, placer, run.seed)
         curves = {ALLOCATED: curve(filling.used_milli), FRAGMENTED: curve(filling.fragments_milli)}
         found[placer] = FillCurves(curves, int((filling.node < 0).sum()), len(request))
     return found

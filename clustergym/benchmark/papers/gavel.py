@@ -45,7 +45,7 @@ TRACE, RATES = Path("traces_physical") / "max_min_fairness.trace", Path("simulat
 
 
 def build_run_scenario(data: Path, spec: RunSpec) -> Scenario:
-    """Return the scenario of a run: a stream of jobs that may share GPUs, or the 96 jobs."""
+    """Return the scenario of a run: a stream of jobs, or the paper's trace of 96 jobs."""
     if spec.setting == PACKING:
         return packing_scenario(data, spec)
     return with_pairs(data, _scenario(data)) if spec.setting == PAIRS_OF_96 else _scenario(data)
@@ -84,8 +84,8 @@ def _scenario(data: Path) -> Scenario:
 def _trace(path: Path) -> Trace:
     table = read_table(path)
     submit_s, gpus = numbers(table, "arrival_time", low=0), integers(table, "scale_factor", low=1)
-    kinds = zip(table.columns["job_type"], gpus.tolist(), strict=True)
-    family = tuple(f"{gpu_type} x {workers}" for gpu_type, workers in kinds)
+    asked = zip(table.columns["job_type"], gpus.tolist(), strict=True)
+    family = tuple(f"{job_type} x {workers}" for job_type, workers in asked)
     steps = integers(table, "total_steps", low=1)
     return Trace.from_columns(
         path.stem, submit_s, steps, gpus, model_family=family, line=np.array(table.line)

@@ -264,7 +264,7 @@ def _objectives(found: Found) -> str:
 
 
 def packing_claims(found: Found) -> Iterator[PaperClaim]:
-    """Yield what packing changes of the mean JCT at the ends of the curve, and on several GPUs."""
+    """Yield claims on how packing changes the mean JCT at both ends of the curve, and on several GPUs."""
     for load in (LOADS[0], LOADS[6], *SEVERAL):
         alone, packed = (found.get(load.spec(which)) for which in (UNPACKED, PACKED))
         ours = None if alone is None or packed is None else 100 * (_jct_h(packed) / _jct_h(alone) - 1)

@@ -21,7 +21,7 @@ from clustergym.benchmark.papers.study import check_published
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.oracle.calibration.accuracy import CLUSTERS, PAPER_COUNTS, PAPER_ERRORS, plan_clusters
 from clustergym.oracle.calibration.planning import PlanningOutcomes, by_gpus, join_outcomes, summary
-from clustergym.oracle.measured.iteration_times import KINDS, Measurements, read_measurements
+from clustergym.oracle.measured.iteration_times import MEASUREMENTS, Measurements, read_measurements
 from clustergym.oracle.models.catalog import load_catalog
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.oracle.stacks.stack_oracle import make_operators_oracle
@@ -47,7 +47,7 @@ def oracle_claims(data: Path, paper: str) -> list[PaperClaim]:
 
 
 class _OracleFigures:
-    """What one oracle gives on 1 to 16 GPUs of Arena's clusters."""
+    """Figures of one oracle on 1 to 16 GPUs of Arena's clusters."""
 
     def __init__(self, clusters: Mapping[str, PlanningOutcomes]) -> None:
         self.rows = join_outcomes(list(clusters.values()))
@@ -70,7 +70,7 @@ class _OracleFigures:
 
     @property
     def tuning_error(self) -> float:
-        """What Crius's tuning accuracy (section 8.2) lacks of 1: (T - T_optimum) / T_optimum, percent.
+        """1 minus Crius's tuning accuracy (section 8.2): (T - T_optimum) / T_optimum, percent.
 
         Over the allocations on which half of the space holds a plan at all.
         """
@@ -85,19 +85,19 @@ class _OracleFigures:
 
 @cache
 def _figures(**parameters: Any) -> _OracleFigures:
-    """Return what an oracle with these parameters gives."""
+    """Return the figures of an oracle with these parameters."""
     return _OracleFigures(plan_clusters(make_operators_oracle(**parameters), PAPER_COUNTS))
 
 
 class _Oracles(NamedTuple):
-    """Figures of three oracles: as simulations use it, to the paper's letter, and that without `overlap`."""
+    """Figures of three oracles: the simulations', one to the paper's letter, and that without `overlap`."""
 
     ours: _OracleFigures
     letter: _OracleFigures
     charged: _OracleFigures
 
     def both(self, of: Callable[[_OracleFigures], float]) -> tuple[float, float]:
-        """Return a figure of the oracle of simulations, and of that of the paper's letter."""
+        """Return one figure of two oracles: the simulations', and one that follows the paper's text."""
         return of(self.ours), of(self.letter)
 
 
@@ -145,7 +145,11 @@ def _measure_loss(share: str) -> Callable[[_OracleFigures], float]:
 def _motivation(ours: _OracleFigures, measured: Measurements, memory: Path) -> Iterator[PaperClaim]:
     """Yield the claims of sections 2.2 and 2.3, on data-parallel profiles and linear estimates."""
     parallel, best = _fewest_a100()
-    fits = [key.nodes * key.per_node for key in measured.seconds if key.model == MOE and key.kind == KINDS[0]]
+    fits = [
+        key.nodes * key.per_node
+        for key in measured.seconds
+        if key.model == MOE and key.measurement == MEASUREMENTS[0]
+    ]
     for by, paper, fair, stored, how in (
         ("data parallelism", 4.0, parallel, _fewest_by_memory(memory), "by its artifact's memory"),
         ("the best plan", 2.0, best, float(min(fits)), "the fewest that its artifact measured"),
@@ -232,8 +236,10 @@ def _compute_stored_error(
     errors = [
         abs(seconds / measured.seconds[best] - 1)
         for key, seconds in measured.seconds.items()
-        if key.kind == measurement and gpus in (None, key.nodes * key.per_node) and np.isfinite(seconds)
-        if np.isfinite(measured.seconds.get(best := key._replace(kind=KINDS[0]), np.inf))
+        if key.measurement == measurement
+        and gpus in (None, key.nodes * key.per_node)
+        and np.isfinite(seconds)
+        if np.isfinite(measured.seconds.get(best := key._replace(measurement=MEASUREMENTS[0]), np.inf))
     ]
     return (100 * float(np.mean(errors)) if errors else float("nan")), len(errors)
 

@@ -238,7 +238,7 @@ OF_PREPRINT, IF_FAIR = "counted with its preprint", "otherwise if fair"
 
 
 def claims_path(page: Path) -> Path:
-    """Return where the claims of a paper's page stand: beside it."""
+    """Return the path of the claims' file, which lies beside the paper's page."""
     return page.with_suffix(".claims.json")
 
 

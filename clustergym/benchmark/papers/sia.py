@@ -19,7 +19,7 @@ from clustergym.scenario.scenario import Scenario
 
 SUMMARY = "64 GPUs of three types, its workloads and profiles (SOSP '23)"
 POLICIES = ("sia", "gavel", "pollux", "ares", "fcfs")
-KINDS = ("philly", "saturn", "newtrace")
+TRACE_TYPES = ("philly", "saturn", "newtrace")
 QUICK = (("philly", 1), ("saturn", 1))
 JITTER_S, JITTERS = 60.0, 6
 SLOW = ("pollux",)
@@ -64,7 +64,7 @@ SIA_CHANGES: Mapping[str, study.Parameters] = {
 
 
 class SiaFigures(NamedTuple):
-    """What the published simulator gave: mean JCT and makespan in hours, restarts a job."""
+    """Results of the published simulator: mean JCT and makespan in hours, restarts per job."""
 
     jct_h: float | None = None
     makespan_h: float | None = None
@@ -84,7 +84,9 @@ PUBLISHED_ROWS = {label for _, label in REFERENCE}
 def reproduce(options: study.Options) -> page.Report:
     """Run the study and write its page."""
     workloads = (
-        QUICK if options.quick else tuple((trace_type, at) for trace_type in KINDS for at in (1, 2, 3, 4))
+        QUICK
+        if options.quick
+        else tuple((trace_type, at) for trace_type in TRACE_TYPES for at in (1, 2, 3, 4))
     )
     folder = options.data / "sia" / "workloads"
     study.check_published(folder / trace_type / f"workload-{at}.csv" for trace_type, at in workloads)

@@ -312,7 +312,7 @@ def summary_table(study: Study, groups: Mapping[str, ResultGroup], units: Mappin
 
 
 def _classes(order: Sequence[Column]) -> list[str]:
-    """Return what each row's policy knows, where it differs from the row above."""
+    """Return each row's information class, or an empty text where it equals that of the row above."""
     told = [KNOWS.get(column.any.information_class, column.any.information_class) for column in order]
     return ["" if at and told[at - 1] == words else words for at, words in enumerate(told)]
 

@@ -48,7 +48,7 @@ class Change:
 
 
 def scale_restarts(factor: float) -> Callable[[Scenario, int], Scenario]:
-    """Return a change by which checkpoints and searches of plans take so many times as long."""
+    """Return a change that multiplies the durations of checkpoints and of searches of plans."""
 
     def adapt(scenario: Scenario, _: int) -> Scenario:
         costs = scenario.costs
@@ -61,7 +61,7 @@ def scale_restarts(factor: float) -> Callable[[Scenario, int], Scenario]:
 
 
 def misstate_times(scenario: Scenario, seed: int) -> Scenario:
-    """Return a scenario whose policies are told times that are off by up to a tenth either way.
+    """Return a scenario that shows policies iteration times with errors of up to 10 % either way.
 
     The factor is fixed for each model class and GPU type; jobs run as fast as ever.
     """
@@ -71,7 +71,7 @@ def misstate_times(scenario: Scenario, seed: int) -> Scenario:
 
 
 def list_changes(load: float, cap_s: float, apart_s: float = 60.0) -> tuple[Change, ...]:
-    """Return the six changes, of which restarts are two.
+    """Return the six changes; two of them scale restarts.
 
     Parameters
     ----------

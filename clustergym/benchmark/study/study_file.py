@@ -179,7 +179,7 @@ class _Reader:
         return study
 
     def choices(self, key: str) -> dict[str, tuple[str, ...]]:
-        """Return label to overrides of a list of `NAME KEY=VALUE …`, or of a mapping of labels to such."""
+        """Return overrides by label, from a list of `NAME KEY=VALUE …` or a mapping of labels to these."""
         group, given = {"scenarios": "scenario", "policies": "policy"}[key], getattr(self.keys, key)
         listed = isinstance(given, list) and given and all(isinstance(entry, str) for entry in given)
         mapped = isinstance(given, dict) and given and all(isinstance(entry, str) for entry in given.values())
@@ -206,7 +206,7 @@ class _Reader:
         return found
 
     def metrics(self) -> dict[str, str]:
-        """Return name to title of a list of metrics, or of a mapping of metrics to titles."""
+        """Return titles by metric, from a list of metrics or a mapping of metrics to titles."""
         given = self.keys.metrics
         known = given if isinstance(given, dict) else {}
         if isinstance(given, list):

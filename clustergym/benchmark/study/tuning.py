@@ -82,7 +82,7 @@ def choose_tuned(
     number: int = SETTINGS,
     tell: Callable[[str], None] = lambda _: None,
 ) -> tuple[str, list[tuple[str, float]]]:
-    """Return the policy with the setting of least mean JCT over the train cells, and all that were tried.
+    """Return the policy with the setting of least mean JCT over the train cells, and all settings tried.
 
     The policy with its own defaults is tried first, and stays where no setting is better.
 

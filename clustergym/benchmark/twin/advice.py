@@ -1,4 +1,4 @@
-"""What a policy would do now, with reasons; and how a later log compares with it."""
+"""Advise what a policy would do now, with reasons; and compare a later log with the advice."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from clustergym.benchmark.twin.ahead import QUANTILES, Ahead
 from clustergym.benchmark.twin.present import Present
-from clustergym.benchmark.twin.waits import CLOSE_S, origin_s
+from clustergym.benchmark.twin.waits import CLOSE_S
 from clustergym.common.arrays import Floats
 from clustergym.common.columns import iso, parse_seconds
 from clustergym.common.errors import InputError
@@ -54,7 +54,7 @@ def quantiles(starts: Floats) -> list[float]:
 
 
 def advise(moment: Moment, present: Present) -> list[dict[str, Any]]:
-    """Return what a decision changes, and why each other waiting job waits: a row for each such job.
+    """Return a row for each job that a decision changes, and one with the reason for each that waits on.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def advise(moment: Moment, present: Present) -> list[dict[str, Any]]:
 
 
 def _change(before: tuple[int, int], after: tuple[int, int], types: Sequence[str]) -> tuple[str, str]:
-    """Return what a decision does to a job, and why; empty if it runs on unchanged."""
+    """Return a decision's effect on a job and the reason; empty if the job runs on unchanged."""
     (gpu_type, gpus), (now_type, now_gpus) = before, after
     if not gpus:
         return ("start", "its GPUs are free, and it is next by the rules") if now_gpus else ("wait", "")
@@ -131,7 +131,7 @@ def log_shadow(path: Path, rows: Sequence[Mapping[str, Any]], present: Present, 
 
 
 def read_shadow(path: Path) -> list[tuple[float, list[str]]]:
-    """Return when each poll was, since 1970, and the jobs that it would have started.
+    """Return each poll's time (seconds since 1970) and the jobs that the policy would have started then.
 
     Raises
     ------
@@ -176,7 +176,7 @@ def score_shadow(path: Path, trace: Trace) -> dict[str, Any]:
     for now_s, starts in polls:
         for name in starts:
             first.setdefault(name, now_s)
-    begun = dict(zip(trace.job_id, (trace.start_s + origin_s(trace)).tolist(), strict=True))
+    begun = dict(zip(trace.job_id, (trace.start_s + (trace.origin_s or 0.0)).tolist(), strict=True))
     late = np.array([begun.get(name, np.nan) - at for name, at in first.items()])
     late = late[np.isfinite(late)]
     close = np.abs(late) <= CLOSE_S

@@ -14,7 +14,6 @@ import numpy as np
 from clustergym.benchmark.twin.folder import TwinFolder
 from clustergym.benchmark.twin.present import Present
 from clustergym.benchmark.twin.run_times import LEAST_LEFT_S, PastRuns
-from clustergym.benchmark.twin.waits import origin_s
 from clustergym.common import random_streams
 from clustergym.common.columns import DAY_S
 from clustergym.scenario.by_name import compose
@@ -80,7 +79,7 @@ class Ahead:
         return found
 
     def now(self) -> Moment | None:
-        """Return what the policy decides now if every job takes its user's usual part of its limit.
+        """Return the policy's decision now if each job runs for its user's usual part of its time limit.
 
         None where no job runs or waits.
         """
@@ -107,7 +106,7 @@ class Ahead:
         log = self.log
         known_s = min(self.until_s, float(log.submit_s[-1]))
         # A moment of the log itself is on the log's clock, any other since 1970.
-        clock = self.present.now_s - (origin_s(log) if self.until_s == np.inf else 0.0)
+        clock = self.present.now_s - ((log.origin_s or 0.0) if self.until_s == np.inf else 0.0)
         whole = int((known_s - days * DAY_S - clock % DAY_S) // DAY_S)
         if whole < 1:
             return []

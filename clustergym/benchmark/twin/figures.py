@@ -1,4 +1,4 @@
-"""What a run costs: waits by group, GPU-hours by what became of them, money, energy and carbon."""
+"""The costs of a run: waits by group, GPU-hours by use, money, energy and carbon."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COSTS = ("held_gpu_s", "overhead_gpu_s", "lost_gpu_s")
 
 @dataclass(frozen=True)
 class Prices:
-    """What an operator pays for GPUs and energy.
+    """An operator's prices of GPUs and energy.
 
     Attributes
     ----------

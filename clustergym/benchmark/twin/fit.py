@@ -87,7 +87,7 @@ def fit_text(found: Fit) -> str:
 
 
 def unexplained_text(found: Fit) -> str:
-    """Return what a replay does not account for, in words."""
+    """Describe in words the starts that a replay does not explain."""
     left = found.unexplained
     lines = [
         "Not explained by the rules:",

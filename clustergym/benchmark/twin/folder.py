@@ -122,7 +122,7 @@ class TwinFolder:
 
 
 def parameter_words(content: Mapping[str, Any]) -> list[str]:
-    """Return the overrides of a policy that is given by its name and parameters; raises as `make_policy`."""
+    """Return the overrides that choose a policy with these parameters; same errors as `make_policy`."""
     policy = make_policy(content)
     own = {key: value for key, value in content.items() if key != "name"}
     return [f"policy={policy.name}", *(f"policy.{key}={json.dumps(value)}" for key, value in own.items())]

@@ -31,7 +31,7 @@ class MeasuredPower(NamedTuple):
 
 
 def read_power(path: Path, limit_w: float) -> MeasuredPower:
-    """Read what a table says of a power limit.
+    """Read the rows of a table that were measured at a power limit.
 
     Parameters
     ----------

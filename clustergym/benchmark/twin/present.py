@@ -65,7 +65,7 @@ def read_queue(path: Path, now: str | None = None) -> Present:
 
 
 def find_present(rows: list[SlurmJob], now_s: float) -> Present:
-    """Return the jobs of a table that run and wait at a moment; arrays that wait become their tasks."""
+    """Return a table's running and waiting jobs at a moment; a waiting job array becomes its tasks."""
     running, waiting = list[SlurmJob](), list[SlurmJob]()
     for job in rows:
         if not job.gpus or not job.submit_s <= now_s:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.benchmark.twin.waits import origin_s
 from clustergym.common import random_streams
 from clustergym.common.arrays import Ints
 from clustergym.common.columns import DAY_S
@@ -56,7 +55,7 @@ def drawn_days(trace: Trace, days: int, seed: int) -> Ints:
 
 
 def draw_log(trace: Trace, days: float, seed: int, path: Path) -> Drawn:
-    """Write a log of so many drawn days: each job keeps its time of the day, and its duration.
+    """Write a log of `days` drawn days: each job keeps its time of day and its duration.
 
     Parameters
     ----------
@@ -83,7 +82,7 @@ def draw_log(trace: Trace, days: float, seed: int, path: Path) -> Drawn:
                 job_id.append(f"{trace.job_id[row]}~{at}")
     if not rows:
         raise InputError("has no job in the drawn days", file=trace.path or None, remedy="give more days")
-    drawn, origin = trace.take(rows), origin_s(trace)
+    drawn, origin = trace.take(rows), (trace.origin_s or 0.0)
     log = RecordedJobs(
         path=path,
         format="drawn",

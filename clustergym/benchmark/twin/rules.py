@@ -1,4 +1,4 @@
-"""Read the rules of a cluster from what its scheduler prints of itself."""
+"""Read the rules of a cluster from its scheduler's own output."""
 
 from __future__ import annotations
 

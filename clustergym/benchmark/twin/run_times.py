@@ -1,4 +1,4 @@
-"""How long jobs run, drawn from what a log says of their users."""
+"""Draw run times of jobs from the past jobs of their users in a log."""
 
 from __future__ import annotations
 

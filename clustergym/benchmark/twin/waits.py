@@ -1,4 +1,4 @@
-"""How long jobs waited, by size, team, partition and hour: quantiles, and a log's waits beside a replay's."""
+"""Waiting times of jobs by size, team, partition and hour: quantiles, and a log's beside a replay's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.common.columns import parse_seconds
 from clustergym.trace.trace import Trace
 
 CLOSE_S = 60.0
@@ -26,11 +25,11 @@ BY = {
 }
 """Groups of jobs, and their titles."""
 MOST_GROUPS = 12
-"""Groups of a kind that are shown, those with most GPU time first; the rest is one."""
+"""Groups shown of each grouping in `BY`: those with most GPU time first; the rest is one."""
 
 
 class JobTable(NamedTuple):
-    """Whose jobs are how large, as columns of length n.
+    """Size, team, partition and times of n jobs, as columns of length n.
 
     Attributes
     ----------
@@ -57,11 +56,11 @@ class JobTable(NamedTuple):
         """Return the table of a trace whose jobs do an iteration a second."""
         gpu_s = trace.gpus.astype(np.float64) * trace.work_iterations
         partition = trace.partition or ("",) * len(trace)
-        return cls(trace.gpus, gpu_s, trace.submit_s, origin_s(trace), trace.virtual_cluster, partition)
+        return cls(trace.gpus, gpu_s, trace.submit_s, trace.origin_s or 0.0, trace.virtual_cluster, partition)
 
 
 def list_groups(jobs: JobTable, by: str) -> Iterator[tuple[str, Bools]]:
-    """Yield the name and the jobs, shape (n,), of each group of a kind in `BY`."""
+    """Yield the name and the jobs, shape (n,), of each group of a grouping in `BY`."""
     names = _names(jobs, by)
     found: dict[str, float] = {}
     for name, gpu_s in zip(names, jobs.gpu_s.tolist(), strict=True):
@@ -91,12 +90,6 @@ def _names(jobs: JobTable, by: str) -> list[str]:
     return list(jobs.team if by == "team" else jobs.partition)
 
 
-def origin_s(trace: Trace) -> float:
-    """Return the time at which a trace's clock starts, seconds since 1970; 0 where its log has no dates."""
-    origin = trace.provenance.get("origin", 0.0)
-    return parse_seconds(origin) if isinstance(origin, str) else 0.0
-
-
 def waits(wait_s: Floats, run_s: Floats) -> dict[str, Any]:
     """Return the mean, quantiles and bounded slowdown of waits; None where there is no job."""
     known = np.isfinite(wait_s) & np.isfinite(run_s)
@@ -120,7 +113,7 @@ class Fit:
     Attributes
     ----------
     tables : dict
-        By kind of group and name of group: `logged` and `simulated` as `waits`, and `close`, the share of
+        By grouping and name of group: `logged` and `simulated` as `waits`, and `close`, the share of
         starts within `CLOSE_S` of the log's.
     unexplained : dict
         What the replay does not account for.

@@ -1,4 +1,4 @@
-"""What if: other rules, more GPUs, other quotas, on drawn months of a log, beside today's rules."""
+"""Compare other rules, more GPUs or other quotas with today's rules, on drawn months of a log."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Question:
 
 
 def changed_cluster(twin: TwinFolder, add: Sequence[str], out: Path) -> Path:
-    """Write the cluster with more nodes of its kinds, or of another; return its file.
+    """Write the cluster with more nodes of its types, or of another; return its file.
 
     Raises
     ------
@@ -194,7 +194,7 @@ def ask(
 
 
 def make_label(study: Study, scenario: str, policy: str) -> str:
-    """Return what a scenario and a policy together are called; today's cluster under today's rules: today."""
+    """Return the label of a scenario with a policy; `today` for today's cluster under today's rules."""
     parts = [scenario] if scenario != TODAY else []
     parts += [policy] if policy != study.reference_policy else []
     return ", ".join(parts) or TODAY
@@ -214,7 +214,7 @@ def summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def ratios(today: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return, by kind and group, the ratio of mean waits to today's over the same drawn months.
+    """Return, by grouping and group, the ratio of mean waits to today's over the same drawn months.
 
     It is the ratio of the means over months, between the least and the greatest ratio that leaving out one
     month gives.

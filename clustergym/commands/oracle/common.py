@@ -99,7 +99,7 @@ def add_data(parser: argparse.ArgumentParser, *, required: bool = False) -> None
 
 
 def what_is_measured(data: str) -> str:
-    """Return what a table holds by its columns: `throughput`, `times`, `memory` or `collectives`."""
+    """Return a table's type, told from its columns: `throughput`, `times`, `memory` or `collectives`."""
     from clustergym.common.text_files import first_lines, header
 
     names = set() if data == "modern" else header(first_lines(Path(data)))
@@ -153,7 +153,7 @@ def check_divisible(model: ModelClass, catalog: Catalog) -> None:
         If it does not, with the nearest batches that do.
     """
     batch = model.global_batch
-    if catalog.get(model).kind == "dense" or batch <= MICRO_BATCHES or batch % MICRO_BATCHES == 0:
+    if catalog.get(model).architecture == "dense" or batch <= MICRO_BATCHES or batch % MICRO_BATCHES == 0:
         return
     below = batch - batch % MICRO_BATCHES
     message = f"{batch} samples do not make {MICRO_BATCHES} equal micro-batches"

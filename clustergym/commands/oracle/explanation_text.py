@@ -108,7 +108,7 @@ def why(reason: OutOfMemory) -> str:
 
 
 def title(explanation: Explanation) -> str:
-    """Return what is explained, on one line."""
+    """Return a title for the explained model and allocation, on one line."""
     e = explanation
     nodes = _many(e.nodes, "node")
     batch = f"global batch {e.model.global_batch:,}"

@@ -77,8 +77,8 @@ def _fit_operators(options: argparse.Namespace, target: Path) -> dict[str, Any]:
     shown = _write(as_stack(found), target, "operators", {})
     errors = {"fitted": found.fitted, **found.cross_validated}
     for name, figures in errors.items():
-        kind = "on the rows they were fitted to" if name == "fitted" else f"on models not fitted, {name}"
-        print_figures(f"\nerror {kind.replace('_', ' ')}", figures)
+        subset = "on the rows they were fitted to" if name == "fitted" else f"on models not fitted, {name}"
+        print_figures(f"\nerror {subset.replace('_', ' ')}", figures)
     return {"rows": len(found.rows.models), "constants": shown, **errors}
 
 
@@ -97,7 +97,7 @@ def _fit_steps(options: argparse.Namespace, targets: Mapping[str, Path]) -> dict
 
 
 def _write(stack: Stack, target: Path, formulas: str, notes: Mapping[str, str]) -> dict[str, Any]:
-    """Write and print a stack; return its constants as its file has them."""
+    """Write and print a stack; return its constants, rounded as in its file."""
     from clustergym.common.tables import print_table, text_table
     from clustergym.oracle.stacks.catalog import round_constants, stack_yaml
 

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure and write; return the exit status."""
+    """Measure the oracle's accuracy and write the page; return the exit status."""
     from clustergym.commands.oracle.accuracy_page import page
     from clustergym.commands.oracle.stack_page import PICTURE, draw_stacks, measure_stacks
     from clustergym.oracle.calibration.accuracy import measure_figures

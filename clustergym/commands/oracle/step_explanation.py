@@ -46,8 +46,8 @@ def run(options: argparse.Namespace) -> int:
     stack, extended = choose_for_shape(shape, machine)
     if options.stack is not None:
         stack = load_stack(options.stack)
-        kind = EXPERTS if shape.experts else DENSE
-        extended = describe_extension(stack, shape.name, kind, machine.name)
+        architecture = EXPERTS if shape.experts else DENSE
+        extended = describe_extension(stack, shape.name, architecture, machine.name)
     common.print_notes([extended])
     return explain(options, shape, machine, gpus, stack)
 
@@ -121,7 +121,7 @@ def figures(
     gpus: int,
     options: argparse.Namespace,
 ) -> dict[str, Any]:
-    """Return what is shown, as plain values; `plan` is None where none fits."""
+    """Return the explanation as plain values; `plan` is None where no plan fits."""
 
     def plain(step: PlannedStep) -> dict[str, Any]:
         return {

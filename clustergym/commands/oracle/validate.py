@@ -43,14 +43,14 @@ def run(options: argparse.Namespace) -> int:
     check_figure(options.plot, "--plot")
     measured = common.what_is_measured(options.data)
     _check_absent(options, measured)
-    shown = KINDS[measured](options)
+    shown = VALIDATIONS[measured](options)
     write_json(options.json, shown)
     common.print_written(options.plot, options.json)
     return 0
 
 
 def _check_absent(options: argparse.Namespace, measured: str) -> None:
-    """Check that no option is given that this kind of measurements does not have."""
+    """Check that no option is given that these measurements do not have."""
     of: dict[str, tuple[str, ...]] = {
         "throughput": ("stack", "cross_validate", "plot", "shapes", "accelerators")
     }
@@ -132,5 +132,5 @@ def _print_unknown(predictions: list[dict[str, Any]]) -> None:
         )
 
 
-KINDS = {"throughput": _throughput, "times": _times, "memory": _memory, "collectives": _collectives}
-"""What validates each kind of measurements."""
+VALIDATIONS = {"throughput": _throughput, "times": _times, "memory": _memory, "collectives": _collectives}
+"""What validates each type of measurement."""

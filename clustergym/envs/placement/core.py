@@ -15,7 +15,7 @@ from clustergym.scenario.placement_problem import cell_spread
 
 
 class Across(NamedTuple):
-    """Factors by which bandwidth across minipods is lower than inside one, by kind of traffic.
+    """Factors by which bandwidth across minipods is lower than inside one, by type of traffic.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ def constant(factor: float) -> Core:
 
 
 def rising(coefficient: float, exponent: float = 1.0, growth: Growth = "power") -> Core:
-    """Return a rule that rises with the minipods k that the most spread group of a kind touches.
+    """Return a rule that rises with the minipods k that its most spread group touches.
 
     1 + coefficient (k - 1)^exponent, or 1 + coefficient log2 k: 1 where k is 1, 1 + coefficient where it is
     2. No source gives the shape; the coefficient is what a measurement with k = 2 ties.

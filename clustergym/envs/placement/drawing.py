@@ -78,7 +78,7 @@ def load_problem(setting: str, changes: Mapping[str, Any]) -> Problem:
     Raises
     ------
     InputError
-        For an unknown setting or cluster, a cluster of more than one kind of nodes, a job that is
+        For an unknown setting or cluster, a cluster of more than one type of node, a job that is
         impossible, or one so large that no random state of the cluster has room for it.
     """
     if setting not in _SETTINGS:
@@ -123,7 +123,7 @@ GPT3_15B: Mapping[str, int | None] = {"hidden": 5120, "layers": 48, "heads": 40}
 
 @dataclass(frozen=True)
 class PlacementParameters(Parameters):
-    """What a Placement environment is made with; the text below each field describes it.
+    """The parameters of a Placement environment; the text below each field describes it.
 
     Raises
     ------
@@ -135,7 +135,7 @@ class PlacementParameters(Parameters):
     setting: str = "ii"
     """Arnold's benchmark setting: i, ii or iii; the next five fields change it."""
     cluster: str | None = None
-    """A name of conf/cluster, or a YAML file; its nodes are of one kind."""
+    """A name of conf/cluster, or a YAML file; its nodes are all alike."""
     gpus: int | None = None
     """GPUs of the job."""
     tensor_parallel: int | None = None
@@ -166,7 +166,7 @@ class PlacementParameters(Parameters):
     """Steps after which an episode is truncated; null: twice the nodes of the job."""
 
     def problem(self) -> Problem:
-        """Return the job and the minipods; raises as `load_problem`."""
+        """Return the job and the minipods; same errors as `load_problem`."""
         names = ("cluster", "gpus", "tensor_parallel", "pipeline_parallel", "core_oversubscription")
         changes = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         return load_problem(self.setting, changes)

@@ -152,7 +152,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
         return self.state.instance
 
     def assignment(self) -> Assignment:
-        """Return the placement of the episode; unless the whole job is placed, one that places nothing."""
+        """Return the episode's placement if the whole job is placed, else an empty one."""
         return self.state.assignment()
 
     def action_masks(self) -> npt.NDArray[np.int8]:

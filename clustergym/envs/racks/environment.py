@@ -154,11 +154,11 @@ class RackEnv(PlacingEnv[RackState, RackParameters]):
         if not legal:
             self._refuse(f"{action} is not possible", 10)
         elif not state.over:
-            kind, rack = divmod(action, self.racks)
-            if kind == 2:
+            action_type, rack = divmod(action, self.racks)
+            if action_type == 2:
                 state.wait()
             else:
-                (state.move if kind else state.place)(rack)
+                (state.move if action_type else state.place)(rack)
         return self._end_step(legal, state.over)
 
     def render(self) -> Any:

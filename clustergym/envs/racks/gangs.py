@@ -16,9 +16,9 @@ from clustergym.common.errors import InputError, nearest
 from clustergym.common.parameter_types import NonNegativeFloat, PositiveFloat, PositiveInt
 from clustergym.common.parameters import Parameters
 
-KINDS = ((1, 1, 0.25), (2, 1, 0.20), (4, 1, 0.15), (8, 1, 0.15), (16, 1, 0.15), (16, 2, 0.06), (16, 4, 0.04))
+SHAPES = ((1, 1, 0.25), (2, 1, 0.20), (4, 1, 0.15), (8, 1, 0.15), (16, 1, 0.15), (16, 2, 0.06), (16, 4, 0.04))
 """Trays of a segment, segments, and how often gangs are such; assumed. 4 to 256 GPUs."""
-SIZES = tuple(sorted({trays for trays, _, _ in KINDS}))
+SIZES = tuple(sorted({trays for trays, _, _ in SHAPES}))
 MEDIAN_S, LN_SIGMA = 7200.0, 0.8
 """Of log-normal durations; assumed."""
 
@@ -41,7 +41,7 @@ class Gangs(NamedTuple):
 
 @dataclass(frozen=True)
 class RackParameters(Parameters):
-    """What a Rack environment is made with; the text below each field describes it.
+    """The parameters of a Rack environment; the text below each field describes it.
 
     Raises
     ------
@@ -79,7 +79,7 @@ class RackParameters(Parameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.fitting_kinds():
+        if not self.fitting_shapes():
             remedy = "give at least 1 for each of racks, trays and gang_trays"
             raise InputError("no gang fits", field="env.gang_trays", remedy=remedy)
 
@@ -88,9 +88,9 @@ class RackParameters(Parameters):
         """Trays of a rack that a gang can have."""
         return min(self.trays, self.gang_trays)
 
-    def fitting_kinds(self) -> list[tuple[int, int, float]]:
-        """Return those of `KINDS` that fit in empty racks."""
-        return [kind for kind in KINDS if self.most_trays // kind[0] * self.racks >= kind[1]]
+    def fitting_shapes(self) -> list[tuple[int, int, float]]:
+        """Return those of `SHAPES` that fit in empty racks."""
+        return [shape for shape in SHAPES if self.most_trays // shape[0] * self.racks >= shape[1]]
 
 
 def episode_gangs(parameters: RackParameters, options: Mapping[str, Any], rng: np.random.Generator) -> Gangs:
@@ -126,11 +126,13 @@ def _check(parameters: RackParameters, given: Any) -> Gangs:
 
 
 def _draw(parameters: RackParameters, rng: np.random.Generator) -> Gangs:
-    trays, segments, weight = np.array(parameters.fitting_kinds()).T
-    kind = rng.choice(len(weight), parameters.jobs, p=weight / weight.sum())
+    trays, segments, weight = np.array(parameters.fitting_shapes()).T
+    shape = rng.choice(len(weight), parameters.jobs, p=weight / weight.sum())
     duration_s = np.exp(np.log(MEDIAN_S) + LN_SIGMA * rng.standard_normal(parameters.jobs))
-    asked = float((duration_s * (trays * segments)[kind]).sum())
+    asked = float((duration_s * (trays * segments)[shape]).sum())
     span_s = asked / (parameters.load * parameters.racks * parameters.trays)
     submit_s = np.sort(rng.random(parameters.jobs)) * span_s
     whole = np.int64
-    return Gangs(submit_s - submit_s[0], duration_s, trays[kind].astype(whole), segments[kind].astype(whole))
+    return Gangs(
+        submit_s - submit_s[0], duration_s, trays[shape].astype(whole), segments[shape].astype(whole)
+    )

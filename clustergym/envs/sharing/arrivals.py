@@ -56,7 +56,7 @@ def fill(
     nodes : Nodes
         Receive the requests.
     requests : Requests
-        K kinds.
+        K distinct requests.
     arrivals : ndarray of int, shape (A,)
         Index of each arrival among the distinct requests.
     usual : Usual

@@ -48,11 +48,11 @@ UNPLACED, REFUSED = -2, -1
 
 
 class SharingEpisode(NamedTuple):
-    """An episode; K kinds, N nodes, A arrivals, F features.
+    """An episode; K distinct requests, N nodes, A arrivals, F features.
 
     Attributes
     ----------
-    nodes, kinds, arrivals, leaves_at, usual
+    nodes, requests, arrivals, leaves_at, usual
         As of `Stream`; the nodes are this episode's own.
     leaving : ndarray of int, shape (A,)
         The arrivals in the order in which they leave.
@@ -73,7 +73,7 @@ class SharingEpisode(NamedTuple):
     """
 
     nodes: Nodes
-    kinds: Requests
+    requests: Requests
     arrivals: Ints
     leaves_at: Ints
     usual: UsualRequests
@@ -92,7 +92,7 @@ class SharingEpisode(NamedTuple):
 
 def start_episode(stream: Stream) -> SharingEpisode:
     """Return a stream's episode at its first request that fits somewhere."""
-    desk = make_empty_episode(stream.nodes.copy(), stream.kinds, stream.arrivals, stream.usual)
+    desk = make_empty_episode(stream.nodes.copy(), stream.requests, stream.arrivals, stream.usual)
     leaving = np.argsort(stream.leaves_at, kind="stable")
     desk = desk._replace(leaves_at=_whole(stream.leaves_at), leaving=leaving)
     _begin(desk)
@@ -114,14 +114,14 @@ def make_empty_episode(
     usual : Usual
     """
     # The compiled step is called without a look at the types of its arguments.
-    nodes, kinds = Nodes(*map(_whole, nodes)), Requests(*map(_whole, requests))
+    nodes, requests = Nodes(*map(_whole, nodes)), Requests(*map(_whole, requests))
     cpu, gpus, milli, models = map(_whole, usual[:4])
     usual = UsualRequests(cpu, gpus, milli, models, np.ascontiguousarray(usual.share, np.float64))
-    number, shape = len(arrivals), (len(kinds.gpus), len(nodes.devices))
+    number, shape = len(arrivals), (len(requests.gpus), len(nodes.devices))
     gpu = (usual.share * usual.gpus * usual.gpu_milli).sum()
     return SharingEpisode(
         nodes=nodes,
-        kinds=kinds,
+        requests=requests,
         arrivals=_whole(arrivals),
         leaves_at=np.full(number, NEVER),
         usual=usual,
@@ -170,9 +170,9 @@ def accept(desk: SharingEpisode, node: int, device: int) -> None:
     arrival = desk.counts[AT]
     request = desk.arrivals[arrival]
     desk.node[arrival] = node
-    desk.devices[arrival] = placers.take(desk.nodes, node, desk.kinds, request, device)
+    desk.devices[arrival] = placers.take(desk.nodes, node, desk.requests, request, device)
     desk.fragments[node] = fragments(desk.nodes, node, desk.usual)
-    desk.counts[USED] += desk.kinds.gpus[request] * desk.kinds.gpu_milli[request]
+    desk.counts[USED] += desk.requests.gpus[request] * desk.requests.gpu_milli[request]
     desk.used_sum[0] += desk.counts[USED]
     desk.counts[AT] += 1
 
@@ -200,14 +200,14 @@ def _leave(desk: SharingEpisode, arrival: int) -> None:
         desk.counts[LEFT] += 1
         node, request = desk.node[leaver], desk.arrivals[leaver]
         if node >= 0:
-            placers.give_back(desk.nodes, node, desk.kinds, request, desk.devices[leaver])
+            placers.give_back(desk.nodes, node, desk.requests, request, desk.devices[leaver])
             desk.fragments[node] = fragments(desk.nodes, node, desk.usual)
-            desk.counts[USED] -= desk.kinds.gpus[request] * desk.kinds.gpu_milli[request]
+            desk.counts[USED] -= desk.requests.gpus[request] * desk.requests.gpu_milli[request]
 
 
 @compile_in_place
 def refresh(desk: SharingEpisode, request: int) -> bool:
-    """Compute the features of nodes that have changed since this kind last came; return whether it fits."""
+    """Compute the features of the nodes changed since this request last came; return whether it fits."""
     somewhere = False
     for at in range(len(desk.fragments)):
         if desk.version[request, at] != desk.nodes.version[at]:
@@ -227,8 +227,8 @@ def _count_untouched(nodes: Nodes, at: int) -> int:
 
 @compile_in_place
 def _describe(desk: SharingEpisode, request: int, at: int) -> None:
-    """Write the features of a node for a kind of request, and the device that FGD would take for a part."""
-    nodes, kinds, row, installed = desk.nodes, desk.kinds, desk.features[request], desk.installed
+    """Write the features of a node for a request, and the device that FGD would take for a part."""
+    nodes, requests, row, installed = desk.nodes, desk.requests, desk.features[request], desk.installed
     devices = max(nodes.devices[at], 1)
     row[:, at] = 0.0
     row[CPU, at] = nodes.cpu_milli[at] / installed[0, at]
@@ -238,10 +238,10 @@ def _describe(desk: SharingEpisode, request: int, at: int) -> None:
     row[UNTOUCHED, at] = _count_untouched(nodes, at) / devices
     row[FRAGMENTS, at] = desk.fragments[at] / installed[2, at]
     hosted = nodes.hosted[at].sum()
-    if hosted > 0 and kinds.gpus[request] > 0:
-        row[ALIKE, at] = nodes.hosted[at, placers.classify_request(kinds, request)] / hosted
+    if hosted > 0 and requests.gpus[request] > 0:
+        row[ALIKE, at] = nodes.hosted[at, placers.classify_request(requests, request)] / hosted
     value = placers.score(
-        nodes, at, kinds, request, placers.FGD, desk.usual, desk.device[request, at : at + 1]
+        nodes, at, requests, request, placers.FGD, desk.usual, desk.device[request, at : at + 1]
     )
     if value >= 0:
         row[FITS, at] = 1.0
@@ -253,7 +253,7 @@ def _describe_placed_node(desk: SharingEpisode, request: int, at: int) -> None:
     """Write what a node would be with the request on it."""
     nodes, row, installed = desk.nodes, desk.features[request], desk.installed
     device, version = desk.device[request, at], nodes.version[at]
-    taken = placers.occupy(nodes, at, desk.kinds, request, device)
+    taken = placers.occupy(nodes, at, desk.requests, request, device)
     idle, left = idle_milli(nodes, at), fragments(nodes, at, desk.usual)
     row[CPU_AFTER, at] = nodes.cpu_milli[at] / installed[0, at]
     row[MEMORY_AFTER, at] = nodes.memory_mib[at] / installed[1, at]
@@ -265,7 +265,7 @@ def _describe_placed_node(desk: SharingEpisode, request: int, at: int) -> None:
     row[GROWTH, at] = (left - desk.fragments[at]) / nodes.most[1]
     usual = nodes.cpu_milli[at] / max(idle * desk.cpu_per_gpu[0], 1.0)
     row[BALANCE_AFTER, at] = usual / (1.0 + usual)
-    placers.give_back(nodes, at, desk.kinds, request, taken)
+    placers.give_back(nodes, at, desk.requests, request, taken)
     nodes.version[at] = version
 
 
@@ -275,20 +275,20 @@ SHAPE = (len(CLASSES), len(NAMES))
 
 
 @compile_in_place
-def classify_request(kinds: Requests, request: int) -> int:
-    """Return the class of a kind of request, an index of CLASSES."""
-    if kinds.gpus[request] == 0:
+def classify_request(requests: Requests, request: int) -> int:
+    """Return the class of a request, an index of CLASSES."""
+    if requests.gpus[request] == 0:
         return 0
-    if kinds.gpu_milli[request] < WHOLE:
+    if requests.gpu_milli[request] < WHOLE:
         return 1
-    return 2 if kinds.gpus[request] == 1 else 3
+    return 2 if requests.gpus[request] == 1 else 3
 
 
 @entry_in_place
 def choose(desk: SharingEpisode, weights: Floats) -> int:
     """Return the node with the highest score for the current request; ties go to the lowest rank."""
     request = desk.arrivals[desk.counts[AT]]
-    own, rank, best, most = weights[classify_request(desk.kinds, request)], desk.nodes.rank, -1, 0.0
+    own, rank, best, most = weights[classify_request(desk.requests, request)], desk.nodes.rank, -1, 0.0
     for at in range(len(rank)):
         if desk.features[request, FITS, at] == 0.0:
             continue

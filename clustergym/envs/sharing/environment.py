@@ -21,7 +21,7 @@ from clustergym.sim.parts.placers import UNFIT
 
 
 class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
-    """Place requests for parts of GPUs, whole GPUs or CPU alone on nodes of several kinds.
+    """Place requests for parts of GPUs, whole GPUs or CPU alone on nodes of several types.
 
     ## Description
 
@@ -153,7 +153,7 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
         if self.parameters.action == "node":
             return fits.view(np.int8)
         if state.part:
-            chosen = desk.nodes.gpu_milli >= desk.kinds.gpu_milli[request]
+            chosen = desk.nodes.gpu_milli >= desk.requests.gpu_milli[request]
         else:
             chosen = np.arange(self.devices)[None, :] == 0
         both: Bools = chosen & fits[:, None]
@@ -176,7 +176,7 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
                 remedy='make the environment with action="device"',
             )
         desk = self.state.desk
-        value, device = score_nodes(desk.nodes, desk.kinds, self.state.request, placer, desk.usual)
+        value, device = score_nodes(desk.nodes, desk.requests, self.state.request, placer, desk.usual)
         node = int(np.lexsort((desk.nodes.rank, -value))[0])
         if self.parameters.action == "node":
             return node
@@ -192,7 +192,7 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
         return self._begin(state, self.parameters.max_steps or 2 * state.number)
 
     def step(self, action: Any) -> Step:
-        """Place the current request on the node, or the device, `action`."""
+        """Place the current request on the node or device that the action names."""
         action, state = self._checked(action), self.state
         legal = state.over or self._place(state, action)
         return self._end_step(legal, state.over)
@@ -210,7 +210,7 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
         return True
 
     def render(self) -> Any:
-        """Return what is placed as text or as a picture (height, width, 3); None without a render mode."""
+        """Return the placed requests as text or a picture (height, width, 3); None without a render mode."""
         if self.render_mode is None:
             return None
         return (as_text if self.render_mode == "ansi" else as_pixels)(self.state)

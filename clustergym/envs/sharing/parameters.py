@@ -30,7 +30,7 @@ USUAL_NODES = 64
 
 @dataclass(frozen=True)
 class SharingParameters(Parameters):
-    """What a Sharing environment is made with; the text below each field describes it.
+    """The parameters of a Sharing environment; the text below each field describes it.
 
     Raises
     ------
@@ -63,7 +63,7 @@ class SharingParameters(Parameters):
     """Steps after which an episode is truncated; null: twice the requests of the episode."""
 
     def source(self) -> Source:
-        """Return what episodes are drawn from."""
+        """Return the source that episodes are drawn from."""
         if self.data is None:
             return generate_source(self.nodes or USUAL_NODES)
         if self.nodes is not None:
@@ -115,24 +115,24 @@ def _make_given_stream(stream: Any, source: Source) -> Stream:
     if shape != own:
         message = f"has {shape[0]} nodes of up to {shape[1]} GPUs"
         raise InputError(message, field=field, remedy=f"give {own[0]} nodes of up to {own[1]}")
-    number, kinds = len(stream.arrivals), len(stream.kinds.gpus)
+    number, requests = len(stream.arrivals), len(stream.requests.gpus)
     if len(stream.leaves_at) != number or (stream.leaves_at <= np.arange(number)).any():
         remedy = "give NEVER, or the number of a later arrival, for each"
         raise InputError(
             "has a request that leaves before it comes", field=f"{field}.leaves_at", remedy=remedy
         )
-    if stream.arrivals.min() < 0 or stream.arrivals.max() >= kinds:
-        message, remedy = f"names a kind that is not one of its {kinds}", f"give 0 to {kinds - 1}"
+    if stream.arrivals.min() < 0 or stream.arrivals.max() >= requests:
+        message, remedy = f"names a request that is not one of its {requests}", f"give 0 to {requests - 1}"
         raise InputError(message, field=f"{field}.arrivals", remedy=remedy)
-    _check_parts(stream, f"{field}.kinds.gpu_milli")
+    _check_parts(stream, f"{field}.requests.gpu_milli")
     return stream
 
 
 def _check_parts(stream: Stream, field: str) -> None:
-    gpus, milli = stream.kinds.gpus, stream.kinds.gpu_milli
+    gpus, milli = stream.requests.gpus, stream.requests.gpu_milli
     wrong = (milli < 0) | (milli > WHOLE) | ((gpus == 0) != (milli == 0)) | ((gpus > 1) & (milli < WHOLE))
     wrong |= (gpus < 0) | (gpus >= CLASSES)
     if wrong.any():
         at = int(np.argmax(wrong))
-        message = f"kind {at} asks for {milli[at]} thousandths of {gpus[at]} GPUs"
+        message = f"request {at} asks for {milli[at]} thousandths of {gpus[at]} GPUs"
         raise InputError(message, field=field, remedy="give 1 to 1000 of one GPU, or 1000 of each of several")

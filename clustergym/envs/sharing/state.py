@@ -45,7 +45,7 @@ class SharingState:
     number : int
         Requests of the stream.
     requests : ndarray of float32, shape (K, 4)
-        CPU, memory, devices and part of each of a kind of request, from 0 to 1.
+        CPU, memory, devices and part of each of a request, from 0 to 1.
     """
 
     def __init__(self, stream: Stream) -> None:
@@ -84,7 +84,7 @@ class SharingState:
     @property
     def part(self) -> bool:
         """Whether the current request asks for a part of a GPU."""
-        return 0 < int(self.desk.kinds.gpu_milli[self.request]) < WHOLE
+        return 0 < int(self.desk.requests.gpu_milli[self.request]) < WHOLE
 
     @property
     def rejected(self) -> int:
@@ -128,8 +128,8 @@ class SharingState:
 
 
 def _scale_stream(stream: Stream) -> npt.NDArray[np.float32]:
-    kinds, nodes = stream.kinds, stream.nodes
-    columns = (kinds.cpu_milli, kinds.memory_mib, kinds.gpus, kinds.gpu_milli)
+    requests, nodes = stream.requests, stream.nodes
+    columns = (requests.cpu_milli, requests.memory_mib, requests.gpus, requests.gpu_milli)
     most = (nodes.cpu_milli, nodes.memory_mib, nodes.devices)
     largest = [max(int(column.max()), 1) for column in most] + [WHOLE]
     return np.minimum(np.stack(columns, axis=1) / largest, 1.0).astype(np.float32)
@@ -202,10 +202,10 @@ def as_text(state: SharingState) -> str:
 def _in_hand(state: SharingState) -> str:
     if state.over:
         return f"all {state.number} requests have come"
-    kinds, request = state.desk.kinds, state.request
-    gpus, milli = int(kinds.gpus[request]), int(kinds.gpu_milli[request])
+    requests, request = state.desk.requests, state.request
+    gpus, milli = int(requests.gpus[request]), int(requests.gpu_milli[request])
     asked = f"{milli} thousandths of a GPU" if state.part else f"{gpus} GPU{'' if gpus == 1 else 's'}"
-    cores, gib = kinds.cpu_milli[request] / 1000, kinds.memory_mib[request] / 1024
+    cores, gib = requests.cpu_milli[request] / 1000, requests.memory_mib[request] / 1024
     return f"request {state.arrival} of {state.number}: {asked}, {cores:g} cores, {gib:g} GiB"
 
 

@@ -20,7 +20,7 @@ from clustergym.cluster.parts import Nodes, Requests, distinct, empty_nodes
 from clustergym.common.arrays import Ints
 from clustergym.envs.sharing import openb
 from clustergym.sim.parts.fragmentation import UsualRequests, find_usual_requests
-from clustergym.trace.generators.parts import KINDS
+from clustergym.trace.generators.parts import REQUESTS
 
 NEVER = np.iinfo(np.int64).max
 """In place of the arrival before which a request leaves: it stays."""
@@ -29,7 +29,7 @@ TURNOVERS = 3
 
 
 class Source(NamedTuple):
-    """What streams of requests are drawn from: requests, nodes and durations.
+    """The source that streams of requests are drawn from: requests, nodes and durations.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Source(NamedTuple):
         Empty.
     rows : Requests
         A list of requests, each as likely as another.
-    kinds : Requests
+    requests : Requests
         The distinct ones among them.
     request : ndarray of int, shape (rows,)
         Index of the distinct request of each row.
@@ -48,7 +48,7 @@ class Source(NamedTuple):
 
     nodes: Nodes
     rows: Requests
-    kinds: Requests
+    requests: Requests
     request: Ints
     usual: UsualRequests
     orders: Mapping[int, openb.Orders]
@@ -61,7 +61,7 @@ class Stream(NamedTuple):
     ----------
     nodes : Nodes
         As they are at the start.
-    kinds : Requests
+    requests : Requests
     arrivals : ndarray of int, shape (A,)
         Index of the distinct request of each.
     leaves_at : ndarray of int, shape (A,)
@@ -70,7 +70,7 @@ class Stream(NamedTuple):
     """
 
     nodes: Nodes
-    kinds: Requests
+    requests: Requests
     arrivals: Ints
     leaves_at: Ints
     usual: UsualRequests
@@ -88,7 +88,7 @@ def read_source(folder: Path, workload: str) -> Source:
 
 @lru_cache(maxsize=32)
 def generate_source(nodes: int) -> Source:
-    """Return so many nodes, and requests, as openb's (`clustergym.envs.sharing.streams`)."""
+    """Return a source of nodes and requests like openb's (`clustergym.envs.sharing.streams`)."""
     rows = generate_requests()
     usual = find_usual_requests(rows, [""] * len(rows.gpus))
     return Source(generate_nodes(nodes), rows, *distinct(rows), usual, {})
@@ -98,7 +98,7 @@ def make_published_stream(source: Source, order: openb.Orders) -> Stream:
     """Return the stream of an order of arrivals; no request leaves."""
     arrivals = source.request[order.arrivals]
     nodes = source.nodes.with_ranks(order.node_rank)
-    return Stream(nodes, source.kinds, arrivals, np.full(len(arrivals), NEVER), source.usual)
+    return Stream(nodes, source.requests, arrivals, np.full(len(arrivals), NEVER), source.usual)
 
 
 def draw_stream(source: Source, load: float, departures: bool, rng: np.random.Generator) -> Stream:
@@ -115,7 +115,7 @@ def draw_stream(source: Source, load: float, departures: bool, rng: np.random.Ge
         stream is then TURNOVERS times as long.
     rng : numpy.random.Generator
     """
-    asked = (source.kinds.gpus * source.kinds.gpu_milli)[source.request]
+    asked = (source.requests.gpus * source.requests.gpu_milli)[source.request]
     most, mean = load * source.nodes.installed_milli, float(asked.mean())
     number = max(1, round((TURNOVERS if departures else 1) * most / mean))
     rows = rng.integers(len(asked), size=number)
@@ -123,7 +123,9 @@ def draw_stream(source: Source, load: float, departures: bool, rng: np.random.Ge
     if departures:
         leaves_at = np.arange(number) + 1 + rng.exponential(most / mean, number).astype(np.int64)
     rank = rng.permutation(len(source.nodes.devices))
-    return Stream(source.nodes.with_ranks(rank), source.kinds, source.request[rows], leaves_at, source.usual)
+    return Stream(
+        source.nodes.with_ranks(rank), source.requests, source.request[rows], leaves_at, source.usual
+    )
 
 
 MODELS = ("A10", "G2", "G3", "P100", "T4", "V100M16", "V100M32")
@@ -166,7 +168,7 @@ def generate_nodes(number: int) -> Nodes:
 
 def generate_requests() -> Requests:
     """Return requests, one per row, that fit any GPU model and are equally likely."""
-    cores, gib, gpus, milli, number = (np.array(column) for column in zip(*KINDS, strict=True))
+    cores, gib, gpus, milli, number = (np.array(column) for column in zip(*REQUESTS, strict=True))
     any_model = np.full(len(gpus), (1 << len(MODELS)) - 1)
-    kinds = Requests(np.rint(1000 * cores).astype(np.int64), 1024 * gib, gpus, milli, any_model)
-    return Requests(*(np.repeat(column, number) for column in kinds))
+    requests = Requests(np.rint(1000 * cores).astype(np.int64), 1024 * gib, gpus, milli, any_model)
+    return Requests(*(np.repeat(column, number) for column in requests))

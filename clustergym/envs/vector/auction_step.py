@@ -28,7 +28,7 @@ HELD = -1
 
 
 class AuctionRules(NamedTuple):
-    """What all episodes have in common besides `EpisodeRules`.
+    """Settings that all episodes share besides those in `EpisodeRules`.
 
     Attributes
     ----------

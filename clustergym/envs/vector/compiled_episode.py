@@ -64,13 +64,13 @@ class CompiledEpisode:
 
     @property
     def simulation(self) -> Simulation:
-        """Refused, as there is none."""
+        """Raise an error: a compiled episode has no `Simulation`."""
         remedy = "make the environment with engine='simpy'"
         raise InputError("a compiled episode has no Simulation", field="env.engine", remedy=remedy)
 
     @property
     def view(self) -> View | None:
-        """What a policy would see now; None when the episode is over."""
+        """The View that a policy would get now; None when the episode is over."""
         if self.goes_on and self._shown is None:
             self._shown, self._left = self._views.view_of_now(), False
         return self._shown if self.goes_on else None
@@ -82,7 +82,7 @@ class CompiledEpisode:
 
     @property
     def outcomes(self) -> Outcomes:
-        """When each job left so far."""
+        """The times at which jobs left the system so far."""
         return self._core.get_outcomes(0)
 
     def find_mask(self) -> npt.NDArray[np.int8]:
@@ -148,7 +148,7 @@ def keep_answers(view: View) -> None:
 
 
 def collect_edits(episode: Episode, desk: EpisodeState, view: View, actions: EditActions) -> Edits:
-    """Return the allotments of a View as the agent has edited them.
+    """Return the agent's edits of a View's allotments.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ LEAST = 64
 
 
 class Summary(NamedTuple):
-    """An episode so far, of which metrics and digest are worked out when they are asked for."""
+    """An episode so far; its metrics and digest are computed on request."""
 
     scenario: Scenario
     log: EventLog
@@ -48,7 +48,7 @@ class Summary(NamedTuple):
         return self.log.digest
 
     def get_metrics(self) -> Metrics:
-        """Return the metrics, as `result.json` has them."""
+        """Return the metrics with the names and units of `result.json`."""
         return measure_scenario(self.scenario, self.log.events, self.end_s, self.stalled).metrics
 
 
@@ -93,7 +93,7 @@ class Core:
 
     @property
     def desks(self) -> EpisodeState:
-        """What the agents see and edit; `mask` and `observation` have a row for each episode."""
+        """The arrays that agents see and edit; `mask` and `observation` have a row for each episode."""
         return self._desks.arrays
 
     @property
@@ -135,7 +135,7 @@ class Core:
         return np.where(jobs < 0, np.nan, spent_s)
 
     def job_costs(self, jobs: Ints) -> tuple[Floats, Bools]:
-        """Return what jobs, shape (size, m), have cost so far, and which have left."""
+        """Return the costs so far of jobs, shape (size, m), and which of them have left."""
         return job_costs(self.batch.episodes, jobs, self.reached, self._reward)
 
     def begin(self, rows: Sequence[int], scenarios: Sequence[tuple[Scenario, PreparedScenario]]) -> None:
@@ -212,7 +212,7 @@ class Core:
             other.result()
 
     def _part(self, actions: Ints, *copies: npt.NDArray[Any]) -> Callable[[int, int], None]:
-        """Return what takes the actions in the episodes from a first to a last one, copying their arrays."""
+        """Return a function that steps the episodes from a first to a last one, on copies of the arrays."""
         shown: tuple[npt.NDArray[Any], ...] = self.desks.observation, self.desks.mask
         step = self.prepare_step(actions)
         if not copies:
@@ -226,7 +226,7 @@ class Core:
         return step_and_copy
 
     def info(self, row: int, illegal: bool) -> dict[str, Any]:
-        """Return what an episode's info has at every step."""
+        """Return the part of an episode's info that it has at every step."""
         return {
             "action_mask": self.desks.mask[row].copy(),
             "now_s": float(self.batch.episodes.clock[row, c.NOW]) / c.TICKS_PER_S,
@@ -239,7 +239,7 @@ class Core:
         return self.batch.log(row)
 
     def episode(self, row: int) -> tuple[Episode, EpisodeState]:
-        """Return one episode, and what its agent sees and edits; their arrays share their memory."""
+        """Return one episode with its agent's state; their arrays share memory with those of the batch."""
         episodes, desks = self.batch.episodes, self._desks.arrays
         return Episode._make(part[row] for part in episodes), EpisodeState._make(part[row] for part in desks)
 

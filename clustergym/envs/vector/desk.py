@@ -1,4 +1,4 @@
-"""What an agent sees and edits at a decision point, as arrays."""
+"""The arrays that an agent sees and edits at a decision point."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Bytes = npt.NDArray[np.int8]
 
 
 class EpisodeState(NamedTuple):
-    """What an agent sees and has edited in an episode of n jobs, C classes, T types, K counts, R rows.
+    """The arrays that an agent sees and edits: n jobs, C model classes, T GPU types, K counts, R rows.
 
     In a batch of episodes every array has one axis more, the first.
 
@@ -69,7 +69,7 @@ class EpisodeState(NamedTuple):
 
 
 class EpisodeRules(NamedTuple):
-    """What all episodes of a vector environment have in common.
+    """Settings that all episodes of a vector environment share.
 
     Attributes
     ----------

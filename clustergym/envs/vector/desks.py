@@ -24,7 +24,7 @@ from clustergym.sim.compiled.scenario_arrays import ScenarioArrays, scenario_arr
 
 
 class PreparedScenario(NamedTuple):
-    """A scenario with what a desk shows of its model classes; `EpisodeState` describes the arrays.
+    """A scenario with the observed arrays of its model classes, which `EpisodeState` describes.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class PreparedScenario(NamedTuple):
 def prepare_scenario(
     scenario: Scenario, parameters: SchedulingParameters, reference: Outcomes | None = None, run_seed: int = 0
 ) -> PreparedScenario:
-    """Return what an environment needs of a scenario, and the baseline's outcome on it."""
+    """Return a scenario's arrays for an environment, and the baseline's outcome on it."""
     information, counts = parameters.information_class, scenario.tables.counts
     arrays = scenario_arrays(scenario, information, parameters.round_s)
     yardsticks = ReferenceCostTimes.from_scenario(scenario, simulate_fluid)
@@ -160,6 +160,6 @@ class EpisodeStates:
 
 
 def _size_log(cluster: ClusterArrays) -> Singles:
-    """Return what stands in an observation for no GPUs and for each count, shape (K + 1,)."""
+    """Return the observed value for no GPUs and for each GPU count, shape (K + 1,)."""
     sizes = np.log2(1.0 + np.concatenate([[0], cluster.counts])) / np.log2(1.0 + float(cluster.counts[-1]))
     return sizes.astype(np.float32)

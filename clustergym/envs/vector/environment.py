@@ -241,7 +241,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return self.core.all_jobs()
 
     def job_costs(self, jobs: Ints) -> tuple[Floats, Bools]:
-        """Return what each job has added so far to the cost that rewards are made of.
+        """Return each job's part so far of the cost that rewards are computed from.
 
         Minus its mean over all jobs of the episode is the sum of the rewards so far, where no baseline is
         subtracted. A term may measure against what nobody knows before the end, as rewards do.

@@ -1,4 +1,4 @@
-"""Groups of rollouts of the same trace: most of the variance of returns is that of traces."""
+"""Group rollouts of the same trace, as most of the variance of returns comes from the traces."""
 
 from __future__ import annotations
 

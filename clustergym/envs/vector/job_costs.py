@@ -43,7 +43,7 @@ class JobTimes(NamedTuple):
     deadline_s: Floats
 
     def cost(self, term: str) -> Floats:
-        """Return each job's cost, of which the term of a reward is minus the mean."""
+        """Return each job's cost; the term of the reward is minus their mean."""
         age_s = compute_age_s(self.now_s, self.leave_s, self.submit_s)
         if term == "jobs_in_system":
             return np.asarray(age_s / 3600.0)
@@ -71,7 +71,7 @@ def read_times(episodes: Episode, jobs: Ints, now: Ints) -> JobTimes:
 
 
 def job_costs(episodes: Episode, jobs: Ints, now: Ints, reward: Mapping[str, float]) -> tuple[Floats, Bools]:
-    """Return what each job has cost so far, weighted, and which jobs have left, shape (n, m).
+    """Return each job's weighted cost so far, and which jobs have left, shape (n, m).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""An info of which some values are worked out when they are first read."""
+"""An info dict that computes some values when they are first read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ else:
 
 
 class LazyInfo(Dict):
-    """A dict that looks as if it had all values from the beginning.
+    """A dict that computes some of its values when they are first read.
 
     Parameters
     ----------
@@ -64,5 +64,5 @@ class LazyInfo(Dict):
         return repr(dict(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how to make a copy, with all values."""
+        """Return the recipe to pickle or copy the dict with all values."""
         return dict, (dict(self),)

@@ -13,6 +13,7 @@ from clustergym.common import random_streams
 from clustergym.common.arrays import Bools, Ints
 from clustergym.envs.actions import MetaActions
 from clustergym.envs.scheduling import SchedulingEnv
+from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.vector.core import Core
 from clustergym.envs.vector.desks import PreparedScenario
 from clustergym.scenario.policy import Decision
@@ -24,8 +25,49 @@ from clustergym.sim.decision_checks import Limits, check_decision, coerce_decisi
 from clustergym.sim.state import make_setting
 
 
+class _RowViews:
+    """What makes the Views of each row of a core, as long as its episode's arrays are the same."""
+
+    def __init__(self, core: Core, chosen: SchedulingParameters) -> None:
+        self._core, self._chosen = core, chosen
+        self._views: list[EpisodeViews | None] = [None] * core.size
+        self._seen_in: tuple[Any, ...] = ()
+
+    def drop(self, row: int) -> None:
+        """Complete a View that a policy may have kept, before another episode begins."""
+        views = self._views[row]
+        if views is not None:
+            views.complete()
+        self._views[row] = None
+
+    def find(self, row: int) -> EpisodeViews:
+        """Return what makes the Views of a row, made anew where the arrays have been replaced."""
+        core, scenario = self._core, self._core.scenarios[row]
+        arrays = core.batch.episodes.job, core.batch.episodes.profile
+        if len(self._seen_in) == 0 or any(
+            one is not other for one, other in zip(arrays, self._seen_in, strict=True)
+        ):
+            self._seen_in, self._views = arrays, [None] * core.size
+        views = self._views[row]
+        if views is None:
+            assert scenario is not None
+            chosen = self._chosen
+            setting = make_setting(scenario, scenario.round_s(chosen.round_s))
+            episode = core.episode(row)[0]
+            views = self._views[row] = EpisodeViews(scenario, episode, chosen.information_class, setting)
+        return views
+
+
+def _set_targets(job: Ints, shown: Ints, decision: Decision, counts: Ints) -> None:
+    """Write a decision into the columns of an episode's jobs."""
+    job[shown, c.TARGET_TYPE] = job[shown, c.TARGET_LEVEL] = c.NONE
+    job[decision.job, c.TARGET_TYPE] = decision.gpu_type
+    job[decision.job, c.TARGET_LEVEL] = np.searchsorted(counts, decision.gpus)
+    job[decision.drop, c.REJECTED] = 1
+
+
 class MenuCore(Core):
-    """Episodes whose actions are policies, which play themselves; parameters as of `Core`.
+    """Episodes in which an action chooses the policy that decides next; same parameters as `Core`.
 
     Raises
     ------
@@ -43,63 +85,32 @@ class MenuCore(Core):
                 raise UncoveredError(message, field="env.policies", remedy="give engine='simpy'")
         self._chosen = single.parameters
         self._menus = [own, *(copy.deepcopy(own) for _ in range(1, size))]
-        self._views: list[EpisodeViews | None] = [None] * size
-        self._seen_in: tuple[Any, ...] = ()
+        self._views = _RowViews(self, self._chosen)
 
     def begin(self, rows: Sequence[int], scenarios: Sequence[tuple[Scenario, PreparedScenario]]) -> None:
         """Begin episodes of scenarios in some rows, and reset the policies of their menus."""
         for row in rows:
-            self._complete(row)
-            self._views[row] = None
+            self._views.drop(row)
         super().begin(rows, scenarios)
         for row, (scenario, prepared) in zip(rows, scenarios, strict=True):
             setting = make_setting(scenario, scenario.round_s(self._chosen.round_s))
             stream = random_streams.POLICY.generator(prepared.run_seed)
             self._menus[row].reset(scenario.trace, setting, stream)
 
-    def _complete(self, row: int) -> None:
-        """Complete a View that a policy may have kept, before the episode goes on."""
-        views = self._views[row]
-        if views is not None:
-            views.complete()
-
-    def _find_views(self, row: int) -> EpisodeViews:
-        """Return what makes the Views of a row, made anew where the arrays have been replaced."""
-        episodes, scenario = self.batch.episodes, self.scenarios[row]
-        arrays = episodes.job, episodes.profile
-        if len(self._seen_in) == 0 or any(
-            one is not other for one, other in zip(arrays, self._seen_in, strict=True)
-        ):
-            self._seen_in, self._views = arrays, [None] * self.size
-        views = self._views[row]
-        if views is None:
-            assert scenario is not None
-            setting = make_setting(scenario, scenario.round_s(self._chosen.round_s))
-            information, episode = self._chosen.information_class, self.episode(row)[0]
-            views = self._views[row] = EpisodeViews(scenario, episode, information, setting)
-        return views
-
     def take(self, taken: Any, over: Bools, *copies: npt.NDArray[Any]) -> None:
         """Let a policy decide in each episode that is not over."""
         for row in np.flatnonzero(~over).tolist():
-            views, menu, scenario = self._find_views(row), self._menus[row], self.scenarios[row]
+            views, menu, scenario = self._views.find(row), self._menus[row], self.scenarios[row]
             assert scenario is not None
             view = views.view_of_now()
             menu.begin(view)
             decision = coerce_decision(menu.act(int(taken[row])))
             check_decision(decision, Limits(view.job, view.available, views.jobs.hidden), scenario)
-            self._set_targets(row, view.job, decision)
+            _set_targets(self.batch.episodes.job[row], view.job, decision, self.cluster.counts)
             # A View that no policy keeps need not make the columns that nobody has read.
             del view, menu.view
             views.complete()
         super().take(taken, over, *copies)
-
-    def _set_targets(self, row: int, shown: Ints, decision: Decision) -> None:
-        job = self.batch.episodes.job[row]
-        job[shown, c.TARGET_TYPE] = job[shown, c.TARGET_LEVEL] = c.NONE
-        job[decision.job, c.TARGET_TYPE] = decision.gpu_type
-        job[decision.job, c.TARGET_LEVEL] = np.searchsorted(self.cluster.counts, decision.gpus)
-        job[decision.drop, c.REJECTED] = 1
 
     def prepare_step(self, actions: Ints) -> Callable[[int, int], None]:
         """Let the chosen policies decide, and return a function that ends the decision points."""

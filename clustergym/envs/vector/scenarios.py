@@ -56,7 +56,7 @@ class PreparedScenarios:
                 raise UncoveredError(message, field="env.reward", remedy="give engine='simpy'")
 
     def check(self) -> None:
-        """Raise an UncoveredError if compiled episodes do not cover the scenarios of the parameters."""
+        """Raise an UncoveredError if compiled episodes do not cover a scenario that the parameters draw."""
         single, plain = self._single, SchedulingParameters()
         fixed, chosen = single.episodes.fixed, single.parameters
         usual = (chosen.costs, chosen.placer, chosen.failures) == (plain.costs, plain.placer, plain.failures)

@@ -97,7 +97,7 @@ class ScriptRun:
         return len(self.ledger.entries) == len(self.scripts) and not self.open
 
     def step(self) -> None:
-        """Look at the queue once, and do what is to be done."""
+        """Look at the queue once: submit scripts, record ends, stop jobs, and decide if it has changed."""
         self._submit_new()
         seen = self.queue.poll([entry.number for entry in self.open])
         self._note_ends(seen)
@@ -173,7 +173,7 @@ class ScriptRun:
         self._cancel_at[entry.script] = time.monotonic() + script.grace_s
 
     def _go_on_stopping(self, seen: Mapping[str, QueuedJob]) -> None:
-        """Cancel what was told to end and has not by the end of its grace."""
+        """Cancel the jobs that were asked to end and have not done so within their grace time."""
         now = time.monotonic()
         for entry in self.open:
             if entry.stopping and entry.number in seen:

@@ -74,7 +74,7 @@ class Ledger:
 
 
 def apply_event(entries: dict[str, Entry], line: Mapping[str, Any]) -> None:
-    """Change the entry of a script as an event says.
+    """Apply an event to the entry of its script.
 
     Raises
     ------

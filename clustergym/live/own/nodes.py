@@ -1,4 +1,4 @@
-"""What of a cluster a user's jobs can use now: GPUs that others leave free, outside reservations."""
+"""Find the GPUs that a user's jobs can use now: those that others leave free, outside reservations."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def read_nodes(queue: OwnQueue) -> Nodes:
 
 
 class Room:
-    """Free GPUs by node, from which jobs that are to start are taken.
+    """Free GPUs by node; starting jobs are subtracted from them.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ class Script:
 
     @property
     def name(self) -> str:
-        """Its file's name."""
+        """The name of the script's file."""
         return self.path.name
 
     def shape(self, gpus: int) -> tuple[int, int]:

@@ -340,7 +340,7 @@ def _halves(rows: Rows) -> Iterator[Bools]:
 def _usable(path: str | Path, catalog: Catalog) -> Rows:
     rows = read_rows(path, catalog)
     rows = rows.take(np.isfinite(rows.seconds))
-    planned = np.array([catalog.get(model).kind != "dense" for model in rows.models], dtype=bool)
+    planned = np.array([catalog.get(model).architecture != "dense" for model in rows.models], dtype=bool)
     rows = rows.take(planned)
     if len(rows.models) < len(PRIORS):
         message = f"has {len(rows.models)} feasible rows of kind optimal for {len(PRIORS)} constants"

@@ -25,7 +25,7 @@ libraries."""
 
 @dataclass(frozen=True)
 class Prior:
-    """What a constant is before any row is seen: a log-normal centre and width, within physical bounds."""
+    """The prior of a fitted constant: a log-normal centre and width, within physical bounds."""
 
     centre: float
     low: float
@@ -79,7 +79,7 @@ OPTIONAL = (
 
 
 def compute_rate(setting: Setting, seconds: float) -> float:
-    """Return the tokens a second of each GPU where a step takes so many seconds."""
+    """Return tokens per second per GPU for a step of a given duration."""
     return setting.global_batch * setting.sequence_length / seconds / setting.plan.gpus
 
 
@@ -111,7 +111,7 @@ def usable_rows(rows: Iterable[ThroughputRow], stack: str) -> list[ThroughputRow
 
 
 def fitted_stack(rows: Sequence[ThroughputRow], name: str, constants: StackConstants) -> Stack:
-    """Return a stack of fitted constants, with the GPU types and kinds of transformers of its rows."""
+    """Return a stack of fitted constants, with the GPU types and architectures of its rows."""
     used = usable_rows(rows, name)
     releases = sorted({row.release for row in used})
     sources = ", ".join(sorted({row.source for row in used}))

@@ -305,9 +305,9 @@ def draw(
         one = row.setting
         if row.measured and made["predicted"] and one and row.id in latest:
             tokens = one.global_batch * one.sequence_length / one.plan.gpus
-            kind = ", experts" if one.shape.experts else ""
+            suffix = ", experts" if one.shape.experts else ""
             seconds = tokens / row.measured, tokens / made["predicted"]
-            points.setdefault((row.gpu_type, kind), []).append(seconds)
+            points.setdefault((row.gpu_type, suffix), []).append(seconds)
     for gpu_type, measured_s, predicted_s in arena:
         points.setdefault((gpu_type, ", Arena"), []).append((measured_s, predicted_s))
 
@@ -322,11 +322,11 @@ def draw(
             ends, [0.9 * e for e in ends], [1.1 * e for e in ends], color="0.92", label="within 10 %"
         )
         types = sorted({name for name, _ in points})
-        for (name, kind), of in sorted(points.items()):
+        for (name, suffix), of in sorted(points.items()):
             color = colormaps["tab20"](types.index(name))
             across, up = zip(*of, strict=True)
             axes.scatter(
-                across, up, s=14, marker=markers[kind], color=color, alpha=0.8, label=f"{name}{kind}"
+                across, up, s=14, marker=markers[suffix], color=color, alpha=0.8, label=f"{name}{suffix}"
             )
         axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
         axes.set_xlabel("measured, seconds of a step")

@@ -100,7 +100,7 @@ def read_rows(path: str | Path, catalog: Catalog) -> Rows:
         If the file is malformed, has no such row, or names a model or GPU type that is unknown.
     """
     measured = read_measurements(Path(path), catalog)
-    keys = [key for key in measured.seconds if key.kind == "optimal"]
+    keys = [key for key in measured.seconds if key.measurement == "optimal"]
     if not keys:
         remedy = "give measured rows of kind optimal"
         raise InputError("has no row that was measured", file=path, field="kind", remedy=remedy)

@@ -231,11 +231,11 @@ def allocations(
 
 
 def batches(every: Sequence[SearchCell], graphs: Sequence[OperatorGraph]) -> Iterator[list[SearchCell]]:
-    """Yield cells of equal GPU counts and equally long graphs of like kind, a chunk at a time."""
+    """Yield cells of equal GPU counts and equally long graphs of like architectures, a chunk at a time."""
     groups: dict[tuple[int, int, bool], list[SearchCell]] = {}
     for cell in every:
         graph = graphs[cell.model]
-        groups.setdefault((cell.gpus, len(graph), graph.spec.kind == "dense"), []).append(cell)
+        groups.setdefault((cell.gpus, len(graph), graph.spec.architecture == "dense"), []).append(cell)
     for (gpus, _, _), some in groups.items():
         size = max(1, CHUNK * CHUNK_GPUS // max(gpus, CHUNK_GPUS))
         for start in range(0, len(some), size):

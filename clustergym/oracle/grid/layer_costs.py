@@ -172,11 +172,11 @@ class Machine:
         schedule : str
             Of pipelines: `1f1b` or `gpipe`.
         """
-        kinds = [graph.spec.kind for graph in rows.graphs]
+        architectures = [graph.spec.architecture for graph in rows.graphs]
         names = [gpu.name for gpu in rows.gpu_types]
         half = _flags(graph.spec.dtype == "fp16" for graph in rows.graphs)
-        convolutional = _flags(model_kind == "wide_resnet" for model_kind in kinds)
-        experts = _flags(model_kind == "moe" for model_kind in kinds)
+        convolutional = _flags(architecture == "wide_resnet" for architecture in architectures)
+        experts = _flags(architecture == "moe" for architecture in architectures)
         peak = _column(gpu.fp16_tflops * 1e12 for gpu in rows.gpu_types)
         single = _column(gpu.fp32_tflops * 1e12 for gpu in rows.gpu_types)
         products = peak * _column(constants.shares("matmul", names))
@@ -192,15 +192,15 @@ class Machine:
             half_units=np.where(convolutional, constants.half_pixels, constants.half_tokens),
             traffic=np.where(convolutional, constants.block_traffic, constants.layer_traffic),
             element_bytes=_column(ELEMENT_BYTES[graph.spec.dtype] for graph in rows.graphs),
-            state_bytes=_column(STATE_BYTES[model_kind][0] for model_kind in kinds),
-            sharded_state_bytes=_column(STATE_BYTES[model_kind][1] for model_kind in kinds),
+            state_bytes=_column(STATE_BYTES[architecture][0] for architecture in architectures),
+            sharded_state_bytes=_column(STATE_BYTES[architecture][1] for architecture in architectures),
             tensor_limit=_column(graph.tensor_limit for graph in rows.graphs),
             layout=_apply_reached_rates(rows.layout, constants, rows.gpu_types),
             constants=constants,
             convolutional=convolutional,
             experts=experts,
-            planned=_flags(model_kind != "dense" for model_kind in kinds),
-            recomputes=_flags(model_kind in ("transformer", "moe") for model_kind in kinds),
+            planned=_flags(architecture != "dense" for architecture in architectures),
+            recomputes=_flags(architecture in ("transformer", "moe") for architecture in architectures),
             holds_all=schedule == "gpipe",
         )
 
@@ -241,7 +241,7 @@ def _apply_reached_rates(layout: Layout, constants: Constants, gpu_types: Sequen
 
 
 class Split(NamedTuple):
-    """How operators are split over their stage's GPUs; arrays that broadcast to (R, V, K).
+    """The split of operators over their stage's GPUs; arrays that broadcast to (R, V, K).
 
     Attributes
     ----------

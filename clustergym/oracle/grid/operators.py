@@ -121,7 +121,7 @@ def operator_graph(spec: ModelSpec, clusters: int = CLUSTERS) -> OperatorGraph:
         Operators to cluster layers or bottleneck blocks into. A model of fewer layers has as many
         operators as layers.
     """
-    layers, names = LAYERS[spec.kind](spec)
+    layers, names = LAYERS[spec.architecture](spec)
     count = min(clusters, len(layers))
     first = balance_cuts([layer.total_flops for layer in layers], count)
     columns = {
@@ -175,8 +175,8 @@ def balance_cuts(weights: Sequence[float], parts: int) -> list[int]:
 def _language_layers(spec: ModelSpec) -> tuple[list[Layer], list[str]]:
     """Return the layers of a transformer or a mixture of experts, and the output layer."""
     size, element = dict(spec.dimensions), ELEMENT_BYTES[spec.dtype]
-    moe = spec.kind == "moe"
-    plain = _transformer_layer(size, element, FFN_FACTOR[spec.kind])
+    moe = spec.architecture == "moe"
+    plain = _transformer_layer(size, element, FFN_FACTOR[spec.architecture])
     layers = [_moe_layer(size, element) if moe and n % 2 else plain for n in range(size["layers"])]
     names = [f"layer {n}" for n in range(size["layers"])]
     tokens, hidden, vocabulary = size["sequence_length"], size["hidden"], size["vocabulary"]
@@ -304,4 +304,4 @@ LAYERS: Mapping[str, Callable[[ModelSpec], tuple[list[Layer], list[str]]]] = {
     "wide_resnet": _convolution_layers,
     "dense": _dense_layers,
 }
-"""Layers and their names by kind of model."""
+"""Layers and their names by architecture."""

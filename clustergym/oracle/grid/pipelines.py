@@ -40,7 +40,7 @@ class Pipelines:
     cut: Ints
 
     def pad_stages(self, stages: int) -> Pipelines:
-        """Return the same plans with room for so many stages."""
+        """Return the same plans, padded to a number of stages."""
         columns = np.zeros((5, len(self.first), stages), dtype=np.int64)
         given = (self.first, self.last, self.gpus, self.tensor, self.cut)
         columns[:, :, : self.first.shape[1]] = given
@@ -128,8 +128,8 @@ class Layouts:
         split = self.member * (operator >= plans.cut[:, :, None])
         tensor = np.einsum("rsk,rs->rk", split, plans.tensor - 1.0) + 1.0
         self.split = Split(np.maximum(gpus, 1.0)[:, None], tensor[:, None])
-        convolutional = np.array([graph.spec.kind == "wide_resnet" for graph in rows.graphs])
-        dense = np.array([graph.spec.kind == "dense" for graph in rows.graphs])
+        convolutional = np.array([graph.spec.architecture == "wide_resnet" for graph in rows.graphs])
+        dense = np.array([graph.spec.architecture == "dense" for graph in rows.graphs])
         self.passes = np.where(
             (convolutional | dense) & (plans.count == 1), KEEPING_PASSES, RECOMPUTING_PASSES
         )
@@ -167,7 +167,7 @@ def crossings(rows: GraphAllocations, gpus: Ints) -> tuple[Ints, Ints]:
 
 
 def slower_ends(size: Ints) -> tuple[Ints, Ints]:
-    """Return the size of the smaller stage on either side of each stage's two boundaries.
+    """Return, for each stage's two boundaries, the size of the smaller of the two adjacent stages.
 
     Fewer GPUs, on fewer nodes, send and receive more slowly, and a transfer takes as long at both ends as at
     its slower one.
@@ -198,6 +198,7 @@ def price(rows: GraphAllocations, machine: Machine, layouts: Layouts, micro_batc
     costs = operator_costs(rows, machine, samples, layouts.split)
     passes = layouts.passes[:, None]
     compute = (passes[:, None] * costs.pass_s + costs.weights_s)[:, 0]
+    # Collectives of one forward and one backward pass; recomputing repeats the forward one.
     exchange = costs.exchange_s[:, 0] * np.where(passes == RECOMPUTING_PASSES, 1.5, 1.0)
     by_stage = [
         np.einsum("rsk,rk->rs", layouts.member, values)
@@ -230,9 +231,11 @@ def transfer_s(rows: GraphAllocations, machine: Machine, samples: Floats, most: 
     boundary = rows.columns["boundary_bytes"][:, 0]
     edge = np.zeros((len(rows), 1))
     before = np.concatenate([edge, boundary[:, :-1], edge], axis=1)
+    # Activations forward, and their gradients backward.
     volume = 2 * before * samples.reshape(-1, 1)
     senders = np.minimum(sizes, layout.per_node[:, None])
     inside = 1 / (layout.link_gbs[:, None] * senders * 1e9)
     across = 1 / (layout.transfer_gbs[:, None] * np.maximum(1, sizes / layout.per_node[:, None]) * 1e9)
+    # What crosses nodes passes the link inside the node as well, so that it is no faster.
     rate = np.stack([inside, np.maximum(inside, across)], axis=1)
     return np.asarray(volume[:, :, None, None] * rate[:, None])

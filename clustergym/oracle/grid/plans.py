@@ -180,7 +180,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What the oracle knows about a model on an allocation.
+    """An oracle's full prediction for a model on an allocation, with the plans it compared.
 
     Attributes
     ----------

@@ -159,7 +159,7 @@ def profiling_cost(rows: GraphAllocations, machine: Machine, grids: Sequence[Bes
     """
     view = machine.as_profiled()
     columns = np.stack([column[:, 0] for column in rows.columns.values()], axis=2)
-    kinds = np.unique(columns.reshape(-1, columns.shape[2]), axis=0, return_inverse=True)[1]
+    operator = np.unique(columns.reshape(-1, columns.shape[2]), axis=0, return_inverse=True)[1]
     row = np.repeat(np.arange(len(rows)), rows.operators)
     runs, seconds = [], []
     for found in grids:
@@ -169,7 +169,7 @@ def profiling_cost(rows: GraphAllocations, machine: Machine, grids: Sequence[Bes
         split = (np.broadcast_to(part[:, 0], columns.shape[:2]) for part in layouts.split)
         many = (np.broadcast_to(part, columns.shape[:2]) for part in (samples, layouts.passes[:, None]))
         here = np.repeat(found.plans.count > 0, rows.operators)
-        key = np.stack([row, kinds.ravel(), *(part.ravel() for part in (*split, *many))], axis=1)
+        key = np.stack([row, operator.ravel(), *(part.ravel() for part in (*split, *many))], axis=1)
         runs.append(key[here])
         seconds.append((layouts.passes[:, None] * costs.pass_s[:, 0]).ravel()[here])
     keys, first = np.unique(np.concatenate(runs), axis=0, return_index=True)

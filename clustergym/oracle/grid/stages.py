@@ -38,7 +38,7 @@ def run_index(operators: int, first: Ints, last: Ints) -> Ints:
 
 @lru_cache(maxsize=64)
 def splits(most: int) -> tuple[Ints, Ints]:
-    """Return GPUs and tensor ranks of every split of a power of two of GPUs, up to `most`."""
+    """Return GPUs and tensor ranks of every split of 1, 2, 4, … GPUs, up to `most`."""
     sizes = [1 << n for n in range(most.bit_length())]
     pairs = [(m, t) for m in sizes for t in sizes if t <= min(m, MOST_TENSOR)]
     gpus, tensor = np.array(pairs, dtype=np.int64).T
@@ -47,7 +47,7 @@ def splits(most: int) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True)
 class StageTable:
-    """The best split of every run of operators on every number of GPUs; arrays of shape (R, I, M).
+    """The best split for each sequence of operators and number of GPUs; arrays of shape (R, I, M).
 
     Attributes
     ----------
@@ -235,7 +235,7 @@ class _Sums:
 def operator_seconds(
     costs: OperatorCosts, micro_batches: Floats, recomputes: bool, objective: str = "seconds"
 ) -> Floats:
-    """Return an operator's seconds per micro-batch, with its share of what comes once an iteration."""
+    """Return an operator's seconds per micro-batch, with its share of the work done once per iteration."""
     # Recomputing repeats the collectives of the forward pass, half of those of forward and backward.
     exchange = 1.5 if recomputes else 1.0
     seconds = costs.synchronise_s / micro_batches + exchange * costs.exchange_s

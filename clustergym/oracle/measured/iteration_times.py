@@ -25,18 +25,18 @@ COLUMNS = (
 )
 """Columns that must be there; optional ones: total_gpus, kind, feasible, raw_key."""
 
-KINDS = ("optimal", "estimated_best", "estimated_dp")
-"""Values of `kind`: measured times; the file's own estimates of the best plan, and of data parallelism."""
+MEASUREMENTS = ("optimal", "estimated_best", "estimated_dp")
+"""Values of the column `kind`: measured; the file's own estimates of the best plan and data parallelism."""
 
 
 class Key(NamedTuple):
-    """A measured model, placement and kind; the GPU type is spelled as in the file."""
+    """A measured model, placement and measurement; the GPU type is spelled as in the file."""
 
     model: ModelClass
     gpu_type: str
     nodes: int
     per_node: int
-    kind: str
+    measurement: str
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Measurements:
         inf where the row says that the model does not fit.
     line : dict of Key to int
         Where the row stands.
-    has_kinds : bool
+    names_measurements : bool
         Whether the file has the column `kind`; if not, all rows are `optimal`.
     """
 
@@ -60,7 +60,7 @@ class Measurements:
     sha256: str
     seconds: dict[Key, float]
     line: dict[Key, int]
-    has_kinds: bool
+    names_measurements: bool
 
     @property
     def models(self) -> set[tuple[str, str]]:
@@ -114,7 +114,7 @@ def _keys(table: TextTable, catalog: Catalog) -> list[Key]:
         else model._replace(family=ARENA_FAMILIES.get(model.family, model.family))
         for model in models
     ]
-    rest = (table.columns["gpu_type"], nodes.tolist(), per_node.tolist(), _kinds(table))
+    rest = (table.columns["gpu_type"], nodes.tolist(), per_node.tolist(), _read_measurements(table))
     return [Key(*cells) for cells in zip(named, *rest, strict=True)]
 
 
@@ -131,13 +131,15 @@ def _check_totals(table: TextTable, products: list[int]) -> None:
             )
 
 
-def _kinds(table: TextTable) -> list[str]:
+def _read_measurements(table: TextTable) -> list[str]:
     if "kind" not in table.columns:
-        return [KINDS[0]] * len(table)
-    for kind, line in zip(table.columns["kind"], table.line, strict=True):
-        if kind not in KINDS:
-            message = f"unknown kind {quote_cell(kind)}"
-            raise InputError(message, file=table.path, line=line, field="kind", remedy=nearest(kind, KINDS))
+        return [MEASUREMENTS[0]] * len(table)
+    for measurement, line in zip(table.columns["kind"], table.line, strict=True):
+        if measurement not in MEASUREMENTS:
+            message = f"unknown kind {quote_cell(measurement)}"
+            raise InputError(
+                message, file=table.path, line=line, field="kind", remedy=nearest(measurement, MEASUREMENTS)
+            )
     return table.columns["kind"]
 
 

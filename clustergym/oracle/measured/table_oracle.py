@@ -95,7 +95,7 @@ class TableOracle(Oracle):
         # A class that runs must have an estimate, or a policy could never start it.
         profiled = np.where(np.isfinite(profiled), profiled, execution)
         data_parallel = np.where(np.isnan(data_parallel), np.inf, data_parallel)
-        if not self.measured.has_kinds:
+        if not self.measured.names_measurements:
             data_parallel = execution
         seen = (np.where(fits, table, np.inf) for table in (profiled, data_parallel))
         return OracleTables.from_oracle(classes, cluster, counts, (execution, *seen))
@@ -117,7 +117,7 @@ class TableOracle(Oracle):
             raise InputError(f"model {model.model} {reason}", remedy=remedy)
 
     def _check_rows(self, asked: set[tuple[str, str]]) -> None:
-        """Raise an `InputError` for the first row of a model that nobody knows and that is not asked for."""
+        """Raise an `InputError` at the first row whose model is neither in the catalogue nor asked for."""
         for key, line in self.measured.line.items():
             if (key.model.family, key.model.size) in asked or self.catalog.knows(key.model):
                 continue
@@ -155,7 +155,9 @@ class TableOracle(Oracle):
         return found
 
     def _rows(self, measurement: str) -> dict[Key, float]:
-        return {key: seconds for key, seconds in self.measured.seconds.items() if key.kind == measurement}
+        return {
+            key: seconds for key, seconds in self.measured.seconds.items() if key.measurement == measurement
+        }
 
     def _fill(
         self,

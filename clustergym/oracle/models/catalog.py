@@ -1,6 +1,6 @@
 """The catalogue of models: one YAML file per model family, read when the family is first used.
 
-Schemas of the models' YAML files, one per kind. Import this module late: it loads pydantic.
+Schemas of the models' YAML files, one per architecture. Import this module late: it loads pydantic.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def _load_family(family: str, path: Path, modified_ns: int, size_bytes: int) -> 
         ModelSpec(
             family=family,
             size=name,
-            kind=keys.kind,
+            architecture=keys.kind,
             dtype=keys.dtype,
             batches=tuple(keys.batches),
             relaunch_s=keys.relaunch_s,
@@ -210,7 +210,7 @@ class ShapeSize(StrictSchema):
 
 
 class Family(StrictSchema):
-    """Keys of every kind of model: `size` for a single size, else `sizes` by name."""
+    """Keys of every model family: `size` for a single size, else `sizes` by name."""
 
     kind: str
     dtype: Literal["fp16", "fp32"]
@@ -330,7 +330,7 @@ class ShapeFamily(Family):
         return (("sequence_length", self.sequence_length),)
 
 
-KINDS: dict[str, type[Family]] = {
+ARCHITECTURES: dict[str, type[Family]] = {
     "transformer": TransformerFamily,
     "moe": MoeFamily,
     "wide_resnet": WideResNetFamily,
@@ -347,13 +347,19 @@ def parse_family(source: YamlMapping) -> Family:
     InputError
         Names the file, the line, the key and the remedy.
     """
-    file, kind = source.path, source.content.get("kind")
-    if not isinstance(kind, str) or kind not in KINDS:
+    file, architecture = source.path, source.content.get("kind")
+    if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
         missing = "kind" not in source.content
-        message = "is missing" if missing else f"unknown kind {kind!r}"
+        message = "is missing" if missing else f"unknown kind {architecture!r}"
         line = None if missing else source.line(("kind",))
-        raise InputError(message, file=file, line=line, field="kind", remedy=nearest(str(kind or ""), KINDS))
-    family = validate_content(KINDS[kind], source.content, file=file, source=source)
+        raise InputError(
+            message,
+            file=file,
+            line=line,
+            field="kind",
+            remedy=nearest(str(architecture or ""), ARCHITECTURES),
+        )
+    family = validate_content(ARCHITECTURES[architecture], source.content, file=file, source=source)
     if (family.size is None) == (not family.sizes):
         message = "give either `size` (a family of one size) or `sizes` (dimensions by name)"
         raise InputError(message, file=file, field="sizes", remedy="see conf/model/gpt3.yaml")

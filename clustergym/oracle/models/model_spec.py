@@ -16,7 +16,7 @@ CAPACITY_FACTOR = 2
 """Slots per token in GShard's top-2 gating: 2S per group of S tokens, whatever the number of experts."""
 
 SHAPE = "shape"
-"""Kind of models that are public transformers by name, whose times only `oracle=stack` knows."""
+"""Architecture of the models that are public transformers by name, whose times only `oracle=stack` knows."""
 
 FFN_FACTOR = {"transformer": 4, "moe": 8}
 """Feed-forward width over the hidden size (Alpa's benchmark suite for MoE)."""
@@ -34,7 +34,7 @@ class ModelSpec:
 
     Attributes
     ----------
-    family, size, kind, dtype : str
+    family, size, architecture, dtype : str
         `dtype` is the type of weights and activations in computation: `fp16` or `fp32`.
     parameters : float
     forward_flops_per_sample : float
@@ -68,14 +68,14 @@ class ModelSpec:
         Bytes per layer that a GPU puts into collectives when layers are split, summed over
         the forward, recomputing and backward passes.
     dimensions : tuple of (str, int)
-        What the YAML file says of the size and of its family, by key; empty for kind `dense`.
+        What the YAML file says of the size and of its family, by key; empty for the architecture `dense`.
     shape : str
         Name of a public transformer, or path of its config.json; empty for other models.
     """
 
     family: str
     size: str
-    kind: str
+    architecture: str
     dtype: str
     parameters: float
     forward_flops_per_sample: float
@@ -112,11 +112,13 @@ def _attention(hidden: int, heads: int, tokens: int, element: int) -> tuple[floa
     return flops, float(activations), 4.0 * hidden**2
 
 
-def _language_model(kind: str, size: Mapping[str, int], tokens: int, vocabulary: int, element: int) -> Costs:
+def _language_model(
+    architecture: str, size: Mapping[str, int], tokens: int, vocabulary: int, element: int
+) -> Costs:
     """Return the costs of the layers that transformers and mixtures of experts share."""
     hidden, layers, heads = size["hidden"], size["layers"], size["heads"]
     attention_flops, attention_bytes, attention_parameters = _attention(hidden, heads, tokens, element)
-    width = FFN_FACTOR[kind] * hidden
+    width = FFN_FACTOR[architecture] * hidden
     # Attention, then the feed-forward network's two inner activations, and inputs, norms and a dropout mask.
     layer_bytes = attention_bytes + tokens * ((2 * element * width) + (3 * element + 1) * hidden)
     dense = layers * (attention_parameters + 2.0 * hidden * width)
@@ -270,7 +272,7 @@ def dense(size: Mapping[str, float]) -> Costs:
 
 
 class ModelClass(NamedTuple):
-    """Model family, size and global batch of a job: all that an oracle knows of it."""
+    """Model family, size and global batch of a job: the only facts about it that oracles use."""
 
     family: str
     size: str

@@ -202,7 +202,7 @@ class TransformerShape:
 
     @cached_property
     def elementwise_width(self) -> float:
-        """Numbers a token that pass through memory, over all layers but for visits to experts.
+        """Values per token that elementwise operators move through memory, over all layers, without experts.
 
         What goes into and comes out of each matrix product; of a Mamba-2 layer also its convolution, its
         gate and

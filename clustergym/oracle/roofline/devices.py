@@ -98,7 +98,7 @@ def _device(gpu: GpuType) -> tuple[float, ...]:
 def link_gbs(gpu: GpuType) -> float:
     """Return GB/s that collectives reach on the link inside a node."""
     share = next(
-        (s for kind, s in LINK_SHARE.items() if gpu.link_kind.startswith(kind)), min(LINK_SHARE.values())
+        (s for link, s in LINK_SHARE.items() if gpu.link_kind.startswith(link)), min(LINK_SHARE.values())
     )
     return gpu.link_gbs * share
 
@@ -145,6 +145,7 @@ class Layout(NamedTuple):
         nodes = np.where(inside, 1.0, np.maximum(2.0, np.ceil(gpus / room)))
         links = np.array([link_gbs(group.gpu_type) for group in cluster.groups])[:, None, None]
         rates = [[cluster.bandwidth_gbs(t, tier) for tier in Locality] for t in range(len(cluster.groups))]
+        # `bandwidth_gbs` is a node's; a domain has the ports of all its nodes.
         network = np.array(rates)[:, None, :] * (room / cluster.gpus_per_node[:, None, None])
         share = np.array([network_shares(group.gpu_type) for group in cluster.groups])[:, :, None, None]
         possible = np.where(inside, gpus <= room, gpus >= 2)

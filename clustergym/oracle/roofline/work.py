@@ -20,14 +20,14 @@ STATE_BYTES = {
     "wide_resnet": (12.0, 4.0),
     "dense": (16.0, 0.0),
 }
-"""Bytes a parameter of weights, gradients and optimizer state by kind of model: on every data-parallel
+"""Bytes a parameter of weights, gradients and optimizer state by architecture: on every data-parallel
 rank, and divided among the ranks. From Arena's measured data-parallel memory (arena_dp_memory.csv);
 `dense` is Adam in fp32, replicated."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """Fields of `ModelSpec` as arrays of one shape, and properties of the kind of model.
+    """Fields of `ModelSpec` as arrays of one shape, and properties of the architecture.
 
     Attributes
     ----------
@@ -75,8 +75,8 @@ class Work:
         columns = {
             name: np.array([getattr(spec, name) for spec in specs], dtype=np.float64) for name in copied
         }
-        states = np.array([STATE_BYTES[spec.kind] for spec in specs], dtype=np.float64).reshape(-1, 2)
-        model_kind = np.array([spec.kind for spec in specs], dtype=np.str_)
+        states = np.array([STATE_BYTES[spec.architecture] for spec in specs], dtype=np.float64).reshape(-1, 2)
+        architecture = np.array([spec.architecture for spec in specs], dtype=np.str_)
         element = np.array([ELEMENT_BYTES[spec.dtype] for spec in specs], dtype=np.float64)
         return Work(
             **columns,
@@ -86,10 +86,10 @@ class Work:
             state_bytes=states[:, 0],
             sharded_state_bytes=states[:, 1],
             half=element == ELEMENT_BYTES["fp16"],
-            convolutional=model_kind == "wide_resnet",
-            planned=model_kind != "dense",
-            recomputes=np.isin(model_kind, ("transformer", "moe")),
-            splits_experts=model_kind == "moe",
+            convolutional=architecture == "wide_resnet",
+            planned=architecture != "dense",
+            recomputes=np.isin(architecture, ("transformer", "moe")),
+            splits_experts=architecture == "moe",
         )
 
     def reshape(self, *shape: int) -> Work:
@@ -136,6 +136,8 @@ def sample_bytes(work: Work, plan: UniformPlan) -> Floats:
     inside one layer at a time. In the first stage, the former are kept for as many micro-batches as there are
     stages; in the last, for one micro-batch, but with the output layer. The larger of the two counts.
     """
+    # Between layers, all stages together: the first keeps its part for as many micro-batches as there are
+    # stages, which is the sum again.
     between = work.layers * work.boundary_bytes / np.where(work.splits_experts, plan.tensor, 1)
     last = between / plan.stages + work.head_bytes / plan.tensor
     recomputed = np.maximum(between, last) + work.layer_bytes / plan.tensor

@@ -1,1 +1,1 @@
-"""How fast large transformers train on today's machines, by software stack: FLOPs, traffic, plans, memory."""
+"""Predict training speed of large transformers on today's machines, by software stack."""

@@ -35,7 +35,7 @@ class Stack:
     fitted_to : str
         In words.
     gpu_types, models : tuple of str
-        Of the measurements; a model is a family, or `DENSE` or `EXPERTS` for transformers of that kind.
+        Of the measurements; a model is a family, or `DENSE` or `EXPERTS` for such transformers.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Stack:
 
     @property
     def of_steps(self) -> bool:
-        """Whether its constants are of formulas of a transformer's step."""
+        """Whether the stack's constants belong to the formulas of a whole transformer step."""
         return isinstance(self.constants, StackConstants)
 
     @property
@@ -81,7 +81,7 @@ def stack_names() -> list[str]:
     return sorted(path.stem for path in (conf_dir() / "stack").glob("*.yaml"))
 
 
-def choose_stack(family: str, kind: str, gpu_type: str, *, fp8: bool) -> ChosenStack:
+def choose_stack(family: str, architecture: str, gpu_type: str, *, fp8: bool) -> ChosenStack:
     """Return the stack of a model on a GPU type: the newest one that was measured on both.
 
     A stack that was measured on the model's family goes before those of transformers in general. Where there
@@ -90,7 +90,7 @@ def choose_stack(family: str, kind: str, gpu_type: str, *, fp8: bool) -> ChosenS
 
     Parameters
     ----------
-    kind : str
+    architecture : str
         `DENSE` or `EXPERTS`; empty for a model that is no transformer.
     fp8 : bool
         Whether the GPU type has such arithmetic.
@@ -98,27 +98,27 @@ def choose_stack(family: str, kind: str, gpu_type: str, *, fp8: bool) -> ChosenS
     # The year ends a name, so that newer ones come first.
     newest = [load_stack(name) for name in sorted(stack_names(), key=lambda n: (n[-4:], n), reverse=True)]
     own = [stack for stack in newest if family in stack.models]
-    of_steps = [stack for stack in newest if kind and stack.of_steps]
-    fallback = own or [load_stack(DEFAULT_STACKS[fp8] if kind else OPERATORS_STACK)]
+    of_steps = [stack for stack in newest if architecture and stack.of_steps]
+    fallback = own or [load_stack(DEFAULT_STACKS[fp8] if architecture else OPERATORS_STACK)]
     measured = (stack for stack in (*own, *of_steps) if stack.was_measured_on(gpu_type))
     stack = next(measured, fallback[0])
-    return ChosenStack(stack, describe_extension(stack, family, kind, gpu_type))
+    return ChosenStack(stack, describe_extension(stack, family, architecture, gpu_type))
 
 
 def choose_for_shape(shape: TransformerShape, machine: Machine) -> ChosenStack:
     """Return the stack of a transformer on a machine; see `choose_stack`."""
-    kind = EXPERTS if shape.experts else DENSE
-    return choose_stack(shape.name, kind, machine.name, fp8=machine.fp8_tflops is not None)
+    architecture = EXPERTS if shape.experts else DENSE
+    return choose_stack(shape.name, architecture, machine.name, fp8=machine.fp8_tflops is not None)
 
 
-def describe_extension(stack: Stack, family: str, kind: str, gpu_type: str) -> str:
+def describe_extension(stack: Stack, family: str, architecture: str, gpu_type: str) -> str:
     """Return in words to what a stack is extended; empty where it was measured on model and GPU type."""
-    known = family in stack.models or kind in stack.models
+    known = family in stack.models or architecture in stack.models
     names = [*([] if known else [family]), *([] if stack.was_measured_on(gpu_type) else [gpu_type])]
     if not names:
         return ""
-    kinds = {DENSE: "dense transformers", EXPERTS: "mixtures of experts"}
-    models, types = (", ".join(kinds.get(n, n) for n in all_) for all_ in (stack.models, stack.gpu_types))
+    titles = {DENSE: "dense transformers", EXPERTS: "mixtures of experts"}
+    models, types = (", ".join(titles.get(n, n) for n in all_) for all_ in (stack.models, stack.gpu_types))
     measured = f"measured on {models} on {types}" if models else "which does not say what it was measured on"
     return f"stack {stack.name}, {measured}, is extended to {' on '.join(names)}"
 

@@ -42,6 +42,8 @@ NETWORK = Protocol(19e-6, 0.72)
 
 def all_reduce_s(machine: Machine, size_bytes: float | Floats, ranks: int | Ints) -> Any:
     """Return the seconds of an all-reduce of a buffer among GPUs that NVLink joins."""
+    # A ring sends each of the `ranks` parts of the buffer on ranks - 1 times to add them up, and as often to
+    # hand the sums out.
     moved = 2 * (ranks - 1) / ranks * size_bytes / (machine.link_gbs * 1e9)
     small, large = ALL_REDUCE[machine.adds_in_switch]
     return np.minimum(small.latency_s + moved / small.share, large.latency_s + moved / large.share)
@@ -71,7 +73,7 @@ def gather_s(machine: Machine, size_bytes: float, ranks: int) -> float:
 
 
 def ring_s(machine: Machine, size_bytes: float, ranks: int, members: int, collectives: float) -> float:
-    """Return the seconds of all-gathers or reduce-scatters of so many bytes, inside and across domains.
+    """Return the seconds of all-gathers or reduce-scatters of a buffer, inside and across domains.
 
     A ring over nodes uses the ports of all of its members in a node, and is no faster than NVLink. Latency of
     more than two nodes was not measured: that of a hop counts once.
@@ -87,6 +89,7 @@ def ring_s(machine: Machine, size_bytes: float, ranks: int, members: int, collec
         return 0.0
     speed, latency_s = link_bytes_per_s(machine), ALL_REDUCE[machine.adds_in_switch][1].latency_s / 2
     if ranks > members:
+        # The ring leaves a domain through one port for each member that it has there.
         speed, latency_s = min(speed, members * network_bytes_per_s(machine)), latency_s + NETWORK.latency_s
     return size_bytes * (ranks - 1) / ranks / speed + collectives * latency_s
 
@@ -116,8 +119,8 @@ def validate_collectives(path: Path, accelerator: str) -> dict[str, dict[str, An
     size = integers(table, "size", low=1).astype(np.float64)
     names = np.array(table.columns["collective"], dtype=np.str_)
     found: dict[str, dict[str, Any]] = {}
-    kinds = zip(names.tolist(), workers.tolist(), here.tolist(), strict=True)
-    for name, gpus, per_node in sorted(set(kinds)):
+    points = zip(names.tolist(), workers.tolist(), here.tolist(), strict=True)
+    for name, gpus, per_node in sorted(set(points)):
         if name not in ("all_reduce", "send_recv") or (name == "all_reduce" and gpus > per_node):
             continue
         rows = np.flatnonzero((names == name) & (workers == gpus) & (here == per_node))

@@ -20,8 +20,7 @@ def state_bytes(shape: TransformerShape, plan: ParallelPlan) -> float:
     """Return the bytes of weights, gradients and optimizer on a GPU.
 
     2 for the weight and 2 for the gradient in 16 bit, 12 for the fp32 copy and Adam's moments. With full
-    sharding two layers
-    at a time are gathered.
+    sharding two layers at a time are gathered.
     """
     embeddings = shape.output_parameters * (1 if shape.tied else 2)
     plain = (shape.shared_parameters + embeddings) / plan.tensor / plan.pipeline
@@ -85,7 +84,7 @@ def compute_needed_bytes(
 def fits(
     shape: TransformerShape, machine: Machine, plan: ParallelPlan, global_batch: int, sequence_length: int
 ) -> bool:
-    """Whether a plan fits, with as much recomputation as it takes or as the plan states."""
+    """Whether a plan fits in memory, with the recomputation that it states or, without one, with full."""
     recompute = 1.0 if plan.recompute is None else plan.recompute
     needed = compute_needed_bytes(shape, plan, recompute, global_batch, sequence_length)
     return needed <= USABLE * machine.memory_gb * 1e9

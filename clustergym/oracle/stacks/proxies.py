@@ -73,7 +73,7 @@ def uneven_load(shape: TransformerShape, stages: int, virtual_stages: int) -> fl
 
 
 def computation_s(shape: TransformerShape, step: PlannedStep) -> float:
-    """Return the seconds of a step without communication: computation, as the slowest stage has it."""
+    """Return the seconds of a step without communication: the computation of the slowest stage."""
     return (estimate_step(step) - communication_load(step)) * uneven_load(
         shape, step.plan.pipeline, step.plan.virtual_stages
     )

@@ -85,10 +85,8 @@ def search_plans(
     Notes
     -----
     Degrees are powers of two and what is left of the number of GPUs. Per division among tensor, pipeline,
-    context
-    and expert ranks, micro-batches grow from 1 until one does not fit even if every layer is computed
-    again: a
-    larger one needs more memory still.
+    context and expert ranks, micro-batches grow from 1 until one does not fit even if every layer is computed
+    again: a larger one needs more memory still.
     """
     found = [
         assess_plan(
@@ -128,7 +126,7 @@ def _divisions(
     sequence_length: int,
     precision: Precision,
 ) -> Iterator[ParallelPlan]:
-    """Yield plans of a micro-batch of 1 on all of the GPUs, or on as many as the batch has sequences for."""
+    """Yield plans with a micro-batch of 1 on all GPUs, or on as many GPUs as the batch has sequences for."""
     heads = shape.key_value_heads or shape.heads
     # What does not fill the machines' domain, or divide the heads, is not tried.
     for tensor in _powers(min(LARGEST_TENSOR, machine.domain, shape.heads, gpus)):

@@ -158,10 +158,10 @@ class StackOracle(Oracle):
         Where the oracle's stack has formulas of transformers only, other models have those of alpa-2022.
         """
         spec, gpu_type = self.catalog.get(model), group.gpu_type.name
-        kind = kind_of_transformer(spec)
-        if self.given is None or (self.given.of_steps and not kind):
-            return choose_stack(spec.family, kind, gpu_type, fp8=_has_fp8(group))
-        return ChosenStack(self.given, describe_extension(self.given, spec.family, kind, gpu_type))
+        architecture = classify_transformer(spec)
+        if self.given is None or (self.given.of_steps and not architecture):
+            return choose_stack(spec.family, architecture, gpu_type, fp8=_has_fp8(group))
+        return ChosenStack(self.given, describe_extension(self.given, spec.family, architecture, gpu_type))
 
     def notes(self, classes: Sequence[ModelClass], cluster: ClusterSpec) -> list[str]:
         """Return which stacks are extended to models and GPU types that they were not measured on."""
@@ -201,7 +201,7 @@ class StackOracle(Oracle):
         return OracleTables(tuple(classes), cluster.gpu_types, axis, *times, segments=segments)
 
     def cell(self, stack: Stack, model: ModelClass, cluster: ClusterSpec, column: int) -> StackCell:
-        """Return what a search of plans needs of a transformer on a GPU type of a cluster."""
+        """Return the inputs of a search of plans for a transformer on one GPU type of a cluster."""
         shape, length = transformer_of(self.catalog.get(model))
         machine = make_machine(cluster.groups[column])
         machines = tuple(_at_tier(machine, cluster, column, tier) for tier in Locality)
@@ -280,7 +280,7 @@ def _is_data_parallel(plan: ParallelPlan) -> bool:
     return plan.tensor == plan.pipeline == plan.context == plan.expert == 1
 
 
-def kind_of_transformer(spec: ModelSpec) -> str:
+def classify_transformer(spec: ModelSpec) -> str:
     """Return `DENSE` or `EXPERTS`; empty for a model that is no transformer or has its costs alone."""
     if not spec.shape and "hidden" not in dict(spec.dimensions):
         return ""

@@ -138,6 +138,8 @@ def step_parts(
     # The last micro-batch may not be full; time follows the tokens, not the slots.
     filled = global_batch / (plan.data * plan.micro_batch * rounds)
     tokens = plan.micro_batch * filled * sequence_length / (plan.tensor * plan.context)
+    # One pass forward and two backward (gradients of inputs and of weights; frozen weights have none), and
+    # what is computed again (Narayanan et al., SC '21).
     passes = (2.0 if plan.adapters else 3.0) + recompute
     one = _micro_batch(shape, machine, plan, constants, tokens, passes, sequence_length, recompute)
     busy = sum(one.values())
@@ -196,6 +198,8 @@ def _micro_batch(
     if shape.experts:
         # Tokens that meet at an expert, from all ranks of its group.
         each = tokens * shape.experts_per_token * plan.expert / shape.experts
+        # Rate of the largest matrices times n / (n + half): narrow matrices of few tokens n do not fill a
+        # GPU.
         experts *= (1 + constants.expert_half_tokens / each) / constants.expert_rate
         if plan.precision == "fp4":
             # Grouped matrix products gain nothing over fp8: Nemotron 3 Super runs at 1.00 to 1.04 x.
@@ -203,8 +207,10 @@ def _micro_batch(
                 machine, constants, machine.fp8_tflops or math.nan
             )
             experts *= max(1.0, rate / fp8)
+    # 2 FLOPs for each weight, token and pass: a multiplication and an addition.
     linear = 2 * passes * tokens / stages * (shape.shared_parameters + experts)
     score = tokens / stages * shape.score_flops(sequence_length)
+    # The output layer is never computed again: 2 FLOPs a weight forward, 4 backward.
     output = 6 * tokens / stages * shape.output_parameters * (1 + shape.predicted_ahead)
     layers = shape.all_layers / stages
     width = shape.elementwise_width + constants.expert_traffic * shape.visit_width
@@ -212,6 +218,7 @@ def _micro_batch(
     if not plan.compiled:
         traffic *= constants.uncompiled_traffic
     fixed_us = layers * constants.layer_us + shape.expert_layers / stages * constants.expert_layer_us
+    # `tokens` are one rank's; a layer sees those of all tensor-parallel ranks, in 16 bit.
     gathered = tokens * plan.tensor * shape.hidden * 2
     # Sequence parallelism: four pairs of all-gather and reduce-scatter a layer, forward and backward.
     tensor = 8 * layers * gather_s(machine, gathered, plan.tensor) * passes / 3
@@ -253,7 +260,9 @@ def _expert_exchange(
     inside = min(plan.expert, machine.domain)
     domains = plan.expert / inside
     visited = _distinct(plan.expert, shape.experts_per_token)
+    # Dispatch and combine, forward and backward, in 16 bit.
     sent = 4 * shape.expert_layers * tokens * (shape.expert_hidden or shape.hidden) * 2
+    # Of the copies in a domain one part in `inside` is for the GPU's own experts, and is not sent.
     link = visited * (inside - 1) / inside / link_bytes_per_s(machine)
     network = _distinct(domains, shape.experts_per_token) * (1 - 1 / domains)
     port = network / network_bytes_per_s(machine)
@@ -294,7 +303,7 @@ def _ring_s(shape: TransformerShape, machine: Machine, plan: ParallelPlan) -> fl
 def _time_sharded_exchange(
     shape: TransformerShape, machine: Machine, plan: ParallelPlan, busy: float
 ) -> float:
-    """Return the exposed seconds a micro-batch of all-gathers and reduce-scatter of sharded weights."""
+    """Return the exposed seconds per micro-batch of the collectives that sharded weights need."""
     if plan.sharding == "optimizer":
         return 0.0
     exchanges = 3 if plan.sharding == "full" else 2

@@ -1,1 +1,1 @@
-"""What no schedule of a scenario can beat, and certificates that prove it."""
+"""Lower bounds that hold for every schedule of a scenario, and certificates that prove them."""

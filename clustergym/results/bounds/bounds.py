@@ -146,7 +146,7 @@ class Certificate(NamedTuple):
 
 
 def build_programme(scenario: Scenario, metric: str) -> Programme:
-    """Return what the bound of a metric depends on.
+    """Return the inputs that determine the lower bound of a metric.
 
     Raises
     ------
@@ -278,7 +278,7 @@ def _jobs(scenario: Scenario, metric: str) -> PricedJobs:
 
 
 def compute_weights(scenario: Scenario, metric: str) -> Floats:
-    """Return what a second of each job's JCT adds to a metric of `MEANS`, shape (n,).
+    """Return the weight of a second of each job's JCT in a metric of `MEANS`, shape (n,).
 
     0 for jobs that do not count, as they fit nowhere or are not scored; every other job is to complete.
 

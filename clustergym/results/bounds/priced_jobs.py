@@ -328,7 +328,7 @@ def _close_look(
 
 @compile_in_place
 def _latest(jobs: PricedJobs, job: int, prices: PriceList, start: int, within_s: float) -> tuple[int, float]:
-    """Return the last interval that begins within some seconds, and an alpha that buys the job by then.
+    """Return the last interval that begins within `within_s` of arrival, and an alpha that pays for it.
 
     Where it pays to end at an instant, a second more would gain the weight: alpha is then about the cost of
     a job that is done at the prices of that instant.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-from clustergym.scenario.disturbances import KINDS
+from clustergym.scenario.disturbances import DISTURBANCES
 from clustergym.trace.trace import COMPLETED, FAILED, KILLED, OUTCOMES
 
 Better = Literal["lower", "higher", ""]
@@ -42,8 +42,8 @@ def _metrics(table: str) -> tuple[Metric, ...]:
     return tuple(Metric(*(cell.strip() for cell in row)) for row in rows)
 
 
-OF_DISTURBANCES = tuple(metric for disturbance in KINDS.values() for metric in disturbance.metrics)
-"""Metrics that the kinds of disturbances contribute."""
+OF_DISTURBANCES = tuple(metric for disturbance in DISTURBANCES.values() for metric in disturbance.metrics)
+"""Metrics that the disturbances contribute."""
 
 OF_OUTCOMES = tuple(
     metric

@@ -12,45 +12,45 @@ import numpy.typing as npt
 
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.sim import columns as c
-from clustergym.sim.compiled.event_log import KINDS as COMPILED_KINDS
+from clustergym.sim.compiled.event_log import EVENT_TYPES as COMPILED_EVENT_TYPES
 from clustergym.sim.compiled.event_log import ArrayEvents
-from clustergym.sim.log import NO_JOB, PACES, Event, EventKind
+from clustergym.sim.log import NO_JOB, PACES, Event, EventType
 from clustergym.trace.trace import Trace
 
 CLOCK_S = 1e-6
 """Resolution of the log's clock, seconds."""
 
-KINDS = tuple(EventKind)
-"""Event kinds in the order of the second axis of `Intervals.counts`."""
+EVENT_TYPES = tuple(EventType)
+"""Event types in the order of the second axis of `Intervals.counts`."""
 
-_CODE: dict[str, int] = {event_type: code for code, event_type in enumerate(KINDS)}
-_COMPILED_CODE = np.array([_CODE[COMPILED_KINDS[at][0]] for at in range(len(COMPILED_KINDS))])
+_CODE: dict[str, int] = {event_type: code for code, event_type in enumerate(EVENT_TYPES)}
+_COMPILED_CODE = np.array([_CODE[COMPILED_EVENT_TYPES[at][0]] for at in range(len(COMPILED_EVENT_TYPES))])
 _PACE = np.array([_CODE[event_type] for event_type in PACES])
-_PROFILING = np.array([_CODE[EventKind.PROFILE_START], _CODE[EventKind.PROFILE_END]])
-_BESIDE_CHAIN = np.append(_PROFILING, [_CODE[EventKind.UNPLACED], _CODE[EventKind.UNDO]])
-_NOTHING = len(KINDS)
-_UNDISTURBED = set(KINDS) - {EventKind.FAIL, EventKind.HANG, EventKind.HALT}
+_PROFILING = np.array([_CODE[EventType.PROFILE_START], _CODE[EventType.PROFILE_END]])
+_BESIDE_CHAIN = np.append(_PROFILING, [_CODE[EventType.UNPLACED], _CODE[EventType.UNDO]])
+_NOTHING = len(EVENT_TYPES)
+_UNDISTURBED = set(EVENT_TYPES) - {EventType.FAIL, EventType.HANG, EventType.HALT}
 
 _WHILE_RUNNING = (
-    EventKind.RESCALE,
-    EventKind.MIGRATE,
-    EventKind.RATE,
-    EventKind.HANG,
-    EventKind.HALT,
-    EventKind.SAVE,
-    EventKind.PREEMPT,
-    EventKind.FAIL,
-    EventKind.COMPLETE,
-    EventKind.DROP,
+    EventType.RESCALE,
+    EventType.MIGRATE,
+    EventType.RATE,
+    EventType.HANG,
+    EventType.HALT,
+    EventType.SAVE,
+    EventType.PREEMPT,
+    EventType.FAIL,
+    EventType.COMPLETE,
+    EventType.DROP,
 )
-_NEXT: dict[EventKind | None, tuple[EventKind, ...]] = {
-    None: (EventKind.SUBMIT,),
-    EventKind.SUBMIT: (EventKind.START, EventKind.DROP),
+_NEXT: dict[EventType | None, tuple[EventType, ...]] = {
+    None: (EventType.SUBMIT,),
+    EventType.SUBMIT: (EventType.START, EventType.DROP),
     **{pace: _WHILE_RUNNING for pace in PACES},
-    EventKind.PREEMPT: (EventKind.RESUME, EventKind.DROP),
-    EventKind.FAIL: (EventKind.RESUME, EventKind.DROP),
-    EventKind.COMPLETE: (),
-    EventKind.DROP: (),
+    EventType.PREEMPT: (EventType.RESUME, EventType.DROP),
+    EventType.FAIL: (EventType.RESUME, EventType.DROP),
+    EventType.COMPLETE: (),
+    EventType.DROP: (),
 }
 
 
@@ -103,7 +103,7 @@ class Holdings:
 
     @property
     def charged_gpus(self) -> Floats | Ints:
-        """GPUs held, of which each job of a pair is charged half, so that every GPU counts once."""
+        """GPUs that count as a job's: half of those it holds in a pair, so that every GPU counts once."""
         return np.where(self.shared, self.gpus / 2, self.gpus) if self.shared.any() else self.gpus
 
 
@@ -125,7 +125,7 @@ class Intervals:
     leave_s : ndarray of float, shape (n,)
         Time of completion or drop; inf for all other jobs.
     counts : ndarray of int, shape (n, len(KINDS))
-        Events of each kind of `KINDS`.
+        Events of each of `EVENT_TYPES`.
     reason : tuple of str, length n
         Why a job was dropped; empty for other jobs.
     lost_gpu_s, lost_iterations : ndarray of float, shape (n,)
@@ -150,10 +150,10 @@ class Intervals:
     undone_s: Floats
     disturbances: tuple[Event, ...]
 
-    def count(self, *kinds: EventKind) -> Ints:
-        """Return the number of events of these kinds for each job, shape (n,)."""
+    def count(self, *event_types: EventType) -> Ints:
+        """Return the number of events of these types for each job, shape (n,)."""
         return np.asarray(
-            self.counts[:, [_CODE[event_type] for event_type in kinds]].sum(axis=1), dtype=np.int64
+            self.counts[:, [_CODE[event_type] for event_type in event_types]].sum(axis=1), dtype=np.int64
         )
 
 
@@ -196,8 +196,8 @@ def read_intervals(events: Sequence[Event], trace: Trace, end_s: float) -> Inter
     if isinstance(events, ArrayEvents):
         columns = _array_columns(events)
     else:
-        disturbances = tuple(event for event in events if event.kind not in _UNDISTURBED)
-        events = [event for event in events if event.kind in _CODE] if disturbances else events
+        disturbances = tuple(event for event in events if event.event_type not in _UNDISTURBED)
+        events = [event for event in events if event.event_type in _CODE] if disturbances else events
         columns = _columns(events)
     _check_rows(columns, trace, end_s)
     if trace.gpu_milli is not None:
@@ -208,7 +208,7 @@ def read_intervals(events: Sequence[Event], trace: Trace, end_s: float) -> Inter
     _check_chain(columns, chain, trace)
     counts = _count(columns, len(trace))
     reason = [""] * len(trace)
-    for index in np.flatnonzero(columns.event_type == _CODE[EventKind.DROP]).tolist():
+    for index in np.flatnonzero(columns.event_type == _CODE[EventType.DROP]).tolist():
         reason[columns.job[index]] = events[index].reason
     return Intervals(
         trace=trace,
@@ -236,7 +236,7 @@ def _columns(events: Sequence[Event]) -> _Columns:
     column = dict(zip(Event._fields, raw, strict=True))
     return _Columns(
         time_s=np.array(column["time_s"], dtype=np.float64),
-        event_type=np.array([_CODE[event_type] for event_type in column["kind"]], dtype=np.int64),
+        event_type=np.array([_CODE[event_type] for event_type in column["event_type"]], dtype=np.int64),
         job=np.array(column["job"], dtype=np.int64),
         gpu_type=np.array(column["gpu_type"], dtype=np.int64),
         gpus=np.array(column["gpus"], dtype=np.int64),
@@ -250,13 +250,13 @@ def _columns(events: Sequence[Event]) -> _Columns:
 
 
 def _array_columns(events: ArrayEvents) -> _Columns:
-    """Return the columns of events in arrays, of which none is made an `Event`."""
+    """Return the columns of events from arrays, without building `Event` objects."""
     event, nothing = events.event, np.broadcast_to(0.0, len(events))
     return _Columns(
         time_s=event[:, c.TIME] / c.TICKS_PER_S,
-        event_type=_COMPILED_CODE[event[:, c.KIND]],
+        event_type=_COMPILED_CODE[event[:, c.EVENT_TYPE]],
         job=event[:, c.JOB].copy(),
-        gpu_type=event[:, c.EVENT_TYPE],
+        gpu_type=event[:, c.EVENT_GPU_TYPE],
         gpus=event[:, c.EVENT_GPUS],
         overhead_s=event[:, c.OVERHEAD] / c.TICKS_PER_S,
         iteration_time_s=events.iteration_s,
@@ -274,7 +274,7 @@ def _refuse(wrong: Bools, columns: _Columns, trace: Trace, what: str) -> None:
     index = int(np.argmax(wrong))
     row = int(columns.job[index])
     name = trace.job_id[row] if 0 <= row < len(trace) else f"row {row}"
-    event_type = KINDS[columns.event_type[index]]
+    event_type = EVENT_TYPES[columns.event_type[index]]
     raise LogError(f"job {name}: event {index} ({event_type} at {float(columns.time_s[index])!r} s): {what}")
 
 
@@ -284,7 +284,7 @@ def _check_rows(columns: _Columns, trace: Trace, end_s: float) -> None:
     late = np.diff(columns.time_s, prepend=-np.inf) < 0
     _refuse(late, columns, trace, "lies before the event above it")
     launch = np.isin(columns.event_type, _PACE)
-    holds = launch | (columns.event_type == _CODE[EventKind.PROFILE_START])
+    holds = launch | (columns.event_type == _CODE[EventType.PROFILE_START])
     _refuse(holds & ((columns.gpus < 1) | (columns.gpu_type < 0)), columns, trace, "holds no GPUs")
     _refuse(launch & ~(columns.overhead_s >= 0), columns, trace, "has a negative overhead")
     speed = (columns.iteration_time_s > 0) & np.isfinite(columns.iteration_time_s)
@@ -293,16 +293,16 @@ def _check_rows(columns: _Columns, trace: Trace, end_s: float) -> None:
 
 def _presence(columns: _Columns, trace: Trace) -> tuple[Floats, Floats]:
     """Return when each job entered and left the system; check that its profiling lies between."""
-    submit = columns.event_type == _CODE[EventKind.SUBMIT]
+    submit = columns.event_type == _CODE[EventType.SUBMIT]
     off = np.abs(columns.time_s - trace.submit_s[columns.job]) > CLOCK_S
     _refuse(submit & off, columns, trace, "is not at the submit time of the trace")
     submit_s, leave_s = trace.submit_s.copy(), np.full(len(trace), np.inf)
     submit_s[columns.job[submit]] = columns.time_s[submit]
-    leaving = np.isin(columns.event_type, (_CODE[EventKind.COMPLETE], _CODE[EventKind.DROP]))
+    leaving = np.isin(columns.event_type, (_CODE[EventType.COMPLETE], _CODE[EventType.DROP]))
     leave_s[columns.job[leaving]] = columns.time_s[leaving]
     early = columns.time_s < submit_s[columns.job]
     _refuse(early, columns, trace, "lies before the job's submission")
-    beside = np.isin(columns.event_type, (_CODE[EventKind.PROFILE_START], _CODE[EventKind.UNPLACED]))
+    beside = np.isin(columns.event_type, (_CODE[EventType.PROFILE_START], _CODE[EventType.UNPLACED]))
     late = (columns.time_s > leave_s[columns.job]) & beside
     _refuse(late, columns, trace, "lies after the job left")
     return submit_s, leave_s
@@ -310,33 +310,33 @@ def _presence(columns: _Columns, trace: Trace) -> tuple[Floats, Floats]:
 
 def _check_chain(columns: _Columns, chain: Ints, trace: Trace) -> None:
     """Check that each job's events, apart from profiling, come in a possible order."""
-    allowed = np.zeros((_NOTHING + 1, len(KINDS)), dtype=np.bool_)
+    allowed = np.zeros((_NOTHING + 1, len(EVENT_TYPES)), dtype=np.bool_)
     for before, after in _NEXT.items():
         allowed[
             _NOTHING if before is None else _CODE[before], [_CODE[event_type] for event_type in after]
         ] = True
     event_type, job = columns.event_type[chain], columns.job[chain]
     first = np.diff(job, prepend=-1) != 0
-    before_kind = np.where(first, _NOTHING, np.roll(event_type, 1))
+    type_before = np.where(first, _NOTHING, np.roll(event_type, 1))
     wrong = np.zeros(len(columns.event_type), dtype=np.bool_)
-    wrong[chain] = ~allowed[before_kind, event_type]
+    wrong[chain] = ~allowed[type_before, event_type]
     _refuse(wrong, columns, trace, "does not follow from the job's event before it")
 
 
 def _count(columns: _Columns, jobs: int) -> Ints:
-    flat = np.bincount(columns.job * len(KINDS) + columns.event_type, minlength=jobs * len(KINDS))
-    return flat.reshape(jobs, len(KINDS)).astype(np.int64)
+    flat = np.bincount(columns.job * len(EVENT_TYPES) + columns.event_type, minlength=jobs * len(EVENT_TYPES))
+    return flat.reshape(jobs, len(EVENT_TYPES)).astype(np.int64)
 
 
 def _outcomes(counts: Ints, trace: Trace, end_s: float) -> Ints:
-    submitted = counts[:, _CODE[EventKind.SUBMIT]] > 0
+    submitted = counts[:, _CODE[EventType.SUBMIT]] > 0
     forgotten = ~submitted & (trace.submit_s < end_s - CLOCK_S)
     if forgotten.any():
         row = int(np.argmax(forgotten))
         raise LogError(f"job {trace.job_id[row]}: due at {trace.submit_s[row]} s but never submitted")
     outcome = np.where(submitted, int(Outcome.UNFINISHED), int(Outcome.NOT_SUBMITTED))
-    outcome[counts[:, _CODE[EventKind.COMPLETE]] > 0] = Outcome.FINISHED
-    outcome[counts[:, _CODE[EventKind.DROP]] > 0] = Outcome.DROPPED
+    outcome[counts[:, _CODE[EventType.COMPLETE]] > 0] = Outcome.FINISHED
+    outcome[counts[:, _CODE[EventType.DROP]] > 0] = Outcome.DROPPED
     return outcome
 
 
@@ -362,8 +362,8 @@ def _launches(columns: _Columns, chain: Ints) -> Holdings:
 
 def _profiles(columns: _Columns, by_job: Ints, trace: Trace) -> Holdings:
     """Return the profiling intervals, matching each end with the job's earliest open start on that type."""
-    start, start_key = _number_events(columns, by_job, EventKind.PROFILE_START)
-    stop, stop_key = _number_events(columns, by_job, EventKind.PROFILE_END)
+    start, start_key = _number_events(columns, by_job, EventType.PROFILE_START)
+    stop, stop_key = _number_events(columns, by_job, EventType.PROFILE_END)
     # One more key, greater than all, stands for "no such start".
     keys = np.append(start_key, np.iinfo(np.int64).max)
     place = np.searchsorted(start_key, stop_key)
@@ -386,8 +386,8 @@ def _profiles(columns: _Columns, by_job: Ints, trace: Trace) -> Holdings:
     )
 
 
-def _number_events(columns: _Columns, by_job: Ints, event_type: EventKind) -> tuple[Ints, Ints]:
-    """Return the events of a kind in order of (job, type, time), with ascending keys.
+def _number_events(columns: _Columns, by_job: Ints, event_type: EventType) -> tuple[Ints, Ints]:
+    """Return the events of a type in order of (job, type, time), with ascending keys.
 
     A key encodes job, GPU type, and the event's number among those of the same job and type.
     """

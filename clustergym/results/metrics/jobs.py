@@ -19,7 +19,7 @@ import numpy as np
 from clustergym.common.arrays import Floats, Ints
 from clustergym.common.writing import atomic_path
 from clustergym.results.metrics.intervals import CLOCK_S, Intervals, LogError, Outcome
-from clustergym.sim.log import LAUNCHES, PACES, Event, EventKind
+from clustergym.sim.log import LAUNCHES, PACES, Event, EventType
 from clustergym.trace.trace import Trace
 
 
@@ -108,11 +108,11 @@ def make_records(intervals: Intervals) -> JobRecords:
         lost_gpu_s=intervals.lost_gpu_s,
         iterations_done=_sum(runs.job, done, n) - intervals.lost_iterations,
         launches=intervals.count(*LAUNCHES),
-        restarts=intervals.count(EventKind.RESUME, EventKind.RESCALE, EventKind.MIGRATE),
-        preemptions=intervals.count(EventKind.PREEMPT),
-        migrations=intervals.count(EventKind.MIGRATE),
-        failures=intervals.count(EventKind.FAIL),
-        unplaced=intervals.count(EventKind.UNPLACED),
+        restarts=intervals.count(EventType.RESUME, EventType.RESCALE, EventType.MIGRATE),
+        preemptions=intervals.count(EventType.PREEMPT),
+        migrations=intervals.count(EventType.MIGRATE),
+        failures=intervals.count(EventType.FAIL),
+        unplaced=intervals.count(EventType.UNPLACED),
         reason=intervals.reason,
     )
 
@@ -266,11 +266,11 @@ def state_changes(intervals: Intervals) -> StateChanges:
 UNNAMED = "failure"
 """What the failures are called that name no cause."""
 
-_BESIDE = (EventKind.UNPLACED, EventKind.UNDO, EventKind.PROFILE_START, EventKind.PROFILE_END)
+_BESIDE = (EventType.UNPLACED, EventType.UNDO, EventType.PROFILE_START, EventType.PROFILE_END)
 
 
 class Loss(NamedTuple):
-    """What failures of one cause have cost: interruptions, lost and idle GPU time.
+    """The losses from failures of one cause: interruptions, lost and idle GPU time.
 
     Attributes
     ----------
@@ -303,14 +303,14 @@ class _Ledger:
     def follow(self, event: Event) -> None:
         self.stop(event.job, event.time_s)
         cause = event.cause or UNNAMED
-        if event.kind in (EventKind.FAIL, EventKind.HALT):
+        if event.event_type in (EventType.FAIL, EventType.HALT):
             self.interruptions[cause] = self.interruptions.get(cause, 0) + 1
             self._add(cause, event.gpus * event.lost_s)
-        if event.kind == EventKind.FAIL:
+        if event.event_type == EventType.FAIL:
             self._owing[event.job] = cause
-        elif event.kind in (EventKind.HANG, EventKind.HALT):
+        elif event.event_type in (EventType.HANG, EventType.HALT):
             self._stand(cause, event)
-        elif event.job in self._owing and event.kind in PACES:
+        elif event.job in self._owing and event.event_type in PACES:
             self._stand(self._owing.pop(event.job), event)
 
     def stop(self, job: int, now_s: float) -> None:
@@ -328,10 +328,10 @@ class _Ledger:
 
 
 def losses_by_cause(events: Sequence[Event], end_s: float) -> dict[str, Loss]:
-    """Return what each cause of interruptions has cost, by its name, from an event log up to `end_s`."""
+    """Return the losses from interruptions by cause, from an event log up to `end_s`."""
     ledger = _Ledger()
     for event in events:
-        if event.job >= 0 and event.kind not in _BESIDE:
+        if event.job >= 0 and event.event_type not in _BESIDE:
             ledger.follow(event)
     for job in list(ledger.still):
         ledger.stop(job, end_s)

@@ -212,7 +212,7 @@ def measure(
 def _measure_queues(
     run: _Run, events: Sequence[Event], intervals: Intervals, tenants: Tenants, cluster: ClusterSpec
 ) -> tuple[dict[str, Any], Timeline]:
-    """Return what each tenant had, and the timeline with the GPUs of each queue."""
+    """Return the metrics of tenants, and the timeline with the GPUs of each queue."""
     # Queues go with whole GPUs alone.
     asked = run.requested_gpus.astype(np.int64)
     usage = compute_queue_usage(intervals, tenants, asked)
@@ -366,9 +366,9 @@ def _by_outcome(run: _Run) -> Metrics:
     """Return the metrics by outcome of jobs (`OF_OUTCOMES`); none if the trace keeps no outcomes."""
     if run.trace.outcome is None:
         return {}
-    kinds, found = np.array(run.trace.outcome, dtype=object), Metrics()
+    outcomes, found = np.array(run.trace.outcome, dtype=object), Metrics()
     for outcome in OUTCOMES:
-        mine = kinds == outcome
+        mine = outcomes == outcome
         jct_s = run.records.jct_s[mine & run.finished]
         found[f"jobs_{outcome}"] = len(jct_s)
         found[f"jct_mean_{outcome}"] = _mean(jct_s)

@@ -51,7 +51,7 @@ class PartUsage(NamedTuple):
 
 
 def part_course(events: Sequence[Event], cluster: DivisibleCluster, parts: Parts) -> PartUsage:
-    """Return the course of a run, from its event log. Nodes that have failed count as idle."""
+    """Return the use of GPU parts over a run, from its event log. Failed nodes count as idle."""
     from clustergym.sim.parts.fragmentation import find_usual_requests
 
     held: dict[int, Event] = {}
@@ -59,12 +59,12 @@ def part_course(events: Sequence[Event], cluster: DivisibleCluster, parts: Parts
     for event in events:
         if event.job == NO_JOB:
             continue
-        if event.kind in LAUNCHES or event.kind in ENDS:
+        if event.event_type in LAUNCHES or event.event_type in ENDS:
             before = held.pop(event.job, None)
             if before is not None:
                 times.append(event.time_s)
                 changes.append((event.job, before.nodes[0][0], before.devices, False))
-        if event.kind in LAUNCHES:
+        if event.event_type in LAUNCHES:
             held[event.job] = event
             times.append(event.time_s)
             changes.append((event.job, event.nodes[0][0], event.devices, True))
@@ -73,7 +73,7 @@ def part_course(events: Sequence[Event], cluster: DivisibleCluster, parts: Parts
         cluster.empty_nodes(),
         parts.requests,
         find_usual_requests(parts.rows, parts.accepted),
-        Change(parts.kind[job], node, devices, comes.astype(np.bool_)),
+        Change(parts.request[job], node, devices, comes.astype(np.bool_)),
     )
     return PartUsage(
         np.append(-np.inf, np.array(times, dtype=np.float64)),
@@ -130,12 +130,12 @@ class Change(NamedTuple):
 
     Attributes
     ----------
-    kind, node, devices : ndarray of int, shape (C,)
-        Kind of request, its node, and its devices there as bits.
+    request, node, devices : ndarray of int, shape (C,)
+        Row of the request, its node, and its devices there as bits.
     comes : ndarray of bool, shape (C,)
     """
 
-    kind: Ints
+    request: Ints
     node: Ints
     devices: Ints
     comes: Bools
@@ -163,7 +163,7 @@ def replay_changes(
     nodes: Nodes, requests: Requests, usual: UsualRequests, changes: Change
 ) -> PartUsageHistory:
     """Return the course of empty nodes, which are left as they are at the end."""
-    states = len(changes.kind) + 1
+    states = len(changes.request) + 1
     course = PartUsageHistory(np.zeros(states, np.int64), np.zeros(states), np.zeros(states, np.int64))
     _follow(nodes, requests, usual, changes, course)
     return course
@@ -178,8 +178,8 @@ def _follow(
     for at in range(number):
         own[at] = fragments(nodes, at, usual)
     course.fragments_milli[0] = own.sum()
-    for change in range(len(changes.kind)):
-        at, request = changes.node[change], changes.kind[change]
+    for change in range(len(changes.request)):
+        at, request = changes.node[change], changes.request[change]
         asked = requests.gpus[request] * requests.gpu_milli[request]
         if changes.comes[change]:
             _put(nodes, at, requests, request, changes.devices[change])

@@ -10,9 +10,9 @@ import numpy as np
 from clustergym.cluster.spec import ClusterSpec, Nodes
 from clustergym.common.arrays import Ints
 from clustergym.scenario.scenario import Scenario
-from clustergym.sim.log import ENDS, LAUNCHES, Event, EventKind
+from clustergym.sim.log import ENDS, LAUNCHES, Event, EventType
 
-WAITS = (EventKind.SUBMIT, EventKind.PREEMPT, EventKind.FAIL)
+WAITS = (EventType.SUBMIT, EventType.PREEMPT, EventType.FAIL)
 """Events after which a job waits."""
 
 
@@ -43,7 +43,7 @@ def stranded_metrics(scenario: Scenario, events: Sequence[Event], end_s: float) 
 
 
 class _Holdings:
-    """What is free on each node, and which jobs wait, as the events of a run tell."""
+    """The free GPUs of each node and the waiting jobs, tracked from the events of a run."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.cluster = scenario.cluster
@@ -66,8 +66,8 @@ class _Holdings:
             self.out.update(node for node, _ in event.nodes)
         elif what in self.returns:
             self.out.difference_update(node for node, _ in event.nodes)
-        elif what in (EventKind.PROFILE_START, EventKind.PROFILE_END):
-            self._hold(event.job, True, event.nodes if what == EventKind.PROFILE_START else ())
+        elif what in (EventType.PROFILE_START, EventType.PROFILE_END):
+            self._hold(event.job, True, event.nodes if what == EventType.PROFILE_START else ())
         elif what in LAUNCHES:
             self._hold(event.job, False, event.nodes)
             self._wait(event.job, False)
@@ -75,7 +75,7 @@ class _Holdings:
             self._hold(event.job, False, ())
         if what in WAITS:
             self._wait(event.job, True)
-        elif what in (EventKind.COMPLETE, EventKind.DROP):
+        elif what in (EventType.COMPLETE, EventType.DROP):
             self._wait(event.job, False)
 
     def count(self) -> tuple[float, float]:

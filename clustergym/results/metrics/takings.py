@@ -14,7 +14,7 @@ import numpy as np
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.results.metrics.intervals import Holdings, Intervals
 from clustergym.scenario.tenants.queue_tree import Tenants
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import EventType
 
 OWN, RECLAIM, FAIR_SHARE, SURPLUS, NOBODY = range(5)
 CAUSES = ("own", "reclaim", "fair_share", "surplus", "nobody")
@@ -55,7 +55,7 @@ class Preemptions:
         }
 
     def list_losses(self, leaves: Sequence[str]) -> list[dict[str, Any]]:
-        """Return what each leaf lost to each other."""
+        """Return the GPUs that each leaf queue lost to each other one."""
         other = (self.taker >= 0) & (self.taker != self.queue)
         found = []
         for queue, taker in sorted(
@@ -77,7 +77,7 @@ class Preemptions:
 def find_preemptions(
     intervals: Intervals, leaf: Ints, standing: QueueUsage, quota: Floats, fair: Floats
 ) -> Preemptions:
-    """Return who took GPUs from whom.
+    """Return the preemptions: which queue took GPUs from which.
 
     A job is stopped or shrunk for its own queue if that has no fewer GPUs of the type after the same moment
     than before, those of jobs that ended by themselves left out; else for the queue that has most more.
@@ -86,7 +86,7 @@ def find_preemptions(
     ----------
     intervals : Intervals
     leaf : ndarray of int, shape (n,)
-    standing : Standing
+    standing : QueueUsage
         B breakpoints, L leaves.
     quota : ndarray of float, shape (L,)
     fair : ndarray of float, shape (B, L)
@@ -120,7 +120,9 @@ def find_preemptions(
 def _find_own_ends(intervals: Intervals) -> Bools:
     """Return for each interval whether its job ended, was dropped or failed then."""
     runs = intervals.launches
-    failed = {(event.job, event.time_s) for event in intervals.disturbances if event.kind == EventKind.FAIL}
+    failed = {
+        (event.job, event.time_s) for event in intervals.disturbances if event.event_type == EventType.FAIL
+    }
     found: Bools = np.equal(runs.stop_s, intervals.leave_s[runs.job])
     if failed:
         found |= np.array(
@@ -183,7 +185,7 @@ class QueueUsage(NamedTuple):
 
 
 def compute_queue_usage(intervals: Intervals, tenants: Tenants, requested_gpus: Ints) -> QueueUsage:
-    """Return what each leaf holds and wants over time."""
+    """Return the GPUs that each leaf queue holds and wants over time."""
     runs, profiles, leaf = intervals.launches, intervals.profiles, tenants.leaf
     times = np.unique(
         np.concatenate(

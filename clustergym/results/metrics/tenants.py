@@ -18,7 +18,7 @@ from clustergym.results.metrics.intervals import Intervals, Outcome
 from clustergym.results.metrics.takings import QueueUsage, find_preemptions
 from clustergym.scenario.tenants.division import divide_among_queues
 from clustergym.scenario.tenants.queue_tree import Amount, Queue, QueueTree, Tenants, of_type
-from clustergym.sim.log import ENDS, LAUNCHES, NO_JOB, Event, EventKind
+from clustergym.sim.log import ENDS, LAUNCHES, NO_JOB, Event, EventType
 
 Figures = dict[str, float | int | None]
 
@@ -27,8 +27,8 @@ def whole_tree(tree: QueueTree, cluster: ClusterSpec) -> QueueTree:
     """Return a tree with the same queues whose amounts count GPUs of all types of a cluster together."""
 
     def whole(amount: Amount, missing: float = 0.0) -> float:
-        kinds = zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True)
-        return sum(min(of_type(amount, gpu_type, missing), float(most)) for gpu_type, most in kinds)
+        types = zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True)
+        return sum(min(of_type(amount, gpu_type, missing), float(most)) for gpu_type, most in types)
 
     def round_queue(queue: Queue) -> Queue:
         most = None if queue.limit is None else whole(queue.limit, np.inf)
@@ -118,7 +118,7 @@ def measure_tenants(
 def _queue_figures(
     at: int, intervals: Intervals, tenants: Tenants, standing: QueueUsage, quota: Floats, fair: Floats
 ) -> dict[str, Any]:
-    """Return what a queue asked for and had.
+    """Return the metrics of the GPUs that a queue asked for and held.
 
     `gpu_hours`; `borrowed_gpu_hours`, held beyond the quota; `owed_gpu_hours`, that it lacked of its quota
     while its jobs wanted them, and `owed_s` in which it did, with `times_owed`, the `reclaim_mean_s` for
@@ -131,7 +131,7 @@ def _queue_figures(
     owed = np.maximum(np.minimum(quota[at], wanted) - held, 0.0)
     spells_s, wanting_s = _spells(owed > 0, lasting), float(lasting[wanted > 0].sum())
     mine = tenants.leaf == at
-    jct_s = (intervals.leave_s - intervals.submit_s)[mine & np.equal(intervals.count(EventKind.COMPLETE), 1)]
+    jct_s = (intervals.leave_s - intervals.submit_s)[mine & np.equal(intervals.count(EventType.COMPLETE), 1)]
     error_gpu_s = float((np.abs(held - fair[:-1, at]) * lasting)[wanted > 0].sum())
     return {
         "jobs": int(mine.sum()),
@@ -146,8 +146,8 @@ def _queue_figures(
         "wanting_s": wanting_s,
         "longest_starved_s": max(_spells((wanted > 0) & (held == 0), lasting), default=0.0),
         "share_error_gpus": error_gpu_s / wanting_s if wanting_s else None,
-        "preemptions": int(intervals.count(EventKind.PREEMPT)[mine].sum()),
-        "failures": int(intervals.count(EventKind.FAIL)[mine].sum()),
+        "preemptions": int(intervals.count(EventType.PREEMPT)[mine].sum()),
+        "failures": int(intervals.count(EventType.FAIL)[mine].sum()),
         "jct_mean_s": float(jct_s.mean()) if len(jct_s) else None,
         "jct_p99_s": float(np.percentile(jct_s, 99)) if len(jct_s) else None,
     }
@@ -156,7 +156,7 @@ def _queue_figures(
 def _fairness(
     intervals: Intervals, mine: Bools, work_gpu_s: Floats, requested_gpus: Ints, quota: float
 ) -> float | None:
-    """Return the mean of JCT / JCT if the queue had its quota to itself, shared fluidly among its jobs."""
+    """Return the mean ratio of JCT to the JCT under fluid sharing of the queue's own quota alone."""
     if quota <= 0:
         return None
     jct_s = np.where(intervals.outcome == Outcome.FINISHED, intervals.leave_s - intervals.submit_s, np.nan)
@@ -167,7 +167,7 @@ def _fairness(
 
 
 def tenant_metrics(tenants: dict[str, Any], gpus: float) -> Figures:
-    """Return `OF_TENANTS` of what `measure_tenants` returns, for a cluster of so many GPUs."""
+    """Return the metrics `OF_TENANTS`, from the result of `measure_tenants` and the cluster's GPUs."""
     rows = [row for row in tenants["queues"].values() if row["jobs"]]
 
     def list_known(key: str) -> list[float]:
@@ -231,14 +231,14 @@ def partly_used_nodes(
         return more
 
     for event in events:
-        profiles = event.kind in (EventKind.PROFILE_START, EventKind.PROFILE_END)
-        if event.job == NO_JOB or not (profiles or event.kind in LAUNCHES or event.kind in ENDS):
+        profiles = event.event_type in (EventType.PROFILE_START, EventType.PROFILE_END)
+        if event.job == NO_JOB or not (profiles or event.event_type in LAUNCHES or event.event_type in ENDS):
             continue
         node_s += partly * (event.time_s - now_s)
         now_s = event.time_s
         key = (event.job, event.gpu_type if profiles else -1)
         partly += change(held.pop(key, ()), -1)
-        if event.kind in LAUNCHES or event.kind == EventKind.PROFILE_START:
+        if event.event_type in LAUNCHES or event.event_type == EventType.PROFILE_START:
             held[key] = event.nodes
             partly += change(event.nodes, 1)
     node_s += partly * (until_s - now_s)

@@ -128,7 +128,7 @@ def _level(times: Floats, start_s: Floats, stop_s: Floats, amounts: Ints) -> Int
 
 
 def _gpus(times: Floats, start_s: Floats, stop_s: Floats, gpus: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return `_level` of whole GPUs, or of parts of GPUs, which are thousandths."""
+    """Return `_level` of whole GPUs, or of thousandths of GPUs."""
     if gpus.dtype.kind == "i":
         return _level(times, start_s, stop_s, gpus)
     return np.asarray(_level(times, start_s, stop_s, np.rint(1000 * gpus).astype(np.int64)) / 1000)

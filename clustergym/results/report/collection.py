@@ -19,7 +19,7 @@ from clustergym.results.result_files import ResultFile
 
 
 def choose_metrics(results: Iterable[ResultFile], asked: Iterable[str] | None = None) -> list[str]:
-    """Return the metrics asked for, each word one or several with commas between; else all that are there.
+    """Return the metrics asked for (a word may list several with commas); without any, all there are.
 
     Raises an `InputError` if a metric is unknown.
     """
@@ -100,7 +100,7 @@ def write_csv(
 
 
 def print_tables(groups: Iterable[ResultGroup], metrics: Sequence[str] | None) -> None:
-    """Print a table per group, and what is to be said of it."""
+    """Print a table per group, with the remarks on it."""
     for group in groups:
         rows = [
             {
@@ -121,5 +121,5 @@ def print_tables(groups: Iterable[ResultGroup], metrics: Sequence[str] | None) -
 
 
 def _as_written(run: ResultFile, name: str, figure: Estimate | None) -> Estimate | MetricValue:
-    """Return the figure of a single run as its file has it: a count stays a whole number."""
+    """Return a single run's figure as in its file: a count stays a whole number."""
     return run.metrics[name] if figure is not None and figure.seeds == 1 else figure

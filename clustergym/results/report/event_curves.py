@@ -12,14 +12,14 @@ from clustergym.common.errors import InputError
 from clustergym.common.reading import read_json_lines
 from clustergym.results.columns import check_lines
 from clustergym.results.report.series import REMEDY
-from clustergym.scenario.disturbances import KINDS
+from clustergym.scenario.disturbances import DISTURBANCES
 
 LARGEST_FILE_BYTES, LONGEST_LINE_BYTES, MOST_EVENTS = 2**30, 4_000_000, 3_000_000
 MOST_GPUS, LONGEST_S = 1_000_000, 1e15
 LAUNCHES = ("start", "resume", "rescale", "migrate")
 SAVES = "save"
 LEAVES = ("preempt", "fail", "complete", "drop")
-BEGINS = {end: begin for event_type in KINDS.values() for begin, end in event_type.outages}
+BEGINS = {end: begin for disturbance in DISTURBANCES.values() for begin, end in disturbance.outages}
 """For each event that gives a node back, the event that took it out of use."""
 OF_NODES, OF_GPUS, OF_PACE = (*BEGINS, *BEGINS.values()), (*LAUNCHES, *LEAVES), (*LAUNCHES, *LEAVES, "rate")
 SLOWED = 1e-6
@@ -32,8 +32,8 @@ class Holding(NamedTuple):
     Attributes
     ----------
     job : str
-    kind : str
-        The kind of launch that began it, `save` once the job was given notice, or `profile`.
+    action : str
+        The type of launch that began it, `save` once the job was given notice, or `profile`.
     gpu_type : str
     gpus : int
     start_s, end_s : float
@@ -52,7 +52,7 @@ class Holding(NamedTuple):
     """
 
     job: str
-    kind: str
+    action: str
     gpu_type: str
     gpus: int
     start_s: float
@@ -88,7 +88,7 @@ class Pace(NamedTuple):
 
 @dataclass
 class RunLog:
-    """What a report needs of a run's event log.
+    """The parts of a run's event log that a report draws.
 
     Attributes
     ----------
@@ -199,7 +199,7 @@ class _Reader:
         if held is not None:
             self._log.held.append(_cut_holding(held, time_s))
             self._open[job, ""] = held._replace(
-                kind=SAVES, start_s=time_s, end_s=time_s, overhead_s=takes_s, goes_on=True
+                action=SAVES, start_s=time_s, end_s=time_s, overhead_s=takes_s, goes_on=True
             )
 
     def _partner(self, job: str, beside: str, time_s: float) -> None:
@@ -278,9 +278,9 @@ def _cut_holding(held: Holding, end_s: float) -> Holding:
 
 
 def overhead_gpu_h(held: list[Holding]) -> dict[str, float]:
-    """Return the GPU-hours held without work, by kind of launch, and of saving before a stop."""
+    """Return the GPU-hours held without work, by type of launch, and of saving before a stop."""
     found = dict.fromkeys((*LAUNCHES, SAVES), 0.0)
     for holding in held:
-        if holding.kind in found:
-            found[holding.kind] += holding.overhead_s * holding.gpus * holding.share / 3600
+        if holding.action in found:
+            found[holding.action] += holding.overhead_s * holding.gpus * holding.share / 3600
     return found

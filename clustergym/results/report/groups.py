@@ -22,7 +22,7 @@ from clustergym.results.report.by_key import describe_differences, divide_by_key
 from clustergym.results.result_files import NamedPart, ResultFile
 
 REFERENCE = {"policy": "fcfs", "placer": "buddy"}
-"""What columns of either kind are compared with, where it is among them."""
+"""The policy and the placer that columns are compared with, where they are among them."""
 
 
 @dataclass
@@ -121,7 +121,7 @@ class ResultGroup:
 
 
 def different(column: Column, seeds: Iterable[int]) -> list[ResultFile]:
-    """Return a column's runs of some seeds; of runs with equal digests only that of the least seed."""
+    """Return a column's runs of some seeds; among runs with equal digests, only that of the least seed."""
     found: dict[str, ResultFile] = {}
     for seed in sorted(seeds):
         found.setdefault(column.by_seed[seed].digest, column.by_seed[seed])

@@ -53,7 +53,7 @@ NEEDED = ("job_id", "outcome", "submit_s", "jct_s")
 
 
 def payload(results: Sequence[ResultFile], steps: int = STEPS) -> dict[str, Any]:
-    """Return the data of a page on the given results, with at most so many steps of each line over time.
+    """Return the data of a page on the given results; lines over time have at most `steps` steps.
 
     Raises
     ------
@@ -241,7 +241,7 @@ def _cluster(path: Path) -> Any:
 
 
 def _bars(held: list[Holding], node_gpus: list[int], share: int) -> dict[str, Any]:
-    """Return the longest bars of the Gantt chart as [node, start_s, end_s, GPUs, job, overhead_s, kind].
+    """Return the longest bars of the Gantt chart as [node, start_s, end_s, GPUs, job, overhead_s, action].
 
     Where jobs share GPUs, a bar has three more: the partner, the share of each GPU, and its boxes.
     """
@@ -256,7 +256,7 @@ def _bars(held: list[Holding], node_gpus: list[int], share: int) -> dict[str, An
     if total > share:
         pieces = sorted(pieces, key=lambda piece: piece[0].start_s - piece[0].end_s)[:share]
     rows = [
-        [node, one.start_s, one.end_s, gpus, one.job, one.overhead_s, one.kind, *shared]
+        [node, one.start_s, one.end_s, gpus, one.job, one.overhead_s, one.action, *shared]
         for one, node, gpus, shared in pieces
     ]
     return {"rows": rows, "total": total}
@@ -334,7 +334,7 @@ class _Lanes:
         return found
 
     def _gaps(self, node: int, gpu: int, start_s: float) -> list[Box]:
-        """Return what is free of a GPU from a time on, from the top."""
+        """Return the free parts of a GPU from a time on, from the top."""
         found, top = [], 0
         for box in sorted(taken.box for taken in self._find_taken(node, gpu, start_s)):
             if box.top > top:

@@ -1,4 +1,4 @@
-"""What a run prints: a heading before it, and its results after it."""
+"""The text that a run prints: a heading before it, and its results after it."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def make_line(
         Most steps of a line over time, and most points of a distribution.
     """
     known = {name: figure for name, figure in figures.items() if figure is not None}
-    kinds = runs[0]["overhead_gpu_h"]
+    launch_types = runs[0]["overhead_gpu_h"]
     return {
         **{key: runs[0][key] for key in ("colour", "dash", "knows")},
         "label": f"{label}, mean of {len(runs)} seeds",
@@ -103,7 +103,8 @@ def make_line(
         "wall_s": _mean([run["wall_s"] for run in runs]),
         "decisions": {"seconds_p99": _mean([(run["decisions"] or {}).get("seconds_p99") for run in runs])},
         "overhead_gpu_h": {
-            launch_type: _mean([run["overhead_gpu_h"][launch_type] for run in runs]) for launch_type in kinds
+            launch_type: _mean([run["overhead_gpu_h"][launch_type] for run in runs])
+            for launch_type in launch_types
         },
         "lost_gpu_h": {
             cause: _mean([run["lost_gpu_h"].get(cause, 0.0) for run in runs])

@@ -92,7 +92,7 @@ def composing_once() -> Iterator[None]:
 
 
 def _copies_of(config: DictConfig) -> Callable[[], DictConfig]:
-    """Return what makes copies of a configuration: of its pickle, which takes a sixth of the time."""
+    """Return a function that copies a configuration by its pickle, in a sixth of the time of a deep copy."""
     try:
         return partial(pickle.loads, pickle.dumps(config))
     except pickle.PicklingError:  # Hydra may have imported the module of a plugin's configuration twice.

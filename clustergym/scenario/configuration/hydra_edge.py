@@ -208,9 +208,9 @@ def _offer_plugins() -> None:
     from hydra.core.config_store import ConfigStore
 
     from clustergym.scenario.environments import ENVIRONMENTS
-    from clustergym.scenario.registry import KINDS, default_parameters, entry_points
+    from clustergym.scenario.registry import COMPONENTS, default_parameters, entry_points
 
-    for group in KINDS:
+    for group in COMPONENTS:
         for name in entry_points(group):
             if not (conf_dir() / group / f"{name}.yaml").is_file():
                 ConfigStore.instance().store(group=group, name=name, node=default_parameters(group, name))

@@ -126,7 +126,7 @@ def _check_choice(group: str, value: str) -> None:
 
 
 def _with_file(group: str, file: str) -> str:
-    """Return what to give instead of `group=FILE`."""
+    """Return the override to give instead of `group=FILE`."""
     if (conf_dir() / group / "file.yaml").is_file():
         return f"give {group}=file {group}.path={file}"
     if group == "oracle":

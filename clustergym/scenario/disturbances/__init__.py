@@ -1,4 +1,4 @@
-"""The kinds of disturbances: every file of this folder is one."""
+"""The disturbances: every file of this folder is one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from clustergym.scenario.disturbance import Disturbance
 
 _FILES = [importlib.import_module(f"{__name__}.{file.name}") for file in pkgutil.iter_modules(__path__)]
 
-KINDS: dict[str, type[Disturbance]] = {
+DISTURBANCES: dict[str, type[Disturbance]] = {
     found.key: found
     for file in _FILES
     for found in vars(file).values()
     if isinstance(found, type) and issubclass(found, Disturbance) and found is not Disturbance
 }
-"""All kinds, by their keys under `scenario` in the configuration; in order of their files' names."""
+"""All disturbances, by their keys under `scenario` in the configuration; in order of their files' names."""

@@ -72,7 +72,7 @@ class Failures(Disturbance):
             "",
             "",
             "failures of nodes up to the end of the run, whether in use or not",
-            lambda events: sum(event.kind == NODE_FAIL for event in events),
+            lambda events: sum(event.event_type == NODE_FAIL for event in events),
         ),
         DisturbanceMetric(
             "switch_failures",
@@ -80,7 +80,7 @@ class Failures(Disturbance):
             "",
             "failures of leaves and of minipods' spines up to the end of the run",
             lambda events: len(
-                {event[:2] for event in events if event.kind in (LEAF_EVENTS[0], MINIPOD_EVENTS[0])}
+                {event[:2] for event in events if event.event_type in (LEAF_EVENTS[0], MINIPOD_EVENTS[0])}
             ),
         ),
     )
@@ -97,7 +97,7 @@ class Failures(Disturbance):
     def from_config(
         cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
     ) -> Failures | None:
-        """Build the failures of the keys of `FailureChoice`; also raises as `read_schedule`."""
+        """Build failures from the keys of `FailureChoice`; raises the errors of `read_schedule` as well."""
         if not given:
             return None
         choice: FailureChoice = build(FailureChoice, given, "scenario.failures")

@@ -44,7 +44,7 @@ class Maintenance(Parameters, Disturbance):
             "",
             "",
             "times that a node was taken out for maintenance, up to the end of the run",
-            lambda events: sum(event.kind == EVENTS[0] for event in events),
+            lambda events: sum(event.event_type == EVENTS[0] for event in events),
         ),
     )
 

@@ -84,12 +84,12 @@ class PlannedJobs(Disturbance):
         return ActiveReservations(self.planned, run)
 
     def fingerprint(self) -> object:
-        """Return what identifies the planned jobs in the scenario's hash: the reservations."""
+        """Return the reservations, which stand for the planned jobs in the scenario's hash."""
         return self.planned
 
 
 def read_planned_jobs(path: str, lead_s: float, trace: Trace) -> tuple[Reservation, ...]:
-    """Read a CSV of planned jobs with the columns `COLUMNS`; raises as `PlannedJobs.from_config`."""
+    """Read a CSV of planned jobs with the columns `COLUMNS`; same errors as `PlannedJobs.from_config`."""
     from clustergym.common.columns import numbers
     from clustergym.common.text_files import read_csv
 

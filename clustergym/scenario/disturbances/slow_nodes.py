@@ -44,7 +44,7 @@ class SlowNodes(Parameters, Disturbance):
             "",
             "",
             "times that a node became slow, up to the end of the run",
-            lambda events: sum(event.kind == EVENTS[0] for event in events),
+            lambda events: sum(event.event_type == EVENTS[0] for event in events),
         ),
     )
 

@@ -114,12 +114,12 @@ class QuotaNode:
         return max(0.0, kept - used) + min(lent_by_parent, self.parent.available(at))
 
     def count_reserved_gpus(self, at: int) -> float:
-        """Return the unused GPUs of a type that nobody else may use."""
+        """Return the unused GPUs of a type that no other node may borrow."""
         return max(0.0, self.kept[at] - self.used[at])
 
     @property
     def attainable(self) -> list[float]:
-        """GPUs of each type that it could use if nobody else used any."""
+        """GPUs of each type that this node could use if no other node used any."""
         if self._attainable is None:
             if self.parent is None:
                 self._attainable = self.quota
@@ -145,11 +145,11 @@ class QuotaNode:
             self.parent.use(at, beyond)
 
     def borrows(self, at: int, more: float = 0.0) -> bool:
-        """Whether it uses more GPUs of a type than its quota, with `more` of them besides."""
+        """Whether this node would use more GPUs of a type than its quota if it used `more` GPUs besides."""
         return self.used[at] + more > self.quota[at]
 
     def share(self) -> tuple[bool, float]:
-        """Return its share: what it borrows, of all that its cohort could have, over its weight.
+        """Return this node's share: borrowed GPUs over those its cohort could have, divided by its weight.
 
         Kueue's dominant resource share; GPUs of all types are one resource. A node of weight 0 that borrows
         comes after all others (True), and then by its share before the weight.
@@ -265,7 +265,7 @@ def _quotas(one: KubernetesObject) -> Iterable[tuple[str, str, Any]]:
 
 
 def _add_quotas(name: str, own: dict[str, int], queues: dict[str, Any]) -> None:
-    """Let every cohort above a queue have the queue's own quota too: a cohort's is all that is in it."""
+    """Add a queue's own quota to every cohort above it: a cohort's quota is the sum of those in it."""
     seen, parent = {name}, queues[name].get("parent")
     while parent is not None and parent not in seen:
         for gpu_type, gpus in own.items():

@@ -21,7 +21,7 @@ DivisionRule = Literal["fair_share", "capacity"]
 
 
 class _Row(NamedTuple):
-    """What a queue may and would have of one GPU type."""
+    """A queue's limits and demand for one GPU type."""
 
     name: str
     at: int
@@ -34,7 +34,7 @@ class _Row(NamedTuple):
 
 
 class Claims(NamedTuple):
-    """What sibling queues want of one GPU type, with what the queues in them want.
+    """The demands of sibling queues for one GPU type, with those of the queues below them.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Division:
         self._top = rows(None)
 
     def claims(self, requests: Mapping[str, float]) -> Claims:
-        """Return what queues would have if nobody else wanted any.
+        """Return the GPUs that each queue would get if no other queue wanted any.
 
         One that asks for less than nobody else may use of its own would have that all the same.
 
@@ -189,7 +189,7 @@ def divide_among_queues(
 
 @dataclass(frozen=True)
 class Entitlement:
-    """What a queue is entitled to of one GPU type.
+    """The GPUs of one type that a queue is entitled to.
 
     Attributes
     ----------

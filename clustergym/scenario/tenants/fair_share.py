@@ -25,7 +25,7 @@ EPSILON = 1e-9
 
 @dataclass(frozen=True)
 class Claim:
-    """What a queue may and would have of its parent's GPUs of one type.
+    """A queue's limits and demand for its parent's GPUs of one type.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Claim:
 
     @property
     def wanted(self) -> float:
-        """GPUs that it would have if nobody else wanted any."""
+        """GPUs that the queue would get if no other queue wanted any."""
         return min(self.request, self.limit)
 
 
@@ -94,7 +94,7 @@ def shares_of_wanted(
     history_weight: float,
     offers: Offers | None = None,
 ) -> list[float]:
-    """Return `fair_shares` of what queues would have if nobody else wanted any; note the offers made."""
+    """Return `fair_shares` of the GPUs that each queue would get alone; note the offers made."""
     shares = [min(total if own == UNLIMITED else own, most) for own, most in zip(quota, wanted, strict=True)]
     left = total - sum(shares)
     if left <= EPSILON:
@@ -237,7 +237,7 @@ class History:
         return self._time, added
 
     def until_s(self, length: float) -> float:
-        """Return when the GPU time will have grown by so much along `growth`, or turns elsewhere before."""
+        """Return the time when GPU time has grown by `length` along `growth`, or changes direction before."""
         if self.half_life_s is not None:
             length = self.half_life_s * math.log2(1.0 + length)
         if not self._spans:

@@ -59,7 +59,7 @@ class Queue:
 
 @dataclass(frozen=True)
 class UsageWindow:
-    """How past use counts in the division of GPUs beyond quotas."""
+    """Settings of how past use counts when GPUs beyond quotas are divided."""
 
     weight: NonNegativeFloat = 1.0
     """0: not at all."""
@@ -302,7 +302,7 @@ def get_most_gpus(queue: Queue, gpu_type: str) -> float:
 
 
 def get_reserved_gpus(queue: Queue, gpu_type: str) -> float:
-    """Return the GPUs of a type that nobody else uses: the guarantee, or what of the quota is not lent."""
+    """Return the GPUs of a type kept from other queues: the guarantee, or the part of the quota not lent."""
     guarantee = of_type(queue.guarantee, gpu_type)
     if queue.lending_limit is None:
         return guarantee
@@ -405,5 +405,5 @@ class Tenants:
         return cls(tree, leaf)
 
     def fingerprint(self) -> Any:
-        """Return all that may change a run, as plain values."""
+        """Return all settings of the tree that may change a run, as plain values."""
         return [self.tree.plain(), self.leaf.tolist()]

@@ -65,7 +65,7 @@ class Offers:
     def deal(
         self, left: float, missing: Sequence[tuple[int, float]], rank: Sequence[int], lost: Sequence[float]
     ) -> None:
-        """Note who has what rounding has left: one GPU each, in order, as far as it goes.
+        """Narrow the recorded bounds by who gets the GPUs that rounding leaves: one each, in order.
 
         Parameters
         ----------
@@ -177,7 +177,7 @@ class Bounds(NamedTuple):
         return bool(gpu_s[-1] > 0 and self._room(gpu_s).min() >= 0)
 
     def reach(self, gpu_s: Floats, growth: Floats) -> float:
-        """Return how long past use may go on along a line; 0: not even now do all offers keep their bounds.
+        """Return for how long past use may grow linearly until an offer leaves its bounds; 0: one has now.
 
         Parameters
         ----------

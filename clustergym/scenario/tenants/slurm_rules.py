@@ -43,7 +43,7 @@ _GPU_LIMIT = re.compile(r"gres/gpu(?::([^=,]+))?=(\d{1,7})", re.ASCII)
 
 @dataclass
 class Rules:
-    """The rules of a cluster, as the keys of a file of queues and of a policy.
+    """A cluster's Slurm rules, as the keys of a queues' file and of a policy.
 
     Attributes
     ----------
@@ -106,6 +106,8 @@ def read_config(path: Path) -> tuple[dict[str, Any], Counter[str]]:
         found["backfill_interval_s"] = config.amount("bf_interval", own.get("bf_interval", "30"))
         found["batch_sched_delay_s"] = config.amount("batch_sched_delay", own.get("batch_sched_delay", "3"))
         found["backfill_resolution_s"] = config.amount("bf_resolution", own.get("bf_resolution", "60"))
+    if given.get("boot_time"):
+        found["booted"] = given["boot_time"]
     if "multifactor" not in given.get("prioritytype", ""):
         guessed["PriorityType is not multifactor: jobs by submission"] += 1
         return found | dict.fromkeys(WEIGHTS.values(), 0.0), guessed

@@ -28,7 +28,8 @@ def sort(values: Ints | Floats) -> None:
 
 @compile_in_place
 def sort_many(values: Ints) -> None:
-    """Sort values in place, as `sort` does in a time that grows with the square of their number."""
+    """Sort many values in place; `sort`, for few values, takes time quadratic in their number."""
+    # Shell's sort, with gaps that shrink by 5/11 (Gonnet and Baeza-Yates, 1991).
     gap = len(values)
     while gap > 1:
         gap = max(gap * 5 // 11, 1)
@@ -61,6 +62,7 @@ def _block_sizes(free: Ints, per_node: int, low: int, high: int) -> Ints:
         size[node - low] = free[node] == per_node
     while step < width:
         for first in range(0, width, 2 * step):
+            # Two free neighbours of one size, aligned to twice that size, are buddies and merge.
             if size[first] >= step and size[first + step] >= step:
                 size[first : first + 2 * step] = 2 * step
         step *= 2
@@ -137,6 +139,8 @@ def _over_leaves(
     """Pick wholly free nodes in the fewest leaves of low..high, the last leaf a best fit."""
     counts, at = _free_below(free, per_node, starts, ends, low, high), 0
     while wanted > 0:
+        # Best fit where one leaf is enough; until then the emptiest leaf whole, which needs the fewest
+        # leaves.
         leaf = _next_switch(counts, wanted)
         if counts[leaf] <= wanted:
             at += _all_free(free, per_node, starts[leaf], ends[leaf], picked[at:])
@@ -195,6 +199,7 @@ def _switch_for_blocks(
         least = min(least, known[switch, 1])
     for switch in range(switches):
         count, needed = known[switch]
+        # Fewer nodes come before a better fit: `nodes` is more than any difference of counts.
         rank = count + (needed - least) * nodes
         if count >= needed and rank < best:
             best, found = rank, switch
@@ -281,6 +286,7 @@ def _gather(
             for node in order:
                 running += free[node]
                 short += running < gpus
+            # `short` nodes, emptiest first, do not hold the job, so that it needs `short` + 1.
             if short < best_short or (short == best_short and total < best_total):
                 best_short, best_total, found = short, int(total), switch
         if found == NONE:
@@ -290,6 +296,7 @@ def _gather(
         for at in range(best_short):
             picked[at], sizes[at] = order[at], free[order[at]]
             rest -= sizes[at]
+        # The first `short` nodes are used up; what is left goes to the node that it fills best.
         least, last = _MANY, NONE
         for node in order[best_short:]:
             if rest <= free[node] < least:
@@ -303,7 +310,7 @@ def _gather(
 def place(
     free: Ints, per_node: int, starts: Ints, ends: Ints, switches: Ints, gpus: int, nodes: Ints, gpus_on: Ints
 ) -> int:
-    """Place GPUs of one type, of which enough are free; return the number of nodes.
+    """Place a job's GPUs of one type, given that enough are free; return the number of nodes.
 
     Parameters
     ----------

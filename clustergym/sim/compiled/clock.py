@@ -40,6 +40,8 @@ def _arrive(episode: Episode) -> None:
     first = clock[c.AHEAD]
     while clock[c.AHEAD] < clock[c.JOBS] and episode.job[clock[c.AHEAD], c.SUBMIT] <= clock[c.NOW]:
         clock[c.AHEAD] += 1
+    # The engine plans the next submission before this tick's jobs are queued, so that its number is lower
+    # than that of anything they cause.
     clock[c.ARRIVAL_ID] = clock[c.NEXT_ID]
     clock[c.NEXT_ID] += 1
     for row in range(first, clock[c.AHEAD]):
@@ -51,6 +53,8 @@ def _happen(episode: Episode, cluster: ClusterArrays) -> bool:
     """Let the first event of this tick happen; return False if there is none."""
     clock, job, rounds = episode.clock, episode.job, episode.rounds
     now, first, planned, ending = clock[c.NOW], c.NEVER, c.NONE, c.NONE
+    # Several events may be planned for one tick. They happen in the order in which they were planned, as in
+    # SimPy's heap: the least number wins.
     for at in range(len(rounds)):
         if rounds[at, 0] == now and rounds[at, 1] < first:
             first, planned = rounds[at, 1], at
@@ -112,16 +116,21 @@ def advance(episode: Episode, cluster: ClusterArrays) -> int:
         clock[c.NOW] = tick
         while _happen(episode, cluster):
             pass
+        # Profiles have the first claim on free GPUs, except before a decision with jobs in the queue: there
+        # they start after the launches (`end_decision`).
         if profiles.active(episode) and not (clock[c.DECISION_DUE] and _any_queued(episode)):
             profiles.start_waiting(episode, cluster)
+        # What is launched at the horizon has no time to run.
         if not clock[c.DECISION_DUE] or tick >= clock[c.HORIZON]:
             continue
         clock[c.DECISION_DUE] = 0
         if clock[c.DECIDED_AT] == tick:
+            # A log identifies decisions by their times, so that an instant has at most one.
             jobs.add_round(episode, tick + 1)
         elif clock[c.IN_VIEW] > 0:
             clock[c.DECIDED_AT] = tick
             clock[c.DECISION_POINTS] += 1
+            # Before the View is made, which then shows where jobs are after the moves.
             defragment(episode, cluster)
             return c.DECISION
     clock[c.END] = clock[c.NOW]
@@ -138,6 +147,8 @@ def _has_changed(episode: Episode, row: int) -> bool:
 def _launches(episode: Episode, cluster: ClusterArrays, rows: Ints, launches: Ints) -> int:
     """Write the jobs whose target is another allotment than they hold, the largest first; return how many."""
     count = 0
+    # The widest jobs first, as they are hardest to place, and by row among equally wide ones: the order of
+    # the engine's (-GPUs, row, type).
     for level in range(len(cluster.counts) - 1, -1, -1):
         for row in rows:
             if episode.job[row, c.TARGET_LEVEL] == level and _has_changed(episode, row):
@@ -162,13 +173,15 @@ def _take_away(episode: Episode, cluster: ClusterArrays, rows: Ints) -> None:
 def launch(episode: Episode, cluster: ClusterArrays, launches: Ints, was_running: Bools) -> None:
     """Launch jobs after all of them have released what they hold; `was_running` receives which did."""
     job = episode.job
+    # All give up their GPUs before the first is launched: a decision is legal as a whole, and jobs may swap
+    # GPUs.
     for at in range(len(launches)):
         if job[launches[at], c.LEVEL] != c.NONE:
             was_running[at] = True
             jobs.vacate(episode, cluster, launches[at])
     for at in range(len(launches)):
-        kind, level = job[launches[at], c.TARGET_TYPE], job[launches[at], c.TARGET_LEVEL]
-        jobs.launch(episode, cluster, launches[at], kind, level, was_running[at])
+        gpu_type, level = job[launches[at], c.TARGET_TYPE], job[launches[at], c.TARGET_LEVEL]
+        jobs.launch(episode, cluster, launches[at], gpu_type, level, was_running[at])
 
 
 @compile_part

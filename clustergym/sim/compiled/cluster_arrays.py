@@ -14,7 +14,7 @@ TIERS = 3
 
 
 class ClusterArrays(NamedTuple):
-    """What compiled functions know of a cluster with T GPU types and K counts an allotment may have.
+    """A cluster as arrays for compiled functions: T GPU types, K GPU counts that an allotment may have.
 
     Nodes of a type lie together; N is the number of nodes, S the most switches of a type in a tier.
 
@@ -50,21 +50,24 @@ class ClusterArrays(NamedTuple):
 def cluster_arrays(cluster: ClusterSpec, counts: Ints) -> ClusterArrays:
     """Return the arrays of a cluster."""
     types = len(cluster.gpu_types)
-    own = [np.flatnonzero(cluster.node_type == kind) for kind in range(types)]
+    own = [np.flatnonzero(cluster.node_type == gpu_type) for gpu_type in range(types)]
     starts = [[np.zeros(1, dtype=np.int64)] * TIERS for _ in own]
-    for kind, nodes in enumerate(own):
+    for gpu_type, nodes in enumerate(own):
         for tier, switch in enumerate((cluster.node_leaf[nodes], cluster.node_minipod[nodes])):
-            starts[kind][tier] = np.flatnonzero(np.diff(switch, prepend=-1))
+            starts[gpu_type][tier] = np.flatnonzero(np.diff(switch, prepend=-1))
     switches = np.array([[len(tier) for tier in tiers] for tiers in starts], dtype=np.int64)
     first = np.zeros((types, TIERS, int(switches.max())), dtype=np.int64)
     last = first.copy()
-    for kind, tiers in enumerate(starts):
+    for gpu_type, tiers in enumerate(starts):
         for tier, begins in enumerate(tiers):
-            first[kind, tier, : len(begins)] = begins
-            last[kind, tier, : len(begins)] = [*begins[1:], len(own[kind])]
+            first[gpu_type, tier, : len(begins)] = begins
+            last[gpu_type, tier, : len(begins)] = [*begins[1:], len(own[gpu_type])]
     compact = [
-        [cluster.compact_locality(kind, min(int(gpus), int(cluster.capacity[kind]))) for gpus in counts]
-        for kind in range(types)
+        [
+            cluster.compact_locality(gpu_type, min(int(gpus), int(cluster.capacity[gpu_type])))
+            for gpus in counts
+        ]
+        for gpu_type in range(types)
     ]
     return ClusterArrays(
         cluster.capacity.astype(np.int64),

@@ -1,4 +1,4 @@
-"""The running jobs of an episode, compiled: a heap, of which the first is the next to complete."""
+"""The running jobs of an episode, compiled: a heap whose first job completes next."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from clustergym.sim.compiled.numba_cache import compile_in_place
 
 @compile_in_place
 def _before(episode: Episode, row: int, other: int) -> bool:
-    """Whether a job is to complete before another; at one tick in the order in which that was planned."""
+    """Whether a job completes before another; at the same tick, the one that was planned first does."""
     one, two = episode.job[row], episode.job[other]
     return one[c.DUE] < two[c.DUE] or (one[c.DUE] == two[c.DUE] and one[c.DUE_ID] < two[c.DUE_ID])
 
 
 @compile_in_place
 def _put(episode: Episode, place: int, row: int) -> None:
-    """Put a job into a place, or above it, where it is before the jobs above."""
+    """Put a job into a place of the heap and move it up while it ends before its parent."""
     running = episode.running
     while place > 0 and _before(episode, row, running[(place - 1) // 2]):
         above = (place - 1) // 2
@@ -43,6 +43,8 @@ def leave(episode: Episode, row: int) -> None:
     last = running[count]
     if place == count:
         return
+    # The last job fills the gap. It may belong below (children rise while they end before it) or above
+    # (`_put`), but never both.
     below = 2 * place + 1
     while below < count:
         if below + 1 < count and _before(episode, running[below + 1], running[below]):

@@ -1,4 +1,4 @@
-"""Which scenarios the compiled simulation covers; docs/commands/run.md has the table."""
+"""Check that the compiled simulation covers a scenario; docs/commands/run.md has the table."""
 
 from __future__ import annotations
 

@@ -37,27 +37,30 @@ def _name(episode: Episode, row: int) -> bool:
 def _legal(episode: Episode, cluster: ClusterArrays, decided: Ints, drops: Ints) -> bool:
     """Whether a decision may be carried out; write it to the targets of the jobs."""
     clock, available = episode.clock, cluster.capacity.copy()
+    # Also for a decision that turns out illegal: its number is then never used again, so that what it has
+    # named (NAMED_BY) needs no undoing.
     clock[c.DECISIONS] += 1
+    # Profiles keep their GPUs; all others may be given away, those included that jobs hold now.
     for nth in range(clock[c.RUNNING_PROFILES]):
         available[episode.profile[nth, c.NTH_RUNNING] % len(available)] -= clock[c.PROFILE_GPUS]
     for row in drops:
         if not _name(episode, row):
             return False
     for at in range(len(decided)):
-        row, kind, gpus, batch = decided[at]
-        if not _name(episode, row) or kind < 0 or kind >= len(available):
+        row, gpu_type, gpus, batch = decided[at]
+        if not _name(episode, row) or gpu_type < 0 or gpu_type >= len(available):
             return False
         level = jobs.find_level(cluster.counts, gpus)
         if level == len(cluster.counts) or cluster.counts[level] != gpus:
             return False
         if batch != 0 and batch != episode.job[row, c.REQUESTED_BATCH]:
             return False
-        if not episode.feasible[episode.job[row, c.CLASS], kind, level] or not jobs.is_profiled(
-            episode, row, kind
+        if not episode.feasible[episode.job[row, c.CLASS], gpu_type, level] or not jobs.is_profiled(
+            episode, row, gpu_type
         ):
             return False
-        available[kind] -= gpus
-        episode.job[row, c.TARGET_TYPE], episode.job[row, c.TARGET_LEVEL] = kind, level
+        available[gpu_type] -= gpus
+        episode.job[row, c.TARGET_TYPE], episode.job[row, c.TARGET_LEVEL] = gpu_type, level
     return bool(available.min() >= 0)
 
 
@@ -69,6 +72,7 @@ def _take_away(episode: Episode, cluster: ClusterArrays, drops: Ints) -> None:
         if episode.job[row, c.NAMED_BY] != episode.clock[c.DECISIONS]:
             leaving[count] = row
             count += 1
+    # `running` is a heap; the engine preempts in order of rows.
     sort_many(leaving[:count])
     for row in drops:
         jobs.drop(episode, cluster, row)
@@ -78,11 +82,13 @@ def _take_away(episode: Episode, cluster: ClusterArrays, drops: Ints) -> None:
 
 @compile_part
 def _launch(episode: Episode, cluster: ClusterArrays, decided: Ints) -> None:
-    """Launch the jobs that are to hold others than they do: the largest first, then by row."""
+    """Launch the jobs whose allotment the decision changes: the largest first, then by row."""
     launches, count, total = np.empty(len(decided), np.int64), 0, episode.clock[c.JOBS]
     for row in decided[:, 0]:
         job = episode.job[row]
         if job[c.TARGET_TYPE] != job[c.TYPE] or job[c.TARGET_LEVEL] != job[c.LEVEL]:
+            # One number for (higher level first, then row): sorting it sorts both, and the row is its
+            # remainder.
             launches[count] = row - job[c.TARGET_LEVEL] * total
             count += 1
     sort_many(launches[:count])

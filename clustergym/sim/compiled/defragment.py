@@ -18,16 +18,25 @@ from clustergym.sim.compiled.shared_rules import rules
 def _better_nodes(episode: Episode, cluster: ClusterArrays, row: int, nodes: Ints, gpus_on: Ints) -> int:
     """Write closer nodes for a job, or fewer, were it placed now; return their number, 0: there are none."""
     job, on, held_on = episode.job[row], episode.placed[0], episode.placed[1]
-    kind, held, gpus = job[c.TYPE], show(episode, job[c.FIRST_SHARE]), job[c.GPUS]
+    gpu_type, held, gpus = job[c.TYPE], show(episode, job[c.FIRST_SHARE]), job[c.GPUS]
     locality = jobs.find_locality(cluster, on[:held])
-    per_node, first = cluster.per_node[kind], cluster.first_node[kind]
-    if locality == cluster.compact[kind, job[c.LEVEL]] and held == -(-gpus // per_node):
+    per_node, first = cluster.per_node[gpu_type], cluster.first_node[gpu_type]
+    # As close, and on as few nodes, as on an empty cluster: no search could do better.
+    if locality == cluster.compact[gpu_type, job[c.LEVEL]] and held == -(-gpus // per_node):
         return 0
-    free = episode.free_on_node[first : first + cluster.nodes[kind]].copy()
+    # Its own GPUs count as free, since it may stay on some of its nodes.
+    free = episode.free_on_node[first : first + cluster.nodes[gpu_type]].copy()
     for place in range(held):
         free[on[place] - first] += held_on[place]
     count = buddy.place(
-        free, per_node, cluster.starts[kind], cluster.ends[kind], cluster.switches[kind], gpus, nodes, gpus_on
+        free,
+        per_node,
+        cluster.starts[gpu_type],
+        cluster.ends[gpu_type],
+        cluster.switches[gpu_type],
+        gpus,
+        nodes,
+        gpus_on,
     )
     for place in range(count):
         nodes[place] += first
@@ -40,6 +49,7 @@ def _worth_moving(episode: Episode, cluster: ClusterArrays, row: int, nodes: Int
     """Whether a move is still possible and lets the job end earlier despite its restart."""
     job, now = episode.job[row], episode.clock[c.NOW]
     held = show(episode, job[c.FIRST_SHARE])
+    # All proposals were made before the first move, which may have taken the room of this one.
     for place in range(len(nodes)):
         room = episode.free_on_node[nodes[place]]
         for at in range(held):
@@ -90,10 +100,10 @@ def defragment(episode: Episode, cluster: ClusterArrays) -> None:
     for at in range(len(rows)):
         first, last, row = end[at], end[at + 1], rows[at]
         if first < last and _worth_moving(episode, cluster, row, nodes[first:last], gpus_on[first:last]):
-            kind, level = episode.job[row, c.TYPE], episode.job[row, c.LEVEL]
+            gpu_type, level = episode.job[row, c.TYPE], episode.job[row, c.LEVEL]
             jobs.vacate(episode, cluster, row)
             for place in range(last - first):
                 episode.placed[0, place] = nodes[first + place]
                 episode.placed[1, place] = gpus_on[first + place]
             episode.job[row, c.NODES] = last - first
-            jobs.hold(episode, cluster, row, kind, level, c.MIGRATE)
+            jobs.hold(episode, cluster, row, gpu_type, level, c.MIGRATE)

@@ -13,26 +13,26 @@ import numpy as np
 
 from clustergym.common.arrays import Floats, Ints
 from clustergym.sim import columns as c
-from clustergym.sim.log import Event, EventKind, EventLog
+from clustergym.sim.log import Event, EventLog, EventType
 
-KINDS = {
-    c.SUBMITTED: (EventKind.SUBMIT, ""),
-    c.PROFILE_START: (EventKind.PROFILE_START, ""),
-    c.PROFILE_END: (EventKind.PROFILE_END, ""),
-    c.START: (EventKind.START, ""),
-    c.RESUME: (EventKind.RESUME, ""),
-    c.RESCALE: (EventKind.RESCALE, ""),
-    c.MIGRATE: (EventKind.MIGRATE, ""),
-    c.PREEMPT: (EventKind.PREEMPT, ""),
-    c.COMPLETE: (EventKind.COMPLETE, ""),
-    c.DROP_BY_POLICY: (EventKind.DROP, "policy"),
-    c.FITS_NOWHERE: (EventKind.DROP, "fits nowhere"),
+EVENT_TYPES = {
+    c.SUBMITTED: (EventType.SUBMIT, ""),
+    c.PROFILE_START: (EventType.PROFILE_START, ""),
+    c.PROFILE_END: (EventType.PROFILE_END, ""),
+    c.START: (EventType.START, ""),
+    c.RESUME: (EventType.RESUME, ""),
+    c.RESCALE: (EventType.RESCALE, ""),
+    c.MIGRATE: (EventType.MIGRATE, ""),
+    c.PREEMPT: (EventType.PREEMPT, ""),
+    c.COMPLETE: (EventType.COMPLETE, ""),
+    c.DROP_BY_POLICY: (EventType.DROP, "policy"),
+    c.FITS_NOWHERE: (EventType.DROP, "fits nowhere"),
 }
-"""KIND of a compiled event -> the engine's kind and reason."""
+"""EVENT_TYPE of a compiled event -> the engine's event type and reason."""
 
-NAMES = [str(KINDS[code][0]) for code in range(len(KINDS))]
-REASONS = [repr(KINDS[code][1]) for code in range(len(KINDS))]
-"""Texts of the kinds and reasons, by KIND."""
+NAMES = [str(EVENT_TYPES[code][0]) for code in range(len(EVENT_TYPES))]
+REASONS = [repr(EVENT_TYPES[code][1]) for code in range(len(EVENT_TYPES))]
+"""Texts of the event types and reasons, by EVENT_TYPE."""
 
 TOGETHER = 16384
 """Events that are made at a time."""
@@ -42,7 +42,7 @@ Allocation = tuple[tuple[int, int], ...]
 
 
 class _Nodes:
-    """The nodes and GPUs of allocations, of which many events have the same; each is made once."""
+    """The nodes and GPUs of allocations; equal ones, which many events have, are made once."""
 
     def __init__(self) -> None:
         self._made: dict[bytes, tuple[Allocation, str]] = {b"": ((), "()")}
@@ -89,11 +89,11 @@ class ArrayEvents(Sequence[Event]):
         return found
 
     def __iter__(self) -> Iterator[Event]:
-        """Yield the events, some thousands of which are made at a time."""
+        """Yield the events, building some thousands at a time."""
         for times_s, rows, allocations, overheads_s, iterations_s in self._columns():
             columns = zip(times_s, rows, allocations, overheads_s, iterations_s, strict=True)
             for now_s, (what, job, gpu_type, gpus, locality), (nodes, _), overhead_s, time_s in columns:
-                name, reason = KINDS[what]
+                name, reason = EVENT_TYPES[what]
                 yield Event(now_s, name, job, gpu_type, gpus, nodes, locality, overhead_s, time_s, reason)
 
     def __eq__(self, other: object) -> bool:
@@ -105,7 +105,7 @@ class ArrayEvents(Sequence[Event]):
     __hash__ = None  # type: ignore[assignment]
 
     def lines(self) -> Iterator[str]:
-        """Yield what is hashed of the events, as `clustergym.sim.log` writes it, some thousands at a time."""
+        """Yield the hashed text of events, as `clustergym.sim.log` writes it, some thousands at a time."""
         for times_s, rows, allocations, overheads_s, iterations_s in self._columns():
             columns = zip(times_s, rows, allocations, overheads_s, iterations_s, strict=True)
             yield "".join(
@@ -115,8 +115,8 @@ class ArrayEvents(Sequence[Event]):
             )
 
     def _columns(self) -> Iterator[tuple[list[Any], ...]]:
-        """Yield times, (KIND, job, type, GPUs, locality), allocations, overheads and iteration times."""
-        nodes, chosen = _Nodes(), [c.KIND, c.JOB, c.EVENT_TYPE, c.EVENT_GPUS, c.LOCALITY]
+        """Yield times, (event, job, GPU type, GPUs, locality), allocations, overheads and iteration times."""
+        nodes, chosen = _Nodes(), [c.EVENT_TYPE, c.JOB, c.EVENT_GPU_TYPE, c.EVENT_GPUS, c.LOCALITY]
         for begin in range(0, len(self.event), TOGETHER):
             some = self.event[begin : begin + TOGETHER]
             yield (

@@ -78,7 +78,11 @@ def _serve(
             if at < 0 or now + step_s > until:
                 break
             now += step_s
+            # All jobs of a cap progress at one rate, so that one clock per cap stands for them: a job ends
+            # when the clock reads what it read at the job's arrival plus its work.
             _pass(sharing, step_s, level)
+            # Rounding may leave the clock short of the reading at which this job ends; it must not wait for
+            # another step.
             sharing.clock[at] = max(sharing.clock[at], sharing.end[at, sharing.first[at]])
             _end(sharing, now, finish_s)
         if job < len(submit_s):
@@ -92,6 +96,8 @@ def _level(sharing: Sharing, gpus: float) -> float:
     """Return the water level, GPUs per job; inf if every job has its cap."""
     left, jobs = gpus, (sharing.behind - sharing.first).sum()
     for row in sharing.ascending:
+        # Least caps first: jobs whose cap lies below the equal share take their cap, and the others divide
+        # the rest.
         if sharing.caps[row] * jobs >= left:
             return left / jobs if jobs else np.inf
         waiting = sharing.behind[row] - sharing.first[row]
@@ -131,7 +137,7 @@ def _end(sharing: Sharing, now: float, finish_s: Floats) -> None:
 
 @compile_part
 def _arrive(sharing: Sharing, row: int, work_gpu_s: float, job: int) -> None:
-    """Queue a job, of a higher number than all others, by the reading of the clock at its end."""
+    """Queue a job, whose number is the highest, by the virtual time at which it ends."""
     end, at = sharing.clock[row] + work_gpu_s, sharing.behind[row]
     while at > sharing.first[row] and sharing.end[row, at - 1] > end:
         sharing.end[row, at], sharing.job[row, at] = sharing.end[row, at - 1], sharing.job[row, at - 1]

@@ -1,4 +1,4 @@
-"""What happens in an episode, compiled: it is logged, and what is planned but will not happen is noted."""
+"""Events of an episode, compiled: log those that happen, and cancel planned ones that will not."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def record(
     if capacity == 0:
         return
     event = episode.event[at]
-    event[c.TIME], event[c.KIND], event[c.JOB] = clock[c.NOW], event_type, row
-    event[c.EVENT_TYPE], event[c.EVENT_GPUS] = gpu_type, gpus
+    event[c.TIME], event[c.EVENT_TYPE], event[c.JOB] = clock[c.NOW], event_type, row
+    event[c.EVENT_GPU_TYPE], event[c.EVENT_GPUS] = gpu_type, gpus
     event[c.LOCALITY], event[c.OVERHEAD] = locality, overhead
     event[c.FIRST_NODE], event[c.NODE_COUNT] = clock[c.EVENT_NODES], 0
     episode.event_iteration_s[at] = iteration_s

@@ -1,4 +1,4 @@
-"""What happens to a job, compiled: it is submitted, launched, preempted, moved, and leaves.
+"""The life of a job, compiled: it is submitted, launched, preempted and moved, and leaves.
 
 Same order of events as `clustergym.sim.job_execution`; the arithmetic is `clustergym.sim.rules`.
 """
@@ -20,9 +20,9 @@ from clustergym.sim.compiled.shared_rules import rules
 
 
 @compile_in_place
-def is_profiled(episode: Episode, row: int, kind: int) -> bool:
+def is_profiled(episode: Episode, row: int, gpu_type: int) -> bool:
     """Whether a job needs no profile on a type, or has it."""
-    return not (episode.job[row, c.HIDDEN] >> kind) & 1
+    return not (episode.job[row, c.HIDDEN] >> gpu_type) & 1
 
 
 @compile_in_place
@@ -63,6 +63,7 @@ def plan_round(episode: Episode) -> None:
     if round_ticks == 0 or clock[c.ROUND_PENDING] or clock[c.IN_VIEW] == 0:
         return
     clock[c.ROUND_PENDING] = 1
+    # Not at this tick again: it has its decision, or is about to have it.
     later = clock[c.DECISION_DUE] != 0 or clock[c.DECIDED_AT] >= now
     add_round(episode, rules.find_next_round(round_ticks, later, now))
 
@@ -98,6 +99,7 @@ def enqueue(episode: Episode, row: int) -> None:
     clock, rows = episode.clock, episode.in_view
     rules.wait(episode.job[row], clock[c.NOW])
     at = clock[c.IN_VIEW]
+    # `in_view` stays ascending: it is the order of the View's rows, and of preemptions and launches.
     while at > 0 and rows[at - 1] > row:
         at -= 1
     if at == 0 or rows[at - 1] != row:
@@ -115,6 +117,7 @@ def vacate(episode: Episode, cluster: ClusterArrays, row: int) -> None:
     rules.settle(job, episode.figures[row], 1.0, clock[c.NOW])
     give_back(episode, job[c.FIRST_SHARE], job[c.TYPE])
     completions.leave(episode, row)
+    # The engine's clock still visits the completion that is void now, which decides when a stalled run ends.
     make_void(episode, job[c.DUE])
     rules.end_holding(job)
     job[c.NODES], job[c.FIRST_SHARE], job[c.DUE] = 0, c.NONE, c.NEVER
@@ -147,6 +150,7 @@ def submit(episode: Episode, row: int) -> None:
         return
     if episode.clock[c.PROFILE_GPUS] > 0:
         profiles.ask(episode, row)
+    # All bits are set: the job is known on no type, so that no policy could launch it.
     if episode.job[row, c.HIDDEN] + 1 == 1 << len(episode.free):
         episode.job[row, c.PHASE] = c.PROFILING
     else:
@@ -156,12 +160,14 @@ def submit(episode: Episode, row: int) -> None:
 @compile_in_place
 def end_profile(episode: Episode, at: int) -> None:
     """Let a profile end: all jobs that share it are profiled on its type from now on."""
-    unit, kind = at // len(episode.free), at % len(episode.free)
+    unit, gpu_type = at // len(episode.free), at % len(episode.free)
     profiles.stop(episode, at)
+    # Shared profiles are one per model class, and any job of the trace may be of the class; others are one
+    # per job.
     shared = episode.clock[c.SHARED_PROFILES]
     for row in range(0 if shared else unit, episode.clock[c.JOBS] if shared else unit + 1):
         if profiles.find_unit(episode, row) == unit:
-            episode.job[row, c.HIDDEN] &= ~(1 << kind)
+            episode.job[row, c.HIDDEN] &= ~(1 << gpu_type)
             if episode.job[row, c.PHASE] == c.PROFILING:
                 enqueue(episode, row)
     request_decision(episode)
@@ -195,7 +201,7 @@ def drop(episode: Episode, cluster: ClusterArrays, row: int) -> None:
 
 
 @compile_in_place
-def restart_s(episode: Episode, row: int, kind: int, level: int) -> float:
+def restart_s(episode: Episode, row: int, gpu_type: int, level: int) -> float:
     """Return the seconds of standstill that a launch costs."""
     job = episode.job[row]
     return rules.compute_restart_s(
@@ -203,7 +209,7 @@ def restart_s(episode: Episode, row: int, kind: int, level: int) -> float:
         episode.clock[c.FIRST_LAUNCH_COSTS],
         episode.checkpoint_s[job[c.CLASS]],
         0.0,
-        episode.searched[row, kind, level],
+        episode.searched[row, gpu_type, level],
         episode.search_s[level],
     )
 
@@ -223,27 +229,31 @@ def find_locality(cluster: ClusterArrays, nodes: Ints) -> int:
 
 
 @compile_in_place
-def hold(episode: Episode, cluster: ClusterArrays, row: int, kind: int, level: int, what: int) -> None:
+def hold(episode: Episode, cluster: ClusterArrays, row: int, gpu_type: int, level: int, what: int) -> None:
     """Launch a job on the nodes in `placed`, and plan its completion."""
     clock, job, figures = episode.clock, episode.job[row], episode.figures[row]
-    now, overhead = clock[c.NOW], ticks(restart_s(episode, row, kind, level))
+    now, overhead = clock[c.NOW], ticks(restart_s(episode, row, gpu_type, level))
     gpus = cluster.counts[level]
-    job[c.FIRST_SHARE] = take(episode, job[c.NODES], kind, gpus)
+    job[c.FIRST_SHARE] = take(episode, job[c.NODES], gpu_type, gpus)
     locality = find_locality(cluster, episode.placed[0, : job[c.NODES]])
-    iteration_s = episode.execution_s[job[c.CLASS], kind, level, locality]
-    rules.begin_to_hold(job, figures, (kind, level, gpus), iteration_s, overhead, now)
-    episode.searched[row, kind, level] = True
+    # The true time, whatever the policy knows: Views show `known_s`.
+    iteration_s = episode.execution_s[job[c.CLASS], gpu_type, level, locality]
+    rules.begin_to_hold(job, figures, (gpu_type, level, gpus), iteration_s, overhead, now)
+    episode.searched[row, gpu_type, level] = True
     job[c.DUE] = job[c.READY] + rules.count_work(figures[c.REMAINING], iteration_s)
+    # The number under which the engine's heap would hold this completion; it orders what is due at one tick.
     job[c.DUE_ID] = clock[c.NEXT_ID]
     clock[c.NEXT_ID] += 1
     completions.enter(episode, row)
-    record(episode, what, row, kind, gpus, locality, overhead, iteration_s)
+    record(episode, what, row, gpu_type, gpus, locality, overhead, iteration_s)
     record_nodes(episode, job[c.NODES])
 
 
 @compile_in_place
-def launch(episode: Episode, cluster: ClusterArrays, row: int, kind: int, level: int, rescale: bool) -> None:
+def launch(
+    episode: Episode, cluster: ClusterArrays, row: int, gpu_type: int, level: int, rescale: bool
+) -> None:
     """Start, resume or rescale a job that holds no GPUs."""
     what = c.RESCALE if rescale else c.RESUME if episode.job[row, c.LAUNCHED] else c.START
-    episode.job[row, c.NODES] = place(episode, cluster, kind, cluster.counts[level])
-    hold(episode, cluster, row, kind, level, what)
+    episode.job[row, c.NODES] = place(episode, cluster, gpu_type, cluster.counts[level])
+    hold(episode, cluster, row, gpu_type, level, what)

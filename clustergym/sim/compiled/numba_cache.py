@@ -65,7 +65,7 @@ def compile_part(function: F) -> F:
 
 
 def compile_in_place(function: F) -> F:
-    """Compile a part that makes and returns no arrays: it then counts no references to them.
+    """Compile a part that neither creates nor returns arrays, without reference counting.
 
     Counting them, one atomic instruction for each view of an array, took half of the time of a step.
     """
@@ -133,7 +133,7 @@ def _compile(function: F, options: dict[str, Any]) -> F:
 
 @cache
 def _locator() -> Any:
-    """Return what says where Numba keeps machine code: in one place for all checkouts of these sources."""
+    """Return the locator of Numba's machine code: one folder for all checkouts of equal sources."""
 
     class ByContent(_caching.FunctionCache._impl_class._locator_classes[0]):  # type: ignore[misc]
         @classmethod

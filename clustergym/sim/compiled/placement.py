@@ -14,15 +14,15 @@ from clustergym.sim.compiled.numba_cache import compile_in_place
 
 
 @compile_in_place
-def place(episode: Episode, cluster: ClusterArrays, kind: int, gpus: int) -> int:
+def place(episode: Episode, cluster: ClusterArrays, gpu_type: int, gpus: int) -> int:
     """Find nodes for GPUs of a type, write them to `placed`, and return their number."""
-    first, nodes = cluster.first_node[kind], episode.placed[0]
+    first, nodes = cluster.first_node[gpu_type], episode.placed[0]
     count = buddy.place(
-        episode.free_on_node[first : first + cluster.nodes[kind]],
-        cluster.per_node[kind],
-        cluster.starts[kind],
-        cluster.ends[kind],
-        cluster.switches[kind],
+        episode.free_on_node[first : first + cluster.nodes[gpu_type]],
+        cluster.per_node[gpu_type],
+        cluster.starts[gpu_type],
+        cluster.ends[gpu_type],
+        cluster.switches[gpu_type],
         gpus,
         nodes,
         episode.placed[1],
@@ -33,9 +33,11 @@ def place(episode: Episode, cluster: ClusterArrays, kind: int, gpus: int) -> int
 
 
 @compile_in_place
-def take(episode: Episode, count: int, kind: int, gpus: int) -> int:
+def take(episode: Episode, count: int, gpu_type: int, gpus: int) -> int:
     """Take the GPUs in `placed`; return the first of the shares that keep them."""
     clock, share, first = episode.clock, episode.share, c.NONE
+    # From the last node to the first, so that the list of shares begins with the first: `show` keeps the
+    # order.
     for at in range(count - 1, -1, -1):
         new = clock[c.FREE_SHARE]
         clock[c.FREE_SHARE] = share[new, c.NEXT_SHARE]
@@ -43,13 +45,13 @@ def take(episode: Episode, count: int, kind: int, gpus: int) -> int:
         share[new, c.NEXT_SHARE] = first
         episode.free_on_node[share[new, c.NODE]] -= share[new, c.ON_NODE]
         first = new
-    episode.free[kind] -= gpus
+    episode.free[gpu_type] -= gpus
     return first
 
 
 @compile_in_place
 def show(episode: Episode, first: int) -> int:
-    """Write the nodes of the shares from a first one on to `placed`; return their number."""
+    """Write a job's nodes, from its first share on, into `placed`; return their number."""
     at, count = first, 0
     while at != c.NONE:
         episode.placed[0, count], episode.placed[1, count] = (
@@ -61,13 +63,13 @@ def show(episode: Episode, first: int) -> int:
 
 
 @compile_in_place
-def give_back(episode: Episode, first: int, kind: int) -> None:
+def give_back(episode: Episode, first: int, gpu_type: int) -> None:
     """Give back the GPUs of the shares from a first one on, and write them to `placed`."""
     clock, share, at = episode.clock, episode.share, first
     show(episode, first)
     while at != c.NONE:
         following = share[at, c.NEXT_SHARE]
         episode.free_on_node[share[at, c.NODE]] += share[at, c.ON_NODE]
-        episode.free[kind] += share[at, c.ON_NODE]
+        episode.free[gpu_type] += share[at, c.ON_NODE]
         share[at, c.NEXT_SHARE], clock[c.FREE_SHARE] = clock[c.FREE_SHARE], at
         at = following

@@ -18,7 +18,7 @@ from clustergym.sim.compiled.shared_rules import rules
 
 @compile_in_place
 def find_unit(episode: Episode, row: int) -> int:
-    """Return what is profiled for a job: its class, or the job."""
+    """Return the row of the unit that is profiled for a job: its model class, or the job itself."""
     return episode.job[row, c.CLASS] if episode.clock[c.SHARED_PROFILES] else row
 
 
@@ -30,7 +30,7 @@ def active(episode: Episode) -> bool:
 
 @compile_in_place
 def find_due_profile(episode: Episode, number: np.int64) -> int:
-    """Return the first profile to end now before the event with a number; NONE."""
+    """Return the first profile that ends at this tick before the numbered event; `NONE` if there is none."""
     found, first = c.NONE, number
     for nth in range(episode.clock[c.RUNNING_PROFILES]):
         at = episode.profile[nth, c.NTH_RUNNING]
@@ -62,14 +62,14 @@ def _remove(episode: Episode, list_column: int, count_column: int, at: int) -> N
 def ask(episode: Episode, row: int) -> None:
     """Queue the profiles that a job needs, except those that are known, wait or run already."""
     job, types = episode.job[row], len(episode.free)
-    for kind in range(types):
+    for gpu_type in range(types):
         fits = False
         for level in range(episode.feasible.shape[2]):
-            fits |= episode.feasible[job[c.CLASS], kind, level]
+            fits |= episode.feasible[job[c.CLASS], gpu_type, level]
         asked, asked_only = job[c.REQUESTED_TYPE], episode.clock[c.REQUESTED_ONLY] != 0
-        if not rules.needs_profile(fits, job[c.HIDDEN], kind, asked, asked_only):
+        if not rules.needs_profile(fits, job[c.HIDDEN], gpu_type, asked, asked_only):
             continue
-        at = find_unit(episode, row) * types + kind
+        at = find_unit(episode, row) * types + gpu_type
         if episode.profile[at, c.STATE] == c.IDLE:
             episode.profile[at, c.STATE], episode.profile[at, c.OWNER] = c.WAITING, row
             _append(episode, c.NTH_WAITING, c.WAITING_PROFILES, at)
@@ -79,8 +79,8 @@ def ask(episode: Episode, row: int) -> None:
 def _start(episode: Episode, at: int) -> None:
     """Start a profile on the nodes in `placed`."""
     profile, clock = episode.profile[at], episode.clock
-    kind = at % len(episode.free)
-    profile[c.PROFILE_SHARE] = take(episode, profile[c.PROFILE_NODES], kind, clock[c.PROFILE_GPUS])
+    gpu_type = at % len(episode.free)
+    profile[c.PROFILE_SHARE] = take(episode, profile[c.PROFILE_NODES], gpu_type, clock[c.PROFILE_GPUS])
     # The engine lets a profile that starts twice at a tick end when the first start says.
     if profile[c.SINCE] != clock[c.NOW]:
         profile[c.PROFILE_ID] = clock[c.NEXT_ID]
@@ -88,7 +88,7 @@ def _start(episode: Episode, at: int) -> None:
     profile[c.STATE], profile[c.SINCE] = c.MEASURING, clock[c.NOW]
     profile[c.PROFILE_DUE] = clock[c.NOW] + profile[c.LEFT_TICKS]
     _append(episode, c.NTH_RUNNING, c.RUNNING_PROFILES, at)
-    record(episode, c.PROFILE_START, profile[c.OWNER], kind, clock[c.PROFILE_GPUS], c.NONE, 0, 0.0)
+    record(episode, c.PROFILE_START, profile[c.OWNER], gpu_type, clock[c.PROFILE_GPUS], c.NONE, 0, 0.0)
     record_nodes(episode, profile[c.PROFILE_NODES])
 
 
@@ -96,13 +96,14 @@ def _start(episode: Episode, at: int) -> None:
 def stop(episode: Episode, at: int) -> None:
     """Stop a profile; keep what it has measured."""
     profile, clock = episode.profile[at], episode.clock
-    kind = at % len(episode.free)
-    give_back(episode, profile[c.PROFILE_SHARE], kind)
+    gpu_type = at % len(episode.free)
+    give_back(episode, profile[c.PROFILE_SHARE], gpu_type)
+    # Measured time counts although the profile stops: it goes on from here when it starts again.
     profile[c.LEFT_TICKS] -= clock[c.NOW] - profile[c.SINCE]
     profile[c.STATE] = c.IDLE
     make_void(episode, profile[c.PROFILE_DUE])
     _remove(episode, c.NTH_RUNNING, c.RUNNING_PROFILES, at)
-    record(episode, c.PROFILE_END, profile[c.OWNER], kind, clock[c.PROFILE_GPUS], c.NONE, 0, 0.0)
+    record(episode, c.PROFILE_END, profile[c.OWNER], gpu_type, clock[c.PROFILE_GPUS], c.NONE, 0, 0.0)
     record_nodes(episode, profile[c.PROFILE_NODES])
 
 
@@ -110,21 +111,21 @@ def stop(episode: Episode, at: int) -> None:
 def start_waiting(episode: Episode, cluster: ClusterArrays) -> None:
     """Start waiting profiles on free GPUs, of each type in the order in which they wait."""
     clock, types, gpus = episode.clock, len(episode.free), episode.clock[c.PROFILE_GPUS]
-    for kind in range(types):
+    for gpu_type in range(types):
         nth = 0
-        while nth < clock[c.WAITING_PROFILES] and episode.free[kind] >= gpus:
+        while nth < clock[c.WAITING_PROFILES] and episode.free[gpu_type] >= gpus:
             at = episode.profile[nth, c.NTH_WAITING]
-            if at % types != kind:
+            if at % types != gpu_type:
                 nth += 1
                 continue
             _remove(episode, c.NTH_WAITING, c.WAITING_PROFILES, at)
-            episode.profile[at, c.PROFILE_NODES] = place(episode, cluster, kind, gpus)
+            episode.profile[at, c.PROFILE_NODES] = place(episode, cluster, gpu_type, gpus)
             _start(episode, at)
 
 
 @compile_in_place
 def _heir(episode: Episode, row: int) -> int:
-    """Return the first other job in the system that shares a job's profiles; NONE."""
+    """Return the first other job in the system that shares a job's profiles; `NONE` if there is none."""
     if not episode.clock[c.SHARED_PROFILES]:
         return c.NONE
     for other in range(episode.clock[c.AHEAD]):
@@ -145,13 +146,15 @@ def hand_over_profiles(episode: Episode, row: int) -> None:
         if episode.profile[at, c.OWNER] == row:
             mine[count] = at
             count += 1
-    for kind in range(types):
-        at = find_unit(episode, row) * types + kind
+    for gpu_type in range(types):
+        at = find_unit(episode, row) * types + gpu_type
         if episode.profile[at, c.STATE] == c.WAITING and episode.profile[at, c.OWNER] == row:
             mine[count] = at
             count += 1
     heir = _heir(episode, row) if count > 0 else c.NONE
     for at in mine[:count]:
+        # A running profile is stopped and started even where it passes to an heir, as the log names who holds
+        # its GPUs.
         runs = episode.profile[at, c.STATE] == c.MEASURING
         if runs:
             stop(episode, at)

@@ -25,7 +25,7 @@ __all__ = [
 
 
 class ScenarioArrays(NamedTuple):
-    """What an episode of a scenario begins with; see `clustergym.sim.compiled.episode.Episode`.
+    """The arrays that an episode of a scenario begins with; see `clustergym.sim.compiled.episode.Episode`.
 
     Attributes
     ----------

@@ -93,7 +93,7 @@ class CompiledSimulation:
 
     @property
     def end_s(self) -> float:
-        """When the run ended, seconds; 0 before."""
+        """Seconds at which the run ended; 0 before it has."""
         return seconds(self._clock(c.END))
 
     @property
@@ -122,11 +122,11 @@ class CompiledSimulation:
 
     @property
     def changes(self) -> list[Change]:
-        """What the decisions so far have changed."""
+        """The changes that the decisions so far have made."""
         return list(self.iterate_changes())
 
     def iterate_changes(self) -> Iterator[Change]:
-        """Yield what the decisions so far have changed."""
+        """Yield the changes that the decisions so far have made."""
         return _changes(self._episode)
 
     def advance(self) -> View | None:
@@ -141,7 +141,7 @@ class CompiledSimulation:
         return self._views.view_of_now()
 
     def apply(self, decision: Decision) -> None:
-        """Carry out a decision at the current decision point; raises as `Simulation.apply`."""
+        """Carry out a decision at the current decision point; same errors as `Simulation.apply`."""
         if not self._await_answer:
             raise RuntimeError("apply() needs a decision point: call advance() first")
         self._views.complete()
@@ -186,17 +186,17 @@ class CompiledSimulation:
 def _changes(episode: Episode) -> Iterator[Change]:
     """Yield the changes of a run: what happens to jobs at a decision's time, and only then."""
     event = episode.event[: episode.clock[c.EVENTS]]
-    chosen = np.isin(event[:, c.KIND], (*LAUNCHED, c.PREEMPT, c.DROP_BY_POLICY))
-    columns = (c.TIME, c.KIND, c.JOB, c.EVENT_TYPE, c.EVENT_GPUS)
+    chosen = np.isin(event[:, c.EVENT_TYPE], (*LAUNCHED, c.PREEMPT, c.DROP_BY_POLICY))
+    columns = (c.TIME, c.EVENT_TYPE, c.JOB, c.EVENT_GPU_TYPE, c.EVENT_GPUS)
     places, some = np.flatnonzero(chosen), range(0, int(chosen.sum()), TOGETHER)
     lines = (event[places[at : at + TOGETHER, None], columns].tolist() for at in some)
     for tick, rows in groupby(chain.from_iterable(lines), key=lambda row: row[0]):
         launch: list[tuple[int, int, int]] = []
         gone: dict[int, list[int]] = {c.PREEMPT: [], c.DROP_BY_POLICY: []}
-        for _, what, row, kind, gpus in rows:
+        for _, what, row, gpu_type, gpus in rows:
             if what in gone:
                 gone[what].append(row)
             else:
-                launch.append((row, kind, gpus))
+                launch.append((row, gpu_type, gpus))
         left = tuple(gone[c.PREEMPT]), tuple(gone[c.DROP_BY_POLICY])
         yield Change(seconds(tick), tuple(sorted(launch)), *left)

@@ -39,14 +39,14 @@ def _slower(time_s: Floats, known: Bools) -> Floats:
     """Return the median over known jobs of each type's time by the job's fastest, shape (T,)."""
     types = time_s.shape[1]
     slower, ratio = np.ones(types), np.empty(len(known))
-    for kind in range(types):
+    for gpu_type in range(types):
         count = 0
         for at in range(len(known)):
-            if known[at] and time_s[at, kind] < np.inf:
-                ratio[count] = time_s[at, kind] / least(time_s[at])
+            if known[at] and time_s[at, gpu_type] < np.inf:
+                ratio[count] = time_s[at, gpu_type] / least(time_s[at])
                 count += 1
         if count > 0:
-            slower[kind] = _median(ratio[:count])
+            slower[gpu_type] = _median(ratio[:count])
     return slower
 
 
@@ -69,19 +69,24 @@ def _guess(episode: Episode, rows: Ints, requested: Ints, time_s: Floats, known:
         done = iterations - jobs.compute_remaining(episode, row, now)
         attained = jobs.compute_attained(episode, row, now)
         ran_s = max(attained / max(job[c.REQUESTED_GPUS], 1), 1e-9)
+        # A job that has made progress tells its speed: seconds at its request for each iteration done,
+        # divided by how much slower the type is on which it runs than a job's fastest.
         ran_on = slower[job[c.TYPE]] if job[c.TYPE] != c.NONE else 1.0
         base_s = ran_s / max(done, 1e-9) / ran_on if done > 0 else typical_s / iterations
-        for kind in range(types):
-            if jobs.is_profiled(episode, row, kind) and episode.feasible[job[c.CLASS], kind, requested[at]]:
-                guessed[at], time_s[at, kind] = True, base_s * slower[kind]
+        for gpu_type in range(types):
+            if (
+                jobs.is_profiled(episode, row, gpu_type)
+                and episode.feasible[job[c.CLASS], gpu_type, requested[at]]
+            ):
+                guessed[at], time_s[at, gpu_type] = True, base_s * slower[gpu_type]
             else:
-                time_s[at, kind] = np.inf
+                time_s[at, gpu_type] = np.inf
     return guessed
 
 
 @compile_part
 def guess_unknown_times(episode: Episode, counts: Ints, rows: Ints, time_s: Floats) -> None:
-    """Fill in guesses for jobs of which no time is known at their requested count or above.
+    """Guess the times of jobs without a known time at their requested count or above.
 
     Parameters
     ----------
@@ -102,9 +107,10 @@ def guess_unknown_times(episode: Episode, counts: Ints, rows: Ints, time_s: Floa
         return
     guessed = _guess(episode, rows, requested, request_s, known)
     for at in range(n):
+        # A job whose time is known at more GPUs than it asks for keeps that time: it is no guess.
         unknown = guessed[at]
-        for kind in range(types):
+        for gpu_type in range(types):
             for level in range(requested[at], levels):
-                unknown &= time_s[at, kind, level] == np.inf
+                unknown &= time_s[at, gpu_type, level] == np.inf
         if unknown:
             time_s[at, :, requested[at]] = request_s[at]

@@ -17,11 +17,11 @@ from clustergym.common.arrays import Floats, Ints
 from clustergym.sim.compiled.numba_cache import compile_in_place
 
 COVERED = 0.95
-"""Share of the requests that the usual kinds cover."""
+"""Share of the requests that the usual requests cover."""
 
 
 class UsualRequests(NamedTuple):
-    """The kinds of requests that a cluster usually gets, M of them, the commonest first.
+    """The requests that a cluster usually gets, M distinct ones, the commonest first.
 
     Attributes
     ----------
@@ -39,14 +39,14 @@ class UsualRequests(NamedTuple):
 
 
 def find_usual_requests(rows: Requests, accepted: Sequence[str]) -> UsualRequests:
-    """Return the commonest kinds among requests that cover `COVERED` of them; host memory does not count.
+    """Return the commonest requests that together cover `COVERED` of them; host memory does not count.
 
     Parameters
     ----------
     rows : Requests
     accepted : sequence of str
-        The models that each row accepts, as its list has them: another text is another kind. Of equally
-        common kinds that of more CPU, then GPU, then devices, then of the later text comes first, which
+        The models that each row accepts, as its list has them: another text is another request. Of equally
+        common ones that of more CPU, then GPU, then devices, then of the later text comes first, which
         agrees with FGD's published runs.
     """
     columns = (rows.cpu_milli, rows.gpu_milli, rows.gpus)
@@ -57,8 +57,8 @@ def find_usual_requests(rows: Requests, accepted: Sequence[str]) -> UsualRequest
     chosen = int(np.searchsorted(np.cumsum(counts), COVERED * len(keys))) + 1
     # Two divisions, as FGD's simulator does them: the last digit decides between equal scores.
     share = (counts[:chosen] / len(keys)) / (counts[:chosen].sum() / len(keys))
-    kinds = [(cpu, gpus, milli, models[cpu, milli, gpus, text]) for cpu, milli, gpus, text in order[:chosen]]
-    cpu_milli, gpus, gpu_milli, accepts = np.array(kinds, dtype=np.int64).T.copy()
+    usual = [(cpu, gpus, milli, models[cpu, milli, gpus, text]) for cpu, milli, gpus, text in order[:chosen]]
+    cpu_milli, gpus, gpu_milli, accepts = np.array(usual, dtype=np.int64).T.copy()
     return UsualRequests(cpu_milli, gpus, gpu_milli, accepts, share)
 
 
@@ -79,7 +79,7 @@ def idle_milli(nodes: Nodes, at: int) -> np.int64:
 def _unusable(
     nodes: Nodes, at: int, usual: UsualRequests, request: int, idle: np.int64
 ) -> tuple[int, np.int64]:
-    """Return why a usual request cannot use idle GPU on a node, and how much it cannot."""
+    """Return why a usual request cannot use idle GPU of a node, and how much of it it cannot use."""
     enough_cpu = nodes.cpu_milli[at] >= usual.cpu_milli[request]
     if usual.gpus[request] == 0:
         return (NO_GPU if enough_cpu else NO_GPU_LACKS_CPU), idle

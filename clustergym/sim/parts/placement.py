@@ -15,7 +15,7 @@ from clustergym.sim.parts.fragmentation import UsualRequests, fragments
 
 
 class PlacedRequest(NamedTuple):
-    """Where a request is: its node, and its devices as bits."""
+    """The place of a request: its node, and its devices as bits."""
 
     node: int
     devices: int
@@ -31,7 +31,7 @@ def compute_fragments(nodes: Nodes, usual: UsualRequests) -> Floats:
 
 
 @compile_entry
-def fitting_kinds(nodes: Nodes, requests: Requests) -> Bools:
+def find_fitting_requests(nodes: Nodes, requests: Requests) -> Bools:
     """Return whether some node has room for each request, shape (K,)."""
     found = np.zeros(len(requests.gpus), np.bool_)
     for request in range(len(found)):
@@ -99,7 +99,7 @@ def _take(nodes: Nodes, at: int, requests: Requests, request: int, device: int) 
 
 
 def release(nodes: Nodes, requests: Requests, request: int, placed: PlacedRequest) -> None:
-    """Give back what a request has."""
+    """Give back the resources that a request holds."""
     _give_back(nodes, placed.node, requests, request, placed.devices)
 
 

@@ -3,7 +3,7 @@
 A score is a whole number from 0 to 100; the node of the highest one is taken, among equal ones that of the
 lowest rank. FGD's paper (section 6, and its simulator) has all six.
 
-The scores of nodes for kinds of requests, which are worked out again only for nodes that have changed.
+The scores of nodes for distinct requests, which are worked out again only for nodes that have changed.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def tightest_device(nodes: Nodes, at: int, milli: int) -> int:
 
 @compile_in_place
 def draw_device(nodes: Nodes, at: int, milli: int, chance: float) -> int:
-    """Return one of the devices that suffice, all with the same probability."""
+    """Draw one of the devices with enough room, all with the same probability."""
     fitting = 0
     for device in range(nodes.devices[at]):
         fitting += nodes.gpu_milli[at, device] >= milli
@@ -120,10 +120,11 @@ def draw_device(nodes: Nodes, at: int, milli: int, chance: float) -> int:
 
 @compile_in_place
 def _dot_product(nodes: Nodes, at: int, requests: Requests, request: int) -> np.int64:
-    """Prefer nodes of which the request uses what they have least of."""
+    """Score a node by the dot product of the request and the node's free resources."""
     cpu, gpu = float(nodes.most[0]), float(nodes.most[1])
     product = nodes.cpu_milli[at] / cpu * (requests.cpu_milli[request] / cpu)
     product += idle_milli(nodes, at) / gpu * (requests.gpus[request] * requests.gpu_milli[request] / gpu)
+    # The smaller the product, the higher the score: nodes with little free of what the request uses go first.
     return np.int64(100.0 * (1.0 - product / 2.0))
 
 
@@ -179,9 +180,12 @@ def _gradient(
     before = fragments(nodes, at, usual)
     taken = occupy(nodes, at, requests, request, device)
     grown = fragments(nodes, at, usual) - before
+    # Tried and undone: the node is as before, so that scores which are known of it stay known.
     version = nodes.version[at]
     give_back(nodes, at, requests, request, taken)
     nodes.version[at] = version
+    # A sigmoid of the growth in GPUs, cut to a whole number: near zero many placements score alike, and ranks
+    # decide.
     return np.int64(100.0 * (1.0 / (1.0 + math.exp(grown / WHOLE))))
 
 
@@ -234,7 +238,7 @@ def score(
 
 
 class KnownScores(NamedTuple):
-    """Scores that are known, by kind and node, with the version of the node that they are of."""
+    """Scores that are known, by request and node, with the version of the node that they are of."""
 
     value: Ints
     device: Ints
@@ -242,7 +246,7 @@ class KnownScores(NamedTuple):
 
 
 def no_scores(requests: Requests, nodes: Nodes) -> KnownScores:
-    """Return scores of which none is known."""
+    """Return a table of scores in which none is known yet."""
     return KnownScores(*(np.full((len(requests.gpus), len(nodes.devices)), UNFIT) for _ in range(3)))
 
 
@@ -256,7 +260,7 @@ def refresh(
     scores: KnownScores,
     device: Ints,
 ) -> None:
-    """Score the nodes that have changed since this kind of request last came."""
+    """Score the nodes that have changed since this request last came."""
     for at in range(len(nodes.devices)):
         if scores.version[request, at] != nodes.version[at]:
             scores.value[request, at] = score(nodes, at, requests, request, placer, usual, device)
@@ -278,7 +282,7 @@ def best(values: Ints, rank: Ints) -> int:
 
 @compile_in_place
 def draw_node(values: Ints, chance: float) -> int:
-    """Return one of the nodes on which a request fits, all with the same probability; -1: none."""
+    """Draw one of the nodes on which a request fits, all with the same probability; -1: none."""
     fitting = 0
     for at in range(len(values)):
         fitting += values[at] >= 0

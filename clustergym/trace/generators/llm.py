@@ -36,7 +36,7 @@ Choices = tuple[ModelClass, ...]
 
 @dataclass(frozen=True)
 class JobClass:
-    """How jobs of one purpose (such as pretraining) are drawn: sizes, models, durations.
+    """Distributions of the jobs of one purpose (such as pretraining): sizes, models, durations.
 
     Attributes
     ----------
@@ -256,7 +256,7 @@ def _draft(workload: LlmWorkload, cluster: ClusterSpec, times: ReferenceTime) ->
 
 
 class _Speeds:
-    """Iterations a second of a model on so many GPUs of mean speed, over the types on which it fits."""
+    """Iterations per second of models on a number of GPUs, averaged over the GPU types where they fit."""
 
     def __init__(self, cluster: ClusterSpec, times: ReferenceTime) -> None:
         self._types = list(zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True))

@@ -2,7 +2,7 @@
 
 Kinds of requests and their numbers follow the GPU cluster trace of 2023 (cluster-trace-gpu-v2023 of
 https://github.com/alibaba/clusterdata; Weng et al., "Beware of Fragmentation", USENIX ATC 2023): amounts
-rounded to half a core and 4 GiB, kinds below 3 in 1,000 left out. Durations have the mean and standard
+rounded to half a core and 4 GiB, requests below 3 in 1,000 left out. Durations have the mean and standard
 deviation of ln(seconds) of the pods of each class that ran (our own figures from its default list); arrivals
 are a Poisson process.
 """
@@ -24,7 +24,7 @@ from clustergym.trace.trace_checks import build_trace
 
 PARTS_SOURCE = "openb"
 
-KINDS = (
+REQUESTS = (
     # No GPU.
     (12.5, 56, 0, 0, 45),
     (32, 48, 0, 0, 35),
@@ -122,7 +122,7 @@ class PartWorkload:
 def generate_parts(workload: PartWorkload) -> Trace:
     """Generate a trace of jobs that ask for parts of GPUs; equal arguments give equal bytes."""
     rng = random_streams.JOBS_OF_PARTS.generator(workload.seed)
-    cores, gib, gpus, milli, weight = (np.array(column) for column in zip(*KINDS, strict=True))
+    cores, gib, gpus, milli, weight = (np.array(column) for column in zip(*REQUESTS, strict=True))
     request = rng.choice(len(weight), workload.jobs, p=weight / weight.sum())
     of_class = np.where(gpus == 0, 0, np.where(milli < 1000, 1, np.where(gpus == 1, 2, 3)))
     duration_s = _durations(of_class[request], workload, rng)

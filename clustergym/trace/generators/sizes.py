@@ -132,8 +132,8 @@ def draw_gpu_types(
     fitting = {pair: _fitting(cluster, tuple(names), rule, *pair, time_s) for pair in asked}
     drawn = []
     for pair, share in zip(pairs, chance.tolist(), strict=True):
-        kinds, area = fitting[pair]
-        drawn.append(kinds[bisect_right(area, share * area[-1])])
+        types, area = fitting[pair]
+        drawn.append(types[bisect_right(area, share * area[-1])])
     return drawn
 
 
@@ -145,12 +145,12 @@ def _fitting(
     capacity = dict(zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True))
     large = [gpu_type for gpu_type in names if capacity[gpu_type] >= gpus]
     for tier in RULES[rule].tiers(stratum, gpus):
-        kinds = [
+        types = [
             gpu_type
             for gpu_type in large
             if any(np.isfinite(time_s(model, gpu_type, gpus)) for model, _ in tier)
         ]
-        if kinds:
-            return kinds, list(accumulate(capacity[gpu_type] for gpu_type in kinds))
+        if types:
+            return types, list(accumulate(capacity[gpu_type] for gpu_type in types))
     message = f"no model of rule {rule!r} fits on {gpus} GPUs of {' or '.join(names)} of {cluster.name}"
     raise InputError(message, field="gpus", remedy="set max_gpus, or choose another rule or cluster")

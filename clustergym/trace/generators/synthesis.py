@@ -244,7 +244,7 @@ def _fit_load(request: _Request, draft: Trace, times: ReferenceTimes) -> tuple[f
 
 @lru_cache(maxsize=16)
 def _request_costs(times: ReferenceTimes, cluster: ClusterSpec, counts: tuple[int, ...]) -> RequestCosts:
-    """Return what requests cost on the cluster of reference times; all traces of this process share it."""
+    """Return the costs of requests on the reference cluster; all traces of this process share them."""
     return RequestCosts(cluster, counts)
 
 
@@ -334,8 +334,8 @@ def _oracle_fingerprint(cluster: ClusterSpec, rule: str) -> str:
 
 
 def _most_gpus(request: _Request) -> int:
-    kinds = request.gpu_types or request.cluster.gpu_types
-    return max(int(request.cluster.capacity[request.cluster.gpu_types.index(gpu_type)]) for gpu_type in kinds)
+    types = request.gpu_types or request.cluster.gpu_types
+    return max(int(request.cluster.capacity[request.cluster.gpu_types.index(gpu_type)]) for gpu_type in types)
 
 
 def _cluster(cluster: ClusterSpec | str | None) -> ClusterSpec:

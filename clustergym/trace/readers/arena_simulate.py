@@ -1,4 +1,4 @@
-"""Read Arena's `simulate_trace…` files, of which Arena's simulator runs a fifth of the iterations."""
+"""Read Arena's `simulate_trace…` files; Arena's simulator runs a fifth of their iterations."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ NAME = "kueue"
 
 @dataclass
 class Names:
-    """What the other objects of the file say of names.
+    """Names that the other objects of the file define.
 
     Attributes
     ----------

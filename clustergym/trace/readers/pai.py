@@ -80,7 +80,7 @@ class Need(NamedTuple):
 
 
 def needs(tasks: TextTable) -> dict[str, Need]:
-    """Return what the GPU tasks of each job take, by job name; jobs without GPU tasks are left out."""
+    """Return the resources of each job's GPU tasks, by job name; jobs without GPU tasks are left out."""
     percent = numbers(tasks, "plan_gpu", low=0, default=0.0)
     gpu_percent = (percent * numbers(tasks, "inst_num", low=0, default=0.0)).tolist()
     start_s = numbers(tasks, "start_time", low=0, default=math.nan).tolist()

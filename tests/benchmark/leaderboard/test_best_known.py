@@ -17,7 +17,7 @@ from clustergym.agents import auction_features as features
 from clustergym.agents.auction_checkpoints import load
 from clustergym.agents.plan import NAME, Plan, PlanPolicy
 from clustergym.benchmark.leaderboard.board import load_board
-from clustergym.benchmark.leaderboard.cell_replay import FlagKind
+from clustergym.benchmark.leaderboard.cell_replay import FlagReason
 from clustergym.benchmark.leaderboard.entry import read_entry, read_results
 from clustergym.benchmark.leaderboard.score import standings
 from clustergym.commands.leaderboard import main
@@ -47,7 +47,7 @@ def jct_s(scenario: Scenario, plan: Plan) -> np.ndarray:
     simulation = simulate(scenario, PlanPolicy(plan), make_placer({"name": "buddy"})).simulation
     found = np.full(len(scenario.trace), np.nan)
     for event in simulation.log.events:
-        if event.kind.value == "complete":
+        if event.event_type.value == "complete":
             found[event.job] = event.time_s - scenario.trace.submit_s[event.job]
     return found
 
@@ -164,7 +164,7 @@ def test_the_entry_is_checked_by_replay_and_stands_outside_all_divisions(root, c
 
 def test_a_cell_keeps_its_schedule_until_a_better_one_is_found(root, capsys):
     assert best_known(root, "--evaluations", "1", "--cells", "philly-6") == 0
-    assert kinds(root, NAME) == {FlagKind.MISSING_CELL}
+    assert kinds(root, NAME) == {FlagReason.MISSING_CELL}
     first = values(root)
     assert best_known(root, "--evaluations", "60", "--cells", "philly") == 0
     assert kinds(root, NAME) == set()

@@ -284,8 +284,8 @@ def test_committed_pages_are_what_render_writes(name):
 @pytest.mark.parametrize("name", board_names())
 def test_committed_entries_are_whole(name):
     board = load_board(name)
-    # A cell of testbed has 3,000 jobs and more, others have 100 to 2,000.
-    assert len(board.cells) >= (5 if name == "testbed" else 12)
+    # A cell of testbed has 3,000 jobs and more, one of llm-2026 1,600 GPUs and racks; others are smaller.
+    assert len(board.cells) >= (5 if name in ("testbed", "llm-2026") else 12)
     assert len(entry_names(board)) >= 3
     for entry in entry_names(board):
         found = read_entry(board.folder / entry, board)
@@ -324,6 +324,7 @@ def test_the_family_of_a_scenario_is_its_trace():
     """A scenario of conf may choose the trace, and cells of one generator are one family at any load."""
     found = {name: load_board(name).families for name in board_names()}
     assert found["testbed"] == ("philly-like",) * 2 + ("helios-like",) * 2 + ("pai-like",)
+    assert found["llm-2026"] == ("llm-2026",) * 2  # By conf/scenario/llm-2026.yaml.
     assert found["tenants"] == ("philly-like", "philly-like", "helios-like", "helios-like")
     assert found["scale"] == ("philly-like", "philly-like")  # By conf/scenario/large.yaml.
     other = BoardScenario(name="mine", overrides=["trace=file", "trace.path=a.csv"])

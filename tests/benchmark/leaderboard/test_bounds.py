@@ -20,7 +20,7 @@ from clustergym.common.errors import InputError
 @pytest.fixture(scope="module")
 def bounded_once(tmp_path_factory):
     root = tmp_path_factory.mktemp("bounds")
-    add(frozen(root, small_board((5, 6))), "first", {"name": "fcfs"})
+    add(frozen(root, small_board((5, 6), jobs=18)), "first", {"name": "fcfs"})
     assert main(["--root", str(root), "bound", "small", "--workers", "1"]) == 0
     return root
 

@@ -7,7 +7,7 @@ from boards import found, frozen, kinds, small_board
 
 from clustergym.benchmark.leaderboard.add import add
 from clustergym.benchmark.leaderboard.board import load_board
-from clustergym.benchmark.leaderboard.cell_replay import FlagKind
+from clustergym.benchmark.leaderboard.cell_replay import FlagReason
 from clustergym.benchmark.leaderboard.conditions import FILE, list_points, read_conditions
 from clustergym.benchmark.leaderboard.entry import read_results
 from clustergym.benchmark.leaderboard.render import pages
@@ -68,7 +68,7 @@ def test_a_check_flags_missing_and_false_figures(root):
     assert found(root, "dear") == []
     assert main(["--root", str(root), "check", "small", "dear", "--strict", "2"]) == 2
     path.write_text("\n".join(lines[:-1]) + "\n")
-    assert kinds(root, "dear") == {FlagKind.CONDITIONS}
+    assert kinds(root, "dear") == {FlagReason.CONDITIONS}
     for wrong in (f"{lines[-1]}\n{lines[-1]}", lines[-1].replace("free profiles", "other"), f"{head},nan"):
         path.write_text("\n".join([*lines[:-1], wrong]) + "\n")
         with pytest.raises(InputError, match="is no condition, cell and figure"):

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clustergym.benchmark.leaderboard.board import load_board
-from clustergym.benchmark.leaderboard.cell_replay import FlagKind
+from clustergym.benchmark.leaderboard.cell_replay import FlagReason
 from clustergym.benchmark.leaderboard.entry import read_results
 from clustergym.benchmark.leaderboard.entry_curves import RANKS, STEPS, read_curves
 from clustergym.commands.leaderboard import main
@@ -110,4 +110,4 @@ def test_the_entry_of_a_placer_has_curves(placers):
     assert [*read_curves(board, path.parent)] == [scenario.name for scenario in board.scenarios]
     assert check(board, "moving") == []
     path.write_text(path.read_text().replace('"jct_s":[', '"jct_s":[1,', 1))
-    assert {flag.kind for flag in check(board, "moving")} == {FlagKind.CURVES}
+    assert {flag.reason for flag in check(board, "moving")} == {FlagReason.CURVES}

@@ -13,7 +13,7 @@ from entry_logs import change_headers
 from error_lines import error_line
 
 from clustergym.benchmark.leaderboard.board import load_board
-from clustergym.benchmark.leaderboard.cell_replay import FlagKind
+from clustergym.benchmark.leaderboard.cell_replay import FlagReason
 from clustergym.benchmark.leaderboard.render import markdown, page
 from clustergym.benchmark.leaderboard.score import optimum, standings
 from clustergym.commands.leaderboard import main
@@ -197,4 +197,4 @@ def test_a_log_may_not_be_sold_as_another_round(root: Path) -> None:
     # The log of an event-driven policy, presented as that of one with rounds, and the other way round.
 
     change_headers(root / "small" / "first", round_s=60.0)
-    assert kinds(root, "first") == {FlagKind.HEADER}
+    assert kinds(root, "first") == {FlagReason.HEADER}

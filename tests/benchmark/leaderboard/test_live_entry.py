@@ -11,7 +11,7 @@ from error_lines import error_line
 
 from clustergym.benchmark.leaderboard.add import read_runs, write_runs
 from clustergym.benchmark.leaderboard.board import load_board
-from clustergym.benchmark.leaderboard.cell_replay import FlagKind
+from clustergym.benchmark.leaderboard.cell_replay import FlagReason
 from clustergym.commands import collect, live, replay, report
 from clustergym.commands.leaderboard import main
 
@@ -49,7 +49,7 @@ def test_an_entry_of_live_runs_passes_the_check(root, tmp_path, capsys):
     assert check(board, "live") == []
     runs[cell].row.metrics["jct_mean"] *= 0.9
     write_runs(entry, board, runs)
-    assert [flag.kind for flag in check(board, "live")] == [FlagKind.METRIC]
+    assert [flag.reason for flag in check(board, "live")] == [FlagReason.METRIC]
 
 
 def test_other_runs_are_refused_and_nothing_is_written(root, tmp_path, capsys):

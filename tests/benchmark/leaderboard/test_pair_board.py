@@ -21,7 +21,7 @@ from error_lines import error_line
 from clustergym.benchmark.leaderboard.add import add
 from clustergym.benchmark.leaderboard.board import load_board
 from clustergym.benchmark.leaderboard.cell_logs import FILE
-from clustergym.benchmark.leaderboard.cell_replay import FlagKind
+from clustergym.benchmark.leaderboard.cell_replay import FlagReason
 from clustergym.benchmark.leaderboard.render import pages
 from clustergym.benchmark.leaderboard.score import standings
 from clustergym.commands.leaderboard import main
@@ -119,7 +119,7 @@ def test_what_is_not_published_is_replayed_and_never_run(kind, own, root):
 def test_the_answers_of_another_placer_are_found_by_running_it_again(root):
     parameters = {"defragment_s": None, "score": "best-fit"}
     claims_throughout(root / "pairs" / "short", placer={"name": "parts", "parameters": parameters})
-    assert kinds(root, "short") == kinds(root, "short", strict=1) == {FlagKind.RERUN}
+    assert kinds(root, "short") == kinds(root, "short", strict=1) == {FlagReason.RERUN}
 
 
 CLAIMED: dict[str, tuple[dict[str, Any], str]] = {
@@ -160,25 +160,25 @@ def _no_device(lines: Lines) -> Lines:
     return [*lines[:at], {**lines[at], "device": 8}, *lines[at + 1 :]]
 
 
-LOGGED: dict[str, tuple[Callable[[Lines], Lines], FlagKind]] = {
-    "a node that is not there": (_last(nodes=[[2, 1, 1]]), FlagKind.DECISION_LOG),
-    "no GPU of this number": (_no_device, FlagKind.ILLEGAL_DECISION),
-    "an answer left out": (lambda lines: lines[:-1], FlagKind.DIVERGED),
-    "an answer twice": (lambda lines: [*lines, lines[-1]], FlagKind.DIVERGED),
-    "a decision left out": (lambda lines: [lines[0], *lines[2:]], FlagKind.DECISION_LOG),
+LOGGED: dict[str, tuple[Callable[[Lines], Lines], FlagReason]] = {
+    "a node that is not there": (_last(nodes=[[2, 1, 1]]), FlagReason.DECISION_LOG),
+    "no GPU of this number": (_no_device, FlagReason.ILLEGAL_DECISION),
+    "an answer left out": (lambda lines: lines[:-1], FlagReason.DIVERGED),
+    "an answer twice": (lambda lines: [*lines, lines[-1]], FlagReason.DIVERGED),
+    "a decision left out": (lambda lines: [lines[0], *lines[2:]], FlagReason.DECISION_LOG),
     "a move": (
         lambda lines: [*lines, {"time_s": lines[-1]["time_s"] + 1, "move": [["0", [[0, 1, 1]]]]}],
-        FlagKind.DECISION_LOG,
+        FlagReason.DECISION_LOG,
     ),
     "too many decisions": (
         lambda lines: [lines[0] | {"decisions": 10**6}, *lines[1:]],
-        FlagKind.DECISION_LOG,
+        FlagReason.DECISION_LOG,
     ),
-    "half a decision": (lambda lines: [lines[0] | {"decisions": 0.5}, *lines[1:]], FlagKind.DECISION_LOG),
-    "no decisions": (lambda lines: [lines[0] | {"decisions": 0}, *lines[1:]], FlagKind.DECISION_LOG),
+    "half a decision": (lambda lines: [lines[0] | {"decisions": 0.5}, *lines[1:]], FlagReason.DECISION_LOG),
+    "no decisions": (lambda lines: [lines[0] | {"decisions": 0}, *lines[1:]], FlagReason.DECISION_LOG),
     "an answer as a decision": (
         lambda lines: [lines[0] | {"decisions": lines[0]["decisions"] + 1}, *lines[1:]],
-        FlagKind.DECISION_LOG,
+        FlagReason.DECISION_LOG,
     ),
 }
 

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from clustergym.benchmark.leaderboard.board import load_board
 from clustergym.benchmark.leaderboard.cell_logs import FILE, pack
-from clustergym.benchmark.leaderboard.cell_replay import FlagKind
+from clustergym.benchmark.leaderboard.cell_replay import FlagReason
 from clustergym.benchmark.leaderboard.render import pages
 from clustergym.benchmark.leaderboard.score import standings
 from clustergym.cluster.allocation import Allocations
@@ -93,7 +93,7 @@ def test_the_answers_of_another_placer_are_found_by_running_it_again(placers):
     folder = placers / "placers" / "random-fit"
     parameters = {"defragment_s": None, "algorithm": "best_fit"}
     claims_throughout(folder, placer={"name": "minipod", "parameters": parameters})
-    assert kinds(placers, "random-fit") == kinds(placers, "random-fit", strict=1) == {FlagKind.RERUN}
+    assert kinds(placers, "random-fit") == kinds(placers, "random-fit", strict=1) == {FlagReason.RERUN}
 
 
 # What entry.yaml says: the line of each, and no other
@@ -158,7 +158,7 @@ def test_tampered_entry(name: str, placers: Path) -> None:
 def test_a_placer_on_a_board_of_policies(root, capsys):
     claims(root / "small" / "first", policy=None, placer={"name": "buddy"})
     (flag,) = check(load_board("small", root), "first")
-    assert flag.kind == FlagKind.SCHEMA
+    assert flag.reason == FlagReason.SCHEMA
     assert "placer: is the board's: entries of small choose a policy (leave it out)" in flag.message
     assert main(["--root", str(root), "add", "small", "x", "placer=buddy"]) == 2
     assert "'placer=buddy' is not of the policy" in capsys.readouterr().err
@@ -234,47 +234,50 @@ def _waits(lines: Lines) -> Lines:
     return [lines[0], {**line, "infeasible": ["not now", 0, 0]}, *lines[2:]]
 
 
-LOGGED: dict[str, tuple[Callable[[Lines], Lines], FlagKind]] = {
-    "a node that is not there": (_nodes(lambda nodes: [[438, *nodes[0][1:]]]), FlagKind.DECISION_LOG),
-    "a node below them": (_nodes(lambda nodes: [[-1, *nodes[0][1:]]]), FlagKind.DECISION_LOG),
-    "nodes up to 2^31": (_nodes(lambda nodes: [[0, 2**31, 8]]), FlagKind.DECISION_LOG),
-    "half a node": (_nodes(lambda nodes: [[0.5, *nodes[0][1:]]]), FlagKind.DECISION_LOG),
-    "nodes that are no runs": (_nodes(lambda nodes: [0, 1, 2]), FlagKind.DECISION_LOG),
-    "no nodes": (_nodes(lambda nodes: []), FlagKind.DECISION_LOG),
-    "a node twice": (_nodes(lambda nodes: [[0, nodes[0][1] - 1, 8], [0, 1, 8]]), FlagKind.DECISION_LOG),
-    "fewer GPUs than asked for": (_nodes(lambda nodes: [[0, nodes[0][1] - 1, 8]]), FlagKind.DECISION_LOG),
+LOGGED: dict[str, tuple[Callable[[Lines], Lines], FlagReason]] = {
+    "a node that is not there": (_nodes(lambda nodes: [[438, *nodes[0][1:]]]), FlagReason.DECISION_LOG),
+    "a node below them": (_nodes(lambda nodes: [[-1, *nodes[0][1:]]]), FlagReason.DECISION_LOG),
+    "nodes up to 2^31": (_nodes(lambda nodes: [[0, 2**31, 8]]), FlagReason.DECISION_LOG),
+    "half a node": (_nodes(lambda nodes: [[0.5, *nodes[0][1:]]]), FlagReason.DECISION_LOG),
+    "nodes that are no runs": (_nodes(lambda nodes: [0, 1, 2]), FlagReason.DECISION_LOG),
+    "no nodes": (_nodes(lambda nodes: []), FlagReason.DECISION_LOG),
+    "a node twice": (_nodes(lambda nodes: [[0, nodes[0][1] - 1, 8], [0, 1, 8]]), FlagReason.DECISION_LOG),
+    "fewer GPUs than asked for": (_nodes(lambda nodes: [[0, nodes[0][1] - 1, 8]]), FlagReason.DECISION_LOG),
     "more GPUs than a node has": (
         _nodes(lambda nodes: [[0, nodes[0][1] // 2, 16]]),
-        FlagKind.ILLEGAL_DECISION,
+        FlagReason.ILLEGAL_DECISION,
     ),
-    "nodes of another job": (_onto_the_first, FlagKind.ILLEGAL_DECISION),
-    "another number of GPUs": (lambda lines: _at(1, gpus=64, nodes=[[0, 8, 8]])(lines), FlagKind.DIVERGED),
-    "an answer left out": (lambda lines: [lines[0], *lines[2:]], FlagKind.DIVERGED),
-    "an answer twice": (lambda lines: [*lines[:2], *lines[1:]], FlagKind.DIVERGED),
-    "an answer after the end": (lambda lines: [*lines, {**lines[-1], "time_s": 1e9}], FlagKind.DIVERGED),
+    "nodes of another job": (_onto_the_first, FlagReason.ILLEGAL_DECISION),
+    "another number of GPUs": (lambda lines: _at(1, gpus=64, nodes=[[0, 8, 8]])(lines), FlagReason.DIVERGED),
+    "an answer left out": (lambda lines: [lines[0], *lines[2:]], FlagReason.DIVERGED),
+    "an answer twice": (lambda lines: [*lines[:2], *lines[1:]], FlagReason.DIVERGED),
+    "an answer after the end": (lambda lines: [*lines, {**lines[-1], "time_s": 1e9}], FlagReason.DIVERGED),
     "an answer sooner": (
         lambda lines: _at(len(lines) - 1, time_s=lines[-2]["time_s"])(lines),
-        FlagKind.DIVERGED,
+        FlagReason.DIVERGED,
     ),
-    "answers out of order": (lambda lines: [lines[0], *reversed(lines[1:])], FlagKind.DECISION_LOG),
-    "a job that waits": (_waits, FlagKind.DIVERGED),
+    "answers out of order": (lambda lines: [lines[0], *reversed(lines[1:])], FlagReason.DECISION_LOG),
+    "a job that waits": (_waits, FlagReason.DIVERGED),
     "a reason of 2 lines": (
         lambda lines: [*_waits(lines)[:1], {**_waits(lines)[1], "infeasible": ["a\nb", 0, 0]}, *lines[2:]],
-        FlagKind.DECISION_LOG,
+        FlagReason.DECISION_LOG,
     ),
-    "an unknown GPU type": (_at(1, gpu_type="H900"), FlagKind.DECISION_LOG),
-    "a further key": (_at(1, run="rm -rf /"), FlagKind.DECISION_LOG),
-    "a time that is none": (_at(1, time_s=float("nan")), FlagKind.DECISION_LOG),
-    "a move of nobody": (_move(lambda job, runs: [["nobody", runs]]), FlagKind.DECISION_LOG),
-    "a move to more GPUs": (_move(lambda job, runs: [[job, [[0, 128, 8]]]]), FlagKind.ILLEGAL_DECISION),
-    "a move of a job that waits": (_move(lambda job, runs: [["philly-79", runs]]), FlagKind.ILLEGAL_DECISION),
-    "no move": (_move(lambda job, runs: []), FlagKind.DECISION_LOG),
-    "a log of decisions": (_at(0, schema="clustergym.decisions/1"), FlagKind.DECISION_LOG),
-    "the policy's parameters": (_at(0, policy={"name": "sjf"}), FlagKind.HEADER),
-    "another policy": (_at(0, policy={"name": "fcfs"}), FlagKind.HEADER),
-    "another seed": (_at(0, seed=8), FlagKind.HEADER),
-    "moves in no time": (_at(0, defragment_s=1e-9), FlagKind.HEADER),
-    "another scenario": (_at(0, scenario_sha256="0" * 64), FlagKind.TRACE_HASH),
+    "an unknown GPU type": (_at(1, gpu_type="H900"), FlagReason.DECISION_LOG),
+    "a further key": (_at(1, run="rm -rf /"), FlagReason.DECISION_LOG),
+    "a time that is none": (_at(1, time_s=float("nan")), FlagReason.DECISION_LOG),
+    "a move of nobody": (_move(lambda job, runs: [["nobody", runs]]), FlagReason.DECISION_LOG),
+    "a move to more GPUs": (_move(lambda job, runs: [[job, [[0, 128, 8]]]]), FlagReason.ILLEGAL_DECISION),
+    "a move of a job that waits": (
+        _move(lambda job, runs: [["philly-79", runs]]),
+        FlagReason.ILLEGAL_DECISION,
+    ),
+    "no move": (_move(lambda job, runs: []), FlagReason.DECISION_LOG),
+    "a log of decisions": (_at(0, schema="clustergym.decisions/1"), FlagReason.DECISION_LOG),
+    "the policy's parameters": (_at(0, policy={"name": "sjf"}), FlagReason.HEADER),
+    "another policy": (_at(0, policy={"name": "fcfs"}), FlagReason.HEADER),
+    "another seed": (_at(0, seed=8), FlagReason.HEADER),
+    "moves in no time": (_at(0, defragment_s=1e-9), FlagReason.HEADER),
+    "another scenario": (_at(0, scenario_sha256="0" * 64), FlagReason.TRACE_HASH),
 }
 
 
@@ -283,7 +286,7 @@ def test_tampered_log(name: str, placers: Path) -> None:
     change, expected = LOGGED[name]
     change_log(placers / "placers" / "moving", CELL, change)
     found = check(load_board("placers", placers), "moving")
-    assert found[0].kind == expected, [str(flag) for flag in found]
+    assert found[0].reason == expected, [str(flag) for flag in found]
     assert {flag.where for flag in found} == {"ii-6"}
 
 
@@ -307,7 +310,7 @@ def test_other_nodes_are_another_run(placers):
     free = set(np.flatnonzero(watching.free == 8).tolist()) - {node for node, _ in (*others, last)}
     nodes = tuple(sorted([*others, (max(free), 8)]))
     change_log(folder, CELL, _at(len(lines) - 1, nodes=group_nodes(nodes)))
-    assert FlagKind.DIGEST in kinds(placers, "random-fit") <= {FlagKind.DIGEST, FlagKind.METRIC}
+    assert FlagReason.DIGEST in kinds(placers, "random-fit") <= {FlagReason.DIGEST, FlagReason.METRIC}
 
 
 def test_a_crowd_of_nodes_is_refused(placers):
@@ -351,7 +354,7 @@ def test_a_wrong_count_of_answers_is_flagged(placers):
     row = first.split(",")
     row[3] = str(int(row[3]) - 1)
     path.write_text("\n".join([header, ",".join(row), *rest]) + "\n")
-    assert kinds(placers, "moving") == {FlagKind.DECISION_TIMES}
+    assert kinds(placers, "moving") == {FlagReason.DECISION_TIMES}
 
 
 # The parts

@@ -17,7 +17,7 @@ from python_process import run_python
 
 from clustergym.benchmark.leaderboard.board import load_board
 from clustergym.benchmark.leaderboard.cell_logs import FILE
-from clustergym.benchmark.leaderboard.cell_replay import FlagKind
+from clustergym.benchmark.leaderboard.cell_replay import FlagReason
 from clustergym.benchmark.leaderboard.check import check_entries, describe_unverified
 from clustergym.commands.leaderboard import main
 from clustergym.common.errors import InputError
@@ -112,29 +112,29 @@ def bomb(size: int) -> bytes:
 
 
 TAMPERED = {
-    "a metric": (lambda f: column(f, "ftf_mean", "0.5"), FlagKind.METRIC),
-    "a metric left out": (lambda f: column(f, "jct_p99", ""), FlagKind.METRIC),
-    "a metric better than can be": (lambda f: column(f, "jct_mean", "1.0"), FlagKind.BOUND),
-    "a makespan better than can be": (lambda f: column(f, "makespan", "1.0"), FlagKind.BOUND),
-    "the digest": (lambda f: column(f, "digest", "0" * 64), FlagKind.DIGEST),
-    "a digest that is none": (lambda f: column(f, "digest", "../../etc/passwd"), FlagKind.SCHEMA),
-    "a row left out": (lambda f: results(f, lambda lines: lines[:-1]), FlagKind.MISSING_CELL),
-    "a row twice": (lambda f: results(f, lambda lines: [*lines, lines[1]]), FlagKind.DUPLICATE_CELL),
-    "another seed": (lambda f: column(f, "seed", "7"), FlagKind.FOREIGN_CELL),
-    "another scenario": (lambda f: column(f, "scenario", "helios"), FlagKind.FOREIGN_CELL),
-    "a scenario that is a path": (lambda f: column(f, "scenario", "../philly"), FlagKind.SCHEMA),
-    "a seed of 5,000 digits": (lambda f: column(f, "seed", "9" * 5000), FlagKind.SCHEMA),
-    "not a number": (lambda f: column(f, "jct_mean", "nan"), FlagKind.SCHEMA),
-    "infinity": (lambda f: column(f, "makespan", "1e999"), FlagKind.SCHEMA),
-    "a formula": (lambda f: column(f, "makespan", "=1+1"), FlagKind.SCHEMA),
-    "another header": (lambda f: results(f, lambda lines: ["a,b", *lines[1:]]), FlagKind.SCHEMA),
-    "results of 100 MB": (lambda f: text(f, b"a" * 10**8, "results.csv"), FlagKind.SCHEMA),
-    "results that are no text": (lambda f: text(f, b"\xff\x00\xfe", "results.csv"), FlagKind.SCHEMA),
-    "no results": (lambda f: (f / "results.csv").unlink(), FlagKind.SCHEMA),
-    "no entry.yaml": (lambda f: (f / "entry.yaml").unlink(), FlagKind.SCHEMA),
+    "a metric": (lambda f: column(f, "ftf_mean", "0.5"), FlagReason.METRIC),
+    "a metric left out": (lambda f: column(f, "jct_p99", ""), FlagReason.METRIC),
+    "a metric better than can be": (lambda f: column(f, "jct_mean", "1.0"), FlagReason.BOUND),
+    "a makespan better than can be": (lambda f: column(f, "makespan", "1.0"), FlagReason.BOUND),
+    "the digest": (lambda f: column(f, "digest", "0" * 64), FlagReason.DIGEST),
+    "a digest that is none": (lambda f: column(f, "digest", "../../etc/passwd"), FlagReason.SCHEMA),
+    "a row left out": (lambda f: results(f, lambda lines: lines[:-1]), FlagReason.MISSING_CELL),
+    "a row twice": (lambda f: results(f, lambda lines: [*lines, lines[1]]), FlagReason.DUPLICATE_CELL),
+    "another seed": (lambda f: column(f, "seed", "7"), FlagReason.FOREIGN_CELL),
+    "another scenario": (lambda f: column(f, "scenario", "helios"), FlagReason.FOREIGN_CELL),
+    "a scenario that is a path": (lambda f: column(f, "scenario", "../philly"), FlagReason.SCHEMA),
+    "a seed of 5,000 digits": (lambda f: column(f, "seed", "9" * 5000), FlagReason.SCHEMA),
+    "not a number": (lambda f: column(f, "jct_mean", "nan"), FlagReason.SCHEMA),
+    "infinity": (lambda f: column(f, "makespan", "1e999"), FlagReason.SCHEMA),
+    "a formula": (lambda f: column(f, "makespan", "=1+1"), FlagReason.SCHEMA),
+    "another header": (lambda f: results(f, lambda lines: ["a,b", *lines[1:]]), FlagReason.SCHEMA),
+    "results of 100 MB": (lambda f: text(f, b"a" * 10**8, "results.csv"), FlagReason.SCHEMA),
+    "results that are no text": (lambda f: text(f, b"\xff\x00\xfe", "results.csv"), FlagReason.SCHEMA),
+    "no results": (lambda f: (f / "results.csv").unlink(), FlagReason.SCHEMA),
+    "no entry.yaml": (lambda f: (f / "entry.yaml").unlink(), FlagReason.SCHEMA),
     "a YAML tag": (
         lambda f: text(f, "!!python/object/apply:os.system ['touch /tmp/clustergym-was-here']"),
-        FlagKind.SCHEMA,
+        FlagReason.SCHEMA,
     ),
     "YAML aliases that multiply": (
         lambda f: text(
@@ -144,106 +144,112 @@ TAMPERED = {
                 f"{chr(98 + i)}: &{chr(98 + i)} [{', '.join(['*' + chr(97 + i)] * 9)}]\n" for i in range(9)
             ),
         ),
-        FlagKind.SCHEMA,
+        FlagReason.SCHEMA,
     ),
-    "a YAML file of 100 MB": (lambda f: text(f, "a: " + "b" * 10**8), FlagKind.SCHEMA),
-    "an unknown key": (lambda f: claims(f, score=1.0), FlagKind.SCHEMA),
-    "a key of another type": (lambda f: claims(f, deterministic="yes"), FlagKind.SCHEMA),
-    "a policy that is a module": (lambda f: claims(f, policy={"name": "os:system"}), FlagKind.SCHEMA),
-    "another version of the board": (lambda f: claims(f, board_version=2), FlagKind.BOARD),
-    "another board": (lambda f: claims(f, board="fair"), FlagKind.BOARD),
-    "a title of another": (lambda f: claims(f, title="short"), FlagKind.TITLE),
-    "no determinism": (lambda f: claims(f, deterministic=False), FlagKind.PUBLISHED),
-    "another information class": (lambda f: claims(f, information_class="profiled"), FlagKind.HEADER),
-    "another policy": (lambda f: claims(f, policy={"name": "arena"}), FlagKind.HEADER),
-    "the log's seed": (lambda f: header(f, seed=6), FlagKind.HEADER),
-    "the log's placer": (lambda f: header(f, placer={"name": "minipod"}), FlagKind.HEADER),
-    "rounds of a microsecond": (lambda f: header(f, round_s=1e-6), FlagKind.HEADER),
-    "a foreign trace": (lambda f: header(f, scenario_sha256="0" * 64), FlagKind.TRACE_HASH),
-    "a log of another schema": (lambda f: header(f, schema="other/1"), FlagKind.DECISION_LOG),
-    "no log": (lambda f: (f / FILE).unlink(), FlagKind.DECISION_LOG),
-    "a log that is not packed": (lambda f: text(f, b"{}", FILE), FlagKind.DECISION_LOG),
-    "a log cut short": (lambda f: text(f, (f / FILE).read_bytes()[:-20], FILE), FlagKind.DECISION_LOG),
-    "a log that goes on": (lambda f: text(f, (f / FILE).read_bytes() + b"more", FILE), FlagKind.DECISION_LOG),
-    "contents of 200 MB": (lambda f: text(f, bomb(2 * 10**8), FILE), FlagKind.DECISION_LOG),
-    "contents that are nested": (lambda f: text(f, gzip.compress(b"[" * 10**5), FILE), FlagKind.DECISION_LOG),
-    "contents of another schema": (lambda f: text(f, gzip.compress(b"{}"), FILE), FlagKind.DECISION_LOG),
-    "no log of a cell": (lambda f: cells(f, lambda parts: parts[1:]), FlagKind.MISSING_CELL),
+    "a YAML file of 100 MB": (lambda f: text(f, "a: " + "b" * 10**8), FlagReason.SCHEMA),
+    "an unknown key": (lambda f: claims(f, score=1.0), FlagReason.SCHEMA),
+    "a key of another type": (lambda f: claims(f, deterministic="yes"), FlagReason.SCHEMA),
+    "a policy that is a module": (lambda f: claims(f, policy={"name": "os:system"}), FlagReason.SCHEMA),
+    "another version of the board": (lambda f: claims(f, board_version=2), FlagReason.BOARD),
+    "another board": (lambda f: claims(f, board="fair"), FlagReason.BOARD),
+    "a title of another": (lambda f: claims(f, title="short"), FlagReason.TITLE),
+    "no determinism": (lambda f: claims(f, deterministic=False), FlagReason.PUBLISHED),
+    "another information class": (lambda f: claims(f, information_class="profiled"), FlagReason.HEADER),
+    "another policy": (lambda f: claims(f, policy={"name": "arena"}), FlagReason.HEADER),
+    "the log's seed": (lambda f: header(f, seed=6), FlagReason.HEADER),
+    "the log's placer": (lambda f: header(f, placer={"name": "minipod"}), FlagReason.HEADER),
+    "rounds of a microsecond": (lambda f: header(f, round_s=1e-6), FlagReason.HEADER),
+    "a foreign trace": (lambda f: header(f, scenario_sha256="0" * 64), FlagReason.TRACE_HASH),
+    "a log of another schema": (lambda f: header(f, schema="other/1"), FlagReason.DECISION_LOG),
+    "no log": (lambda f: (f / FILE).unlink(), FlagReason.DECISION_LOG),
+    "a log that is not packed": (lambda f: text(f, b"{}", FILE), FlagReason.DECISION_LOG),
+    "a log cut short": (lambda f: text(f, (f / FILE).read_bytes()[:-20], FILE), FlagReason.DECISION_LOG),
+    "a log that goes on": (
+        lambda f: text(f, (f / FILE).read_bytes() + b"more", FILE),
+        FlagReason.DECISION_LOG,
+    ),
+    "contents of 200 MB": (lambda f: text(f, bomb(2 * 10**8), FILE), FlagReason.DECISION_LOG),
+    "contents that are nested": (
+        lambda f: text(f, gzip.compress(b"[" * 10**5), FILE),
+        FlagReason.DECISION_LOG,
+    ),
+    "contents of another schema": (lambda f: text(f, gzip.compress(b"{}"), FILE), FlagReason.DECISION_LOG),
+    "no log of a cell": (lambda f: cells(f, lambda parts: parts[1:]), FlagReason.MISSING_CELL),
     "the log of a cell twice": (
         lambda f: cells(f, lambda parts: [*parts, parts[0]]),
-        FlagKind.DUPLICATE_CELL,
+        FlagReason.DUPLICATE_CELL,
     ),
     "the log of a foreign cell": (
         lambda f: cells(f, lambda parts: [*parts, ("philly-7", parts[0][1])]),
-        FlagKind.FOREIGN_CELL,
+        FlagReason.FOREIGN_CELL,
     ),
     "a cell that is a path": (
         lambda f: cells(f, lambda parts: [("../philly-5", parts[0][1]), parts[1]]),
-        FlagKind.DECISION_LOG,
+        FlagReason.DECISION_LOG,
     ),
-    "cells out of order": (lambda f: cells(f, lambda parts: parts[::-1]), FlagKind.DECISION_LOG),
+    "cells out of order": (lambda f: cells(f, lambda parts: parts[::-1]), FlagReason.DECISION_LOG),
     "the log of another cell": (
         lambda f: cells(f, lambda parts: [(parts[0][0], parts[1][1]), parts[1]]),
-        FlagKind.TRACE_HASH,
+        FlagReason.TRACE_HASH,
     ),
-    "a cell that is not packed": (lambda f: replace_packed(f, CELL, b"{}"), FlagKind.DECISION_LOG),
+    "a cell that is not packed": (lambda f: replace_packed(f, CELL, b"{}"), FlagReason.DECISION_LOG),
     "a cell cut short": (
         lambda f: cells(f, lambda parts: [(parts[0][0], parts[0][1][:-20]), parts[1]]),
-        FlagKind.DECISION_LOG,
+        FlagReason.DECISION_LOG,
     ),
-    "a gzip bomb": (lambda f: replace_packed(f, CELL, bomb(2 * 10**8)), FlagKind.DECISION_LOG),
-    "a line of 10 MB": (lambda f: replace_packed(f, CELL, bomb(10**7)), FlagKind.DECISION_LOG),
+    "a gzip bomb": (lambda f: replace_packed(f, CELL, bomb(2 * 10**8)), FlagReason.DECISION_LOG),
+    "a line of 10 MB": (lambda f: replace_packed(f, CELL, bomb(10**7)), FlagReason.DECISION_LOG),
     "JSON that is nested": (
         lambda f: replace_packed(f, CELL, gzip.compress(b"[" * 10**6)),
-        FlagKind.DECISION_LOG,
+        FlagReason.DECISION_LOG,
     ),
-    "an unknown job": (lambda f: launch(f, job="nobody"), FlagKind.DECISION_LOG),
-    "an unknown GPU type": (lambda f: launch(f, kind="H900"), FlagKind.DECISION_LOG),
-    "half a GPU": (lambda f: launch(f, gpus=1.5), FlagKind.DECISION_LOG),
-    "a time that is not a number": (lambda f: decision(f, 1, time_s=float("nan")), FlagKind.DECISION_LOG),
+    "an unknown job": (lambda f: launch(f, job="nobody"), FlagReason.DECISION_LOG),
+    "an unknown GPU type": (lambda f: launch(f, kind="H900"), FlagReason.DECISION_LOG),
+    "half a GPU": (lambda f: launch(f, gpus=1.5), FlagReason.DECISION_LOG),
+    "a time that is not a number": (lambda f: decision(f, 1, time_s=float("nan")), FlagReason.DECISION_LOG),
     "decisions out of order": (
         lambda f: log(f, lambda lines: [lines[0], *reversed(lines[1:])]),
-        FlagKind.DECISION_LOG,
+        FlagReason.DECISION_LOG,
     ),
-    "a decision that does more": (lambda f: decision(f, 1, run="rm -rf /"), FlagKind.DECISION_LOG),
-    "more GPUs than there are": (lambda f: launch(f, gpus=4096), FlagKind.ILLEGAL_DECISION),
-    "fewer GPUs than none": (lambda f: launch(f, gpus=-4), FlagKind.ILLEGAL_DECISION),
-    "a decision sooner": (lambda f: decision(f, 1, time_s=0.125), FlagKind.DIVERGED),
+    "a decision that does more": (lambda f: decision(f, 1, run="rm -rf /"), FlagReason.DECISION_LOG),
+    "more GPUs than there are": (lambda f: launch(f, gpus=4096), FlagReason.ILLEGAL_DECISION),
+    "fewer GPUs than none": (lambda f: launch(f, gpus=-4), FlagReason.ILLEGAL_DECISION),
+    "a decision sooner": (lambda f: decision(f, 1, time_s=0.125), FlagReason.DIVERGED),
     "a decision after the end": (
         lambda f: log(f, lambda lines: [*lines, {"time_s": 1e9, "preempt": []}]),
-        FlagKind.DIVERGED,
+        FlagReason.DIVERGED,
     ),
-    "a job that never runs": (forget, FlagKind.DIVERGED),
-    "a job that is dropped": (drop, FlagKind.UNFINISHED),
-    "decisions in no time": (lambda f: column(f, "decision_s_p50", "0.0"), FlagKind.DECISION_TIMES),
-    "decisions longer than the run": (lambda f: column(f, "wall_s", "0.00001"), FlagKind.DECISION_TIMES),
+    "a job that never runs": (forget, FlagReason.DIVERGED),
+    "a job that is dropped": (drop, FlagReason.UNFINISHED),
+    "decisions in no time": (lambda f: column(f, "decision_s_p50", "0.0"), FlagReason.DECISION_TIMES),
+    "decisions longer than the run": (lambda f: column(f, "wall_s", "0.00001"), FlagReason.DECISION_TIMES),
     "a median above the 99th percentile": (
         lambda f: column(f, "decision_s_p50", "1.0"),
-        FlagKind.DECISION_TIMES,
+        FlagReason.DECISION_TIMES,
     ),
-    "fewer decisions than changes": (lambda f: column(f, "decisions", "1"), FlagKind.DECISION_TIMES),
+    "fewer decisions than changes": (lambda f: column(f, "decisions", "1"), FlagReason.DECISION_TIMES),
     "a queue shorter than it was": (
         lambda f: curve(f, lambda c: c["queued_jobs"].reverse()),
-        FlagKind.CURVES,
+        FlagReason.CURVES,
     ),
-    "a JCT less": (lambda f: curve(f, lambda c: c["jct_s"].__setitem__(30, 0.0)), FlagKind.CURVES),
-    "an end sooner": (lambda f: curve(f, lambda c: c.update(end_s=60.0)), FlagKind.CURVES),
-    "a curve of 119 points": (lambda f: curve(f, lambda c: c["held_gpus"].pop()), FlagKind.CURVES),
+    "a JCT less": (lambda f: curve(f, lambda c: c["jct_s"].__setitem__(30, 0.0)), FlagReason.CURVES),
+    "an end sooner": (lambda f: curve(f, lambda c: c.update(end_s=60.0)), FlagReason.CURVES),
+    "a curve of 119 points": (lambda f: curve(f, lambda c: c["held_gpus"].pop()), FlagReason.CURVES),
     "a curve that is not a number": (
         lambda f: curve(f, lambda c: c.update(held_gpus=[float("nan")] * 120)),
-        FlagKind.CURVES,
+        FlagReason.CURVES,
     ),
-    "a curve of another name": (lambda f: curve(f, lambda c: c.update(score=[1])), FlagKind.CURVES),
-    "curves that are no JSON": (lambda f: text(f, b"\xff{", "curves.json"), FlagKind.CURVES),
-    "curves that are nested": (lambda f: text(f, b"[" * 10**5, "curves.json"), FlagKind.CURVES),
-    "curves of 100 MB": (lambda f: text(f, b"1" * 10**8, "curves.json"), FlagKind.CURVES),
-    "no curves": (lambda f: (f / "curves.json").unlink(), FlagKind.CURVES),
-    "curves that are a link": (lambda f: link(f, "curves.json"), FlagKind.SCHEMA),
-    "a further file": (lambda f: text(f, "import os", "evil.py"), FlagKind.SCHEMA),
-    "a folder of logs": (lambda f: (f / "decisions").mkdir(), FlagKind.SCHEMA),
-    "a log that is a folder": (lambda f: ((f / FILE).unlink(), (f / FILE).mkdir()), FlagKind.SCHEMA),
-    "a log that is a link": (lambda f: link(f, FILE), FlagKind.SCHEMA),
-    "a README of 2 MB": (lambda f: text(f, "x" * 2_000_000, "README.md"), FlagKind.SCHEMA),
+    "a curve of another name": (lambda f: curve(f, lambda c: c.update(score=[1])), FlagReason.CURVES),
+    "curves that are no JSON": (lambda f: text(f, b"\xff{", "curves.json"), FlagReason.CURVES),
+    "curves that are nested": (lambda f: text(f, b"[" * 10**5, "curves.json"), FlagReason.CURVES),
+    "curves of 100 MB": (lambda f: text(f, b"1" * 10**8, "curves.json"), FlagReason.CURVES),
+    "no curves": (lambda f: (f / "curves.json").unlink(), FlagReason.CURVES),
+    "curves that are a link": (lambda f: link(f, "curves.json"), FlagReason.SCHEMA),
+    "a further file": (lambda f: text(f, "import os", "evil.py"), FlagReason.SCHEMA),
+    "a folder of logs": (lambda f: (f / "decisions").mkdir(), FlagReason.SCHEMA),
+    "a log that is a folder": (lambda f: ((f / FILE).unlink(), (f / FILE).mkdir()), FlagReason.SCHEMA),
+    "a log that is a link": (lambda f: link(f, FILE), FlagReason.SCHEMA),
+    "a README of 2 MB": (lambda f: text(f, "x" * 2_000_000, "README.md"), FlagReason.SCHEMA),
 }
 
 
@@ -266,8 +272,8 @@ def test_tampered(name, root):
 def test_there_are_enough():
     assert len(TAMPERED) >= 30
     # Those of other tests: entries run again, constants of boards, and conditions, which this board has not.
-    others = {FlagKind.RERUN, FlagKind.CONSTANTS, FlagKind.CONDITIONS}
-    assert {kind for _, kind in TAMPERED.values()} == set(FlagKind) - others
+    others = {FlagReason.RERUN, FlagReason.CONSTANTS, FlagReason.CONDITIONS}
+    assert {kind for _, kind in TAMPERED.values()} == set(FlagReason) - others
 
 
 def test_decisions_of_another_policy_are_found_by_running_it_again(root):
@@ -275,8 +281,8 @@ def test_decisions_of_another_policy_are_found_by_running_it_again(root):
     folder = root / "small" / "first"
     claims(folder, policy={"name": "las", "parameters": {}})
     change_headers(folder, policy="las")
-    assert kinds(root, "first") == {FlagKind.RERUN}
-    assert kinds(root, "first", strict=2) == {FlagKind.RERUN}
+    assert kinds(root, "first") == {FlagReason.RERUN}
+    assert kinds(root, "first", strict=2) == {FlagReason.RERUN}
 
 
 def test_a_variant_of_a_published_policy_says_so_in_its_title_and_is_not_run_again(root):
@@ -284,7 +290,7 @@ def test_a_variant_of_a_published_policy_says_so_in_its_title_and_is_not_run_aga
     folder = root / "small" / "short"
     claims(folder, policy={"name": "sjf", "parameters": {}}, variant=True)
     change_headers(folder, policy="sjf")
-    assert kinds(root, "short") == {FlagKind.TITLE}
+    assert kinds(root, "short") == {FlagReason.TITLE}
     claims(folder, title="SJF, a variant that preempts")
     assert kinds(root, "short", strict=2) == set()
     (word,) = describe_unverified(load_board("small", root), "short")
@@ -331,12 +337,12 @@ def test_only_published_policies_are_run_again(root):
     claims(root / "small" / "first", policy={"name": "os.system", "parameters": {}})
     change_headers(root / "small" / "first", policy="os.system")
     assert kinds(root, "first") == set()
-    assert kinds(root, "first", strict=1) == {FlagKind.RERUN}
+    assert kinds(root, "first", strict=1) == {FlagReason.RERUN}
 
 
 def rerun_messages(root: Path, entry: str = "first", strict: int = 2) -> list[tuple[str, str]]:
     flags = check(load_board("small", root), entry, strict)
-    assert {flag.kind for flag in flags} <= {FlagKind.RERUN}
+    assert {flag.reason for flag in flags} <= {FlagReason.RERUN}
     return [(flag.where, flag.message) for flag in flags]
 
 
@@ -385,13 +391,13 @@ def test_progress_is_shown_where_it_is_asked_for(root, capsys, monkeypatch):
 
 @pytest.mark.parametrize("name", ["../small/first", "First", "", "a" * 70, "/etc"])
 def test_a_name_is_no_path(name, root):
-    assert kinds(root, name) == {FlagKind.SCHEMA}
+    assert kinds(root, name) == {FlagReason.SCHEMA}
 
 
 def test_a_board_whose_scenario_changed_says_so(root):
     path = root / "small" / "board.yaml"
     path.write_text(path.read_text().replace("trace.jobs=24", "trace.jobs=23"))
-    assert kinds(root, "first") == {FlagKind.TRACE_HASH}
+    assert kinds(root, "first") == {FlagReason.TRACE_HASH}
 
 
 def test_the_command_names_the_flags(root, capsys, tmp_path):

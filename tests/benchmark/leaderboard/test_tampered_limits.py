@@ -17,7 +17,7 @@ from entry_logs import Lines, change_log, read_log, replace_packed
 from python_process import run_python
 
 from clustergym.benchmark.leaderboard.board import load_board
-from clustergym.benchmark.leaderboard.cell_replay import FlagKind
+from clustergym.benchmark.leaderboard.cell_replay import FlagReason
 from clustergym.benchmark.leaderboard.render import markdown
 from clustergym.benchmark.leaderboard.score import optimum, standings
 
@@ -40,23 +40,26 @@ def _idle(lines: Lines) -> Lines:
     return [lines[0], {**lines[1], "preempt": [later]}, *lines[2:]]
 
 
-TAMPERED: dict[str, tuple[Callable[[Lines], Lines], FlagKind]] = {
-    "a number of GPUs beyond 64 bits": (_gpus(10**30), FlagKind.DECISION_LOG),
-    "a number of GPUs below them": (_gpus(-(10**30)), FlagKind.DECISION_LOG),
+TAMPERED: dict[str, tuple[Callable[[Lines], Lines], FlagReason]] = {
+    "a number of GPUs beyond 64 bits": (_gpus(10**30), FlagReason.DECISION_LOG),
+    "a number of GPUs below them": (_gpus(-(10**30)), FlagReason.DECISION_LOG),
     "a time beyond floats": (
         lambda lines: [lines[0], {**lines[1], "time_s": 10**400}],
-        FlagKind.DECISION_LOG,
+        FlagReason.DECISION_LOG,
     ),
-    "rounds beyond floats": (lambda lines: [{**lines[0], "round_s": 1e308}, *lines[1:]], FlagKind.HEADER),
-    "rounds of 400 digits": (lambda lines: [{**lines[0], "round_s": 10**400}, *lines[1:]], FlagKind.HEADER),
-    "a round that is true": (lambda lines: [{**lines[0], "round_s": True}, *lines[1:]], FlagKind.HEADER),
+    "rounds beyond floats": (lambda lines: [{**lines[0], "round_s": 1e308}, *lines[1:]], FlagReason.HEADER),
+    "rounds of 400 digits": (lambda lines: [{**lines[0], "round_s": 10**400}, *lines[1:]], FlagReason.HEADER),
+    "a round that is true": (lambda lines: [{**lines[0], "round_s": True}, *lines[1:]], FlagReason.HEADER),
     "a job named twice": (
         lambda lines: _with_launch(lines, [lines[1]["launch"][0], *lines[1]["launch"]]),
-        FlagKind.DECISION_LOG,
+        FlagReason.DECISION_LOG,
     ),
-    "a job that is no name": (lambda lines: _with_launch(lines, [[{}, "A40", 1]]), FlagKind.DECISION_LOG),
-    "launches that are no list": (lambda lines: [lines[0], {**lines[1], "launch": 7}], FlagKind.DECISION_LOG),
-    "an idle preemption": (_idle, FlagKind.DECISION_LOG),
+    "a job that is no name": (lambda lines: _with_launch(lines, [[{}, "A40", 1]]), FlagReason.DECISION_LOG),
+    "launches that are no list": (
+        lambda lines: [lines[0], {**lines[1], "launch": 7}],
+        FlagReason.DECISION_LOG,
+    ),
+    "an idle preemption": (_idle, FlagReason.DECISION_LOG),
 }
 
 
@@ -74,7 +77,7 @@ def test_one_decision_too_many_is_flagged(root: Path) -> None:
     at = header.split(",").index("decisions")
     row[at] = str(int(row[at]) + 1)
     path.write_text("\n".join([header, ",".join(row), *rest]) + "\n")
-    assert kinds(root, "first") == {FlagKind.DECISION_TIMES}
+    assert kinds(root, "first") == {FlagReason.DECISION_TIMES}
 
 
 @pytest.mark.parametrize("name", ["results.csv", "entry.yaml", "README.md", "decisions.jsonl.gz"])
@@ -82,7 +85,7 @@ def test_a_pipe_is_not_opened(name: str, root: Path) -> None:
     path = root / "small" / "first" / name
     path.unlink()
     os.mkfifo(path)
-    assert kinds(root, "first") == {FlagKind.SCHEMA}
+    assert kinds(root, "first") == {FlagReason.SCHEMA}
 
 
 @pytest.mark.parametrize(
@@ -91,7 +94,7 @@ def test_a_pipe_is_not_opened(name: str, root: Path) -> None:
 )
 def test_a_policy_that_cannot_run_is_flagged(parameters: dict[str, Any], root: Path) -> None:
     claims_throughout(root / "small" / "short", policy={"name": "srtf", "parameters": parameters})
-    assert kinds(root, "short") & {FlagKind.PUBLISHED, FlagKind.SCHEMA}
+    assert kinds(root, "short") & {FlagReason.PUBLISHED, FlagReason.SCHEMA}
 
 
 def test_a_title_stays_in_its_cell(root: Path) -> None:

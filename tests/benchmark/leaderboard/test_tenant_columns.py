@@ -34,9 +34,12 @@ def test_a_policy_within_has_plain_words_as_parameters(text, plain):
 def test_what_a_policy_within_was_trained_on_counts():
     names = ("learned checkpoint=fair", "ares")
     assert [
-        list_training_data([ComponentChoice(name="quotas", parameters={"within": name})]) for name in names
+        list_training_data([ComponentChoice(name="quotas", parameters={"within": name})], "tenants")
+        for name in names
     ] == [
         ["train"],
         [],
     ]
-    assert list_training_data([ComponentChoice(name="learned")]) == ["train"]
+    learned = [ComponentChoice(name="learned")]
+    assert list_training_data(learned, "tenants") == ["train"]
+    assert list_training_data(learned, "llm-2026") == ["elsewhere"]  # None was trained on its jobs.

@@ -262,7 +262,7 @@ def test_every_placement_agrees_with_plain_loops(
             expected = slow.run(placer, came, order.node_rank.tolist())
             ranked = source.nodes.with_ranks(order.node_rank)
             kinds = source.request[order.arrivals]
-            ours = arrivals.fill(ranked, source.kinds, kinds, source.usual, placer, seed)
+            ours = arrivals.fill(ranked, source.requests, kinds, source.usual, placer, seed)
             bits = [sum(1 << device for device in devices) for _, devices in expected]
             assert ours.node.tolist() == [at for at, _ in expected], (placer, seed)
             assert ours.devices.tolist() == bits, (placer, seed)

@@ -14,11 +14,11 @@ from clustergym.benchmark.papers.arena_sections import SETTINGS
 from clustergym.benchmark.papers.ares_causes import Causes, decision_times
 from clustergym.benchmark.papers.ares_claims import AresFigures, make_claims
 from clustergym.benchmark.papers.ares_study import (
-    KINDS,
     OWN,
     START,
     START_JOBS,
     TESTBED,
+    TRACE_TYPES,
     AresStudy,
     bent,
     build_run_scenario,
@@ -220,8 +220,6 @@ def test_arnold_quick(capsys):
     assert rows["inside one minipod placement changes at most 0.3 % (1: yes)"]["verdict"] == "reproduced"
     assert len(rows) == text.split("## Claims")[1].split("\n- ")[0].count("\n| ") - 2
     assert Path("outputs/reproduction/quick/arnold.svg").is_file()
-    assert main(["arnold", "--quick", "--out", "again.md"]) == 0
-    assert Path("again.md").read_text() == text
 
 
 def test_arnold_statements_follow_the_figures():
@@ -264,7 +262,7 @@ def test_ares_quick_of_one_policy(capsys):
     assert main([*argv, "--work", "one"]) == 0
     text = Path("outputs/reproduction/quick/ares.md").read_text()
     rows = json.loads(Path("figures.json").read_text())["runs"]
-    assert [row["trace"] for row in rows] == [f"{kind} sia 1" for kind in KINDS]
+    assert [row["trace"] for row in rows] == [f"{kind} sia 1" for kind in TRACE_TYPES]
     assert all(row["jobs_finished"] == START_JOBS for row in rows)
     assert f"| lucid | {rows[0]['jct_mean'] / 3600:.2f} |" in text
     assert Path("outputs/reproduction/quick/ares-jct.svg").is_file()

@@ -33,11 +33,11 @@ POLICIES = (
     "learned checkpoint=elastic round_s=300",
 )
 CASES: dict[str, dict[str, Any]] = {
-    "16 GPUs": {"cluster": "arena-16", "jobs": 30, "loads": (1.5,)},
-    "64 GPUs of one type": {"cluster": "ares-64", "rule": "ares", "costs": "ares-profiled-free", "jobs": 30},
-    "1280 GPUs": {"cluster": "arena-sim", "jobs": 40, "loads": (2.0,), "max_duration_s": 86400.0},
-    "jobs of unknown speed": {"cluster": "arena-a", "jobs": 30, "information": "data_parallel"},
-    "bootstrap": {"cluster": "arena-16", "jobs": 25, "information": "bootstrap"},
+    "16 GPUs": {"cluster": "arena-16", "jobs": 15, "loads": (1.5,)},
+    "64 GPUs of one type": {"cluster": "ares-64", "rule": "ares", "costs": "ares-profiled-free", "jobs": 15},
+    "1280 GPUs": {"cluster": "arena-sim", "jobs": 20, "loads": (2.0,), "max_duration_s": 86400.0},
+    "jobs of unknown speed": {"cluster": "arena-a", "jobs": 15, "information": "data_parallel"},
+    "bootstrap": {"cluster": "arena-16", "jobs": 15, "information": "bootstrap"},
 }
 
 

@@ -24,7 +24,7 @@ from clustergym.results.metrics.jobs import job_table, write_csv
 from clustergym.results.metrics.metrics import measure
 from clustergym.results.metrics.timeline import timeline_table
 from clustergym.scenario.disturbances.failures import NODE_FAIL, NODE_REPAIR
-from clustergym.sim.log import NO_JOB, Event, EventKind
+from clustergym.sim.log import NO_JOB, Event, EventType
 
 NAN = float("nan")
 A, B, C, D, E = range(5)
@@ -50,28 +50,28 @@ def launch(time_s, kind, job, gpu_type, gpus, overhead_s, iteration_time_s):
 
 
 LOG = [
-    Event(0.0, EventKind.SUBMIT, A),
-    Event(0.0, EventKind.PROFILE_START, A, Y, 1),
-    Event(20.0, EventKind.PROFILE_END, A, Y, 1),
+    Event(0.0, EventType.SUBMIT, A),
+    Event(0.0, EventType.PROFILE_START, A, Y, 1),
+    Event(20.0, EventType.PROFILE_END, A, Y, 1),
     # A stands still until 50; by 100 it has done 50 / 2 = 25.
-    launch(20.0, EventKind.START, A, X, 4, 30.0, 2.0),
-    Event(100.0, EventKind.SUBMIT, B),
+    launch(20.0, EventType.START, A, X, 4, 30.0, 2.0),
+    Event(100.0, EventType.SUBMIT, B),
     # A stands still until 120; by 240 it has done 120 / 4 = 30 more, 45 are left.
-    launch(100.0, EventKind.RESCALE, A, X, 2, 20.0, 4.0),
+    launch(100.0, EventType.RESCALE, A, X, 2, 20.0, 4.0),
     # B stands still until 110; by 200 it has done 90 / 3 = 30, 20 are left.
-    launch(100.0, EventKind.START, B, X, 2, 10.0, 3.0),
-    Event(200.0, EventKind.SUBMIT, C),
-    Event(200.0, EventKind.PREEMPT, B),
+    launch(100.0, EventType.START, B, X, 2, 10.0, 3.0),
+    Event(200.0, EventType.SUBMIT, C),
+    Event(200.0, EventType.PREEMPT, B),
     # C stands still until 250; by 1000 it has done 750 / 5 = 150 of its 200.
-    launch(200.0, EventKind.START, C, X, 4, 50.0, 5.0),
+    launch(200.0, EventType.START, C, X, 4, 50.0, 5.0),
     # A stands still until 280 and takes 45 x 3 = 135 s more.
-    launch(240.0, EventKind.MIGRATE, A, X, 2, 40.0, 3.0),
-    Event(300.0, EventKind.SUBMIT, D),
-    Event(300.0, EventKind.DROP, D, reason="fits nowhere"),
+    launch(240.0, EventType.MIGRATE, A, X, 2, 40.0, 3.0),
+    Event(300.0, EventType.SUBMIT, D),
+    Event(300.0, EventType.DROP, D, reason="fits nowhere"),
     # B stands still until 360 and takes 20 x 4 = 80 s more.
-    launch(320.0, EventKind.RESUME, B, Y, 2, 40.0, 4.0),
-    Event(415.0, EventKind.COMPLETE, A),
-    Event(440.0, EventKind.COMPLETE, B),
+    launch(320.0, EventType.RESUME, B, Y, 2, 40.0, 4.0),
+    Event(415.0, EventType.COMPLETE, A),
+    Event(440.0, EventType.COMPLETE, B),
 ]
 
 
@@ -116,10 +116,10 @@ def test_job_records():
 def test_a_standstill_cut_short_counts_only_while_it_lasts():
     # A would stand still until 80 but is preempted at 50, resumes at 60 and the run ends at 70.
     log = [
-        Event(0.0, EventKind.SUBMIT, A),
-        launch(0.0, EventKind.START, A, X, 4, 80.0, 2.0),
-        Event(50.0, EventKind.PREEMPT, A),
-        launch(60.0, EventKind.RESUME, A, X, 4, 30.0, 2.0),
+        Event(0.0, EventType.SUBMIT, A),
+        launch(0.0, EventType.START, A, X, 4, 80.0, 2.0),
+        Event(50.0, EventType.PREEMPT, A),
+        launch(60.0, EventType.RESUME, A, X, 4, 30.0, 2.0),
     ]
     records = job_records(log, TRACE, 70.0)
     assert records.overhead_gpu_s[A] == 4 * 50 + 4 * 10 == records.held_gpu_s[A]
@@ -131,15 +131,15 @@ def test_work_that_a_failure_undid_is_done_again():
     # it is set back by 20 s and 5 iterations. It waits for 30 s, is not placed at 60, and stands still until
     # 90: 90 of its 100 iterations are left, at 1 s each.
     log = [
-        Event(0.0, EventKind.SUBMIT, A),
-        launch(0.0, EventKind.START, A, X, 4, 10.0, 2.0),
-        launch(30.0, EventKind.RATE, A, X, 4, 0.0, 4.0),
+        Event(0.0, EventType.SUBMIT, A),
+        launch(0.0, EventType.START, A, X, 4, 10.0, 2.0),
+        launch(30.0, EventType.RATE, A, X, 4, 0.0, 4.0),
         Event(50.0, NODE_FAIL, NO_JOB, X, 4, ((0, 4),)),
-        Event(50.0, EventKind.FAIL, A, X, 4, reason="node 0 failed", lost_s=20.0, lost_iterations=5.0),
-        Event(60.0, EventKind.UNPLACED, A, X, 8, reason="1 node short"),
-        launch(80.0, EventKind.RESUME, A, X, 4, 10.0, 1.0),
+        Event(50.0, EventType.FAIL, A, X, 4, reason="node 0 failed", lost_s=20.0, lost_iterations=5.0),
+        Event(60.0, EventType.UNPLACED, A, X, 8, reason="1 node short"),
+        launch(80.0, EventType.RESUME, A, X, 4, 10.0, 1.0),
         Event(150.0, NODE_REPAIR, NO_JOB, X, 4, ((0, 4),)),
-        Event(180.0, EventKind.COMPLETE, A),
+        Event(180.0, EventType.COMPLETE, A),
     ]
     measured = measure(log, TRACE.take([A]), CLUSTER, REFERENCE[:1], 180.0)
     records, metrics = measured.records, measured.metrics
@@ -156,13 +156,13 @@ def test_profiling_beside_the_run_and_after_it():
     # Profiled on both types at once; A starts once X is known and completes before Y is.
     trace = small_trace([Job("A", 0.0, 10)])
     log = [
-        Event(0.0, EventKind.SUBMIT, 0),
-        Event(0.0, EventKind.PROFILE_START, 0, X, 2),
-        Event(5.0, EventKind.PROFILE_START, 0, Y, 1),
-        Event(10.0, EventKind.PROFILE_END, 0, X, 2),
-        launch(12.0, EventKind.START, 0, X, 1, 0.0, 1.0),
-        Event(22.0, EventKind.COMPLETE, 0),
-        Event(25.0, EventKind.PROFILE_END, 0, Y, 1),
+        Event(0.0, EventType.SUBMIT, 0),
+        Event(0.0, EventType.PROFILE_START, 0, X, 2),
+        Event(5.0, EventType.PROFILE_START, 0, Y, 1),
+        Event(10.0, EventType.PROFILE_END, 0, X, 2),
+        launch(12.0, EventType.START, 0, X, 1, 0.0, 1.0),
+        Event(22.0, EventType.COMPLETE, 0),
+        Event(25.0, EventType.PROFILE_END, 0, Y, 1),
     ]
     records = job_records(log, trace, 25.0)
     # Y is held from 5 to 25, so the job is profiling, not queued, from 10 to 12.
@@ -303,7 +303,7 @@ def test_a_dropped_job_costs_until_the_horizon_wherever_the_run_ended():
 
 def test_an_unstarted_job_is_in_no_mean_of_restarts_but_in_the_queue():
     trace = TRACE.take([A, B])
-    log = [*LOG[:4], Event(100.0, EventKind.SUBMIT, B)]
+    log = [*LOG[:4], Event(100.0, EventType.SUBMIT, B)]
     metrics = measure(log, trace, CLUSTER, REFERENCE[:2], 150.0, 150.0).metrics
     assert metrics["restarts_mean"] == 0
     assert metrics["queue_mean"] == 50 / 2

@@ -9,14 +9,14 @@ from scenarios import Job, small_cluster, small_trace
 from clustergym.results.metrics.intervals import LogError, read_intervals
 from clustergym.results.metrics.jobs import check_work_conserved
 from clustergym.results.metrics.metrics import measure
-from clustergym.sim.log import Event, EventKind
+from clustergym.sim.log import Event, EventType
 
-K = EventKind
+K = EventType
 TRACE = small_trace([Job("one", 0.0, 10), Job("two", 5.0, 10)])
 SUBMIT = [Event(0.0, K.SUBMIT, 0), Event(5.0, K.SUBMIT, 1)]
 
 
-def run(time_s: float, kind: EventKind = K.START, job: int = 0, **changes) -> Event:
+def run(time_s: float, kind: EventType = K.START, job: int = 0, **changes) -> Event:
     return Event(time_s, kind, job, 0, 1, ((0, 1),), 0, 0.0, 1.0)._replace(**changes)
 
 

@@ -12,9 +12,9 @@ from scenarios import Job, small_cluster, small_trace
 from clustergym.results.metrics.intervals import Outcome, read_intervals
 from clustergym.results.metrics.jobs import check_work_conserved
 from clustergym.results.metrics.metrics import measure
-from clustergym.sim.log import LAUNCHES, Event, EventKind
+from clustergym.sim.log import LAUNCHES, Event, EventType
 
-K = EventKind
+K = EventType
 CLUSTER = small_cluster({"X": (4, 8), "Y": (4, 8)})
 short = st.integers(0, 6)
 
@@ -54,7 +54,7 @@ def logs(draw, drops=True):
     count = draw(st.integers(1, 6))
     lives = [draw(_life(job)) for job in range(count)]
     if not drops:
-        lives = [life for life in lives if life[2][-1].kind == K.COMPLETE]
+        lives = [life for life in lives if life[2][-1].event_type == K.COMPLETE]
     lives.sort(key=lambda life: life[0])
     events = [e._replace(job=job) for job, life in enumerate(lives) for e in life[2]]
     end_s = float(draw(st.integers(1, 60)))
@@ -144,15 +144,15 @@ def test_the_timeline_is_what_a_scan_of_the_log_finds(log, share):
     for event in events:
         if event.time_s > time_s:
             break
-        if event.kind == K.SUBMIT:
+        if event.event_type == K.SUBMIT:
             present.add(event.job)
-        if event.kind in LAUNCHES:
+        if event.event_type in LAUNCHES:
             holding[event.job] = event
-        if event.kind in (K.PREEMPT, K.COMPLETE, K.DROP):
+        if event.event_type in (K.PREEMPT, K.COMPLETE, K.DROP):
             holding.pop(event.job, None)
-        if event.kind in (K.COMPLETE, K.DROP):
+        if event.event_type in (K.COMPLETE, K.DROP):
             present.discard(event.job)
-        profiling += {K.PROFILE_START: 1, K.PROFILE_END: -1}.get(event.kind, 0)
+        profiling += {K.PROFILE_START: 1, K.PROFILE_END: -1}.get(event.event_type, 0)
     at = np.searchsorted(record.time_s, time_s, side="right") - 1
     working = [e for e in holding.values() if e.time_s + e.overhead_s <= time_s]
     reference = _reference(trace)

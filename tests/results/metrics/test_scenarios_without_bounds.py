@@ -15,7 +15,7 @@ from clustergym.common.errors import InputError
 from clustergym.results.bounds.bounds import build_programme
 from clustergym.results.bounds.price_search import search
 from clustergym.results.measured_run import measure_run
-from clustergym.scenario.disturbances import KINDS
+from clustergym.scenario.disturbances import DISTURBANCES
 from clustergym.scenario.disturbances.time_limits import TimeLimits
 from clustergym.scenario.registry import make_placer, make_policy
 from clustergym.sim.drive import simulate
@@ -67,8 +67,10 @@ def test_jobs_that_policies_may_drop():
 
 def test_every_disturbance_says_whether_it_ends_jobs():
     """Whoever adds one has to say which: `ends_jobs` of those that call `DisturbedRun.drop`."""
-    ends = {key for key, found in KINDS.items() if ".drop(" in inspect.getsource(inspect.getmodule(found))}
-    assert {key for key, found in KINDS.items() if found.ends_jobs} == ends == {"time_limits"}
+    ends = {
+        key for key, found in DISTURBANCES.items() if ".drop(" in inspect.getsource(inspect.getmodule(found))
+    }
+    assert {key for key, found in DISTURBANCES.items() if found.ends_jobs} == ends == {"time_limits"}
 
 
 @pytest.mark.slow

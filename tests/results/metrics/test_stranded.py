@@ -14,7 +14,7 @@ from clustergym.cluster.spec import ClusterSpec, Fabric, NodeGroup
 from clustergym.results.measured_run import simulate
 from clustergym.results.metrics.stranded import stranded_metrics
 from clustergym.scenario.scenario import Scenario
-from clustergym.sim.log import Event, EventKind
+from clustergym.sim.log import Event, EventType
 
 
 def in_racks(segments: dict[int, int]) -> Scenario:
@@ -32,10 +32,10 @@ def in_racks(segments: dict[int, int]) -> Scenario:
 
 def launch(time_s: float, job: int, *nodes: tuple[int, int]) -> Event:
     gpus = sum(count for _, count in nodes)
-    return Event(time_s, EventKind.START, job, 0, gpus, nodes, 0, 0.0, 1.0)
+    return Event(time_s, EventType.START, job, 0, gpus, nodes, 0, 0.0, 1.0)
 
 
-SUBMITTED = [Event(0.0, EventKind.SUBMIT, row) for row in range(4)]
+SUBMITTED = [Event(0.0, EventType.SUBMIT, row) for row in range(4)]
 
 
 def test_free_nodes_of_several_racks_are_stranded_for_a_segment_of_a_rack() -> None:
@@ -46,13 +46,13 @@ def test_free_nodes_of_several_racks_are_stranded_for_a_segment_of_a_rack() -> N
         launch(0.0, 0, (0, 4)),
         launch(0.0, 1, (2, 4), (3, 4)),
         # From 100 on both racks are free, and c could use either.
-        Event(100.0, EventKind.COMPLETE, 0),
-        Event(100.0, EventKind.COMPLETE, 1),
+        Event(100.0, EventType.COMPLETE, 0),
+        Event(100.0, EventType.COMPLETE, 1),
         # c takes rack 0. d still waits for two segments, one of which fits in rack 1: nothing is stranded.
         launch(200.0, 2, (0, 4), (1, 4)),
-        Event(300.0, EventKind.COMPLETE, 2),
+        Event(300.0, EventType.COMPLETE, 2),
         launch(300.0, 3, (0, 4), (1, 4), (2, 4), (3, 4)),
-        Event(400.0, EventKind.COMPLETE, 3),
+        Event(400.0, EventType.COMPLETE, 3),
     ]
     found = stranded_metrics(scenario, log, 400.0)
     # 4 GPUs for 100 s, of free 4 x 100, 16 x 100 and 8 x 100; from 300 on no job waits.
@@ -65,12 +65,12 @@ def test_small_segments_count_on_each_node() -> None:
     log = [
         *SUBMITTED[:2],
         # Two GPUs of each node are taken by a profile of a: 8 are free, and no segment of 4 fits on a node.
-        Event(0.0, EventKind.PROFILE_START, 0, 0, 8, tuple((node, 2) for node in range(4))),
-        Event(60.0, EventKind.PROFILE_END, 0, 0),
+        Event(0.0, EventType.PROFILE_START, 0, 0, 8, tuple((node, 2) for node in range(4))),
+        Event(60.0, EventType.PROFILE_END, 0, 0),
         launch(60.0, 0, (0, 4)),
-        Event(90.0, EventKind.PREEMPT, 0),
-        Event(90.0, EventKind.DROP, 0),
-        Event(90.0, EventKind.DROP, 1),
+        Event(90.0, EventType.PREEMPT, 0),
+        Event(90.0, EventType.DROP, 0),
+        Event(90.0, EventType.DROP, 1),
     ]
     found = stranded_metrics(scenario, log, 90.0)
     assert found["stranded_gpu_hours"] == pytest.approx(8 * 60 / 3600)
@@ -86,7 +86,7 @@ def test_failed_nodes_are_not_free() -> None:
         SUBMITTED[3],
         Event(0.0, "node_fail", -1, 0, 4, ((1, 4),)),
         Event(50.0, "node_repair", -1, 0, 4, ((1, 4),)),
-        Event(80.0, EventKind.DROP, 3),
+        Event(80.0, EventType.DROP, 3),
     ]
     found = stranded_metrics(scenario, log, 80.0)
     # Node 0 alone for 50 s; then nothing.

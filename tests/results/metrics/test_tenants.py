@@ -17,7 +17,7 @@ from clustergym.results.metrics.takings import CAUSES, compute_queue_usage
 from clustergym.results.metrics.tenants import jain_index, measure_tenants, tenant_metrics
 from clustergym.scenario.tenants.queue_tree import Tenants
 from clustergym.sim.drive import simulate
-from clustergym.sim.log import Event, EventKind
+from clustergym.sim.log import Event, EventType
 
 KEYS = (
     *("jobs", "quota_gpus", "owed_gpu_hours", "owed_s", "times_owed", "longest_owed_s", "wanting_s"),
@@ -88,23 +88,23 @@ def test_what_tenants_took_from_each_other(tmp_path):
     # Two nodes of 4 GPUs; a deserves 2, b 6; all of a's 8 GPUs are borrowed but 2.
     scenario, tenants = _scenario(tmp_path, "a: {quota: 2}\n  b: {quota: 6}", ["a8", "b4", "b4", "b4"])
     events = [
-        Event(0, EventKind.SUBMIT, 0),
-        _launch(0, EventKind.START, 0, (0, 4), (1, 4)),
-        Event(100, EventKind.SUBMIT, 1),
-        _launch(160, EventKind.RESCALE, 0, (0, 4)),  # shrunk for b, below its quota
-        _launch(160, EventKind.START, 1, (1, 4)),
-        Event(200, EventKind.SUBMIT, 2),
-        Event(260, EventKind.PREEMPT, 0),  # stopped for b, which has 4 of its 6
-        _launch(260, EventKind.START, 2, (0, 4)),
-        Event(300, EventKind.COMPLETE, 1),
-        _launch(300, EventKind.RESUME, 0, (1, 4)),
-        Event(360, EventKind.SUBMIT, 3),
-        Event(360, EventKind.PREEMPT, 2),  # stopped for b's own next
-        _launch(360, EventKind.START, 3, (0, 4)),
-        Event(400, EventKind.COMPLETE, 3),
-        Event(400, EventKind.COMPLETE, 0),
-        _launch(400, EventKind.RESUME, 2, (0, 2), (1, 2)),
-        Event(420, EventKind.COMPLETE, 2),
+        Event(0, EventType.SUBMIT, 0),
+        _launch(0, EventType.START, 0, (0, 4), (1, 4)),
+        Event(100, EventType.SUBMIT, 1),
+        _launch(160, EventType.RESCALE, 0, (0, 4)),  # shrunk for b, below its quota
+        _launch(160, EventType.START, 1, (1, 4)),
+        Event(200, EventType.SUBMIT, 2),
+        Event(260, EventType.PREEMPT, 0),  # stopped for b, which has 4 of its 6
+        _launch(260, EventType.START, 2, (0, 4)),
+        Event(300, EventType.COMPLETE, 1),
+        _launch(300, EventType.RESUME, 0, (1, 4)),
+        Event(360, EventType.SUBMIT, 3),
+        Event(360, EventType.PREEMPT, 2),  # stopped for b's own next
+        _launch(360, EventType.START, 3, (0, 4)),
+        Event(400, EventType.COMPLETE, 3),
+        Event(400, EventType.COMPLETE, 0),
+        _launch(400, EventType.RESUME, 2, (0, 2), (1, 2)),
+        Event(420, EventType.COMPLETE, 2),
     ]
     trace = replace(scenario.trace, submit_s=np.array([0.0, 100, 200, 360]))
     intervals = read_intervals(events, trace, 420.0)
@@ -142,16 +142,16 @@ def test_what_tenants_took_from_each_other(tmp_path):
 def test_why_jobs_were_stopped(tmp_path):
     scenario, tenants = _scenario(tmp_path, "a: {}\n  b: {}", ["a4", "a2", "a2", "b4", "b2"])
     events = [
-        *(Event(0, EventKind.SUBMIT, job) for job in range(5)),
-        _launch(0, EventKind.START, 0, (0, 4)),
-        _launch(0, EventKind.START, 1, (1, 2)),
-        _launch(0, EventKind.START, 2, (1, 2)),
-        Event(60, EventKind.PREEMPT, 0),
-        _launch(60, EventKind.START, 3, (0, 4)),  # b has none of its fair share of 4
-        Event(120, EventKind.PREEMPT, 1),
-        _launch(120, EventKind.START, 4, (1, 2)),  # b has its share
-        Event(180, EventKind.PREEMPT, 2),  # nobody gets them
-        Event(240, EventKind.FAIL, 4, gpus=2),
+        *(Event(0, EventType.SUBMIT, job) for job in range(5)),
+        _launch(0, EventType.START, 0, (0, 4)),
+        _launch(0, EventType.START, 1, (1, 2)),
+        _launch(0, EventType.START, 2, (1, 2)),
+        Event(60, EventType.PREEMPT, 0),
+        _launch(60, EventType.START, 3, (0, 4)),  # b has none of its fair share of 4
+        Event(120, EventType.PREEMPT, 1),
+        _launch(120, EventType.START, 4, (1, 2)),  # b has its share
+        Event(180, EventType.PREEMPT, 2),  # nobody gets them
+        Event(240, EventType.FAIL, 4, gpus=2),
     ]
     trace = scenario.trace
     intervals = read_intervals(events, trace, 300.0)

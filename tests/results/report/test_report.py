@@ -68,7 +68,7 @@ def test_holdings_and_overhead_by_hand(tmp_path):
         event(105, "start", "b", 1, 36),
     )
     held = read_log(path, 205).held
-    assert [(one.job, one.kind, one.gpus, one.start_s, one.end_s, one.overhead_s) for one in held] == [
+    assert [(one.job, one.action, one.gpus, one.start_s, one.end_s, one.overhead_s) for one in held] == [
         ("a", "start", 2, 0, 100, 10),
         ("b", "profile", 1, 5, 15, 0),
         ("a", "rescale", 4, 100, 105, 5),
@@ -90,7 +90,7 @@ def test_a_failed_node_takes_the_gpus_of_its_jobs(tmp_path):
         event(90, "resume", "a", 2),
     )
     found = read_log(path, 100)
-    assert [(one.kind, one.start_s, one.end_s) for one in found.held] == [
+    assert [(one.action, one.start_s, one.end_s) for one in found.held] == [
         ("start", 0, 40),
         ("resume", 90, 100),
     ]
@@ -520,7 +520,7 @@ def test_a_job_that_saves_has_a_bar_of_its_own():
         {"time_s": 120.0, "kind": "preempt", "job_id": "a"},
     ]
     held = collect_log(events, 200.0).held
-    assert [(one.kind, one.start_s, one.end_s, one.overhead_s, one.gpus) for one in held] == [
+    assert [(one.action, one.start_s, one.end_s, one.overhead_s, one.gpus) for one in held] == [
         ("start", 0.0, 100.0, 10.0, 8),
         ("save", 100.0, 120.0, 20.0, 8),
     ]

@@ -45,6 +45,10 @@ def test_all_that_is_said(tmp_path: Path) -> None:
         "fair_share": "classic", "favor_small": True, "damping": 3.0,
     }  # fmt: skip
     assert not guessed
+    assert read_config(write(tmp_path, f"{FULL}BOOT_TIME = 2026-03-02T09:00:07\n"))[0] == {
+        **found,
+        "booted": "2026-03-02T09:00:07",
+    }
 
 
 def test_what_is_not_said(tmp_path: Path) -> None:

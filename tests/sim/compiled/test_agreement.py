@@ -105,7 +105,7 @@ def agrees(scenario: Scenario, information: InformationClass, decisions: list[in
     counted["decisions"] += both.step
     counted["ended"] += both.view is None
     counted["events"] += len(both.simulation.log.events)
-    counted.update(event.kind for event in both.simulation.log.events)
+    counted.update(event.event_type for event in both.simulation.log.events)
 
 
 def test_many_jobs_start_on_a_node_at_once() -> None:

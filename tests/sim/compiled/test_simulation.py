@@ -73,7 +73,7 @@ def agrees(scenario: Scenario, named: dict[str, Any], defragment_s: float | None
     counted.update(
         {"cases": 1, "decisions": other[0].decision_points, "errors": other[1] not in (True, False)}
     )
-    counted.update(event.kind for event in other[0].log.events)
+    counted.update(event.event_type for event in other[0].log.events)
 
 
 def facts(simulation: AnySimulation) -> tuple[Any, ...]:
@@ -188,7 +188,7 @@ def test_a_job_on_nodes_of_one_gpu_moves_into_a_leaf() -> None:
         logs.append(simulation.log.events)
     assert logs[0] == logs[1]
     # 25 of 400 iterations in 50 s, then one a second.
-    assert [(e.time_s, e.nodes) for e in logs[0] if e.kind == "migrate"] == [(60.0, ((0, 1), (1, 1)))]
+    assert [(e.time_s, e.nodes) for e in logs[0] if e.event_type == "migrate"] == [(60.0, ((0, 1), (1, 1)))]
     assert max(e.time_s for e in logs[0] if e.job == 8) == 435.0
 
 
