@@ -53,18 +53,19 @@ REACHED = {
     "[PPO](../learned-agents/networks.md#ppo-on-a-menu-of-policies).",
     "Auction": EVOLVED.format(name="none") + "[How an auction is trained](../learned-agents/training.md).",
     "Burst": CURVE.format(name="burst-16")
-    + "[Credit by job](../learned-agents/networks.md#bursts) from scratch on `Burst-16`, one seed, by "
-    "`python benchmarks/tiers.py burst-16 --learner by_job --steps 1500000 --seeds 1`: mean JCT on the 40 "
-    "test traces over heSRPT's 0.973 [0.957, 0.989], an interval over traces alone, in 299 s of processor "
-    "time of a busy machine; random play has 1.503. More seeds and other learners are not measured. What "
+    + "[Credit by job](../learned-agents/networks.md#bursts) from scratch on `Burst-16`, five seeds, by "
+    "`python benchmarks/tiers.py burst-16 --learner by_job --steps 1500000 --set learning_rate=7e-4`: mean "
+    "JCT on the 40 test traces over heSRPT's 0.985 [0.963, 1.008], in 165 to 204 s of processor time a seed; "
+    "random play has 1.503. Other learners are not measured. What "
     "heuristics and the best known weights come to: [tiers](README.md#tiers).",
     "Priority": CURVE.format(name="priority-16")
     + "[Credit by job](../learned-agents/networks.md#credit-by-job) from scratch on `Priority-16`, by "
     "`python benchmarks/tiers.py priority-16 --learner by_job --steps 500000 --seeds 3 --set "
     "learning_rate=2e-3 num_envs=32 n_steps=128`: mean JCT on "
     "the 40 test traces over heSRPT's 0.983 [0.955, 1.010], by seed 0.956, 0.988 and 1.005; the first "
-    "479,232 steps take 82 to 103 s of processor time; random play has 1.824. With `--steps 1150000` and "
-    "`learning_rate=4e-4` one seed has 0.943 [0.929, 0.955] in 180 s. No other learner is measured here. "
+    "479,232 steps take 82 to 103 s of processor time; random play has 1.824. With `--steps 1150000 --set "
+    "learning_rate=4e-4 --env traces=200` five seeds have 0.963 [0.951, 0.974], in 104 to 124 s a seed. No "
+    "other learner is measured here. "
     "What heuristics and the best known weights come to: [tiers](README.md#tiers).",
     "Knobs": CURVE.format(name="knobs-64")
     + "PPO of Stable-Baselines3 on `Knobs-64`, one process, with 32 environments, `n_steps=4`, "
