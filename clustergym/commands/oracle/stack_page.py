@@ -60,9 +60,9 @@ measured: the constants are of 2026 as a whole. Rows with an all-to-all beyond e
 SPEED_NOTE = """\
 Speed of a GPU relative to that on the fewest GPUs of its curve (a model, GPU, precision, length and plan in
 one release; curves that begin at more than 64 GPUs left out), dense models, points between predicted and
-measured. Asked are 3 points from 8 to 64 GPUs, and 5 to 512. None of the 364 rows is of more than 256 GPUs, so
-512 cannot be checked here; 62 are of 256, of which four belong to curves that begin at 8 or 32 (MPT on
-H100). What begins at 32 or 64 GPUs is MPT 70B, whose row on the fewest GPUs, where memory is fullest, is
+measured. Asked are 3 points from 8 to 64 GPUs, and 5 to 512. None of the 364 rows is of more than 256
+GPUs, so 512 cannot be checked here; 62 are of 256, of which four belong to curves that begin at 8 or 32 (MPT
+on H100). What begins at 32 or 64 GPUs is MPT 70B, whose row on the fewest GPUs, where memory is fullest, is
 predicted 0.1 (32 H100 and A100-80) and 0.45 (64 A100-40) too fast.
 """
 
