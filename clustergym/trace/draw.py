@@ -12,7 +12,8 @@ the rounding of one iteration.
 
 The reference iteration time is that of the GPU type a job asks for; when it asks for any, that of
 `reference_gpu`, or of the type on which it is fastest. A job on whose recorded GPU type no model of the rule
-fits is drawn as if none were recorded.
+fits is drawn as if none were recorded. A log is timed by the run's oracle; a generated trace by the roofline
+oracle, whatever the run's, so that one trace (and its digest) holds for all oracles.
 """
 
 from __future__ import annotations

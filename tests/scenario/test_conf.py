@@ -253,3 +253,12 @@ def test_sweep(name):
     config = compose([name, *(swept[0] for swept in values), HORIZON])
     run = simulate(build_scenario(config), make_policy(config["policy"]), make_placer(config["placer"]))
     assert run.simulation.log.events
+
+
+def test_generated_traces_are_the_same_for_all_oracles() -> None:
+    # Timed by the roofline oracle (`trace/draw.py`), so that a trace's digest does not hang on a stack's fit.
+    words = ["scenario=testbed", "trace=philly-like", "trace.jobs=30"]
+    stack, roofline = (
+        build_scenario(compose([*words, f"oracle={name}"])).trace for name in ("stack", "roofline")
+    )
+    assert stack.sha256 == roofline.sha256

@@ -200,7 +200,10 @@ def _error(row: ThroughputRow, predicted: float | None) -> float:
 def scaling_errors(
     rows: Sequence[ThroughputRow], predicted: Sequence[float | None]
 ) -> dict[str, dict[str, Any]]:
-    """Return the error in speed per GPU relative to 8 GPUs, in percentage points, of dense models."""
+    """Return the error in speed per GPU relative to the fewest GPUs, in points, of dense models.
+
+    Curves that begin at more than 64 GPUs are left out.
+    """
     curves: dict[tuple[object, ...], dict[int, tuple[float, float]]] = {}
     for row, rate in zip(rows, predicted, strict=True):
         one = row.setting
@@ -219,20 +222,20 @@ def scaling_errors(
         # Where a table has several batches, the fastest is what a user would run.
         if best is None or row.measured > best[0]:
             curves[key][row.gpus] = (row.measured, rate)
-    points: dict[int, list[float]] = {}
+    points: dict[tuple[int, int], list[float]] = {}
     for curve in curves.values():
-        if 8 not in curve:
-            continue
+        fewest = min(curve)
         for gpus, (measured, rate) in curve.items():
-            if gpus > 8:
-                points.setdefault(gpus, []).append(abs(rate / curve[8][1] - measured / curve[8][0]))
+            if fewest <= 64 and gpus > fewest:
+                off = abs(rate / curve[fewest][1] - measured / curve[fewest][0])
+                points.setdefault((fewest, gpus), []).append(off)
     return {
-        f"8 to {gpus}": {
+        f"{fewest} to {gpus}": {
             "rows": len(off),
             "mean_points": 100 * float(np.mean(off)),
             "largest_points": 100 * max(off),
         }
-        for gpus, off in sorted(points.items())
+        for (fewest, gpus), off in sorted(points.items())
     }
 
 
