@@ -30,8 +30,8 @@ class SlurmClock:
     batch_sched_delay_s: float
     fair_share_interval_s: float
     boot_s: float | None = None
-    puts_off_main_pass: bool = field(default=False, init=False)
-    next_shares_s: float = field(default=0.0, init=False)
+    _puts_off_main_pass: bool = field(default=False, init=False)
+    _next_shares_s: float = field(default=0.0, init=False)
     _next_backfill_s: float = field(default=0.0, init=False)
     _next_main_s: float = field(default=0.0, init=False)
     _tried: bytes = field(default=b"", init=False)
@@ -41,12 +41,10 @@ class SlurmClock:
 
     def __post_init__(self) -> None:
         if self.boot_s is not None and self.backfill_interval_s:
-            # A cluster that began after the first job was submitted was only begun again: the passes before
-            # it are taken to have had the same phase.
+            # At whole intervals after it, but not when it begins. Where it began after the first job was
+            # submitted it only began again: the passes before are taken to have had the same phase.
             first_s = self.boot_s % self.backfill_interval_s
-            self._next_backfill_s = (
-                first_s if self.boot_s > 0.0 else max(first_s, self.boot_s + self.backfill_interval_s)
-            )
+            self._next_backfill_s = first_s if self.boot_s else self.backfill_interval_s
 
     def see(self, state: bytes) -> None:
         """Note a key of all that backfill depends on besides time."""
@@ -66,10 +64,10 @@ class SlurmClock:
         """Whether jobs are started in order: some have come or gone, and the last time is long enough ago."""
         there = view.job.tobytes() + view.available.tobytes()
         if there == self._tried or view.now_s < self._next_main_s:
-            self.puts_off_main_pass = there != self._tried
+            self._puts_off_main_pass = there != self._tried
             return False
         self._tried, self._next_main_s = there, view.now_s + self.batch_sched_delay_s
-        self.puts_off_main_pass = False
+        self._puts_off_main_pass = False
         return True
 
     def begins_shares(self, now_s: float) -> bool:
@@ -77,10 +75,10 @@ class SlurmClock:
 
         That is at whole intervals after slurmctld began, not an interval after the last time.
         """
-        if now_s < self.next_shares_s:
+        if now_s < self._next_shares_s:
             return False
         every_s, began_s = self.fair_share_interval_s, self.boot_s or 0.0
-        self.next_shares_s = began_s + ((now_s - began_s) // every_s + 1.0) * every_s if every_s else now_s
+        self._next_shares_s = began_s + ((now_s - began_s) // every_s + 1.0) * every_s if every_s else now_s
         return True
 
     def next_pass_s(
@@ -104,7 +102,7 @@ class SlurmClock:
         if backfills and changed:
             due.append(self._next_backfill_s)
         if shares:
-            due.append(self.next_shares_s)
-        if self.puts_off_main_pass:
+            due.append(self._next_shares_s)
+        if self._puts_off_main_pass:
             due.append(self._next_main_s)
         return min((time_s for time_s in due if time_s > now_s), default=None)
