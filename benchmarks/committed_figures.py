@@ -35,8 +35,8 @@ CUT = {
 """Worlds whose jobs are cut at four hours."""
 COMPARED = frozenset(
     (
-        "learned-none", "learned-bootstrap", "learned-newtrace", "learned", "hesrpt", "optimus", "ares", "sia",
-        "gandiva", "arena", "gavel", "srtf", "tiresias", "las", "fcfs-backfill", "random", "fcfs",
+        "learned-none", "learned-bootstrap", "learned-newtrace", "learned", "hesrpt", "optimus", "ares",
+        "sia", "gandiva", "arena", "gavel", "srtf", "tiresias", "las", "fcfs-backfill", "random", "fcfs",
     )
 )  # fmt: skip
 """Entries that the README's table compares; pages and docs/results.md have all."""
