@@ -191,18 +191,18 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
         super().reset(seed=seed)
         stream = episode_stream(self.parameters, self.source, options or {}, self.np_random)
         state = SharingState(stream)
-        return self._begin(state, self.parameters.max_steps or 2 * state.number)
+        return self.begin_episode(state, self.parameters.max_steps or 2 * state.number)
 
     def step(self, action: Any) -> Step:
         """Place the current request on the node or device that the action names."""
-        action, state = self._checked(action), self.state
+        action, state = self.check_action(action), self.state
         legal = state.over or self._place(state, action)
-        return self._end_step(legal, state.over)
+        return self.end_step(legal, state.over)
 
     def _place(self, state: SharingState, action: int) -> bool:
         """Place the current request if the action is legal; return whether it was."""
         if not self.action_masks()[action]:
-            self._refuse(f"the request does not fit at {action}", 10)
+            self.refuse_action(f"the request does not fit at {action}", 10)
             return False
         if self.parameters.action == "node":
             state.put(action, int(state.episode.device[state.request, action]))

@@ -62,10 +62,7 @@ class AuctionCore(Core):
         """Return a function that takes the scores of moves in the episodes from a first to a last one."""
         return partial(
             self._step,
-            self.batch.episodes,
-            self.cluster,
-            self._episode_states.arrays,
-            self._episode_states.rules,
+            *self.arrays,
             self._own,
             actions,
             self._numbers,
