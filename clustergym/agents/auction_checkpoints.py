@@ -22,7 +22,7 @@ AGENTS = ("auction_es", "group_pg")
 
 @dataclass(frozen=True, eq=False)
 class AuctionCheckpoint:
-    """A trained auction.
+    """The weights of a trained auction, with their description.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class AuctionCheckpoint:
 
 
 def save(path: Path, weights: Floats, information: InformationClass, about: Mapping[str, Any]) -> None:
-    """Write weights to `path`, and their description to the YAML beside it."""
+    """Write weights to `path`, and their description to a YAML file of the same name."""
     head = {
         "schema": AUCTION_SCHEMA,
         "agent": about.get("training", {}).get("name", AGENTS[0]),

@@ -87,7 +87,7 @@ Parameters = Annotated[dict[str, Any], AfterValidator(_plain)]
 
 
 class ComponentChoice(StrictSchema):
-    """The policy or placer of an entry: its name, which may be an unpublished one, and its parameters."""
+    """The policy or placer of an entry: its name, published or not, and its parameters."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
     parameters: Parameters = Field(default_factory=dict)
@@ -160,7 +160,7 @@ class Entry(StrictSchema):
         return keys if len(keys) > 1 else next(iter(keys.values()))
 
     def division(self, board: Board) -> str:
-        """Return the division: the information class, and `open` if trained on the board's own traces."""
+        """Return the entry's division: its information class, or `open` if trained on the board's traces."""
         trained_here = {board.name, board.split} & {*self.trained_on}
         return f"{self.information_class}, {'open' if trained_here else 'closed'}"
 

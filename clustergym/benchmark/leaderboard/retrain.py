@@ -20,7 +20,7 @@ from clustergym.results.metrics.statistics import Aggregate, aggregate_stratifie
 
 
 class RetrainingOutcome(NamedTuple):
-    """The outcome of a new training.
+    """The result of training an entry's agent again.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class RetrainingOutcome(NamedTuple):
 
     @property
     def inside(self) -> bool:
-        """Whether the new score is inside the interval of the entry's."""
+        """Whether the new score lies within the interval of the entry's score."""
         return self.entered.low <= self.found.value <= self.entered.high
 
 

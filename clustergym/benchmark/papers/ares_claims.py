@@ -43,7 +43,7 @@ IN_TEXT = "the paper's text gives no figure"
 
 
 class AresFigures(NamedTuple):
-    """The figures from which the claims are computed."""
+    """The measured results from which Ares's claims are judged."""
 
     study: AresStudy
     found: Found

@@ -57,18 +57,18 @@ Rule = Callable[[int], Core]
 
 
 def gpu_packing(free: Ints, job: PretrainingJob, rng: np.random.Generator) -> Ints:
-    """Fill the roomiest minipods first; nodes take the ranks in order."""
+    """Fill the minipods with the most free nodes first, and rank nodes in order."""
     return pack_ranks(free.tolist(), job)
 
 
 def best_fit(free: Ints, job: PretrainingJob, rng: np.random.Generator) -> Ints:
-    """Fill the minipods with the fewest free nodes first, as Arnold's best-fit; ranks are in order."""
+    """Fill the minipods with the fewest free nodes first (Arnold's best-fit), and rank nodes in order."""
     order = np.argsort(free, kind="stable")
     return _by_rank(np.repeat(order, free[order]), job)
 
 
 def random_fit(free: Ints, job: PretrainingJob, rng: np.random.Generator) -> Ints:
-    """Draw free nodes at random, as Arnold's random-fit; ranks are in the order of the draws."""
+    """Draw free nodes at random, as Arnold's random-fit does, and rank nodes in the order of the draws."""
     return _by_rank(rng.permutation(np.repeat(np.arange(len(free)), free)), job)
 
 
@@ -78,7 +78,7 @@ def _by_rank(minipods: Ints, job: PretrainingJob) -> Ints:
 
 
 class Variation(NamedTuple):
-    """A row of the ablation; the defaults are the assumptions of the shipped model."""
+    """A row of the ablation; the defaults are the assumptions of the model in this package."""
 
     name: str
     rule: Rule = lambda uplinks: constant(SHIPPED_CORE)
@@ -88,7 +88,7 @@ class Variation(NamedTuple):
 
 
 def rules(coefficient: float) -> dict[str, Rule]:
-    """Return the rules for core switches by name; `coefficient` is the one of `rising`."""
+    """Return the tested rules for core switches, by name; `coefficient` is a parameter of `rising`."""
     return {
         "slowest tier, core 2:1": lambda uplinks: constant(SHIPPED_CORE),
         EVEN_CORE: lambda uplinks: constant(1.0),
@@ -111,7 +111,7 @@ TEXT_AND_ROUTES = f"static routes, {TEXT}"
 
 
 def variations(coefficient: float) -> Iterator[Variation]:
-    """Yield the shipped model, each changed assumption alone, and those of the paper's text together."""
+    """Yield the package's model, each changed assumption alone, and those of the paper's text together."""
     named = rules(coefficient)
     yield Variation(SHIPPED)
     for name, rule in list(named.items())[1:]:
@@ -129,7 +129,7 @@ def variations(coefficient: float) -> Iterator[Variation]:
 
 
 def compute_tied_coefficient() -> float:
-    """Return the coefficient of `rising` that gives `FIG_4_DENSE`, where k = 2, so any exponent does."""
+    """Return the coefficient at which the rule `rising` yields Fig. 4's gain for a dense model."""
     return float(brentq(lambda c: _two_minipods(DENSE, rising(c))["pp_aligned"] - FIG_4_DENSE, 1e-3, 10.0))
 
 
@@ -142,7 +142,7 @@ def _two_minipods(model: PretrainingModel, core: Core) -> dict[str, float]:
 
 
 def ablate(states: int, seed: int) -> dict[str, Any]:
-    """Run the whole ablation; return its figures as plain values."""
+    """Run the whole ablation; return its figures as JSON values."""
     coefficient = compute_tied_coefficient()
     named = {name: rule(PORTS * MINIPOD_NODES) for name, rule in rules(coefficient).items()}
     return {

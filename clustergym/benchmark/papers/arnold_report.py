@@ -263,7 +263,7 @@ def _scale(rows: list[dict[str, Any]]) -> str:
 
 
 def draw(figures: dict[str, Any], path: Path, option: str) -> None:
-    """Write the plot, see `draw_figure`; the bands are 95 % intervals over states."""
+    """Draw the plot as `draw_figure` does and write it; the bands are 95 % intervals over states."""
 
     def fill(figure: Any) -> None:
         for axes, setting in zip(figure.subplots(1, 3), figures["settings"], strict=True):

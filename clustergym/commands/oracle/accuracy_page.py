@@ -271,7 +271,7 @@ RULES_FIGURES = (
 
 
 def planning_section(planning: Figures) -> str:
-    """Return the section on estimates, proxy plans and pruned search."""
+    """Return the section on time estimates, proxy plans and pruned search."""
     measured, every = planning["as_measured"], planning["all"]
     rows = [(what, show(measured[name]), show(every[name]), papers) for what, name, show, papers in PLANNING]
     rows.append(("Allocations", f"{measured['allocations']:,}", f"{every['allocations']:,}", "-"))
@@ -328,7 +328,7 @@ def memory_section(memory: Figures) -> str:
 
 
 def page(figures: Figures) -> str:
-    """Return the page of measured figures, see `report.measured`."""
+    """Return the accuracy page, filled with measured figures (see `report.measured`)."""
     sources = [(f"`{name}`", f"`{digest}`") for name, digest in figures["sources"].items()]
     stacks = (stack_section(figures["stacks"]),) if "stacks" in figures else ()
     sections = (

@@ -112,7 +112,7 @@ mixtures of experts use defaults: the stack `fsdp-2023` was measured on dense mo
 
 
 def stack_section(figures: Figures) -> str:
-    """Return the section, from what `measure_stacks` measured."""
+    """Return the section on software stacks, given the figures of `measure_stacks`."""
     three = ("median", "mean", "90th percentile")
     left_out = ("left out: median", *three[1:])
     errors = [
@@ -231,7 +231,7 @@ def _scaling(curves: list[Figures]) -> str:
 
 
 def measure_stacks(table: Path, progress: Callable[[str], None]) -> Figures:
-    """Return errors of software stacks against measured throughput, and curves that nothing holds."""
+    """Return errors of software stacks against measured throughput, and strong-scaling curves."""
     from clustergym.oracle.calibration import throughput_validation as validation
     from clustergym.oracle.stacks.throughput import read_throughput, strong_scaling
 
@@ -254,7 +254,7 @@ GRID_MODELS = (
 
 
 def measure_grids() -> Figures:
-    """Return how far proxy plans are from the optimum, and estimates from the plans, by strategy."""
+    """Return the gaps between proxy plans and the optimum, and between estimates and plans, by strategy."""
     from clustergym.oracle.grid.profiler import STRATEGIES
     from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
     from clustergym.oracle.stacks.catalog import choose_for_shape
@@ -286,7 +286,7 @@ def measure_grids() -> Figures:
 
 
 def measure_collectives(folder: Path) -> Figures:
-    """Return errors of collectives on the machines of Vidur's tables; empty without them."""
+    """Return errors of collectives on the machines of Vidur's tables; empty if the tables are missing."""
     from clustergym.oracle.stacks.collectives import validate_collectives
 
     found: dict[str, dict[str, Any]] = {}
@@ -299,7 +299,7 @@ def measure_collectives(folder: Path) -> Figures:
 
 
 def draw_stacks(data: Path, target: Path) -> None:
-    """Draw the page's picture from a folder of measurements: throughput of stacks, and Arena's iterations."""
+    """Draw the throughput of stacks and Arena's iterations, given a folder of measurements."""
     import numpy as np
 
     from clustergym.oracle.calibration.throughput_validation import draw, predict_rows
