@@ -10,7 +10,7 @@ from clustergym.envs.vector.single import EngineEnv
 
 
 class ElasticEnv(EngineEnv):
-    """Give jobs of a GPU cluster types and counts of GPUs, and take them away.
+    """The agent gives jobs of a GPU cluster types and counts of GPUs, and takes them away.
 
     ## Description
 
@@ -157,7 +157,7 @@ class ElasticEnv(EngineEnv):
 
 
 class FairEnv(EngineEnv):
-    """Schedule data-parallel jobs on GPUs of one type, fast and fairly (Ares, section 5.1).
+    """The agent schedules data-parallel jobs on GPUs of one type, fast and fairly (Ares, section 5.1).
 
     ## Description
 
@@ -193,7 +193,7 @@ class FairEnv(EngineEnv):
 
 
 class DeadlineEnv(EngineEnv):
-    """Admit jobs with deadlines, and meet the deadlines of those that were admitted.
+    """The agent admits jobs with deadlines, and has to meet the deadlines of admitted jobs.
 
     ## Description
 
@@ -234,7 +234,7 @@ class DeadlineEnv(EngineEnv):
 
 
 class MetaEnv(EngineEnv):
-    """Choose at each decision point which policy, with which parameters, decides.
+    """The agent chooses at each decision point the policy, and its parameters, that decides.
 
     ## Description
 
@@ -264,7 +264,7 @@ class MetaEnv(EngineEnv):
 
 
 class AuctionEnv(EngineEnv):
-    """Score the moves of an auction, which decides what every job gets.
+    """The agent scores the moves of an auction, which decides what every job gets.
 
     ## Description
 
@@ -310,7 +310,7 @@ class AuctionEnv(EngineEnv):
 
 
 class PriorityEnv(EngineEnv):
-    """Give each job two priorities at a decision point; an auction by them fills the cluster.
+    """The agent gives each job two priorities; an auction uses them to fill the cluster.
 
     ## Description
 
@@ -351,7 +351,7 @@ class PriorityEnv(EngineEnv):
 
 
 class KnobsEnv(EngineEnv):
-    """Turn the knobs of an auction once, and let it schedule the whole episode.
+    """The agent sets the weights of an auction once, and the auction schedules the whole episode.
 
     ## Description
 
@@ -398,7 +398,7 @@ class KnobsEnv(EngineEnv):
 
 
 class TenantsEnv(EngineEnv):
-    """Give GPUs to the jobs of tenants, so that each tenant gets its quota and its fair share.
+    """The agent gives GPUs to the jobs of tenants, so that each tenant gets its quota and fair share.
 
     ## Description
 
@@ -445,7 +445,7 @@ class TenantsEnv(EngineEnv):
 
 
 class ReclaimEnv(EngineEnv):
-    """Choose at each decision point how queues take their quotas back: who is stopped, and with what notice.
+    """The agent chooses how queues reclaim their quotas: which jobs stop, and with how much notice.
 
     ## Description
 

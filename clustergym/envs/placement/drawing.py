@@ -166,7 +166,7 @@ class PlacementParameters(Parameters):
     """Steps after which an episode is truncated; null: twice the nodes of the job."""
 
     def problem(self) -> Problem:
-        """Return the job and the minipods; same errors as `load_problem`."""
+        """Return the job and the minipods; raises the errors of `load_problem`."""
         names = ("cluster", "gpus", "tensor_parallel", "pipeline_parallel", "core_oversubscription")
         changes = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         return load_problem(self.setting, changes)
@@ -181,7 +181,7 @@ def episode_instance(
     options: Mapping[str, Any],
     rng: np.random.Generator,
 ) -> Instance:
-    """Return the instance to place; `rng` draws what the options leave open.
+    """Return the instance to place; what the options do not fix is drawn.
 
     Raises
     ------

@@ -32,7 +32,7 @@ def _in_turn(ordered: Ints, count: int, number: int, turn: int, chosen: Ints) ->
 
 @compile_part
 def choose_rows(episode: Episode, rows: int, turn: int, shown: Ints) -> int:
-    """Write the jobs that have a row to `shown`, ascending; return their number.
+    """Write to `shown` the jobs that have a row, ascending; return their number.
 
     `clustergym.envs.actions.choose_rows` says which they are.
     """
@@ -100,7 +100,7 @@ def _all_feasible(episode: Episode, desk: EpisodeState, row: int, at: int) -> No
 
 @compile_in_place
 def refresh(episode: Episode, cluster: ClusterArrays, desk: EpisodeState, rules: EpisodeRules) -> None:
-    """Recompute which assignments are legal, from the GPUs that are free."""
+    """Recompute which assignments are legal with the free GPUs."""
     levels, types, mask = len(cluster.counts), len(cluster.capacity), desk.mask
     width = types * levels + 1 + rules.rejects
     idle = False
@@ -123,7 +123,7 @@ def refresh(episode: Episode, cluster: ClusterArrays, desk: EpisodeState, rules:
 def edit(
     episode: Episode, cluster: ClusterArrays, desk: EpisodeState, rules: EpisodeRules, action: int
 ) -> int:
-    """Edit the allotment of a job by a legal action that is not `stop`; return its row of the desk."""
+    """Edit the allotment of a job by a legal action other than `stop`; return the job's row."""
     levels = len(cluster.counts)
     options = len(cluster.capacity) * levels
     width = options + 1 + rules.rejects
@@ -152,7 +152,7 @@ def edit(
 
 @compile_in_place
 def decide(episode: Episode, desk: EpisodeState, rules: EpisodeRules) -> None:
-    """End the decision point: jobs that were shown and not rejected are admitted."""
+    """End the decision point, which admits every shown job that was not rejected."""
     if rules.binding:
         for at in range(desk.state[d.SHOWN]):
             episode.job[desk.shown[at], c.DECIDED] = 1

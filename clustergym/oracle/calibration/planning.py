@@ -26,7 +26,7 @@ Figures = dict[str, Any]
 
 
 def arena_classes(catalog: Catalog) -> list[ModelClass]:
-    """Return the model classes of Arena's evaluation: three families, six sizes, three batches each."""
+    """Return the model classes of Arena's evaluation, from three families and with three batches each."""
     pairs = [(family, size) for family in ARENA_FAMILIES.values() for size in catalog.sizes(family)]
     return [
         ModelClass(family, size, batch)
@@ -203,5 +203,5 @@ def _least(values: Floats) -> float | None:
 
 
 def by_gpus(rows: PlanningOutcomes) -> dict[str, Figures]:
-    """Return the figures by GPU count, ascending."""
+    """Return the figures for each GPU count, ascending."""
     return {str(gpus): summary(rows.where(rows.gpus == gpus)) for gpus in np.unique(rows.gpus).tolist()}

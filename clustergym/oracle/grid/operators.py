@@ -28,7 +28,7 @@ measured data-parallel memory is 1.04 GB an image at 500M (arena_dp_memory.csv).
 
 @dataclass(frozen=True)
 class Layer:
-    """Costs of one layer, of one sample's forward pass; FLOPs count a multiply-add as 2.
+    """Costs of one layer in the forward pass of one sample; a multiply-add counts as 2 FLOPs.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Layer:
 
     @property
     def total_flops(self) -> float:
-        """All FLOPs of a forward pass."""
+        """FLOPs of a forward pass."""
         return self.flops + self.attention_flops + self.gate_flops
 
 

@@ -30,7 +30,7 @@ MEASUREMENTS = ("optimal", "estimated_best", "estimated_dp")
 
 
 class Key(NamedTuple):
-    """A measured model, placement and measurement; the GPU type is spelled as in the file."""
+    """The key of a measurement: model, GPU type (spelled as in the file), placement and method."""
 
     model: ModelClass
     gpu_type: str
@@ -64,7 +64,7 @@ class Measurements:
 
     @property
     def models(self) -> set[tuple[str, str]]:
-        """(family, size) of every row."""
+        """The (family, size) of every row."""
         return {(key.model.family, key.model.size) for key in self.seconds}
 
 

@@ -41,7 +41,7 @@ class Training:
     noise: Floats
 
     def interpolate_iterations(self, global_batch: int) -> float:
-        """Return the iterations at a global batch; between validated ones log-linearly.
+        """Return the iterations at a global batch, interpolated log-linearly between validated batches.
 
         Raises
         ------
@@ -52,7 +52,7 @@ class Training:
         return float(np.exp(np.interp(np.log(global_batch), np.log(self.batches), np.log(self.iterations))))
 
     def by_noise(self, global_batch: int) -> Floats:
-        """Return the iterations of each epoch by its gradient statistics, shape (E,).
+        """Return the iterations of each epoch, computed from its gradient statistics, shape (E,).
 
         An iteration at batch M is worth M / m x (phi + m) / (phi + M) iterations at the least batch m, with
         the noise scale phi, which is m x variance / squared norm (Pollux, OSDI '21, section 3.1). The
@@ -89,7 +89,7 @@ class Training:
 
 
 def read_training(folder: Path) -> Training:
-    """Read every `validation-BATCH.csv` of one model's folder: the last row's `iteration` is the total.
+    """Read every `validation-BATCH.csv` in a model's folder; its last row's `iteration` is the total.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def _statistics(tables: list[TextTable]) -> tuple[Floats, Floats]:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise an InputError unless a path is a folder; names the nearest."""
+    """Raise an InputError, with the nearest existing folder, unless a path is a folder."""
     check_path(folder)
     if not folder.is_dir():
         raise InputError("is a file, not a folder", file=folder, remedy="give Sia's profiles folder")

@@ -37,7 +37,7 @@ _RELEASE = re.compile(r"\d{2,4}[.-]\d{2}([.-]\d{2})?")
 
 @dataclass(frozen=True)
 class Setting:
-    """The setting of a measured throughput; `planned`: whether the table says anything of the plan."""
+    """The setting of a measured throughput; `planned` is whether the table states its parallel plan."""
 
     shape: TransformerShape
     machine: Machine
@@ -49,7 +49,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class ThroughputRow:
-    """A measured row; `setting` is None, and `reason` says why, where it cannot be expressed.
+    """A measured row; if its setting cannot be expressed, `setting` is None and `reason` says why.
 
     `reason` may also say what was assumed. `defective`: the table's note tells of a defect of the software.
     """
@@ -69,18 +69,18 @@ class ThroughputRow:
 
     @property
     def configuration(self) -> tuple[object, ...]:
-        """Key by which rows of different releases that measure the same setting are found."""
+        """A key that rows of different releases share if they measure the same setting."""
         length = self.setting.sequence_length if self.setting else None
         return (self.source, self.job, self.model, self.gpu_type, self.gpus, self.precision, length)
 
     @property
     def group(self) -> tuple[str, str, str]:
-        """Model, GPU type and precision: what is left out together."""
+        """Model, GPU type and precision: the group that cross-validation leaves out together."""
         return (self.setting.shape.name if self.setting else self.model, self.gpu_type, self.precision)
 
     @property
     def stack(self) -> str:
-        """Name of the software stack that a row was measured with, by its source and its date.
+        """Name of the software stack that a row was measured with, by the row's source and date.
 
         llm-foundry measured with PyTorch's FSDP of 2023; Megatron-Bridge's releases are those of years;
         others,
@@ -267,7 +267,7 @@ COMMUNICATION = (
 def strong_scaling(
     models: Sequence[str] = MODELS, machines: Sequence[str] = MACHINES, counts: Sequence[int] = COUNTS
 ) -> list[dict[str, Any]]:
-    """Return a curve of each model on each machine, at `BATCH` sequences of `LENGTH` tokens in bf16.
+    """Return a throughput curve for each model and machine, at `BATCH` sequences of `LENGTH` tokens in bf16.
 
     Returns
     -------

@@ -79,7 +79,7 @@ def search(programme: Programme, report: Report | None = None) -> Bound:
 
 
 def sample_programme(programme: Programme, every: int) -> tuple[Programme, float]:
-    """Return a programme of each `every`-th job on so much smaller a cluster, and their share of the weight.
+    """Return a problem with every `every`-th job on a cluster as much smaller, and their share of the weight.
 
     Its prices times that share are good ones for the whole, where jobs are many.
     """
@@ -102,7 +102,7 @@ def sample_programme(programme: Programme, every: int) -> tuple[Programme, float
 
 
 def round_certificate(certificate: Certificate) -> Certificate:
-    """Return a certificate with prices of a few digits, to store; its bound is proven anew."""
+    """Return a certificate with rounded prices, and the bound that these prove."""
     price = [[float(f"{value:.{DIGITS}g}") for value in row] for row in certificate.price.tolist()]
     return Certificate(certificate.edges_s, np.array(price).reshape(certificate.price.shape))
 
@@ -153,7 +153,7 @@ def split(programme: Programme, certificate: Certificate) -> Certificate:
 
 
 def ascend_prices(programme: Programme, certificate: Certificate, ahead: float) -> Certificate:
-    """Improve prices by Polyak's supergradient steps towards a value that is `ahead` by a share.
+    """Improve prices by Polyak's supergradient steps; `ahead` sets the value that they aim at.
 
     The share grows as long as steps reach part of it, and shrinks after `PATIENCE` steps that do not. The
     metric of a step weighs an interval by its GPU-seconds, so that refining intervals does not change it.

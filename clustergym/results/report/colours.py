@@ -40,7 +40,7 @@ _ORDERS = (
 
 
 def choose_style(name: str) -> Style:
-    """Return the style of a policy or placement algorithm; unknown names get a style by their hash.
+    """Return the line style of a policy or placement algorithm; unknown names get one by their hash.
 
     An algorithm that places node by node has the style of the one that places whole groups.
     """
@@ -52,7 +52,7 @@ def choose_style(name: str) -> Style:
 
 
 def choose_styles(names: Sequence[str]) -> list[Style]:
-    """Return a different style for each line of a picture, by the policy of the line.
+    """Return a different style for each line of a picture, chosen by the line's policy.
 
     The first line of a policy has that policy's style; lines of its variants have the same colour and a
     dash that is free.
