@@ -21,7 +21,7 @@ from .shared import finish_times
 
 @dataclass
 class AlloX(Policy):
-    """AlloX (EuroSys '20): a min-cost matching of jobs to places in the queues of GPU types.
+    """AlloX (EuroSys '20): jobs are matched to places in GPU types' queues for least total completion time.
 
     On one machine, the job that runs k-th from the end delays k jobs by its run time, itself
     included. So a matching of jobs to (machine, place from the end), weighted by run time
@@ -72,7 +72,7 @@ class AlloX(Policy):
         return {"jobs_without_profile": len(self._guessed)}
 
     def schedule(self, view: View) -> Decision:
-        """Match waiting jobs to places in the queues, and start the jobs whose turn it is."""
+        """Match waiting jobs to places in the queues, and start those that come first."""
         times = finish_times.request_times(view)
         self._guessed.update(view.job[times.guessed].tolist())
         # p_ij of section 4.1: the run time of job i on a machine of type j.
@@ -101,7 +101,7 @@ class AlloX(Policy):
 
 
 class Releases:
-    """Times at which running jobs are expected to give back the GPUs of one type.
+    """Expected times at which running jobs release the GPUs of one type.
 
     Parameters
     ----------
@@ -117,13 +117,13 @@ class Releases:
         self.free = np.concatenate([[free], free + np.cumsum(gpus[order])])
 
     def ready_s(self, gpus: npt.NDArray[Any]) -> Floats:
-        """Return the seconds until each of the given numbers of GPUs is free; inf: never."""
+        """Return the seconds until each of the given numbers of GPUs is free; inf for never."""
         ready: Floats = self.at_s[np.searchsorted(self.free, gpus)]
         return ready
 
 
 class Match(NamedTuple):
-    """A job matched to a queue of AlloX: its row, the GPU type, and whether it comes first there."""
+    """A job's place in AlloX's matching: its row, the GPU type, and whether it comes first there."""
 
     at: int
     gpu_type: int

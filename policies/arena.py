@@ -126,11 +126,11 @@ class Arena(NoticePolicy):
 
     @property
     def information_class(self) -> InformationClass:
-        """Return the class of information that the planner knows."""
+        """Return the information class of the planner."""
         return PLANNERS[self.planner]
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Refuse a trace without deadlines where they are the objective."""
+        """Refuse a trace without deadlines if the objective is deadlines."""
         if self.objective == "deadline":
             remedy = "give it deadlines, or choose another policy.objective"
             check_deadlines(trace, self.name, "objective=deadline", remedy)
@@ -140,7 +140,7 @@ class Arena(NoticePolicy):
         self._blockers, self._ilp_fallbacks = {}, 0
 
     def counters(self) -> Mapping[str, int]:
-        """Return how often the integer program failed and the heuristic decided instead."""
+        """Return how often the integer program failed, so that the heuristic decided."""
         return {"ilp_fallbacks": self._ilp_fallbacks} if self.ilp else {}
 
     def decide(self, view: View) -> Decision:

@@ -81,12 +81,12 @@ class Ares(Policy):
 
     @property
     def steady(self) -> bool:
-        """Whether decisions ignore attained service and the repayment of restarts."""
+        """Whether decisions depend on neither attained service nor restart costs."""
         return not self.work_conserving and self._hysteresis() == 0 and self.unknown_pool == 0
 
     @property
     def consistent(self) -> bool:
-        """Whether the policy is consistent: each job in order then gets the fastest free allotment."""
+        """Whether the policy is consistent, as when jobs simply get the fastest free allotment in order."""
         return self.steady
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
@@ -96,7 +96,7 @@ class Ares(Policy):
         self._known_gpu_s = 0.0
 
     def schedule(self, view: View) -> Decision:
-        """Serve jobs in ascending order of virtual finish."""
+        """Give GPUs to jobs in ascending order of virtual finish time."""
         if not len(view):
             return Decision.keep(view)
         size = self._size_gpu_s(view)
@@ -208,7 +208,7 @@ class Ares(Policy):
 
 
 class FairQueue:
-    """A virtual clock V that fixes each job's virtual finish F_j = V(a_j) + L_j when the job arrives.
+    """Fair queueing with a virtual clock V; a job's virtual finish F_j = V(a_j) + L_j is fixed at arrival.
 
     Virtual time V grows by M / N(t) GPU-seconds a second, with N(t) the jobs that would be in the system
     under fluid fair sharing of all M GPUs, not those that are really there. An event costs O(log N). The
@@ -225,7 +225,7 @@ class FairQueue:
         self._finish = np.empty(0)
 
     def finishes(self, view: View, work_gpu_s: Floats) -> Floats:
-        """Return the virtual finish of each job of the View, GPU-seconds, shape (n,).
+        """Return the virtual finish time of each job of the View, GPU-seconds, shape (n,).
 
         Parameters
         ----------

@@ -12,7 +12,7 @@ from .shared.gang_queues import GangQueues, Gangs, of_lower_priority
 
 @dataclass
 class Capacity(GangQueues):
-    """Elastic queues as Volcano's capacity plug-in and YARN's capacity scheduler have them.
+    """Elastic queues, as in Volcano's capacity plug-in and YARN's capacity scheduler.
 
     A queue deserves its quota, never has more than its limit, and may use what others leave idle, but for
     what is left of their guarantees. The queue that holds least of what it deserves starts a job first; a job

@@ -55,7 +55,7 @@ class Jobs(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """Each job's minimum satisfactory share: indices of the GPU count now and of the cap; -1: none."""
+    """Each job's minimum satisfactory share, as indices of the GPU counts now and at most; -1 for none."""
 
     now: Ints
     cap: Ints
@@ -120,11 +120,11 @@ class ElasticFlow(Policy):
         self._admitted, self._guessed, self._running = set(), set(), []
 
     def counters(self) -> Mapping[str, int]:
-        """Return the number of jobs without a data-parallel profile that fits."""
+        """Return the number of jobs that fit on no GPU count with data parallelism."""
         return {"jobs_without_profile": len(self._guessed)}
 
     def schedule(self, view: View) -> Decision:
-        """Decide anew if jobs or GPUs came or left, or if a job lost GPUs that it was given."""
+        """Decide again if jobs or GPUs have come or left, or if a job lost GPUs that it was given."""
         # The plan is for continuous time and already says what happens later, so between events it stays
         # valid.
         if not len(view) or (self._key(view.job, view) == self._last and self._hold_all(view)):
@@ -291,7 +291,7 @@ class ElasticFlow(Policy):
 
 
 def scale_up(jobs: Jobs, shares: Shares, counts: Ints, gpus: int) -> Ints:
-    """Give the GPUs that minimum shares leave over to the jobs of highest marginal return.
+    """Give GPUs beyond the minimum shares to the jobs with the highest marginal return.
 
     Returns
     -------

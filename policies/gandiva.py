@@ -20,7 +20,7 @@ Allotment = tuple[int, int]
 
 @dataclass
 class MeasuredSpeeds:
-    """Speeds of one job that the policy has measured.
+    """Speeds of one job, measured by the policy.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class MeasuredSpeeds:
 
 
 class PackingTable(Allotments):
-    """The allotments that jobs will hold after the decision, and which of them share GPUs, by position."""
+    """The allotments that jobs will hold after the decision, and the pairs that share GPUs, by position."""
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
@@ -58,7 +58,7 @@ class PackingTable(Allotments):
         self.partner = {at: rows.index(row) for at, row in enumerate(held) if row >= 0}
 
     def give(self, at: int, gpu_type: int, level: int) -> None:
-        """Give a job an allotment, as `Allotments.give`; what it shares so far stays with its partner."""
+        """Give a job an allotment, as `Allotments.give` does; a partner keeps the GPUs that they shared."""
         other = self.partner.pop(at, None)
         if other is not None:
             del self.partner[other]
@@ -66,7 +66,7 @@ class PackingTable(Allotments):
         super().give(at, gpu_type, level)
 
     def join(self, at: int, other: int) -> None:
-        """Let a job without GPUs share those of another."""
+        """Let a job without GPUs share another job's GPUs."""
         self.gpu_type[at], self.level[at] = self.gpu_type[other], self.level[other]
         self.partner[at], self.partner[other] = other, at
 
@@ -78,7 +78,7 @@ class PackingTable(Allotments):
         return super().decision().paired((rows[at], rows[other]) for at, other in self.partner.items())
 
     def fits(self, at: int, gpu_type: int, level: int) -> bool:
-        """Return whether a job fits on an allotment if it gives up the GPUs that it holds."""
+        """Return whether a job fits on an allotment, if it releases the GPUs that it holds."""
         own = int(self.counts[self.level[at]]) if self.gpu_type[at] == gpu_type else 0
         return bool(
             self.view.feasible[at, gpu_type, level] and self.free[gpu_type] + own >= self.counts[level]

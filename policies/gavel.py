@@ -22,7 +22,7 @@ from .shared.rounds import PackedRounds, RoundMechanism
 
 @dataclass
 class Gavel(Policy):
-    """Gavel (OSDI '20): shares of time by a linear program, enacted in rounds.
+    """Gavel (OSDI '20): shares of time from a linear program, carried out in rounds.
 
     An objective of section 4 is solved for x[job, type], the share of time each job has of
     each GPU type, anew when jobs arrive or leave; the round mechanism of section 5 then
@@ -107,7 +107,7 @@ class Gavel(Policy):
         self._programs = self._failures = 0
 
     def counters(self) -> Mapping[str, int]:
-        """Return the numbers of programs solved, of solver failures and of jobs with a guessed speed."""
+        """Return the numbers of programs solved, solver failures, and jobs with a guessed speed."""
         return {
             "programs": self._programs,
             "solver_fallbacks": self._failures,
@@ -115,7 +115,7 @@ class Gavel(Policy):
         }
 
     def schedule(self, view: View) -> Decision:
-        """Solve for new shares if jobs changed and the interval is over, then fill the round."""
+        """Compute new shares if jobs have changed and the interval is over, then fill the round."""
         times = finish_times.request_times(view)
         self._guessed.update(view.job[times.guessed].tolist())
         pairs = view.pair_options() if self.packed else None

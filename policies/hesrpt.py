@@ -49,7 +49,7 @@ def fit_speedup(counts: Ints, time_s: Floats) -> tuple[Floats, Floats]:
 
 @dataclass
 class HighEfficiencySrpt(Policy):
-    """heSRPT: the shares of least mean flow time for jobs of concave speedup.
+    """heSRPT: the shares with the least mean flow time for jobs of concave speedup.
 
     Source: Berg, Vesilo and Harchol-Balter, Performance Evaluation 2020, theorem 4.
 
@@ -84,7 +84,7 @@ class HighEfficiencySrpt(Policy):
     round_s: Period | None = 60.0
 
     def schedule(self, view: View) -> Decision:
-        """Give each job its share by the rank of its remaining size."""
+        """Give each job its share, by its rank in remaining size."""
         if not len(view):
             return Decision.keep(view)
         target = Target(view, times_or_guess(view), self.hysteresis)
@@ -109,7 +109,7 @@ class HighEfficiencySrpt(Policy):
 
 
 def optimal_shares(size: Floats, exponent: Floats) -> Floats:
-    """Return each job's heSRPT share, shape (n,), summing to 1; ties keep the array's order.
+    """Return each job's heSRPT share, shape (n,), which sum to 1; ties keep the array's order.
 
     Parameters
     ----------

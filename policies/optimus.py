@@ -18,7 +18,7 @@ from .shared.requests import find_held_level
 
 @dataclass
 class Optimus(Policy):
-    """Optimus (EuroSys '18, section 4.1): GPUs to the job whose remaining time falls most per GPU.
+    """Optimus (EuroSys '18, section 4.1): GPUs go to the job whose remaining time falls most per GPU.
 
     Every job first gets the least count it runs on, those with the least remaining time first; then,
     one at a time, the job gets more GPUs whose estimated remaining time falls most per added GPU,
@@ -53,7 +53,7 @@ class Optimus(Policy):
         self._since = {}
 
     def schedule(self, view: View) -> Decision:
-        """Give every job its least count, then grow jobs by marginal gain."""
+        """Give every job its least count, then more GPUs to jobs in order of marginal gain."""
         if not len(view):
             return Decision.keep(view)
         # Section 4.1: the estimated remaining time on every allotment is all that decides.

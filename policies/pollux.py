@@ -48,7 +48,7 @@ DAMPING = (1e-3, 0.0, 1e-5, 1e-5, 1e-5, 1e-5)
 
 @dataclass
 class Pollux(Policy):
-    """Pollux (OSDI '21, section 4.2): GPU counts and batches of greatest goodput, by a genetic search.
+    """Pollux (OSDI '21, section 4.2): GPU counts and batches of the greatest goodput, by genetic search.
 
     A job's speedup is its goodput over that on a fair share of the GPUs, times the restart factor
     max(age - restarts x S, 0) / (age + S) where it would be started or rescaled; the fitness of an
@@ -121,7 +121,7 @@ class Pollux(Policy):
         self._failures = self._limits = 0
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Raise an `InputError` if a job's batch must be chosen and the job has no choice of batch."""
+        """Raise an `InputError` if the policy must choose a batch for a job that has no choice."""
         self._choosing = jobs_with_a_choice(self.batch, trace, setting)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
@@ -137,7 +137,7 @@ class Pollux(Policy):
         }
 
     def schedule(self, view: View) -> Decision:
-        """Search for the allocation of greatest fitness on each GPU type."""
+        """Search for the allocation with the greatest fitness on each GPU type."""
         if not len(view):
             return Decision.keep(view)
         options = batch_options(self.batch, view)
@@ -278,7 +278,7 @@ class Pollux(Policy):
 
 
 def goodput_of_share(counts: Ints, good: Floats, gpus: int) -> Floats:
-    """Return each job's goodput on a number of GPUs, interpolated between counts, shape (n,).
+    """Return each job's goodput on a number of GPUs, interpolated between GPU counts, shape (n,).
 
     Below a job's least count it is the goodput on that count; more GPUs never give less goodput.
 

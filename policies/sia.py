@@ -37,7 +37,7 @@ from .shared.requests import find_held_level
 
 @dataclass
 class Sia(Policy):
-    """Sia (SOSP '23, section 3.4): GPU types, counts and batches of greatest goodput, as a program.
+    """Sia (SOSP '23, section 3.4): GPU types, counts and batches of greatest goodput, by an integer program.
 
     Configurations are (type, count): powers of two inside a node, then whole nodes. The goodput of a
     job on each, over the least of its row, is multiplied on all but the one it holds by the restart
@@ -112,7 +112,7 @@ class Sia(Policy):
         self._worst_gap = 0.0
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Raise an `InputError` if a job's batch must be chosen and the job has no choice of batch."""
+        """Raise an `InputError` if the policy must choose a batch for a job that has no choice."""
         self._choosing = jobs_with_a_choice(self.batch, trace, setting)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
@@ -120,7 +120,7 @@ class Sia(Policy):
         self._forget()
 
     def counters(self) -> Mapping[str, int]:
-        """Return the numbers of jobs with a choice of batch, solver failures, node limits; worst gap, ppm."""
+        """Return counts of jobs with a choice of batch, solver failures and node limits, and the worst gap."""
         return {
             "jobs_choosing_batch": self._choosing,
             "solver_failures": self._failures,

@@ -18,7 +18,7 @@ from .shared.queues import fill, staying_options
 
 @dataclass
 class ShortestRemainingTimeFirst(Policy):
-    """Shortest remaining time first: preemptive gang scheduling by remaining run time at the request.
+    """Shortest remaining time first: preemptive, as gangs, by remaining run time at the request.
 
     A job's remaining time counts the standstill that starting it would cost, so that a running job is
     preempted only for a job that ends earlier even so. A running job keeps its GPU type; a waiting one takes

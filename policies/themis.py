@@ -79,7 +79,7 @@ class Themis(Policy):
         self._first_seen: dict[int, tuple[float, float]] = {}
 
     def counters(self) -> Mapping[str, int]:
-        """Return the numbers of auctions, of programs without a proven optimum, and of guessed speeds."""
+        """Return the numbers of auctions, programs without a proven optimum, and guessed speeds."""
         return {
             "auctions": self._auctions,
             "solver_fallbacks": self._failures,
@@ -87,7 +87,7 @@ class Themis(Policy):
         }
 
     def schedule(self, view: View) -> Decision:
-        """Auction the GPUs whose lease has ended, then give out the GPUs left over."""
+        """Auction the GPUs whose leases have ended, then give out the remaining GPUs."""
         times = finish_times.request_times(view)
         self._guessed.update(view.job[times.guessed].tolist())
         left_s = self._options_s(view, times)

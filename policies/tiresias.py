@@ -125,7 +125,7 @@ class Tiresias(Policy):
 
 
 def gittins_index(service: Floats, sizes: Floats) -> Floats:
-    """Return the Gittins index of jobs of unknown size from the service they have received.
+    """Return the Gittins index of jobs of unknown size, given the service they have received.
 
     The greatest over quanta d of P(S - a <= d | S > a) / E[min(S - a, d) | S > a], with S drawn
     from `sizes` and a the service; the best d ends at one of the sizes (Tiresias, section 3.3).

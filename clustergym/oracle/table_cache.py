@@ -205,7 +205,7 @@ class Store:
 
 
 def pack(key: str, stack: Floats) -> bytes:
-    """Return an uncompressed npz of one array named by its key; equal arrays give equal bytes."""
+    """Return the bytes of an npz with one array, named by its key; equal arrays give equal bytes."""
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **{key: np.ascontiguousarray(stack, dtype="<f8")})
     return buffer.getvalue()

@@ -52,7 +52,7 @@ class NamedPart(_StrictSchema):
 
 
 class ScenarioName(_StrictSchema):
-    """The scenario of a result; its hash covers all that determines a run but policy, placer and seed."""
+    """A result's scenario; its hash covers all that fixes a run except policy, placer and seed."""
 
     name: str
     version: int

@@ -168,7 +168,7 @@ class Repairs:
         self._spares = [[0.0] * self._model.spares.nodes for _ in cluster.gpu_types]
 
     def happens(self, fault: Fault) -> bool:
-        """Whether a node's failure happens although an ordinary node may have taken its place."""
+        """Whether a drawn failure happens, given that a more reliable node may have replaced the first."""
         if fault.number not in self._replaced or not self._draw.offends(fault.number):
             return True
         return fault.luck < 1.0 / self._model.offenders.factor

@@ -206,7 +206,7 @@ class Instance:
 
     @property
     def minipod_weight(self) -> float:
-        """Weight in the score of each minipod that the job uses: alpha for PP groups, else 1 - alpha."""
+        """Weight of each used minipod in the score: alpha for PP groups, 1 - alpha for DP groups."""
         return self.alpha if self.unit == "pp" else 1.0 - self.alpha
 
     @property
@@ -279,7 +279,7 @@ class Assignment:
         return int(np.maximum(self.counts.sum(axis=0) - np.asarray(free_nodes), 0).sum())
 
     def check(self, instance: Instance) -> None:
-        """Raise a `ValueError` unless the assignment solves the instance, or says that nothing does."""
+        """Raise a `ValueError` unless the assignment solves the instance, or says that none can."""
         if self.counts.shape != (instance.groups, instance.minipods) or (self.counts < 0).any():
             raise ValueError(f"counts of shape {self.counts.shape} do not fit the instance")
         if self.shortfall != instance.shortfall:

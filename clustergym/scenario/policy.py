@@ -104,7 +104,7 @@ class Policy(Parameters, ABC):
 
     @property
     def only_starts(self) -> bool:
-        """Whether the policy is steady, never changes running jobs, and starts others at their requests.
+        """Whether the policy is steady, never changes running jobs, and starts jobs at their requests.
 
         Where no request that waits fits in the free GPUs of a type it may run on, it then changes nothing.
         """

@@ -104,7 +104,7 @@ class Scenario:
     estimates_off: Floats | None = None
 
     def round_s(self, policy_round_s: float | None) -> float | None:
-        """Return the seconds between decision points for a policy with such rounds; None: every event."""
+        """Return the seconds between decision points, given a policy's round; None for every event."""
         chosen = {"policy": policy_round_s, "event": None}.get(str(self.rounds), self.rounds)
         return None if chosen is None else float(chosen)
 

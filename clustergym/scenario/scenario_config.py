@@ -310,7 +310,7 @@ _kept: dict[str, Scenario] = {}
 
 
 def kept_scenario(config: Mapping[str, Any]) -> Scenario:
-    """Return the scenario of a composed configuration, which earlier runs of a sweep may have built.
+    """Return the scenario of a composed configuration, reused if an earlier run of a sweep built it.
 
     One that names a file by its absolute path is built anew, for the file may have changed.
     """
@@ -325,7 +325,7 @@ def kept_scenario(config: Mapping[str, Any]) -> Scenario:
 
 
 def make_cluster(config: Mapping[str, Any]) -> ClusterSpec:
-    """Build the cluster of the `cluster` group; a file in `path` replaces the group's other keys."""
+    """Build the cluster of the configuration's group `cluster`; a file in `path` replaces its other keys."""
     require(isinstance(config, Mapping), "cluster", config, "give its keys")
     path = config.get("path")
     if path is not None:

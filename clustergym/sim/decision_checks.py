@@ -24,7 +24,7 @@ from clustergym.sim.state import JobStates
 
 
 class DecisionError(InputError):
-    """A Decision breaks a rule; the message names the job and the rule.
+    """A Decision that breaks a rule; the message names the job and the rule.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class DecisionError(InputError):
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a legal decision, taken from the engine's own state so that a policy cannot alter them.
+    """Everything that a legal decision is checked against, copied so that a policy cannot alter it.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Limits:
 
 
 def coerce_decision(decision: object) -> Decision:
-    """Return a policy's answer as a Decision of one-dimensional int64 columns.
+    """Convert a policy's answer to a Decision with one-dimensional int64 columns.
 
     Raises
     ------

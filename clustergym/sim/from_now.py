@@ -23,7 +23,7 @@ LONGEST_S = 30 * DAY_S
 
 @dataclass(frozen=True)
 class Moment:
-    """A moment of a running cluster, and what a policy decides then.
+    """A decision point of a running cluster, with the policy's decision.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Moment:
 def list_moments(
     scenario: Scenario, policy: Policy, placer: Placer, running: Collection[str], now_s: float
 ) -> Iterator[Moment]:
-    """Yield a policy's decisions from `now_s` on; before that moment only the running jobs start.
+    """Yield a policy's decisions from `now_s` on; only the running jobs start earlier.
 
     Parameters
     ----------

@@ -82,7 +82,7 @@ EPSILON = 1e-9
 
 
 def bipartition(nodes: Ints, edges: Edges, least: int, most: int) -> Bools:
-    """Cut the subgraph of `nodes` into two parts so that the edges between them weigh little.
+    """Cut the subgraph of `nodes` into two parts, with little weight of edges between them.
 
     Parameters
     ----------

@@ -237,7 +237,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return self.core.time_in_system_s(jobs)
 
     def all_jobs(self) -> Ints:
-        """Return all jobs of each episode by position in the trace, shape (num_envs, m); -1 beyond the last."""
+        """Return each episode's jobs by position in the trace, shape (num_envs, m); -1 beyond the last."""
         return self.core.all_jobs()
 
     def job_costs(self, jobs: Ints) -> tuple[Floats, Bools]:

@@ -139,7 +139,7 @@ def operator_graph(spec: ModelSpec, clusters: int = CLUSTERS) -> OperatorGraph:
 
 
 def balance_cuts(weights: Sequence[float], parts: int) -> list[int]:
-    """Return the starts of `parts` runs of consecutive items that minimise the heaviest run.
+    """Divide items into `parts` runs so that the heaviest run is least; return the runs' starts.
 
     Among cuts whose heaviest runs are equal, the least sum of squares decides, so that the other runs are
     even too.

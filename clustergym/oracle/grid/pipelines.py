@@ -115,7 +115,7 @@ def pipeline_s(stages: Floats, micro_batches: Floats | float, hidden: Floats | f
 
 
 class Layouts:
-    """The plans' splits by operator: what pricing needs and does not change while constants are fitted."""
+    """The split of each plan's operators, computed once so that fits of constants can reuse it."""
 
     def __init__(self, rows: GraphAllocations, plans: Pipelines) -> None:
         operator = np.arange(rows.operators)[None, None, :]

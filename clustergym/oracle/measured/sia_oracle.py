@@ -232,7 +232,7 @@ class SiaProfileOracle(Oracle):
     def tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
     ) -> OracleTables:
-        """Return the dense tables; raise an `InputError` where a profile is missing or malformed."""
+        """Return the iteration times; raise an `InputError` if a profile is missing or malformed."""
         times = np.stack([self._times(model, cluster, counts) for model in classes])
         batches = self._batches(classes, cluster, counts)
         return OracleTables.from_oracle(classes, cluster, counts, [times] * 3, batches)

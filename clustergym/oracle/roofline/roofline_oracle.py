@@ -112,7 +112,7 @@ def best_times(work: Work, devices: Devices, layout: Layout) -> tuple[Floats, Fl
 
 
 def plans(gpus: Floats) -> Iterator[UniformPlan]:
-    """Yield every plan of the largest count, pure data parallelism first."""
+    """Yield every plan of the largest GPU count, pure data parallelism first."""
     most, tensor = (int(gpus.max()) if gpus.size else 1), 1
     while tensor <= min(MOST_TENSOR, most):
         stages = 1

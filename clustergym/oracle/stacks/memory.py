@@ -93,7 +93,7 @@ def fits(
 def choose_recompute(
     shape: TransformerShape, machine: Machine, plan: ParallelPlan, global_batch: int, sequence_length: int
 ) -> float:
-    """Return the least share of layers, in eighths, that must be computed again; 1 if none suffices."""
+    """Return the least share of layers, in eighths, to recompute so that the plan fits; else 1."""
     for eighths in range(8):
         needed = compute_needed_bytes(shape, plan, eighths / 8, global_batch, sequence_length)
         if needed <= USABLE * machine.memory_gb * 1e9:

@@ -102,13 +102,13 @@ def sample_programme(programme: Programme, every: int) -> tuple[Programme, float
 
 
 def round_certificate(certificate: Certificate) -> Certificate:
-    """Return a certificate with rounded prices, and the bound that these prove."""
+    """Return a certificate with its prices rounded; it proves another bound than before."""
     price = [[float(f"{value:.{DIGITS}g}") for value in row] for row in certificate.price.tolist()]
     return Certificate(certificate.edges_s, np.array(price).reshape(certificate.price.shape))
 
 
 def first_edges(programme: Programme) -> Floats:
-    """Return edges of intervals of as many arrivals, and of as many seconds until all could be done."""
+    """Return interval edges: half at quantiles of the arrivals, half at equal times to the end."""
     jobs = programme.jobs
     rows = np.flatnonzero((jobs.weight > 0) & (np.diff(jobs.first) > 0))
     if not len(rows):
@@ -139,7 +139,7 @@ def _end_s(programme: Programme, rows: np.ndarray) -> float:
 
 
 def split(programme: Programme, certificate: Certificate) -> Certificate:
-    """Refine a certificate: split the half of its intervals where prices change most."""
+    """Refine a certificate by splitting half of its intervals, where prices change most."""
     edges_s, price = certificate
     padded = np.pad(price, ((0, 0), (1, 1)), mode="edge")
     padded[:, -1] = 0.0

@@ -198,7 +198,7 @@ class FluidSharing:
         return finish
 
     def advance(self, until_s: float) -> list[tuple[int, float]]:
-        """Advance to a time (inf: until no job is left); return (job, finish time) of the jobs that ended."""
+        """Advance to a time (inf: to the last end); return (job, finish time) of the jobs that ended."""
         ended: list[tuple[int, float]] = []
         while True:
             level = self._level()

@@ -81,7 +81,7 @@ class JobRecords:
 
 
 def make_records(intervals: Intervals) -> JobRecords:
-    """Return the record of each job, from what `read_intervals` read of the log."""
+    """Return the record of each job, computed from a run's intervals."""
     runs, profiles, n = intervals.launches, intervals.profiles, len(intervals.trace)
     stop_s = np.minimum(runs.stop_s, intervals.end_s)
     ready_s = np.minimum(runs.ready_s, intervals.end_s)

@@ -45,7 +45,7 @@ def print_heading(
 
 
 def print_request_changes(changes: RequestChanges, jobs: int) -> None:
-    """Print a line for each way in which requests were changed: how many jobs, and what decides it."""
+    """Print the number of jobs for each type of change to requests, and the key that decides it."""
     if changes.rounded:
         before, after = changes.largest
         print(

@@ -160,7 +160,7 @@ def check_composed(config: Mapping[str, Any]) -> None:
 
 
 def check_used(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
-    """Raise an `InputError` about an override that has no effect because a `path` file overrules it."""
+    """Raise an `InputError` for an override without effect, since a file given by `path` overrules it."""
     for word in overrides:
         group, _, key = word.lstrip("+~").partition("=")[0].partition(".")
         used = READ_WITH_FILE.get(group)

@@ -89,7 +89,7 @@ class PlannedJobs(Disturbance):
 
 
 def read_planned_jobs(path: str, lead_s: float, trace: Trace) -> tuple[Reservation, ...]:
-    """Read a CSV of planned jobs with the columns `COLUMNS`; same errors as `PlannedJobs.from_config`."""
+    """Read a CSV of planned jobs with the columns `COLUMNS`; raises `PlannedJobs.from_config`'s errors."""
     from clustergym.common.columns import numbers
     from clustergym.common.text_files import read_csv
 

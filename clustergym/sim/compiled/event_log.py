@@ -62,7 +62,7 @@ class _Nodes:
 
 
 class ArrayEvents(Sequence[Event]):
-    """The events in the arrays of an `Episode`; each is made when it is read, and not kept.
+    """The events in the arrays of an `Episode`, each created anew when it is read.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class ArrayEvents(Sequence[Event]):
     __hash__ = None  # type: ignore[assignment]
 
     def lines(self) -> Iterator[str]:
-        """Yield the hashed text of events, as `clustergym.sim.log` writes it, some thousands at a time."""
+        """Yield the events' text in the form that `clustergym.sim.log` hashes, a few thousand at a time."""
         for times_s, rows, allocations, overheads_s, iterations_s in self._columns():
             columns = zip(times_s, rows, allocations, overheads_s, iterations_s, strict=True)
             yield "".join(
@@ -136,7 +136,7 @@ def _digest(lines: Iterable[str]) -> str:
 
 
 class LazyLog(EventLog):
-    """The log of the events so far in the arrays of an `Episode`; its events are made when they are read.
+    """The event log of an `Episode` so far; events are created when they are read.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ LAUNCHED = (c.START, c.RESUME, c.RESCALE)
 
 
 class CompiledSimulation:
-    """One run of a scenario; the caller makes the decisions, as those of a `Simulation`.
+    """One run of a scenario on the compiled engine; the caller makes the decisions.
 
     The events are those of a `Simulation`, to the bit. `apply` moves the clock, too, as the constructor does:
     what the attributes say is then of the next decision point.
@@ -80,7 +80,7 @@ class CompiledSimulation:
 
     @property
     def known_trace(self) -> Trace:
-        """The trace as the deciding policy may see it."""
+        """The trace in the form that the deciding policy may see."""
         return self.scenario.trace
 
     def _clock(self, column: int) -> int:
@@ -93,7 +93,7 @@ class CompiledSimulation:
 
     @property
     def end_s(self) -> float:
-        """Seconds at which the run ended; 0 before it has."""
+        """Seconds at which the run ended; 0 before the end."""
         return seconds(self._clock(c.END))
 
     @property
@@ -108,7 +108,7 @@ class CompiledSimulation:
 
     @property
     def jobs_in_view(self) -> int:
-        """Number of jobs that a View shows now."""
+        """Number of jobs in the present View."""
         return self._clock(c.IN_VIEW)
 
     @property
@@ -122,15 +122,15 @@ class CompiledSimulation:
 
     @property
     def changes(self) -> list[Change]:
-        """The changes that the decisions so far have made."""
+        """The changes made by decisions so far."""
         return list(self.iterate_changes())
 
     def iterate_changes(self) -> Iterator[Change]:
-        """Yield the changes that the decisions so far have made."""
+        """Yield the changes made by decisions so far."""
         return _changes(self._episode)
 
     def advance(self) -> View | None:
-        """Return the View of the next decision point, as `Simulation.advance`."""
+        """Run to the next decision point and return its View; None at the end."""
         if self._outcome == c.STALLED:
             rows = self._episode.in_view[: self.jobs_in_view].copy()
             profiled = self._views.jobs.find_profiled_types(rows)
@@ -141,7 +141,7 @@ class CompiledSimulation:
         return self._views.view_of_now()
 
     def apply(self, decision: Decision) -> None:
-        """Carry out a decision at the current decision point; same errors as `Simulation.apply`."""
+        """Carry out a decision at the present decision point; raises the errors of `Simulation.apply`."""
         if not self._await_answer:
             raise RuntimeError("apply() needs a decision point: call advance() first")
         self._views.complete()

@@ -167,7 +167,7 @@ def _durations(of_class: Ints, workload: PartWorkload, rng: np.random.Generator)
 
 
 def at_load(trace: Trace, gpus: int, load: float) -> Trace:
-    """Return a trace with all times between submissions changed by one factor, which gives a load.
+    """Return a trace whose times between submissions are multiplied so that the load is as given.
 
     Parameters
     ----------
