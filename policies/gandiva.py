@@ -85,7 +85,7 @@ class PackingTable(Allotments):
         )
 
     def list_changed(self) -> list[int]:
-        """Return the positions of jobs whose allotment will change."""
+        """Return the positions of the jobs whose allotment the decision changes."""
         view, now = self.view, find_held_level(self.view)
         changed = (self.gpu_type != view.gpu_type) | (self.level != now)
         if view.partner is not None:

@@ -120,7 +120,7 @@ class Sia(Policy):
         self._forget()
 
     def counters(self) -> Mapping[str, int]:
-        """Return counts of jobs with a choice of batch, solver failures and node limits, and the worst gap."""
+        """Return counts of jobs with a choice of batch, solver failures, node limits, and the worst gap."""
         return {
             "jobs_choosing_batch": self._choosing,
             "solver_failures": self._failures,

@@ -246,7 +246,7 @@ def run_playout(
 def decide(
     weights: Floats, available: Ints, counts: Ints, bids: Bids, futures: Futures
 ) -> tuple[Ints, Ints, int]:
-    """Return type and level of each job in the candidate that is best over all futures, and its index.
+    """Return each job's GPU type and count index in the best candidate over all futures, and its index.
 
     The first future has no arrivals: with drawn ones alone, waiting for the next one looks better than it is.
     A candidate is given up once its sum over the futures so far is above that of the auction's own decision,
@@ -309,7 +309,7 @@ class LookAhead:
     def decide(
         self, weights: Floats, view: View, available: Ints, counts: Ints, bids: Bids
     ) -> tuple[Ints, Ints]:
-        """Return type and level of each job; -1: none."""
+        """Return the GPU type and count index of each job; -1 for no GPUs."""
         self._remember(view, bids)
         gpu_type, level, _ = decide(weights, available, counts, bids, self._draw(view, bids))
         return gpu_type, level

@@ -214,7 +214,7 @@ def from_first(submit_s: Floats) -> tuple[Floats, float]:
 
 
 def relative_origin(submit_s: Floats) -> float:
-    """Return what to subtract from a trace's submission times: 0 if it starts within the first day.
+    """Return the time to subtract from submission times: 0 if a trace starts within the first day.
 
     Otherwise it is the first time: the trace was cut from a longer one, or counts from 1970.
     """

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Clock(Protocol):
-    """An object whose progress can be shown: a simulation's clock and count of ended jobs."""
+    """The interface to read progress from: simulated time, and the number of jobs that have ended."""
 
     @property
     def now_s(self) -> float:

@@ -128,7 +128,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
     @property
     def actions(self) -> AnyActions:
-        """The action space's actions, with the agent's edits at the present decision point."""
+        """The environment's actions, with the agent's edits so far at the present decision point."""
         return self._parts.actions
 
     @property

@@ -41,7 +41,7 @@ __all__ = ["IDLE_ROUNDS", "Change", "Simulation", "StalledError"]
 
 @dataclass(frozen=True)
 class Change:
-    """One entry of the decision log, with only what the decision changed.
+    """One entry of the decision log, with the changes that a decision made.
 
     Attributes
     ----------

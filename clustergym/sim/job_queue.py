@@ -14,7 +14,7 @@ from clustergym.sim.state import JobStates, Phase
 
 
 class JobQueue:
-    """The jobs in the system, those of them that a View shows, and the next decision point.
+    """The jobs in the system, which of them a View shows, and the next decision point.
 
     Attributes
     ----------

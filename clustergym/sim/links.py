@@ -103,7 +103,7 @@ class Uplinks:
 
 
 class SharedLinks:
-    """Records which jobs share links, and how much that slows down each job's traffic.
+    """Records which jobs share network links, and how much sharing slows each job's traffic.
 
     Only a link that its jobs could fill (a crowded link) slows jobs down, so a change is worked out
     only for the jobs that crowded links connect to it.

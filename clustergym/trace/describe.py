@@ -126,7 +126,7 @@ def warn_of_unit(trace: Trace) -> None:
 
 
 def print_drawn(trace: Trace, keys: str) -> None:
-    """Print what in a trace was drawn, on which GPUs its durations are valid, and the keys that change it."""
+    """Print which parts of a trace were drawn, on which GPUs its durations hold, and the keys to change it."""
     drawn = trace.provenance.get("draw")
     if not drawn or not trace.path:
         return

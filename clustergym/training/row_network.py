@@ -40,7 +40,7 @@ class Rows(NamedTuple):
     rows: int
 
     def spread(self, values: Tensor, other: float = 0.0) -> Tensor:
-        """Return values of rows, shape (m, …), spread to shape (n, R, …), with `other` in empty rows."""
+        """Return rows' values, shape (m, …), as a table of all rows, shape (n, R, …); empty rows get `other`."""
         shape = (self.observations, self.rows, *values.shape[1:])
         return torch.full(shape, other).index_put((self.batch, self.row), values)
 
@@ -139,7 +139,7 @@ class RowNetwork(nn.Module):
         self.seen += len(inputs)
 
     def scale(self, rows: Rows) -> Rows:
-        """Return rows normalised by the mean and deviation of the inputs so far."""
+        """Normalise rows by the mean and deviation of the inputs so far."""
         std = (self.squares - self.mean**2).clamp_min(LEAST_DEVIATION**2).sqrt()
         return rows._replace(inputs=((rows.inputs - self.mean) / std).clamp(-5.0, 5.0))
 

@@ -48,12 +48,12 @@ class FabricComponent(NamedTuple):
 
 
 def one_component(free: Ints, groups: int, size: int, most: int) -> bool:
-    """Return whether groups fit as one component by condition (1); `free` is descending, shape (M,)."""
+    """Return whether some minipods can hold groups as one component; `free` is descending, shape (M,)."""
     return int(free[: groups * (most - 1) + 1].sum()) >= groups * size
 
 
 def split(free: Ints, groups: int, size: int, most: int) -> Ints:
-    """Assign groups to minipods that hold whole groups, or that satisfy condition (1).
+    """Assign groups to minipods that form one component or can hold whole groups.
 
     As few groups as this way allows are split: the fewest for which the nodes that whole groups
     leave over fulfil (1).
@@ -141,7 +141,7 @@ class BestSplit(NamedTuple):
 
 
 def find_components(free: Ints, groups: int, size: int, most: int, node_limit: int) -> BestSplit:
-    """Search for a division of minipods into components that satisfy condition (1) and hold the groups.
+    """Search for a division of the minipods into components that together hold all groups.
 
     Depth-first search: the smallest minipod that is left is unused or in some component, whose other
     minipods are tried. What a component or an unused minipod holds over its groups is wasted,

@@ -296,7 +296,7 @@ class QueueLimits:
         return room
 
     def fits(self, queue: Ints, wanted: Floats, used: Floats, idle: Floats) -> Bools:
-        """Return, for n jobs, whether each fits in its leaf queue's `room`, if limits are `plain`.
+        """Return whether each of n jobs fits within its leaf queue's room; limits must be `plain`.
 
         Parameters
         ----------

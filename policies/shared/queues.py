@@ -140,7 +140,7 @@ def staying_options(view: View, at: Ints | slice = ALL) -> Bools:
 
 
 def first_type(options: Bools) -> Floats:
-    """Return a preference for the cluster's first type, shape (n, T); inf where a type is not allowed."""
+    """Rank GPU types by their order in the cluster, shape (n, T); inf where a type is not allowed."""
     preference: Floats = np.where(options, np.arange(options.shape[1], dtype=np.float64), np.inf)
     return preference
 

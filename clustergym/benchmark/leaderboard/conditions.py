@@ -26,7 +26,7 @@ HEADER = ["condition", "scenario", "seed", "value"]
 
 
 class Point(NamedTuple):
-    """A condition and a cell of a board; the board's metric is measured there."""
+    """A condition and a cell at which the board's metric is measured."""
 
     condition: str
     cell: Cell

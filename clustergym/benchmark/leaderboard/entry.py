@@ -149,7 +149,7 @@ class Entry(StrictSchema):
 
     @property
     def choices(self) -> dict[str, ComponentChoice]:
-        """The policy, the placer or both that the entry chooses, by component, as its board asks."""
+        """The policy, placer or both that the entry chooses, by component."""
         both = {"policy": self.policy, "placer": self.placer}
         return {component: chosen for component, chosen in both.items() if chosen is not None}
 

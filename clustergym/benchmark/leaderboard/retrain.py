@@ -56,7 +56,7 @@ def retrain(
     processes: Processes = 1,
     workers: Processes = 1,
 ) -> RetrainingOutcome:
-    """Train an entry's agent anew, run it in every cell of the board, and compare the scores.
+    """Train an entry's agent again, run it in every cell of the board, and compare the scores.
 
     Parameters
     ----------

@@ -300,7 +300,7 @@ def format_figure(value: float | None, unit: str) -> str:
 
 
 class Gap(NamedTuple):
-    """The distance of a figure from the optimum, as a share of the optimum.
+    """The relative distance of a figure from the optimum.
 
     Attributes
     ----------

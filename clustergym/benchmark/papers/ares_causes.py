@@ -264,7 +264,7 @@ def _below(values: Floats, at: Floats) -> list[float]:
 
 
 def decision_times(options: Options, gpus: int) -> Figures:
-    """Return the duration of Ares's decisions on a cluster of so many GPUs; it is measured once and kept."""
+    """Return the duration of Ares's decisions on a cluster with this number of GPUs; measured only once."""
     what = f"{build_timed_scenario(gpus).sha256} decisions {LIMIT_S}"
     return load_or_make(options.work, what, partial(_decision_times, gpus))
 
@@ -318,7 +318,7 @@ def growth(timed: Sequence[Figures]) -> float:
 
 
 def logarithmic(timed: Sequence[Figures]) -> float:
-    """Return what `growth` would be if decision times rose as the logarithm of the GPU count."""
+    """Return the growth of decision times if it were logarithmic in the GPU count."""
     return float(np.log(timed[-1]["gpus"]) / np.log(timed[0]["gpus"]))
 
 

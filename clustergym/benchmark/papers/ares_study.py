@@ -51,7 +51,7 @@ TESTBED, TESTBED_SEEDS = "testbed", (1, 2, 3)
 
 
 def trace_names(trace_type: str, quick: bool) -> list[str]:
-    """Return the names of a type's traces, Sia's and as many generated; `quick`: the first alone."""
+    """Return the names of a type's traces: Sia's, then equally many generated; only the first if `quick`."""
     if trace_type == TESTBED:
         names = [f"philly {TESTBED} {seed}" for seed in TESTBED_SEEDS]
     else:

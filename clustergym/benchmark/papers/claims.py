@@ -130,7 +130,7 @@ class PaperClaim:
 
     @property
     def verdict(self) -> str:
-        """The verdict of the published setting, followed by that of the fair one where the two differ."""
+        """The verdict in the published setting, and in the fair setting too if it differs."""
         if not self.ours:
             return NOT_SIMULATED if self.quick else NOT_RUN
         first, second = self.judge_figure(self.ours[0]), self.judge_figure(self.ours[-1])
@@ -139,7 +139,7 @@ class PaperClaim:
 
     @property
     def main_verdict(self) -> str:
-        """The verdict of the published setting, without that of the fair one."""
+        """The verdict in the published setting alone."""
         return next(name for name in VERDICTS if self.verdict.startswith(name))
 
     @property

@@ -57,7 +57,7 @@ class Load(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name of the stream, which is that of its trace."""
+        """Name of the stream and of its trace."""
         gpus = "1 to 8 GPUs" if self.several else "one GPU"
         return f"{self.jobs_per_h:g} jobs an hour, {gpus}"
 

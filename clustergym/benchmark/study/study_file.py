@@ -67,7 +67,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Study:
-    """A study whose file was read and checked: its scenarios, policies, seeds and metrics.
+    """A study read from its file and checked: its scenarios, policies, seeds and metrics.
 
     Attributes
     ----------

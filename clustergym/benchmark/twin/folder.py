@@ -53,7 +53,7 @@ class TwinFolder:
 
     @property
     def queues(self) -> Path | None:
-        """The file of queues; None if there is none."""
+        """The path of the queues file, or None."""
         found = self.path / QUEUES
         return found if found.is_file() else None
 

@@ -81,7 +81,7 @@ def _sort(values: Floats, rows: Ints) -> Pool:
 
 
 class DrawnRunTimes:
-    """Draws run times from randomly weighted past runs, so that draws vary with how few runs there are.
+    """Draws run times from randomly weighted past runs; the fewer the runs, the more the draws vary.
 
     Of n past runs each has a weight drawn as in the Bayesian bootstrap (Rubin, The Annals of Statistics
     1981), the same for all jobs: what is not known of a user's run times is common to all of his jobs. The

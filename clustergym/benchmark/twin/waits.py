@@ -91,7 +91,7 @@ def _names(jobs: JobTable, by: str) -> list[str]:
 
 
 def waits(wait_s: Floats, run_s: Floats) -> dict[str, Any]:
-    """Return the mean, quantiles and bounded slowdown of waits; None where there is no job."""
+    """Return the mean, quantiles and bounded slowdown of waits; None if there is no job."""
     known = np.isfinite(wait_s) & np.isfinite(run_s)
     wait_s, run_s = wait_s[known], run_s[known]
     if not len(wait_s):
@@ -108,7 +108,7 @@ def waits(wait_s: Floats, run_s: Floats) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Fit:
-    """Job waits in a log beside those in its replay.
+    """The waiting times of jobs in a log and in its replay.
 
     Attributes
     ----------

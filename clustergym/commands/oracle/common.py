@@ -89,7 +89,7 @@ def add_shapes(parser: argparse.ArgumentParser) -> None:
 
 
 def add_data(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
-    """Add the option `--data`, and those of `add_shapes`."""
+    """Add the option `--data`, and the options of `add_shapes`."""
     text = (
         "measured throughput, iteration times, memory or collectives, by its columns: a CSV file, or `modern`"
         " (../shared/data/modern/throughput.csv)"

@@ -84,7 +84,7 @@ class RackState:
 
     @property
     def moved_cost(self) -> float:
-        """Mean hours that gangs stood still for moves, weighted by trays."""
+        """Mean hours of restarts after moves, weighted by trays."""
         return self.moved_tray_s / self.total_trays / 3600
 
     @property
@@ -135,7 +135,7 @@ class RackState:
             self._offer()
 
     def move(self, rack: int) -> None:
-        """Move a gang from this rack to another; the gang stands still for a restart."""
+        """Move a gang out of a rack into another; the gang does not work during its restart."""
         found = self.find_move(rack)
         assert found is not None
         row, to = found

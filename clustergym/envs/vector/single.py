@@ -62,7 +62,7 @@ class EngineEnv(SchedulingEnv):
 
     @property
     def actions(self) -> AnyActions:
-        """The action space's actions, with the agent's edits at the present decision point.
+        """The environment's actions, with the agent's edits so far at the present decision point.
 
         What is done to them does nothing to a compiled episode.
         """

@@ -93,7 +93,7 @@ def _move(episode: Episode, cluster: ClusterArrays, desk: EpisodeState, rules: E
 
 @compile_in_place
 def charge(episode: Episode, desk: EpisodeState, rules: EpisodeRules, outcome: int, terms: Floats) -> float:
-    """Write the terms of the reward, each the fall of a cost minus that of the baseline; return their sum.
+    """Write the reward's terms, each a cost's decrease minus the baseline's; return the reward.
 
     Returns the reward: their weighted sum, less the penalty of a stall.
     """

@@ -26,7 +26,7 @@ class Reservation:
 
 @dataclass(frozen=True)
 class NodeState:
-    """A usable node, with its GPUs and what is free.
+    """A usable node, with its GPUs and its free resources.
 
     Attributes
     ----------

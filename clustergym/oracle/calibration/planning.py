@@ -107,7 +107,7 @@ def outcomes(
 
 
 def join_outcomes(parts: Sequence[PlanningOutcomes]) -> PlanningOutcomes:
-    """Return the rows of all parts."""
+    """Concatenate several outcomes into one."""
     columns = [entry.name for entry in fields(PlanningOutcomes)]
     return PlanningOutcomes(*(np.concatenate([getattr(part, name) for part in parts]) for name in columns))
 

@@ -55,7 +55,7 @@ def record_plain(episode: Episode, event_type: int, row: int) -> None:
 
 @compile_in_place
 def make_void(episode: Episode, due: np.int64) -> None:
-    """Record that a planned completion is void, so that nothing happens at its tick."""
+    """Record that a planned completion is cancelled, so that nothing happens at its tick."""
     clock = episode.clock
     if due > clock[c.HORIZON]:
         clock[c.VOID_BEYOND] = 1

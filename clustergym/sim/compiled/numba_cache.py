@@ -60,12 +60,12 @@ def compile_entry(function: F) -> F:
 
 
 def compile_part(function: F) -> F:
-    """Compile a function that is called only by compiled functions, which compiles faster."""
+    """Compile a function that only compiled functions call; this takes less time than `compile_entry`."""
     return _compile(function, {**PART, "_nrt": True})
 
 
 def compile_in_place(function: F) -> F:
-    """Compile a function, called only by compiled ones, without reference counts; it may not create arrays.
+    """Compile like `compile_part`, but faster to call; the function may not create or return arrays.
 
     Counting them, one atomic instruction for each view of an array, took half of the time of a step.
     """
@@ -73,7 +73,7 @@ def compile_in_place(function: F) -> F:
 
 
 def entry_in_place(function: F) -> F:
-    """Compile an entry function without reference counts; it may not create or return arrays.
+    """Compile like `compile_entry`, but faster to call; the function may not create or return arrays.
 
     A call from Python then takes less time too.
     """

@@ -18,7 +18,7 @@ from clustergym.sim.compiled.shared_rules import rules
 
 @compile_in_place
 def find_unit(episode: Episode, row: int) -> int:
-    """Return the row of what is profiled for a job: its model class, or the job itself."""
+    """Return the row of the unit that is profiled for a job: its model class, or the job itself."""
     return episode.job[row, c.CLASS] if episode.clock[c.SHARED_PROFILES] else row
 
 

@@ -27,7 +27,7 @@ _CUT = "check that the file is whole"
 
 
 class Job(NamedTuple):
-    """The fields of a job that are used."""
+    """A job of Philly's log, with the fields that become part of a trace."""
 
     row: int
     line: int
