@@ -144,7 +144,7 @@ def cache_keys(
 
 
 def stack_tables(tables: OracleTables, with_segments: bool = False) -> Floats:
-    """Return the tables as one array, shape (C, 3, T, K, 4), in the order of `TABLES`; 4 with segments."""
+    """Return the tables `TABLES`, with or without segments, as one array, shape (C, 3 or 4, T, K, 4)."""
     stacked = [np.asarray(getattr(tables, table), dtype=np.float64) for table in TABLES]
     if with_segments:
         segments = np.ones(stacked[0].shape[:-1]) if tables.segments is None else tables.segments

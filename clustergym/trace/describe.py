@@ -126,7 +126,7 @@ def warn_of_unit(trace: Trace) -> None:
 
 
 def print_drawn(trace: Trace, keys: str) -> None:
-    """Print which parts of a trace were drawn, on which GPUs its durations hold, and the keys to change it."""
+    """Print what was drawn in a trace, on which GPUs its durations hold, and the keys to change it."""
     drawn = trace.provenance.get("draw")
     if not drawn or not trace.path:
         return

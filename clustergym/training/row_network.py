@@ -40,7 +40,7 @@ class Rows(NamedTuple):
     rows: int
 
     def spread(self, values: Tensor, other: float = 0.0) -> Tensor:
-        """Return rows' values, shape (m, …), as a table of all rows, shape (n, R, …); empty rows get `other`."""
+        """Return rows' values, shape (m, …), as a table, shape (n, R, …), with `other` in empty rows."""
         shape = (self.observations, self.rows, *values.shape[1:])
         return torch.full(shape, other).index_put((self.batch, self.row), values)
 

@@ -78,7 +78,7 @@ class Allotments:
         self.cost_s = view.restart_cost_s()
 
     def give(self, at: int, gpu_type: int, level: int) -> None:
-        """Give the job at position `at` of the View a GPU type (-1: none) and the count with index `level`."""
+        """Give the job at position `at` of the View a GPU type (-1: none) and count index `level`."""
         if self.gpu_type[at] >= 0:
             self.free[self.gpu_type[at]] += self.counts[self.level[at]]
         self.gpu_type[at], self.level[at] = gpu_type, level

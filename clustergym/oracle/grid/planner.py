@@ -130,7 +130,7 @@ class NormalisedPartitions:
     bias_step: float = BIAS_STEP
 
     def pipelines(self, choice: Ints) -> Pipelines:
-        """Return the plans of one chosen partition of each row, which must fit."""
+        """Return the plan of each row's chosen partition, which must be feasible."""
         row = np.arange(len(choice))
         stages = self.first.shape[1]
         partition = choice // (self.bias.shape[1] // len(self.first))

@@ -136,7 +136,7 @@ class Frontier:
 
 @dataclass(frozen=True)
 class OutOfMemory:
-    """The result when no plan fits in memory: the stage that exceeds it least in the best attempt.
+    """The reason why no plan fits: in the best attempt, a stage that needs too much memory.
 
     Attributes
     ----------
