@@ -185,7 +185,7 @@ def columns(runs: Sequence[Minipod]) -> list[Minipod]:
             return offered
     if sum(len(run.leaves) for run in runs) > MOST_COLUMNS:
         raise InputError(
-            f"more than {MOST_COLUMNS} kinds of leaves do not fit in a picture",
+            f"more than {MOST_COLUMNS} different leaves do not fit in a picture",
             field="--output",
             remedy="leave it out: the tree in the terminal has no limit",
         )

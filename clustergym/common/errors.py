@@ -171,7 +171,7 @@ def shorten_text(text: str, longest: int) -> str:
 def alike(text: str) -> str:
     """Return a normal form of a title that is equal for titles which look alike.
 
-    It ignores compatibility forms, upper and lower case, kinds of space and whatever `visible` writes
+    It ignores compatibility forms, upper and lower case, different spaces and whatever `visible` writes
     out. It does not match letters of different scripts that look alike.
     """
     seen = "".join(char if _has_ink(char) or char.isspace() else "" for char in _WRITTEN_OUT.sub(_read, text))

@@ -31,7 +31,7 @@ class KubernetesObject:
 
     @property
     def kind(self) -> str:
-        """The object's kind, as in `Workload`."""
+        """The object's type, as in `Workload`."""
         return self.text("kind")
 
     @property
@@ -58,7 +58,7 @@ class KubernetesObject:
         if found is None:
             return missing
         if not isinstance(found, expected) or isinstance(found, bool):
-            raise self.error(field, f"is of another kind than expected: {str(found)[:40]!r}")
+            raise self.error(field, f"is of another type than expected: {str(found)[:40]!r}")
         return found
 
     def text(self, field: str) -> str:

@@ -227,7 +227,7 @@ one factor for every group that crosses the core, `packed` as baseline, minipods
 rules for the core (`clustergym/envs/placement/core.py`):
 
 - slowest tier: one factor, however many minipods a group touches.
-- rising: 1 + {coefficient:.2f} f(k), with k the minipods that the most spread group of a kind touches and f
+- rising: 1 + {coefficient:.2f} f(k), with k the minipods that the most spread group of a type touches and f
   as named. {coefficient:.2f} is what gives the dense model of Fig. 4, where k is 2, its +2.3 %; f is free.
 - shared uplinks: a flow per port, max-min fair on the uplinks of each minipod, which are perfectly balanced.
 - static routes: each flow keeps to an uplink and a downlink of a non-blocking core, drawn at random, and all

@@ -149,7 +149,7 @@ def summary(settings: Sequence[dict[str, Any]], alphas: Sequence[float]) -> dict
     """Return the ratios of the best baseline's score to Arnold's, and the share of ties, for each setting.
 
     The best baseline of a setting and alpha is the baseline of least mean score over states.
-    `greatest_ratio` and `mean_ratio` are over alphas above 0 and below 1, where both kinds of group count;
+    `greatest_ratio` and `mean_ratio` are over alphas above 0 and below 1, where both types of group count;
     `with_ends` over all. `whole_groups` is what they would be with `WHOLE_GROUPS` among the baselines.
     """
     inner = [k for k, alpha in enumerate(alphas) if 0.0 < alpha < 1.0]

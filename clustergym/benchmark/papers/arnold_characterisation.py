@@ -171,7 +171,7 @@ def choose_alpha(
 ) -> Candidate:
     """Return the placements with the least mean step time of the model.
 
-    Ties: the least spread of both kinds, then PP groups before DP groups, then the lowest alpha.
+    Ties: the least spread of both types, then PP groups before DP groups, then the lowest alpha.
     """
 
     def rank(candidate: Candidate) -> tuple[float, int]:

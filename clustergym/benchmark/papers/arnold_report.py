@@ -79,7 +79,7 @@ def _summary(figures: dict[str, Any]) -> str:
         "## Score of the best baseline over Arnold's\n\n"
         + table(["setting", *(f"alpha {alpha}" for alpha in alphas)], rows)
         + f"\n\nOurs: up to {found['greatest_ratio']:.2f}, {found['mean_ratio']:.2f} on average over "
-        "settings and alphas above 0 and below 1, where both kinds of group count. "
+        "settings and alphas above 0 and below 1, where both types of group count. "
         f"The paper: {PAPER_RATIOS}. The best "
         "baseline is that of the least mean score for each setting and alpha.\n\n"
         + table(
@@ -136,7 +136,7 @@ def _cells(figures: dict[str, Any]) -> str:
     text = (
         "## Spread of every group, cell by cell\n\n"
         "The same placements, with the minipods of each DP group counted for given ranks instead of those of "
-        "the job. Where no PP group is split the two agree. Cutting across both kinds of group, as topology-"
+        "the job. Where no PP group is split the two agree. Cutting across both types of group, as topology-"
         "aware bisection may, can be better here than the optimum of the programme, "
         "which does not see it; so can DP groups as units. The last row takes the better of "
         "Arnold with either unit.\n\n"

@@ -20,7 +20,7 @@ percentage errors; a share of the optimum is the best plan's iteration time over
 """
 
 ACCURACY_NOTE = """\
-Measured iteration times of Arena's artifact (`arena_profile.csv`, rows of kind `optimal`). Figures are of
+Measured iteration times of Arena's artifact (`arena_profile.csv`, its `optimal` rows). Figures are of
 models that the constants were not fitted to: each model predicted by a fit to all others, and half of the
 models of each family predicted by a fit to the other half. `fitted` is with the committed constants, fitted
 to the same rows; `roofline` is the quick baseline, whose constants were chosen on the same rows.
@@ -88,7 +88,7 @@ Six plans of the table failed. Two are of mixtures that ran in the same place wi
 10B failed at 256 samples on 16 V100, and ran there at 512 and 1,024): that is not memory. The leanest plan of
 the others needs 0.82 of the GPU's memory (GPT-3 6.7B on 4 A100, 15B on 16 V100), 0.7 (Wide-ResNet 4B, 1,024
 images on 4 A100) and 1.0 (MoE 10B, 1,024 on 4 A100), as predicted; what ran needs at most 0.60, 0.55 and 0.90
-of the same kinds. Each rule of memory by itself, the constants untouched:
+of the same types. Each rule of memory by itself, the constants untouched:
 
 | rule | failures recalled, of 6 | ran, said not to fit | mean error |
 | --- | ---: | ---: | ---: |

@@ -36,7 +36,7 @@ PLANS = {
 COSTS = {"profiling": "profile every grid", "search": "full search", "pruned_search": "pruned search"}
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
-"""Colours that people with any kind of colour blindness can tell apart (Okabe and Ito, 2008)."""
+"""Colours that people with any colour blindness can tell apart (Okabe and Ito, 2008)."""
 
 MARKERS, HATCHES = "osD^vPX*", ("", "//", "..", "xx")
 

@@ -41,7 +41,7 @@ TARGETS = {
 }
 
 MISSED_NOTE = """\
-Left out, rows of three kinds are 0.2 to 0.5 too fast. Rowwise fp8 of torchtitan: a known defect of its
+Left out, rows of three types are 0.2 to 0.5 too fast. Rowwise fp8 of torchtitan: a known defect of its
 release, to which no stack is fitted. 30B on 8 GPUs with a micro-batch of one at 8,192 tokens, whose memory
 is fullest of all (0.91 of the GPU's), and 70B on 64 A100 of 40 GB: why is not known. 760M on 8 A100-80 at up
 to 1,024 tokens, which on H100 runs as predicted, and 1B on 32 A100-40, which on 16 and 64 does: why is not

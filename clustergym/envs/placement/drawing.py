@@ -96,7 +96,7 @@ def _cluster(name: str, core_oversubscription: float | None) -> ClusterSpec:
     cluster = load_cluster(name)
     if len(cluster.groups) > 1:
         remedy = "choose a cluster of equal nodes"
-        raise InputError(f"{cluster.name} has nodes of several kinds", field="cluster", remedy=remedy)
+        raise InputError(f"{cluster.name} has nodes of several types", field="cluster", remedy=remedy)
     if core_oversubscription is None:
         return cluster
     check_value(core_oversubscription, AtLeastOne | None, "core_oversubscription")

@@ -246,7 +246,7 @@ def fit(
     Parameters
     ----------
     path : str or Path
-        With the columns of Arena's arena_profile.csv; feasible rows of kind `optimal` count.
+        With the columns of Arena's arena_profile.csv; feasible `optimal` rows count.
     catalog : Catalog, optional
     schemes : sequence of str
         Cross-validations to make, see `cross_validate`.
@@ -343,7 +343,7 @@ def _usable(path: str | Path, catalog: Catalog) -> Rows:
     planned = np.array([catalog.get(model).architecture != "dense" for model in rows.models], dtype=bool)
     rows = rows.take(planned)
     if len(rows.models) < len(PRIORS):
-        message = f"has {len(rows.models)} feasible rows of kind optimal for {len(PRIORS)} constants"
+        message = f"has {len(rows.models)} feasible optimal rows for {len(PRIORS)} constants"
         raise InputError(message, file=path, remedy=f"give at least {len(PRIORS)}")
     return rows
 

@@ -102,7 +102,7 @@ def read_rows(path: str | Path, catalog: Catalog) -> Rows:
     measured = read_measurements(Path(path), catalog)
     keys = [key for key in measured.seconds if key.measurement == "optimal"]
     if not keys:
-        remedy = "give measured rows of kind optimal"
+        remedy = "give measured (optimal) rows"
         raise InputError("has no row that was measured", file=path, field="kind", remedy=remedy)
     types = [_gpu_type(key, measured) for key in keys]
     for key in keys:
@@ -146,7 +146,7 @@ def validate(path: str | Path, oracle: Oracle | None = None) -> Figures:
     Parameters
     ----------
     path : str or Path
-        CSV with the columns of Arena's arena_profile.csv; rows of kind `optimal` count.
+        CSV with the columns of Arena's arena_profile.csv; `optimal` rows count.
     oracle : Oracle, optional
         The oracle by software stack by default.
 

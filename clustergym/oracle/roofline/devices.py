@@ -38,7 +38,7 @@ EFFICIENCY = {
     "V100": Efficiency(matmul=0.78),
     "L20": Efficiency(convolution=0.24),
 }
-"""Fitted to the measured rows of Arena's artifact (arena_profile.csv, kind `optimal`): matmul and
+"""Fitted to the measured rows of Arena's artifact (arena_profile.csv, `optimal`): matmul and
 convolution on its single nodes; collectives reach 6, 3.4 and 3.7 GB/s a node on A100, A40 and A10, transfers
 between stages 3.5, 0.5 and 0.9. The L20 shares the A40's design of fp32 lanes."""
 

@@ -22,7 +22,7 @@ DEFAULT_STACKS = {False: "fsdp-2023", True: "megatron-2026"}
 OPERATORS_STACK = "alpa-2022"
 """Stack of models that are no transformers: the only one that has any."""
 DENSE, EXPERTS = "dense", "experts"
-"""Kinds of transformers that stacks of steps were measured on."""
+"""Types of transformers that stacks of steps were measured on."""
 
 
 @dataclass(frozen=True)

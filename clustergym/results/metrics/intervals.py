@@ -124,7 +124,7 @@ class Intervals:
         Time of submission on the log's clock; the trace's for a job never submitted.
     leave_s : ndarray of float, shape (n,)
         Time of completion or drop; inf for all other jobs.
-    counts : ndarray of int, shape (n, len(KINDS))
+    counts : ndarray of int, shape (n, len(EVENT_TYPES))
         Events of each of `EVENT_TYPES`.
     reason : tuple of str, length n
         Why a job was dropped; empty for other jobs.

@@ -128,7 +128,7 @@ def interquartile_mean(scores: Floats) -> Floats:
 def aggregate_stratified(scores: Sequence[Floats], families: Sequence[str]) -> Aggregate:
     """Return the mean over families of the interquartile mean of each family's scores.
 
-    An interquartile mean over unlike traces leaves out most of a kind whose scores are extreme, so each
+    An interquartile mean over unlike traces leaves out most of a family whose scores are extreme, so each
     family weighs the same, however its scores lie. The interval resamples runs within each scenario.
 
     Parameters

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D1F", "#6A6A6A")
-"""Told apart with any kind of colour blindness (Okabe and Ito, 2008), less its yellow and its black, which
+"""Told apart with any colour blindness (Okabe and Ito, 2008), less its yellow and its black, which
 vanish on a light or a dark page."""
 
 DASHES = ("", "6 3", "2 2", "8 3 2 3", "12 3", "1 3")
