@@ -41,9 +41,9 @@ class TableOracle(Oracle):
 
     `execution` holds the `optimal` rows (all rows if the file does not name them), `data_parallel` the rows
     `estimated_dp` and `profiled` those of `estimated_best`; where that row is missing, `profiled` equals
-    `execution`. In a file that names none all three are equal. Inside a node a count has the time of the row on
-    one node. Across nodes, whatever the tier, it has the time of the row of that count on several nodes; of
-    several such rows, the one with the most GPUs per node that the cluster's nodes can hold.
+    `execution`. In a file that names none all three are equal. Inside a node a count has the time of the row
+    on one node. Across nodes, whatever the tier, it has the time of the row of that count on several nodes;
+    of several such rows, the one with the most GPUs per node that the cluster's nodes can hold.
 
     Parameters
     ----------
