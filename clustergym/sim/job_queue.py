@@ -79,6 +79,7 @@ class JobQueue:
     def decide_again(self) -> None:
         """Request a decision at the next possible time."""
         if self._round is None:
+            # Decisions at events are at least `apart` ticks from each other (`scenario.apart_s`).
             left = self.decided_at + self._apart - self.clock.now if self.decided_at >= 0 else 0
             if left <= 0:
                 self.due = True
@@ -94,6 +95,7 @@ class JobQueue:
             return
         now = self.clock.now
         self._round_pending = True
+        # An instant has one decision at most: if one is due or was taken now, the round is the next one.
         later = self.due or self.decided_at >= now
         self.clock.after(rules.find_next_round(self._round, later, now) - now, self._begin_round)
 
@@ -104,6 +106,7 @@ class JobQueue:
             self.clock.after(tick - self.clock.now, self._decide_as_asked)
 
     def _decide_as_asked(self) -> None:
+        # A later request has replaced this one, but SimPy cannot remove a timeout from its queue.
         if self.clock.now == self._asked_for:
             self.decide_again()
 

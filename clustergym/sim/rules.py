@@ -63,6 +63,7 @@ def compute_restart_s(
     It loads its checkpoint, the first time only if that costs too, as a job that never ran has none; waits
     for what a disturbance has added; and searches for a plan where it has none yet.
     """
+    # Arithmetic instead of branches: the arguments may be arrays, and Numba compiles the same line.
     return (launched | first_costs) * load_s + restart_s + (1 - searched) * search_s
 
 
@@ -101,6 +102,7 @@ def find_next_round(every: int, later: bool, now: int) -> int:
     Rounds lie at multiples of their length since 0, not since the last event. An instant has one decision at
     most, so that the next round after a decision is a later one.
     """
+    # Minus the floor of the negative is the ceiling, in whole ticks.
     return -(-(now + later) // every) * every
 
 
@@ -118,6 +120,7 @@ def pays_to_move(
 def needs_profile(fits: bool, hidden: Number, gpu_type: int, asked: int, asked_only: bool) -> bool:
     """Whether a job needs a profile on a GPU type, given whether it fits there and the type it requests."""
     other = asked_only and asked != c.NONE and asked != gpu_type
+    # Bit t of `hidden` is set as long as the job is not profiled on type t.
     return fits and not other and (hidden >> gpu_type) & 1 == 1
 
 

@@ -114,12 +114,14 @@ def join_outcomes(parts: Sequence[PlanningOutcomes]) -> PlanningOutcomes:
 
 def _outcomes(rows: GraphAllocations, machine: Machine, oracle: GridOracle, job: Ints) -> PlanningOutcomes:
     found = full_search(rows, machine)
+    # The optimum is the faster of the full search and pure data parallelism, as jobs run in the oracle.
     parallel_s = data_parallel_search(rows, machine).iteration_s
     best_s = np.minimum(found.iteration_s, parallel_s)
     estimates = estimate(rows, machine, oracle.strategy, oracle.micro_batches)
     proxy = estimates.best
     pruned = {rules: search_pruned(rows, machine, estimates, rules) for rules in RULES}
     pruned_gpu_s = {
+        # Pruned searches compile stages only at the micro-batches of the proxy plan from which they start.
         rules: _gpu_s(search_cost(rows, machine, proxy.micro_batches, kept))
         for rules, (_, kept) in pruned.items()
     }
@@ -145,6 +147,8 @@ def _outcomes(rows: GraphAllocations, machine: Machine, oracle: GridOracle, job:
 
 
 def _frontier_plans(rows: GraphAllocations, machine: Machine, estimates: Estimates) -> Ints:
+    # The size of the frontier is reported by Arena's literal rules (section 3.3), whatever the oracle's
+    # strategy.
     planner = Planner(rows, machine.as_profiled(), estimates.best.micro_batches, literal=True)
     sizes = [frontiers(planner.candidates(stages), planner.gpus).sum(axis=1) for stages in estimates.stages]
     return np.asarray(np.max(sizes, axis=0))

@@ -207,6 +207,7 @@ def figures(rows: Rows, seconds: Floats) -> Figures:
     return {
         **summary(ape),
         **_ranks(rows, seconds),
+        # Errors are over rows that ran and are predicted to fit; the other disagreements are counted here.
         "feasibility_agreement": float((np.isfinite(seconds) == fits).mean()),
         "infeasible_measured": int((fits & ~np.isfinite(seconds)).sum()),
         "failures": int(failed.sum()),
@@ -232,6 +233,7 @@ def _parts(rows: Rows) -> dict[str, Bools]:
     """Return subsets of the rows that show where errors come from."""
     a40 = np.array([layout.gpu_type == "A40" and layout.nodes > 1 for layout in rows.layouts], dtype=bool)
     least: dict[tuple[ModelClass, str, int], int] = {}
+    # Ascending by nodes, so that setdefault keeps the placement on the fewest nodes.
     for row in sorted(range(len(rows.layouts)), key=lambda row: rows.layouts[row].nodes):
         layout = rows.layouts[row]
         least.setdefault((rows.models[row], layout.gpu_type, layout.nodes * layout.per_node), row)
@@ -307,6 +309,8 @@ def regret(rows: Rows, seconds: Floats, within_type: bool) -> float | None:
     types = [layout.gpu_type if within_type else "" for layout in rows.layouts]
     losses = []
     for group in _sets(zip(rows.models, types, strict=True), usable):
+        # The class and its batch are the same in a group, so throughput per GPU is 1 / (seconds x GPUs) up
+        # to a factor.
         truth = 1 / (rows.seconds[group] * gpus[group])
         guess = 1 / (seconds[group] * gpus[group])
         losses.append(1 - float(truth[int(np.argmax(guess))] / truth.max()))

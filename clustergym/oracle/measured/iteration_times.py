@@ -87,6 +87,8 @@ def read_measurements(path: Path, catalog: Catalog) -> Measurements:
     kept: dict[Key, float] = {}
     line: dict[Key, int] = {}
     for row, (key, raw) in enumerate(zip(keys, texts(table, "raw_key"), strict=True)):
+        # Rows of one raw key are the same measurement, so two times are a mistake; another raw key is
+        # another measurement.
         earlier = first.setdefault((key, raw), row)
         if seconds[earlier] != seconds[row]:
             message = f"the same placement as line {table.line[earlier]}, with another time"

@@ -68,6 +68,7 @@ class Training:
             remedy = f"give each validation-BATCH.csv columns {', '.join(STATISTICS)}"
             raise InputError("has no gradient statistics", file=self.path, remedy=remedy)
         least = self.batches[0]
+        # The lowest and highest batch belong to the first and last interval, so that both ends interpolate.
         above = min(max(int(np.searchsorted(self.batches, global_batch)), 1), len(self.batches) - 1)
         low, high = self.batches[above - 1], self.batches[above]
         share = (global_batch - low) / (high - low)
@@ -129,6 +130,7 @@ def _statistics(tables: list[TextTable]) -> tuple[Floats, Floats]:
         for table in tables
     ]
     progress = numbers(tables[0], STATISTICS[0], low=0)[:epochs]
+    # The column is the progress up to each epoch's end; work in an epoch is the difference.
     epoch = np.diff(progress, prepend=0.0)
     if (epoch < 0).any():
         line = tables[0].line[int(np.argmax(epoch < 0))]

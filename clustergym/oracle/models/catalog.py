@@ -143,6 +143,7 @@ def _yaml_files(folder: Path) -> dict[str, Path]:
 @lru_cache(maxsize=64)
 def _load_family(family: str, path: Path, modified_ns: int, size_bytes: int) -> dict[str, ModelSpec]:
     """Read the file of a model family; the result is cached until the file changes."""
+    # `modified_ns` and `size_bytes` are only keys of the cache: a changed file is read again.
     from clustergym.common.yaml_file import read_mapping
 
     keys = parse_family(read_mapping(path))

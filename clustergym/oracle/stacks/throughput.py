@@ -133,6 +133,8 @@ def newest(rows: Sequence[ThroughputRow]) -> list[ThroughputRow]:
 
 def _row(cells: Mapping[str, str], shapes: Path | None, accelerators: Path | None) -> ThroughputRow:
     setting, reason = None, ""
+    # A row that the model cannot express stays in the table with its reason, so that coverage can be
+    # reported.
     try:
         setting, reason = _setting(cells, shapes, accelerators)
     except InputError as error:
@@ -195,6 +197,8 @@ def _setting(cells: Mapping[str, str], shapes: Path | None, accelerators: Path |
     tensor, pipeline, context, expert, virtual = (
         _whole(cells, n) or 1 for n in ("tp", "pp", "cp", "ep", "vpp")
     )
+    # Tables state tensor, pipeline and context parallelism; what is left of the GPUs is data parallelism.
+    # Experts are spread over ranks of these groups and use no further GPUs.
     data, rest = divmod(gpus, tensor * pipeline * context)
     if rest:
         raise InputError(
@@ -238,6 +242,8 @@ def _precision(cell: str) -> Precision:
 
 def _sharding(cell: str) -> Sharding:
     name = cell.lower()
+    # Tables name ZeRO by what is sharded: ZeRO-2 gradients, FSDP everything; otherwise optimizer states
+    # (ZeRO-1).
     if "grad" in name:
         return "gradients"
     return "full" if "fsdp" in name else "optimizer"
@@ -246,6 +252,7 @@ def _sharding(cell: str) -> Sharding:
 def _recompute(cells: Mapping[str, str]) -> float | None:
     """Return the share of the forward pass recomputed; None where a table does not say."""
     name = cells["activation_checkpointing"].lower()
+    # Other tables do not say how much their selective recomputation covers; `choose_recompute` decides.
     if name.startswith("selective") and "titan" in cells["source"]:
         return TITAN_SELECTIVE
     return {"full": 1.0, "none": 0.0}.get(name)

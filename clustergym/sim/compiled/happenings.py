@@ -57,6 +57,8 @@ def record_plain(episode: Episode, event_type: int, row: int) -> None:
 def make_void(episode: Episode, due: np.int64) -> None:
     """Record that a planned completion is cancelled, so that nothing happens at its tick."""
     clock = episode.clock
+    # The SimPy engine keeps a cancelled completion in its queue until its time, which can prolong a run.
+    # Only the latest such tick matters, so one number stands for all of them.
     if due > clock[c.HORIZON]:
         clock[c.VOID_BEYOND] = 1
     elif due > clock[c.VOID_UNTIL]:

@@ -144,6 +144,8 @@ class CompiledSimulation:
         """Carry out a decision at the present decision point; raises the errors of `Simulation.apply`."""
         if not self._await_answer:
             raise RuntimeError("apply() needs a decision point: call advance() first")
+        # The last View reads the job's columns lazily; it must be complete before the decision changes
+        # them.
         self._views.complete()
         decision = coerce_decision(decision)
         columns = [decision.job, decision.gpu_type, decision.gpus]
@@ -154,6 +156,8 @@ class CompiledSimulation:
             message = "asks for a decision point of its own, which the compiled engine has none of"
             raise DecisionError(message, remedy="give run.engine=simpy")
         beyond = decision.partner is not None or decision.move or len(decision.notice)
+        # The compiled engine checks the rest itself. What its arrays cannot hold is checked here, in
+        # Python.
         if beyond or any(len(column) != count for column in columns):
             self._check(decision)
         if count > len(self._decided):
@@ -163,6 +167,7 @@ class CompiledSimulation:
             self._decided[:count, at] = column
         self._drops = np.sort(decision.drop)
         outcome = self._go(count)
+        # It changes nothing if it refuses, so the checks in Python see the same state and name the rule.
         if outcome == ILLEGAL:
             self._check(decision)
             raise RuntimeError("the engine refuses a decision that is legal")
@@ -170,6 +175,8 @@ class CompiledSimulation:
 
     def _go(self, count: int) -> int:
         clock, full = self._episode.clock, self._batch.full_at
+        # Compiled code cannot grow arrays, so there must be room for all events up to the next decision
+        # point.
         if clock[c.EVENTS] > full[0] or clock[c.EVENT_NODES] > full[1]:
             self._batch.make_room()
             self._find_episode()
