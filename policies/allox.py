@@ -29,18 +29,18 @@ class AlloX(Policy):
     start; the matching is made anew each round. For fairness only the fraction of waiting
     jobs that has been served least takes part in the matching (section 4.3).
 
-    The paper has no gangs, and AlloX in Gavel's simulator refuses them, so no published figure covers them.
-    We generalise: a type has as many queues as it can hold gangs of the waiting jobs' mean size, and a job of
-    g GPUs delays the jobs behind it g / mean times as much. A queue opens when its running jobs are expected
-    to have left, and for a wide job only when its whole gang can be free. Jobs start in the order of the
-    queues, wherever their gang is free.
+    The paper has no gangs, and AlloX in Gavel's simulator refuses them, so no published figure covers
+    them. We generalise: a type has as many queues as it can hold gangs of the waiting jobs' mean size,
+    and a job of g GPUs delays the jobs behind it g / mean times as much. A queue is available from the
+    time at which its running jobs are expected to have left; for a wide job, from the time at which its
+    whole gang can be free. Jobs start in the order of the queues, wherever their gang is free.
 
-    Differences from the paper: at most `window` jobs are matched, those of least GPU time, and the places per
-    queue are limited to twice what they need on average, plus two. With `preempt`, a job that is first in its
-    queue takes the GPUs of running jobs if the wait it saves exceeds the delay they suffer, restarts
-    included; and a running job moves to idle GPUs if it ends earlier there, restart included. Each job counts
-    as a user of its own. Times rest on data-parallel profiles; the speed of a job that has none is guessed
-    (`finish_times.request_times`, counted in `counters`).
+    Differences from the paper: at most `window` jobs are matched, those of least GPU time, and the places
+    per queue are limited to twice what they need on average, plus two. With `preempt`, the first job of a
+    queue takes the GPUs of running jobs if this saves more waiting time than it costs them, restarts
+    included; and a running job moves to idle GPUs if it then ends earlier, restart included. Each job
+    counts as a user of its own. Times come from data-parallel profiles; the speed of a job without a
+    profile is guessed (`finish_times.request_times`, counted in `counters`).
 
     Parameters
     ----------

@@ -29,16 +29,18 @@ class FirstComeFirstServed(MovingPolicy):
 
     Without backfill a job waits until all its GPUs are free and no job ahead of it in its queue waits; it
     then runs to completion: the policy takes no GPU from it. The placer may move it to closer nodes, as
-    `buddy` does each hour; `placer.defragment_s=null` has it stay. The FCFS baseline of Arena (section 5.1).
+    `buddy` does each hour; `placer.defragment_s=null` turns this off. The FCFS baseline of Arena (section
+    5.1).
 
-    With `easy` backfill (Lifka, JSSPP '95: the Argonne scheduler) the head of each queue has a reservation
-    for the earliest time by which enough jobs will have ended, and later jobs start if they do not put it
-    off; with `conservative` backfill every waiting job has a reservation (Mu'alem and Feitelson, TPDS 2001).
-    A head of any type has its reservation on the type where it would end first. Both use the true run times,
-    so they raise the information class to `clairvoyant`. A reservation can still be missed, by the wait for
-    the next round and by placements that turn out less compact than estimated. `aggressive` backfill knows no
-    run times and makes no reservations: every job that fits starts, in order of arrival, so that narrow jobs
-    can delay a wide one ahead of them for as long as they keep coming.
+    With `easy` backfill (Lifka, JSSPP '95: the Argonne scheduler) the head of each queue has a
+    reservation for the earliest time by which enough jobs will have ended, and later jobs start if they
+    do not delay it; with `conservative` backfill every waiting job has a reservation (Mu'alem and
+    Feitelson, TPDS 2001). A head that accepts any GPU type has its reservation on the type where it would
+    end first. Both use the true run times, so they raise the information class to `clairvoyant`. A
+    reservation can still be missed, by the wait for the next round and by placements that turn out less
+    compact than estimated. `aggressive` backfill knows no run times and makes no reservations: every job
+    that fits starts, in order of arrival, so that narrow jobs can delay a wide one ahead of them for as
+    long as they keep coming.
 
     Parameters
     ----------

@@ -100,20 +100,20 @@ class PackingTable(Allotments):
 class Gandiva(Policy):
     """Gandiva (OSDI '18, sections 3.1 to 3.4): scaling, migration and time slices by measured speed.
 
-    It knows no speeds beforehand: it measures each job's progress on the GPUs that the job holds. Jobs start
-    at their request, the longest waiting first; a job that fits may pass a blocked one. Grow-shrink: where
-    GPUs are idle that nobody waits for, running jobs are doubled, and shrunk to their request again when a
-    waiting job needs the GPUs. Migration: a job moves to an idle type if no job waits for that type or for
-    the job's own. Time slicing: when a job has waited for a slice, the jobs that have run longest give way,
-    each only after a slice of its own.
+    It knows no speeds beforehand: it measures each job's progress on the GPUs that the job holds. Jobs
+    start at their request, the longest waiting first; a job that fits may pass a blocked one.
+    Grow-shrink: if no job waits for idle GPUs, running jobs are doubled, and shrunk to their request
+    again when a waiting job needs the GPUs. Migration: a job moves to an idle type if no job waits for
+    that type or for the job's own. Time slicing: when a job has waited for a slice, the jobs that have
+    run longest give way, each only after a slice of its own.
 
     Growth and migration are trials: a job that measures slower there goes back if it then ends earlier, and
     is not tried there again. It is a baseline of Crius.
 
-    Packing, where the scenario has speeds of pairs: a job that still waits shares the GPUs of a running job
-    of equal count, drawn at random as Gavel's simulator does. A pair that measures less than one job alone in
-    all is undone for good, the later job waiting again; a job that has not run alone counts with half.
-    A slice of a pair ends for both.
+    Packing, where the scenario has speeds of pairs: a job that still waits shares the GPUs of a running
+    job of equal count, drawn at random as Gavel's simulator does. A pair whose measured total is less
+    than that of one job alone is ended and not tried again, and the later job waits again; a job that has
+    not run alone counts as half. A slice of a pair ends for both.
 
     Differences from the paper: at most two jobs share, and not those of the least utilisation first, which is
     not known here; migration for locality is left to the placer; a trial must be able to repay its restart;

@@ -53,10 +53,9 @@ class HighEfficiencySrpt(Policy):
 
     Source: Berg, Vesilo and Harchol-Balter, Performance Evaluation 2020, theorem 4.
 
-    m jobs whose speedup on k servers is k^p, all there at the start, have the least mean flow
-    time if the one of i-th greatest remaining size has the share
-    (i/m)^(1/(1-p)) - ((i-1)/m)^(1/(1-p)) of the servers at every instant: the shortest has
-    most, the longest little, none nothing.
+    m jobs whose speedup on k servers is k^p, all there at the start, have the least mean flow time if the
+    one of i-th greatest remaining size has the share (i/m)^(1/(1-p)) - ((i-1)/m)^(1/(1-p)) of the servers
+    at every instant: the shortest job has the most, the longest has little, and no job has nothing.
 
     Differences from the paper: p is fitted for each job to its profile (least squares of log speed over log
     GPUs, the best type at each count), and the shares are scaled to add up to 1; sizes are in seconds on one

@@ -65,13 +65,13 @@ class Pollux(Policy):
     allotment; it is chosen anew at every decision point, and changes without a restart (section 4.1).
 
     Differences from the paper: the batch is one of a few (`View.batch_options`), where Pollux chooses the
-    local batch from a range; its efficiency is known, where Pollux measures the noise scale at the present
-    batch; the speed model is of GPU counts alone, at the requested batch and without overlap of computation
-    and communication: the seconds that it adds to the bootstrap are added at every batch. The genes are GPU
-    counts, for a policy does not choose nodes: jobs on several nodes take whole ones, so that none of them
-    share a node, which is the paper's avoidance of interference. Pollux knows one GPU type: on a
-    heterogeneous cluster each type is searched by itself; a waiting job joins the type with the highest
-    throughput per job, a running one moves only to a type that no job is on.
+    local batch from a range; its efficiency is known, where Pollux measures the noise scale at the
+    present batch; the speed model is of GPU counts alone, at the requested batch and without overlap of
+    computation and communication: the seconds that it adds to the bootstrap are added at every batch. The
+    genes are GPU counts, since a policy does not choose nodes. Jobs on several nodes take whole nodes, so
+    that no two of them share a node; this is the paper's avoidance of interference. Pollux knows one GPU
+    type: on a heterogeneous cluster each type is searched separately; a waiting job joins the type with
+    the highest throughput per job, and a running job moves only to a type that has no job.
 
     Parameters
     ----------

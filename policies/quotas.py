@@ -83,9 +83,9 @@ class Quotas(MovingPolicy):
     minimum run time is over. What a queue cannot use of its share is lent to queues whose jobs fit there.
 
     The rules are those of KAI-Scheduler (`fair_share`) or of Volcano and YARN (`capacity`), but whole
-    decisions of the policy within are admitted rather than single gangs. Past use is counted from one
-    decision point to the next; where those are events, who was the last to hold GPUs counts as holding them
-    until a job comes.
+    decisions of the inner policy are admitted, not single gangs. Past use is counted from one decision
+    point to the next; if those are events, the last queue to hold GPUs counts as their holder until a job
+    comes.
 
     Parameters
     ----------

@@ -50,10 +50,11 @@ class SlurmMultifactor(Policy):
     classic rule counts use in a tree of queues is from general knowledge of Slurm.
     `benchmarks/slurm_agreement.py` compares with Slurm itself.
 
-    Every departure from Slurm: a job of any type of GPU is planned on each type alone; where the scenario has
-    rounds, backfill and shares go by these; slurmctld looks for what has happened once a second, the policy
-    at once; passes of backfill have no limit of time or of jobs; a queue's jobs are one user's; there is no
-    preemption by QOS. Where GPUs are shared, or a job must lie in NVLink domains, the placer chooses nodes.
+    Every departure from Slurm: a job of any type of GPU is planned on each type alone; where the scenario
+    has rounds, backfill and shares go by these; slurmctld checks for changes once a second, the policy at
+    once; passes of backfill have no limit of time or of jobs; a queue's jobs are one user's; there is no
+    preemption by QOS. If GPUs are shared, or a job must be in NVLink domains, the placer chooses the
+    nodes.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ class AuctionCheckpoint:
     ----------
     weights : ndarray of float
         As `clustergym.agents.auction.score_move` takes them; of an agent that measures jobs, then the numbers
-        of `clustergym.agents.beliefs.NAMES` or, if it is told iteration times, of `NAMES_TOLD`.
+        of `clustergym.agents.beliefs.NAMES` or, if it knows iteration times, of `NAMES_TOLD`.
     information_class : InformationClass
     sha256 : str
         Digest of the weights file.

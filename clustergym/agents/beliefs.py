@@ -1,6 +1,6 @@
 """Estimate iteration times from the progress of jobs that ran, for an agent that measures jobs.
 
-It is told none, or those of profiles, which jobs need not run at and some jobs lack.
+It knows none, or those of profiles, at which jobs need not run and which some jobs lack.
 
 Every figure is a ratio to a job's own iterations, so that it does not matter what an iteration is.
 """
@@ -35,7 +35,7 @@ NAMES_TOLD = (
     *NAMES,
     "profile_doubt",  # logit of the share of powers of GPUs, beside its profile, in how a job scales
 )
-"""Of an agent that is told the times of profiles."""
+"""Of an agent that knows the times of profiles."""
 START_TOLD = (*START, 0.0)
 LEAST_WORKED_S = 30.0
 """Seconds that a job works on an allotment before its speed there is measured."""
@@ -267,7 +267,7 @@ def believe(beliefs: Floats, observed: RunStats, counts: Ints, shown: JobsView, 
     Parameters
     ----------
     beliefs : ndarray of float
-        As in `NAMES`, or in `NAMES_TOLD`: `bids.time_s` then has the times that are told, inf where none is.
+        As in `NAMES`, or in `NAMES_TOLD`: `bids.time_s` then has the known times, inf where none is known.
     """
     told_s, taken = np.full(bids.time_s.shape, np.inf), np.empty(bids.time_s.shape[1:])
     if len(beliefs) > COUNT:

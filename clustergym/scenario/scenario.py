@@ -79,7 +79,7 @@ class Scenario:
     apart_s : float
         Least seconds between decision points at events: an event sooner after a decision waits for the next.
     estimates_off : ndarray of float, shape (C, T), optional
-        Factors on the iteration times that policies are told, but clairvoyant ones; None: they are as the
+        Factors on the iteration times that policies see, but clairvoyant ones; None: they are as the
         oracle says. Jobs run as fast as ever.
     """
 

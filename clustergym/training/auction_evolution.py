@@ -63,10 +63,10 @@ class AuctionEvolution(Agent):
     sigma : float
         Initial step.
     information : str
-        Information class the agent is trained for; one of `none` is told no iteration times and measures
+        Information class the agent is trained for; one of `none` knows no iteration times and measures
         jobs.
     measures : bool
-        Whether an agent that is told iteration times measures jobs as well. The numbers of
+        Whether an agent that knows iteration times measures jobs as well. The numbers of
         `clustergym.agents.beliefs` are then searched for with the weights.
     split : str
         Split of the training windows.

@@ -111,7 +111,7 @@ class Entry(StrictSchema):
     version : str
         Version of its code.
     information_class : str
-        Of the policy; `none` of a placer alone: it is told which nodes are free, and nothing of jobs but type
+        Of the policy; `none` for a placer alone: it knows which nodes are free, and nothing of jobs but type
         and number of GPUs.
     deterministic : bool
         Whether the same seed gives the same decisions; all that is published here does.

@@ -53,7 +53,7 @@ class PaperClaim:
         "%", "x", "h", "s", "jobs" or "" (a plain number).
     neutral : float or None
         The value that means "no effect": 0 for a change in percent, 1 for a ratio. None: the figure is a
-        quantity of its own, such as hours, and ours should equal it. An accuracy is told as its error.
+        quantity of its own, such as hours, and ours should equal it. An accuracy is given as its error.
     why : str
         What was switched off and what that showed; for a claim that cannot be simulated, why not.
     decimals : int

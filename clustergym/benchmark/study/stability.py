@@ -175,7 +175,7 @@ def measure_stability(
         A cell each.
     changes : sequence of Change
     tell : callable
-        Is told what is run.
+        Called with a text on what is run.
 
     Returns
     -------

@@ -98,7 +98,7 @@ def choose_tuned(
     number : int
         Settings that are drawn.
     tell : callable
-        Is told what is tried, with its mean JCT.
+        Called with a text on each trial and its mean JCT.
 
     Returns
     -------

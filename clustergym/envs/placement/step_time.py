@@ -176,7 +176,7 @@ def predict(
     model : PretrainingModel
     tiers : Tiers
     leaves : ndarray of int, shape (rows, columns), optional
-        Leaf of each node, by which groups inside a leaf are told; by default all leave it.
+        Leaf switch of each node, to find groups inside one; by default all groups span several.
     core : Core, optional
         Rule for traffic across minipods (`placement/core.py`); by default the oversubscription of `tiers`.
 

@@ -140,7 +140,7 @@ def keep_answers(view: View) -> None:
     """Store a View's present answers, so that they stay the same when the episode continues."""
     costs, stops = view.costs(), view.stops()
     answers: dict[str, Any] = {"costs": costs.copy, "stops": lambda: stops}
-    # Those of a policy that is told no times are refused, now as later.
+    # A policy that knows no times is refused them, now as later.
     with suppress(InformationError):
         batches, times = view.batches(), view.times()
         answers |= {"batches": lambda: batches, "times": lambda: times}

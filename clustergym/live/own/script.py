@@ -176,7 +176,7 @@ def _make(path: Path, sha256: str, given: Any, sizes: str) -> Script:
         if math.prod(script.shape(size)) != size:
             raise ValueError(f"{size} GPUs are no whole number of nodes with {gpus // nodes} GPUs each")
     if len(script.sizes) > 1 and not script.signal:
-        raise ValueError("has several sizes, and no --signal by which it is told to save its state")
+        raise ValueError("has several sizes, and no --signal that asks it to save its state")
     return script
 
 
