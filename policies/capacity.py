@@ -46,13 +46,14 @@ class Capacity(GangQueues):
         served = max(self._excess(queue, gpu_type) for gpu_type in range(len(self.book.types)))
         return served, sum(self.book.held[queue]), self.book.index[queue]
 
-    def _may_have(self, leaf: str, gpu_type: int, gpus: int) -> bool:
+    def may_have(self, leaf: str, gpu_type: int, gpus: int) -> bool:
+        """Return whether a leaf queue may have more GPUs: they are free, and no queue is guaranteed them."""
         tree, path = self.book.tree, self.book.paths[leaf]
         others = (
             other for name in path for other in tree.children[tree.queues[name].parent] if other != name
         )
         kept = sum(self._compute_kept(other, gpu_type) for other in others)
-        return self.book.free[gpu_type] - kept >= gpus and super()._may_have(leaf, gpu_type, gpus)
+        return self.book.free[gpu_type] - kept >= gpus and super().may_have(leaf, gpu_type, gpus)
 
     def _compute_kept(self, queue: str, gpu_type: int) -> float:
         """Return the GPUs that a queue is guaranteed and does not use."""

@@ -38,7 +38,7 @@ from clustergym.trace.trace import Trace
 Observation = dict[str, npt.NDArray[np.float32]] | npt.NDArray[np.float32]
 Step = tuple[Observation, float, bool, bool, dict[str, Any]]
 
-UNPICKLED = frozenset({"_episode", "_parts", "_references", "placer", "features"})
+UNPICKLED = frozenset({"_episode", "parts", "_references", "placer", "features"})
 """Attributes that a copy makes anew, from the parameters, the scenario and the actions taken."""
 
 
@@ -87,16 +87,16 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         self.episodes = Episodes(chosen)
         if chosen.actions in OF_AUCTIONS:
             self.episodes.check_times()
-        self._make_parts()
-        self.action_space = self._parts.actions.space
+        self.make_parts()
+        self.action_space = self.parts.actions.space
         self.observation_space = self._observation_space()
 
-    def _make_parts(self) -> None:
+    def make_parts(self) -> None:
         """Make the parts that have a state during an episode."""
         chosen, setting = self.parameters, self.episodes.setting
         self.placer = make_placer({"name": chosen.placer})
         self.features = FEATURES[chosen.features](setting, chosen.rows)
-        self._parts = EpisodeParts(chosen, self.placer, make_actions(chosen, setting), self.features)
+        self.parts = EpisodeParts(chosen, self.placer, make_actions(chosen, setting), self.features)
         # So that a term that there is not is refused here.
         Reward(COSTS, chosen.reward)
         self._references = None if chosen.baseline is None else ReferenceCosts(chosen.baseline, self.placer)
@@ -109,7 +109,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         """Replay the episode up to the step at which the environment was pickled."""
         self.__dict__.update(state)
         self._episode = None
-        self._make_parts()
+        self.make_parts()
         if self._begun is not None:
             taken = self._explain_taken
             self._start(*self._begun)
@@ -129,7 +129,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     @property
     def actions(self) -> AnyActions:
         """The environment's actions, with the agent's edits so far at the present decision point."""
-        return self._parts.actions
+        return self.parts.actions
 
     @property
     def episode(self) -> PlayedEpisode:
@@ -182,7 +182,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         `action_space.sample(mask=…)` takes it.
         """
         if self._episode is None:
-            return np.ones(self._parts.actions.number, dtype=np.int8)
+            return np.ones(self.parts.actions.number, dtype=np.int8)
         return self._episode.find_mask()
 
     def row_jobs(self) -> Ints:
@@ -219,15 +219,15 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     def _start(self, scenario: Scenario, run_seed: int) -> tuple[Observation, dict[str, Any]]:
         """Begin an episode of a scenario."""
         check_queues(scenario, self.parameters)
-        self._episode = self._begin_episode(scenario, run_seed)
+        self._episode = self.begin_episode(scenario, run_seed)
         self._begun, self._explain_taken = (scenario, run_seed), []
         seen, info = self._episode.begin()
         return self.as_observation(seen), info
 
-    def _begin_episode(self, scenario: Scenario, run_seed: int) -> PlayedEpisode:
+    def begin_episode(self, scenario: Scenario, run_seed: int) -> PlayedEpisode:
         """Return a new episode of a scenario."""
         reference = self.reference_outcomes(scenario, run_seed)
-        return SimPyEpisode(self._parts, scenario, run_seed, reference)
+        return SimPyEpisode(self.parts, scenario, run_seed, reference)
 
     def reference_outcomes(self, scenario: Scenario, run_seed: int) -> Outcomes | None:
         """Return when each job leaves under the baseline policy; None if there is no baseline."""
@@ -240,7 +240,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         if self._episode is None or not self._episode.goes_on:
             begun = "there is no episode yet" if self._begun is None else "the episode is over"
             raise ResetNeeded(f"{begun}: call reset() first")
-        taken = self._parts.actions.check_action(action)
+        taken = self.parts.actions.check_action(action)
         seen, reward, terminated, truncated, info = self._episode.act(taken)
         self._explain_taken.append(taken)
         return self.as_observation(seen), reward, terminated, truncated, info

@@ -133,6 +133,11 @@ class ResultFile(_StrictSchema):
         """The file that the result was read from."""
         return self._path
 
+    def in_file(self, path: Path) -> ResultFile:
+        """Return this result, which from now on has a file."""
+        self._path = path
+        return self
+
 
 def read_result(path: Path) -> ResultFile:
     """Read and check one result.json.
@@ -159,14 +164,12 @@ def read_result(path: Path) -> ResultFile:
     if isinstance(data.get("placer"), str):
         data["placer"] = {"name": data["placer"]}
     try:
-        result = ResultFile.model_validate(data)
+        return ResultFile.model_validate(data).in_file(path)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         message = first["msg"].removeprefix("Value error, ")
         raise InputError(message, file=path, field=field, remedy="run it again") from None
-    result._path = path
-    return result
 
 
 def find_results(places: Iterable[Path]) -> list[Path]:

@@ -16,8 +16,8 @@ from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import PositiveFloat, PositiveInt
 from clustergym.common.processes import Processes
 from clustergym.envs.registration import make_env
-from clustergym.envs.sharing.desk import GROWTH, SHAPE, play
 from clustergym.envs.sharing.environment import SharingEnv
+from clustergym.envs.sharing.episode import GROWTH, SHAPE, play
 from clustergym.envs.sharing.state import COSTS, SharingState
 from clustergym.envs.sharing.streams import draw_stream
 from clustergym.scenario.policy import InformationClass
@@ -37,7 +37,7 @@ class SharingEvolution(Agent):
     The objective is minus the mean return of the environment's episodes. Every generation meets new seeds;
     every `validate_every` generations the distribution's mean is measured on dev seeds, and the best such
     mean is the result. Episodes are those of the environment, played without its steps
-    (`clustergym.envs.sharing.desk.play`).
+    (`clustergym.envs.sharing.episode.play`).
 
     Parameters
     ----------
@@ -111,6 +111,6 @@ def objective(env: SharingEnv, seeds: Sequence[int], weights: Floats) -> float:
     for seed in seeds:
         rng = random_streams.SHARING_REQUESTS.generator(seed)
         state = SharingState(draw_stream(env.source, parameters.load, parameters.departures, rng))
-        play(state.desk, np.asarray(weights, dtype=np.float64).reshape(SHAPE))
+        play(state.episode, np.asarray(weights, dtype=np.float64).reshape(SHAPE))
         costs.append(sum(weight * COSTS[name](state) for name, weight in parameters.reward.items()))
     return float(np.mean(costs))

@@ -40,7 +40,7 @@ class StableBaselinesAgent(NetworkAgent):
     gamma: PositiveFraction = 1.0
     reward_scale: Factor = 10.0
 
-    def _require_whole_batches(self, n_steps: int) -> None:
+    def require_whole_batches(self, n_steps: int) -> None:
         """Refuse a batch size that does not divide a rollout into equal batches."""
         rollout = n_steps * self.n_envs
         remedy = f"give a divisor of n_steps x n_envs = {rollout}"
@@ -129,7 +129,7 @@ class Ppo(StableBaselinesAgent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._require_whole_batches(self.n_steps)
+        self.require_whole_batches(self.n_steps)
 
     def check_env(self, env: SplitEnv) -> None:
         """Refuse environments that raise on illegal actions."""

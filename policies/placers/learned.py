@@ -30,7 +30,7 @@ class LearnedPlacer(Placer):
     """A trained placer, either of jobs of whole nodes or of parts of GPUs, by its checkpoint.
 
     Where GPUs can be divided, each job gets the node of greatest score, linear in features of nodes with
-    weights by class of request (`clustergym.envs.sharing.desk`), and none moves.
+    weights by class of request (`clustergym.envs.sharing.episode`), and none moves.
 
     Elsewhere, jobs of less than a node are placed as by `Buddy`. A larger job that fits into a minipod gets
     the one of greatest score. Any other is spread over the roomiest minipods, over the fragments left in

@@ -149,7 +149,7 @@ class GangQueues(NoticePolicy):
     def _excess(self, queue: str, gpu_type: int) -> float:
         """Return how far a leaf queue is above its due; the leaf furthest above loses a job first."""
 
-    def _may_have(self, leaf: str, gpu_type: int, gpus: int) -> bool:
+    def may_have(self, leaf: str, gpu_type: int, gpus: int) -> bool:
         """Whether a leaf may have more GPUs, if they are free."""
         return self.book.within_limits(leaf, gpu_type, gpus)
 
@@ -209,7 +209,7 @@ class GangQueues(NoticePolicy):
     def _start(self, gangs: Gangs, at: int) -> bool:
         leaf, gpus = gangs.leaf[at], gangs.gpus[at]
         for gpu_type in gangs.options[at]:
-            if gpus <= self.book.free[gpu_type] and self._may_have(leaf, gpu_type, gpus):
+            if gpus <= self.book.free[gpu_type] and self.may_have(leaf, gpu_type, gpus):
                 gangs.gpu_type[at] = gpu_type
                 self._take(leaf, gpu_type, gpus)
                 self._begun.append(_Start(at, "", []))
@@ -232,7 +232,7 @@ class GangQueues(NoticePolicy):
         lists, stopped = self._victims(gangs, at, gpu_type), list[int]()
 
         def room() -> bool:
-            return gpus <= self.book.free[gpu_type] and self._may_have(leaf, gpu_type, gpus)
+            return gpus <= self.book.free[gpu_type] and self.may_have(leaf, gpu_type, gpus)
 
         while not room():
             found = [

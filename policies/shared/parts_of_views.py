@@ -47,7 +47,7 @@ class QueueViews:
         # anew.
         if gpus is not view.gpus:
             self.batch = np.where(gpus < view.gpus, view.global_batch, view.batch)
-        self._decided = self.gpus, self.gpu_type, self.batch
+        self.decided = self.gpus, self.gpu_type, self.batch
         self.jobs: Ints = np.bincount(view.queue, minlength=leaves)
         """How many jobs each queue has."""
 
@@ -130,7 +130,7 @@ class QueueViews:
         other = before.job[at] != view.job
         gone = np.ones(len(before), dtype=np.bool_)
         gone[at[~other]] = False
-        for now, then in zip((self.gpus, self.gpu_type, self.batch), last._decided, strict=True):
+        for now, then in zip((self.gpus, self.gpu_type, self.batch), last.decided, strict=True):
             other |= now != then[at]
         if view.feasible is not before.feasible:
             other |= (view.feasible != before.feasible[at]).any(axis=(1, 2))
@@ -170,9 +170,9 @@ class QueueViews:
         )
         batch = np.concatenate([np.zeros_like(one.gpus) if one.batch is None else one.batch for one in every])
         at = np.searchsorted(self.view.job, job)
-        self._decided = np.zeros_like(self.gpus), np.full_like(self.gpus, -1), self.view.global_batch.copy()
-        self._decided[0][at], self._decided[1][at] = gpus, gpu_type
-        self._decided[2][at] = np.where(batch == 0, self._decided[2][at], batch)
+        self.decided = np.zeros_like(self.gpus), np.full_like(self.gpus, -1), self.view.global_batch.copy()
+        self.decided[0][at], self.decided[1][at] = gpus, gpu_type
+        self.decided[2][at] = np.where(batch == 0, self.decided[2][at], batch)
         return Decision(job, gpu_type, gpus, drop, batch)
 
     @cached_property

@@ -185,7 +185,7 @@ def _plain(value: Any) -> Any:
 
 def _load_unfinished(folder: Path, entry: Entry, board: Board) -> dict[Cell, CellRun]:
     """Return the runs of an unfinished entry; none if it is of an earlier version of the board."""
-    if not is_begun(folder):
+    if not has_started(folder):
         return {}
     found = read_entry(folder, board)
     if found.board_version < board.version:
@@ -196,7 +196,7 @@ def _load_unfinished(folder: Path, entry: Entry, board: Board) -> dict[Cell, Cel
     return read_runs(folder)
 
 
-def is_begun(folder: Path) -> bool:
+def has_started(folder: Path) -> bool:
     """Return whether a folder has the files of an entry, finished or not."""
     return all((folder / name).is_file() for name in ("entry.yaml", "results.csv", cell_logs.FILE))
 

@@ -95,6 +95,11 @@ class AgentBoard(StrictSchema):
         """The board's folder."""
         return self._folder
 
+    def in_folder(self, folder: Path) -> AgentBoard:
+        """Return this board, which from now on has a folder."""
+        self._folder = folder
+        return self
+
     @property
     def seeds(self) -> list[int]:
         """The seeds of the test traces."""
@@ -141,8 +146,7 @@ def load_agent_board(name: str, root: Path | None = None) -> AgentBoard:
     names = [one.name for one in board.environments]
     if len(set(names)) < len(names):
         raise InputError("names an environment twice", file=source.path, field="environments")
-    board._folder = folder
-    return board
+    return board.in_folder(folder)
 
 
 def read_constants(board: AgentBoard) -> dict[str, Constants]:

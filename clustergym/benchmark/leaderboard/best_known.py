@@ -15,7 +15,7 @@ from clustergym.agents.plan import NAME, PlanPolicy
 from clustergym.benchmark.leaderboard.add import (
     HARDWARE,
     LICENCE,
-    is_begun,
+    has_started,
     read_runs,
     write_readme,
     write_runs,
@@ -139,7 +139,7 @@ def _search(board: Board, evaluations: int, seed: int, types: float, cell: Cell)
 
 def _load_earlier(board: Board, folder: Path) -> tuple[dict[Cell, CellRun], dict[str, Budget]]:
     """Return the runs and budgets by cell that an earlier search wrote for this version of the board."""
-    if not is_begun(folder):
+    if not has_started(folder):
         return {}, {}
     entry = read_entry(folder, board)
     if entry.keys["name"] != NAME or not entry.hindsight:

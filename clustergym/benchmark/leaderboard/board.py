@@ -164,6 +164,11 @@ class Board(StrictSchema):
         """The board's folder, leaderboards/<name>."""
         return self._folder
 
+    def in_folder(self, folder: Path) -> Board:
+        """Return this board, which from now on has a folder."""
+        self._folder = folder
+        return self
+
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
         """All cells, scenario by scenario, then seed by seed."""
@@ -194,9 +199,7 @@ class Board(StrictSchema):
 
     def with_keys(self, **keys: Any) -> Board:
         """Return a copy of the board, in the same folder, with other values of keys of board.yaml."""
-        made = Board.model_validate(self.content() | keys)
-        made._folder = self._folder
-        return made
+        return Board.model_validate(self.content() | keys).in_folder(self._folder)
 
     def constants(self, cell: Cell) -> CellConstants:
         """Return the constants of a cell."""
@@ -290,8 +293,7 @@ def load_board(name: str, root: Path | None = None) -> Board:
     if not re.fullmatch(NAME, name) or not (folder / "board.yaml").is_file():
         raise InputError(f"unknown board {name!r}", field="board", remedy=nearest(name, board_names(root)))
     source = read_mapping(folder / "board.yaml")
-    board = validate_content(Board, source.content, file=source.path, source=source)
-    board._folder = folder
+    board = validate_content(Board, source.content, file=source.path, source=source).in_folder(folder)
     problem = next(_problems(board), None)
     if problem is not None:
         key, message, remedy = problem

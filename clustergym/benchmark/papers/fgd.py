@@ -78,7 +78,7 @@ def reproduce(options: Options) -> Report:
     note = _note_of_other_orders(runs, published)
     if note:
         print(f"warning: {note}", file=sys.stderr)
-    announce_compilation(arrivals._fill)
+    announce_compilation(arrivals.place_arrivals)
     done = list(in_order(_fills, runs, options.workers, label="workloads and seeds"))
     rows = [row for run, fills in zip(runs, done, strict=True) for row in _rows(run, fills, published)]
     claims = list(_claims(rows))

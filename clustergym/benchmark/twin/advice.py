@@ -63,7 +63,10 @@ def advise(moment: Moment, present: Present) -> list[dict[str, Any]]:
         decision; `why` is a sentence.
     """
     view, decision, types = moment.view, moment.decision, moment.view.setting.gpu_types
-    held, given = _allotments(view), _allotments(decision)
+    held = _allotments(view)
+    # What it starts and no node has room for, waits on.
+    given = {row: to for row, to in _allotments(decision).items() if held[row][1] or row in moment.started}
+    unplaced = set(decision.job.tolist()) - given.keys()
     free = view.free.copy()
     for row in held.keys() | given.keys():
         (gpu_type, gpus), (now_type, now_gpus) = held.get(row, (-1, 0)), given.get(row, (-1, 0))
@@ -77,6 +80,8 @@ def advise(moment: Moment, present: Present) -> list[dict[str, Any]]:
         what, why = _change(before, after, types)
         if what == "wait":
             why = _why_waits(asked, wanted, free, types)
+        if row in unplaced:
+            why = "its GPUs are free, but not on nodes as it asks for them"
         if row in decision.drop:
             what, why = "drop", "the policy gives it up"
         if what and moment.job_id[row] in known:

@@ -190,11 +190,11 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
         super().reset(seed=seed)
         instance = episode_instance(self.parameters, self.problem, options or {}, self.np_random)
         most_steps = self.parameters.max_steps or 2 * self.problem.job.nodes
-        return self._begin(PlacementState(instance), most_steps)
+        return self.begin_episode(PlacementState(instance), most_steps)
 
     def step(self, action: Any) -> Step:
         """Place the next node or nodes of the current group in minipod `action`."""
-        minipod, state = self._checked(action), self.state
+        minipod, state = self.check_action(action), self.state
         if state.shortfall:
             self._over = True
             return self._observe(), 0.0, True, False, self._info()
@@ -203,8 +203,8 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
             most = 1 if self.parameters.step == "node" else state.left
             state.place(minipod, min(most, state.free[minipod]))
         else:
-            self._refuse(f"minipod {minipod} is full")
-        return self._end_step(legal, state.placed)
+            self.refuse_action(f"minipod {minipod} is full")
+        return self.end_step(legal, state.placed)
 
     def render(self) -> Any:
         """Return the placement so far as text or picture (height, width, 3); None without a render mode."""

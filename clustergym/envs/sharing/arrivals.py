@@ -71,12 +71,12 @@ def fill(
     found = Filling(
         np.full(number, UNFIT), np.zeros(number, np.int64), np.zeros(number, np.int64), np.zeros(number)
     )
-    _fill(nodes, requests, arrivals, usual, PLACERS.index(placer), chances, scores, found)
+    place_arrivals(nodes, requests, arrivals, usual, PLACERS.index(placer), chances, scores, found)
     return found
 
 
 @compile_entry
-def _fill(
+def place_arrivals(
     nodes: Nodes,
     requests: Requests,
     arrivals: Ints,
@@ -86,6 +86,7 @@ def _fill(
     scores: KnownScores,
     found: Filling,
 ) -> None:
+    """Place requests in order where a placer's score is best; note in `found` what became of each."""
     own, device = np.empty(len(nodes.devices)), np.empty(1, np.int64)
     for at in range(len(nodes.devices)):
         own[at] = fragments(nodes, at, usual)

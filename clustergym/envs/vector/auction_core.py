@@ -62,10 +62,7 @@ class AuctionCore(Core):
         """Return a function that takes the actions in a range of episodes."""
         return partial(
             self._step,
-            self.batch.episodes,
-            self.cluster,
-            self._desks.arrays,
-            self._desks.rules,
+            *self.arrays,
             self._own,
             actions,
             self._numbers,

@@ -24,7 +24,7 @@ from clustergym.envs.vector import auction_step
 from clustergym.envs.vector import step as steps
 from clustergym.envs.vector.auction_core import make_core
 from clustergym.envs.vector.core import Summary
-from clustergym.envs.vector.desk import Bytes, Singles
+from clustergym.envs.vector.episode_state import Bytes, Singles
 from clustergym.envs.vector.lazy_info import LazyInfo
 from clustergym.envs.vector.scenarios import PreparedScenarios, UncoveredError, fall_back
 
@@ -215,7 +215,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def action_masks(self) -> Bytes:
         """Return 1 for each legal action, else 0, shape (num_envs, number of actions)."""
-        return self.core.desks.mask.copy()
+        return self.core.episode_states.mask.copy()
 
     def row_jobs(self) -> Ints:
         """Return the position in the trace of each row's job, shape (num_envs, R); -1 for an empty row."""
@@ -297,7 +297,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def _get_observations(self) -> tuple[Singles, Bytes]:
         """Return observations and masks, which the next step overwrites."""
-        return self.core.desks.observation, self.core.desks.mask
+        return self.core.episode_states.observation, self.core.episode_states.mask
 
     def _infos(self, chosen: Bools, ended: Bools, masks: Bytes) -> dict[str, Any]:
         """Return the infos of the chosen environments in the form of `gymnasium.vector.VectorEnv`."""
@@ -326,7 +326,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         """Return `final_obs` and `final_info` of the episodes that are over."""
         final: dict[str, Any] = {}
         for row in np.flatnonzero(ended).tolist():
-            seen = self.single.as_observation(self.core.desks.observation[row].copy())
+            seen = self.single.as_observation(self.core.episode_states.observation[row].copy())
             info = self.core.info(row, bool(self._illegal[row])) | {"stalled": self.core.is_stalled(row)}
             final = self._add_info(final, {"final_obs": seen, "final_info": info}, row)
         return final | {"final_info": self._summarise(final["final_info"], ended)}

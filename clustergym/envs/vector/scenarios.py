@@ -16,7 +16,7 @@ from clustergym.envs.episodes import KEPT
 from clustergym.envs.scheduling import SchedulingEnv, read_run_seed
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.vector.costs import NAMES
-from clustergym.envs.vector.desks import PreparedScenario, prepare_scenario
+from clustergym.envs.vector.episode_states import PreparedScenario, prepare_scenario
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.compiled.numba_cache import has_numba
 from clustergym.sim.compiled.scenario_arrays import (

@@ -15,7 +15,7 @@ from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.results.metrics.fairness import finish_time_fairness
 from clustergym.results.metrics.intervals import Intervals, Outcome
-from clustergym.results.metrics.takings import QueueUsage, find_preemptions
+from clustergym.results.metrics.preemptions import QueueUsage, find_preemptions
 from clustergym.scenario.tenants.division import divide_among_queues
 from clustergym.scenario.tenants.queue_tree import Amount, Queue, QueueTree, Tenants, of_type
 from clustergym.sim.log import ENDS, LAUNCHES, NO_JOB, Event, EventType

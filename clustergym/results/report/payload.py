@@ -14,7 +14,7 @@ import numpy as np
 from clustergym.cluster.parts import WHOLE
 from clustergym.common.errors import InputError
 from clustergym.results.metrics.catalogue import METRICS, OF_TENANTS
-from clustergym.results.metrics.takings import OF_QUEUE
+from clustergym.results.metrics.preemptions import OF_QUEUE
 from clustergym.results.report.colours import Style, choose_styles
 from clustergym.results.report.event_curves import Holding, Pace, overhead_gpu_h, read_log
 from clustergym.results.report.groups import ResultGroup, different, group_results

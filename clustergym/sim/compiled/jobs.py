@@ -13,7 +13,7 @@ from clustergym.sim import columns as c
 from clustergym.sim.compiled import completions, profiles
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
-from clustergym.sim.compiled.happenings import make_void, record, record_nodes, record_plain
+from clustergym.sim.compiled.event_recording import make_void, record, record_nodes, record_plain
 from clustergym.sim.compiled.numba_cache import compile_in_place
 from clustergym.sim.compiled.placement import give_back, place, take
 from clustergym.sim.compiled.shared_rules import rules

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from clustergym.cluster.slurm_text import gpus_of_gres, gpus_of_tres, read_gpus
+from clustergym.cluster.slurm_text import UNKNOWN_TEXTS, gpus_of_gres, gpus_of_tres, read_gpus
 from clustergym.common.columns import MAX_GPUS, number, quote_cell
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import MOST_ROWS, read_text
@@ -33,6 +33,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "asked": ("reqtres",),
     "per_node": ("allocgres", "reqgres", "tres_per_node", "gres"),
     "nodes": ("nnodes", "allocnodes", "nodes", "reqnodes"),
+    "hosts": ("nodelist",),
     "partition": ("partition",),
     "qos": ("qos",),
     "account": ("account",),
@@ -64,6 +65,8 @@ class SlurmJob:
         Whether the GPUs are those asked for, as the row says of none that they were allocated.
     nodes : int
         On how many nodes it is to have its GPUs, equally many on each; 0: any, or not known.
+    hosts : str
+        Names of the nodes that it has, as `gpu[01-03,07]`; empty: not known, or none.
     """
 
     line: int
@@ -83,6 +86,7 @@ class SlurmJob:
     gpu_type: str
     from_request: bool
     nodes: int = 0
+    hosts: str = ""
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
@@ -188,6 +192,7 @@ def _job(row: _Row, rules: CellRules) -> SlurmJob:
         gpu_type=gpu_type,
         from_request=from_request,
         nodes=_nodes(row, gpus),
+        hosts="" if row.text("hosts").lower() in UNKNOWN_TEXTS else row.text("hosts"),
     )
 
 

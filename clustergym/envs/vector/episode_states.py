@@ -1,4 +1,4 @@
-"""The desks of a batch of episodes."""
+"""The states of a batch of episodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clustergym.envs.observations import Summary, logarithm
 from clustergym.envs.scheduling_costs import Outcomes, ReferenceCostTimes
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.vector.costs import NAMES
-from clustergym.envs.vector.desk import STATE_COLUMNS, EpisodeRules, EpisodeState, Singles
+from clustergym.envs.vector.episode_state import STATE_COLUMNS, EpisodeRules, EpisodeState, Singles
 from clustergym.scenario.clock import ticks
 from clustergym.scenario.policy import InformationClass
 from clustergym.scenario.scenario import Scenario
