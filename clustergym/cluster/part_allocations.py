@@ -43,7 +43,7 @@ class PartAllocations(Allocations):
         )
 
     def count_gpus(self, row: int) -> int:
-        """Return the number of GPUs that a job is counted with: its whole GPUs, at least 1."""
+        """Return a job's number of GPUs in counts of whole GPUs: at least 1, even for a part of a GPU."""
         return max(self._requests[self._request_of[row]][2], 1)
 
     def intend(self, row: int, place: Place) -> Nodes:

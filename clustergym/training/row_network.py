@@ -61,7 +61,7 @@ class Rows(NamedTuple):
         return cls(inputs, batch, row, firsts[-1], parts[0].rows)
 
     def places(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the indices of chosen observations' rows, and the observation of each among the chosen."""
+        """Return the chosen observations' rows, and for each row its observation's index in `chosen`."""
         every = self.counts()
         counts = every[chosen]
         batch = torch.repeat_interleave(torch.arange(len(chosen)), counts)

@@ -131,7 +131,7 @@ def request_efficiency(scenario: Scenario) -> float:
 
 
 def bent(scenario: Scenario, power: float, load: float) -> Scenario:
-    """Return a scenario with other scaling curves and another load; each job's GPU time is kept.
+    """Return a scenario with other scaling curves and another load, but the same GPU time of each job.
 
     Throughput per GPU over that on the fewest GPUs is raised to the power: 1 leaves it, 0 is linear
     scaling. Iterations change so that every job has the GPU time that it had at its request, and
