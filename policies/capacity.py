@@ -12,14 +12,14 @@ from .shared.gang_queues import GangQueues, Gangs, of_lower_priority
 
 @dataclass
 class Capacity(GangQueues):
-    """Elastic queues as Volcano's capacity plug-in and YARN's capacity scheduler have them.
+    """Elastic queues, as in Volcano's capacity plug-in and YARN's capacity scheduler.
 
-    A queue deserves its quota, never has more than its limit, and may use what others leave idle, but for
-    what is left of their guarantees. The queue that holds least of what it deserves starts a job first; a job
-    that does not fit lets others pass. A job with which its queue stays within what it deserves takes GPUs
-    back from queues that hold more than they deserve, the one with most of it first, and there from the job
-    of least priority that started last; in a queue a job of higher priority takes them from those of lower.
-    No job is stopped before its minimum run time.
+    A queue deserves its quota, never has more than its limit, and may use the GPUs that others leave
+    idle, except the unused part of their guarantees. The queue that holds least of what it deserves
+    starts a job first; a job that does not fit lets others pass. A job that keeps its queue within what
+    it deserves takes GPUs back from queues that hold more than they deserve, first from the one with the
+    greatest excess, and there from the job of least priority that started last. Within a queue, a job
+    takes GPUs from jobs of lower priority. No job is stopped before its minimum run time.
 
     Sources: Volcano's design of capacity scheduling, and the documentation of Apache Hadoop's scheduler.
 

@@ -11,7 +11,7 @@ from clustergym.common.arrays import Ints
 
 
 class AllocationError(RuntimeError):
-    """An impossible allocation or release: a fault of a placer or of the engine."""
+    """An impossible allocation or release, caused by a bug in a placer or in the engine."""
 
 
 class Allocations:
@@ -43,7 +43,7 @@ class Allocations:
 
     @property
     def holders(self) -> KeysView[int]:
-        """Holders of GPUs in order of allocation: rows of jobs (>= 0) and profiles (< 0)."""
+        """Holders of GPUs in order of allocation: rows of jobs (>= 0) and of profiling runs (< 0)."""
         return self.nodes_of.keys()
 
     def holding(self, holder: int) -> Nodes:
@@ -78,7 +78,7 @@ class Allocations:
         self.nodes_of[holder] = pairs
 
     def share(self, holder: int, other: int) -> Nodes:
-        """Let a holder that holds none hold the same GPUs as another, and return the nodes.
+        """Give a holder the same GPUs that another holds, and return their nodes.
 
         Raises
         ------
@@ -95,7 +95,7 @@ class Allocations:
         return self.nodes_of[holder]
 
     def release(self, holder: int) -> Nodes:
-        """Take back all GPUs of a holder and return its nodes; GPUs that another shares stay held.
+        """Take back all GPUs of a holder and return its nodes; GPUs shared with another holder stay held.
 
         Raises
         ------
@@ -119,7 +119,7 @@ class Allocations:
 
     @property
     def down(self) -> Set[int]:
-        """Nodes that have failed and are not yet repaired; none of their GPUs is free."""
+        """Nodes that have failed and are not yet repaired; their GPUs are not free."""
         return self._down
 
     def fail(self, node: int) -> None:
@@ -150,7 +150,7 @@ class Allocations:
 
     @contextmanager
     def hidden(self, nodes: Iterable[int]) -> Iterator[None]:
-        """Make the free GPUs of some nodes look taken inside a `with` block.
+        """Count the free GPUs of some nodes as taken, inside a `with` block.
 
         Nothing may be allocated or released inside the block.
         """

@@ -43,11 +43,11 @@ class PartAllocations(Allocations):
         )
 
     def count_gpus(self, row: int) -> int:
-        """Return how many whole GPUs a job counts for; at least 1, also with a part of one or with none."""
+        """Return a job's number of GPUs in counts of whole GPUs: at least 1, even for a part of a GPU."""
         return max(self._requests[self._request_of[row]][2], 1)
 
     def intend(self, row: int, place: Place) -> Nodes:
-        """Note where the next `allocate` puts a job, and return the nodes to give to it.
+        """Choose where the next `allocate` puts a job, and return the nodes to pass to it.
 
         Raises
         ------
@@ -60,7 +60,7 @@ class PartAllocations(Allocations):
         return ((place.node, self.count_gpus(row)),)
 
     def allocate(self, holder: int, nodes: Nodes) -> None:
-        """Give a job the place that was noted for it.
+        """Give a job the place that `intend` chose.
 
         Raises
         ------
@@ -80,7 +80,7 @@ class PartAllocations(Allocations):
         self.node_of[holder], self.devices_of[holder] = nodes[0][0], devices
 
     def release(self, holder: int) -> Nodes:
-        """Take back all that a holder has and return its node; same errors as `Allocations.release`."""
+        """Take back all that a holder has and return its node; raises the errors of `Allocations.release`."""
         if holder not in self.nodes_of:
             raise AllocationError(f"holder {holder} holds nothing to release")
         nodes = self.nodes_of.pop(holder)
@@ -89,7 +89,7 @@ class PartAllocations(Allocations):
         return nodes
 
     def fail(self, node: int) -> None:
-        """Take a failed node out of use; same errors as `Allocations.fail`."""
+        """Take a failed node out of use; raises the errors of `Allocations.fail`."""
         if any(at == node for nodes in self.nodes_of.values() for at, _ in nodes):
             raise AllocationError(f"node {node} cannot be taken out of use: a job holds a part of it")
         super().fail(node)
@@ -98,7 +98,7 @@ class PartAllocations(Allocations):
         self.nodes.version[node] += 1
 
     def repair(self, node: int) -> None:
-        """Put a repaired node back into use; same errors as `Allocations.repair`."""
+        """Put a repaired node back into use; raises the errors of `Allocations.repair`."""
         super().repair(node)
         for name in ("cpu_milli", "memory_mib", "gpu_milli"):
             getattr(self.nodes, name)[node] = getattr(self._whole, name)[node]

@@ -68,7 +68,7 @@ _COLUMN = {name: at for at, name in enumerate(JOB_FEATURES)}
 
 
 def logarithm(seconds: Any) -> Any:
-    """Return log(1 + x) / log(1 + ten years), from 0 to 1; NaN becomes 0."""
+    """Return log(1 + x) / log(1 + ten years), with x in seconds, from 0 to 1; NaN becomes 0."""
     # fmax and fmin pass over NaN: in this order NaN becomes 0.
     return np.log1p(np.fmin(np.fmax(seconds, 0.0), LONGEST_S)) * _PER_LOGARITHM
 
@@ -85,7 +85,7 @@ def _least(time_s: Floats) -> Floats:
 
 
 class Summary:
-    """Observes the cluster and the queue, without rows of jobs.
+    """An observation of the cluster and the queue as a whole, without rows of jobs.
 
     `clustergym.envs.families.ElasticEnv` describes its parts, `cluster` and `queue`. All numbers come from
     what a policy of the information class is shown, and from how many jobs have left: never from the trace,
@@ -213,7 +213,7 @@ class Summary:
 
 
 class JobRows(Summary):
-    """Observes the summary, and rows of jobs with their options: the parts `jobs` and `options`."""
+    """An observation of the cluster and queue, and of single jobs with their options, one row each."""
 
     def make_layout(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of each part."""
@@ -306,7 +306,7 @@ class JobRows(Summary):
 
 
 class MoveRows(JobRows):
-    """Observes the features of an auction's moves too: the part `scored_moves`."""
+    """An observation of jobs in rows that includes the features of an auction's moves (`scored_moves`)."""
 
     def make_layout(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of each part."""
@@ -321,7 +321,7 @@ class MoveRows(JobRows):
 
 
 class RankedRows(JobRows):
-    """Observes facts that an auction ranks jobs by, too: the part `ranked`."""
+    """An observation of jobs in rows that includes the values an auction ranks jobs by (`ranked`)."""
 
     def make_layout(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of each part."""
@@ -336,7 +336,7 @@ class RankedRows(JobRows):
 
 
 class QueueRows(JobRows):
-    """Observes the queue of each row's job too: the part `tenants`."""
+    """An observation of jobs in rows that includes the queue of each row's job (`tenants`)."""
 
     def make_layout(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of each part."""
@@ -358,7 +358,7 @@ class QueueRows(JobRows):
         table[: len(shown), 2] = fair[shown] / self.total
 
     def update_edited(self, actions: Actions, action: int) -> None:
-        """Update what the queues hold as edited."""
+        """Update the share of the GPUs that each queue holds after the agent's edits."""
         super().update_edited(actions, action)
         assert isinstance(actions, EditActions)
         shown = self._leaf[actions.shown]

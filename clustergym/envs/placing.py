@@ -20,7 +20,7 @@ Step = tuple[Observation, float, bool, bool, dict[str, Any]]
 
 
 class IllegalActions(Protocol):
-    """The parameters that say what an illegal action costs; see the environments' docstrings."""
+    """The parameters that set the cost of an illegal action; see the environments' docstrings."""
 
     @property
     def on_illegal(self) -> str:
@@ -36,7 +36,7 @@ P = TypeVar("P", bound=IllegalActions)
 
 
 class PlacingEnv(gymnasium.Env[Observation, np.int64], Generic[State, P]):
-    """An environment with one discrete action a step, a reward of terms, and penalties of illegal actions."""
+    """An environment with one discrete action a step, several reward terms and illegal-action penalties."""
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 8}  # noqa: RUF012
     parameters: P
@@ -50,7 +50,7 @@ class PlacingEnv(gymnasium.Env[Observation, np.int64], Generic[State, P]):
 
     @property
     def state(self) -> State:
-        """The episode."""
+        """The state of the episode."""
         if self._state is None:
             raise ResetNeeded("there is no episode yet: call reset() first")
         return self._state

@@ -43,7 +43,7 @@ UNPICKLED = frozenset({"_episode", "parts", "_references", "placer", "features"}
 
 
 class SchedulingEnv(gymnasium.Env[Observation, Any]):
-    """An agent schedules a simulated GPU cluster; `clustergym.envs.families` has the variants.
+    """An agent schedules a simulated GPU cluster; `clustergym.envs.families` has the registered environments.
 
     Parameters
     ----------
@@ -128,19 +128,19 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
     @property
     def actions(self) -> AnyActions:
-        """The actions, with the allotments as edited at the present decision point."""
+        """The environment's actions, with the agent's edits so far at the present decision point."""
         return self.parts.actions
 
     @property
     def episode(self) -> PlayedEpisode:
-        """The episode that is played, or was played last; its `engine` says on which engine."""
+        """The present or last episode; its attribute `engine` names its engine."""
         if self._episode is None:
             raise ResetNeeded("there is no episode yet: call reset() first")
         return self._episode
 
     @property
     def simulation(self) -> Simulation:
-        """The simulation of the episode, with its logs; of the SimPy engine alone."""
+        """The simulation of the episode, with its logs; available on the SimPy engine alone."""
         return self.episode.simulation
 
     @property
@@ -152,12 +152,12 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
     @property
     def setting(self) -> Setting:
-        """The constants of the episode, as its Views have them."""
+        """The constants of the episode, as Views have them."""
         return make_setting(self.scenario, self.scenario.round_s(self.parameters.round_s))
 
     @property
     def known_trace(self) -> Trace:
-        """The trace that a policy may check; only a clairvoyant policy sees which jobs its log ends early."""
+        """The trace that a policy may see; only clairvoyant policies see which jobs end early."""
         clairvoyant = self.parameters.information_class == InformationClass.CLAIRVOYANT
         return self.scenario.trace if clairvoyant else self.scenario.trace.as_asked()
 
@@ -186,7 +186,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         return self._episode.find_mask()
 
     def row_jobs(self) -> Ints:
-        """Return the job of each row that is shown, by its place in the trace, shape (R,); -1: none."""
+        """Return the position in the trace of each shown row's job, shape (R,); -1 for an empty row."""
         found, view = np.full(self.parameters.rows, -1), self.view
         if view is not None:
             shown = self.actions.shown
@@ -230,7 +230,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         return SimPyEpisode(self.parts, scenario, run_seed, reference)
 
     def reference_outcomes(self, scenario: Scenario, run_seed: int) -> Outcomes | None:
-        """Return when each job leaves under the baseline; None: there is none."""
+        """Return when each job leaves under the baseline policy; None if there is no baseline."""
         if self._references is None:
             return None
         return self._references.outcomes(scenario, ReferenceCostTimes.from_scenario(scenario), run_seed)
@@ -246,11 +246,11 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         return self.as_observation(seen), reward, terminated, truncated, info
 
     def metrics(self) -> Metrics:
-        """Return the metrics of the episode so far, as `result.json` has them."""
+        """Return the metrics of the episode so far, under the names of `result.json`."""
         return self.episode.measure()
 
     def as_observation(self, flat: npt.NDArray[np.float32]) -> Observation:
-        """Return features, shape (..., number of features), in the form that `observation` chooses."""
+        """Return features, shape (..., number of features), in the observation's form (`dict` or `flat`)."""
         if self.parameters.observation == "flat":
             return flat
         return {name: flat[..., part] for name, part in self.features.parts.items()}
@@ -264,7 +264,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
 
 def check_queues(scenario: Scenario, parameters: SchedulingParameters) -> None:
-    """Raise an InputError if a scenario has queues that are not shown, or none where they would be.
+    """Raise an InputError if queues and the observation do not match: one has tenants, the other has not.
 
     An agent that chooses among policies leaves queues to them.
     """

@@ -25,7 +25,7 @@ LONGEST_S = 30 * DAY_S
 
 @dataclass(frozen=True)
 class Moment:
-    """A moment of a running cluster, and what a policy decides then.
+    """A decision point of a running cluster, with the policy's decision.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ def list_moments(
     now_s: float,
     hosts: Mapping[str, Sequence[str]] | None = None,
 ) -> Iterator[Moment]:
-    """Yield a policy's decisions from `now_s` on, each carried out; before then only the running jobs start.
+    """Yield a policy's decisions from `now_s` on; only the running jobs start earlier.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ START = -8.0
 
 @dataclass
 class SharingEvolution(Agent):
-    """Evolves scores of nodes, linear in their features, for each class of request.
+    """Optimises linear scores of nodes, for each class of request, by an evolution strategy.
 
     The objective is minus the mean return of the environment's episodes. Every generation meets new seeds;
     every `validate_every` generations the distribution's mean is measured on dev seeds, and the best such
@@ -63,7 +63,7 @@ class SharingEvolution(Agent):
     split = "train"
 
     def train(self, seed: int, processes: Processes, state: Path, progress: Progress) -> TrainingOutcome:
-        """Train in this process, from the beginning or from where a killed run left its state."""
+        """Train in this process, from the beginning or from the state that a killed run left."""
         env = make_env(self.env).unwrapped
         if not isinstance(env, SharingEnv):
             raise InputError("has no shares of GPUs to place", field="env", remedy="give env=sharing")
@@ -85,7 +85,7 @@ class SharingEvolution(Agent):
         return TrainingOutcome(best.reshape(SHAPE), InformationClass.NONE, curves)
 
     def record(self) -> dict[str, Any]:
-        """Return the record of the source of the training streams."""
+        """Return a description of the training streams' source, for the checkpoint."""
         ends = {"train": self.generations * self.episodes, "dev": self.validation}
         seeds = {split: list_seeds(split, 0, number) for split, number in ends.items()}
         return {"environment": dict(self.env)} | {
@@ -106,7 +106,7 @@ def list_seeds(split: str, first: int, number: int) -> range:
 
 
 def objective(env: SharingEnv, seeds: Sequence[int], weights: Floats) -> float:
-    """Return minus the mean return of the episodes of some seeds, placed by weights."""
+    """Return minus the mean return of episodes with some seeds, placed by the weights."""
     parameters, costs = env.parameters, []
     for seed in seeds:
         rng = random_streams.SHARING_REQUESTS.generator(seed)

@@ -167,7 +167,7 @@ def test_bad_measurements_are_one_clear_line(tmp_path: Path, run: object) -> Non
 
 def test_too_few_rows_to_fit(tmp_path: Path) -> None:
     path = write_csv(tmp_path, row("bert", "760M", 128, PLACES[0], 5.0))
-    with pytest.raises(InputError, match="1 feasible rows of kind optimal for 24 constants"):
+    with pytest.raises(InputError, match="1 feasible optimal rows for 24 constants"):
         calibration.fit(path)
     with pytest.raises(InputError, match="unknown value 'halves'"):
         calibration._cross_validate(read_rows(path, CATALOG), CATALOG, "halves", None)

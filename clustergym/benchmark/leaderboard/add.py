@@ -69,7 +69,7 @@ def add(
     decision_limit_s: float | None = DECISION_LIMIT_S,
     finished: Sequence[Path] = (),
 ) -> Path:
-    """Run a policy or placer, or both, in every cell of a board not run before, and write its entry.
+    """Run a policy or placer, or both, in the cells of a board that lack a run, and write its entry.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def read_runs(folder: Path) -> dict[Cell, CellRun]:
 
 
 def write_runs(folder: Path, board: Board, runs: Mapping[Cell, CellRun]) -> None:
-    """Write the log, then the results, so that every row of the results has its log."""
+    """Write the log first and the results second, so that every row of the results has its log."""
     write_logs(folder, {cell: run.log for cell, run in runs.items()}, board.cells)
     _write_results(folder, [runs[cell].row for cell in board.cells if cell in runs])
 
@@ -339,7 +339,7 @@ def _digest(board: Board, cell: Cell) -> str:
 def load_finished_runs(
     board: Board, parameters: Mapping[str, Any], folders: Sequence[Path]
 ) -> dict[Cell, CellRun]:
-    """Return the runs in folders by their cells.
+    """Return finished runs that are found in folders, by cell.
 
     Parameters
     ----------

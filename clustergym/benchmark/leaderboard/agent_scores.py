@@ -34,7 +34,7 @@ them.
 
 
 class RankedAgent(NamedTuple):
-    """An agent on a board.
+    """An agent or heuristic on a leaderboard, with its scores.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ def compute_agent_scores(jct_s: Floats, constants: Constants) -> Floats:
 
 
 def aggregate_agents(scores: Sequence[Floats]) -> Aggregate:
-    """Return the mean over environments of interquartile means, and its interval.
+    """Return the mean over environments of the interquartile mean scores, and its interval.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def aggregate_agents(scores: Sequence[Floats]) -> Aggregate:
 
 
 def replay_entry(board: AgentBoard, name: str) -> RankedAgent:
-    """Play an entry's actions again and score them; raise an `InputError` as `replay_run`."""
+    """Replay an entry's recorded actions and score them; raise an `InputError` as `replay_run` does."""
     entry, runs = read_agent_entry(board, name)
     constants, scores = read_constants(board), dict[str, Floats]()
     for environment in dict.fromkeys(run.environment for run in runs):
@@ -100,7 +100,7 @@ def _standing(
 
 
 def list_heuristics(board: AgentBoard) -> list[RankedAgent]:
-    """Return the standings of the board's heuristics, from its constants."""
+    """Return the leaderboard's heuristics with their scores, from its constants."""
     constants = read_constants(board)
     policies = next(iter(constants.values())).heuristics
     return [
@@ -119,7 +119,7 @@ def list_heuristics(board: AgentBoard) -> list[RankedAgent]:
 
 
 def rank_agents(board: AgentBoard, workers: Processes = 1) -> list[RankedAgent]:
-    """Return all agents, those that play most environments first, then by their mean score."""
+    """Return all agents, ordered by the number of environments played, then by mean score."""
     replayed = in_order(partial(replay_entry, board), agent_names(board), workers)
     found = [*replayed, *list_heuristics(board)]
     return sorted(
@@ -141,7 +141,7 @@ def agent_rows(board: AgentBoard, found: Sequence[RankedAgent]) -> list[list[str
 
 
 def agent_columns(board: AgentBoard) -> list[str]:
-    """Return the heads of the table."""
+    """Return the headings of the table's columns."""
     return ["agent", "runs", "training, CPU-s", *(one.name for one in board.environments), "all"]
 
 

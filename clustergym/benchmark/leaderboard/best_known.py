@@ -72,7 +72,7 @@ def best_known(
     workers: Processes = 1,
     done: Callable[[SearchOutcome], None] = lambda searched: None,
 ) -> Path:
-    """Search for better schedules of cells, and write those that beat the entry's present ones.
+    """Search for better schedules of cells, and write those that beat the best ones known.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def best_known(
 
 
 def choose_cells(board: Board, words: Sequence[str]) -> list[Cell]:
-    """Return the cells that words name, each a cell or a scenario; all cells without any words.
+    """Return the cells that the arguments name, as cells or scenarios; all cells without arguments.
 
     Raises
     ------

@@ -51,7 +51,7 @@ def find_unpublished(entry: Entry) -> str:
 
 
 def can_be_run_again(entry: Entry) -> bool:
-    """Return whether running the entry's component again must reproduce its decisions."""
+    """Return whether a new run of the entry's policy or placer must repeat its decisions."""
     return not (entry.hindsight or entry.variant or find_unpublished(entry))
 
 
@@ -114,7 +114,7 @@ def explain_unchecked(entry: Entry) -> str:
 
 
 def read_period(entry: Entry, component: str, key: str) -> tuple[float | None, ...]:
-    """Return the value of `key`, a period in seconds, if the policy or placer is published; else empty."""
+    """Return the policy's or placer's period `key`, in seconds; empty if it is not published."""
     chosen = entry.choices[component]
     if chosen.name not in list_published(component):
         return ()

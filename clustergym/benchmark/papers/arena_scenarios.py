@@ -84,7 +84,7 @@ RunOf = Callable[[str, str], RunSpec]
 
 
 def make_run_factory(trace: str, rounds: int | None = None) -> RunOf:
-    """Return a function that gives the run of a policy in a setting, on this trace."""
+    """Return a function that makes the run of a policy in a setting, on this trace."""
     return lambda setting, policy: make_run(trace, rounds, setting, policy)
 
 
@@ -94,7 +94,7 @@ def variant(setting: str, change: str, value: float | None = None) -> str:
 
 
 def is_measured(place: str) -> bool:
-    """Return whether iteration times there are the artifact's measurements."""
+    """Return whether a cluster's iteration times are measured by the artifact."""
     return _MEASURED in PLACES[place]
 
 
@@ -138,12 +138,12 @@ def _as_published(
 
 @dataclass(frozen=True)
 class PreciseBootstrap(Scenario):
-    """A scenario whose bootstrapped policies know times on the `precise` smallest counts (section 2.3)."""
+    """A scenario where bootstrapped policies know times on the `precise` smallest counts (section 2.3)."""
 
     precise: int = 1
 
     def known_times(self, information: InformationClass) -> Floats:
-        """Return the times that a class knows; a bootstrapped one knows more than the smallest count."""
+        """Return the times known to a class; a bootstrapped class knows more than the smallest count."""
         if information != InformationClass.BOOTSTRAP:
             return super().known_times(information)
         times = super().known_times(InformationClass.CLAIRVOYANT)
@@ -211,7 +211,7 @@ Memory = Mapping[tuple[str, str, int], Mapping[int, float]]
 
 @cache
 def read_memory(path: Path) -> Memory:
-    """Read the memory that pure data parallelism takes; leave out a row without a value."""
+    """Read the memory use of pure data parallelism; skip rows without a value."""
     from clustergym.common.columns import integers, numbers
     from clustergym.common.text_files import read_csv
     from clustergym.oracle.models.catalog import ARENA_FAMILIES

@@ -45,7 +45,7 @@ def estimate_starts(ahead: Ahead, draws: int, seed: int = 0) -> list[dict[str, A
 
 
 def quantiles(starts: Floats) -> list[float]:
-    """Return the values below which a further draw lies with the chances `QUANTILES`.
+    """Return the quantiles `QUANTILES` of drawn start times, each a bound on a further draw.
 
     Of n draws in order, a further one lies below the k-th with the chance k / (n + 1).
     """
@@ -54,7 +54,7 @@ def quantiles(starts: Floats) -> list[float]:
 
 
 def advise(moment: Moment, present: Present) -> list[dict[str, Any]]:
-    """Return a row for each job that a decision changes, and one with the reason for each that waits on.
+    """Return a row for each job that a decision changes, and a reason for each job that keeps waiting.
 
     Returns
     -------
@@ -118,7 +118,7 @@ def _why_waits(asked: int, wanted: int, free: np.ndarray, types: Sequence[str]) 
 
 
 def log_shadow(path: Path, rows: Sequence[Mapping[str, Any]], present: Present, policy: str) -> None:
-    """Append what a policy would do now as a line of JSON.
+    """Append the policy's present decision to a file, as a line of JSON.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def log_shadow(path: Path, rows: Sequence[Mapping[str, Any]], present: Present, 
 
 
 def read_shadow(path: Path) -> list[tuple[float, list[str]]]:
-    """Return each poll's time (seconds since 1970) and the jobs that the policy would have started then.
+    """Return the time of each poll (seconds since 1970) and the jobs that the policy would have started then.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def read_shadow(path: Path) -> list[tuple[float, list[str]]]:
 
 
 def score_shadow(path: Path, trace: Trace) -> dict[str, Any]:
-    """Compare the starts that a policy advised with those in a log of later.
+    """Compare the starts that a policy advised with the starts in a later log.
 
     Each job counts at the first poll that would have started it.
 

@@ -30,7 +30,7 @@ QUANTILES = (0.1, 0.5, 0.9)
 
 
 class Ahead:
-    """A cluster from now on, under a policy.
+    """A simulation of a cluster from now on, under a policy.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Ahead:
         self.base_s = min([*first, present.now_s])
 
     def starts(self, draw: int, seed: int = 0) -> dict[str, float]:
-        """Return how long from now each waiting job starts in one draw, seconds; NaN: it does not."""
+        """Return in how many seconds each waiting job starts in one random draw; NaN if it never starts."""
         generator = random_streams.REMAINING_RUN_TIMES.generator(seed, draw)
         arrivals = self._arrivals(generator)
         scenario = self._scenario(self.past.draw(generator).run_s, arrivals)
@@ -79,7 +79,7 @@ class Ahead:
         return found
 
     def now(self) -> Moment | None:
-        """Return the policy's decision now if each job runs for its user's usual part of its time limit.
+        """Return the policy's decision now, with each job's run time estimated from its user's past jobs.
 
         None where no job runs or waits.
         """

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Fit, write and print the constants; return the exit status."""
+    """Fit the oracle's constants, write and print them; return the exit status."""
     from clustergym.common.paths import conf_dir
     from clustergym.oracle.calibration.step_fit import FREE
     from clustergym.oracle.stacks.catalog import OPERATORS_STACK

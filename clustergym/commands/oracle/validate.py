@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print errors in all and by groups; return the exit status."""
+    """Print the oracle's errors overall and by groups; return the exit status."""
     from clustergym.common.figures import check_figure
 
     check_choice(options.oracle, ORACLES, "--oracle")

@@ -24,7 +24,7 @@ from clustergym.scenario.placement_problem import Assignment, Instance, Pretrain
 
 
 class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
-    """Spread the nodes of an LLM pre-training job over the minipods of a cluster.
+    """The agent spreads the nodes of an LLM pre-training job over the minipods of a cluster.
 
     ## Description
 
@@ -152,7 +152,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
         return self.state.instance
 
     def assignment(self) -> Assignment:
-        """Return the episode's placement if the whole job is placed, else an empty one."""
+        """Return the episode's placement if the whole job is placed, else an infeasible answer."""
         return self.state.assignment()
 
     def action_masks(self) -> npt.NDArray[np.int8]:
@@ -275,7 +275,7 @@ def _by_groups(counts: list[list[int]], free: list[int]) -> list[int]:
 
 
 class StepTimeCost:
-    """The share by which a training step takes longer than with the whole job inside a minipod.
+    """A cost: the share by which a training step takes longer than with the whole job inside one minipod.
 
     While groups are missing, they are taken to be placed like the last one that is whole, so that
     the cost is 0 until the first group is split or the second is elsewhere, and never falls.
@@ -307,12 +307,12 @@ class StepTimeCost:
         return self._known[2]
 
     def check(self) -> None:
-        """Raise an InputError if the model is not possible."""
+        """Raise an InputError if the model cannot be trained with this job."""
         self.inside_s  # noqa: B018  computed once
 
     @cached_property
     def inside_s(self) -> float:
-        """Seconds of a step with the whole job inside a minipod, even if no minipod is large enough."""
+        """Seconds of a step with the whole job in one minipod, even if no minipod is large enough."""
         job = self._problem.job
         return self.seconds(np.zeros((job.rows, job.columns), dtype=np.int64))
 

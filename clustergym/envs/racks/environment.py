@@ -16,7 +16,7 @@ from clustergym.envs.rewards import Reward
 
 
 class RackEnv(PlacingEnv[RackState, RackParameters]):
-    """Place gangs in racks that NVLink joins, move running ones to make room, or let a gang wait.
+    """The agent places gangs in NVLink racks, moves running gangs to make room, or lets a gang wait.
 
     ## Description
 
@@ -148,7 +148,7 @@ class RackEnv(PlacingEnv[RackState, RackParameters]):
         )
 
     def step(self, action: Any) -> Step:
-        """Place the next segment, move a gang, or let the gang that is offered wait."""
+        """Place the next segment, move a gang, or let the offered gang wait."""
         action, state = self.check_action(action), self.state
         legal = bool(self.action_masks()[action])
         if not legal:

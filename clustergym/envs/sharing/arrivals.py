@@ -26,7 +26,7 @@ from clustergym.sim.parts.placers import (
 
 
 class Filling(NamedTuple):
-    """The outcome of A arrivals: which were placed, and where.
+    """The outcome of A arrivals: whether and where each was placed.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Filling(NamedTuple):
 def fill(
     nodes: Nodes, requests: Requests, arrivals: Ints, usual: UsualRequests, placer: str, seed: int
 ) -> Filling:
-    """Place requests in their order of arrival.
+    """Place requests in order of arrival.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ from clustergym.sim.parts.placers import UNFIT
 
 
 class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
-    """Place requests for parts of GPUs, whole GPUs or CPU alone on nodes of several types.
+    """The agent places requests for parts of GPUs, whole GPUs or CPU alone on nodes of several types.
 
     ## Description
 
@@ -160,7 +160,7 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
         return both.ravel().view(np.int8)
 
     def find_action(self, placer: str) -> int:
-        """Return the action that a placer would take, one of `clustergym.sim.parts.placers.PLACERS`.
+        """Return the action that a placer of `clustergym.sim.parts.placers.PLACERS` would take.
 
         `random-fit` is not random here: it takes the first node in the order of ranks.
 

@@ -48,7 +48,7 @@ UNPLACED, REFUSED = -2, -1
 
 
 class SharingEpisode(NamedTuple):
-    """An episode; K distinct requests, N nodes, A arrivals, F features.
+    """An episode as arrays: K distinct requests, N nodes, A arrivals, F features.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ def _whole(column: Ints) -> Ints:
 
 
 def put(episode: SharingEpisode, node: int, device: int) -> None:
-    """Place the current request, on one device if it asks for a part, and advance to the next that fits."""
+    """Place the current request on a node (and one device for a part of a GPU), and advance to the next."""
     _next(episode, node, device)
 
 
@@ -179,7 +179,7 @@ def accept(episode: SharingEpisode, node: int, device: int) -> None:
 
 @compile_in_place
 def seek(episode: SharingEpisode) -> None:
-    """Let requests leave, and reject arrivals, up to the next arrival that fits somewhere."""
+    """Let requests leave, and reject arrivals, until one arrives that fits somewhere."""
     while episode.counts[AT] < len(episode.arrivals):
         arrival = episode.counts[AT]
         _leave(episode, arrival)
@@ -207,7 +207,7 @@ def _leave(episode: SharingEpisode, arrival: int) -> None:
 
 @compile_in_place
 def refresh(episode: SharingEpisode, request: int) -> bool:
-    """Compute the features of the nodes changed since this request last came; return whether it fits."""
+    """Update the features of nodes that changed since this request last came; return whether it fits."""
     somewhere = False
     for at in range(len(episode.fragments)):
         if episode.version[request, at] != episode.nodes.version[at]:
@@ -281,7 +281,7 @@ SHAPE = (len(CLASSES), len(NAMES))
 
 @compile_in_place
 def classify_request(requests: Requests, request: int) -> int:
-    """Return the class of a request, an index of CLASSES."""
+    """Return the class of a request as an index of CLASSES."""
     if requests.gpus[request] == 0:
         return 0
     if requests.gpu_milli[request] < WHOLE:
@@ -307,7 +307,7 @@ def choose(episode: SharingEpisode, weights: Floats) -> int:
 
 @entry_in_place
 def play(episode: SharingEpisode, weights: Floats) -> None:
-    """Place all requests that are left; weights of shape SHAPE."""
+    """Place all remaining requests by weights, shape SHAPE."""
     while episode.counts[AT] < len(episode.arrivals):
         node = choose(episode, weights)
         accept(episode, node, episode.device[episode.arrivals[episode.counts[AT]], node])
@@ -316,7 +316,7 @@ def play(episode: SharingEpisode, weights: Floats) -> None:
 
 @entry_in_place
 def answer(episode: SharingEpisode, weights: Floats, arrival: int, noted: Ints) -> int:
-    """Return the node for any of the arrivals, on nodes that others change; -1: it fits nowhere.
+    """Return the node for an arrival, on nodes that others may have changed; -1 if it fits nowhere.
 
     Parameters
     ----------

@@ -63,12 +63,12 @@ class SharingState:
 
     @property
     def arrival(self) -> int:
-        """Index of the current request: how many came before it."""
+        """Number of requests that came before the current one."""
         return int(self.episode.counts[AT])
 
     @property
     def come(self) -> float:
-        """Requests that have come, from 0 to 1: x / (x + as many usual requests as fill all GPUs)."""
+        """Requests that have come, from 0 to 1: x / (x + the number of usual requests that fill all GPUs)."""
         return self.arrival / (self.arrival + self._filling)
 
     @property
@@ -93,27 +93,27 @@ class SharingState:
 
     @property
     def allocated(self) -> float:
-        """Share of the installed GPUs that is allocated."""
+        """Allocated share of the installed GPUs."""
         return int(self.episode.counts[USED]) / self._installed
 
     @property
     def fragments(self) -> float:
-        """Share of the installed GPUs that is idle and that a usual request cannot use (FGD's definition)."""
+        """Share of the installed GPUs that is idle and of no use to a usual request (FGD's definition)."""
         return float(self.episode.fragments.sum()) / self._installed
 
     @property
     def allocated_cost(self) -> float:
-        """Minus the share that is allocated."""
+        """Minus the allocated share of the installed GPUs."""
         return -self.allocated
 
     @property
     def mean_allocated(self) -> float:
-        """Mean, over the arrivals so far, of the share that was allocated after each."""
+        """Mean over the arrivals so far of the allocated share after each."""
         return int(self.episode.used_sum[0]) / (self._installed * max(self.arrival, 1))
 
     @property
     def mean_allocated_cost(self) -> float:
-        """Minus the sum, over the arrivals so far, of the share allocated, over all arrivals."""
+        """Minus the sum of the allocated shares after each arrival so far, over the count of all arrivals."""
         return -int(self.episode.used_sum[0]) / (self._installed * self.number)
 
     @property
@@ -146,7 +146,7 @@ SIGNED = "growth"
 
 
 def layout(nodes: int, devices: int, by_device: bool) -> dict[str, int]:
-    """Return how many numbers each part of an observation has, in order."""
+    """Return the size of each part of an observation, in order."""
     sizes = dict.fromkeys(NAMES, nodes) | {"request": 4, "stream": 2}
     if by_device:
         sizes["device_free"] = nodes * devices
@@ -154,7 +154,7 @@ def layout(nodes: int, devices: int, by_device: bool) -> dict[str, int]:
 
 
 def space(sizes: dict[str, int], form: str) -> spaces.Space[Any]:
-    """Return the space of observations of a layout, as a `dict` or `flat`."""
+    """Return the observation space with parts of these sizes, as a `dict` or `flat`."""
     low = {name: -1.0 if name == SIGNED else 0.0 for name in sizes}
     if form == "dict":
         boxes: dict[str, spaces.Space[Any]] = {
@@ -166,7 +166,7 @@ def space(sizes: dict[str, int], form: str) -> spaces.Space[Any]:
 
 
 def observe(state: SharingState, sizes: dict[str, int]) -> dict[str, npt.NDArray[np.float32]]:
-    """Return the parts of an observation; where no request is left, those of requests are 0."""
+    """Return the parts of an observation; those of the request are 0 after the last one."""
     episode = state.episode
     shown = {"stream": np.array([state.come, state.allocated], np.float32)}
     if state.over:
@@ -215,7 +215,7 @@ def _so_far(state: SharingState) -> str:
 
 
 def as_pixels(state: SharingState) -> Pixels:
-    """Return a picture: a row of squares for each node, one a device, filled as far as it is allocated.
+    """Return a picture: a row of squares for each node, one for each device, filled to its allocated share.
 
     Below a node's squares a bar has its CPU in use. Where the request in hand fits the squares are light. Its
     size depends on the nodes alone.

@@ -208,7 +208,7 @@ def step(
     first: int,
     last: int,
 ) -> None:
-    """Take an action in each of the episodes first..last, as `clustergym.envs.vector.step.step`.
+    """Take an auction's action in each of the episodes first..last.
 
     An action that holds for several decision points is taken at one of them, as there may be no room for more
     events; the outcome is HELD until it has been taken at all.
@@ -245,7 +245,7 @@ def step(
 
 @entry_in_place
 def draw_numbers(states: npt.NDArray[np.uint64], numbers: Floats) -> None:
-    """Draw an action in each episode: numbers from -1 to 1, all with the same probability."""
+    """Draw an action in each episode: uniform numbers from -1 to 1."""
     for at in range(len(numbers)):
         for place in range(numbers.shape[1]):
             numbers[at, place] = np.float64(steps.next_bits(states, at)) / 2.0**52 - 1.0

@@ -31,7 +31,7 @@ from clustergym.sim.state import make_setting
 
 
 class CompiledEpisode:
-    """An episode from its first decision point on, with what a `SimPyEpisode` has.
+    """An episode that is played on the compiled engine, with the interface of `SimPyEpisode`.
 
     Parameters
     ----------
@@ -59,12 +59,12 @@ class CompiledEpisode:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the episode is not over."""
+        """Whether the episode continues."""
         return bool(self._core.outcomes[0] < steps.TERMINATED)
 
     @property
     def simulation(self) -> Simulation:
-        """Raise an error: a compiled episode has no `Simulation`."""
+        """Raise an error, since a compiled episode has no `Simulation`."""
         remedy = "make the environment with engine='simpy'"
         raise InputError("a compiled episode has no Simulation", field="env.engine", remedy=remedy)
 
@@ -90,7 +90,7 @@ class CompiledEpisode:
         return self._core.episode_states.mask[0].copy()
 
     def measure(self) -> Metrics:
-        """Return the metrics of the episode so far, as `result.json` has them."""
+        """Return the metrics of the episode so far, under the names of `result.json`."""
         return self._core.summary(0).get_metrics()
 
     def begin(self) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
@@ -98,7 +98,7 @@ class CompiledEpisode:
         return self._core.episode_states.observation[0].copy(), self._core.info(0, False)
 
     def leave(self) -> None:
-        """Complete the View that was last shown, before the episode goes on or another one begins."""
+        """Complete the last View, so that it stays valid when the episode continues or another begins."""
         self._views.complete()
         if self._shown is not None and not self._left:
             self._left = True
@@ -124,7 +124,7 @@ class CompiledEpisode:
         return seen, float(core.rewards[0]), over and not truncated, truncated, info
 
     def catch_up(self) -> None:
-        """Bring the actions to the present step; what is done to them does nothing to the episode."""
+        """Bring the `actions` object up to date with the episode; changes to it do not affect the episode."""
         own, view, (episode, episode_state) = self._parts.actions, self.view, self._core.episode(0)
         if view is None:
             return
@@ -137,10 +137,10 @@ class CompiledEpisode:
 
 
 def keep_answers(view: View) -> None:
-    """Let a View answer from now on what it answers now, when the episode goes on."""
+    """Store a View's present answers, so that they stay the same when the episode continues."""
     costs, stops = view.costs(), view.stops()
     answers: dict[str, Any] = {"costs": costs.copy, "stops": lambda: stops}
-    # Those of a policy that is told no times are refused, now as later.
+    # A policy that knows no times is refused them, now as later.
     with suppress(InformationError):
         batches, times = view.batches(), view.times()
         answers |= {"batches": lambda: batches, "times": lambda: times}
@@ -148,7 +148,7 @@ def keep_answers(view: View) -> None:
 
 
 def collect_edits(episode: Episode, episode_state: EpisodeState, view: View, actions: EditActions) -> Edits:
-    """Return the agent's edits of a View's allotments.
+    """Return the agent's edits to a View's allotments.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ LEAST = 64
 
 
 class Summary(NamedTuple):
-    """An episode so far; its metrics and digest are computed on request."""
+    """The outcome of an episode so far; its metrics and digest are computed on request."""
 
     scenario: Scenario
     log: EventLog
@@ -53,7 +53,7 @@ class Summary(NamedTuple):
 
 
 class Core:
-    """Episodes of environments with the same parameters; each row of the arrays is one.
+    """A batch of episodes with the same parameters; each has one row of the arrays.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class Core:
 
     @property
     def episode_states(self) -> EpisodeState:
-        """The arrays that agents see and edit; `mask` and `observation` have a row for each episode."""
+        """The arrays that agents see and edit; `mask` and `observation` have one row for each episode."""
         return self._episode_states.arrays
 
     @property
@@ -105,7 +105,7 @@ class Core:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays of all episodes."""
+        """Size in bytes of the arrays of all episodes."""
         return sum(array.nbytes for array in (*self.batch.episodes, *self._episode_states.arrays))
 
     @property
@@ -114,20 +114,20 @@ class Core:
         return self.batch.episodes.clock[:, c.NOW] / c.TICKS_PER_S
 
     def row_jobs(self) -> Ints:
-        """Return the job of each row that is shown, by its place in the trace, shape (size, R); -1: none."""
+        """Return the position in the trace of each shown row's job, shape (size, R); -1 for an empty row."""
         episode_states = self._episode_states.arrays
         filled = np.arange(episode_states.shown.shape[1]) < episode_states.state[:, SHOWN, None]
         return np.where(filled, episode_states.shown, -1)
 
     def all_jobs(self) -> Ints:
-        """Return every job of the episodes' traces by its place there, shape (size, m); -1: none."""
+        """Return the positions of all jobs in the episodes' traces, shape (size, m); -1 beyond the last."""
         numbers = self.batch.episodes.clock[:, c.JOBS]
         every = np.arange(int(numbers.max()))
         return np.where(every < numbers[:, None], every, -1)
 
     @property
     def reached(self) -> Ints:
-        """Tick up to which costs count, shape (size,): the present, or where an episode is over its end."""
+        """Tick up to which costs count, shape (size,): the present, or the end of a finished episode."""
         clock = self.batch.episodes.clock
         return np.where(self.outcomes >= steps.TERMINATED, clock[:, c.END], clock[:, c.NOW])
 
@@ -137,11 +137,11 @@ class Core:
         return np.where(jobs < 0, np.nan, spent_s)
 
     def job_costs(self, jobs: Ints) -> tuple[Floats, Bools]:
-        """Return the costs so far of jobs, shape (size, m), and which of them have left."""
+        """Return the costs of jobs so far, shape (size, m), and which jobs have left."""
         return job_costs(self.batch.episodes, jobs, self.reached, self._reward)
 
     def begin(self, rows: Sequence[int], scenarios: Sequence[tuple[Scenario, PreparedScenario]]) -> None:
-        """Begin episodes of scenarios in some rows; `outcomes` is DECIDED where one has a decision point."""
+        """Begin episodes in some rows; `outcomes` becomes DECIDED where there is a decision point."""
         for row, (scenario, arrays) in zip(rows, scenarios, strict=True):
             self.scenarios[row] = scenario
             self.batch.load(row, arrays.arrays)
@@ -153,7 +153,7 @@ class Core:
             begin(row, row + 1)
 
     def check_actions(self, actions: npt.ArrayLike) -> Ints | Floats:
-        """Return an action for each episode as `take` takes it; raise an InputError if one is not valid."""
+        """Check the actions and return them in the form that `take` takes."""
         taken, number = np.asarray(actions), self.episode_states.mask.shape[1]
         if taken.shape != (self.size,) or taken.dtype.kind not in "iu":
             message = f"have shape {taken.shape} and type {taken.dtype}"
@@ -182,7 +182,7 @@ class Core:
         return actions
 
     def prepare_step(self, actions: Ints) -> Callable[[int, int], None]:
-        """Return a function that takes the actions in the episodes from a first to a last one."""
+        """Return a function that takes the actions in a range of episodes."""
         return partial(
             self._step,
             self.batch.episodes,
@@ -196,7 +196,7 @@ class Core:
         )
 
     def step(self, actions: Ints, *copies: npt.NDArray[Any]) -> None:
-        """Take an action in each episode; LEAVE takes none. Write observations and masks to any `copies`."""
+        """Take an action in each episode (none for LEAVE); write observations and masks to any `copies`."""
         self.batch.make_room()
         part, size = self._part(actions, *copies), self.size
         threads = max(min(self.threads, size // LEAST), 1)
@@ -228,7 +228,7 @@ class Core:
         return step_and_copy
 
     def info(self, row: int, illegal: bool) -> dict[str, Any]:
-        """Return the part of an episode's info that it has at every step."""
+        """Return the part of an episode's info that every step has."""
         return {
             "action_mask": self.episode_states.mask[row].copy(),
             "now_s": float(self.batch.episodes.clock[row, c.NOW]) / c.TICKS_PER_S,
@@ -241,7 +241,7 @@ class Core:
         return self.batch.log(row)
 
     def episode(self, row: int) -> tuple[Episode, EpisodeState]:
-        """Return one episode with its agent's state; their arrays share memory with those of the batch."""
+        """Return one episode with its agent's state, as arrays that share the batch's memory."""
         episodes, episode_states = self.batch.episodes, self._episode_states.arrays
         return Episode._make(part[row] for part in episodes), EpisodeState._make(
             part[row] for part in episode_states
@@ -259,7 +259,7 @@ class Core:
         return bool(self.outcomes[row] == steps.STALLED)
 
     def get_outcomes(self, row: int) -> Outcomes:
-        """Return when each job of an episode left so far."""
+        """Return when each job of an episode left, so far."""
         scenario, episodes = self.scenarios[row], self.batch.episodes
         assert scenario is not None
         found = Outcomes(ReferenceCostTimes.from_scenario(scenario))

@@ -47,7 +47,7 @@ def end_of_reference_s(episode: Episode, episode_state: EpisodeState) -> float:
 
 @compile_part
 def cost(episode: Episode, episode_state: EpisodeState, now_s: float, which: int, baseline: bool) -> float:
-    """Return a cost of the episode, or of the baseline, up to a time."""
+    """Return one of the costs of the episode, or of the baseline, up to a time."""
     if which in (DEADLINES_MET, BROKEN_PROMISES):
         return _promises(episode, episode_state, now_s, which, baseline)
     n = episode.clock[c.JOBS]

@@ -32,7 +32,7 @@ def _in_turn(ordered: Ints, count: int, number: int, turn: int, chosen: Ints) ->
 
 @compile_part
 def choose_rows(episode: Episode, rows: int, turn: int, shown: Ints) -> int:
-    """Write the jobs that have a row to `shown`, ascending; return their number.
+    """Write to `shown` the jobs that have a row, ascending; return their number.
 
     `clustergym.envs.actions.choose_rows` says which they are.
     """
@@ -102,7 +102,7 @@ def _all_feasible(episode: Episode, episode_state: EpisodeState, row: int, at: i
 def refresh(
     episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, rules: EpisodeRules
 ) -> None:
-    """Recompute which assignments are legal, from the GPUs that are free."""
+    """Recompute which assignments are legal with the free GPUs."""
     levels, types, mask = len(cluster.counts), len(cluster.capacity), episode_state.mask
     width = types * levels + 1 + rules.rejects
     idle = False
@@ -125,7 +125,7 @@ def refresh(
 def edit(
     episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, rules: EpisodeRules, action: int
 ) -> int:
-    """Edit the allotment of a job by a legal action that is not `stop`; return its row."""
+    """Edit the allotment of a job by a legal action other than `stop`; return the job's row."""
     levels = len(cluster.counts)
     options = len(cluster.capacity) * levels
     width = options + 1 + rules.rejects
@@ -154,7 +154,7 @@ def edit(
 
 @compile_in_place
 def decide(episode: Episode, episode_state: EpisodeState, rules: EpisodeRules) -> None:
-    """End the decision point: jobs that were shown and not rejected are admitted."""
+    """End the decision point, which admits every shown job that was not rejected."""
     if rules.binding:
         for at in range(episode_state.state[d.SHOWN]):
             episode.job[episode_state.shown[at], c.DECIDED] = 1

@@ -67,7 +67,7 @@ def _set_targets(job: Ints, shown: Ints, decision: Decision, counts: Ints) -> No
 
 
 class MenuCore(Core):
-    """Episodes in which an action chooses the policy that decides next; same parameters as `Core`.
+    """Episodes in which an action chooses the policy that decides next; it has the parameters of `Core`.
 
     Raises
     ------
@@ -98,7 +98,7 @@ class MenuCore(Core):
             self._menus[row].reset(scenario.trace, setting, stream)
 
     def take(self, taken: Any, over: Bools, *copies: npt.NDArray[Any]) -> None:
-        """Let a policy decide in each episode that is not over."""
+        """Let the chosen policy decide in each episode that is not over."""
         for row in np.flatnonzero(~over).tolist():
             views, menu, scenario = self._views.find(row), self._menus[row], self.scenarios[row]
             assert scenario is not None

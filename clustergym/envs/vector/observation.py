@@ -28,7 +28,7 @@ EDITS_COLUMN = QUEUE_FEATURES.index("edits")
 
 @compile_in_place
 def logarithm(seconds: float) -> float:
-    """Return log(1 + x) / log(1 + ten years), from 0 to 1; NaN becomes 0."""
+    """Return log(1 + x) / log(1 + ten years), with x in seconds, from 0 to 1; NaN becomes 0."""
     if seconds > 0.0:
         return math.log1p(min(seconds, LONGEST_S)) * PER_LOGARITHM
     return 0.0
@@ -165,7 +165,7 @@ def _fill_options(
 def update_edited_row(
     episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, rules: EpisodeRules, at: int
 ) -> None:
-    """Update what an edit of row `at` has changed."""
+    """Update the parts of the observation that an edit of row `at` has changed."""
     types, seen = len(cluster.capacity), episode_state.observation
     for gpu_type in range(types):
         seen[gpu_type] = episode_state.free[gpu_type] / cluster.capacity[gpu_type]

@@ -18,7 +18,7 @@ OF_COMPILED = frozenset({"_core", "_prepared"})
 
 
 class EngineEnv(SchedulingEnv):
-    """A scheduling environment with a choice of engines, which have the same results.
+    """A scheduling environment with a choice of two engines, which give equal results.
 
     An episode stays in the engine that it began in. `view`, `actions`, `outcomes`, `log` and `metrics()` are
     built from a compiled episode when they are asked for. It does not have a `simulation`, which is refused;
@@ -64,7 +64,7 @@ class EngineEnv(SchedulingEnv):
 
     @property
     def actions(self) -> AnyActions:
-        """The actions, with the allotments as edited at the present decision point.
+        """The environment's actions, with the agent's edits so far at the present decision point.
 
         What is done to them does nothing to a compiled episode.
         """

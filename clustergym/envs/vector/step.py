@@ -26,7 +26,7 @@ BLOCK = 32
 
 @compile_inline
 def select_state(episode_states: EpisodeState, at: int) -> EpisodeState:
-    """Return the state of one episode of a batch; its arrays share their memory."""
+    """Return the agent's state in one episode of a batch, as arrays that share memory."""
     return EpisodeState(
         episode_states.state[at],
         episode_states.shown[at],
@@ -46,7 +46,7 @@ def select_state(episode_states: EpisodeState, at: int) -> EpisodeState:
 
 @compile_in_place
 def begin_episode(episode_state: EpisodeState) -> None:
-    """Begin an episode: nothing is shown yet."""
+    """Reset the agent's state for a new episode, with no job shown."""
     episode_state.state[:] = 0
     episode_state.last_cost[:] = 0.0
     episode_state.last_reference[:] = 0.0
@@ -74,7 +74,7 @@ def _act(
 
 @compile_in_place
 def classify_end(episode: Episode, came_to: int) -> int:
-    """Return how an episode has ended."""
+    """Return how an episode has ended: stalled, terminated or truncated."""
     if came_to == c.STALLED:
         return STALLED
     return TERMINATED if episode.clock[c.LEFT] == episode.clock[c.JOBS] else TRUNCATED
@@ -95,7 +95,7 @@ def _move(episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState,
 def charge(
     episode: Episode, episode_state: EpisodeState, rules: EpisodeRules, outcome: int, terms: Floats
 ) -> float:
-    """Write the terms of the reward: by how much each cost has fallen, less that of the baseline's.
+    """Write the reward's terms, each a cost's decrease minus the baseline's; return the reward.
 
     Returns the reward: their weighted sum, less the penalty of a stall.
     """

@@ -87,7 +87,7 @@ HALVINGS = 4
 
 @dataclass(frozen=True)
 class Fit:
-    """Fitted constants and what they were fitted to.
+    """Fitted constants, with the measurements they were fitted to.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ def vector(constants: Constants) -> Floats:
 
 
 def with_vector(constants: Constants, values: Floats) -> Constants:
-    """Return the constants with the fitted ones replaced."""
+    """Return the constants with new values for the fitted ones."""
     changed: dict[str, Any] = {}
     for entry, value in zip(PRIORS, values.tolist(), strict=True):
         if entry.gpu_type:
@@ -199,7 +199,7 @@ class Calibrator:
         return seconds
 
     def fit(self, chosen: Bools, rounds: int = ROUNDS) -> Constants:
-        """Return the constants fitted to the feasible ones of the chosen rows, with four digits."""
+        """Return the constants fitted to the feasible rows among the chosen, with four digits."""
         from scipy.optimize import least_squares
 
         constants = centre = Constants()
@@ -226,7 +226,7 @@ class Calibrator:
 
 
 def robust(errors: Floats) -> Floats:
-    """Return residuals: half their squares are the pseudo-Huber losses of the errors."""
+    """Return residuals, half of whose squares are the pseudo-Huber losses of the errors."""
     losses = np.sqrt(1 + (errors / ROBUST) ** 2) - 1
     return np.asarray(np.sign(errors) * ROBUST * np.sqrt(2 * losses))
 
@@ -246,7 +246,7 @@ def fit(
     Parameters
     ----------
     path : str or Path
-        With the columns of Arena's arena_profile.csv; feasible rows of kind `optimal` count.
+        With the columns of Arena's arena_profile.csv; feasible `optimal` rows count.
     catalog : Catalog, optional
     schemes : sequence of str
         Cross-validations to make, see `cross_validate`.
@@ -274,7 +274,7 @@ def cross_validate(
     catalog: Catalog | None = None,
     progress: Progress = _silent,
 ) -> Figures:
-    """Return the errors on models that the constants were not fitted to.
+    """Return the errors on models that were left out of the fit of the constants.
 
     Parameters
     ----------
@@ -343,13 +343,13 @@ def _usable(path: str | Path, catalog: Catalog) -> Rows:
     planned = np.array([catalog.get(model).architecture != "dense" for model in rows.models], dtype=bool)
     rows = rows.take(planned)
     if len(rows.models) < len(PRIORS):
-        message = f"has {len(rows.models)} feasible rows of kind optimal for {len(PRIORS)} constants"
+        message = f"has {len(rows.models)} feasible optimal rows for {len(PRIORS)} constants"
         raise InputError(message, file=path, remedy=f"give at least {len(PRIORS)}")
     return rows
 
 
 def as_stack(found: Fit) -> Stack:
-    """Return fitted constants as a software stack, with the GPU types and models of their measurements."""
+    """Return fitted constants as a software stack, with the GPU types and models that were measured."""
     models = tuple(sorted({model.family for model in found.rows.models}))
     gpu_types = tuple(sorted({layout.gpu_type for layout in found.rows.layouts}))
     fitted_to = f"{len(found.rows.models)} rows of {found.file}"

@@ -31,7 +31,7 @@ MODERN = Path("../shared/data/modern/throughput.csv")
 
 
 def predict_row(row: ThroughputRow, constants: StackConstants) -> dict[str, Any]:
-    """Return a row's `id`, `measured`, `predicted`, `predicted_search`, `fits` and `reason`.
+    """Return a row's `id`, measured and predicted throughput, and whether its plan fits.
 
     `predicted` is of the published plan, None where it does not fit or cannot be expressed; where the table
     has no plan, of the search's own;
@@ -83,7 +83,7 @@ def fastest(
     global_batch: int,
     sequence_length: int,
 ) -> float | None:
-    """Return the seconds of the search's plan; None where none fits. Releases measure one setting again."""
+    """Return the step time of the fastest plan, seconds; None if no plan fits."""
     steps = best_steps(
         shape,
         machine,
@@ -98,7 +98,7 @@ def fastest(
 
 
 def predict_rows(rows: Sequence[ThroughputRow], stack: str | None = None) -> list[dict[str, Any]]:
-    """Return `predict_row` of each row, with the stack of its source and date, or with one for all."""
+    """Predict each row, with the stack of its source and date or with one stack for all."""
     constants: dict[str, StackConstants] = {}
     found = []
     for row in rows:
@@ -110,7 +110,7 @@ def predict_rows(rows: Sequence[ThroughputRow], stack: str | None = None) -> lis
 
 
 def figures(rows: Sequence[ThroughputRow], predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return errors of predictions, in all and by groups.
+    """Return the prediction errors, overall and by groups.
 
     Errors are shares of what was measured, of rows given the published plan.
     """
@@ -152,7 +152,7 @@ def figures(rows: Sequence[ThroughputRow], predictions: Sequence[Mapping[str, An
 
 
 def errors_without_parts(rows: Sequence[ThroughputRow]) -> dict[str, dict[str, Any]]:
-    """Return the errors where one part of each step is left out, the constants untouched; newest releases.
+    """Return errors with one part of each step left out and the constants unchanged, on newest releases.
 
     Rows whose step has none of a part do not count for it.
     """
@@ -240,7 +240,7 @@ def scaling_errors(
 
 
 def cross_validate(rows: Sequence[ThroughputRow], tell: Callable[[str], None]) -> dict[str, Any]:
-    """Return errors where each model x GPU type x precision is left out of the fit that predicts it."""
+    """Return errors where each group of model, GPU type and precision is left out of the fit."""
     predictions: dict[str, float] = {}
     for stack in FREE:
         tell(f"fitting {stack} without one model, GPU type and precision at a time")
@@ -261,7 +261,7 @@ def cross_validate(rows: Sequence[ThroughputRow], tell: Callable[[str], None]) -
 def errors_without_constants(
     rows: Sequence[ThroughputRow], tell: Callable[[str], None]
 ) -> dict[str, dict[str, Any]]:
-    """Return the errors of fits without one constant, on the newest rows, to which they are fitted."""
+    """Return errors of fits without one constant, on the newest rows, which they are fitted to."""
     kept = [
         row
         for row in newest(rows)
@@ -293,7 +293,7 @@ def draw(
     predictions: Sequence[Mapping[str, Any]],
     arena: Iterable[tuple[str, float, float]] = (),
 ) -> None:
-    """Draw predicted against measured seconds of a step, by GPU type, newest releases only.
+    """Draw predicted against measured step times by GPU type, newest releases only.
 
     Parameters
     ----------

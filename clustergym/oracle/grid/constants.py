@@ -65,7 +65,7 @@ class Constants:
     slow_machine: float = 1.3
 
     def shares(self, name: str, gpu_types: Sequence[str]) -> Floats:
-        """Return the fitted share of each GPU type, shape (n,); types without a fit have a fixed value."""
+        """Return the fitted share of each GPU type, shape (n,), or a fixed value for types without a fit."""
         known: Mapping[str, float] = getattr(self, name)
         other = dict.fromkeys(HALF_FP32, UNFITTED_HALF_FP32) if name == "convolution" else {}
         shares = [known.get(gpu, other.get(gpu, UNFITTED[name])) for gpu in gpu_types]

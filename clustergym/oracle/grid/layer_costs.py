@@ -67,7 +67,7 @@ class GraphAllocations:
         nodes: Sequence[int],
         network_gbs: Sequence[float],
     ) -> GraphAllocations:
-        """Gather allocations; `network_gbs` is a node's line rate (not used on one node)."""
+        """Gather allocations into arrays; `network_gbs` is a node's line rate (unused on one node)."""
         names = graphs[0].columns
         columns = {name: np.stack([graph[name] for graph in graphs])[:, None, :] for name in names}
         count, hosts = np.array(gpus, dtype=np.float64), np.array(nodes, dtype=np.float64)
@@ -108,7 +108,7 @@ class GraphAllocations:
 
 
 def select_rows(layout: Layout, rows: Ints | None = None) -> Layout:
-    """Return some rows of a layout of shape (R,), or all of them in shape (R, 1, 1)."""
+    """Return some rows of a layout, shape (R,), or all of them in shape (R, 1, 1)."""
     parts: tuple[Any, ...] = tuple(layout)
     return Layout(*(part.reshape(-1, 1, 1) if rows is None else part[rows] for part in parts))
 
@@ -163,7 +163,7 @@ class Machine:
 
     @staticmethod
     def from_rows(rows: GraphAllocations, constants: Constants, schedule: str = "1f1b") -> Machine:
-        """Apply the constants to the rows.
+        """Return the rates on the rows, computed by the constants.
 
         Parameters
         ----------
@@ -213,7 +213,7 @@ class Machine:
         return Machine(**(kept | {"layout": select_rows(self.layout, rows)}))
 
     def as_profiled(self) -> Machine:
-        """Return the machine as a profiler measures it, one operator at a time.
+        """Return the rates that a profiler measures, which runs one operator at a time.
 
         A GPU's share of every operator runs alone, so gradient accumulation and the optimizer step are not
         seen; each collective has the network to itself.
@@ -241,7 +241,7 @@ def _apply_reached_rates(layout: Layout, constants: Constants, gpu_types: Sequen
 
 
 class Split(NamedTuple):
-    """The split of operators over their stage's GPUs; arrays that broadcast to (R, V, K).
+    """How operators are split over their stage's GPUs, as arrays that broadcast to (R, V, K).
 
     Attributes
     ----------

@@ -101,7 +101,7 @@ class _Run(NamedTuple):
 def measure_scenario(
     scenario: Scenario, events: Sequence[Event], end_s: float, stalled: bool = False
 ) -> Measurement:
-    """Compute the metrics, job records and timeline of a run of a scenario, as `measure`."""
+    """Compute the metrics, job records and timeline of a run of a scenario, as `measure` does."""
     measured = measure(
         events,
         scenario.trace,

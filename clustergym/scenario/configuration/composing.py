@@ -22,7 +22,7 @@ _composed: dict[tuple[object, ...], Callable[[], DictConfig]] = {}
 
 
 class ValuesLater(ConfigLoaderImpl):
-    """Hydra's loader, which composes the files once for all overrides that change none of them.
+    """A loader for Hydra that reads the files once for all overrides which only change values.
 
     The runs of a sweep mostly differ in values; Hydra reads and merges some twenty files for each, and twice.
     """
@@ -80,7 +80,7 @@ class _HydraOnce(Hydra):
 
 @contextlib.contextmanager
 def composing_once() -> Iterator[None]:
-    """Let Hydra's runs and sweeps compose each choice of files once inside a `with` block."""
+    """Compose each choice of configuration files only once, inside a `with` block."""
     own = {"Hydra": _HydraOnce, "ConfigLoaderImpl": ValuesLater}
     before = {name: vars(hydra_module)[name] for name in own}
     vars(hydra_module).update(own)

@@ -60,7 +60,7 @@ EXTENSIONS: Mapping[str, Any] = {"live": Mapping[str, Any]}
 
 
 def check_words(words: Sequence[str]) -> None:
-    """Raise an `InputError` about the first word for which Hydra would print its grammar or a traceback."""
+    """Raise an `InputError` for the first override at which Hydra would print its grammar or a traceback."""
     if "--resolve" in words and not {"-c", "--cfg"} & {word.partition("=")[0] for word in words}:
         raise InputError("--resolve alone shows nothing", remedy="give --cfg job --resolve")
     for folder in _config_folders(words):
@@ -144,7 +144,7 @@ def _find_group(word: str) -> str:
 
 
 def check_composed(config: Mapping[str, Any]) -> None:
-    """Raise an `InputError` if a composed configuration has unknown or missing keys or wrong types."""
+    """Raise an `InputError` if a composed configuration has unknown or missing keys, or wrong types."""
     from clustergym.common.parameters import check_value
 
     groups = (*GROUPS, *OPTIONAL_GROUPS)
@@ -160,7 +160,7 @@ def check_composed(config: Mapping[str, Any]) -> None:
 
 
 def check_used(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
-    """Raise an `InputError` about an override that has no effect because a `path` file overrules it."""
+    """Raise an `InputError` for an override without effect, since a file given by `path` overrules it."""
     for word in overrides:
         group, _, key = word.lstrip("+~").partition("=")[0].partition(".")
         used = READ_WITH_FILE.get(group)

@@ -49,7 +49,7 @@ _ASKED_NODES = re.compile(r"(?:^|,)node=(\d{1,6})(?:,|$)", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class SlurmJob:
-    """A row of Slurm's table of jobs; times are NaN and texts empty where unknown.
+    """A row of Slurm's table of jobs; unknown times are NaN, and unknown texts empty.
 
     Attributes
     ----------
@@ -90,12 +90,12 @@ class SlurmJob:
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether the first line heads a table of Slurm's jobs."""
+    """Whether the first line is the header of a Slurm job table."""
     return {"jobid", "state"} <= {cell.strip().lower() for cell in lines[0].split("|")} if lines else False
 
 
 def read_rows(path: Path, rules: CellRules | None = None) -> tuple[list[SlurmJob], Counter[str], str]:
-    """Read all rows of jobs, with what was left out and the digest of the file.
+    """Read all rows of jobs, with counts of rows left out, and the digest of the file.
 
     Left out are job steps, and rows with more or fewer cells than the header (a job's name may hold a `|`).
 
@@ -233,7 +233,7 @@ def build_log(
     left_out: Counter[str],
     type_of_partition: Mapping[str, str],
 ) -> RecordedJobs:
-    """Return the jobs of a table that ran, with the report of what was read, left out and guessed.
+    """Return those jobs of a table that ran, with a report of what was read, left out and guessed.
 
     A run of a job that was requeued is a job of its own. A job that still ran when the table was printed is
     taken to end with the table's last event.
@@ -295,7 +295,7 @@ def build_recorded(
     facts: Mapping[str, int],
     guessed: Counter[str],
 ) -> RecordedJobs:
-    """Return jobs as columns, with the report of what was read, left out and guessed."""
+    """Return jobs as columns, with a report of what was read, left out and guessed."""
     limits = np.array([job.limit_s for job in jobs], dtype=np.float64)
     nodes = np.array([job.nodes for job in jobs], dtype=np.int64)
     return RecordedJobs(
