@@ -60,7 +60,7 @@ class SchedulingVecEnv(VecEnv):
 
     def reset(self) -> Any:
         """Begin an episode of each environment; return the observations."""
-        self.reset_infos = [{} for _ in range(self.num_envs)]
+        self.reset_infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         observations = self._begin(np.ones(self.num_envs, dtype=np.bool_))
         self._reset_seeds()
         return observations
