@@ -136,8 +136,13 @@ class Learned(Policy):
         if self._observed is None:
             self._observed = beliefs.nothing_observed(jobs, *view.feasible.shape[1:])
         self._observed = beliefs.with_room(self._observed, jobs)
+        # Copies, which can be written as the arrays of compiled episodes can: both share their machine code.
         shown = beliefs.JobsView(
-            view.job, view.now_s, view.iterations, view.requested_gpus.astype(np.int64), view.feasible
+            view.job.copy(),
+            view.now_s,
+            view.iterations.copy(),
+            view.requested_gpus.astype(np.int64),
+            view.feasible.copy(),
         )
         told = self.information_class != InformationClass.NONE
         bids = make_bids(view, view.iteration_time_s() if told else np.full(view.feasible.shape, np.inf))

@@ -109,17 +109,20 @@ class AuctionBuffers(NamedTuple):
 
 
 def make_bids(view: View, time_s: Floats) -> Bids:
-    """Return the bids of a View's jobs; `time_s` is the seconds per iteration, shape (n, T, K)."""
+    """Return the bids of the jobs of a View, given the seconds per iteration, shape (n, T, K).
+
+    The arrays of a View cannot be written; those of compiled episodes can. Copies share their machine code.
+    """
     held = np.searchsorted(view.setting.counts, view.gpus)
     return Bids(
-        view.remaining_iterations,
+        view.remaining_iterations.copy(),
         np.where(view.feasible, time_s, np.inf),
         view.restart_cost_s(),
         view.gpu_type.astype(np.int64),
         np.where(view.gpus > 0, held, NONE).astype(np.int64),
-        view.standstill_s,
+        view.standstill_s.copy(),
         view.now_s - view.submit_s,
-        view.attained_gpu_s,
+        view.attained_gpu_s.copy(),
         view.deadline_s - view.now_s,
     )
 

@@ -126,7 +126,7 @@ def ray_workers() -> Iterator[Callable[..., Iterator[Any]]]:
             remedy = "start one with `ray start --head`, or give processes=0"
             raise InputError(f"no Ray cluster: {line}", field="processes", remedy=remedy) from error
 
-    @ray.remote(num_cpus=1)
+    @ray.remote(num_cpus=1)  # type: ignore[untyped-decorator]
     def call(task: Callable[[Any], Any], item: Any) -> Any:
         return task(item)
 

@@ -144,9 +144,7 @@ class EquivariantPolicy(MaskableActorCriticPolicy):
         super().__init__(observation_space, action_space, lr_schedule, **more)
 
     def _build(self, lr_schedule: Any) -> None:
-        self.mlp_extractor = Heads(  # type: ignore[assignment]
-            self._shapes, self.features_dim, self._hidden
-        )
+        self.mlp_extractor = Heads(self._shapes, self.features_dim, self._hidden)
         self.action_net = nn.Identity()
         self.value_net = nn.Linear(self.mlp_extractor.latent_dim_vf, 1)
         self.optimizer = torch.optim.Adam(self.parameters(), lr=lr_schedule(1), eps=1e-5)

@@ -245,7 +245,8 @@ class JobCreditLearner:
     def _values(self, rows: Rows, values: Tensor) -> Singles:
         """Return the values in the form of a rollout, shape (E, V)."""
         found = rows.spread(values) if self.settings.critic == "job" else rows.total(values)[:, None]
-        return found.numpy()
+        values_of_rollout: Singles = found.numpy()
+        return values_of_rollout
 
     def collect(self) -> Rollout:
         """Step the environments and return the recorded steps."""

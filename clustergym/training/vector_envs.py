@@ -59,8 +59,8 @@ class SchedulingVecEnv(VecEnv):
         self._actions: npt.NDArray[np.int64] = np.zeros(self.num_envs, dtype=np.int64)
 
     def reset(self) -> Any:
-        """Begin an episode in each environment; return the observations."""
-        self.reset_infos = [{} for _ in range(self.num_envs)]
+        """Begin an episode of each environment; return the observations."""
+        self.reset_infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         observations = self._begin(np.ones(self.num_envs, dtype=np.bool_))
         self._reset_seeds()
         return observations

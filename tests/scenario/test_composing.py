@@ -13,8 +13,13 @@ from omegaconf import OmegaConf
 
 from clustergym.common.paths import conf_dir
 from clustergym.scenario.configuration import composing
-from clustergym.scenario.configuration.composing import ValuesLater, composing_once
-from clustergym.scenario.configuration.hydra_edge import _offer_plugins, folder_name
+from clustergym.scenario.configuration.composing import ValuesLater, composing_once, offer
+from clustergym.scenario.configuration.hydra_edge import (
+    _offer_plugins,
+    compose_config,
+    folder_name,
+    run_hydra,
+)
 
 WORDS = [
     [],
@@ -42,6 +47,7 @@ def _hydra():
     OmegaConf.register_new_resolver("clustergym.folder", folder_name, replace=True)
     _offer_plugins()
     JobRuntime().set("name", "run")
+    composing._composed.clear()
     with composing_once():
         yield
 
@@ -80,3 +86,26 @@ def test_what_one_run_changes_in_its_configuration_the_next_does_not_see():
     first = loader.load_configuration("config", [], RunMode.RUN)
     first.policy.name = "changed"
     assert loader.load_configuration("config", [], RunMode.RUN).policy.name == "arena"
+
+
+def test_a_configuration_composed_again_reads_no_file_anew(monkeypatch):
+    before = compose_config("config", ["policy=ares", "policy.alpha=0.5", "seed=1"])
+    monkeypatch.setattr(ConfigLoaderImpl, "_load_configuration_impl", lambda *_, **__: pytest.fail("composed"))
+    again = compose_config("config", ["policy=ares", "policy.alpha=0.25", "seed=2"])
+    assert again == before | {"seed": 2, "policy": before["policy"] | {"alpha": 0.25}}
+
+
+def test_what_is_offered_anew_is_composed_anew():
+    offer("policy", "of-a-plugin", {"name": "of-a-plugin", "depth": 1})
+    assert compose_config("train", ["+policy=of-a-plugin"])["policy"]["depth"] == 1
+    offer("policy", "of-a-plugin", {"name": "of-a-plugin", "depth": 2})
+    assert compose_config("train", ["+policy=of-a-plugin"])["policy"]["depth"] == 2
+
+
+def test_the_files_of_a_folder_of_the_users_are_read_each_time(tmp_path, capsys):
+    (tmp_path / "trace").mkdir()
+    words = ["--config-dir", str(tmp_path), "--cfg", "job", "trace=own", "policy=fcfs"]
+    for jobs in (17, 18):
+        (tmp_path / "trace" / "own.yaml").write_text(f"source: generate\njobs: {jobs}\n")
+        assert run_hydra(lambda *_: None, words, "run") == 0
+        assert f"jobs: {jobs}" in capsys.readouterr().out

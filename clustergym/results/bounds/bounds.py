@@ -215,7 +215,9 @@ def evaluate_certificate(programme: Programme, certificate: Certificate) -> tupl
     """
     jobs, edges_s, price = programme.jobs, certificate.edges_s, certificate.price
     value, use = np.zeros(len(jobs.weight)), np.zeros(price.shape)
-    prices = PriceList(edges_s, np.append(price, np.zeros((len(price), 1)), axis=1))
+    # In one order of memory, for which alone Numba compiles.
+    per_interval = np.ascontiguousarray(np.append(price, np.zeros((len(price), 1)), axis=1))
+    prices = PriceList(edges_s, per_interval)
     there = programme.capacity[:, None] * np.diff(edges_s)
     paid = float((price * there).sum())
     if programme.metric == "deadline_satisfaction":

@@ -1,4 +1,4 @@
-"""Let Hydra compose configurations that differ in values alone once, and then change the values."""
+"""Let Hydra compose configurations that differ in values alone once in a process, and then change the values."""
 
 from __future__ import annotations
 
@@ -6,19 +6,26 @@ import contextlib
 import copy
 import os
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
 from hydra._internal import hydra as hydra_module
 from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
 from hydra._internal.hydra import Hydra
+from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.utils import JobRuntime
 from hydra.types import RunMode
 from omegaconf import DictConfig, open_dict
 
 _composed: dict[tuple[object, ...], Callable[[], DictConfig]] = {}
-"""What makes copies of the configurations of a Hydra run, by all that decides which files are read."""
+"""What makes copies of the configurations that were composed, by all that decides which files are read."""
+MOST = 256
+"""So many configurations are kept, of some 20 kB each."""
+
+_offered: dict[tuple[str, str], object] = {}
+"""What was offered to Hydra besides the files, by group and name."""
 
 
 class ValuesLater(ConfigLoaderImpl):
@@ -38,13 +45,17 @@ class ValuesLater(ConfigLoaderImpl):
         parsed = [_parsed(word) for word in overrides]
         if validate_sweep_overrides:
             self.validate_sweep_overrides_legal(parsed, run_mode, from_shell)
-        if any(override.get_key_element() == "hydra.searchpath" for override in parsed):
+        path = tuple((entry.provider, entry.path) for entry in self.config_search_path.get_path())
+        # A user's folders, whose files may change in the meantime.
+        if any(provider == "command-line" for provider, _ in path) or any(
+            override.get_key_element() == "hydra.searchpath" for override in parsed
+        ):
             return super()._load_configuration_impl(
                 config_name, overrides, run_mode, from_shell, validate_sweep_overrides
             )
         values = [override for override in parsed if self._is_value(override)]
         files = tuple(override.input_line for override in parsed if override not in values)
-        config = self._of_files(config_name, files, run_mode)
+        config = self._of_files((config_name, files, path, JobRuntime.instance().get("name")), run_mode)
         self._apply_overrides_to_config([each for each in values if not each.is_sweep_override()], config)
         _note(config, parsed)
         return config
@@ -55,15 +66,16 @@ class ValuesLater(ConfigLoaderImpl):
             return True
         return not self.repository.group_exists(override.key_or_group)
 
-    def _of_files(self, name: str | None, files: tuple[str, ...], run_mode: RunMode) -> DictConfig:
-        """Compose with the overrides that choose files."""
-        path = tuple((entry.provider, entry.path) for entry in self.config_search_path.get_path())
-        key = name, files, path
+    def _of_files(self, key: tuple[Any, ...], run_mode: RunMode) -> DictConfig:
+        """Compose with the overrides that choose files, unless that was done under this key."""
+        name, files, *_ = key
         # Without a missing choice, which only RUN refuses, both are the same.
         for known in ((*key, RunMode.RUN), (*key, run_mode)):
             if known in _composed:
                 return _composed[known]()
         config = super()._load_configuration_impl(name, list(files), run_mode, validate_sweep_overrides=False)
+        if len(_composed) >= MOST:
+            _composed.clear()
         _composed[*key, run_mode] = _copies_of(config)
         return config
 
@@ -88,6 +100,13 @@ def composing_once() -> Iterator[None]:
         yield
     finally:
         vars(hydra_module).update(before)
+
+
+def offer(group: str, name: str, node: Mapping[str, Any]) -> None:
+    """Let configurations choose a node as they choose a file `conf/GROUP/NAME.yaml`."""
+    if _offered.get((group, name)) != node:
+        ConfigStore.instance().store(group=group, name=name, node=dict(node))
+        _offered[group, name] = dict(node)
         _composed.clear()
 
 

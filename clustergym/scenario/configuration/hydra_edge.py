@@ -162,10 +162,12 @@ def _hydra() -> Iterator[None]:
     from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
 
+    from clustergym.scenario.configuration.composing import composing_once
+
     around = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
     try:
-        with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        with composing_once(), initialize_config_dir(str(conf_dir()), version_base="1.3"):
             yield
     finally:
         GlobalHydra.instance().hydra = around
@@ -205,17 +207,16 @@ def _open_overrides(words: Sequence[str]) -> list[str]:
 
 def _offer_plugins() -> None:
     """Register policies, placers and environments that have no YAML file in `conf/` with Hydra."""
-    from hydra.core.config_store import ConfigStore
-
+    from clustergym.scenario.configuration.composing import offer
     from clustergym.scenario.environments import ENVIRONMENTS
     from clustergym.scenario.registry import COMPONENTS, default_parameters, entry_points
 
     for group in COMPONENTS:
         for name in entry_points(group):
             if not (conf_dir() / group / f"{name}.yaml").is_file():
-                ConfigStore.instance().store(group=group, name=name, node=default_parameters(group, name))
+                offer(group, name, default_parameters(group, name))
     for row in ENVIRONMENTS:
-        ConfigStore.instance().store(group="env", name=row.short_name, node={"id": row.id})
+        offer("env", row.short_name, {"id": row.id})
 
 
 def folder_name(text: str) -> str:
