@@ -60,7 +60,9 @@ SETUP_S = 10.0
 """Most processor time of what a test needs set up."""
 SLOW = ("agreement", "boards", "compiled", "processes", "reproduction", "slow", "training")
 """Marks of tests that come last."""
-OPTIONS = ("-n", "0", "-s")
+LEFT_OUT = ("boards", "browser", "docs", "processes", "reproduction", "slurm", "wheel")
+OPTIONS = ("-n", "0", "-s", "-m", " and ".join(f"not {mark}" for mark in LEFT_OUT))
+"""Tests of the first trial: the core, and those marked ones that reach statements in this process soon."""
 AGAIN = (
     "-n",
     "0",
