@@ -13,7 +13,13 @@ from typing import Any
 
 from clustergym.common.errors import InputError, nearest, out_of_memory
 from clustergym.common.paths import conf_dir
-from clustergym.scenario.configuration.overrides import GROUPS, check_composed, check_used, check_words
+from clustergym.scenario.configuration.overrides import (
+    GROUPS,
+    check_composed,
+    check_switched_off,
+    check_used,
+    check_words,
+)
 
 Job = Callable[[Mapping[str, Any], Path], float | None]
 """Runs a configuration into a folder; returns the metric that `objective` names, if any."""
@@ -143,6 +149,7 @@ def compose_config(name: str, overrides: Sequence[str]) -> dict[str, Any]:
     for word in overrides:
         if word.startswith("-"):
             raise InputError(f"unknown option {word!r}", remedy="give key=value")
+    check_switched_off(overrides)
     _offer_plugins()
     try:
         with _hydra():

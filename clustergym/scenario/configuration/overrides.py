@@ -70,6 +70,18 @@ def check_words(words: Sequence[str]) -> None:
         if not (word.startswith("-") or after_option):
             _check_word(word)
         after_option = word in ("-c", "--cfg", "-p", "--package", "-cd", "--config-dir", "-i", "--info")
+    check_switched_off(words)
+
+
+def check_switched_off(words: Sequence[str]) -> None:
+    """Raise an `InputError` if words set a key to null, and also a key below it."""
+    pairs = [(key.lstrip("+"), value) for key, _, value in (word.partition("=") for word in words)]
+    off = {key for key, value in pairs if value == "null"}
+    for key, _ in pairs:
+        for at in (found.start() for found in re.finditer(r"\.", key)):
+            if key[:at] in off:
+                message = f"has no effect beside {key[:at]}=null"
+                raise InputError(message, field=key, remedy="leave out one of the two")
 
 
 def _config_folders(words: Sequence[str]) -> list[Path]:
