@@ -79,12 +79,9 @@ nobody has seen, expect 0.5 to 1.5 points more.
 """
 
 MISSED_NOTE = """\
-Where a target is missed, by leaving rows out, each model left out of the fit in turn: of the mean, the 90th
-percentile and what is lost within a type, what is missing is with the A40 across nodes and with the anomalous
-rows. Several placements of one GPU count (2 nodes of 2 against 1 of 4) have little part in it. None of these
-moves the rank correlation, and why a fit to half of the models errs more is not known either. With every
-boundary between stages amid a node priced as inside it, also where a stage goes on in the next node,
-the mean comes to 10.8 % (fitted: 9.5 %): what that gains is on A10 and V100 across nodes.
+Each model left out of the fit in turn. Targets that are missed are the rank correlation and what is lost
+within a type; the latter is with the anomalous rows. What errs most is the A40 across nodes, and half of the
+models predicted from the other half; why is not known.
 """
 
 FAILED_NOTE = """\
@@ -92,7 +89,7 @@ Six plans of the table failed. Two are of mixtures that ran in the same place wi
 10B failed at 256 samples on 16 V100, and ran there at 512 and 1,024): that is not memory. The leanest plan of
 the others needs 0.82 of the GPU's memory (GPT-3 6.7B on 4 A100, 15B on 16 V100), 0.7 (Wide-ResNet 4B, 1,024
 images on 4 A100) and 1.0 (MoE 10B, 1,024 on 4 A100), as predicted; what ran needs at most 0.60, 0.55 and 0.90
-of the same kinds. Each rule of memory by itself, the constants untouched:
+of the same kinds. Each rule of memory by itself, with the 24 constants of before:
 
 | rule | failures recalled, of 6 | ran, said not to fit | mean error |
 | --- | ---: | ---: | ---: |
