@@ -333,6 +333,7 @@ def test_the_page_shows_what_was_measured():
             "by_gpu_type": {"H100-80": error},
             "by_model": {"llama3-8B": error},
             "per_gpu_speed": {"8 to 64": {"rows": 2, "mean_points": 1.25, "largest_points": 3.0}},
+            "per_gpu_curves": [],
             "without_a_part": {"bubble": part | {"mape": 0.05, "mape_without": 0.3}},
             "grids": {
                 "frontier": {

@@ -158,7 +158,7 @@ def _entry(
         version=__version__,
         information_class=policy.information_class.value if "policy" in given else "none",
         deterministic=True,
-        trained_on=list_training_data(choices.values(), board.name),
+        trained_on=list_training_data(choices.values(), board),
         search_budget="none",
         solver=solver,
         limits=limits,

@@ -183,7 +183,7 @@ def _identity(entry: Entry, board: Board) -> Iterator[Flag]:
     if (entry.board, entry.board_version) != (board.name, board.version):
         of = f"of {entry.board} version {entry.board_version}, not {board.name} version {board.version}"
         yield Flag(FlagReason.BOARD, "entry.yaml", of)
-    yield from (Flag(FlagReason.PUBLISHED, "entry.yaml", message) for message in problems(entry))
+    yield from (Flag(FlagReason.PUBLISHED, "entry.yaml", message) for message in problems(entry, board))
     if entry.variant and "variant" not in entry.title.lower():
         yield Flag(FlagReason.TITLE, "entry.yaml", "is declared a variant, which its title must say")
 

@@ -33,7 +33,8 @@ _PHILLY, _VENUS, _TESTBED, _REVISION = (
 _MEASURED = f"oracle=table oracle.path='{{data}}/{MEASUREMENTS}' oracle.missing=estimate"
 _SIMULATED = f"cluster=arena-sim scenario.rounds={ROUND_S:.0f}"
 _PAI_DAY = "trace=pai-like trace.jobs=400 trace.span_s=86400 trace.load=0.5 trace.requests=arena"
-_H100 = "cluster.nodes=[{gpu_type:H100,count:16,gpus_per_node:8}] scenario.other_types=any"
+_PORT = "nic_gbps:200,nic_per_gpu:false"
+_H100 = f"cluster.nodes=[{{gpu_type:H100,count:16,gpus_per_node:8,{_PORT}}}] scenario.other_types=any"
 PLACES = {
     "philly": f"large {_PHILLY} {_MEASURED} {_SIMULATED}",
     "venus": f"large {_VENUS} {_MEASURED} {_SIMULATED}",

@@ -119,7 +119,8 @@ def _throughput(options: argparse.Namespace) -> dict[str, Any]:
             shown["left_out"] = cross_validate(rows, tell)
     if options.plot is not None:
         draw(options.plot, rows, predictions)
-    print_figures(f"software stacks against {options.data}", shown)
+    printed = {name: value for name, value in shown.items() if name != "per_gpu_curves"}
+    print_figures(f"software stacks against {options.data}", printed)
     _print_unknown(predictions)
     return {"rows": predictions, **shown}
 

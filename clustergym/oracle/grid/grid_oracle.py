@@ -21,7 +21,7 @@ from clustergym.oracle.grid.search import CHUNK, BestPlans, data_parallel_search
 from clustergym.oracle.models.catalog import Catalog
 from clustergym.oracle.models.model_spec import ModelClass, ModelSpec
 
-VERSION = 3
+VERSION = 4
 """Raised whenever the tables of equal input change."""
 
 CHUNK_GPUS = 128

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -166,19 +166,15 @@ def _read_stack(path: Path) -> Stack:
 
 
 def _schema(made: type[Any]) -> Any:
-    """Return the schema of constants: numbers, and numbers by GPU type."""
+    """Return the schema of constants, all of which are numbers."""
     from pydantic import Field, create_model
 
-    from clustergym.cluster.schema import StrictSchema, Text
+    from clustergym.cluster.schema import StrictSchema
 
     # A step without a part has the constant 0; times of operators are divided by most of theirs.
     number = Annotated[float, Field(ge=0, lt=1e9) if made is StackConstants else Field(gt=0, lt=1e9)]
-    of_types: Any = dict.__class_getitem__((Text, number))
     keys: dict[str, Any] = {
-        one.name: (
-            of_types if one.default_factory is not MISSING else number,
-            one.default if made is StackConstants and one.default is not MISSING else ...,
-        )
+        one.name: (number, one.default if made is StackConstants and one.default is not MISSING else ...)
         for one in fields(made)
     }
     return create_model("ConstantsKeys", __base__=StrictSchema, **keys)
@@ -186,13 +182,7 @@ def _schema(made: type[Any]) -> Any:
 
 def round_constants(constants: Any) -> Any:
     """Return constants with four significant digits."""
-    return replace(constants, **{name: _round(value) for name, value in asdict(constants).items()})
-
-
-def _round(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _round(one) for name, one in value.items()}
-    return float(f"{value:.4g}")
+    return replace(constants, **{name: float(f"{value:.4g}") for name, value in asdict(constants).items()})
 
 
 def stack_yaml(stack: Stack, about: Iterable[str]) -> str:
@@ -201,7 +191,5 @@ def stack_yaml(stack: Stack, about: Iterable[str]) -> str:
     lines += [f"formulas: {'steps' if stack.of_steps else 'operators'}", f'fitted_to: "{stack.fitted_to}"']
     lines += [f"gpu_types: [{', '.join(stack.gpu_types)}]", f"models: [{', '.join(stack.models)}]"]
     lines.append("constants:")
-    for name, value in asdict(round_constants(stack.constants)).items():
-        by_type = isinstance(value, Mapping) and ", ".join(f"{key}: {one}" for key, one in value.items())
-        lines.append(f"  {name}: {f'{{{by_type}}}' if by_type else value}")
+    lines += [f"  {name}: {value}" for name, value in asdict(round_constants(stack.constants)).items()]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""Let Hydra compose configurations that differ in values alone once in a process, and then change the values."""
+"""Let Hydra compose configurations that differ in values alone once a process, and then change the values."""
 
 from __future__ import annotations
 
