@@ -35,8 +35,8 @@ class Arena(NoticePolicy):
 
     Waiting jobs are considered queue by queue, and in order of submission within each queue. The
     candidates of a job that asks for N GPUs are N/2, N and 2N of each type; the one with the highest
-    cluster throughput (the sum over jobs, Eq. 5) is launched. If GPUs are missing, at most `search_depth`
-    running jobs are halved, those of least loss. Jobs run to completion: none loses all its GPUs to
+    cluster throughput (the sum over jobs, Eq. 5) is launched, if necessary after at most `search_depth`
+    halvings of running jobs, those of least loss. Jobs run to completion: none loses all its GPUs to
     another. GPUs that stay idle go to running jobs by greatest gain, in at most `search_depth` scalings.
     All is decided on a virtual cluster and enacted at once.
 

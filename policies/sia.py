@@ -40,12 +40,12 @@ class Sia(Policy):
     """Sia (SOSP '23, section 3.4): GPU types, counts and batches of greatest goodput, by an integer program.
 
     Configurations are (type, count): powers of two inside a node, then whole nodes. The value of a
-    configuration for a job is its goodput divided by the job's least goodput. Except for the
-    configuration that the job holds, it is multiplied by the restart factor max(age - restarts x S, 0) /
-    (age + S), with S the seconds of a restart. The values are raised to `power`, and their sum over jobs
-    is optimised with at most one configuration per job and within the capacity of each type. A job
-    without GPUs has the value `incentive`. Iteration times are bootstrapped from the least count that
-    fits on each type, scaled linearly, and corrected by what the job is observed to do (section 3.2).
+    configuration for a job is its goodput divided by the job's least goodput, times the restart factor
+    max(age - restarts x S, 0) / (age + S) unless the job holds it already, with S the seconds of a
+    restart. The sum over jobs of these values, raised to `power`, is optimised with at most one
+    configuration per job and within the capacity of each type; a job without GPUs has the value
+    `incentive`. Iteration times are bootstrapped from the least count that fits on each type, scaled
+    linearly, and corrected by what the job is observed to do (section 3.2).
 
     A job's global batch is the one of greatest goodput, throughput times statistical efficiency, on its
     allotment; it is chosen anew at every decision point, and changes without a restart. While a
