@@ -102,7 +102,7 @@ def test_processes_that_live_on_write_where_the_sweep_was_started(tmp_path, monk
 def test_a_sweep_that_is_killed_goes_on_and_runs_nothing_twice(tmp_path):
     arguments = command("-m", "hydra.sweep.dir=out", *SMALL, *CELLS, "policy=fcfs,sjf,las,srtf,tiresias")
     rng, seen, whole = random.Random(5), {}, 10
-    for more in (0, 1, 2):
+    for more in (0, 2):
         process = subprocess.Popen(
             arguments, cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
@@ -141,16 +141,24 @@ def plain(tmp_path_factory):
     return found
 
 
+TWO = ("policy=fcfs,las", "seed=1")
+"""Two of the cells: a launcher's processes import all anew."""
+
+
+def of_two(plain):
+    return {name: plain[name] for name in ("fcfs 1", "las 1")}
+
+
 def test_joblib_gives_the_same_results(plain, tmp_path):
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="pip install 'clustergym[sweep]'")
-    assert swept(tmp_path / "out", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2") == plain
+    words = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2", *TWO)
+    assert swept(tmp_path / "out", *words) == of_two(plain)
 
 
 def test_submitit_gives_the_same_results(plain, tmp_path):
     pytest.importorskip("submitit", reason="pip install 'clustergym[sweep]'")
-    # Each run is a process that imports all anew: two of the runs.
-    words = ("hydra/launcher=submitit_local", "hydra.launcher.timeout_min=5", "policy=fcfs,las", "seed=1")
-    assert swept(tmp_path / "out", *words) == {name: plain[name] for name in ("fcfs 1", "las 1")}
+    words = ("hydra/launcher=submitit_local", "hydra.launcher.timeout_min=5", *TWO)
+    assert swept(tmp_path / "out", *words) == of_two(plain)
 
 
 needs_ray = pytest.mark.skipif(
@@ -175,6 +183,8 @@ def wait_for_nodes(ray: str, address: str, nodes: list[subprocess.Popen[str]], l
         time.sleep(0.5)
 
 
+# Ray gives a node 30 s to start, which a machine that does other work does not keep.
+@pytest.mark.skipif("NIGHTLY" not in os.environ, reason="NIGHTLY=1 runs it, as .ci/nightly does")
 @needs_ray
 def test_a_ray_cluster_of_two_nodes_gives_the_same_results(plain, tmp_path):
     ray = str(Path(sys.executable).with_name("ray"))
@@ -205,7 +215,7 @@ def test_the_ray_launcher_starts_its_own_where_an_earlier_cluster_left_its_addre
         Path(there, "ray").mkdir()
         Path(there, "ray", "ray_current_cluster").write_text(f"127.0.0.1:{free_port()}\n", encoding="utf-8")
         monkeypatch.setenv("RAY_TMPDIR", there)
-        assert swept(tmp_path / "out", "hydra/launcher=ray") == plain
+        assert swept(tmp_path / "out", "hydra/launcher=ray", *TWO) == of_two(plain)
 
 
 def test_an_unknown_objective_is_one_line(tmp_path, monkeypatch, capsys):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import runpy
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from clustergym.common.tables import table
 from clustergym.oracle.models.model_spec import ModelClass
 from clustergym.scenario.policy import InformationClass
 
-VERDICTS = Path(__file__).parents[3] / ".ci" / "quick_verdicts.py"
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[4] / "shared" / "data"))
 
 
@@ -162,19 +160,20 @@ def test_gavel_reproduces_its_simulator(capsys):
 
 
 @needs_data
-def test_sia_and_gavel_are_within_10_percent_of_sias_simulator(capsys):
+def test_sia_and_gavel_are_within_10_percent_of_sias_simulator(capsys, monkeypatch):
+    # One of its two traces; `.ci/nightly` holds the verdicts on both.
+    monkeypatch.setattr(sia, "QUICK", (("philly", 1),))
     assert main(["sia", "--quick", "--data", str(DATA), "--json", "figures.json", "--work", "w"]) == 0
     figures = json.loads(Path("figures.json").read_text())
     rows = [row for row in figures["runs"] if row["published_jct_s"] is not None]
-    assert [row["trace"] for row in rows] == ["philly-1"] * 3 + ["saturn-1"] * 2
+    assert [row["trace"] for row in rows] == ["philly-1"] * 3
     for row in rows:
         within = 0.08 if row["policy"] == "sia" else 0.1
         assert row["jct_mean"] == pytest.approx(row["published_jct_s"], rel=within)
     jct = [claim for claim in figures["claims"] if claim["claim"].startswith("mean JCT")]
-    assert len(jct) == 8
+    assert len(jct) == 5
     assert {claim["verdict"].partition(" (")[0] for claim in jct} == {"reproduced"}
     assert "## Claims" in capsys.readouterr().out
-    assert runpy.run_path(str(VERDICTS))["main"](["figures.json"]) == 0, capsys.readouterr().out
 
 
 JOB = "ResNet-18 (batch size 64)\tx\tx\tx\t0\t100\t1\t1\t-1\t{arrival_s}\n"
