@@ -77,7 +77,9 @@ if [[ $board == llm-2026 ]]; then # Of each policy that may stop jobs or move th
   add fcfs-backfill 'FCFS with backfill' "${backfill[@]}"
   add fcfs-backfill-moves 'FCFS with backfill, moves' "${backfill[@]}" policy.moves_per_hour=8
   add random 'random' policy=random
+  add sjf 'SJF' policy=sjf
   add srtf 'SRTF' policy=srtf
+  add tiresias 'Tiresias' policy=tiresias
   add gandiva 'Gandiva' policy=gandiva
   add optimus 'Optimus' policy=optimus
   add ares 'Ares' policy=ares

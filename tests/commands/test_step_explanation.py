@@ -107,7 +107,7 @@ def test_what_is_printed(searched: dict[str, Any], capsys: pytest.CaptureFixture
         "1 | 1,234 | 1 | 0.250 | 0.0125 | 0.3 | 0.2"
         " | DP 2, micro-batch 2, bf16, sharded: optimizer, recompute 50 %",
         "6 plans do not fit",
-        "needs GB | has GB",
+        "needs GB | may fill GB",
         # The one that needs least is the first, then the first of the others.
         "TP 2, micro-batch 6, bf16, sharded: optimizer, recompute 50 % | 3 | 2",
         "TP 2, micro-batch 1, bf16, sharded: optimizer, recompute 50 % | 8 | 2",

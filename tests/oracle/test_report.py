@@ -195,7 +195,7 @@ def test_what_is_missed_is_counted_from_the_figures() -> None:
     assert "loses 2.1 %" in found[3]
     assert "2 of 3 measured curves are off by more than 5 points, most mine on H100 from 8 to 64" in found[4]
     assert "(-25)" in found[4]
-    assert "No measured row has more than 256 GPUs" in found[5]
+    assert "No measured row has more than 256 GPUs, so the speed on 512" in found[5]
 
 
 def test_what_is_missing_is_a_dash() -> None:

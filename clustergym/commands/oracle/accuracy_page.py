@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from clustergym.commands.oracle.common import percent
-from clustergym.commands.oracle.stack_page import MISSED_POINTS, find_missed_curves, stack_section
+from clustergym.commands.oracle.stack_page import (
+    MISSED_POINTS,
+    PICTURE_NOTE,
+    find_missed_curves,
+    stack_section,
+)
 from clustergym.common.tables import table
 from clustergym.oracle.calibration.accuracy import PAPER_ERRORS
 
@@ -353,8 +358,8 @@ def misses_section(figures: Figures) -> str:
                 f" {curve['fewest']} to {point['gpus']} GPUs ({points:+.0f}); why is not known."
             )
         lines.append(
-            f"No measured row has more than {most} GPUs: beyond that, and at a fixed batch, nothing holds the"
-            " oracle."
+            f"No measured row has more than {most} GPUs, so the speed on 512 that is asked for (5 points) is"
+            " not checked; at a fixed batch nothing holds the oracle."
         )
     return "## Known misses\n\n" + "".join(f"- {line}\n" for line in lines)
 
@@ -363,8 +368,10 @@ def page(figures: Figures) -> str:
     """Return the accuracy page, filled with measured figures (see `report.measured`)."""
     sources = [(f"`{name}`", f"`{digest}`") for name, digest in figures["sources"].items()]
     stacks = (stack_section(figures["stacks"]),) if "stacks" in figures else ()
+    picture = (PICTURE_NOTE,) if stacks else ()
     sections = (
         HEAD,
+        *picture,
         misses_section(figures),
         *stacks,
         accuracy_section(figures["accuracy"]),

@@ -15,13 +15,15 @@ Figures = Mapping[str, Any]
 PICTURE = "oracle-throughput.svg"
 """File of the picture, beside the page."""
 
-HEAD = f"""\
-## Training throughput of today's stacks
-
+PICTURE_NOTE = f"""\
 ![Predicted against measured seconds of a step, by GPU type]({PICTURE})
 
-The picture has the rows of all sources: the newest releases in this section, and Arena's iterations as
-the stack `alpa-2022` of a later section predicts them.
+The picture has the rows of all sources: the newest releases of today's stacks, and Arena's iterations as
+the stack `alpa-2022` predicts them.
+"""
+
+HEAD = """\
+## Training throughput of today's stacks
 
 `clustergym oracle validate --data modern` compares the step times of software stacks (`conf/stack`) with
 public tables of llm-foundry, Megatron-Bridge and torchtitan, for the published parallel plan. The compared

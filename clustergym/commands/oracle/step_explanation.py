@@ -20,6 +20,7 @@ from clustergym.oracle.stacks.catalog import (
     describe_extension,
     load_stack,
 )
+from clustergym.oracle.stacks.memory import USABLE
 from clustergym.oracle.stacks.proxies import GridPoint, StepGrid, estimate_step, list_grids
 from clustergym.oracle.stacks.search import PlannedStep, search_plans
 
@@ -207,10 +208,10 @@ def _print(
     if too_large:
         least = min(too_large, key=lambda step: step.needed_bytes)
         rows = [
-            (_plan(step), f"{step.needed_bytes / 1e9:.0f}", f"{machine.memory_gb:g}")
+            (_plan(step), f"{step.needed_bytes / 1e9:.0f}", f"{USABLE * machine.memory_gb:.0f}")
             for step in dict.fromkeys((least, *too_large[: SHOWN - 1]))
         ]
-        print_table(text_table(f"{len(too_large)} plans do not fit", ("", "needs GB", "has GB"), rows))
+        print_table(text_table(f"{len(too_large)} plans do not fit", ("", "needs GB", "may fill GB"), rows))
 
 
 def _grids_table(grids: list[StepGrid]) -> Table:
