@@ -355,5 +355,5 @@ class Launches:
         gpu_type, choice = divmod(int(np.argmax(gain)), gain.shape[1])
         level = int(self._level[place, choice])
         plan = self._cluster.release(gpu_type, level)
-        steps = [] if plan is None else plan.steps
-        return [*steps, Scaling(int(self._jobs[place]), gpu_type, level)]
+        assert plan is not None, "what cannot be freed has no gain"
+        return [*plan.steps, Scaling(int(self._jobs[place]), gpu_type, level)]

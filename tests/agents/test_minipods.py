@@ -57,6 +57,38 @@ def test_larger_or_smaller_jobs_move_first():
     assert minipods.move_order(nodes, weights_of(move_nodes=-1.0)).tolist() == [0, 2, 1, 3]
 
 
+def test_jobs_across_minipods_move_while_there_is_room_and_they_end_earlier(monkeypatch):
+    # Jobs 0 and 1 have 2 + 2 nodes, job 2 has 1 + 1; 4 + 4 nodes are free. Job 0 needs two more of the first
+    # minipod; so does job 1, which then leaves none: both go there, the tightest. They have 50 s left inside
+    # one, 10 s to move and 100 s if they stay. Job 2 would move for 60 s: 110 > 100.
+    episode = minipods.PlacementEpisode(
+        submit_s=np.zeros(3),
+        order_s=np.zeros(3),
+        run_s=np.array([[50.0, 100.0]] * 3),
+        nodes=np.array([4, 4, 2]),
+        first_s=np.zeros(3),
+        move_s=np.array([10.0, 10.0, 60.0]),
+        sizes=np.array([9, 9]),
+        round_s=60.0,
+        defragment_s=600.0,
+    )
+    where, held, end_s, free = (
+        np.full(3, 2),
+        np.array([[2, 2], [2, 2], [1, 1]]),
+        np.full(3, 100.0),
+        np.array([4, 4]),
+    )
+    assert minipods.ACROSS == 2
+    # Compiled, they are called by compiled functions alone.
+    for name in ("_move", "_choose_inside", "move_order"):
+        monkeypatch.setattr(
+            minipods, name, getattr(getattr(minipods, name), "py_func", getattr(minipods, name))
+        )
+    minipods._move(episode, 0.0, weights_of(fit_left=-1.0, move_nodes=1.0), where, held, end_s, free)
+    assert (held.tolist(), free.tolist()) == ([[4, 0], [4, 0], [1, 1]], [0, 8])
+    assert (where.tolist(), end_s.tolist()) == ([minipods.INSIDE] * 2 + [2], [60.0, 60.0, 100.0])
+
+
 WORDS = ["costs=default", "cluster.fabric.core_oversubscription=4.0", "trace.jobs=120", "trace.load=1.2"]
 
 

@@ -102,7 +102,8 @@ def test_the_journal_of_another_run_stays(tmp_path):
         journal.asking(lambda call, given: {"t": None, "wall_s": 1.0}, print)("stop", {"names": []})
     with pytest.raises(InputError, match="is of another run, which has not ended"):
         open_journal(tmp_path, "two", "lockstep").__enter__()
-    assert read_journal(tmp_path / FILE_NAME)[0].key == "one"
+    header = read_journal(tmp_path / FILE_NAME)[0]
+    assert (header.run, header.key, header.clock) == (journal.header.run, "one", "lockstep")
     (tmp_path / "result.json").write_text(json.dumps({"run_key": "one"}))
     with open_journal(tmp_path, "two", "lockstep") as journal:
         assert (journal.header.key, journal.entries) == ("two", [])

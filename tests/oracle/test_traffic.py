@@ -24,13 +24,13 @@ def tables_of(cluster):
     return RooflineOracle().tables(CLASSES, cluster, COUNTS)
 
 
-@pytest.mark.parametrize("core", [1.0, 2.0, 4.0])
-def test_a_fully_loaded_core_costs_what_the_oracle_says_of_it(core):
-    cluster = replace(load_cluster("arena-a"), fabric=Fabric(4, 2, core_oversubscription=core))
+@pytest.mark.parametrize(("leaf", "core"), [(1.0, 1.0), (1.0, 2.0), (1.0, 4.0), (2.0, 8.0)])
+def test_a_fully_loaded_core_costs_what_the_oracle_says_of_it(leaf, core):
+    cluster = replace(load_cluster("arena-a"), fabric=Fabric(4, 2, leaf, leaf, core_oversubscription=core))
     free, traffic_s = on_free_links(tables_of, cluster)
     loaded = tables_of(cluster).execution
     fits = np.isfinite(loaded[..., Locality.CROSS])
-    at_full_load = free.execution + (core - 1.0) * traffic_s
+    at_full_load = free.execution + (core / leaf - 1.0) * traffic_s
     np.testing.assert_allclose(
         at_full_load[..., Locality.CROSS][fits], loaded[..., Locality.CROSS][fits], rtol=1e-5
     )

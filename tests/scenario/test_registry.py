@@ -61,6 +61,19 @@ def test_a_file_that_cannot_be_imported_is_one_line(folder: Path) -> None:
         registry.make_policy({"name": "newest"})
 
 
+def test_a_policy_in_words():
+    made = registry.parse_policy("srtf elastic=true", "env.baseline")
+    assert (made.name, registry.list_parameters(made)["elastic"]) == ("srtf", True)
+    for text, told in (
+        ("srtf elastic", r"^env\.baseline: 'elastic' is not a parameter \(write policy key=value"),
+        ("srtf elastic=[", r"^env\.baseline\.elastic: '\[' is not a value \(give YAML\)"),
+        ("", "^policy.name: "),
+        ("srtf elastik=true", "unknown key 'elastik'"),
+    ):
+        with pytest.raises(InputError, match=told):
+            registry.parse_policy(text, "env.baseline")
+
+
 def test_a_period_that_is_none_names_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that a class sets itself."""
 

@@ -119,6 +119,23 @@ def test_a_stop_without_notice_loses_what_was_done_since_the_last_checkpoint():
     assert costs.loses
 
 
+def test_a_stop_undoes_writing_too():
+    # After each 60 s of work a writes for 20 s: a quarter of its time, so an iteration takes 4/3 s. Stopped
+    # at 100 it goes back to 80 s and 60 iterations: 20 s are undone, with 15 iterations. b has 60 s for its
+    # 45; then a loads for 10 s and does the other 140: 160 + 10 + 186.667.
+    jobs = [Job("a", 0.0, 200, 4), Job("b", 100.0, 45, 4)]
+    scenario = replace(make_scenario(jobs, every_s=None), disturbances=(Checkpoints(60.0, 20.0),))
+    simulation, _ = run_of(scenario, {0.0: {"a": X4}, 100.0: {"b": X4}, 160.0: {"a": X4}})
+    undo = next(e for e in simulation.log.events if e.event_type == EventType.UNDO)
+    assert (undo.lost_s, undo.lost_iterations, undo.write_share) == (20.0, pytest.approx(15.0), 0.25)
+    metrics = measure_run(simulation).metrics
+    # 200 s of work lasted in 356.667 s, and 45 s in 60.
+    assert metrics["ettr_mean"] == pytest.approx((200 / (170 + 560 / 3) + 0.75) / 2)
+    # Of 100 + 60 + 186.667 s with GPUs in use.
+    assert metrics["checkpoint_gpu_hours"] == pytest.approx(4 * 0.25 * (100 + 60 + 560 / 3) / 3600)
+    assert simulation.log.events[-1].time_s == pytest.approx(160 + 10 + 140 / 0.75, abs=1e-5)
+
+
 def test_a_job_with_notice_saves_first_and_loses_only_that_time():
     # a has notice at 100 and saves until 110 on its GPUs: no View shows it, 4 GPUs are coming, none is
     # available. b runs 110 to 160; a loads for 10 s and does the other 100: 160 + 10 + 100 = 270.

@@ -124,6 +124,8 @@ def test_generated_jobs_are_like_openbs():
     trace, again = generate_parts(workload), generate_parts(workload)
     assert trace.sha256 == again.sha256
     assert trace.sha256 != generate_parts(PartWorkload(4000, 1, 200, 1.2, 30, 3600)).sha256
+    # The shapes and weights of requests are part of what a seed draws.
+    assert trace.sha256.startswith("e08732fc252eba76")
     part = (trace.gpu_milli > 0) & (trace.gpu_milli < 1000)
     # Published: 13.3 % without GPUs, 37.8 % with a part of one, whose mean is 563 thousandths.
     assert (trace.gpu_milli == 0).mean() == pytest.approx(0.133, abs=0.03)

@@ -152,6 +152,16 @@ BAD = {
     "early-deadline": edited(NATIVE, "1,\n", "1,4\n", 3, "deadline_s", "deadline 4 is not after"),
     "deadline-at-submission": edited(NATIVE, "1,\n", "1,5\n", 3, "deadline_s", "deadline 5 is not after"),
     "nan-deadline": edited(NATIVE, "900", "nan", 2, "deadline_s", "not a finite number"),
+    "outcome-alone": edited(
+        changed(NATIVE, HEADER, f"{HEADER},outcome")
+        .replace("900\n", "900,killed\n")
+        .replace("1,\n", "1,,\n"),
+        "900,",
+        "901,",
+        1,
+        "end_iterations",
+        "column missing",
+    ),
     # Published formats.
     "arena-model": edited(ARENA, "bert__", "berd__", 3, "model_name", "did you mean bert"),
     "arena-no-size": edited(ARENA, "bert__2.6B", "bert", 3, "model_name", "names no size"),
@@ -175,6 +185,7 @@ BAD = {
     "json-truncated": Bad("log", PHILLY_JSON[:-40], PHILLY_JSON[:-40].count("\n") + 1, "", "broken JSON"),
     "json-no-list": Bad("x.json", '[{"jobid": 3}', 1, "submitted_time", "is missing"),
     "json-numbers": Bad("x.json", "[1, 2]", 1, "job", "is not a JSON object"),
+    "json-two": Bad("x.json", "[]]", 1, "", "text after the list"),
     "json-empty": Bad("x.json", "[]", None, "", "the list is empty"),
     "json-nested": Bad("x.json", "[" * 100_000, 1, "", "broken JSON"),
     "json-trailing": Bad(

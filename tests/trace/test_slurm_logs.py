@@ -276,11 +276,37 @@ def test_an_archive_of_the_database(tmp_path):
     for wrong, message in (
         (b"\x27" + content[1:], r"not of Slurm 22\.05 \(protocol 39, not 38\)"),
         (content[:-30], "ends within a record"),
+        (content[:14], "ends within a record"),
         (content[:10] + b"\x05\x90" + content[12:], "records of number 1424"),
     ):
         path.write_bytes(wrong)
         with pytest.raises(InputError, match=message):
             slurmdbd.read_log(path)
+    path.write_bytes(content)
+    for table, message in (
+        ("Type|Name|ID\ncpu||1\n", r"tres\.txt: names no gres/gpu \(set AccountingStorageTRES=gres/gpu"),
+        ("Type|Name|ID\ncpu||1\ngres|gpu\n", r"tres\.txt:3: 'gres\|gpu' is not Type\|Name\|ID"),
+        ("Type|Name|ID\ngres|gpu|x\n", r"tres\.txt:2: 'gres\|gpu\|x' is not Type\|Name\|ID"),
+        ("Type|Name|ID\ngres|gpumem|1001\n", "names no gres/gpu"),
+    ):
+        (tmp_path / "tres.txt").write_text(table)
+        with pytest.raises(InputError, match=message):
+            slurmdbd.read_log(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("'1001=1');", "'1001=1',7);", r"dump\.sql:\d+: a row of the job_table has \d+ values"),
+        ("'1001=1');", "1001=1", r"dump\.sql:\d+: is no row of mysqldump's"),
+    ],
+)
+def test_a_dump_that_is_damaged(tmp_path, old, new, message):
+    text = (REGRESSIONS / "trace-slurmdbd/valid.sql").read_text()
+    assert old in text
+    (tmp_path / "dump.sql").write_text(text.replace(old, new))
+    with pytest.raises(InputError, match=message):
+        slurmdbd.read_log(tmp_path / "dump.sql")
 
 
 def test_jobs_ask_for_the_nodes_that_they_had_and_asked_for(tmp_path):

@@ -79,6 +79,9 @@ def test_users_are_queues_and_accounts_are_in_each_other(tmp_path):
     by_account, _ = read_accounts(path)
     # Jobs of an account with accounts in it have a queue of their own there.
     assert tree_of(by_account, tmp_path).leaf("lab", "j") == "lab/own"
+    path.write_text("\n".join(rows).replace("User|", "Login|", 1) + "\n")
+    with pytest.raises(InputError, match=r"assoc\.txt:1: User: column missing"):
+        read_accounts(path)
     path.write_text("\n".join([*rows, "lab|ann||1|", "team|ann||1|"]) + "\n")
     with pytest.raises(InputError, match="user 'ann' is in lab and team"):
         read_accounts(path, "user")
@@ -93,5 +96,8 @@ def test_cluster_queues_of_kueue(tmp_path):
     assert (tree.queues["research"].quota, tree.queues["alone"].borrowing_limit) == ({"A100": 16}, 0)
     policy = make_policy(rules.policy)
     assert (policy.reclaim_within_cohort, policy.within_cluster_queue) == ("any", "lower_priority")
+    (tmp_path / "flavors.json").write_text('{"kind": "ResourceFlavor", "metadata": {"name": "a100"}}')
+    with pytest.raises(InputError, match=r"flavors\.json: has no ClusterQueue \(print them with kubectl"):
+        read_kueue_rules([tmp_path / "flavors.json"])
     # Of two queues each has another strategy: the first one's counts, and that is said.
     assert rules.guessed.total() == 3

@@ -1,0 +1,43 @@
+"""Scenarios that a sweep keeps from one run to the next."""
+
+from __future__ import annotations
+
+import pytest
+
+from clustergym.scenario import scenario_config
+from clustergym.scenario.by_name import compose
+from clustergym.scenario.scenario_config import kept_scenario
+
+SMALL = ["scenario=testbed", "cluster=arena-16", "trace=philly-like", "trace.jobs=3"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept(monkeypatch):
+    monkeypatch.setattr(scenario_config, "_kept", {})
+
+
+def test_runs_of_other_policies_share_a_scenario():
+    first = kept_scenario(compose([*SMALL, "policy=fcfs"]))
+    assert kept_scenario(compose([*SMALL, "policy=srtf"])) is first
+    assert kept_scenario(compose([*SMALL, "seed=1"])).sha256 != first.sha256
+    assert kept_scenario(compose(SMALL)) is first
+
+
+def test_a_scenario_of_a_file_is_built_anew(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text("submit_s,gpus,duration_s\n0,1,600\n")
+    config = compose([*SMALL[:2], "trace=file", f"trace.path={path}"])
+    assert len(kept_scenario(config).trace) == 1
+    path.write_text("submit_s,gpus,duration_s\n0,1,600\n5,1,600\n")
+    assert len(kept_scenario(config).trace) == 2
+
+
+def test_only_so_many_jobs_are_kept_the_oldest_go_first(monkeypatch):
+    monkeypatch.setattr(scenario_config, "KEPT_JOBS", 6)
+    configs = [compose([*SMALL, f"seed={seed}"]) for seed in range(3)]
+    zero, one, two = map(kept_scenario, configs)
+    # Three jobs each: two scenarios are kept. Of the one that is asked for again the turn begins anew.
+    assert kept_scenario(configs[1]) is one
+    assert kept_scenario(configs[0]) is not zero
+    assert kept_scenario(configs[1]) is one
+    assert kept_scenario(configs[2]) is not two
