@@ -60,7 +60,9 @@ SETUP_S = 10.0
 """Most processor time of what a test needs set up."""
 SLOW = ("agreement", "boards", "compiled", "processes", "reproduction", "slow", "training")
 """Marks of tests that come last."""
-OPTIONS = ("-n", "0", "-s")
+LEFT_OUT = ("boards", "browser", "docs", "processes", "reproduction", "slurm", "wheel")
+OPTIONS = ("-n", "0", "-s", "-m", " and ".join(f"not {mark}" for mark in LEFT_OUT))
+"""Tests of the first trial: the core, and those marked ones that reach statements in this process soon."""
 AGAIN = (
     "-n",
     "0",
@@ -391,6 +393,7 @@ class Trial:
         import_all(source_files())
         self.items = {item.nodeid: item for item in session.items}
         self.live = dict[tuple[str, str], list[FunctionType]]()
+        gc.unfreeze()  # What tests/conftest.py has frozen is not among the objects.
         for one in gc.get_objects():
             if type(one) is FunctionType and one.__code__.co_filename.startswith(str(Path.cwd())):
                 self.live.setdefault((one.__code__.co_filename, one.__code__.co_qualname), []).append(one)

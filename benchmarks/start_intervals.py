@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from clustergym.benchmark.twin.ahead import Ahead
 from clustergym.benchmark.twin.folder import TwinFolder
 from clustergym.benchmark.twin.present import snapshot
 from clustergym.common.columns import DAY_S
+from clustergym.sim.log import EventType
 from clustergym.trace.log_files import write_log
 from clustergym.trace.readers import sacct
 
@@ -29,8 +32,8 @@ POLICIES = {"fcfs": "fcfs", "slurm": "slurm-multifactor backfill=easy weight_fai
 JOBS_A_DAY = 105
 
 
-def make_twin(folder: Path, policy: str, days: float, seed: int) -> TwinFolder:
-    """Return a twin of 32 GPUs of two types whose log a policy made."""
+def make_twin(folder: Path, policy: str, days: float, seed: int) -> tuple[TwinFolder, dict[str, str]]:
+    """Return a twin of 32 GPUs of two types whose log a policy made, and the hosts of each job."""
     folder.mkdir(parents=True)
     write_cluster(folder, A100=2, V100=2)
     log = draw_jobs(folder, round(JOBS_A_DAY * days), days * DAY_S, seed, 8)
@@ -40,10 +43,18 @@ def make_twin(folder: Path, policy: str, days: float, seed: int) -> TwinFolder:
     result = run_log(folder, log, twin.policy_words(policy), str(queues))
     (folder / "sacct.txt").write_text(sacct_text(result), encoding="utf-8")
     write_log(sacct.read_log(folder / "sacct.txt"), folder / "log.csv")
-    return twin
+    simulation = result.run.simulation
+    job_id = simulation.scenario.trace.job_id
+    return twin, {
+        job_id[event.job]: ",".join(f"n{node}" for node, _ in event.nodes)
+        for event in simulation.log.events
+        if event.event_type == EventType.START
+    }
 
 
-def measure(twin: TwinFolder, policy: str, moments: int, draws: int, seed: int) -> list[dict[str, Any]]:
+def measure(
+    twin: TwinFolder, hosts: Mapping[str, str], policy: str, moments: int, draws: int, seed: int
+) -> list[dict[str, Any]]:
     """Return a row for each job that waited at a moment: its interval, and when it started."""
     trace = twin.log
     assert trace.start_s is not None
@@ -56,6 +67,8 @@ def measure(twin: TwinFolder, policy: str, moments: int, draws: int, seed: int) 
         if not present.waiting:
             continue
         moments -= 1
+        running = (replace(job, hosts=hosts[job.job_id]) for job in present.running)
+        present = replace(present, running=tuple(running))
         ahead = Ahead(twin, present, policy, until_s=now_s)
         for row in estimate_starts(ahead, draws, seed):
             low, high = (np.inf if row[key] is None else row[key] for key in ("p10_s", "p90_s"))
@@ -99,8 +112,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         for policy in options.policies or POLICIES:
             for seed in options.seeds:
-                twin = make_twin(Path(name) / f"{policy}-{seed}", POLICIES[policy], options.days, seed)
-                rows = measure(twin, POLICIES[policy], options.moments, options.draws, seed)
+                twin, hosts = make_twin(Path(name) / f"{policy}-{seed}", POLICIES[policy], options.days, seed)
+                rows = measure(twin, hosts, POLICIES[policy], options.moments, options.draws, seed)
                 told = summarise(rows)
                 print(
                     f"{policy:<7} {seed:>4} {told['moments']:>8} {told['starts']:>7} "

@@ -21,7 +21,7 @@ from .shared import finish_times
 
 @dataclass
 class AlloX(Policy):
-    """AlloX (EuroSys '20): a min-cost matching of jobs to places in the queues of GPU types.
+    """AlloX (EuroSys '20): jobs are matched to places in GPU types' queues for least total completion time.
 
     On one machine, the job that runs k-th from the end delays k jobs by its run time, itself
     included. So a matching of jobs to (machine, place from the end), weighted by run time
@@ -29,18 +29,18 @@ class AlloX(Policy):
     start; the matching is made anew each round. For fairness only the fraction of waiting
     jobs that has been served least takes part in the matching (section 4.3).
 
-    The paper has no gangs, and AlloX in Gavel's simulator refuses them, so no published figure covers them.
-    We generalise: a type has as many queues as it can hold gangs of the waiting jobs' mean size, and a job of
-    g GPUs delays the jobs behind it g / mean times as much. A queue opens when its running jobs are expected
-    to have left, and for a wide job only when its whole gang can be free. Jobs start in the order of the
-    queues, wherever their gang is free.
+    The paper has no gangs, and AlloX in Gavel's simulator refuses them, so no published figure covers
+    them. We generalise: a type has as many queues as it can hold gangs of the waiting jobs' mean size,
+    and a job of g GPUs delays the jobs behind it g / mean times as much. A queue is available from the
+    time at which its running jobs are expected to have left; for a wide job, from the time at which its
+    whole gang can be free. Jobs start in the order of the queues, wherever their gang is free.
 
-    Differences from the paper: at most `window` jobs are matched, those of least GPU time, and the places per
-    queue are limited to twice what they need on average, plus two. With `preempt`, a job that is first in its
-    queue takes the GPUs of running jobs if the wait it saves exceeds the delay they suffer, restarts
-    included; and a running job moves to idle GPUs if it ends earlier there, restart included. Each job counts
-    as a user of its own. Times rest on data-parallel profiles; the speed of a job that has none is guessed
-    (`finish_times.request_times`, counted in `counters`).
+    Differences from the paper: at most `window` jobs are matched, those of least GPU time, and the places
+    per queue are limited to twice what they need on average, plus two. With `preempt`, the first job of a
+    queue takes the GPUs of running jobs if this saves more waiting time than it costs them, restarts
+    included; and a running job moves to idle GPUs if it then ends earlier, restart included. Each job
+    counts as a user of its own. Times come from data-parallel profiles; the speed of a job without a
+    profile is guessed (`finish_times.request_times`, counted in `counters`).
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class AlloX(Policy):
         return {"jobs_without_profile": len(self._guessed)}
 
     def schedule(self, view: View) -> Decision:
-        """Match waiting jobs to places in the queues, and start the jobs whose turn it is."""
+        """Match waiting jobs to places in the queues, and start those that come first."""
         times = finish_times.request_times(view)
         self._guessed.update(view.job[times.guessed].tolist())
         # p_ij of section 4.1: the run time of job i on a machine of type j.
@@ -101,7 +101,7 @@ class AlloX(Policy):
 
 
 class Releases:
-    """Times at which running jobs are expected to give back the GPUs of one type.
+    """Expected times at which running jobs release the GPUs of one type.
 
     Parameters
     ----------
@@ -117,13 +117,13 @@ class Releases:
         self.free = np.concatenate([[free], free + np.cumsum(gpus[order])])
 
     def ready_s(self, gpus: npt.NDArray[Any]) -> Floats:
-        """Return the seconds until each of the given numbers of GPUs is free; inf: never."""
+        """Return the seconds until each of the given numbers of GPUs is free; inf for never."""
         ready: Floats = self.at_s[np.searchsorted(self.free, gpus)]
         return ready
 
 
 class Match(NamedTuple):
-    """A job matched to a queue of AlloX: its row, the GPU type, and whether it comes first there."""
+    """A job's place in AlloX's matching: its row, the GPU type, and whether it comes first there."""
 
     at: int
     gpu_type: int

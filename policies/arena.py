@@ -33,24 +33,25 @@ PLANNERS = {"adaptive": InformationClass.PROFILED, "dp": InformationClass.DATA_P
 class Arena(NoticePolicy):
     """Arena (EuroSys '26, section 3.5), or its preprint Crius (section 6): scaling for cluster throughput.
 
-    Waiting jobs are taken queue by queue, in each in the order they were submitted. The candidates
-    of a job that asks for N GPUs are N/2, N and 2N of each type; the one with the highest cluster
-    throughput (the sum over jobs, Eq. 5) is launched, where GPUs are missing after at most
-    `search_depth` halvings of running jobs, those of least loss. Jobs run to completion: none loses
-    all its GPUs to another. GPUs that stay idle go to running jobs by greatest gain, in at most
-    `search_depth` scalings. All is decided on a virtual cluster and enacted at once.
+    Waiting jobs are considered queue by queue, and in order of submission within each queue. The
+    candidates of a job that asks for N GPUs are N/2, N and 2N of each type; the one with the highest
+    cluster throughput (the sum over jobs, Eq. 5) is launched, if necessary after at most `search_depth`
+    halvings of running jobs, those of least loss. Jobs run to completion: none loses all its GPUs to
+    another. GPUs that stay idle go to running jobs by greatest gain, in at most `search_depth` scalings.
+    All is decided on a virtual cluster and enacted at once.
 
     Where the head of the top queue is blocked, jobs behind it in that queue may pass; those of lower
-    queues wait until the top queue is empty, and move up one queue each time they have waited
-    `promote_after_s`: that is the privilege of a job that has long been blocked.
+    queues wait until the top queue is empty. A job moves up one queue each time it has waited
+    `promote_after_s`, which is the paper's privilege of jobs that have long been blocked.
 
-    Every departure from the paper is a parameter whose default is the paper: conf/policy/arena-tuned.yaml has
-    those that shorten jobs on small clusters, conf/policy/crius.yaml is the preprint. The rest is our choice,
-    since neither text decides it: running jobs are halved, and not moved, to make room, none below half its
-    request, and none that ends before its restart would; the seconds until a promotion; the program of `ilp`
-    is followed by launches of what still fits, and scales up any number of jobs; a job that Crius suspends
-    others for starts as requested. A job that no candidate fits blocks nobody. How a plan is estimated
-    (Crius: one plan for each of 2^stages partitions) is the oracle's affair, not the policy's.
+    Every departure from the paper is a parameter whose default is the paper: conf/policy/arena-tuned.yaml
+    has those that shorten jobs on small clusters, conf/policy/crius.yaml is the preprint. The rest is our
+    choice, since neither text decides it: running jobs are halved, and not moved, to make room, none
+    below half its request, and none that ends before its restart would; the seconds until a promotion;
+    the program of `ilp` is followed by launches of what still fits, and scales up any number of jobs; a
+    job that Crius suspends others for starts as requested. A job that fits on no candidate blocks no
+    other job. The oracle, not the policy, decides how a plan is estimated (Crius: one plan for each of
+    2^stages partitions).
 
     The paper's ablations that change no decision are changes of costs: without pruning the
     scenario's `costs.search=full`, without disaggregated profiling `costs.profile` as much as
@@ -126,11 +127,11 @@ class Arena(NoticePolicy):
 
     @property
     def information_class(self) -> InformationClass:
-        """Return the class of information that the planner knows."""
+        """Return the information class of the planner."""
         return PLANNERS[self.planner]
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Refuse a trace without deadlines where they are the objective."""
+        """Refuse a trace without deadlines if the objective is deadlines."""
         if self.objective == "deadline":
             remedy = "give it deadlines, or choose another policy.objective"
             check_deadlines(trace, self.name, "objective=deadline", remedy)
@@ -140,7 +141,7 @@ class Arena(NoticePolicy):
         self._blockers, self._ilp_fallbacks = {}, 0
 
     def counters(self) -> Mapping[str, int]:
-        """Return how often the integer program failed and the heuristic decided instead."""
+        """Return how often the integer program failed, so that the heuristic decided."""
         return {"ilp_fallbacks": self._ilp_fallbacks} if self.ilp else {}
 
     def decide(self, view: View) -> Decision:

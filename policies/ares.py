@@ -27,34 +27,34 @@ CONSERVING_HYSTERESIS = 4.0
 class Ares(Policy):
     """Ares (TACO 2025): elastic jobs in the order in which fair sharing would end them.
 
-    Virtual time V grows by M / N(t), with N(t) the jobs active under fluid fair sharing of the M GPUs (Eq.
-    2). A job of L GPU-seconds at its request that arrives at a has F = V(a) + L, fixed for good (Eq. 3); jobs
-    are served by ascending F, preemptively, each with its request doubled as often as throughput per GPU,
-    normalised by that at the request, stays at or above `alpha` (section 3.3). It decides every 60 s (section
-    5.1), or with `round_s` None whenever a job arrives or ends (section 4), and a job gets what this says
-    now, whatever the restart costs.
+    Virtual time V grows by M / N(t), with N(t) the jobs active under fluid fair sharing of the M GPUs
+    (Eq. 2). A job that needs L GPU-seconds at its request and arrives at time a has F = V(a) + L, which
+    never changes (Eq. 3); jobs are served by ascending F, preemptively, each with its request doubled as
+    often as throughput per GPU, normalised by that at the request, stays at or above `alpha` (section
+    3.3). It decides every 60 s (section 5.1), or with `round_s` None whenever a job arrives or ends
+    (section 4), and a job gets its new allotment whatever the restart costs.
 
-    With that efficiency no job ends later than under fluid fair sharing by
-    more than (1/alpha - 1) times the work served up to it over M (section 3.4). The bound assumes decisions
-    at every event, no restart cost, and jobs that reach the whole cluster at an efficiency of alpha; then one
-    job at a time has all GPUs. A job that cannot use them, or counts that leave some idle, can end later. GPU
-    types (section 3.5): L is by the mean speed over the types a job runs on; it takes the fastest allotment
-    with room. Consolidation is the placer's.
+    With that efficiency no job ends later than under fluid fair sharing by more than (1/alpha - 1) times
+    the work served up to it over M (section 3.4). The bound assumes decisions at every event, no restart
+    cost, and jobs that reach the whole cluster at an efficiency of alpha; then one job at a time has all
+    GPUs. A job that cannot use them, or GPU counts that leave some idle, can end later. With several GPU
+    types (section 3.5), L uses the mean speed over the types on which a job runs, and the job takes the
+    fastest allotment with room. The placer is responsible for consolidation.
 
     Where the text leaves it open: where the doubled count has no room, the largest doubling that has
     is taken, and jobs whose request does not fit are passed over; between equally fast allotments a
     job keeps what it holds.
 
-    Differences from the paper: the request is the View's, so L is that of a request raised to a
-    power of two unless the scenario has `scenario.counts=any`. Jobs of unknown size share a part of
-    the GPUs (`unknown_pool`) by least attained service instead of evenly, and others may use what
-    they leave; without a pool such a job counts as one of the mean size of the known jobs so far.
-    The information class is `data_parallel`, as Ares profiles data-parallel jobs.
+    Differences from the paper: the request is the View's, so L is that of a request raised to a power of
+    two unless the scenario has `scenario.counts=any`. Jobs of unknown size share a part of the GPUs
+    (`unknown_pool`) by least attained service instead of evenly, and other jobs may use the idle rest of
+    it; without a pool such a job counts as one of the mean size of the known jobs so far. The information
+    class is `data_parallel`, as Ares profiles data-parallel jobs.
 
-    With `work_conserving` this is not Ares but a strong baseline of our own on its order: no job
-    has more than max(1, 2 M / jobs in the system) GPUs at first, even if it asked for more; jobs
-    shrink rather than wait; GPUs left over go to what they speed up most, whatever its
-    efficiency; and no allotment changes unless that repays its restart or makes room.
+    With `work_conserving` this is not Ares but a strong baseline of our own on its order: no job has more
+    than max(1, 2 M / jobs in the system) GPUs at first, even if it asked for more; jobs shrink rather
+    than wait; the remaining GPUs go to the jobs that they speed up most, whatever the efficiency; and no
+    allotment changes unless that is worth its restart or makes room.
 
     Parameters
     ----------
@@ -81,12 +81,12 @@ class Ares(Policy):
 
     @property
     def steady(self) -> bool:
-        """Whether decisions ignore attained service and the repayment of restarts."""
+        """Whether decisions depend on neither attained service nor restart costs."""
         return not self.work_conserving and self._hysteresis() == 0 and self.unknown_pool == 0
 
     @property
     def consistent(self) -> bool:
-        """Whether the policy is consistent: each job in order then gets the fastest free allotment."""
+        """Whether the policy is consistent, as when jobs simply get the fastest free allotment in order."""
         return self.steady
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
@@ -96,7 +96,7 @@ class Ares(Policy):
         self._known_gpu_s = 0.0
 
     def schedule(self, view: View) -> Decision:
-        """Serve jobs in ascending order of virtual finish."""
+        """Give GPUs to jobs in ascending order of virtual finish time."""
         if not len(view):
             return Decision.keep(view)
         size = self._size_gpu_s(view)
@@ -208,7 +208,7 @@ class Ares(Policy):
 
 
 class FairQueue:
-    """A virtual clock V that fixes each job's virtual finish F_j = V(a_j) + L_j when the job arrives.
+    """Fair queueing with a virtual clock V; a job's virtual finish F_j = V(a_j) + L_j is fixed at arrival.
 
     Virtual time V grows by M / N(t) GPU-seconds a second, with N(t) the jobs that would be in the system
     under fluid fair sharing of all M GPUs, not those that are really there. An event costs O(log N). The
@@ -225,7 +225,7 @@ class FairQueue:
         self._finish = np.empty(0)
 
     def finishes(self, view: View, work_gpu_s: Floats) -> Floats:
-        """Return the virtual finish of each job of the View, GPU-seconds, shape (n,).
+        """Return the virtual finish time of each job of the View, GPU-seconds, shape (n,).
 
         Parameters
         ----------

@@ -12,14 +12,14 @@ from .shared.gang_queues import GangQueues, Gangs, of_lower_priority
 
 @dataclass
 class Capacity(GangQueues):
-    """Elastic queues as Volcano's capacity plug-in and YARN's capacity scheduler have them.
+    """Elastic queues, as in Volcano's capacity plug-in and YARN's capacity scheduler.
 
-    A queue deserves its quota, never has more than its limit, and may use what others leave idle, but for
-    what is left of their guarantees. The queue that holds least of what it deserves starts a job first; a job
-    that does not fit lets others pass. A job with which its queue stays within what it deserves takes GPUs
-    back from queues that hold more than they deserve, the one with most of it first, and there from the job
-    of least priority that started last; in a queue a job of higher priority takes them from those of lower.
-    No job is stopped before its minimum run time.
+    A queue deserves its quota, never has more than its limit, and may use the GPUs that others leave
+    idle, except the unused part of their guarantees. The queue that holds least of what it deserves
+    starts a job first; a job that does not fit lets others pass. A job that keeps its queue within what
+    it deserves takes GPUs back from queues that hold more than they deserve, first from the one with the
+    greatest excess, and there from the job of least priority that started last. Within a queue, a job
+    takes GPUs from jobs of lower priority. No job is stopped before its minimum run time.
 
     Sources: Volcano's design of capacity scheduling, and the documentation of Apache Hadoop's scheduler.
 
@@ -46,13 +46,14 @@ class Capacity(GangQueues):
         served = max(self._excess(queue, gpu_type) for gpu_type in range(len(self.book.types)))
         return served, sum(self.book.held[queue]), self.book.index[queue]
 
-    def _may_have(self, leaf: str, gpu_type: int, gpus: int) -> bool:
+    def may_have(self, leaf: str, gpu_type: int, gpus: int) -> bool:
+        """Return whether a leaf queue may have more GPUs: they are free, and no queue is guaranteed them."""
         tree, path = self.book.tree, self.book.paths[leaf]
         others = (
             other for name in path for other in tree.children[tree.queues[name].parent] if other != name
         )
         kept = sum(self._compute_kept(other, gpu_type) for other in others)
-        return self.book.free[gpu_type] - kept >= gpus and super()._may_have(leaf, gpu_type, gpus)
+        return self.book.free[gpu_type] - kept >= gpus and super().may_have(leaf, gpu_type, gpus)
 
     def _compute_kept(self, queue: str, gpu_type: int) -> float:
         """Return the GPUs that a queue is guaranteed and does not use."""

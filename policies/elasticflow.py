@@ -55,7 +55,7 @@ class Jobs(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """Each job's minimum satisfactory share: indices of the GPU count now and of the cap; -1: none."""
+    """Each job's minimum satisfactory share, as indices of the GPU counts now and at most; -1 for none."""
 
     now: Ints
     cap: Ints
@@ -68,22 +68,22 @@ class ElasticFlow(Policy):
 
     The paper's Algorithms 1 and 2.
 
-    A job's minimum satisfactory share is the least GPU count with which, taking as much of it
-    as is free at any time, it ends by its deadline; shares are reserved in order of deadline.
-    A new job is admitted if every admitted job then keeps its deadline, else it is dropped. GPUs
-    left over go, one doubling at a time, where a further GPU now saves most GPU time later:
-    speed gained per GPU over speed per GPU at the minimum share. All is decided anew when a
-    job arrives or leaves, and when a node fails or is back.
+    A job's minimum satisfactory share is the least GPU count with which, taking as much of it as is free
+    at any time, it ends by its deadline; shares are reserved in order of deadline. A new job is admitted
+    if every admitted job then keeps its deadline, else it is dropped. GPUs left over go, one doubling at
+    a time, where a further GPU now saves most GPU time later (the speed gained per GPU, divided by the
+    speed per GPU at the minimum share). All is decided anew when a job arrives or leaves, and when a node
+    fails or is back.
 
-    `loosened` (the ElasticFlow-LS baseline of Arena, section 5.1) drops nothing: the time a job is allowed
-    doubles until its deadline can be kept.
+    `loosened` (the ElasticFlow-LS baseline of Arena, section 5.1) drops no job: the allowed time of a job
+    is doubled until its deadline can be kept.
 
-    Differences from the paper: a cluster for each GPU type, jobs on the type they request (a
-    request of any goes where the least work waits); time is continuous instead of slotted;
-    restarts are charged: to a job's work, and a job is scaled up only where that repays its
-    own; a running job gets back the count it holds before others grow. A job whose
-    data-parallel profile fits nowhere runs as requested, at a guessed speed. An admitted job
-    whose deadline turns out impossible, its profile being wrong, goes on as fast as it can.
+    Differences from the paper: a cluster for each GPU type, jobs on the type they request (a request of
+    any goes where the least work waits); time is continuous instead of slotted; restarts are charged as
+    work of the job, and a job is scaled up only if that is worth its restart; a running job gets back the
+    count it holds before others grow. A job whose data-parallel profile fits nowhere runs as requested,
+    at a guessed speed. An admitted job whose deadline becomes impossible because its profile is wrong
+    continues as fast as it can.
 
     Parameters
     ----------
@@ -120,11 +120,11 @@ class ElasticFlow(Policy):
         self._admitted, self._guessed, self._running = set(), set(), []
 
     def counters(self) -> Mapping[str, int]:
-        """Return the number of jobs without a data-parallel profile that fits."""
+        """Return the number of jobs that fit on no GPU count with data parallelism."""
         return {"jobs_without_profile": len(self._guessed)}
 
     def schedule(self, view: View) -> Decision:
-        """Decide anew if jobs or GPUs came or left, or if a job lost GPUs that it was given."""
+        """Decide again if jobs or GPUs have come or left, or if a job lost GPUs that it was given."""
         # The plan is for continuous time and already says what happens later, so between events it stays
         # valid.
         if not len(view) or (self._key(view.job, view) == self._last and self._hold_all(view)):
@@ -291,7 +291,7 @@ class ElasticFlow(Policy):
 
 
 def scale_up(jobs: Jobs, shares: Shares, counts: Ints, gpus: int) -> Ints:
-    """Give the GPUs that minimum shares leave over to the jobs of highest marginal return.
+    """Give GPUs beyond the minimum shares to the jobs with the highest marginal return.
 
     Returns
     -------

@@ -25,20 +25,22 @@ QUEUES: dict[str, Blocks] = {"cluster": "cluster", "gpu_type": "types"}
 
 @dataclass
 class FirstComeFirstServed(MovingPolicy):
-    """First come, first served: gang scheduling at the request, with or without backfill.
+    """First come, first served, as gangs with the requested GPUs, with or without backfill.
 
     Without backfill a job waits until all its GPUs are free and no job ahead of it in its queue waits; it
     then runs to completion: the policy takes no GPU from it. The placer may move it to closer nodes, as
-    `buddy` does each hour; `placer.defragment_s=null` has it stay. The FCFS baseline of Arena (section 5.1).
+    `buddy` does each hour; `placer.defragment_s=null` turns this off. The FCFS baseline of Arena (section
+    5.1).
 
-    With `easy` backfill (Lifka, JSSPP '95: the Argonne scheduler) the head of each queue has a reservation
-    for the earliest time by which enough jobs will have ended, and later jobs start if they do not put it
-    off; with `conservative` backfill every waiting job has a reservation (Mu'alem and Feitelson, TPDS 2001).
-    A head of any type has its reservation on the type where it would end first. Both use the true run times,
-    so they raise the information class to `clairvoyant`. A reservation can still be missed, by the wait for
-    the next round and by placements that turn out less compact than estimated. `aggressive` backfill knows no
-    run times and makes no reservations: every job that fits starts, in order of arrival, so that narrow jobs
-    can delay a wide one ahead of them for as long as they keep coming.
+    With `easy` backfill (Lifka, JSSPP '95: the Argonne scheduler) the head of each queue has a
+    reservation for the earliest time by which enough jobs will have ended, and later jobs start if they
+    do not delay it; with `conservative` backfill every waiting job has a reservation (Mu'alem and
+    Feitelson, TPDS 2001). A head that accepts any GPU type has its reservation on the type where it would
+    end first. Both use the true run times, so they raise the information class to `clairvoyant`. A
+    reservation can still be missed, by the wait for the next round and by placements that turn out less
+    compact than estimated. `aggressive` backfill knows no run times and makes no reservations: every job
+    that fits starts, in order of arrival, so that narrow jobs can delay a wide one ahead of them for as
+    long as they keep coming.
 
     Parameters
     ----------
@@ -76,14 +78,14 @@ class FirstComeFirstServed(MovingPolicy):
     _promised: dict[int, int] = field(default_factory=dict, init=False, repr=False)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Keep the run's random stream, and forget all jobs."""
+        """Forget all jobs, and store the run's random generator."""
         super().reset(setting, rng)
         self._rng = rng
         self._promised = {}
 
     @property
     def information_class(self) -> InformationClass:
-        """Return `none`, or `clairvoyant` where backfill reserves by run times."""
+        """Return `none`, or `clairvoyant` if backfill reserves by true run times."""
         reserves = self.backfill in ("easy", "conservative")
         return InformationClass.CLAIRVOYANT if reserves else InformationClass.NONE
 
@@ -94,7 +96,7 @@ class FirstComeFirstServed(MovingPolicy):
 
     @property
     def consistent(self) -> bool:
-        """Whether the policy makes no reservations: a job that does not fit does not fit in less either."""
+        """Whether the policy makes no reservations; then fewer idle GPUs cannot let another job start."""
         return self.steady
 
     @property
@@ -103,7 +105,7 @@ class FirstComeFirstServed(MovingPolicy):
         return self.steady
 
     def decide(self, view: View) -> Decision:
-        """Start jobs from the head of each queue, and later jobs where backfill allows."""
+        """Start jobs from the head of each queue, and later ones where backfill allows it."""
         waiting = np.flatnonzero(view.state == QUEUED)
         if self.backfill in ("easy", "conservative"):
             if view.parts is not None:

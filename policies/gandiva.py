@@ -20,7 +20,7 @@ Allotment = tuple[int, int]
 
 @dataclass
 class MeasuredSpeeds:
-    """Speeds of one job that the policy has measured.
+    """Speeds of one job, measured by the policy.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class MeasuredSpeeds:
 
 
 class PackingTable(Allotments):
-    """The allotments that jobs will hold after the decision, and which of them share GPUs, by position."""
+    """The allotments that jobs will hold after the decision, and the pairs that share GPUs, by position."""
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
@@ -58,7 +58,7 @@ class PackingTable(Allotments):
         self.partner = {at: rows.index(row) for at, row in enumerate(held) if row >= 0}
 
     def give(self, at: int, gpu_type: int, level: int) -> None:
-        """Give a job an allotment, as `Allotments.give`; what it shares so far stays with its partner."""
+        """Give a job an allotment, as `Allotments.give` does; a partner keeps the GPUs that they shared."""
         other = self.partner.pop(at, None)
         if other is not None:
             del self.partner[other]
@@ -66,7 +66,7 @@ class PackingTable(Allotments):
         super().give(at, gpu_type, level)
 
     def join(self, at: int, other: int) -> None:
-        """Let a job without GPUs share those of another."""
+        """Let a job without GPUs share another job's GPUs."""
         self.gpu_type[at], self.level[at] = self.gpu_type[other], self.level[other]
         self.partner[at], self.partner[other] = other, at
 
@@ -78,14 +78,14 @@ class PackingTable(Allotments):
         return super().decision().paired((rows[at], rows[other]) for at, other in self.partner.items())
 
     def fits(self, at: int, gpu_type: int, level: int) -> bool:
-        """Return whether a job fits on an allotment if it gives up the GPUs that it holds."""
+        """Return whether a job fits on an allotment, if it releases the GPUs that it holds."""
         own = int(self.counts[self.level[at]]) if self.gpu_type[at] == gpu_type else 0
         return bool(
             self.view.feasible[at, gpu_type, level] and self.free[gpu_type] + own >= self.counts[level]
         )
 
     def list_changed(self) -> list[int]:
-        """Return the positions of jobs whose allotment will change."""
+        """Return the positions of the jobs whose allotment the decision changes."""
         view, now = self.view, find_held_level(self.view)
         changed = (self.gpu_type != view.gpu_type) | (self.level != now)
         if view.partner is not None:
@@ -100,20 +100,20 @@ class PackingTable(Allotments):
 class Gandiva(Policy):
     """Gandiva (OSDI '18, sections 3.1 to 3.4): scaling, migration and time slices by measured speed.
 
-    It knows no speeds beforehand: it measures each job's progress on the GPUs that the job holds. Jobs start
-    at their request, the longest waiting first; a job that fits may pass a blocked one. Grow-shrink: where
-    GPUs are idle that nobody waits for, running jobs are doubled, and shrunk to their request again when a
-    waiting job needs the GPUs. Migration: a job moves to an idle type if no job waits for that type or for
-    the job's own. Time slicing: when a job has waited for a slice, the jobs that have run longest give way,
-    each only after a slice of its own.
+    It knows no speeds beforehand: it measures each job's progress on the GPUs that the job holds. Jobs
+    start at their request, the longest waiting first; a job that fits may pass a blocked one.
+    Grow-shrink: if no job waits for idle GPUs, running jobs are doubled, and shrunk to their request
+    again when a waiting job needs the GPUs. Migration: a job moves to an idle type if no job waits for
+    that type or for the job's own. Time slicing: when a job has waited for a slice, the jobs that have
+    run longest give way, each only after a slice of its own.
 
     Growth and migration are trials: a job that measures slower there goes back if it then ends earlier, and
     is not tried there again. It is a baseline of Crius.
 
-    Packing, where the scenario has speeds of pairs: a job that still waits shares the GPUs of a running job
-    of equal count, drawn at random as Gavel's simulator does. A pair that measures less than one job alone in
-    all is undone for good, the later job waiting again; a job that has not run alone counts with half.
-    A slice of a pair ends for both.
+    Packing, where the scenario has speeds of pairs: a job that still waits shares the GPUs of a running
+    job of equal count, drawn at random as Gavel's simulator does. A pair whose measured total is less
+    than that of one job alone is ended and not tried again, and the later job waits again; a job that has
+    not run alone counts as half. A slice of a pair ends for both.
 
     Differences from the paper: at most two jobs share, and not those of the least utilisation first, which is
     not known here; migration for locality is left to the placer; a trial must be able to repay its restart;

@@ -22,7 +22,7 @@ from .shared.rounds import PackedRounds, RoundMechanism
 
 @dataclass
 class Gavel(Policy):
-    """Gavel (OSDI '20): shares of time by a linear program, enacted in rounds.
+    """Gavel (OSDI '20): shares of time from a linear program, carried out in rounds.
 
     An objective of section 4 is solved for x[job, type], the share of time each job has of
     each GPU type, anew when jobs arrive or leave; the round mechanism of section 5 then
@@ -37,8 +37,8 @@ class Gavel(Policy):
     - `fifo`: see below.
 
     As in Gavel's own simulator, two solutions are at least `solve_interval_s` apart (its reset interval).
-    Jobs that come in between have no share until the next one: till then they get only GPUs that would idle.
-    The share of a job that has left is likewise handed out as idle.
+    Jobs that arrive in between have no share until the next solution: until then they get only GPUs that
+    would be idle. The share of a job that has left counts as idle, too.
 
     Differences from the paper: throughput is normalised by the isolated share (1/N of each
     type, at most all of the time, on types where the job fits), which is the paper's
@@ -53,9 +53,10 @@ class Gavel(Policy):
     pairs; `turn_restarts` and `hold_ties` do not apply. The share of two groups' pairs is divided among all
     pairs of their jobs.
 
-    `fifo` is Gavel's FIFO, without shares of time: jobs start in order of arrival on the fastest type with
-    room, none overtakes, all run to their ends. Packed, the first job that finds no room shares with the
-    job on its own at whose side both keep the most speed, if that is more than 1.5 times one job's.
+    `fifo` is Gavel's FIFO, without shares of time: jobs start in order of arrival on the fastest type
+    with room, none overtakes, all run to their ends. With packing, the first job that finds no room
+    shares the GPUs of a job that runs alone: the one with which both together keep the most speed, if
+    that is more than 1.5 times one job's speed.
 
     Types on which pure data parallelism does not fit count as unavailable; the speed of a job
     that fits on none by that measure is guessed (`finish_times.request_times`). A program
@@ -107,7 +108,7 @@ class Gavel(Policy):
         self._programs = self._failures = 0
 
     def counters(self) -> Mapping[str, int]:
-        """Return the numbers of programs solved, of solver failures and of jobs with a guessed speed."""
+        """Return the numbers of programs solved, solver failures, and jobs with a guessed speed."""
         return {
             "programs": self._programs,
             "solver_fallbacks": self._failures,
@@ -115,7 +116,7 @@ class Gavel(Policy):
         }
 
     def schedule(self, view: View) -> Decision:
-        """Solve for new shares if jobs changed and the interval is over, then fill the round."""
+        """Compute new shares if jobs have changed and the interval is over, then fill the round."""
         times = finish_times.request_times(view)
         self._guessed.update(view.job[times.guessed].tolist())
         pairs = view.pair_options() if self.packed else None

@@ -49,14 +49,13 @@ def fit_speedup(counts: Ints, time_s: Floats) -> tuple[Floats, Floats]:
 
 @dataclass
 class HighEfficiencySrpt(Policy):
-    """heSRPT: the shares of least mean flow time for jobs of concave speedup.
+    """heSRPT: the shares with the least mean flow time for jobs of concave speedup.
 
     Source: Berg, Vesilo and Harchol-Balter, Performance Evaluation 2020, theorem 4.
 
-    m jobs whose speedup on k servers is k^p, all there at the start, have the least mean flow
-    time if the one of i-th greatest remaining size has the share
-    (i/m)^(1/(1-p)) - ((i-1)/m)^(1/(1-p)) of the servers at every instant: the shortest has
-    most, the longest little, none nothing.
+    m jobs whose speedup on k servers is k^p, all there at the start, have the least mean flow time if the
+    one of i-th greatest remaining size has the share (i/m)^(1/(1-p)) - ((i-1)/m)^(1/(1-p)) of the servers
+    at every instant: the shortest job has the most, the longest has little, and no job has nothing.
 
     Differences from the paper: p is fitted for each job to its profile (least squares of log speed over log
     GPUs, the best type at each count), and the shares are scaled to add up to 1; sizes are in seconds on one
@@ -84,7 +83,7 @@ class HighEfficiencySrpt(Policy):
     round_s: Period | None = 60.0
 
     def schedule(self, view: View) -> Decision:
-        """Give each job its share by the rank of its remaining size."""
+        """Give each job its share, by its rank in remaining size."""
         if not len(view):
             return Decision.keep(view)
         target = Target(view, times_or_guess(view), self.hysteresis)
@@ -109,7 +108,7 @@ class HighEfficiencySrpt(Policy):
 
 
 def optimal_shares(size: Floats, exponent: Floats) -> Floats:
-    """Return each job's heSRPT share, shape (n,), summing to 1; ties keep the array's order.
+    """Return each job's heSRPT share, shape (n,), which sum to 1; ties keep the array's order.
 
     Parameters
     ----------

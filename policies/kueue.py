@@ -24,7 +24,7 @@ from .shared.requests import request_options
 
 @dataclass
 class Kueue(MovingPolicy):
-    """The cluster queues of Kueue: nominal quotas, lent in cohorts, admission in cycles, preemption by rule.
+    """Kueue's cluster queues: nominal quotas, borrowing in cohorts, admission in cycles, preemption by rules.
 
     A leaf is a cluster queue with its quota, a queue with queues in it a cohort; GPUs that no quota covers
     are the cluster's, for all to borrow. At a decision point cycles follow each other until nothing changes.
@@ -101,7 +101,7 @@ class Kueue(MovingPolicy):
     _evictions: Evictions = field(init=False, repr=False)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Begin a run: no job has a quota."""
+        """Begin a run, in which no job holds a quota yet."""
         super().reset(setting, rng)
         self._book = QueueHoldings(self.name, setting)
         cluster = _build_cohort(self._book, None, setting.capacity.tolist())
@@ -111,11 +111,11 @@ class Kueue(MovingPolicy):
         self._evictions = Evictions(self._book.tree.settings.eviction_s)
 
     def counters(self) -> Mapping[str, int]:
-        """Return how many jobs were preempted, from their own queue and from others."""
+        """Return how many jobs were preempted for their own queue, and for others."""
         return dict(self._counters)
 
     def decide(self, view: View) -> Decision:
-        """Run cycles until nothing changes."""
+        """Run admission cycles until nothing changes."""
         self._evictions.open()
         jobs = self._list_jobs(view)
         holders = self._count_holders(view, jobs)

@@ -15,7 +15,7 @@ from .shared.queues import fill, first_type, restart_gpu_s, staying_options
 
 @dataclass
 class LeastAttainedService(Policy):
-    """Least attained service first: preemptive gang scheduling by the GPU-seconds a job has received.
+    """Least attained service first: preemptive, as gangs, by the GPU-seconds that a job has received.
 
     Foreground-background scheduling (Nuyens and Wierman, 2008) with GPUs times time as service, as in
     Tiresias (NSDI '19), section 3, but without its queues. Every job runs at its request. The GPU-seconds

@@ -18,7 +18,7 @@ from .shared.marginal import times_or_guess
 
 @dataclass
 class Learned(Policy):
-    """A trained agent of `python -m clustergym.train`, as a policy.
+    """A policy that uses an agent trained by `python -m clustergym.train`.
 
     A network (`agent=ppo`, `maskable_ppo`, `job_credit`) decides by its greedy actions, at
     the decision points of the environment it was trained in. Weights of `agent=auction_es` hold an auction.
@@ -78,7 +78,7 @@ class Learned(Policy):
         return NetworkPlayer(self._loaded)
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Refuse a cluster that a network was not trained for."""
+        """Refuse a cluster for which the network was not trained."""
         if self._player is not None:
             self._player.check(trace, setting)
 
@@ -94,13 +94,13 @@ class Learned(Policy):
 
     @property
     def information_class(self) -> InformationClass:
-        """Return the information class that the agent was trained with."""
+        """Return the information class with which the agent was trained."""
         information: InformationClass = self._loaded.information_class
         return information
 
     @property
     def auction_weights(self) -> Floats | None:
-        """Weights of a plain auction; None if a network, look-ahead or measured times decide too."""
+        """Weights of a plain auction; None if a network, look-ahead or measured times are also used."""
         plain = self._player is None and not self.rollout and not len(self._believed)
         return self._scores if plain else None
 
@@ -109,7 +109,7 @@ class Learned(Policy):
         return str(self._loaded.sha256)
 
     def schedule(self, view: View) -> Decision:
-        """Hold the auction, or let the network decide."""
+        """Decide by the auction, or by the network."""
         if not len(view):
             return Decision.keep(view)
         if self._player is not None:

@@ -19,32 +19,31 @@ from .shared.requests import request_options
 
 @dataclass
 class Lucid(Policy):
-    """Lucid (ASPLOS '23, sections 3.2 to 3.4): a profiler for new jobs, then the least GPU time first.
+    """Lucid (ASPLOS '23, sections 3.2 to 3.4): profile new jobs briefly, then serve least GPU time first.
 
     A new job first runs on the profiler, a few GPUs set apart, for a short time at most, so that the
     many jobs that fail or end at once leave early. The other jobs wait in order of GPUs times
     estimated run time, the least first, and then run to completion at their request.
 
-    Packing (3.3, 3.4), where the scenario has speeds of pairs: before it starts on GPUs of its own, a job of
-    the main queue of at most 8 GPUs shares those of the first job, in order of start, that runs on its
-    own, has as many GPUs, may share with it (memory included, where the table has it), and whose
-    priority, doubled, is not below its own. Never do two jobs share whose labels add up to more than 2.
-    A label is 2 for a job that keeps less than 0.85 of its speed beside others on average, 1 for less
-    than 0.95, else 0.
+    Packing (3.3, 3.4), where the scenario has speeds of pairs: before it starts on GPUs of its own, a job
+    of the main queue of at most 8 GPUs shares those of the first job, in order of start, that runs on its
+    own, has as many GPUs, may share with it (memory included, where the table has it), and whose doubled
+    priority is not below its own. Two jobs whose labels add up to more than 2 never share. A label is 2
+    for a job that keeps less than 0.85 of its speed beside others on average, 1 for less than 0.95, else
+    0.
 
-    Differences from the paper: labels come from the scenario's pairs, not from utilisation; sharing is not
-    switched off at low load; only jobs that ran before are hosts. With `estimator=exact` run times are the
-    true iterations times
-    the seconds of a data-parallel profile (hence the information class), so they are exact where the profile
-    is. A type without a profile counts as the fastest known type, and a job without any profile as the median
-    job. With `estimator=records` they are the mean run times of the finished jobs of the same GPU count and
-    batch, or else of the same count, or else of all, where the paper has a model of users' past jobs.
-    The profiler is a number of GPUs, not certain nodes: the placer chooses them, and a job whose time
-    there is up stays where it is if its turn has come in the main queue. A job that has to leave keeps its
-    progress and pays its restart (the paper's starts over). The time limit is checked at rounds. A job that
-    asks for more GPUs than the profiler has, or finds none free there, goes to the main queue at once; one
-    whose time is up stays on the profiler while it has room. While a job waits that asks for more than the
-    rest of the cluster has, nothing is set apart.
+    Differences from the paper: labels come from the scenario's pairs, not from utilisation; sharing is
+    not switched off at low load; only jobs that ran before are hosts. With `estimator=exact` run times
+    are the true iterations times the seconds of a data-parallel profile (hence the information class), so
+    they are exact where the profile is. A type without a profile counts as the fastest known type, and a
+    job without any profile as the median job. With `estimator=records` they are the mean run times of the
+    finished jobs of the same GPU count and batch, or else of the same count, or else of all, where the
+    paper has a model of users' past jobs. The profiler is a number of GPUs, not certain nodes: the placer
+    chooses them, and a job whose time there is over keeps its GPUs if it is its turn in the main queue. A
+    job that has to leave keeps its progress and pays its restart (the paper's starts over). The time
+    limit is checked at rounds. A job that asks for more GPUs than the profiler has, or finds none free
+    there, goes to the main queue at once; one whose time is up stays on the profiler while it has room.
+    While a waiting job asks for more GPUs than the rest of the cluster has, no GPUs are set apart.
 
     Parameters
     ----------
@@ -70,13 +69,13 @@ class Lucid(Policy):
     round_s: Period | None = 60.0
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Forget all jobs; the profiler is empty."""
+        """Forget all jobs, and empty the profiler."""
         self._since: dict[int, float] = {}
         self._past: set[int] = set()
         self._binder, self._records = Binder(), Records()
 
     def schedule(self, view: View) -> Decision:
-        """Start jobs of the main queue, then jobs on the profiler."""
+        """Start jobs of the main queue, then jobs on the profiler's GPUs."""
         options = request_options(view)
         left_s = remaining_at_request_s(view, request_times(view))
         # A type that was not profiled counts as the fastest that was.

@@ -18,19 +18,19 @@ from .shared.requests import find_held_level
 
 @dataclass
 class Optimus(Policy):
-    """Optimus (EuroSys '18, section 4.1): GPUs to the job whose remaining time falls most per GPU.
+    """Optimus (EuroSys '18, section 4.1): GPUs go to the job whose remaining time falls most per GPU.
 
     Every job first gets the least count it runs on, those with the least remaining time first; then,
     one at a time, the job gets more GPUs whose estimated remaining time falls most per added GPU,
     until no GPU is left or none helps. Each round starts anew.
 
-    Differences from the paper: jobs have no parameter servers, so a GPU is the one resource; counts
-    grow to any that is allowed, not by one; GPU types differ, so a job's type is chosen with its
-    count, and a change of type counts all GPUs it takes. The remaining time counts the standstill of
-    a restart and a change must save more than `hysteresis` of the time that is left (the paper
-    rescales in intervals of 10 minutes instead); for `turn_restarts` of its restarts a launched job
-    keeps what it has. Speeds are profiles of data parallelism instead of
-    fits to short runs; a job without such a profile runs as requested, at a guess.
+    Differences from the paper: jobs have no parameter servers, so a GPU is the one resource; counts grow
+    to any that is allowed, not by one; GPU types differ, so a job's type is chosen with its count, and a
+    change of type counts all GPUs it takes. The remaining time counts the standstill of a restart and a
+    change must save more than `hysteresis` of the time that is left (the paper rescales in intervals of
+    10 minutes instead); a launched job keeps its GPUs for at least `turn_restarts` times its restart.
+    Speeds are profiles of data parallelism instead of fits to short runs; a job without such a profile
+    runs as requested, at a guessed speed.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Optimus(Policy):
         self._since = {}
 
     def schedule(self, view: View) -> Decision:
-        """Give every job its least count, then grow jobs by marginal gain."""
+        """Give every job its least count, then more GPUs to jobs in order of marginal gain."""
         if not len(view):
             return Decision.keep(view)
         # Section 4.1: the estimated remaining time on every allotment is all that decides.

@@ -48,7 +48,7 @@ DAMPING = (1e-3, 0.0, 1e-5, 1e-5, 1e-5, 1e-5)
 
 @dataclass
 class Pollux(Policy):
-    """Pollux (OSDI '21, section 4.2): GPU counts and batches of greatest goodput, by a genetic search.
+    """Pollux (OSDI '21, section 4.2): GPU counts and batches of the greatest goodput, by genetic search.
 
     A job's speedup is its goodput over that on a fair share of the GPUs, times the restart factor
     max(age - restarts x S, 0) / (age + S) where it would be started or rescaled; the fitness of an
@@ -65,13 +65,13 @@ class Pollux(Policy):
     allotment; it is chosen anew at every decision point, and changes without a restart (section 4.1).
 
     Differences from the paper: the batch is one of a few (`View.batch_options`), where Pollux chooses the
-    local batch from a range; its efficiency is known, where Pollux measures the noise scale at the present
-    batch; the speed model is of GPU counts alone, at the requested batch and without overlap of computation
-    and communication: the seconds that it adds to the bootstrap are added at every batch. The genes are GPU
-    counts, for a policy does not choose nodes: jobs on several nodes take whole ones, so that none of them
-    share a node, which is the paper's avoidance of interference. Pollux knows one GPU type: on a
-    heterogeneous cluster each type is searched by itself; a waiting job joins the type with the highest
-    throughput per job, a running one moves only to a type that no job is on.
+    local batch from a range; its efficiency is known, where Pollux measures the noise scale at the
+    present batch; the speed model is of GPU counts alone, at the requested batch and without overlap of
+    computation and communication: the seconds that it adds to the bootstrap are added at every batch. The
+    genes are GPU counts, since a policy does not choose nodes. Jobs on several nodes take whole nodes, so
+    that no two of them share a node; this is the paper's avoidance of interference. Pollux knows one GPU
+    type: on a heterogeneous cluster each type is searched separately; a waiting job joins the type with
+    the highest throughput per job, and a running job moves only to a type that has no job.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class Pollux(Policy):
         self._failures = self._limits = 0
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Raise an `InputError` if a job's batch must be chosen and the job has no choice of batch."""
+        """Raise an `InputError` if the policy must choose a batch for a job that has no choice."""
         self._choosing = jobs_with_a_choice(self.batch, trace, setting)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
@@ -137,7 +137,7 @@ class Pollux(Policy):
         }
 
     def schedule(self, view: View) -> Decision:
-        """Search for the allocation of greatest fitness on each GPU type."""
+        """Search for the allocation with the greatest fitness on each GPU type."""
         if not len(view):
             return Decision.keep(view)
         options = batch_options(self.batch, view)
@@ -278,7 +278,7 @@ class Pollux(Policy):
 
 
 def goodput_of_share(counts: Ints, good: Floats, gpus: int) -> Floats:
-    """Return each job's goodput on a number of GPUs, interpolated between counts, shape (n,).
+    """Return each job's goodput on a number of GPUs, interpolated between GPU counts, shape (n,).
 
     Below a job's least count it is the goodput on that count; more GPUs never give less goodput.
 

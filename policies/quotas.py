@@ -74,7 +74,7 @@ class _LastDecision(NamedTuple):
 
 @dataclass
 class Quotas(MovingPolicy):
-    """GPUs of each type are divided among queues of tenants; in each queue another policy decides.
+    """GPUs of each type are divided among tenants' queues, within each of which another policy decides.
 
     The queues are those of the scenario (`scenario.queues`). At every decision point each has its quota, as
     far as its jobs ask for it, and the rest is divided by `division`, down the tree of queues. Where a queue
@@ -83,9 +83,9 @@ class Quotas(MovingPolicy):
     minimum run time is over. What a queue cannot use of its share is lent to queues whose jobs fit there.
 
     The rules are those of KAI-Scheduler (`fair_share`) or of Volcano and YARN (`capacity`), but whole
-    decisions of the policy within are admitted rather than single gangs. Past use is counted from one
-    decision point to the next; where those are events, who was the last to hold GPUs counts as holding them
-    until a job comes.
+    decisions of the inner policy are admitted, not single gangs. Past use is counted from one decision
+    point to the next; if those are events, the last queue to hold GPUs counts as their holder until a job
+    comes.
 
     Parameters
     ----------
@@ -142,15 +142,15 @@ class Quotas(MovingPolicy):
 
     @property
     def information_class(self) -> InformationClass:
-        """Return the information class of the policy within the queues."""
+        """Return the information class of the inner policy."""
         return self._knows
 
     def fingerprint(self) -> str:
-        """Return a digest of what the policy within reads."""
+        """Return a digest of the files that the inner policy reads."""
         return self._make().fingerprint()
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Make a policy for each queue."""
+        """Make an inner policy for each queue, and let it check the trace and the cluster."""
         self._tree = get_queues(self.name, setting)
         _refuse_unused(self._tree, self.division)
         self._limits = QueueLimits(self._tree, setting.gpu_types, setting.capacity)
@@ -163,7 +163,7 @@ class Quotas(MovingPolicy):
         self._above = self._limits.above.astype(np.float64)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Begin a run: no queue has used any GPU."""
+        """Begin a run, in which no queue has used any GPU yet."""
         super().reset(setting, rng)
         # A stream for each queue: draws in one do not depend on how many another makes.
         for policy, stream in zip(self._policies, rng.spawn(len(self._policies)), strict=True):
@@ -177,14 +177,14 @@ class Quotas(MovingPolicy):
         self._evictions = Evictions(self._tree.settings.eviction_s)
 
     def counters(self) -> Mapping[str, int]:
-        """Return how often jobs gave GPUs back to other queues, and the counts of the policies within."""
+        """Return how often jobs gave GPUs back to other queues, and the inner policies' counts."""
         total = Counter(self._counters)
         for policy in self._policies:
             total.update(policy.counters())
         return dict(total)
 
     def decide(self, view: View) -> Decision:
-        """Divide the GPUs among queues, take back what they lack, and let each queue's policy decide."""
+        """Divide the GPUs among queues, reclaim what they lack, and let each queue's policy decide."""
         last, leaves, shown = self._last, len(self._tree.leaves), self._describe_view(view)
         same = last is not None and shown.same(last.shown)
         self._add_use(view)

@@ -14,7 +14,7 @@ from clustergym.scenario.policy import Decision, InformationClass, Policy, Setti
 
 @dataclass
 class RandomLegal(Policy):
-    """Legal decisions at random: the floor that any policy should clear.
+    """Random legal decisions, a baseline that any policy should surpass.
 
     The jobs take turns in a random order. Each draws uniformly from what is still legal for it: every (type,
     count) with memory and room, and no GPUs at all. A running job is redrawn only with probability `redraw`,
@@ -40,11 +40,11 @@ class RandomLegal(Policy):
     round_s: Period | None = 300.0
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Keep the run's random stream."""
+        """Store the run's random generator."""
         self._rng = rng
 
     def schedule(self, view: View) -> Decision:
-        """Draw an allotment for each waiting job and for each running job that is redrawn."""
+        """Draw an allotment for each waiting job, and for each running job that is chosen to be redrawn."""
         order = self._rng.permutation(len(view))
         redrawn = self._rng.random(len(view)) < self.redraw
         # A job that still restarts is left alone, so every launch does some work.

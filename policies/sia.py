@@ -37,14 +37,15 @@ from .shared.requests import find_held_level
 
 @dataclass
 class Sia(Policy):
-    """Sia (SOSP '23, section 3.4): GPU types, counts and batches of greatest goodput, as a program.
+    """Sia (SOSP '23, section 3.4): GPU types, counts and batches of greatest goodput, by an integer program.
 
-    Configurations are (type, count): powers of two inside a node, then whole nodes. The goodput of a
-    job on each, over the least of its row, is multiplied on all but the one it holds by the restart
-    factor max(age - restarts x S, 0) / (age + S), S the seconds of a restart; raised to `power`, the
-    sum over jobs is optimised with at most one configuration per job and the capacity of each type.
-    A job without GPUs counts `incentive`. Iteration times are bootstrapped from the least count that
-    fits on each type, scaled linearly, and corrected by what the job is observed to do (section 3.2).
+    Configurations are (type, count): powers of two inside a node, then whole nodes. The value of a
+    configuration for a job is its goodput divided by the job's least goodput, times the restart factor
+    max(age - restarts x S, 0) / (age + S) unless the job holds it already, with S the seconds of a
+    restart. The sum over jobs of these values, raised to `power`, is optimised with at most one
+    configuration per job and within the capacity of each type; a job without GPUs has the value
+    `incentive`. Iteration times are bootstrapped from the least count that fits on each type, scaled
+    linearly, and corrected by what the job is observed to do (section 3.2).
 
     A job's global batch is the one of greatest goodput, throughput times statistical efficiency, on its
     allotment; it is chosen anew at every decision point, and changes without a restart. While a
@@ -112,7 +113,7 @@ class Sia(Policy):
         self._worst_gap = 0.0
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Raise an `InputError` if a job's batch must be chosen and the job has no choice of batch."""
+        """Raise an `InputError` if the policy must choose a batch for a job that has no choice."""
         self._choosing = jobs_with_a_choice(self.batch, trace, setting)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
@@ -120,7 +121,7 @@ class Sia(Policy):
         self._forget()
 
     def counters(self) -> Mapping[str, int]:
-        """Return the numbers of jobs with a choice of batch, solver failures, node limits; worst gap, ppm."""
+        """Return counts of jobs with a choice of batch, solver failures, node limits, and the worst gap."""
         return {
             "jobs_choosing_batch": self._choosing,
             "solver_failures": self._failures,

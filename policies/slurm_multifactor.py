@@ -35,7 +35,7 @@ from .shared.slurm_clock import SlurmClock
 
 @dataclass
 class SlurmMultifactor(Policy):
-    """Slurm's priority plug-in and its backfill: jobs by a weighted sum of factors, started by time limits.
+    """Slurm's multifactor priority and backfill: jobs in order of a weighted sum, started by time limits.
 
     The factors are the job's age in the queue, the fair share of its queue, the GPUs it asks for, the
     priority of its queue (as a partition's), and its own (as a quality of service). The fair share compares
@@ -50,10 +50,11 @@ class SlurmMultifactor(Policy):
     classic rule counts use in a tree of queues is from general knowledge of Slurm.
     `benchmarks/slurm_agreement.py` compares with Slurm itself.
 
-    Every departure from Slurm: a job of any type of GPU is planned on each type alone; where the scenario has
-    rounds, backfill and shares go by these; slurmctld looks for what has happened once a second, the policy
-    at once; passes of backfill have no limit of time or of jobs; a queue's jobs are one user's; there is no
-    preemption by QOS. Where GPUs are shared, or a job must lie in NVLink domains, the placer chooses nodes.
+    Every departure from Slurm: a job of any type of GPU is planned on each type alone; where the scenario
+    has rounds, backfill and shares go by these; slurmctld checks for changes once a second, the policy at
+    once; passes of backfill have no limit of time or of jobs; a queue's jobs are one user's; there is no
+    preemption by QOS. If GPUs are shared, or a job must be in NVLink domains, the placer chooses the
+    nodes.
 
     Parameters
     ----------
@@ -134,7 +135,7 @@ class SlurmMultifactor(Policy):
     _fair: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Note the highest priority of the trace, of which quality of service counts parts, and its dates.
+        """Store the trace's highest priority, by which quality of service is scaled, and its dates.
 
         Raises
         ------
@@ -153,7 +154,7 @@ class SlurmMultifactor(Policy):
             self._boot_s = None if trace.origin_s is None else booted_s - trace.origin_s
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Begin a run: no queue has used any GPU."""
+        """Begin a run, in which no queue has used any GPU yet."""
         self._book = QueueHoldings(self.name, setting)
         self._used = np.zeros(len(self._book.tree.leaves))
         self._noted_s, self._since_s = 0.0, {}
@@ -162,7 +163,7 @@ class SlurmMultifactor(Policy):
         )
 
     def schedule(self, view: View) -> Decision:
-        """Start jobs by priority, where that puts no reservation off."""
+        """Start jobs by priority, if that delays no reservation."""
         self._use(view.now_s)
         self._book.open(view)
         waiting = np.flatnonzero(view.state == QUEUED)
@@ -325,7 +326,7 @@ class SlurmMultifactor(Policy):
 
 
 def fair_factors(tree: QueueTree, used: Mapping[str, float], rule: str, damping: float) -> dict[str, float]:
-    """Return the factor of each leaf's fair share, from what it has used."""
+    """Return each leaf queue's fair-share factor, given what it has used."""
 
     def account(name: str) -> Account:
         members = tuple(account(child) for child in tree.children[name])

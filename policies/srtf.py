@@ -18,16 +18,16 @@ from .shared.queues import fill, staying_options
 
 @dataclass
 class ShortestRemainingTimeFirst(Policy):
-    """Shortest remaining time first: preemptive gang scheduling by remaining run time at the request.
+    """Shortest remaining time first: preemptive, as gangs, by remaining run time at the request.
 
     A job's remaining time counts the standstill that starting it would cost, so that a running job is
     preempted only for a job that ends earlier even so. A running job keeps its GPU type; a waiting one takes
     the fastest type of its request that is free.
 
-    With `elastic` the request orders jobs but does not bind them: in that order each job takes the fastest
-    allotment of any type with room, up to its requested count; then GPUs left over go where they speed up a
-    job most relative to its remaining iterations. A running job changes only if that repays its restart or
-    makes room for a job before it.
+    With `elastic` jobs are ordered by remaining time at their request, but need not run at it. In that
+    order each job takes the fastest allotment of any type with room, up to its requested count; the
+    remaining GPUs go to the jobs that they speed up most relative to the remaining iterations. A running
+    job changes only if that is worth its restart or makes room for a job before it.
 
     Parameters
     ----------

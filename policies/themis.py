@@ -28,13 +28,13 @@ class Themis(Policy):
     give it; the auction maximises the product of improvements of 1/rho. GPUs that are left over
     go to the other jobs, gang by gang: first to those that hold them, then by rho.
 
-    Differences from the paper: hidden payments are left out, as jobs bid the truth here (they leave GPUs over
-    that the rest then gets); leftovers go to the worst off rather than to a random job; a gang is moved
-    whole; a bid for no GPUs counts as waiting for one more lease and then having the 1/N share, so that the
-    product is finite; bids count the restart, and a lease lasts at least `lease_restarts` times the restart
-    that opens it, as models here may take minutes to restart. N is the mean number of jobs since the job
-    came. Bids rest on data-parallel profiles; the speed of a job that has none is guessed
-    (`finish_times.request_times`, counted in `counters`).
+    Differences from the paper: hidden payments, which leave GPUs over for the other jobs, are left out,
+    since jobs bid truthfully here; remaining GPUs go to the job with the worst rho, not to a random one;
+    a gang is moved whole; a bid for no GPUs counts as waiting for one more lease and then having the 1/N
+    share, so that the product is finite; bids count the restart, and a lease lasts at least
+    `lease_restarts` times the restart that opens it, as models here may take minutes to restart. N is the
+    mean number of jobs since the job came. Bids use data-parallel profiles; the speed of a job without
+    one is guessed (`finish_times.request_times`, counted in `counters`).
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class Themis(Policy):
         self._first_seen: dict[int, tuple[float, float]] = {}
 
     def counters(self) -> Mapping[str, int]:
-        """Return the numbers of auctions, of programs without a proven optimum, and of guessed speeds."""
+        """Return the numbers of auctions, programs without a proven optimum, and guessed speeds."""
         return {
             "auctions": self._auctions,
             "solver_fallbacks": self._failures,
@@ -87,7 +87,7 @@ class Themis(Policy):
         }
 
     def schedule(self, view: View) -> Decision:
-        """Auction the GPUs whose lease has ended, then give out the GPUs left over."""
+        """Auction the GPUs whose leases have ended, then give out the remaining GPUs."""
         times = finish_times.request_times(view)
         self._guessed.update(view.job[times.guessed].tolist())
         left_s = self._options_s(view, times)

@@ -25,11 +25,12 @@ from .shared.queues import (
 class Tiresias(Policy):
     """Tiresias (NSDI '19, section 3): queues by attained service (2D-LAS), or by 2D-Gittins index.
 
-    A job's service is GPUs times time. Each threshold that it reaches moves a job one queue down; queues are
-    served in order, preemptively, every job at its request. Within a queue, jobs go in order of their first
-    start, then those not yet started by submission; with `gittins`, by the Gittins index of their service,
-    the greatest first. A job that has run, and then waited at least `promote_knob` times as long as it has
-    run, goes back to the first queue with its service counted anew (section 3.3, starvation).
+    A job's service is GPUs times time. Each threshold that it reaches moves a job one queue down; queues
+    are served in order, preemptively, every job at its request. Within a queue, jobs go in order of their
+    first start, then those not yet started by submission; with `gittins`, by the Gittins index of their
+    service, the greatest first. A job that has run, and then waited at least `promote_knob` times as long
+    as it has run, goes back to the first queue, and its service is counted from 0 again (section 3.3,
+    starvation).
 
     Differences from the paper: placement is the placer's, not by a profile of tensor sizes; a waiting job
     takes the first GPU type of its request with room and keeps it while it runs. For `gittins` without
@@ -125,7 +126,7 @@ class Tiresias(Policy):
 
 
 def gittins_index(service: Floats, sizes: Floats) -> Floats:
-    """Return the Gittins index of jobs of unknown size from the service they have received.
+    """Return the Gittins index of jobs of unknown size, given the service they have received.
 
     The greatest over quanta d of P(S - a <= d | S > a) / E[min(S - a, d) | S > a], with S drawn
     from `sizes` and a the service; the best d ends at one of the sizes (Tiresias, section 3.3).

@@ -11,6 +11,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from clustergym.common.errors import InputError
 from clustergym.common.processes import cores
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -93,8 +94,24 @@ def marks_of(path):
     return [mark for mark, places in MARKS.items() if any(within.is_relative_to(one) for one in places)]
 
 
+def told_in_full(made):
+    """Return an `InputError.__init__` that refuses an error without a message, or with a line of no file."""
+
+    def make(self, message, **told):
+        made(self, message, **told)
+        assert isinstance(message, str)
+        assert message not in ("", "None")
+        assert told.get("line") is None or told.get("file") is not None, f"{message}: a line of which file?"
+
+    return make
+
+
 def pytest_configure(config):
-    """Run the core, the tests without a mark, unless the command line names files, folders or marks."""
+    """Run the core, the tests without a mark, unless the command line names files, folders or marks.
+
+    Every error that a test provokes has to be told in full, also where the test reads only a part of it.
+    """
+    InputError.__init__ = told_in_full(InputError.__init__)
     if config.args_source is not pytest.Config.ArgsSource.ARGS and not config.option.markexpr:
         config.option.markexpr = CORE
 

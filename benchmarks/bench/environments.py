@@ -25,8 +25,8 @@ from clustergym.envs.registration import register_envs
 from clustergym.envs.vector import edits, observation
 from clustergym.envs.vector import step as steps
 from clustergym.envs.vector.auction_core import AuctionCore
-from clustergym.envs.vector.desk import EpisodeRules, EpisodeState
 from clustergym.envs.vector.environment import SchedulingVectorEnv
+from clustergym.envs.vector.episode_state import EpisodeRules, EpisodeState
 from clustergym.envs.vector.step import select_state
 from clustergym.scenario.environments import ENVIRONMENTS
 from clustergym.sim.compiled import batch
@@ -180,12 +180,12 @@ def _player(envs: Any) -> Callable[[int], None]:
 
 def _copier(envs: SchedulingVectorEnv) -> Callable[[int], None]:
     """Return what copies the observations and masks of all environments: what no step can fall below."""
-    desks = envs.core.desks
+    episode_states = envs.core.episode_states
 
     def play(times: int) -> None:
         for _ in range(times):
-            desks.observation.copy()
-            desks.mask.copy()
+            episode_states.observation.copy()
+            episode_states.mask.copy()
 
     return play
 
@@ -206,7 +206,9 @@ def _shares(envs: SchedulingVectorEnv, rounds: int = 200) -> dict[str, float]:
         began = time.process_time()
         act(actions)
         compiled_s += time.process_time() - began
-        for own, other in zip((core.desks.observation, core.desks.mask), copies, strict=True):
+        for own, other in zip(
+            (core.episode_states.observation, core.episode_states.mask), copies, strict=True
+        ):
             other[:] = own
 
     core.step = timed  # type: ignore[method-assign]
@@ -230,11 +232,13 @@ def _shares(envs: SchedulingVectorEnv, rounds: int = 200) -> dict[str, float]:
 
 def _part_s(envs: SchedulingVectorEnv, part: int) -> float:
     """Return the seconds that a part takes for all environments, on copies of their states."""
-    episodes, cluster, desks, rules = envs.core.arrays
+    episodes, cluster, episode_states, rules = envs.core.arrays
     copies = episodes._replace(job=episodes.job.copy())
-    changed = {field: getattr(desks, field).copy() for field in ("state", "shown", "free", "assignable")}
-    changed |= {field: getattr(desks, field).copy() for field in ("mask", "observation")}
-    given = (copies, cluster, desks._replace(**changed), rules, part)
+    changed = {
+        field: getattr(episode_states, field).copy() for field in ("state", "shown", "free", "assignable")
+    }
+    changed |= {field: getattr(episode_states, field).copy() for field in ("mask", "observation")}
+    given = (copies, cluster, episode_states._replace(**changed), rules, part)
     repeat(*given)
 
     def play(times: int) -> None:
@@ -275,26 +279,26 @@ masks."""
 
 @compile_entry
 def repeat(
-    episodes: Episode, cluster: ClusterArrays, desks: EpisodeState, rules: EpisodeRules, part: int
+    episodes: Episode, cluster: ClusterArrays, episode_states: EpisodeState, rules: EpisodeRules, part: int
 ) -> None:
     """Do a part of a step once for each episode of a batch, at a decision point."""
-    _repeat(episodes, cluster, desks, rules, part)
+    _repeat(episodes, cluster, episode_states, rules, part)
 
 
 @compile_in_place
 def _repeat(
-    episodes: Episode, cluster: ClusterArrays, desks: EpisodeState, rules: EpisodeRules, part: int
+    episodes: Episode, cluster: ClusterArrays, episode_states: EpisodeState, rules: EpisodeRules, part: int
 ) -> None:
     for at in range(len(episodes.clock)):
-        episode, desk = batch.select_episode(episodes, at), select_state(desks, at)
+        episode, episode_state = batch.select_episode(episodes, at), select_state(episode_states, at)
         if part == FEATURES:
-            observation.begin(episode, cluster, desk, rules)
+            observation.begin(episode, cluster, episode_state, rules)
         elif part == MASKS:
-            edits.begin(episode, cluster, desk, rules)
+            edits.begin(episode, cluster, episode_state, rules)
         elif part == FEATURES_OF_EDIT:
-            observation.update_edited_row(episode, cluster, desk, rules, 0)
+            observation.update_edited_row(episode, cluster, episode_state, rules, 0)
         elif part == MASKS_OF_EDIT:
-            edits.refresh(episode, cluster, desk, rules)
+            edits.refresh(episode, cluster, episode_state, rules)
 
 
 HEADERS = (

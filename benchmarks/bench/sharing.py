@@ -15,7 +15,7 @@ from clustergym.common.arrays import Floats, Ints
 from clustergym.common.errors import InputError
 from clustergym.common.tables import table
 from clustergym.envs.sharing.arrivals import fill
-from clustergym.envs.sharing.desk import CLASSES, USED, play, start_episode
+from clustergym.envs.sharing.episode import CLASSES, USED, play, start_episode
 from clustergym.envs.sharing.streams import (
     Stream,
     draw_stream,
@@ -114,9 +114,9 @@ def _filled(stream: Stream, placer: str, seed: int) -> Outcome:
 
 
 def _learned(stream: Stream, weights: Floats) -> Outcome:
-    desk = start_episode(stream)
-    play(desk, weights)
-    return _outcome(stream, int(desk.counts[USED]), desk.node, float(desk.fragments.sum()))
+    episode = start_episode(stream)
+    play(episode, weights)
+    return _outcome(stream, int(episode.counts[USED]), episode.node, float(episode.fragments.sum()))
 
 
 def _outcome(stream: Stream, used: int, node: Ints, fragments: float) -> Outcome:

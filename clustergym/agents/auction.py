@@ -52,7 +52,7 @@ class Bids(NamedTuple):
 
 
 class FeatureInputs(NamedTuple):
-    """The inputs from which the features of moves are computed.
+    """Everything that the features of a move are computed from.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class FeatureInputs(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """The state of an auction: what each job has, and its next move on each type with its score.
+    """The state of an auction: each job's GPUs, and its next move on each GPU type with that move's score.
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ def make_weights(named: Mapping[str, float]) -> Floats:
 
 
 def count_hidden_units(weights: Floats, count: int = features.COUNT) -> int:
-    """Return the number of hidden units that weights belong to, given the number of features.
+    """Return the number of hidden units in an array of weights that has `count` features.
 
     Raises
     ------
@@ -149,7 +149,7 @@ def count_hidden_units(weights: Floats, count: int = features.COUNT) -> int:
 
 @compile_in_place
 def next_level(counts: Ints, time_s: Floats, level: int) -> int:
-    """Return the least level with at least twice the GPUs that is feasible and faster, or NONE."""
+    """Return the least GPU count's index with at least twice the GPUs and a shorter iteration, or NONE."""
     for k in range(level + 1, len(counts)):
         if counts[k] >= 2 * counts[level] and time_s[k] < time_s[level]:
             return k
@@ -158,7 +158,7 @@ def next_level(counts: Ints, time_s: Floats, level: int) -> int:
 
 @compile_in_place
 def first_level(time_s: Floats) -> int:
-    """Return the least feasible level, or NONE."""
+    """Return the index of the least feasible GPU count, or NONE."""
     for k in range(len(time_s)):
         if time_s[k] < np.inf:
             return k
@@ -167,7 +167,7 @@ def first_level(time_s: Floats) -> int:
 
 @compile_part
 def compute_sizes(counts: Ints, bids: Bids) -> tuple[Floats, Floats, Floats]:
-    """Return each job's least GPU-seconds, seconds, and seconds with a restart to its end; inf: never."""
+    """Return each job's least GPU-seconds, least seconds, and least seconds with a restart; inf if none."""
     jobs, types, levels = bids.time_s.shape
     gpu_s, best_s, soonest_s = np.full(jobs, np.inf), np.full(jobs, np.inf), np.full(jobs, np.inf)
     for j in range(jobs):
@@ -184,7 +184,7 @@ def compute_sizes(counts: Ints, bids: Bids) -> tuple[Floats, Floats, Floats]:
 
 @compile_in_place
 def first_levels(time_s: Floats, level: Ints) -> None:
-    """Write the least feasible level of each job on each type, or NONE, shape (n, T)."""
+    """Return the index of each job's least feasible GPU count on each type, or NONE, shape (n, T)."""
     for j in range(level.shape[0]):
         for t in range(level.shape[1]):
             level[j, t] = first_level(time_s[j, t])
@@ -222,7 +222,7 @@ def advantages(time_s: Floats, counts: Ints) -> tuple[Floats, Floats]:
 
 @compile_part
 def rank_sizes(size: Floats) -> Floats:
-    """Return ranks from -1 (smallest) to 1; ties in order of the array."""
+    """Return the rank of each job's size, from -1 (smallest) to 1; equal sizes rank in the array's order."""
     order = np.argsort(size, kind="mergesort")
     rank = np.zeros(len(size))
     for place in range(len(size)):
@@ -312,7 +312,7 @@ def fill_move(
 
 @compile_part
 def begin(bids: Bids) -> Moves:
-    """Return the start of an auction: no job has anything, and no move is scored yet."""
+    """Return the state at the start of an auction: no job has GPUs, and no move has a score yet."""
     jobs, types, _ = bids.time_s.shape
     gpu_type, level = np.full(jobs, NONE, np.int64), np.full(jobs, NONE, np.int64)
     target = np.empty((jobs, types), np.int64)
@@ -331,7 +331,7 @@ def score_moves(
     counts: Ints,
     bids: Bids,
 ) -> None:
-    """Score the next move of job j on each type; moves it must not make are barred.
+    """Score the next move of job j on each type; forbidden moves get the score BARRED.
 
     `values` is room for the features of a move.
     """
@@ -365,7 +365,7 @@ def add_moves(j: int, moves: Moves, queue: MoveQueue) -> None:
 
 @compile_in_place
 def best_move(moves: Moves, counts: Ints, free: Ints, queue: MoveQueue) -> tuple[int, int]:
-    """Return (job, type) of the best-scoring move that has room; the first of equals; NONE if none has.
+    """Return (job, type) of the move with the best score that the free GPUs allow, or NONE.
 
     It leaves the queue. Moves without room are put aside: there is no more room before something is reverted.
     """
@@ -385,7 +385,7 @@ def best_move(moves: Moves, counts: Ints, free: Ints, queue: MoveQueue) -> tuple
 
 @compile_in_place
 def revert(moves: Moves, free: Ints, counts: Ints, bids: Bids) -> bool:
-    """Revert enlargements of running jobs that do not repay their restart; return whether there were any."""
+    """Undo enlargements that save running jobs less time than a restart costs; return whether any were."""
     reverted = False
     for j in range(len(moves.gpu_type)):
         t, k, h = moves.gpu_type[j], moves.level[j], bids.held_level[j]
@@ -403,7 +403,7 @@ def revert(moves: Moves, free: Ints, counts: Ints, bids: Bids) -> bool:
 def hold(
     given: Floats, weights: Floats, facts: FeatureInputs, available: Ints, counts: Ints, bids: Bids
 ) -> tuple[Ints, Ints]:
-    """Hold an auction by given scores or, if there are none, by weights; see `decide`."""
+    """Hold an auction by `given` scores or, if these are empty, by scores from the weights."""
     moves = begin(bids)
     room = AuctionBuffers(available.copy(), np.empty(features.COUNT), move_queue.empty(moves.score.size))
     make_moves(moves, given, weights, facts, counts, bids, room)
@@ -420,7 +420,7 @@ def make_moves(
     bids: Bids,
     room: AuctionBuffers,
 ) -> None:
-    """Make the moves of an auction; the free GPUs become fewer."""
+    """Make the moves of an auction one by one, and take their GPUs from the free ones."""
     free, values, queue = room
     for j in range(len(moves.gpu_type)):
         score_moves(j, moves, given, weights, values, facts, counts, bids)
@@ -487,7 +487,7 @@ def decide_by_scores(scores: Floats, available: Ints, counts: Ints, bids: Bids) 
 def decide_biased(
     weights: Floats, bias: Floats, available: Ints, counts: Ints, bids: Bids
 ) -> tuple[Ints, Ints]:
-    """Return the outcome of an auction, as `decide`, with a bias for each job.
+    """Return the outcome of an auction, as `decide` does, with a bias added for each job.
 
     Parameters
     ----------

@@ -22,13 +22,13 @@ AGENTS = ("auction_es", "group_pg")
 
 @dataclass(frozen=True, eq=False)
 class AuctionCheckpoint:
-    """A trained auction.
+    """The weights of a trained auction, with their description.
 
     Attributes
     ----------
     weights : ndarray of float
         As `clustergym.agents.auction.score_move` takes them; of an agent that measures jobs, then the numbers
-        of `clustergym.agents.beliefs.NAMES` or, if it is told iteration times, of `NAMES_TOLD`.
+        of `clustergym.agents.beliefs.NAMES` or, if it knows iteration times, of `NAMES_TOLD`.
     information_class : InformationClass
     sha256 : str
         Digest of the weights file.
@@ -43,7 +43,7 @@ class AuctionCheckpoint:
 
 
 def save(path: Path, weights: Floats, information: InformationClass, about: Mapping[str, Any]) -> None:
-    """Write weights to `path`, and their description to the YAML beside it."""
+    """Write weights to `path`, and their description to a YAML file of the same name."""
     head = {
         "schema": AUCTION_SCHEMA,
         "agent": about.get("training", {}).get("name", AGENTS[0]),

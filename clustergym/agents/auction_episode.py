@@ -153,7 +153,7 @@ def run(
     bias : ndarray of float, shape (jobs of the trace, T, 2)
         As of `auction.decide_biased`, for the jobs in view; of length 0: there is none.
     believed : ndarray of float
-        By which an auction believes iteration times (`beliefs`); of length 0: by those it is told.
+        Parameters by which an auction estimates times (`beliefs`); of length 0: it uses the known times.
     observed : Observed
         What it has seen.
     episodes : Episode

@@ -1,6 +1,6 @@
 """Estimate iteration times from the progress of jobs that ran, for an agent that measures jobs.
 
-It is told none, or those of profiles, which jobs need not run at and some jobs lack.
+It knows none, or those of profiles, at which jobs need not run and which some jobs lack.
 
 Every figure is a ratio to a job's own iterations, so that it does not matter what an iteration is.
 """
@@ -35,14 +35,14 @@ NAMES_TOLD = (
     *NAMES,
     "profile_doubt",  # logit of the share of powers of GPUs, beside its profile, in how a job scales
 )
-"""Of an agent that is told the times of profiles."""
+"""Of an agent that knows the times of profiles."""
 START_TOLD = (*START, 0.0)
 LEAST_WORKED_S = 30.0
 """Seconds that a job works on an allotment before its speed there is measured."""
 
 
 class RunStats(NamedTuple):
-    """Observed figures of the N jobs of a run so far, by row of the trace.
+    """Speeds and progress observed so far for the N jobs of a run, in the order of the trace.
 
     Attributes
     ----------
@@ -91,14 +91,14 @@ class JobsView(NamedTuple):
 
 
 def split(weights: Floats) -> tuple[Floats, Floats]:
-    """Split an agent's weights into score weights and belief parameters (`NAMES`), if it has any."""
+    """Split an agent's weights into the auction's weights and the belief parameters (`NAMES`), if any."""
     last = (len(weights) - features.COUNT) % (auction.INPUTS + 2)
     scores = len(weights) - (last if last in (COUNT, len(NAMES_TOLD)) else 0)
     return weights[:scores].copy(), weights[scores:].copy()
 
 
 def nothing_observed(jobs: int, types: int, levels: int) -> RunStats:
-    """Return the empty statistics of a run that has not begun."""
+    """Return empty statistics, for the start of a run."""
     return RunStats(
         np.zeros((jobs, types, levels)),
         np.zeros(jobs),
@@ -112,7 +112,7 @@ def nothing_observed(jobs: int, types: int, levels: int) -> RunStats:
 
 
 def with_room(observed: RunStats, jobs: int) -> RunStats:
-    """Return a copy of the observations with room for more jobs: at least twice as many as before."""
+    """Return a copy of the observations with room for more jobs, at least twice as many as before."""
     had = len(observed.gpu_type)
     if jobs <= had:
         return observed
@@ -149,7 +149,7 @@ def _learn(observed: RunStats, counts: Ints, row: int, gpu_type: int, level: int
 
 @compile_in_place
 def measure(observed: RunStats, counts: Ints, shown: JobsView, bids: Bids) -> None:
-    """Measure each job's speed on the allotment that it has had since an earlier decision point."""
+    """Measure each job's speed since the earlier decision point from which its allotment is unchanged."""
     for at in range(len(shown.rows)):
         row, gpu_type, level = shown.rows[at], bids.held_type[at], bids.held_level[at]
         if level == NONE or gpu_type != observed.gpu_type[row] or level != observed.level[row]:
@@ -170,7 +170,7 @@ def measure(observed: RunStats, counts: Ints, shown: JobsView, bids: Bids) -> No
 
 @compile_in_place
 def note(observed: RunStats, shown: JobsView, bids: Bids, gpu_type: Ints, level: Ints) -> None:
-    """Note when each job that a decision launches begins to work, and what is left of it then."""
+    """Note, for each job that a decision launches, when it begins to work and how much work is left then."""
     for at in range(len(shown.rows)):
         row = shown.rows[at]
         if level[at] != NONE and (gpu_type[at] != bids.held_type[at] or level[at] != bids.held_level[at]):
@@ -262,12 +262,12 @@ def _believe_job(
 
 @compile_part
 def believe(beliefs: Floats, observed: RunStats, counts: Ints, shown: JobsView, bids: Bids) -> None:
-    """Write the seconds per iteration that are believed to `bids.time_s`; inf where infeasible.
+    """Estimate the seconds per iteration and write them to `bids.time_s`; inf where infeasible.
 
     Parameters
     ----------
     beliefs : ndarray of float
-        As in `NAMES`, or in `NAMES_TOLD`: `bids.time_s` then has the times that are told, inf where none is.
+        As in `NAMES`, or in `NAMES_TOLD`: `bids.time_s` then has the known times, inf where none is known.
     """
     told_s, taken = np.full(bids.time_s.shape, np.inf), np.empty(bids.time_s.shape[1:])
     if len(beliefs) > COUNT:

@@ -104,7 +104,7 @@ def write(
     information: InformationClass,
     about: Mapping[str, Any],
 ) -> None:
-    """Write tensors to `path`, then their description and digest to the YAML beside it."""
+    """Write tensors to `path`, then their description and digest to a YAML file of the same name."""
     from safetensors.numpy import save as packed
 
     data = packed(dict(tensors))

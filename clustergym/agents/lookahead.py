@@ -43,7 +43,7 @@ class Futures(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Up to C candidate decisions for n jobs, shape (C, n), -1: nothing; `filled[0]` rows are in use."""
+    """Up to C candidate decisions for n jobs, shape (C, n); -1 is no GPUs; `filled[0]` rows are used."""
 
     gpu_type: Ints
     level: Ints
@@ -134,7 +134,7 @@ def _add(made: Candidates, weights: Floats, available: Ints, counts: Ints, bids:
 
 @compile_entry
 def candidates(weights: Floats, available: Ints, counts: Ints, bids: Bids) -> Candidates:
-    """Return the auction's own decision first, and others.
+    """Return candidate decisions: first the auction's own, then variations of it.
 
     In one all running jobs keep what they hold; in each further one, a job whose allotment the auction
     would change keeps what it holds.
@@ -204,7 +204,7 @@ def run_playout(
     level: Ints,
     limit_s: float,
 ) -> float:
-    """Return the seconds that all jobs together spend in the system from now on.
+    """Simulate one drawn future; return the seconds that all jobs together spend in the system from now on.
 
     Parameters
     ----------
@@ -246,7 +246,7 @@ def run_playout(
 def decide(
     weights: Floats, available: Ints, counts: Ints, bids: Bids, futures: Futures
 ) -> tuple[Ints, Ints, int]:
-    """Return type and level of each job by the candidate that is best over all futures, and its number.
+    """Return each job's GPU type and count index in the best candidate over all futures, and its index.
 
     The first future has no arrivals: with drawn ones alone, waiting for the next one looks better than it is.
     A candidate is given up once its sum over the futures so far is above that of the auction's own decision,
@@ -290,7 +290,7 @@ LEAST_GAPS = 10
 
 
 class LookAhead:
-    """Decides by play-outs of candidates under `futures` draws of arrivals.
+    """Decides by simulating candidate decisions under `futures` draws of arrivals.
 
     Gaps and jobs are drawn from those seen in Views of the run so far, each independently.
 
@@ -309,7 +309,7 @@ class LookAhead:
     def decide(
         self, weights: Floats, view: View, available: Ints, counts: Ints, bids: Bids
     ) -> tuple[Ints, Ints]:
-        """Return type and level of each job; -1: none."""
+        """Return the GPU type and count index of each job; -1 for no GPUs."""
         self._remember(view, bids)
         gpu_type, level, _ = decide(weights, available, counts, bids, self._draw(view, bids))
         return gpu_type, level

@@ -129,7 +129,7 @@ def _choose(free: Ints, sizes: Ints, wanted: int, may_wait: bool, weights: Float
 
 @compile_entry
 def choose(free: Ints, sizes: Ints, wanted: int, may_wait: bool, weights: Floats) -> Ints:
-    """Return how many nodes each minipod gives to a job, shape (M,); all 0: it waits.
+    """Return how many nodes each minipod gives to a job, shape (M,); all 0 if the job waits.
 
     Parameters
     ----------
@@ -146,13 +146,13 @@ def choose(free: Ints, sizes: Ints, wanted: int, may_wait: bool, weights: Floats
 
 @compile_entry
 def choose_inside(free: Ints, sizes: Ints, wanted: int, weights: Floats) -> int:
-    """Return the minipod that a job moves into; -1: none has room."""
+    """Return the one minipod into which a job moves; -1 if none has room."""
     return _choose_inside(free, sizes, wanted, weights)
 
 
 @compile_entry
 def move_order(nodes: Ints, weights: Floats) -> Ints:
-    """Return the order in which jobs across minipods are moved; equals by their place."""
+    """Return the order in which jobs that span minipods are moved; equal ones keep their order."""
     return np.argsort(-weights[MOVE] * np.log2(nodes), kind="mergesort")
 
 

@@ -11,7 +11,7 @@ from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part
 
 
 class MoveQueue(NamedTuple):
-    """The moves in two arrays: the heap from the front, those put aside from the back.
+    """A heap of moves and a list of moves put aside, which share two arrays.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ def pop(queue: MoveQueue) -> tuple[float, int]:
 
 @compile_in_place
 def put_aside(queue: MoveQueue, score: float, move: int) -> None:
-    """Keep a move that has left the heap for `take_back`."""
+    """Put a popped move aside until `take_back` returns it to the heap."""
     queue.size[1] += 1
     at = len(queue.score) - queue.size[1]
     queue.score[at], queue.move[at] = score, move
@@ -77,7 +77,7 @@ def put_aside(queue: MoveQueue, score: float, move: int) -> None:
 
 @compile_in_place
 def take_back(queue: MoveQueue) -> None:
-    """Add the moves that were put aside again."""
+    """Return all moves that were put aside to the heap."""
     while queue.size[1] > 0:
         at = len(queue.score) - queue.size[1]
         queue.size[1] -= 1

@@ -14,7 +14,7 @@ NAME = "best-known"
 
 
 class Plan(NamedTuple):
-    """A schedule of a scenario, as the weights and biases of an auction that makes it.
+    """A schedule, stored as the weights and biases of the auction that produces it.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Plan(NamedTuple):
 
 
 class PlanPolicy(Policy):
-    """A policy that carries out the plan of a search in hindsight."""
+    """A policy that carries out a plan which was searched for with the whole trace known."""
 
     name: ClassVar[str] = NAME
     information_class = InformationClass.CLAIRVOYANT

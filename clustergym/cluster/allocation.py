@@ -11,7 +11,7 @@ from clustergym.common.arrays import Ints
 
 
 class AllocationError(RuntimeError):
-    """An impossible allocation or release: a fault of a placer or of the engine."""
+    """An impossible allocation or release, caused by a bug in a placer or in the engine."""
 
 
 class Allocations:
@@ -37,18 +37,18 @@ class Allocations:
         self.free_on_node: Ints = _read_only(self._free_on_node)
         self.free: Ints = _read_only(self._free)
         self._type_of_node: list[int] = spec.node_type.tolist()
-        self._held: dict[int, Nodes] = {}
+        self.nodes_of: dict[int, Nodes] = {}
         self._beside: dict[int, int] = {}
         self._down: set[int] = set()
 
     @property
     def holders(self) -> KeysView[int]:
-        """Holders of GPUs in order of allocation: rows of jobs (>= 0) and profiles (< 0)."""
-        return self._held.keys()
+        """Holders of GPUs in order of allocation: rows of jobs (>= 0) and of profiling runs (< 0)."""
+        return self.nodes_of.keys()
 
     def holding(self, holder: int) -> Nodes:
         """Return the nodes and GPUs of a holder; empty if it holds none."""
-        return self._held.get(holder, ())
+        return self.nodes_of.get(holder, ())
 
     def allocate(self, holder: int, nodes: Nodes) -> None:
         """Give GPUs to a holder that holds none.
@@ -66,8 +66,8 @@ class Allocations:
             twice or out of order, of another type than the first, or has not that many GPUs free.
         """
         holder = index(holder)
-        if holder in self._held:
-            raise AllocationError(f"holder {holder} already holds {_format_nodes(self._held[holder])}")
+        if holder in self.nodes_of:
+            raise AllocationError(f"holder {holder} already holds {_format_nodes(self.nodes_of[holder])}")
         pairs = tuple((index(node), index(gpus)) for node, gpus in nodes)
         gpu_type = self._check(holder, pairs)
         free_on_node, total = self._free_on_node, 0
@@ -75,34 +75,34 @@ class Allocations:
             free_on_node[node] -= gpus
             total += gpus
         self._free[gpu_type] -= total
-        self._held[holder] = pairs
+        self.nodes_of[holder] = pairs
 
     def share(self, holder: int, other: int) -> Nodes:
-        """Let a holder that holds none hold the same GPUs as another, and return the nodes.
+        """Give a holder the same GPUs that another holds, and return their nodes.
 
         Raises
         ------
         AllocationError
             If the holder holds GPUs already, or the other holds none or shares its GPUs already.
         """
-        if holder in self._held:
-            raise AllocationError(f"holder {holder} already holds {_format_nodes(self._held[holder])}")
-        if other not in self._held or other in self._beside:
+        if holder in self.nodes_of:
+            raise AllocationError(f"holder {holder} already holds {_format_nodes(self.nodes_of[holder])}")
+        if other not in self.nodes_of or other in self._beside:
             what = "shares its GPUs already" if other in self._beside else "holds no GPUs to share"
             raise AllocationError(f"holder {other} {what}")
-        self._held[holder] = self._held[other]
+        self.nodes_of[holder] = self.nodes_of[other]
         self._beside[holder], self._beside[other] = other, holder
-        return self._held[holder]
+        return self.nodes_of[holder]
 
     def release(self, holder: int) -> Nodes:
-        """Take back all GPUs of a holder and return its nodes; GPUs that another shares stay held.
+        """Take back all GPUs of a holder and return its nodes; GPUs shared with another holder stay held.
 
         Raises
         ------
         AllocationError
             If it holds nothing.
         """
-        nodes = self._held.pop(holder, None)
+        nodes = self.nodes_of.pop(holder, None)
         if nodes is None:
             raise AllocationError(f"holder {holder} holds no GPUs to release")
         if self._beside:
@@ -119,7 +119,7 @@ class Allocations:
 
     @property
     def down(self) -> Set[int]:
-        """Nodes that have failed and are not yet repaired; none of their GPUs is free."""
+        """Nodes that have failed and are not yet repaired; their GPUs are not free."""
         return self._down
 
     def fail(self, node: int) -> None:
@@ -130,12 +130,10 @@ class Allocations:
         AllocationError
             If GPUs on it are held, or it is out of use already.
         """
-        size, gpu_type = int(self.spec.node_gpus[node]), self._type_of_node[node]
-        if node in self._down or self._free_on_node[node] != size:
+        if node in self._down or self._free_on_node[node] != self.spec.node_gpus[node]:
             raise AllocationError(f"node {node} cannot be taken out of use: it is not wholly free")
         self._down.add(node)
-        self._free_on_node[node] = 0
-        self._free[gpu_type] -= size
+        self.set_free(node, 0)
 
     def repair(self, node: int) -> None:
         """Put a repaired node back into use.
@@ -147,27 +145,28 @@ class Allocations:
         """
         if node not in self._down:
             raise AllocationError(f"node {node} is not out of use")
-        size, gpu_type = int(self.spec.node_gpus[node]), self._type_of_node[node]
         self._down.remove(node)
-        self._free_on_node[node] = size
-        self._free[gpu_type] += size
+        self.set_free(node, int(self.spec.node_gpus[node]))
 
     @contextmanager
     def hidden(self, nodes: Iterable[int]) -> Iterator[None]:
-        """Make the free GPUs of some nodes look taken inside a `with` block.
+        """Count the free GPUs of some nodes as taken, inside a `with` block.
 
         Nothing may be allocated or released inside the block.
         """
         were = {node: int(self._free_on_node[node]) for node in nodes}
-        for node, gpus in were.items():
-            self._free_on_node[node] = 0
-            self._free[self._type_of_node[node]] -= gpus
+        for node in were:
+            self.set_free(node, 0)
         try:
             yield
         finally:
             for node, gpus in were.items():
-                self._free_on_node[node] = gpus
-                self._free[self._type_of_node[node]] += gpus
+                self.set_free(node, gpus)
+
+    def set_free(self, node: int, gpus: int) -> None:
+        """Say how many GPUs of a node are free, which its type's free GPUs follow."""
+        self._free[self._type_of_node[node]] += gpus - self._free_on_node[node]
+        self._free_on_node[node] = gpus
 
     def _check(self, holder: int, nodes: Nodes) -> int:
         if not nodes:
@@ -195,7 +194,7 @@ class Allocations:
         )
 
     def _explain_taken(self, holder: int, node: int, gpus: int) -> str:
-        others = [other for other, nodes in self._held.items() if any(node == at for at, _ in nodes)]
+        others = [other for other, nodes in self.nodes_of.items() if any(node == at for at, _ in nodes)]
         by = (
             f", held by {', '.join(map(str, others[:4]))}{', …' if len(others) > 4 else ''}" if others else ""
         )

@@ -43,7 +43,7 @@ def load_cluster(name_or_path: str) -> ClusterSpec:
 
 
 def cluster_from_config(mapping: Mapping[str, Any]) -> ClusterSpec:
-    """Return the cluster of a mapping with the keys of conf/cluster/*.yaml.
+    """Return the cluster that a mapping with the keys of conf/cluster/*.yaml describes.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def canonical_gpu_type(name: str) -> str:
 
 
 def gpu_type_names(*clusters: ClusterSpec) -> Callable[[str], str]:
-    """Return a function that finds a GPU type's name, in given clusters first and then in the catalogue.
+    """Return a function that finds a GPU type's name among those of the clusters, then in the catalogue.
 
     It takes a name in upper or lower case, and raises an `InputError` with the nearest names for one that is
     neither.

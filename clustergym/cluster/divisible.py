@@ -29,7 +29,7 @@ MOST_MILLI = 10**9
 
 
 class NodeShape(NamedTuple):
-    """Equal nodes that follow each other.
+    """A group of adjacent, equal nodes.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class NodeShape(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class DivisibleCluster(ClusterSpec):
-    """A cluster of divisible nodes.
+    """A cluster on which jobs can hold parts of a node: CPU, memory and shares of GPUs.
 
     Attributes
     ----------

@@ -121,7 +121,7 @@ def quantify(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def text_tree(spec: ClusterSpec) -> Tree:
-    """Return the tree of switches for printing on the terminal."""
+    """Return the tree of switches as text for a terminal."""
     from rich.markup import escape
     from rich.tree import Tree
 
@@ -165,7 +165,7 @@ HEIGHTS = {"core": 3.0, "minipod": 2.0, "leaf": 1.0, "domain": 0.5, "nodes": 0.0
 
 
 def draw(spec: ClusterSpec, path: Path) -> None:
-    """Write a picture, see `draw_figure`."""
+    """Draw the tree of switches as `draw_figure` does and write the picture."""
     shown = columns(minipods(spec))
     leaves = sum(len(minipod.leaves) for minipod in shown)
     size = 3.5 + 1.1 * max(3, leaves), 4.2
@@ -173,7 +173,7 @@ def draw(spec: ClusterSpec, path: Path) -> None:
 
 
 def columns(runs: Sequence[Minipod]) -> list[Minipod]:
-    """Return the columns to draw: every leaf of every minipod, or groups of equal leaves."""
+    """Return the columns to draw: all leaf switches, or groups of equal ones."""
     each = [
         Minipod(1, tuple(leaf._replace(leaves=1) for leaf in run.leaves for _ in range(leaf.leaves)))
         for run in runs
@@ -185,7 +185,7 @@ def columns(runs: Sequence[Minipod]) -> list[Minipod]:
             return offered
     if sum(len(run.leaves) for run in runs) > MOST_COLUMNS:
         raise InputError(
-            f"more than {MOST_COLUMNS} kinds of leaves do not fit in a picture",
+            f"more than {MOST_COLUMNS} different leaves do not fit in a picture",
             field="--output",
             remedy="leave it out: the tree in the terminal has no limit",
         )

@@ -43,11 +43,11 @@ class PartAllocations(Allocations):
         )
 
     def count_gpus(self, row: int) -> int:
-        """Return how many whole GPUs a job counts for; at least 1, also with a part of one or with none."""
+        """Return a job's number of GPUs in counts of whole GPUs: at least 1, even for a part of a GPU."""
         return max(self._requests[self._request_of[row]][2], 1)
 
     def intend(self, row: int, place: Place) -> Nodes:
-        """Note where the next `allocate` puts a job, and return the nodes to give to it.
+        """Choose where the next `allocate` puts a job, and return the nodes to pass to it.
 
         Raises
         ------
@@ -60,7 +60,7 @@ class PartAllocations(Allocations):
         return ((place.node, self.count_gpus(row)),)
 
     def allocate(self, holder: int, nodes: Nodes) -> None:
-        """Give a job the place that was noted for it.
+        """Give a job the place that `intend` chose.
 
         Raises
         ------
@@ -68,27 +68,29 @@ class PartAllocations(Allocations):
             If it holds something already, or no place was noted, or that one is taken.
         """
         holder = index(holder)
-        if holder in self._held:
-            raise AllocationError(f"holder {holder} already holds a part of node {self._held[holder][0][0]}")
+        if holder in self.nodes_of:
+            raise AllocationError(
+                f"holder {holder} already holds a part of node {self.nodes_of[holder][0][0]}"
+            )
         if self._intended is None or self._intended[0] != holder or nodes[0][0] != self._intended[1].node:
             raise AllocationError(f"holder {holder} is given {nodes}, which no placer chose for it")
         devices = self._choose_devices(*self._intended)
         self._book(holder, nodes[0][0], devices, -1)
-        self._held[holder], self._intended = nodes, None
+        self.nodes_of[holder], self._intended = nodes, None
         self.node_of[holder], self.devices_of[holder] = nodes[0][0], devices
 
     def release(self, holder: int) -> Nodes:
-        """Take back all that a holder has and return its node; same errors as `Allocations.release`."""
-        if holder not in self._held:
+        """Take back all that a holder has and return its node; raises the errors of `Allocations.release`."""
+        if holder not in self.nodes_of:
             raise AllocationError(f"holder {holder} holds nothing to release")
-        nodes = self._held.pop(holder)
+        nodes = self.nodes_of.pop(holder)
         self._book(holder, nodes[0][0], int(self.devices_of[holder]), 1)
         self.node_of[holder], self.devices_of[holder] = -1, 0
         return nodes
 
     def fail(self, node: int) -> None:
-        """Take a failed node out of use; same errors as `Allocations.fail`."""
-        if any(at == node for nodes in self._held.values() for at, _ in nodes):
+        """Take a failed node out of use; raises the errors of `Allocations.fail`."""
+        if any(at == node for nodes in self.nodes_of.values() for at, _ in nodes):
             raise AllocationError(f"node {node} cannot be taken out of use: a job holds a part of it")
         super().fail(node)
         for column in (self.nodes.cpu_milli, self.nodes.memory_mib, self.nodes.gpu_milli):
@@ -96,7 +98,7 @@ class PartAllocations(Allocations):
         self.nodes.version[node] += 1
 
     def repair(self, node: int) -> None:
-        """Put a repaired node back into use; same errors as `Allocations.repair`."""
+        """Put a repaired node back into use; raises the errors of `Allocations.repair`."""
         super().repair(node)
         for name in ("cpu_milli", "memory_mib", "gpu_milli"):
             getattr(self.nodes, name)[node] = getattr(self._whole, name)[node]
@@ -113,7 +115,7 @@ class PartAllocations(Allocations):
         """Return the devices, as bits, that a job takes at a place; raise an AllocationError if it cannot."""
         cpu, memory, gpus, milli, models = self._requests[self._request_of[row]]
         nodes, (node, device) = self.nodes, place
-        if not 0 <= node < len(nodes.devices) or node in self._down:
+        if not 0 <= node < len(nodes.devices) or node in self.down:
             raise AllocationError(f"holder {row}: no node {node} is in use")
         if cpu > nodes.cpu_milli[node] or memory > nodes.memory_mib[node]:
             raise AllocationError(f"holder {row}: node {node} has too little CPU or memory")
@@ -134,6 +136,4 @@ class PartAllocations(Allocations):
     def _book(self, row: int, node: int, devices: int, sign: int) -> None:
         """Subtract (-1) or add (1) a job's request from its node's free resources."""
         book(self.nodes, self._requests[self._request_of[row]], node, devices, sign)
-        untouched = int(np.count_nonzero(self.nodes.gpu_milli[node] == WHOLE))
-        self._free[0] += untouched - int(self._free_on_node[node])
-        self._free_on_node[node] = untouched
+        self.set_free(node, int(np.count_nonzero(self.nodes.gpu_milli[node] == WHOLE)))

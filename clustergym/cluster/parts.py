@@ -17,7 +17,7 @@ CLASSES = 33
 
 
 class Nodes(NamedTuple):
-    """Resources of N nodes with at most D devices each: in all, and free.
+    """Total and free resources of N nodes with at most D devices each.
 
     Attributes
     ----------
@@ -49,16 +49,16 @@ class Nodes(NamedTuple):
     version: Ints
 
     def copy(self) -> Nodes:
-        """Return nodes that share no memory with these."""
+        """Return a copy that shares no memory with the original."""
         return Nodes(*(array.copy() for array in self))
 
     def with_ranks(self, rank: Ints) -> Nodes:
-        """Return a copy with other ranks."""
+        """Return a copy in which the nodes have other ranks."""
         return self.copy()._replace(rank=rank)
 
     @property
     def installed_milli(self) -> int:
-        """Thousandths of all devices, free or not."""
+        """Total of all devices, free or not, in thousandths of a device."""
         return WHOLE * int(self.devices.sum())
 
 
@@ -104,13 +104,13 @@ class Requests(NamedTuple):
     models: Ints
 
     def unpack_row(self, request: int) -> tuple[int, int, int, int, int]:
-        """Return a row: CPU, memory, devices, thousandths of each, and models."""
+        """Return one request: CPU, memory, devices, thousandths of each device, and accepted models."""
         cpu, memory, gpus, milli, models = (int(column[request]) for column in self)
         return cpu, memory, gpus, milli, models
 
 
 def distinct(rows: Requests) -> tuple[Requests, Ints]:
-    """Return the distinct requests in the order of their first rows, and the request of each row."""
+    """Return the distinct requests in order of first occurrence, and the index of each row's request."""
     table = np.stack(rows, axis=1)
     _, first, request = np.unique(table, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)
@@ -120,7 +120,7 @@ def distinct(rows: Requests) -> tuple[Requests, Ints]:
 
 
 def encode_models(names: Sequence[str], known: Sequence[str]) -> int:
-    """Return the bits of the models that a request accepts; no names: all."""
+    """Return the GPU models that a request accepts as bits of an integer; no names mean all models."""
     return sum(1 << known.index(name) for name in set(names)) if names else (1 << len(known)) - 1
 
 
@@ -157,7 +157,7 @@ class Parts:
 
     @property
     def rows(self) -> Requests:
-        """The request of each job, columns of shape (n,)."""
+        """The request of each job, in columns of shape (n,)."""
         return Requests(*(column[self.request] for column in self.requests))
 
     @property
@@ -180,7 +180,7 @@ def fitting(nodes: Nodes, requests: Requests) -> Bools:
 
 
 def book(nodes: Nodes, request: tuple[int, int, int, int, int], node: int, devices: int, sign: int) -> None:
-    """Take (sign -1) what a request (`Requests.of`) asks for from a node's devices, or give it back (1)."""
+    """Take a request's resources from a node's devices (sign -1), or give them back (sign 1)."""
     cpu, memory, gpus, milli, _ = request
     nodes.cpu_milli[node] += sign * cpu
     nodes.memory_mib[node] += sign * memory

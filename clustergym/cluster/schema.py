@@ -28,7 +28,7 @@ class StrictSchema(BaseModel):
 
 
 class GpuTypeKeys(StrictSchema):
-    """The keys of a GPU type: those of `clustergym.cluster.spec.GpuType` but its name."""
+    """The keys of a GPU type: the fields of `clustergym.cluster.spec.GpuType` without its name."""
 
     fp16_tflops: Positive
     fp32_tflops: Positive
@@ -63,7 +63,7 @@ class NodesKeys(StrictSchema):
 
 
 class FabricKeys(StrictSchema):
-    """The keys of a network fabric: those of `clustergym.cluster.spec.Fabric`."""
+    """The keys of a network fabric: the fields of `clustergym.cluster.spec.Fabric`."""
 
     nodes_per_leaf: Count = 16
     leaves_per_minipod: Count | None = None

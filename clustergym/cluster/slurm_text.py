@@ -17,7 +17,7 @@ _GRES = re.compile(
 
 
 def known_type(name: str) -> str:
-    """Return the catalogue's name of a GPU type that a longer name contains, or else the name itself.
+    """Return the catalogue's GPU type that a name contains, or the name itself if it contains none.
 
     So `nvidia_a100-sxm4-80gb` and `NVIDIA-A100-PCIE-40GB` are A100.
     """
@@ -28,7 +28,7 @@ def known_type(name: str) -> str:
 
 
 def gpus_of_tres(text: str) -> tuple[int, str]:
-    """Return the GPUs in a list of TRES, as `cpu=8,gres/gpu:a100=4,gres/gpu=4`, and the type with most.
+    """Return the number and main type of the GPUs in a TRES list such as `cpu=8,gres/gpu:a100=4`.
 
     The type is empty where none is named; GPU memory and utilisation do not count.
     """
@@ -44,7 +44,7 @@ def gpus_of_tres(text: str) -> tuple[int, str]:
 
 
 def gpus_of_gres(text: str) -> tuple[int, str]:
-    """Return the GPUs in a list of GRES, as `gpu:a100:4(S:0-1),nvme:1`, and the type with most."""
+    """Return the number and main type of the GPUs in a GRES list such as `gpu:a100:4(S:0-1),nvme:1`."""
     by_type = dict[str, int]()
     for part in re.split(r",(?![^(]*\))", text):
         if found := _GRES.fullmatch(part.strip()):
@@ -55,5 +55,5 @@ def gpus_of_gres(text: str) -> tuple[int, str]:
 
 
 def read_gpus(text: str) -> tuple[int, str]:
-    """Return the number of GPUs in a list of TRES or GRES, and the GPU type with the most."""
+    """Return the number and main type of the GPUs in a list of TRES or GRES."""
     return gpus_of_tres(text) if "gres/gpu" in text and "=" in text else gpus_of_gres(text)

@@ -16,7 +16,7 @@ Nodes = tuple[tuple[int, int], ...]
 
 
 class Locality(enum.IntEnum):
-    """The lowest network tier that connects all nodes of a placement; sets the bandwidth of collectives.
+    """The lowest network tier that connects all nodes of a placement; it sets the bandwidth of collectives.
 
     In an NVLink domain of several nodes, such as a rack of 72 GPUs, each GPU reaches all others at the rate
     of its link, in its node or not: to be in one domain is to be on one node.
@@ -31,7 +31,7 @@ class Locality(enum.IntEnum):
 
 @dataclass(frozen=True)
 class GpuType:
-    """Data sheet of a GPU type and of the nodes it is built into.
+    """Data sheet of a GPU type and of the nodes that contain it.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class NodeGroup:
 
     @property
     def domain_gpus(self) -> int:
-        """GPUs of a domain that a gang may count on."""
+        """Number of GPUs in one NVLink domain that a gang of jobs may count on."""
         return self.gpus_per_node * (self.gang_nodes or self.nodes_per_domain)
 
 
@@ -147,7 +147,7 @@ class ClusterSpec:
 
     @property
     def named_types(self) -> tuple[str, ...]:
-        """Names of GPU types by which a job may ask for GPUs."""
+        """GPU type names by which a job may ask for GPUs."""
         return self.gpu_types
 
     @cached_property
@@ -199,7 +199,7 @@ class ClusterSpec:
 
     @cached_property
     def domain_gpus(self) -> Ints:
-        """GPUs of each type that a gang may count on in one NVLink domain, or on one node, shape (T,)."""
+        """Number of GPUs that a gang may count on in one NVLink domain or node, by type, shape (T,)."""
         return np.array([group.domain_gpus for group in self.groups], dtype=np.int64)
 
     @cached_property
@@ -271,7 +271,7 @@ class ClusterSpec:
 
     @cached_property
     def place_in_domain(self) -> Ints:
-        """Number of each node within its domain, from 0, shape (N,)."""
+        """Position of each node within its NVLink domain, from 0, shape (N,)."""
         opens = np.flatnonzero(np.diff(self.node_domain, prepend=-1))
         sizes = np.diff(opens, append=len(self.node_domain))
         place: Ints = np.arange(len(self.node_domain)) - np.repeat(opens, sizes)

@@ -112,7 +112,7 @@ def _print(shown: Table | Tree) -> None:
 
 
 def figures(spec: ClusterSpec) -> dict[str, Any]:
-    """Return the size of a cluster and of each of its GPU types, as plain JSON values.
+    """Return the sizes of a cluster and of its GPU types, as JSON values.
 
     Bandwidths in GB/s, one direction: `node` per GPU, the wider localities per node.
     """
@@ -165,7 +165,7 @@ def _type_figures(spec: ClusterSpec, row: int) -> dict[str, Any]:
 
 
 def table(shown: dict[str, Any]) -> Table:
-    """Return the figures of a cluster as a table with one row per GPU type, or shape of divisible nodes."""
+    """Return the sizes of a cluster as a table with a row for each GPU type or shape of node."""
     if "shapes" in shown:
         return _shapes(shown)
     title = "{name}: {gpus:,} GPUs, {nodes:,} nodes, {leaves:,} leaves, {minipods:,} minipods".format(**shown)

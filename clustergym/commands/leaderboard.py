@@ -386,7 +386,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Run the command line `argv` (default: the process's); return 2 if something is wrong."""
+    """Run `clustergym leaderboard`; return 2 if a check fails or the input is bad."""
     options = _parser().parse_args(argv)
     return COMMANDS[options.command](options)
 

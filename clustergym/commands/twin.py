@@ -116,7 +116,7 @@ def _price_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def write_rules(options: argparse.Namespace) -> int:
-    """Write the queues and the policy of a folder; return the exit status."""
+    """Write the queues and the policy of a twin's folder; return the exit status."""
     from clustergym.benchmark.twin.folder import POLICY as POLICY_FILE
     from clustergym.benchmark.twin.folder import QUEUES, write_rules
     from clustergym.benchmark.twin.rules import read_rules
@@ -141,7 +141,7 @@ def write_rules(options: argparse.Namespace) -> int:
 
 
 def fit_past(options: argparse.Namespace) -> int:
-    """Print logged beside simulated waits; return the exit status."""
+    """Print logged waits beside simulated ones; return the exit status."""
     from clustergym.benchmark.twin.fit import fit, fit_text
     from clustergym.benchmark.twin.folder import TwinFolder
 
@@ -152,7 +152,7 @@ def fit_past(options: argparse.Namespace) -> int:
 
 
 def ask_whatif(options: argparse.Namespace) -> int:
-    """Run the study of a question and write its page; return the exit status."""
+    """Run the study of a what-if question and write its page; return the exit status."""
     from clustergym.benchmark.twin.folder import TwinFolder
     from clustergym.benchmark.twin.page import html_page, list_sections, markdown_page
     from clustergym.benchmark.twin.whatif import Question, ask
@@ -278,7 +278,7 @@ def print_starts(options: argparse.Namespace) -> int:
 
 
 def print_advice(options: argparse.Namespace) -> int:
-    """Print what a policy would do now; return the exit status."""
+    """Print the policy's present decision; return the exit status."""
     from clustergym.benchmark.twin.advice import advise, log_shadow
     from clustergym.common.columns import iso
     from clustergym.common.tables import table
@@ -334,7 +334,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
 
 @exits_on_bad_input
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command of a twin; return the exit status."""
+    """Run a command of `clustergym twin`; return the exit status."""
     given = list(sys.argv[1:] if argv is None else argv)
     if not given:
         raise InputError("no command given", remedy=f"give one of {', '.join(COMMANDS)}")

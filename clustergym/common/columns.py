@@ -25,7 +25,7 @@ _EPOCH = datetime(1970, 1, 1)
 
 
 def quote_cell(cell: str) -> str:
-    """Return a cell's text quoted and shortened for an error message."""
+    """Quote a cell's text, shortened if it is long, for an error message."""
     return repr(cell if len(cell) <= 40 else cell[:37] + "…")
 
 
@@ -48,7 +48,7 @@ def number(cell: str) -> float:
 
 
 def parse_seconds(cell: str) -> float:
-    """Parse a date and time as seconds since 1970 (UTC unless it names a time zone).
+    """Parse a date and time as seconds since 1970, in UTC unless a time zone is given.
 
     Raises
     ------
@@ -144,7 +144,7 @@ def integers(
     high: float | None = None,
     default: int | None = None,
 ) -> Ints:
-    """Return a column of whole numbers, shape (n,); arguments and errors as `numbers`."""
+    """Return a column of whole numbers, shape (n,), with the arguments and errors of `numbers`."""
     values = numbers(table, column, low=low, high=high, default=default)
     broken = values != np.floor(values)
     if broken.any():
@@ -208,13 +208,13 @@ def round_up_counts(gpus: Ints) -> Ints:
 
 
 def from_first(submit_s: Floats) -> tuple[Floats, float]:
-    """Return the times relative to the first one, rounded to microseconds, and the time subtracted."""
+    """Return the times relative to the first, rounded to microseconds, and the first time itself."""
     origin = float(submit_s.min())
     return np.round(submit_s - origin, 6), origin
 
 
 def relative_origin(submit_s: Floats) -> float:
-    """Return the offset to subtract from a trace's clock: 0 if the trace starts within the first day.
+    """Return the time to subtract from submission times: 0 if a trace starts within the first day.
 
     Otherwise it is the first time: the trace was cut from a longer one, or counts from 1970.
     """

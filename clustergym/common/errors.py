@@ -59,7 +59,7 @@ class InputError(ValueError):
 
 
 class UnknownKeywordError(InputError, TypeError):
-    """A keyword that a constructor does not have: a `TypeError` too, as Python's own.
+    """An unknown keyword argument: an `InputError` that is also a `TypeError`, as Python raises.
 
     Libraries that try keywords on a constructor, as TorchRL tries `frameskip`, leave out those that a
     `TypeError` calls unexpected.
@@ -78,7 +78,7 @@ def _shorten_part(part: str, longest: int) -> str:
 
 
 def nearest(name: object, valid: Iterable[object], limit: int = 3) -> str:
-    """Return a remedy such as "did you mean …?" with the valid names that are nearest to `name`.
+    """Return a remedy, such as "did you mean …?", with the valid names most similar to `name`.
 
     Names may be whole numbers, as keys of YAML are.
     """
@@ -93,7 +93,7 @@ def nearest(name: object, valid: Iterable[object], limit: int = 3) -> str:
 
 
 def require(holds: bool, field: str, value: object, remedy: str) -> None:
-    """Raise an `InputError` about a parameter's value if a condition does not hold."""
+    """Raise an `InputError` about a parameter's value unless a condition holds."""
     if not holds:
         raise InputError(f"{value} is not valid", field=field, remedy=remedy)
 
@@ -135,7 +135,7 @@ _WRITTEN_OUT = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[nrt])")
 
 
 def visible(text: str) -> str:
-    r"""Return text with control, bidirectional and invisible characters written out, as `\u202e`.
+    r"""Return text with its control, bidirectional and invisible characters escaped, as `\u202e`.
 
     All spaces but the plain one are written out, too. Other text is returned unchanged.
     """
@@ -169,9 +169,9 @@ def shorten_text(text: str, longest: int) -> str:
 
 
 def alike(text: str) -> str:
-    """Return a normal form of a title; titles that people may confuse have the same form.
+    """Return a normal form of a title that is equal for titles which look alike.
 
-    It ignores compatibility forms, upper and lower case, kinds of space and whatever `visible` writes
+    It ignores compatibility forms, upper and lower case, different spaces and whatever `visible` writes
     out. It does not match letters of different scripts that look alike.
     """
     seen = "".join(char if _has_ink(char) or char.isspace() else "" for char in _WRITTEN_OUT.sub(_read, text))

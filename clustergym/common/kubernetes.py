@@ -31,7 +31,7 @@ class KubernetesObject:
 
     @property
     def kind(self) -> str:
-        """The object's kind, as in `Workload`."""
+        """The object's type, as in `Workload`."""
         return self.text("kind")
 
     @property
@@ -45,7 +45,7 @@ class KubernetesObject:
         return InputError(message, file=self.path, field=where, remedy=REMEDY)
 
     def get(self, field: str, expected: type | tuple[type, ...], missing: Any) -> Any:
-        """Return the value at a path of keys; `missing` where there is none or null.
+        """Return the value at a path of keys, or `missing` if there is none or it is null.
 
         Raises
         ------
@@ -58,11 +58,11 @@ class KubernetesObject:
         if found is None:
             return missing
         if not isinstance(found, expected) or isinstance(found, bool):
-            raise self.error(field, f"is of another kind than expected: {str(found)[:40]!r}")
+            raise self.error(field, f"is of another type than expected: {str(found)[:40]!r}")
         return found
 
     def text(self, field: str) -> str:
-        """Return a text; empty where there is none."""
+        """Return the text at a path of keys; empty if there is none."""
         return str(self.get(field, (str, int), ""))
 
     def flag(self, *keys: str) -> bool:
@@ -73,7 +73,7 @@ class KubernetesObject:
         return found is True
 
     def items(self, field: str) -> list[KubernetesObject]:
-        """Return the objects of a list, as objects of their own with the same name."""
+        """Return the objects in a list, each with access to its own fields."""
         found = self.get(field, list, [])
         if not all(isinstance(entry, Mapping) for entry in found):
             raise self.error(field, "is not a list of objects")
@@ -115,7 +115,7 @@ def _objects(value: Any, path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def quantity(one: KubernetesObject, field: str, value: Any) -> int:
-    """Return a count of GPUs, which Kubernetes writes as a number or a text.
+    """Return a count of GPUs that Kubernetes writes as a number or a text.
 
     Raises
     ------

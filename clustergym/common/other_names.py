@@ -130,7 +130,12 @@ MODULES = {
     "oracle.grid.partition": "oracle.grid.search",
     "oracle.roofline.memory_fit": "oracle.roofline.work",
     "results.metrics.part_course": "results.metrics.parts",
-    "results.metrics.standing": "results.metrics.takings",
+    "results.metrics.standing": "results.metrics.preemptions",
+    "results.metrics.takings": "results.metrics.preemptions",
+    "envs.sharing.desk": "envs.sharing.episode",
+    "envs.vector.desk": "envs.vector.episode_state",
+    "envs.vector.desks": "envs.vector.episode_states",
+    "sim.compiled.happenings": "sim.compiled.event_recording",
     "results.metrics.states": "results.metrics.jobs",
     "results.metrics.fluid": "results.metrics.fairness",
     "results.report.lanes": "results.report.payload",
@@ -167,6 +172,7 @@ CLASSES: dict[str, dict[str, str]] = {
     "agents.beliefs": {"Observed": "RunStats", "Shown": "JobsView"},
     "agents.checkpoints": {"Stored": "CheckpointContent"},
     "agents.plan": {"Planned": "PlanPolicy"},
+    "benchmark.leaderboard.agent_scores": {"AgentStanding": "RankedAgent"},
     "benchmark.leaderboard.best_known": {"Searched": "SearchOutcome"},
     "benchmark.leaderboard.entry": {"Chosen": "ComponentChoice"},
     "benchmark.leaderboard.retrain": {"Retrained": "RetrainingOutcome"},
@@ -177,12 +183,12 @@ CLASSES: dict[str, dict[str, str]] = {
     "cluster.schema": {"Checked": "StrictSchema"},
     "envs.queue_costs": {"QueueCourse": "QueueImbalance"},
     "envs.scheduling_costs": {"Yardsticks": "ReferenceCostTimes"},
-    "envs.sharing.desk": {"Desk": "SharingEpisode"},
-    "envs.vector.desk": {"Desk": "EpisodeState", "DeskRules": "EpisodeRules"},
-    "envs.vector.desks": {"Desks": "EpisodeStates"},
+    "envs.sharing.episode": {"Desk": "SharingEpisode"},
+    "envs.vector.episode_state": {"Desk": "EpisodeState", "DeskRules": "EpisodeRules"},
+    "envs.vector.episode_states": {"Desks": "EpisodeStates"},
     "live.backend": {"Finished": "FinishedAllocation", "Seen": "BackendStatus"},
     "results.metrics.parts": {"Course": "PartUsageHistory", "PartCourse": "PartUsage"},
-    "results.metrics.takings": {"Standing": "QueueUsage", "Takings": "Preemptions"},
+    "results.metrics.preemptions": {"Standing": "QueueUsage", "Takings": "Preemptions"},
     "scenario.disturbance": {"Course": "ActiveDisturbance"},
     "scenario.disturbances.job_failures": {"Tries": "PendingJobFailures"},
     "scenario.disturbances.maintenance": {"Rota": "ActiveMaintenance"},
@@ -198,7 +204,7 @@ CLASSES: dict[str, dict[str, str]] = {
 
 
 def own_name(name: str) -> str | None:
-    """Return the own name of a module of `clustergym`; None: the name that is given is its own.
+    """Return the present name of a module that `name` named earlier; None if `name` is a present one.
 
     >>> own_name("clustergym.run"), own_name("clustergym.interface.policy")
     ('clustergym.commands.run', 'clustergym.scenario.policy')
@@ -219,7 +225,7 @@ def own_name(name: str) -> str | None:
 
 
 def find_other_names() -> None:
-    """Let imports find modules by their other names."""
+    """Let imports find modules by their earlier names."""
     if not any(getattr(finder, "finds_other_names", False) for finder in sys.meta_path):
         # First: below a package that is imported by another name, its folder would give a second copy.
         sys.meta_path.insert(0, _Finder())

@@ -15,7 +15,7 @@ from annotated_types import Ge, Gt, Le, Lt, Predicate
 
 @dataclass(frozen=True)
 class Condition(Predicate):
-    """A condition on a value and the words for it, which follow "a number" in a remedy."""
+    """A condition on a value, with words that continue "a number" in an error's remedy."""
 
     words: str
 

@@ -34,7 +34,7 @@ BOUNDS = {"gt": "above", "ge": "from", "lt": "below", "le": "up to"}
 
 
 class Parameters:
-    """Base of dataclasses that check their fields when they are made; rules over several fields follow.
+    """Base of dataclasses that check their fields' types and bounds when they are created.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def build(made_by: Any, given: Mapping[str, Any], where: str, beside: Collection
 
 
 def build_from_keywords(made_by: Any, given: Mapping[str, Any], where: str) -> Any:
-    """Build a dataclass from the keyword arguments of a constructor, as `build`.
+    """Build a dataclass from a constructor's keyword arguments, with the checks of `build`.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def build_from_keywords(made_by: Any, given: Mapping[str, Any], where: str) -> A
 
 
 def check_fields(made: Any, where: str) -> None:
-    """Raise an `InputError` for the first field of a dataclass whose value its type refuses."""
+    """Raise an `InputError` for the first field of a dataclass whose value does not match its type."""
     hints = _hints(made.__class__)
     for f in dataclasses.fields(made):
         if f.init:

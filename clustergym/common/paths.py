@@ -27,7 +27,7 @@ def traces_dir() -> Path:
 
 
 def install_line(extra: str) -> str:
-    """Return the command that installs an extra: in the checkout, or beside an installed wheel."""
+    """Return the pip command that installs an extra."""
     root = PACKAGE.parent
     where = f"-e '{root}[{extra}]'" if (root / "pyproject.toml").is_file() else f"'clustergym[{extra}]'"
     return f"pip install {where}"

@@ -33,7 +33,7 @@ QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 def cores() -> int:
-    """Return the number of cores this process may use: a container may have less time than cores."""
+    """Return the number of cores that this process may use, within a container's limit of processor time."""
     there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota_us, period_us = map(int, QUOTA.read_text(encoding="ascii").split())
@@ -43,7 +43,7 @@ def cores() -> int:
 
 
 def check_processes(value: Any, field: str = "processes") -> Processes:
-    """Return a number of processes, or `ray`; raise an InputError for anything else."""
+    """Return a valid number of processes, or `ray`; raise an InputError for anything else."""
     if value == RAY:
         return "ray"
     try:
@@ -58,7 +58,7 @@ def check_processes(value: Any, field: str = "processes") -> Processes:
 def workers(
     processes: Processes, start: str | None = None, prepare: Callable[[], object] | None = None
 ) -> Iterator[Any]:
-    """Yield a `map` that runs in that many processes (0: one per core; 1: in this process).
+    """Yield a `map` that runs in so many processes (0: one per core; 1: this process).
 
     `start` is the start method of a process; use `spawn` where PyTorch may have threads, which do not
     survive a fork.
@@ -100,7 +100,7 @@ def in_order(
 
 @contextmanager
 def ray_workers() -> Iterator[Callable[..., Iterator[Any]]]:
-    """Yield a `map` whose tasks run on Ray, results in order; each task has a core of its own.
+    """Yield a `map` that runs tasks on Ray, one core each, and returns results in order.
 
     The cluster is that of `RAY_ADDRESS`, or one that `ray start` has started here; if there is none, one of
     this machine's cores is started and ended. Tasks import this package, so that every machine needs it.

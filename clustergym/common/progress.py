@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Clock(Protocol):
-    """The part of a simulation that its progress is read from."""
+    """The interface to read progress from: simulated time, and the number of jobs that have ended."""
 
     @property
     def now_s(self) -> float:
@@ -30,7 +30,7 @@ EVERY_LINE_S = 10.0
 
 
 def track_results(name: str, results: Iterable[T], total: int, wanted: bool) -> Iterator[T]:
-    """Yield results and show how many are done: a bar on a terminal, elsewhere a line now and then."""
+    """Yield results and show their count: a progress bar on a terminal, otherwise an occasional line."""
     if not wanted:
         yield from results
     elif sys.stderr.isatty():

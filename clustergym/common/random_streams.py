@@ -20,7 +20,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class RandomStream:
-    """A named purpose that random numbers are drawn for.
+    """A random stream, named for the purpose of its numbers.
 
     Attributes
     ----------

@@ -25,7 +25,7 @@ MOST_DIGITS = 300
 
 @contextmanager
 def open_regular_file(path: Path, remedy: str | None = None) -> Iterator[BinaryIO]:
-    """Open a regular file for reading; refuse pipes (a reader could wait for ever) and devices.
+    """Open a regular file for reading; refuse devices, and pipes, which could block the reader.
 
     Raises
     ------
@@ -69,12 +69,12 @@ def read_regular(path: Path, largest_bytes: int, remedy: str | None = None) -> b
 
 
 def read_json(path: Path, largest_bytes: int, remedy: str) -> Any:
-    """Read the value in a JSON file; raises an `InputError` as `read_regular` and `parse_json`."""
+    """Read the value in a JSON file; raises the errors of `read_regular` and `parse_json`."""
     return parse_json(read_regular(path, largest_bytes, remedy), path, remedy)
 
 
 def parse_json(content: bytes, path: Path, remedy: str) -> Any:
-    """Parse unchecked JSON, whose numbers all fit in a float.
+    """Parse untrusted JSON; refuse numbers too large for a float.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def _finite(text: str) -> float:
 def read_json_lines(
     path: Path, *, largest_bytes: int, longest_line_bytes: int, remedy: str, packed: bytes | None = None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number, object) of each line of a gzip file, reading one line at a time.
+    """Yield the line number and object of each line of a gzip file of JSON lines.
 
     Parameters
     ----------

@@ -144,13 +144,13 @@ def _find_line(content: bytes, position: int) -> int:
 
 
 def read_text(path: Path) -> tuple[str, str]:
-    """Return a file's text and the SHA-256 of its bytes; same errors as `read_bytes` and `decode`."""
+    """Return a file's text and the SHA-256 of its bytes; raises the errors of `read_bytes` and `decode`."""
     content = read_bytes(path)
     return decode(content, path), hashlib.sha256(content).hexdigest()
 
 
 def first_lines(path: Path) -> list[str]:
-    """Return the first lines of a file as text, whatever its encoding; empty for a folder."""
+    """Return the first lines of a file as text, whatever its encoding; nothing for a folder."""
     if not path.is_file():
         return []
     try:

@@ -43,7 +43,7 @@ class YamlMapping:
     root: yaml.MappingNode
 
     def line(self, keys: Iterable[str | int]) -> int:
-        """Return the 1-based line of a value, or of the innermost part of `keys` that exists."""
+        """Return the 1-based line of the value at a path of keys, or of the last key that exists."""
         node: yaml.Node = self.root
         mark = node.start_mark
         for key in keys:
@@ -68,7 +68,7 @@ def read_mapping(path: Path) -> YamlMapping:
 
 
 def parse_mapping(content: bytes, path: Path) -> YamlMapping:
-    """Parse the content of a YAML file whose top level is a mapping; same errors as `read_mapping`."""
+    """Parse the content of a YAML file whose top level is a mapping; raises the errors of `read_mapping`."""
     text = _text(content, path)
     try:
         _check_events(text, path)

@@ -26,7 +26,7 @@ from clustergym.trace.trace import Trace
 
 
 class Actions(ABC):
-    """Turns an environment's actions into decisions, and says which are legal.
+    """Turns an environment's actions into decisions, and knows which actions are legal.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Actions(ABC):
         return spaces.Discrete(self.number)
 
     def check_action(self, action: Any) -> Any:
-        """Return an action as `act` takes it.
+        """Check an action and return it in the form that `act` takes.
 
         Raises
         ------
@@ -88,7 +88,7 @@ class Actions(ABC):
 
 
 class Edits(NamedTuple):
-    """The allotments of a View of n jobs as edited; `EditActions` describes what its attributes have too.
+    """The agent's edits so far to the allotments of a View of n jobs.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class Edits(NamedTuple):
 
 
 class EditActions(Actions):
-    """Each action edits the allotment of a job; `stop` ends the decision point.
+    """Actions that each edit the allotment of one job; the action `stop` ends the decision point.
 
     Row r of R has W = T K + 1 actions, or T K + 2 with rejection: r W + t K + k gives the job
     `counts[k]` GPUs of type t, r W + T K preempts it, r W + T K + 1 rejects it. The last action of
@@ -190,7 +190,7 @@ class EditActions(Actions):
         self._refresh()
 
     def adopt_allotments(self, view: View, edits: Edits) -> None:
-        """Take over allotments that were edited elsewhere."""
+        """Replace the edits by those made on another copy of this View."""
         self.view, self.shown = view, edits.shown
         self.target_type, self.target_gpus, self.free = edits.target_type, edits.target_gpus, edits.free
         self.assigned, self.preempted = edits.assigned, edits.preempted
@@ -222,13 +222,13 @@ class EditActions(Actions):
         return bool(self._mask[action])
 
     def index(self, row: int, gpu_type: int, gpus: int) -> int:
-        """Return the action that assigns `gpus` GPUs of a type to a row's job; 0 GPUs: preempts it."""
+        """Return the action that gives a row's job `gpus` GPUs of a type; 0 GPUs preempt the job."""
         if gpus == 0:
             return row * self.width + self.options
         return row * self.width + gpu_type * self.levels + int(np.searchsorted(self._counts, gpus))
 
     def rejection(self, row: int) -> int:
-        """Return the action that rejects a row's job."""
+        """Return the action that rejects the job of a row."""
         return row * self.width + self.options + 1
 
     def act(self, action: int) -> Decision | None:
@@ -280,7 +280,7 @@ class EditActions(Actions):
 
 
 class MetaActions(Actions):
-    """An action chooses a policy of the menu, and that policy decides at this decision point.
+    """Actions that each choose a policy from a menu; that policy makes the decision.
 
     Parameters
     ----------
@@ -299,7 +299,7 @@ class MetaActions(Actions):
         self.shown = np.empty(0, dtype=np.int64)
 
     def reset(self, trace: Trace, setting: Setting, rng: np.random.Generator) -> None:
-        """Begin an episode: reset every policy, with the random stream that the simulator would give it."""
+        """Begin an episode: reset every policy, with the random stream that it has in a simulation."""
         for policy in self.policies:
             policy.check(trace, setting)
             policy.reset(setting, copy.deepcopy(rng))
@@ -317,7 +317,7 @@ class MetaActions(Actions):
         return True
 
     def act(self, action: int) -> Decision | None:
-        """Let a policy decide.
+        """Return the decision of the chosen policy.
 
         A policy that needs no profile may name a type on which a job is not profiled yet; that
         job keeps waiting.
@@ -337,7 +337,7 @@ class MetaActions(Actions):
 
 
 def choose_rows(view: View, rows: int, turn: int = 0) -> Ints:
-    """Return positions in the View of the jobs that have a row, ascending, at most `rows`.
+    """Return which jobs have a row in the observation, at most `rows`, as ascending positions in the View.
 
     Where all jobs fit, all have a row. Otherwise waiting jobs and running jobs have half of the
     rows each; what the one part leaves goes to the other. Of each part's rows half go to the jobs

@@ -37,7 +37,7 @@ RANKED = (features.SIZE, features.RANK, features.LOG_AGE, features.STRETCH, feat
 
 
 class AuctionActions(Actions):
-    """An action is a whole decision: scores of moves, weights of their features, or priorities of jobs.
+    """Actions that each determine a whole decision, by scores of moves, feature weights, or job priorities.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class AuctionActions(Actions):
 
     @property
     def numbers(self) -> int:
-        """Numbers that decide: scores, all weights, or priorities."""
+        """Number of values in an action that affect the auction: scores, weights, or priorities."""
         return (int(np.prod(self._shape)), features.COUNT, 2 * self.rows)[self.decides_by]
 
     @property
@@ -89,11 +89,11 @@ class AuctionActions(Actions):
         return spaces.Box(-self.bound, self.bound, (self.number,), np.float32)
 
     def check_action(self, action: Any) -> Floats:
-        """Check an action and return its numbers in their own precision."""
+        """Check an action and return its numbers without a change of precision."""
         return check_numbers(action, (self.number,), self.bound)
 
     def deciding(self, actions: Floats) -> Floats:
-        """Return the numbers that decide, shape (..., numbers), of actions, shape (..., number)."""
+        """Return the part of each action that affects the auction, shape (..., numbers)."""
         if not self.knobs:
             return actions
         weights = np.broadcast_to(self._prior, (*actions.shape[:-1], features.COUNT)).copy()
@@ -116,7 +116,7 @@ class AuctionActions(Actions):
         self.described[:shown], self.described[shown:] = moves[self.shown], 0.0
 
     def rank_jobs(self) -> Floats:
-        """Return the sort keys of the jobs that have a row, shape (m, len(RANKED))."""
+        """Return the values by which jobs with a row are sorted, shape (m, len(RANKED))."""
         facts = auction.job_facts(int(self.view.available.sum()), self._counts, self._bids)
         return facts[self.shown][:, RANKED]
 
@@ -130,12 +130,12 @@ class AuctionActions(Actions):
         self.view, self._bids = view, make_bids(view, time_s)
 
     def begin_decision(self, view: View, turn: int) -> None:
-        """Begin a decision point with `turn` others before it."""
+        """Begin a decision point that follows `turn` others."""
         self._turn = turn
         self.begin(view)
 
     def mask(self) -> Bools:
-        """Return which numbers of an action have an effect now, shape (number,)."""
+        """Return which numbers of an action have an effect in this decision, shape (number,)."""
         if self.decides_by == WEIGHTS:
             return np.ones(self.number, dtype=np.bool_)
         if self.decides_by == PRIORITIES:
@@ -148,7 +148,7 @@ class AuctionActions(Actions):
         return True
 
     def act(self, action: Any) -> Decision:
-        """Run the auction; unless the action is weights, jobs without a row keep what they have."""
+        """Run the auction; jobs without a row keep their allotment, unless the action is weights."""
         view, bids, numbers = self.view, self._bids, self.deciding(action)
         gpu_type, level = bids.held_type.copy(), bids.held_level.copy()
         available = view.available.astype(np.int64)
@@ -175,7 +175,7 @@ class AuctionActions(Actions):
         return auction.decide_biased(self._of_priorities, bias, available, self._counts, bids)
 
     def act_again(self, view: View, action: Any) -> Decision:
-        """Hold the auction of a later decision point, which is not shown, by the same weights."""
+        """Decide at a later decision point by the weights of an earlier action."""
         self._bid(view)
         return self.act(action)
 
@@ -186,7 +186,7 @@ class AuctionActions(Actions):
 
 @entry_in_place
 def fill_bias(priorities: Floats, bias: Floats) -> None:
-    """Write what priorities add to the scores of jobs with a row, shape (n, T, 2).
+    """Write the amounts that priorities add to the scores of jobs with a row, shape (n, T, 2).
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def fill_bias(priorities: Floats, bias: Floats) -> None:
 
 
 def check_numbers(action: Any, shape: tuple[int, ...], bound: float) -> Floats:
-    """Return numbers of a shape, each of them at most `bound` in absolute value.
+    """Return the numbers of an action after checking their shape and that none exceeds `bound`.
 
     Raises
     ------

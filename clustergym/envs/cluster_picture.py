@@ -35,7 +35,7 @@ _COLOURS = {FREE: WHITE, DOWN: INK, PROFILING: FAINT}
 
 
 class LabelStyle(NamedTuple):
-    """The labels of switches, and the pixels between boxes."""
+    """Whether switches are labelled, and the pixels between boxes."""
 
     leaf: str
     spine: str
@@ -64,7 +64,7 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True)
 class ClusterLayout:
-    """The places of all boxes and squares.
+    """The positions of all boxes of switches and squares of GPUs in a picture of a cluster.
 
     Attributes
     ----------
@@ -87,12 +87,12 @@ class ClusterLayout:
 
 
 def node_columns(gpus: int) -> int:
-    """Return how many GPUs of a node are side by side: 2 of 4, 4 of 8 or 16."""
+    """Return in how many columns the GPUs of a node are drawn: 2 for 4 GPUs, 4 for 8 or 16."""
     return 1 << -(-(gpus - 1).bit_length() // 2)
 
 
 def make_layout(cluster: ClusterSpec, most: Size) -> ClusterLayout:
-    """Return the layout with the longest labels, then the largest squares, that fit into `most`.
+    """Return the layout that fits into `most` with the longest labels and then the largest squares.
 
     If not even the smallest squares fit, the layout is higher than `most`.
     """
@@ -236,7 +236,7 @@ def _flow(sizes: Sequence[Size], most: int, gap: int) -> tuple[list[tuple[int, i
 
 
 def draw_switches(picture: Picture, layout: ClusterLayout, left: int, top: int) -> None:
-    """Draw the switches with their names, and the nodes: they never change."""
+    """Draw the switches with their names, and the nodes, which are the same in every picture."""
     for boxes, fill, line, size in ((layout.spines, WHITE, LINE, 12), (layout.leaves, (247,) * 3, LINE, 11)):
         for box in boxes:
             x, y = left + box.left, top + box.top
@@ -265,7 +265,7 @@ def fill_squares(pixels: Pixels, layout: ClusterLayout, owners: Ints, left: int,
 
 
 def number_squares(picture: Picture, layout: ClusterLayout, owners: Ints, left: int, top: int) -> None:
-    """Write the row of each job once on every node where it has GPUs, if there is room."""
+    """Write each job's row number once on every node where it has GPUs, if there is room."""
     side = layout.square
     size = min(14, side - 3)
     if size < 8:

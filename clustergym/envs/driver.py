@@ -20,7 +20,7 @@ from clustergym.scenario.registry import make_policy
 
 @dataclass(frozen=True)
 class Drive:
-    """An episode that a policy played.
+    """An episode in which a policy chose the actions.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Drive:
 
 
 def driving_parameters(policy: Policy | str) -> dict[str, Any]:
-    """Return environment parameters under which a policy sees and decides the same as in a simulation."""
+    """Return environment parameters under which a policy gets the same Views as in a simulation."""
     policy = _make_policy(policy)
     known = {"information": policy.information_class.value, "round_s": policy.round_s}
     return {**known, "mask_stop_while_idle": False}
@@ -56,7 +56,7 @@ def drive(
     seed: int | None = None,
     options: dict[str, Any] | None = None,
 ) -> Drive:
-    """Play an episode by a policy: translate each of its decisions into edits and a stop.
+    """Let a policy play an episode: translate its decisions into edits and stops.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def edits(actions: EditActions, view: View, decision: Decision) -> tuple[list[in
 
 
 def targets(view: View, decision: Decision) -> tuple[Ints, Ints]:
-    """Return the GPU type (-1: none) and the GPUs that a decision gives each job, shape (n,)."""
+    """Return the GPU type (-1: none) and the number of GPUs that a decision gives each job, shape (n,)."""
     gpu_type, gpus = np.full(len(view), -1, dtype=np.int64), np.zeros(len(view), dtype=np.int64)
     at = np.searchsorted(view.job, decision.job)
     gpu_type[at], gpus[at] = decision.gpu_type, decision.gpus

@@ -10,7 +10,7 @@ from clustergym.envs.vector.single import EngineEnv
 
 
 class ElasticEnv(EngineEnv):
-    """Give jobs of a GPU cluster types and counts of GPUs, and take them away.
+    """The agent gives jobs of a GPU cluster types and counts of GPUs, and takes them away.
 
     ## Description
 
@@ -157,13 +157,13 @@ class ElasticEnv(EngineEnv):
 
 
 class FairEnv(EngineEnv):
-    """Schedule data-parallel jobs on GPUs of one type, fast and fairly (Ares, section 5.1).
+    """The agent schedules data-parallel jobs on GPUs of one type, fast and fairly (Ares, section 5.1).
 
     ## Description
 
     As `ElasticEnv`, in the setting of Ares: GPUs of one type, rounds of 60 s, measured relaunch
-    costs, profiles of data parallelism. The default reward weighs fairness too. What is not said
-    here is as in `ElasticEnv`.
+    costs, profiles of data parallelism. The default reward weighs fairness too. Everything else is as
+    in `ElasticEnv`.
 
     ## Action Space
 
@@ -193,13 +193,13 @@ class FairEnv(EngineEnv):
 
 
 class DeadlineEnv(EngineEnv):
-    """Admit jobs with deadlines, and meet the deadlines of those that were admitted.
+    """The agent admits jobs with deadlines, and has to meet the deadlines of admitted jobs.
 
     ## Description
 
     As `ElasticEnv`; every job has a deadline, as in ElasticFlow's trace, and may be rejected at the
-    first decision point that shows it. A job that is not rejected there is admitted for good. What
-    is not said here is as in `ElasticEnv`.
+    first decision point that shows it. A job that is not rejected there is admitted for good. Everything
+    else is as in `ElasticEnv`.
 
     ## Action Space
 
@@ -234,13 +234,13 @@ class DeadlineEnv(EngineEnv):
 
 
 class MetaEnv(EngineEnv):
-    """Choose at each decision point which policy, with which parameters, decides.
+    """The agent chooses at each decision point the policy, and its parameters, that decides.
 
     ## Description
 
     All policies of the menu see the same View, even if they need less than `information` grants. A
-    policy that is not chosen does not see the decision point. What is not said
-    here is as in `ElasticEnv`.
+    policy that is not chosen does not see the decision point. Everything else is as
+    in `ElasticEnv`.
 
     ## Action Space
 
@@ -264,24 +264,24 @@ class MetaEnv(EngineEnv):
 
 
 class AuctionEnv(EngineEnv):
-    """Score the moves of an auction, which decides what every job gets.
+    """The agent scores the moves of an auction, which decides what every job gets.
 
     ## Description
 
     As `ElasticEnv`, but an action is a whole decision. At a decision point all GPUs are put up for
-    auction: a job that has nothing starts with its least count on a type, or one that has something
-    doubles it. The move with the best score that has room is made, again and again, until no start
+    auction: a job without GPUs starts with its least count on a type, or a job with GPUs doubles
+    them. The move with the best score that has room is made, again and again, until no start
     has room and no doubling scores above 0. An enlargement of a running job that does not repay its
     restart is reverted. Only order and sign of scores count. The agents of `agent=auction_es` are
     agents of this environment: with `actions="weights"`, and their information class, their weights
-    give the digest of `clustergym run policy=learned`. What is not said here is as in `ElasticEnv`.
+    give the digest of `clustergym run policy=learned`. Everything else is as in `ElasticEnv`.
 
     ## Action Space
 
     `Box(-1, 1, (R T K,), float32)`: the score of the move of each row's job to each (type, count); that
     of row r to `counts[k]` GPUs of type t is number (r T + t) K + k. A move is a start, or a doubling of
-    that count's half. `info["action_mask"]` has 1 where there is such a move; the other numbers count
-    for nothing. A job without a row keeps what it has. With `actions="weights"` it is
+    that count's half. `info["action_mask"]` has 1 where there is such a move; the other numbers have
+    no effect. A job without a row keeps what it has. With `actions="weights"` it is
     `Box(-100, 100, (35,), float32)`: a weight of each of `clustergym.agents.auction_features.NAMES`;
     a move's score is the weighted sum of its features, and jobs without a row take part too.
 
@@ -310,20 +310,20 @@ class AuctionEnv(EngineEnv):
 
 
 class PriorityEnv(EngineEnv):
-    """Give each job two priorities at a decision point; an auction by them fills the cluster.
+    """The agent gives each job two priorities; an auction uses them to fill the cluster.
 
     ## Description
 
     As `AuctionEnv`, with fewer numbers to choose: those of a job say how early it should start, and how early
     what it has should be doubled. An episode has about 230 decisions of 50 jobs, and each of them counts, so
-    that a policy gradient learns from scratch. What is not said here is as in `ElasticEnv`.
+    that a policy gradient learns from scratch. Everything else is as in `ElasticEnv`.
 
     ## Action Space
 
     `Box(-1, 1, (2 R,), float32)`: of the job of row r number 2 r is the priority p of its start, 2 r + 1 the
     priority q of its doublings. A start scores 3 p + 0.5 `marginal_start` + 0.2 `keep`, a doubling
     3 q + 0.5 + `marginal_double` + 0.2 `keep` (`clustergym.agents.auction_features`); a job with q < 0 is
-    not doubled. `info["action_mask"]` has 1 for rows with a job; the other numbers count for nothing. A job
+    not doubled. `info["action_mask"]` has 1 for rows with a job; the other numbers have no effect. A job
     without a row keeps what it has.
 
     ## Observation Space
@@ -351,15 +351,15 @@ class PriorityEnv(EngineEnv):
 
 
 class KnobsEnv(EngineEnv):
-    """Turn the knobs of an auction once, and let it schedule the whole episode.
+    """The agent sets the weights of an auction once, and the auction schedules the whole episode.
 
     ## Description
 
     A bandit: an action is what is added to the weights of a known auction
     (`clustergym.agents.auction_features.PRIOR`), which then decides until the episode ends. A step is an
     episode, so that libraries that count steps see few: set PPO's `n_steps` to 4 or so. With `hold=N` an
-    action holds for N decision points, for those who look for what the state is worth. What is not said here
-    is as in `ElasticEnv`.
+    action holds for N decision points, so that the state of the cluster matters. Everything else is as
+    in `ElasticEnv`.
 
     ## Action Space
 
@@ -398,15 +398,15 @@ class KnobsEnv(EngineEnv):
 
 
 class TenantsEnv(EngineEnv):
-    """Give GPUs to the jobs of tenants, so that each tenant gets its quota and its fair share.
+    """The agent gives GPUs to the jobs of tenants, so that each tenant gets its quota and fair share.
 
     ## Description
 
     As `ElasticEnv`, in the setting of `FairEnv`, with [queues of tenants](../tenants.md) shaped as
     Philly's virtual clusters (`queues="philly"` on 64 GPUs, `philly-16` and so on elsewhere), half of
     which submit their jobs in bursts. The agent may lend the GPUs of a queue to others, and has to take
-    them back. Nothing but the reward keeps quotas. Its episodes are those of the SimPy engine. What is
-    not said here is as in `ElasticEnv`.
+    them back. Quotas are kept only because of the reward. Its episodes are those of the SimPy engine.
+    Everything else is as in `ElasticEnv`.
 
     ## Action Space
 
@@ -429,7 +429,7 @@ class TenantsEnv(EngineEnv):
     | Term | Cost |
     |---|---|
     | `owed` | GPU-hours that queues lacked of their quotas while they wanted them / GPUs of the cluster |
-    | `share_error` | the same of the differences, up or down, between GPUs held and fair shares |
+    | `share_error` | GPU-hours of the deviation, up or down, from fair shares / GPUs of the cluster |
     """
 
     defaults = MappingProxyType(
@@ -445,14 +445,14 @@ class TenantsEnv(EngineEnv):
 
 
 class ReclaimEnv(EngineEnv):
-    """Choose at each decision point how queues take their quotas back: who is stopped, and with what notice.
+    """The agent chooses how queues reclaim their quotas: which jobs stop, and with how much notice.
 
     ## Description
 
     As `MetaEnv`, on the jobs and queues of `TenantsEnv`. A job that is stopped without notice goes back to
     its last checkpoint; these are half an hour of work apart (`checkpoint_every_s`). One that is given notice
     saves first, for which it keeps its GPUs ([stopping jobs](../stopping-and-moving.md)). Its episodes are
-    those of the SimPy engine. What is not said here is as in `ElasticEnv`.
+    those of the SimPy engine. Everything else is as in `ElasticEnv`.
 
     ## Action Space
 

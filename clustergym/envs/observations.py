@@ -68,7 +68,7 @@ _COLUMN = {name: at for at, name in enumerate(JOB_FEATURES)}
 
 
 def logarithm(seconds: Any) -> Any:
-    """Return log(1 + x) / log(1 + ten years), from 0 to 1; NaN becomes 0."""
+    """Return log(1 + x) / log(1 + ten years), with x in seconds, from 0 to 1; NaN becomes 0."""
     # fmax and fmin pass over NaN: in this order NaN becomes 0.
     return np.log1p(np.fmin(np.fmax(seconds, 0.0), LONGEST_S)) * _PER_LOGARITHM
 
@@ -85,7 +85,7 @@ def _least(time_s: Floats) -> Floats:
 
 
 class Summary:
-    """Observes the cluster and the queue, without rows of jobs.
+    """An observation of the cluster and the queue as a whole, without rows of jobs.
 
     `clustergym.envs.families.ElasticEnv` describes its parts, `cluster` and `queue`. All numbers come from
     what a policy of the information class is shown, and from how many jobs have left: never from the trace,
@@ -117,7 +117,7 @@ class Summary:
         self._link()
 
     def _link(self) -> None:
-        self._tables = {
+        self.tables = {
             name: self._flat[self.parts[name]].reshape(shape) for name, shape in self.layout.items()
         }
 
@@ -151,17 +151,17 @@ class Summary:
         """
         self._edits = 0
         n = len(view)
-        cluster, queue = self._tables["cluster"], self._tables["queue"]
+        cluster, queue = self.tables["cluster"], self.tables["queue"]
         cluster[0] = view.free / self.capacity
         cluster[1] = view.available / self.capacity
         cluster[2] = self.capacity / self.total
         waiting = view.gpus == 0
         age = view.now_s - view.submit_s
-        self._least_gpu_s = np.zeros(n)
+        self.least_gpu_s = np.zeros(n)
         if known:
-            self._time_s = view.iteration_time_s()
-            self._least_gpu_s = _least(self._time_s * self.setting.counts)
-        work = self._least_gpu_s * view.remaining_iterations
+            self.time_s = view.iteration_time_s()
+            self.least_gpu_s = _least(self.time_s * self.setting.counts)
+        work = self.least_gpu_s * view.remaining_iterations
         hidden = 0 if isinstance(actions, MetaActions) else n - len(actions.shown)
         queue[:] = (
             share(n, 50.0),
@@ -174,15 +174,15 @@ class Summary:
             # Of the jobs met so far: how many there are in all is not known before the end.
             left / (left + n),
         )
-        self._work = work
+        self.work = work
 
     def update_edited(self, actions: Actions, action: int) -> None:
         """Update the numbers that an edit has changed."""
         if not isinstance(actions, EditActions):
             return
         self._edits += 1
-        self._tables["cluster"][0] = actions.free / self.capacity
-        self._tables["queue"][6] = share(self._edits, 10.0)
+        self.tables["cluster"][0] = actions.free / self.capacity
+        self.tables["queue"][6] = share(self._edits, 10.0)
 
     def unpack(self, observation: Mapping[str, Singles] | Singles) -> dict[str, Singles]:
         """Return an observation, or a batch of observations, as the tables of `layout`.
@@ -213,7 +213,7 @@ class Summary:
 
 
 class JobRows(Summary):
-    """Observes the summary, and rows of jobs with their options: the parts `jobs` and `options`."""
+    """An observation of the cluster and queue, and of single jobs with their options, one row each."""
 
     def make_layout(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of each part."""
@@ -229,9 +229,9 @@ class JobRows(Summary):
         super().begin(view, actions, left, known)
         at = actions.shown
         m = len(at)
-        jobs, options = self._tables["jobs"], self._tables["options"]
+        jobs, options = self.tables["jobs"], self.tables["options"]
         jobs[m:], options[m:] = 0.0, 0.0
-        time_s = self._time_s[at] if known else np.full((m, self.types, self.levels), np.inf)
+        time_s = self.time_s[at] if known else np.full((m, self.types, self.levels), np.inf)
         self._fill_jobs(jobs[:m], view, actions, time_s)
         self._fill_options(options[:m], view, at, time_s)
 
@@ -241,9 +241,9 @@ class JobRows(Summary):
         age, deadline = now - view.submit_s[at], view.deadline_s[at]
         fastest, iterations = _least(time_s), view.iterations[at]
         remaining, deadline_left = view.remaining_iterations[at], deadline - now
-        even_s = np.maximum(self._least_gpu_s[at] * iterations * len(view) / self.total, fastest * iterations)
+        even_s = np.maximum(self.least_gpu_s[at] * iterations * len(view) / self.total, fastest * iterations)
         durations = (
-            *(age, view.attained_gpu_s[at], self._work[at], fastest * remaining),
+            *(age, view.attained_gpu_s[at], self.work[at], fastest * remaining),
             *(now - view.queued_s[at], view.standstill_s[at], deadline_left),
         )
         ages, attained, work, time_left, waited, standstill, slack = logarithm(np.stack(durations))
@@ -294,7 +294,7 @@ class JobRows(Summary):
         assert isinstance(actions, EditActions)
         row = action // actions.width
         at = int(actions.shown[row])
-        table = self._tables["jobs"][row]
+        table = self.tables["jobs"][row]
         table[_COLUMN["gpus"]] = self._by_size(int(actions.target_gpus[at]))
         table[_COLUMN["assigned"]] = actions.assigned[at]
         table[_COLUMN["preempted"]] = actions.preempted[at]
@@ -306,7 +306,7 @@ class JobRows(Summary):
 
 
 class MoveRows(JobRows):
-    """Observes the features of an auction's moves too: the part `scored_moves`."""
+    """An observation of jobs in rows that includes the features of an auction's moves (`scored_moves`)."""
 
     def make_layout(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of each part."""
@@ -317,11 +317,11 @@ class MoveRows(JobRows):
         """Compute the observation at the start of a decision point."""
         super().begin(view, actions, left, known)
         assert isinstance(actions, AuctionActions)
-        self._tables["scored_moves"][:] = actions.described
+        self.tables["scored_moves"][:] = actions.described
 
 
 class RankedRows(JobRows):
-    """Observes facts that an auction ranks jobs by, too: the part `ranked`."""
+    """An observation of jobs in rows that includes the values an auction ranks jobs by (`ranked`)."""
 
     def make_layout(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of each part."""
@@ -331,12 +331,12 @@ class RankedRows(JobRows):
         """Compute the observation at the start of a decision point."""
         super().begin(view, actions, left, known)
         assert isinstance(actions, AuctionActions)
-        table, shown = self._tables["ranked"], len(actions.shown)
+        table, shown = self.tables["ranked"], len(actions.shown)
         table[:shown], table[shown:] = actions.rank_jobs(), 0.0
 
 
 class QueueRows(JobRows):
-    """Observes the queue of each row's job too: the part `tenants`."""
+    """An observation of jobs in rows that includes the queue of each row's job (`tenants`)."""
 
     def make_layout(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of each part."""
@@ -346,7 +346,7 @@ class QueueRows(JobRows):
         """Compute the observation at the start of a decision point."""
         super().begin(view, actions, left, known)
         assert self.queues is not None
-        rules, table = self.queues, self._tables["tenants"]
+        rules, table = self.queues, self.tables["tenants"]
         leaf, leaves = view.queue, len(rules.quota)
         wanted = np.bincount(leaf, np.maximum(view.gpus, view.requested_gpus), leaves).astype(np.int64)
         fair = compute_fair_shares(rules.tree, wanted[None], rules.total)[0]
@@ -358,12 +358,12 @@ class QueueRows(JobRows):
         table[: len(shown), 2] = fair[shown] / self.total
 
     def update_edited(self, actions: Actions, action: int) -> None:
-        """Update what the queues hold as edited."""
+        """Update the share of the GPUs that each queue holds after the agent's edits."""
         super().update_edited(actions, action)
         assert isinstance(actions, EditActions)
         shown = self._leaf[actions.shown]
         held = np.bincount(self._leaf, actions.target_gpus, self._leaves)
-        self._tables["tenants"][: len(shown), 0] = held[shown] / self.total
+        self.tables["tenants"][: len(shown), 0] = held[shown] / self.total
 
 
 FEATURES: Mapping[str, type[Summary]] = {

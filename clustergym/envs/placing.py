@@ -20,7 +20,7 @@ Step = tuple[Observation, float, bool, bool, dict[str, Any]]
 
 
 class IllegalActions(Protocol):
-    """The parameters that say what an illegal action costs; see the environments' docstrings."""
+    """The parameters that set the cost of an illegal action; see the environments' docstrings."""
 
     @property
     def on_illegal(self) -> str:
@@ -36,7 +36,7 @@ P = TypeVar("P", bound=IllegalActions)
 
 
 class PlacingEnv(gymnasium.Env[Observation, np.int64], Generic[State, P]):
-    """An environment with one discrete action a step, a reward of terms, and penalties of illegal actions."""
+    """An environment with one discrete action a step, several reward terms and illegal-action penalties."""
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 8}  # noqa: RUF012
     parameters: P
@@ -50,7 +50,7 @@ class PlacingEnv(gymnasium.Env[Observation, np.int64], Generic[State, P]):
 
     @property
     def state(self) -> State:
-        """The episode."""
+        """The state of the episode."""
         if self._state is None:
             raise ResetNeeded("there is no episode yet: call reset() first")
         return self._state
@@ -65,13 +65,13 @@ class PlacingEnv(gymnasium.Env[Observation, np.int64], Generic[State, P]):
     @abstractmethod
     def _info(self, terms: dict[str, float] | None = None, illegal: bool = False) -> dict[str, Any]: ...
 
-    def _begin(self, state: State, max_steps: int) -> tuple[Observation, dict[str, Any]]:
+    def begin_episode(self, state: State, max_steps: int) -> tuple[Observation, dict[str, Any]]:
         """Begin an episode with a state, and return what `reset` does."""
         self._state, self._over, self._steps, self.max_steps = state, False, 0, max_steps
         self._reward.reset()
         return self._observe(), self._info()
 
-    def _checked(self, action: Any) -> int:
+    def check_action(self, action: Any) -> int:
         """Return an action as an int.
 
         Raises
@@ -89,14 +89,14 @@ class PlacingEnv(gymnasium.Env[Observation, np.int64], Generic[State, P]):
             raise InputError(f"{action!r} is not an action", field="action", remedy=remedy)
         return int(action)
 
-    def _refuse(self, message: str, most: int | None = None) -> None:
+    def refuse_action(self, message: str, most: int | None = None) -> None:
         """Raise an InputError that names up to `most` legal actions, if `on_illegal` is `raise`."""
         if self.parameters.on_illegal == "raise":
             legal = np.flatnonzero(self.action_masks())
             shown = ", ".join(map(str, legal[:most])) + (", …" if legal[:most].size < legal.size else "")
             raise InputError(message, field="action", remedy=f"legal: {shown}")
 
-    def _end_step(self, legal: bool, terminated: bool) -> Step:
+    def end_step(self, legal: bool, terminated: bool) -> Step:
         """Return observation, reward and flags of a step whose action has been carried out."""
         terms = self._reward.terms(self.state)
         reward = self._reward.total(terms)

@@ -18,7 +18,7 @@ LEAVES = (EventType.COMPLETE, EventType.DROP)
 
 @dataclass(frozen=True, eq=False)
 class QueueRules:
-    """The queues of a scenario with n jobs and L leaves; GPUs of all types count alike.
+    """The queues of a scenario with n jobs and L leaf queues; GPUs of all types count equally.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class QueueRules:
 
     @staticmethod
     def from_scenario(scenario: Scenario) -> QueueRules | None:
-        """Return the queues of a scenario; None: it has none."""
+        """Return the queues of a scenario; None if it has none."""
         tenants, cluster = scenario.tenants, scenario.cluster
         if tenants is None:
             return None
@@ -47,12 +47,12 @@ class QueueRules:
         return QueueRules(tree, tenants.leaf, asked, list_quotas(tree), float(cluster.capacity.sum()))
 
     def by_leaf(self, gpus: Ints) -> Ints:
-        """Return the sum of GPUs of jobs by leaf, shape (L,)."""
+        """Return the jobs' GPUs summed by leaf queue, shape (L,)."""
         return np.bincount(self.leaf, gpus, len(self.quota)).astype(np.int64)
 
 
 class QueueImbalance:
-    """GPU-hours that queues had too few or too many up to a time, divided by the cluster's GPUs.
+    """GPU-hours by which queues deviated from their due so far, divided by the cluster's GPUs.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class QueueImbalance:
         self._shares: dict[bytes, Floats] = {}
 
     def read(self, event: Event) -> None:
-        """Advance to an event of the log, and account for the time until then."""
+        """Add up the time until an event of the log."""
         if event.job == NO_JOB or event.event_type not in (*LAUNCHES, *ENDS, EventType.SUBMIT):
             return
         if event.time_s > self._time_s[-1]:
@@ -80,11 +80,11 @@ class QueueImbalance:
         self._rate = None
 
     def compute_owed(self, now_s: float) -> float:
-        """Return how much quota queues wanted but did not get so far, in hours of the whole cluster."""
+        """Return the quota that queues wanted but did not get so far, in hours of the whole cluster."""
         return self._until(now_s)[0]
 
     def share_error(self, now_s: float) -> float:
-        """Return the same of the differences, up or down, from fair shares."""
+        """Return the absolute deviation from fair shares so far, in hours of the whole cluster."""
         return self._until(now_s)[1]
 
     def _until(self, now_s: float) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from gymnasium.spaces import Box
 
 
 def random_action(env: gymnasium.Env[Any, Any], info: Mapping[str, Any], rng: np.random.Generator) -> Any:
-    """Return an action that is legal now, all with the same probability.
+    """Return a random action among the legal ones, each with the same probability.
 
     Where an action is a vector, its numbers are between -1 and 1.
 

@@ -24,14 +24,14 @@ REGISTRY_MODULE = "gymnasium.envs.registration"
 
 
 def register_envs() -> None:
-    """Import Gymnasium, and enter the rows of `ENVIRONMENTS` that its registry lacks."""
+    """Import Gymnasium, and register those environments of `ENVIRONMENTS` that its registry lacks."""
     from importlib import import_module
 
     _enter(import_module(REGISTRY_MODULE))
 
 
 def register_when_gymnasium_loads() -> None:
-    """Enter the table now if Gymnasium's registry is loaded, otherwise when it is loaded."""
+    """Register the environments as soon as Gymnasium's registry is loaded."""
     if not any(getattr(finder, "registers_clustergym", False) for finder in sys.meta_path):
         sys.meta_path.insert(0, _AfterGymnasium())
     if REGISTRY_MODULE in sys.modules:

@@ -61,7 +61,7 @@ def choose_colour(number: int) -> Colour:
 
 
 def choose_ink(colour: Colour) -> Colour:
-    """Return the ink, white or dark, that is easier to read on a colour."""
+    """Return the colour of text, white or dark, that is easier to read on a background colour."""
     red, green, blue = colour
     return WHITE if 299 * red + 587 * green + 114 * blue < 150_000 else INK
 
@@ -74,7 +74,7 @@ class Size(NamedTuple):
 
 
 class Picture:
-    """A picture that rectangles and text are drawn on.
+    """A picture on which rectangles and text are drawn.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class Picture:
     def bar(
         self, left: int, top: int, width: int, height: int, parts: Sequence[tuple[float, Colour]]
     ) -> None:
-        """Draw a bar of parts, each a share of the whole and a colour; the rest stays empty."""
+        """Draw a bar from coloured parts, each a share of its width; the rest stays empty."""
         self.box(left, top, width, height, EMPTY)
         end = 0.0
         for share, colour in parts:

@@ -12,7 +12,7 @@ State = TypeVar("State")
 
 
 class Reward(Generic[State]):
-    """A reward is minus the increase of a weighted sum of costs since the last step.
+    """A reward: minus the increase of a weighted sum of costs since the last step.
 
     Over an episode a term adds up to minus the cost at its end, as each cost is 0 at the start.
 
@@ -41,7 +41,7 @@ class Reward(Generic[State]):
         self._last = dict.fromkeys(self.weights, 0.0)
 
     def terms(self, state: State) -> dict[str, float]:
-        """Return each term, unweighted, of the step that led to a state."""
+        """Return the unweighted reward terms of the step that led to a state."""
         now = {name: float(cost(state)) for name, cost in self._costs.items()}
         terms = {name: self._last[name] - cost for name, cost in now.items()}
         self._last = now

@@ -38,12 +38,12 @@ from clustergym.trace.trace import Trace
 Observation = dict[str, npt.NDArray[np.float32]] | npt.NDArray[np.float32]
 Step = tuple[Observation, float, bool, bool, dict[str, Any]]
 
-UNPICKLED = frozenset({"_episode", "_parts", "_references", "placer", "features"})
+UNPICKLED = frozenset({"_episode", "parts", "_references", "placer", "features"})
 """Attributes that a copy makes anew, from the parameters, the scenario and the actions taken."""
 
 
 class SchedulingEnv(gymnasium.Env[Observation, Any]):
-    """An agent schedules a simulated GPU cluster; `clustergym.envs.families` has the variants.
+    """An agent schedules a simulated GPU cluster; `clustergym.envs.families` has the registered environments.
 
     Parameters
     ----------
@@ -87,16 +87,16 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         self.episodes = Episodes(chosen)
         if chosen.actions in OF_AUCTIONS:
             self.episodes.check_times()
-        self._make_parts()
-        self.action_space = self._parts.actions.space
+        self.make_parts()
+        self.action_space = self.parts.actions.space
         self.observation_space = self._observation_space()
 
-    def _make_parts(self) -> None:
+    def make_parts(self) -> None:
         """Make the parts that have a state during an episode."""
         chosen, setting = self.parameters, self.episodes.setting
         self.placer = make_placer({"name": chosen.placer})
         self.features = FEATURES[chosen.features](setting, chosen.rows)
-        self._parts = EpisodeParts(chosen, self.placer, make_actions(chosen, setting), self.features)
+        self.parts = EpisodeParts(chosen, self.placer, make_actions(chosen, setting), self.features)
         # So that a term that there is not is refused here.
         Reward(COSTS, chosen.reward)
         self._references = None if chosen.baseline is None else ReferenceCosts(chosen.baseline, self.placer)
@@ -109,7 +109,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         """Replay the episode up to the step at which the environment was pickled."""
         self.__dict__.update(state)
         self._episode = None
-        self._make_parts()
+        self.make_parts()
         if self._begun is not None:
             taken = self._explain_taken
             self._start(*self._begun)
@@ -128,19 +128,19 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
     @property
     def actions(self) -> AnyActions:
-        """The actions, with the allotments as edited at the present decision point."""
-        return self._parts.actions
+        """The environment's actions, with the agent's edits so far at the present decision point."""
+        return self.parts.actions
 
     @property
     def episode(self) -> PlayedEpisode:
-        """The episode that is played, or was played last; its `engine` says on which engine."""
+        """The present or last episode; its attribute `engine` names its engine."""
         if self._episode is None:
             raise ResetNeeded("there is no episode yet: call reset() first")
         return self._episode
 
     @property
     def simulation(self) -> Simulation:
-        """The simulation of the episode, with its logs; of the SimPy engine alone."""
+        """The simulation of the episode, with its logs; available on the SimPy engine alone."""
         return self.episode.simulation
 
     @property
@@ -152,12 +152,12 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
     @property
     def setting(self) -> Setting:
-        """The constants of the episode, as its Views have them."""
+        """The constants of the episode, as Views have them."""
         return make_setting(self.scenario, self.scenario.round_s(self.parameters.round_s))
 
     @property
     def known_trace(self) -> Trace:
-        """The trace that a policy may check; only a clairvoyant policy sees which jobs its log ends early."""
+        """The trace that a policy may see; only clairvoyant policies see which jobs end early."""
         clairvoyant = self.parameters.information_class == InformationClass.CLAIRVOYANT
         return self.scenario.trace if clairvoyant else self.scenario.trace.as_asked()
 
@@ -182,11 +182,11 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         `action_space.sample(mask=…)` takes it.
         """
         if self._episode is None:
-            return np.ones(self._parts.actions.number, dtype=np.int8)
+            return np.ones(self.parts.actions.number, dtype=np.int8)
         return self._episode.find_mask()
 
     def row_jobs(self) -> Ints:
-        """Return the job of each row that is shown, by its place in the trace, shape (R,); -1: none."""
+        """Return the position in the trace of each shown row's job, shape (R,); -1 for an empty row."""
         found, view = np.full(self.parameters.rows, -1), self.view
         if view is not None:
             shown = self.actions.shown
@@ -219,18 +219,18 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     def _start(self, scenario: Scenario, run_seed: int) -> tuple[Observation, dict[str, Any]]:
         """Begin an episode of a scenario."""
         check_queues(scenario, self.parameters)
-        self._episode = self._begin_episode(scenario, run_seed)
+        self._episode = self.begin_episode(scenario, run_seed)
         self._begun, self._explain_taken = (scenario, run_seed), []
         seen, info = self._episode.begin()
         return self.as_observation(seen), info
 
-    def _begin_episode(self, scenario: Scenario, run_seed: int) -> PlayedEpisode:
+    def begin_episode(self, scenario: Scenario, run_seed: int) -> PlayedEpisode:
         """Return a new episode of a scenario."""
         reference = self.reference_outcomes(scenario, run_seed)
-        return SimPyEpisode(self._parts, scenario, run_seed, reference)
+        return SimPyEpisode(self.parts, scenario, run_seed, reference)
 
     def reference_outcomes(self, scenario: Scenario, run_seed: int) -> Outcomes | None:
-        """Return when each job leaves under the baseline; None: there is none."""
+        """Return when each job leaves under the baseline policy; None if there is no baseline."""
         if self._references is None:
             return None
         return self._references.outcomes(scenario, ReferenceCostTimes.from_scenario(scenario), run_seed)
@@ -240,17 +240,17 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         if self._episode is None or not self._episode.goes_on:
             begun = "there is no episode yet" if self._begun is None else "the episode is over"
             raise ResetNeeded(f"{begun}: call reset() first")
-        taken = self._parts.actions.check_action(action)
+        taken = self.parts.actions.check_action(action)
         seen, reward, terminated, truncated, info = self._episode.act(taken)
         self._explain_taken.append(taken)
         return self.as_observation(seen), reward, terminated, truncated, info
 
     def metrics(self) -> Metrics:
-        """Return the metrics of the episode so far, as `result.json` has them."""
+        """Return the metrics of the episode so far, under the names of `result.json`."""
         return self.episode.measure()
 
     def as_observation(self, flat: npt.NDArray[np.float32]) -> Observation:
-        """Return features, shape (..., number of features), in the form that `observation` chooses."""
+        """Return features, shape (..., number of features), in the observation's form (`dict` or `flat`)."""
         if self.parameters.observation == "flat":
             return flat
         return {name: flat[..., part] for name, part in self.features.parts.items()}
@@ -264,7 +264,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
 
 def check_queues(scenario: Scenario, parameters: SchedulingParameters) -> None:
-    """Raise an InputError if a scenario has queues that are not shown, or none where they would be.
+    """Raise an InputError if queues and the observation do not match: one has tenants, the other has not.
 
     An agent that chooses among policies leaves queues to them.
     """

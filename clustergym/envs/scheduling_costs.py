@@ -38,7 +38,7 @@ Number = Any
 
 @dataclass(frozen=True, eq=False)
 class ReferenceCostTimes:
-    """Reference times of a scenario's jobs, which costs are measured against; arrays of shape (n,).
+    """Reference times of a scenario's jobs, from which costs are computed; arrays of shape (n,).
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class ReferenceCostTimes:
 
     @staticmethod
     def from_scenario(scenario: Scenario, finish_s: FinishS = simulate_fluid) -> ReferenceCostTimes:
-        """Return the yardsticks of a scenario's jobs; `finish_s` computes fluid fair sharing."""
+        """Return the reference times of a scenario's jobs; `finish_s` computes fluid fair sharing."""
         trace, gpus = scenario.trace, scenario.request_gpus
         work = trace.work_iterations * scenario.fair_iteration_time_s * gpus
         total = float(scenario.cluster.capacity.sum())
@@ -122,12 +122,12 @@ class Outcomes:
 
     @property
     def left(self) -> int:
-        """Jobs that have left so far."""
+        """Which jobs have left so far."""
         return int(np.isfinite(self.leave_s).sum())
 
     @property
     def end_s(self) -> float:
-        """Seconds at which the last job left so far."""
+        """Seconds until the last job left that has left so far."""
         left = self.leave_s[np.isfinite(self.leave_s)]
         return float(left.max(initial=0.0))
 
@@ -146,17 +146,17 @@ class Outcomes:
 
 
 def compute_age_s(now_s: Number, leave_s: Number, submit_s: Number) -> Number:
-    """Return the seconds that a job has been in the system; `leave_s` inf: it has not left."""
+    """Return the seconds that a job has been in the system; `leave_s` is inf for a job that has not left."""
     return np.maximum(np.minimum(now_s, leave_s) - submit_s, 0.0)
 
 
 def slow_down(age_s: Number, run_s: Number) -> Number:
-    """Return time in the system / run time alone at the request, the latter at least 10 min."""
+    """Return the slowdown: time in the system over the run time alone, taken as at least 10 min."""
     return age_s / np.fmax(run_s, BOUND_S)
 
 
 def exceed_fairness(age_s: Number, fair_s: Number) -> Number:
-    """Return the excess of finish-time fairness over 1; it grows while a job is late."""
+    """Return the excess of finish-time fairness over 1, which grows while a job is late."""
     return np.fmax(np.minimum(age_s / fair_s, LARGEST) - 1.0, 0.0)
 
 
@@ -166,7 +166,7 @@ def meet_deadline(completed: Number, leave_s: Number, deadline_s: Number) -> Num
 
 
 def break_promise(now_s: Number, completed: Number, leave_s: Number, deadline_s: Number) -> Number:
-    """Return whether a job, unless it was dropped, is late: it has not completed by its deadline."""
+    """Return whether a job is late: neither dropped nor complete by its deadline."""
     dropped = (leave_s < np.inf) & (completed == 0)
     late = np.minimum(now_s, leave_s) > deadline_s
     return late & (dropped == 0) & (meet_deadline(completed, leave_s, deadline_s) == 0)
@@ -176,12 +176,12 @@ OF_ONE_JOB = (compute_age_s, slow_down, exceed_fairness, meet_deadline, break_pr
 
 
 def jobs_in_system(now: Outcomes) -> float:
-    """Return the integral of jobs in the system over the number of jobs: at the end mean JCT, hours."""
+    """Return the integral of jobs in the system over the number of jobs, hours; finally the mean JCT."""
     return float(now.age_s().sum()) / (3600.0 * len(now.leave_s))
 
 
 def log_jct(now: Outcomes) -> float:
-    """Return the logarithm of the mean seconds of jobs in the system, at least 1: at the end of the mean JCT.
+    """Return the logarithm of the mean seconds in the system, at least 1; finally of the mean JCT.
 
     Less a baseline's, it is the logarithm of a ratio of mean JCTs, which weighs short and long traces alike.
     """
@@ -189,12 +189,12 @@ def log_jct(now: Outcomes) -> float:
 
 
 def slowdown(now: Outcomes) -> float:
-    """Return the mean slowdown of jobs."""
+    """Return the jobs' mean slowdown."""
     return float(slow_down(now.age_s(), now.of.run_s).mean())
 
 
 def unfairness(now: Outcomes) -> float:
-    """Return the mean excess of finish-time fairness over 1."""
+    """Return the jobs' mean excess of finish-time fairness over 1."""
     return float(exceed_fairness(now.age_s(), now.of.fair_s).mean())
 
 
@@ -204,18 +204,18 @@ def deadlines_met(now: Outcomes) -> float:
 
 
 def broken_promises(now: Outcomes) -> float:
-    """Return the share of jobs, without dropped jobs, whose deadline passed before they completed."""
+    """Return the share of jobs that are late, neither dropped nor complete by their deadline."""
     return float(break_promise(now.now_s, now.completed, now.leave_s, now.of.deadline_s).mean())
 
 
 def compute_owed_hours(now: Outcomes) -> float:
-    """Return the GPU time that queues lacked of their quotas while they wanted it, over the GPUs, hours."""
+    """Return the quota that queues wanted but did not get so far, in hours of the whole cluster."""
     assert now.queues is not None
     return now.queues.compute_owed(now.now_s)
 
 
 def share_error(now: Outcomes) -> float:
-    """Return how far the GPUs of queues differed from fair shares, in absolute value, over time."""
+    """Return queues' absolute deviation from fair shares so far, in hours of the whole cluster."""
     assert now.queues is not None
     return now.queues.share_error(now.now_s)
 

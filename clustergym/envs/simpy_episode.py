@@ -41,13 +41,13 @@ class EpisodeParts:
 
 
 class PlayedEpisode(Protocol):
-    """An episode from its first decision point on; `engine` is `simpy` or `compiled`."""
+    """An episode that is being played, on the engine `simpy` or `compiled`."""
 
     engine: str
 
     @property
     def goes_on(self) -> bool:
-        """Whether the episode is not over."""
+        """Whether the episode continues."""
 
     @property
     def view(self) -> View | None:
@@ -63,7 +63,7 @@ class PlayedEpisode(Protocol):
 
     @property
     def simulation(self) -> Simulation:
-        """The simulation with its logs, of the SimPy engine alone."""
+        """The simulation with its logs, on the SimPy engine alone."""
 
     def begin(self) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
         """Return the first observation and its info."""
@@ -75,11 +75,11 @@ class PlayedEpisode(Protocol):
         """Return 1 for each legal action, else 0; all 1 when the episode is over."""
 
     def measure(self) -> Metrics:
-        """Return the metrics so far, as `result.json` has them."""
+        """Return the metrics so far, under the names of `result.json`."""
 
 
 class SimPyEpisode:
-    """An episode from its first decision point on.
+    """An episode that is played on the SimPy engine.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ class SimPyEpisode:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the episode is not over."""
+        """Whether the episode continues."""
         return self.view is not None
 
     @property
@@ -211,7 +211,7 @@ class SimPyEpisode:
         return {name: value - reference[name] for name, value in terms.items()}
 
     def measure(self) -> Metrics:
-        """Return the metrics of the episode so far, as `result.json` has them."""
+        """Return the metrics of the episode so far, under the names of `result.json`."""
         simulation = self.simulation
         end_s = simulation.now_s if self.goes_on else simulation.end_s
         return measure_scenario(simulation.scenario, simulation.log.events, end_s, self._stalled).metrics
@@ -226,7 +226,7 @@ class SimPyEpisode:
 
 
 def check_legal(parameters: SchedulingParameters, actions: Actions, action: Any, legal: bool) -> None:
-    """Raise an InputError if an illegal action is an error."""
+    """Raise an InputError if an action is illegal and the parameters make that an error."""
     if not legal and parameters.on_illegal == "raise":
         raise InputError(
             f"{action} ({actions.describe(action)}) is illegal now",

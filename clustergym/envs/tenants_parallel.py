@@ -55,7 +55,7 @@ Single = npt.NDArray[np.float32]
 
 
 class TenantsParallelEnv(ParallelEnv):
-    """Each tenant of a cluster weighs the priority of its jobs; an auction by them fills the cluster.
+    """A game in which each tenant weighs the priority of its own jobs in an auction of the cluster's GPUs.
 
     At each decision point every agent, a queue of the scenario, gives one weight. The score of a move of
     its jobs in the auction `clustergym.agents.auction_features.PRIOR`, a logarithm of priority, has the
@@ -120,7 +120,7 @@ class TenantsParallelEnv(ParallelEnv):
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> spaces.Space[Any]:
-        """Return the space of an agent's one action, the weight of its queue."""
+        """Return the space of an agent's action: one weight for its queue."""
         return self.action_spaces[agent]
 
     @property
@@ -168,7 +168,7 @@ class TenantsParallelEnv(ParallelEnv):
         dict[str, bool],
         dict[str, dict[str, Any]],
     ]:
-        """Hold the auction by the agents' weights, and move the clock to the next decision point."""
+        """Decide by an auction with the agents' weights, and move the clock to the next decision point."""
         simulation, before_h = self._running(), self._cost_h
         if self._view is None:
             raise ResetNeeded("the episode is over: call reset() first")
@@ -190,7 +190,7 @@ class TenantsParallelEnv(ParallelEnv):
         return result
 
     def render(self) -> None:
-        """Do nothing: the game has no picture."""
+        """Do nothing, since this environment has no picture."""
 
     def close(self) -> None:
         """Do nothing: there is nothing to close."""

@@ -11,12 +11,12 @@ from clustergym.common.errors import InputError
 
 
 class NoAnswerError(InputError):
-    """A scheduler did not answer, or not so that it can be read; it may if it is asked again."""
+    """The scheduler gave no readable answer to a call; it may answer if it is asked again."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """An allocation with the same number of GPUs on each of its nodes.
+    """A part of an allocation with the same number of GPUs on each of its nodes.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Part:
 
 
 def list_parts(name: str, nodes: Nodes) -> dict[str, Part]:
-    """Return the parts, by name, that together hold the nodes and GPUs of a launch."""
+    """Return the parts, by name, that together make up the nodes and GPUs of a launch."""
     counts = sorted({gpus for _, gpus in nodes}, reverse=True)
     return {
         f"{name}.{number}": Part(tuple(node for node, on_node in nodes if on_node == gpus), gpus)
@@ -41,7 +41,7 @@ def list_parts(name: str, nodes: Nodes) -> dict[str, Part]:
 
 @dataclass(frozen=True)
 class BackendStatus:
-    """The state of the scheduler that a back end returns when it is polled.
+    """The state of the scheduler, as a back end reads it.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class BackendStatus:
 
 @dataclass(frozen=True)
 class Claim:
-    """The mark on a scheduler that one live run has the cluster for itself.
+    """A mark on a scheduler by which one live run claims the cluster.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class FinishedAllocation:
 
 
 class Backend(ABC):
-    """A scheduler that holds GPUs for a live run. All calls may be repeated without harm.
+    """A scheduler that allocates GPUs for a live run; every call may be repeated safely.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class Backend(ABC):
 
     @abstractmethod
     def first_claim(self) -> Claim | None:
-        """Return the claim of the run that drives the cluster now, if there is one."""
+        """Return the claim of the run that now controls the cluster, if there is one."""
 
     @abstractmethod
     def claim(self, where: str) -> None:
@@ -110,19 +110,19 @@ class Backend(ABC):
 
     @abstractmethod
     def others(self) -> list[str]:
-        """Return the jobs of others on the run's nodes, in words."""
+        """Return a description of other users' jobs on the run's nodes."""
 
     @abstractmethod
     def submit(self, name: str, part: Part) -> str:
-        """Hold GPUs under a name; return why not, or nothing."""
+        """Allocate GPUs under a name; return the reason if it fails, else an empty text."""
 
     @abstractmethod
     def cancel(self, names: Collection[str]) -> None:
-        """End allocations of this run; unknown names are already gone."""
+        """End allocations of this run; names without an allocation are ignored."""
 
     @abstractmethod
     def poll(self) -> BackendStatus:
-        """Return which nodes are held by whom, and which are out of use.
+        """Return the allocations with their nodes, and the nodes that are out of use.
 
         Raises
         ------
@@ -132,7 +132,7 @@ class Backend(ABC):
 
     @abstractmethod
     def node_down(self, node: int) -> None:
-        """Take a node out of use, with all that runs there."""
+        """Take a node out of use, and end everything that runs there."""
 
     @abstractmethod
     def node_up(self, node: int) -> None:
@@ -140,8 +140,8 @@ class Backend(ABC):
 
     @abstractmethod
     def log(self) -> Sequence[FinishedAllocation] | None:
-        """Return the scheduler's own log of this run's ended allocations; None if it keeps none."""
+        """Return the scheduler's own log of this run's ended allocations; None if it keeps no log."""
 
     @abstractmethod
     def close(self) -> str:
-        """End all that this run started; return what may be left, in words, or nothing."""
+        """End everything that this run started; return a description of what may be left, if anything."""

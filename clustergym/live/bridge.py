@@ -29,7 +29,7 @@ RETRY_S = 60.0
 
 @dataclass(eq=False)
 class LiveAllocator(Allocator):
-    """Starts on a scheduler what is given nodes, and stops there what was released.
+    """Starts allocations on a real scheduler, and stops them when the simulation releases them.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class LiveAllocator(Allocator):
         self._clock, self._queue, self._ask_link, self._run = clock, queue, ask, run
 
     def ask(self, call: str, **given: object) -> Answer:
-        """Make a call of the scheduler, and move the clock on to its time."""
+        """Make a call of the scheduler, and move the clock forward to the time of its answer."""
         if not self.begun:
             self.begun = True
             self.ask("begin")
@@ -62,7 +62,7 @@ class LiveAllocator(Allocator):
         return answer
 
     def expected(self) -> dict[str, Part]:
-        """Return the allocations that the table holds, by name."""
+        """Return the allocations that the scheduler should hold, by name."""
         return {
             part_name: part
             for holder, name in self.names.items()
@@ -70,7 +70,7 @@ class LiveAllocator(Allocator):
         }
 
     def allocate(self, holder: int, nodes: Nodes) -> Nodes | Infeasible:
-        """Start a job or profile on the scheduler; a refused one is decided on again."""
+        """Start a job or profile on the scheduler; if it is refused, the policy decides again."""
         self.stop_released()
         self._attempts[holder] += 1
         label = f"{holder}" if holder >= 0 else f"p{-holder}"
@@ -84,13 +84,13 @@ class LiveAllocator(Allocator):
         return super().allocate(holder, nodes)
 
     def release(self, holder: int) -> Nodes:
-        """Take back the nodes of a job or profile, which is stopped before anything else is asked."""
+        """Take back the nodes of a job or profile, and mark it to be stopped before the next call."""
         nodes = super().release(holder)
         self._leaving += list_parts(self.names.pop(holder), nodes)
         return nodes
 
     def stop_released(self) -> None:
-        """Stop what was released, and wait until it is gone."""
+        """Stop the released allocations, and wait until they are gone."""
         leaving, self._leaving = self._leaving, []
         if leaving:
             self.ask("stop", names=leaving)
@@ -98,12 +98,12 @@ class LiveAllocator(Allocator):
 
 @dataclass(eq=False)
 class LiveExecution(JobExecution):
-    """Job execution of a live run, which also logs standstill caused by late events."""
+    """Job execution of a live run, which also logs idle time caused by late events."""
 
     _stopped: dict[int, Event] = field(default_factory=dict)
 
     def vacate(self, row: int) -> Nodes:
-        """Release a job's GPUs; if its work was done before now, log since when it stood still."""
+        """Release a job's GPUs; if its work ended earlier, log the time from which it stood still."""
         jobs, now = self.jobs, self.clock.now
         done = max(int(jobs.worked_until[row]), int(jobs.ready[row]))
         done += math.ceil(float(jobs.remaining[row]) * float(jobs.iteration_s[row]) * TICKS_PER_S)
@@ -115,7 +115,7 @@ class LiveExecution(JobExecution):
         return super().vacate(row)
 
     def launch(self, row: int, gpu_type: int, gpus: int, *, rescale: bool, **how: Any) -> None:
-        """Launch a job; if it was moved, log that it has stood still since its GPUs were given up."""
+        """Launch a job; if it was moved, log that it has stood still since it gave up its GPUs."""
         super().launch(row, gpu_type, gpus, rescale=rescale, **how)
         if rescale and (stopped := ticks(self._stopped[row].time_s)) < self.clock.now:
             self._stand_still(row, stopped)
@@ -127,7 +127,7 @@ class LiveExecution(JobExecution):
 
 
 class LiveDisturbances(Disturbances):
-    """Takes nodes out of use on the scheduler, and notices which it takes out itself.
+    """Takes nodes out of use on the scheduler, and notices nodes that the scheduler takes out.
 
     Attributes
     ----------
@@ -144,13 +144,13 @@ class LiveDisturbances(Disturbances):
     def take_out(
         self, node: int, duration: int, events: tuple[str, str], reason: str, *more: Any, **named: Any
     ) -> None:
-        """Take a node out of use on the scheduler, see it gone, and go on as the simulation does."""
+        """Take a node out of use on the scheduler; once it is gone, continue as the simulation does."""
         if not self.out[node]:
             self.allocator.ask("fail", node=node)
         super().take_out(node, duration, events, reason, *more, **named)
 
     def give_back(self, node: int, event: str) -> None:
-        """End a time in which a node is out of use; if the scheduler does not put it back, it stays so."""
+        """Put a node back into use, unless the scheduler keeps it out."""
         if self.out[node] == 1 and not self.allocator.ask("repair", node=node)["back"]:
             self.seen_down.add(node)
             return
@@ -179,7 +179,7 @@ class LiveDisturbances(Disturbances):
 
 
 class LiveSimulation(Simulation):
-    """A run whose jobs hold real GPUs, through a scheduler.
+    """A run whose jobs hold GPUs of a real scheduler.
 
     The table of jobs, the View, the checks of decisions and the logs are the simulation's own. What holds
     GPUs is started and stopped on the scheduler: all stops first, confirmed, then the starts. What the
@@ -217,7 +217,7 @@ class LiveSimulation(Simulation):
         self.allocator.connect(self.clock, self.queue, ask, run)
 
     def next_instant(self) -> float:
-        """Wait for the next event of the simulation or of the scheduler, and return its tick."""
+        """Wait for the next event of the simulation or the scheduler, and return its tick."""
         due, clock, disturbances = super().next_instant(), self.clock, self.disturbances
         if due == 0 and not self.allocator.begun:
             # The clock runs from the first call on: what is due at 0 is not late.
@@ -238,7 +238,7 @@ class LiveSimulation(Simulation):
         return super().next_instant()
 
     def advance(self) -> View | None:
-        """Run to the next decision point, or to the end; late submissions are then logged at their times."""
+        """Run to the next decision point, or to the end; submissions that came late keep their own times."""
         view = super().advance()
         if view is None:
             self.log.sort()

@@ -17,7 +17,7 @@ from clustergym.scenario.scenario import Scenario
 
 
 def check_scenario(scenario: Scenario, policy: Policy, options: LiveOptions) -> None:
-    """Raise an `InputError` if the scenario or policy needs information or actions no scheduler offers."""
+    """Raise an `InputError` if the scenario or policy needs something that no real scheduler offers."""
     if scenario.communication_s is not None:
         message = "jobs would share links, and the scheduler cannot tell how fast they then are"
         raise InputError(message, field="scenario.contention", remedy="give scenario.contention=false")
@@ -73,7 +73,7 @@ def _list_nodes(slurm: Slurm) -> list[_Node]:
 def choose_words(
     slurm: Slurm, cluster: ClusterSpec, options: LiveOptions, teams: Sequence[str] = ()
 ) -> SlurmWords:
-    """Choose the nodes of a user's cluster that stand for the scenario's, after checking them.
+    """Choose and check the nodes of a user's cluster that represent the scenario's nodes.
 
     `teams` are those of the scenario's jobs, by row.
 
@@ -147,7 +147,7 @@ def _by_feature(cluster: ClusterSpec, nodes: Sequence[_Node]) -> list[str]:
 
 
 def check_alone(others: Sequence[str]) -> None:
-    """Raise an `InputError` if others' jobs are on the run's nodes."""
+    """Raise an `InputError` if other users' jobs are on the run's nodes."""
     if others:
         more = f" (and {len(others) - 1} more)" if len(others) > 1 else ""
         raise InputError(

@@ -15,15 +15,15 @@ from clustergym.sim.clock import Clock
 
 
 class LiveClock(ABC):
-    """Says what time it is in a live run."""
+    """The clock of a live run."""
 
     @abstractmethod
     def begin(self, wall_s: float, tick: int = 0) -> None:
-        """Begin with a tick at a time, seconds since 1970."""
+        """Start the clock at a tick and a wall time (seconds since 1970)."""
 
     @abstractmethod
     def reading(self) -> int | None:
-        """Return the tick of now; None if only confirmed events move the clock."""
+        """Return the present tick; None if only events move the clock."""
 
     @abstractmethod
     def compute_wait_s(self, tick: float) -> float:
@@ -31,27 +31,27 @@ class LiveClock(ABC):
 
     @contextmanager
     def waiting(self, due: float | None) -> Iterator[None]:
-        """Do nothing but wait, until a tick (None: for ever) at most."""
+        """Wait, until a tick at most, inside the `with` block."""
         yield
 
 
 class LockStepClock(LiveClock):
-    """Stands still until an event is confirmed, and then is at that event's time."""
+    """A clock that moves only when an event is confirmed, to the time of that event."""
 
     def begin(self, wall_s: float, tick: int = 0) -> None:
-        """Begin at tick 0, and wait to be moved."""
+        """Start at tick 0."""
 
     def reading(self) -> None:
-        """Return None: this clock has no reading of its own."""
+        """Return None, since only events move this clock."""
         return
 
     def compute_wait_s(self, tick: float) -> float:
-        """Return 0: the next event comes at once."""
+        """Return 0, since the next event comes at once."""
         return 0.0
 
 
 class ScaledClock(LiveClock):
-    """Runs faster than the wall clock while the run waits, and beside it otherwise.
+    """A clock that runs faster than wall time while the run waits, and at wall time otherwise.
 
     So calls and decisions take as long in the run as they really take, whatever the scale: 0.1 s of a
     scheduler are not 6 s of a run of which an hour takes 60 s.
@@ -68,7 +68,7 @@ class ScaledClock(LiveClock):
         self._since, self._tick = time.monotonic(), 0.0
 
     def begin(self, wall_s: float, tick: int = 0) -> None:
-        """Count from a tick at a time, seconds since 1970; what has passed since was waiting."""
+        """Start at a tick and a wall time (seconds since 1970); the time since then counts as waiting."""
         self._since = time.monotonic()
         self._tick = tick + max(time.time() - wall_s, 0.0) * self._scale * TICKS_PER_S
 
@@ -76,16 +76,16 @@ class ScaledClock(LiveClock):
         return self._tick + (time.monotonic() - self._since) * self._pace * TICKS_PER_S
 
     def reading(self) -> int:
-        """Return the tick of now."""
+        """Return the present tick."""
         return round(self._now())
 
     def compute_wait_s(self, tick: float) -> float:
-        """Return the wall seconds of waiting until a tick."""
+        """Return the wall seconds to wait until a tick."""
         return (tick - self._now()) / (self._scale * TICKS_PER_S)
 
     @contextmanager
     def waiting(self, due: float | None) -> Iterator[None]:
-        """Run fast, but not on beyond the tick that was waited for."""
+        """Run fast inside the `with` block, but not beyond the tick that is waited for."""
         self._turn(self._scale, self._now())
         try:
             yield
@@ -98,7 +98,7 @@ class ScaledClock(LiveClock):
 
 
 class LateClock(Clock):
-    """SimPy's clock, which others can move forward; events that were due earlier then happen late, in order.
+    """A SimPy clock that can be moved forward; events that were due earlier then happen late, in order.
 
     `_now`, `_queue` and `schedule` are SimPy's; two events of one late instant keep the order of the times
     they were due at.
@@ -107,7 +107,7 @@ class LateClock(Clock):
     _now: Any
 
     def catch_up(self, tick: int) -> None:
-        """Move the clock on to a tick, if it is not there yet; late events are then due now."""
+        """Move the clock forward to a tick, unless it is past; late events are due at once."""
         if tick <= self._now:
             return
         late = []
@@ -118,5 +118,5 @@ class LateClock(Clock):
             heappush(self._queue, (tick, priority, next(self._eid), event))
 
     def peek(self) -> Any:
-        """Return the tick of the next event; inf: there is none."""
+        """Return the tick of the next event; inf if there is none."""
         return self._queue[0][0] if self._queue else math.inf

@@ -10,7 +10,7 @@ from clustergym.live.backend import Backend, BackendStatus, Claim, FinishedAlloc
 
 
 class FakeBackend(Backend):
-    """Holds the GPUs of nodes in memory.
+    """A back end that allocates the GPUs of nodes in memory, without a scheduler.
 
     Parameters
     ----------
@@ -27,15 +27,15 @@ class FakeBackend(Backend):
         self.ended: list[FinishedAllocation] = []
 
     def first_claim(self) -> Claim | None:
-        """Return None: no other run can claim a cluster that lives in memory."""
+        """Return None, since no other run can claim a cluster in memory."""
         return None
 
     def others(self) -> list[str]:
-        """Return no jobs of others: there are none."""
+        """Return nothing, since no other user has jobs in memory."""
         return []
 
     def claim(self, where: str) -> None:
-        """Do nothing: nobody else uses this cluster."""
+        """Do nothing, since nobody else uses a cluster in memory."""
 
     def submit(self, name: str, part: Part) -> str:
         """Start an allocation if its GPUs are free; return why it cannot start, or an empty text."""
@@ -83,7 +83,7 @@ class FakeBackend(Backend):
 
 
 class PrintingBackend(FakeBackend):
-    """Prints the calls that another back end would make, and makes them in memory.
+    """A back end in memory that prints the calls which another back end would make.
 
     Parameters
     ----------

@@ -62,7 +62,7 @@ class Journal:
         self.used = bool(entries)
 
     def asking(self, ask: Ask, go_on: Callable[[Answer], object]) -> Ask:
-        """Return a way to make calls that answers from the journal first, and then asks and writes.
+        """Return a function that answers calls from the journal first, and then makes and records new ones.
 
         `go_on` is called before the first call that the journal does not answer, if it answers any, with its
         last answer.
@@ -87,7 +87,7 @@ class Journal:
 
 
 def answering(entries: list[Any]) -> Callable[[str, dict[str, Any]], Answer | None]:
-    """Return a function that answers calls from a journal's entries, in order; None after the last."""
+    """Return a function that gives the journal's answers in order, and None after the last."""
     at = 0
 
     def answer(call: str, given: dict[str, Any]) -> Answer | None:
@@ -108,7 +108,7 @@ def answering(entries: list[Any]) -> Callable[[str, dict[str, Any]], Answer | No
 
 
 def make_clock(folder: Path) -> Callable[[float], float]:
-    """Return the second of a run at a time, seconds since 1970, by its journal.
+    """Return a function from wall time (seconds since 1970) to a run's time in seconds, by its journal.
 
     On a clock that does not run by itself it is the wall second.
     """
@@ -121,7 +121,7 @@ def make_clock(folder: Path) -> Callable[[float], float]:
 
 
 def read_journal(path: Path) -> tuple[Header, list[Any], int]:
-    """Read a journal; return its header, its entries, and the bytes of its whole lines.
+    """Read a journal; return its header, its entries, and the number of bytes in complete lines.
 
     A last line that was cut off, as when the run was killed, is left out.
 
@@ -154,7 +154,7 @@ def read_journal(path: Path) -> tuple[Header, list[Any], int]:
 
 @contextmanager
 def open_journal(folder: Path, key: str, clock: str) -> Iterator[Journal]:
-    """Open the journal of a folder, or begin one if it has none or that of another run, which has ended.
+    """Open a folder's journal to continue this run, or begin a new one if another run has ended.
 
     Only one process can have it open. A journal that is still without calls at the end is removed.
 

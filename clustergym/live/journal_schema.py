@@ -15,7 +15,7 @@ Numbers = list[Annotated[int, Field(ge=0)]]
 
 
 class CallAnswer(BaseModel):
-    """The answer of any call; `t` is the run's tick, null on a clock that does not run by itself."""
+    """The fields of every answer; `t` is the run's tick, or null on a clock that only events move."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False, extra="allow")
 
@@ -24,19 +24,19 @@ class CallAnswer(BaseModel):
 
 
 class StartAnswer(CallAnswer):
-    """Whether a launch was refused, and why."""
+    """The answer to a launch: whether it was refused, and why."""
 
     refused: str = ""
 
 
 class RepairAnswer(CallAnswer):
-    """Whether a node is back in use."""
+    """The answer to a repair: whether the node is back in use."""
 
     back: bool
 
 
 class WaitAnswer(CallAnswer):
-    """The allocations that are gone, and the nodes that are down."""
+    """The answer to a wait: the allocations that are gone, and the nodes that are down."""
 
     gone: Names = Field(default_factory=list)
     down: Numbers = Field(default_factory=list)
@@ -55,7 +55,7 @@ Entry = TypeAdapter(tuple[str, dict[str, Any], dict[str, Any]])
 
 
 def check_entry(entry: object) -> None:
-    """Check a call with its answer.
+    """Check an entry of the journal, a call with its answer.
 
     Raises
     ------

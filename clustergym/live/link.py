@@ -27,7 +27,7 @@ MOST_REFUSALS = 20
 
 
 class Link:
-    """Makes the calls of a live run and waits until the back end shows what was asked.
+    """Makes the calls of a live run, and waits until the back end shows their effect.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Link:
         return {"t": self.clock.reading(), "wall_s": time.time(), **answer}
 
     def continue_run(self, last: Answer) -> None:
-        """Go on with a run that was killed, by the last answer that it was given."""
+        """Continue a run that was killed, from the last answer that it received."""
         self.clock.begin(last["wall_s"], last["t"] or 0)
         self._poll()
 

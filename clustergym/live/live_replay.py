@@ -18,7 +18,7 @@ from clustergym.sim.engine import Change, Simulation
 
 
 def rebuilder(folder: Path) -> Callable[..., Simulation]:
-    """Return how the run in a folder is rebuilt: by the simulation alone, unless its clock ran by itself."""
+    """Return the function that replays a folder's run: with its journal if the clock ran in real time."""
     path = folder / FILE_NAME
     if not path.is_file():
         return replay

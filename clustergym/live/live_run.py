@@ -34,7 +34,7 @@ from clustergym.sim.engine import StalledError
 
 
 def live_key(scenario: Scenario, policy: Policy, placer: Placer, seed: int, options: LiveOptions) -> str:
-    """Return the SHA-256 of everything that determines a live run but what the scheduler does."""
+    """Return the SHA-256 of everything that determines a live run, except the scheduler's behaviour."""
     parts = [run_key(scenario, policy, placer, seed), options.engine, options.clock, options.seconds_per_hour]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -47,7 +47,7 @@ def run_live(
     options: LiveOptions,
     folder: Path,
 ) -> dict[str, Any]:
-    """Run a policy live, write its result into a folder and return it, unless the folder has it.
+    """Run a policy live and write its result into a folder, unless the folder has it already.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def run_live(
 
 
 def dry_run(scenario: Scenario, policy: Policy, placer: Placer, seed: int, options: LiveOptions) -> None:
-    """Print the scheduler calls that a live run would make; make only those that ask about the cluster."""
+    """Print the scheduler calls that a live run would make; make only those that read the cluster's state."""
     check_scenario(scenario, policy, options)
     if options.engine == "slurm":
         slurm = Slurm()
@@ -124,7 +124,7 @@ def _drive_run(simulation: LiveSimulation, policy: Policy, seed: int, show: Prog
 
 @contextmanager
 def back_end(scenario: Scenario, options: LiveOptions, folder: Path, run: str) -> Iterator[Backend]:
-    """Yield the back end of a run, which has the cluster for itself; end at last what the run started.
+    """Yield the back end of a run, which claims the cluster; finally end everything that the run started.
 
     Raises
     ------

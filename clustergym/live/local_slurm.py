@@ -68,7 +68,7 @@ SlurmdTimeout=300
 
 
 def node_names(cluster: ClusterSpec) -> list[str]:
-    """Return names for the nodes of a cluster: GPU type and number, as `a40n0`."""
+    """Return a name for each node of a cluster, made of GPU type and number, such as `a40n0`."""
     names, seen = [], dict.fromkeys(range(len(cluster.gpu_types)), 0)
     for gpu_type in cluster.node_type.tolist():
         plain = re.sub(r"[^a-z0-9]", "", cluster.gpu_types[gpu_type].lower())
@@ -78,7 +78,7 @@ def node_names(cluster: ClusterSpec) -> list[str]:
 
 
 class LocalSlurm:
-    """The daemons of a cluster, with all their files in one folder.
+    """Slurm's daemons for a cluster, with all their files in one folder.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ class LocalSlurm:
         self._await_nodes()
 
     def stop(self) -> None:
-        """End the daemons, each by its process id, and remove the folder."""
+        """End the daemons by their process ids, and remove the folder."""
         known = self._list_known()
         for sent in (signal.SIGTERM, signal.SIGKILL):
             for process in filter(_runs, known):
@@ -209,7 +209,7 @@ class LocalSlurm:
 
 
 def may_have_gpus(cluster: ClusterSpec) -> bool:
-    """Whether nodes can have GPUs here: Slurm takes terminals as stand-ins for GPUs only when run as root."""
+    """Whether nodes can have GPUs here: Slurm needs root to take terminals as stand-ins for GPUs."""
     last = int(cluster.node_gpus.max(initial=1)) - 1
     return os.geteuid() == 0 and Path(f"/dev/tty{last}").exists()
 
@@ -251,7 +251,7 @@ def _search_path() -> str:
 
 
 def packages_root() -> Path | None:
-    """Return the folder into which Debian's packages are unpacked; None if Slurm is installed.
+    """Return the folder into which Debian packages are unpacked; None if Slurm is installed.
 
     They are fetched once, by `apt-get download`, into `$XDG_CACHE_HOME/clustergym/slurm`.
 
@@ -272,7 +272,7 @@ def packages_root() -> Path | None:
 
 
 def link_daemons(root: Path) -> None:
-    """Give the daemons in unpacked packages the names that they have when these are installed."""
+    """Link the daemons in unpacked packages to the names that an installation gives them."""
     for name in ("slurmctld", "slurmd"):
         with contextlib.suppress(FileExistsError):
             (root / "usr/sbin" / name).symlink_to(f"{name}-wlm")

@@ -30,7 +30,7 @@ class Slurm:
         self.environment = dict(os.environ if environment is None else environment)
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run a command and return what it printed and its status.
+        """Run a command; return its output and exit status.
 
         Bytes that are no UTF-8, which names of jobs may have, are replaced.
 
@@ -93,7 +93,7 @@ def last_line(text: str) -> str:
 
 
 class SlurmWords:
-    """The arguments of Slurm's commands for the allocations of a run.
+    """The arguments of Slurm commands that manage a run's allocations.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class SlurmWords:
         self.of_job = of_job
 
     def submit(self, name: str, part: Part) -> list[str]:
-        """Return the words that hold GPUs."""
+        """Return the arguments that allocate GPUs."""
         each = [f"--gres=gpu:{part.gpus}", "--ntasks-per-node=1"]
         words = ["salloc", "--no-shell", "--immediate=1", "-J", name, "-N", str(len(part.nodes))]
         words += ["-w", ",".join(self.nodes[node] for node in part.nodes)]
@@ -132,15 +132,15 @@ class SlurmWords:
         return [*words, *(["-p", self.partition] if self.partition else []), *self.further, *own]
 
     def down(self, node: int) -> list[str]:
-        """Return the words that take a node out of use."""
+        """Return the arguments that take a node out of use."""
         return ["scontrol", "update", f"nodename={self.nodes[node]}", "state=down", "reason=clustergym"]
 
     def up(self, node: int) -> list[str]:
-        """Return the words that put a node back into use."""
+        """Return the arguments that put a node back into use."""
         return ["scontrol", "update", f"nodename={self.nodes[node]}", "state=resume"]
 
     def format_call(self, call: str, *given: object) -> str:
-        """Return a call as a user could type it; it cancels the user's allocations by their names."""
+        """Return a call as a user could type it; it cancels allocations by name."""
         if call == "cancel":
             return "\n".join(f"scancel --user=$USER --name={name}" for name in given[0])  # type: ignore[attr-defined]
         return " ".join(getattr(self, call)(*given))

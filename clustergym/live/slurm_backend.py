@@ -67,7 +67,7 @@ class SlurmBackend(Backend):
     # The claim to the cluster
 
     def first_claim(self) -> Claim | None:
-        """Return the claim of the first job that is called like one."""
+        """Return the claim of the first job in the queue that has the name of a claim."""
         rows = [
             (int(row[1]), row[2], row[3])
             for row in self._rows(r"(\d+)\|(\d+)\|([^|]*)", "-n", CLAIM, "-o", "%A|%U|%u")
@@ -85,7 +85,7 @@ class SlurmBackend(Backend):
         return Claim(run, f"{name}, {where}", own)
 
     def claim(self, where: str) -> None:
-        """Mark the cluster as taken, by a held job with this project's name."""
+        """Claim the cluster by a held job with this project's name."""
         words = ["sbatch", "--parsable", "-H", "-n", "1", "-J", CLAIM, f"--comment={self.run} {where}"]
         partition = ["-p", self.words.partition] if self.words.partition else []
         further = [*partition, *_accounting(self.words.further)]
@@ -107,7 +107,7 @@ class SlurmBackend(Backend):
     # Allocations
 
     def submit(self, name: str, part: Part) -> str:
-        """Allocate whole nodes' or parts of nodes' GPUs, at once or not at all."""
+        """Allocate whole nodes, or parts of nodes, at once or not at all."""
         if name in self._numbers:
             return ""
         self._open.add(name)
@@ -208,7 +208,7 @@ class SlurmBackend(Backend):
     # The end
 
     def log(self) -> Sequence[FinishedAllocation] | None:
-        """Return this run's records of Slurm's completion log, if that is a file, or of sacct."""
+        """Return this run's records in Slurm's completion log, if that is a file, or else in sacct."""
         pairs = (line.partition("=") for line in self.slurm.read("scontrol", "show", "config"))
         settings = {key.strip(): value.strip() for key, _, value in pairs}
         path = Path(settings.get("JobCompLoc", ""))
@@ -259,7 +259,7 @@ class SlurmBackend(Backend):
         return FinishedAllocation(name, record["state"], nodes, *times)
 
     def close(self) -> str:
-        """End this run's allocations and give up its claim, by the numbers that Slurm gave."""
+        """End this run's allocations and its claim, by job number."""
         numbers = [number for number in (*self._numbers.values(), self._claim) if number]
         words = [numbers] if numbers else []
         if self._open:

@@ -22,7 +22,7 @@ from clustergym.oracle.models.catalog import Catalog, load_catalog
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """Keys of the configuration's group `oracle`; an oracle's own keys are the parameters of its class.
+    """The choice of an oracle: keys of the configuration's group `oracle`.
 
     Attributes
     ----------
@@ -48,14 +48,14 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class RooflineChoice(Choice):
-    """Keys of `RooflineOracle`: none of its own."""
+    """The choice of the roofline oracle, which has no further keys."""
 
     module, made_by = "roofline.roofline_oracle", "RooflineOracle"
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableChoice(Choice):
-    """Keys of `TableOracle`."""
+    """The choice of a table of measured times, with its keys."""
 
     module, made_by = "measured.table_oracle", "TableOracle"
     path: str
@@ -64,7 +64,7 @@ class TableChoice(Choice):
 
 @dataclass(frozen=True, kw_only=True)
 class SiaChoice(Choice):
-    """Keys of `SiaProfileOracle`."""
+    """The choice of Sia's profiles, with their keys."""
 
     module, made_by = "measured.sia_oracle", "SiaProfileOracle"
     path: str
@@ -74,14 +74,14 @@ class SiaChoice(Choice):
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedChoice(Choice):
-    """Keys of `RecordedOracle`: none of its own."""
+    """The choice of the recorded oracle, which has no further keys."""
 
     module, made_by = "measured.recorded_oracle", "RecordedOracle"
 
 
 @dataclass(frozen=True, kw_only=True)
 class StackChoice(Choice):
-    """Keys of `StackOracle`."""
+    """The choice of a software stack, with its keys."""
 
     module, made_by = "stacks.stack_oracle", "StackOracle"
     stack: str = "auto"
@@ -105,7 +105,7 @@ ORACLES: dict[str, type[Choice]] = {
 
 
 def oracle_from_config(mapping: Mapping[str, Any]) -> Oracle:
-    """Return the oracle of the `oracle` group of the configuration.
+    """Return the oracle that the configuration's group `oracle` describes.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def require_fabric(oracle: Oracle) -> None:
 
 
 def with_oversubscription(cluster: ClusterSpec, spine: float, core: float) -> ClusterSpec:
-    """Return a cluster with other oversubscriptions above its leaves."""
+    """Return a copy of the cluster with other oversubscriptions above its leaf switches."""
     fabric = replace(cluster.fabric, spine_oversubscription=spine, core_oversubscription=core)
     return replace(cluster, fabric=fabric)
 
@@ -154,7 +154,7 @@ def with_oversubscription(cluster: ClusterSpec, spine: float, core: float) -> Cl
 def on_free_links(
     tables_of: Callable[[ClusterSpec], OracleTables], cluster: ClusterSpec
 ) -> tuple[OracleTables, Floats]:
-    """Return the tables of a cluster without contention between switches, and the traffic in them.
+    """Return a cluster's tables without contention between switches, and the traffic on each link.
 
     On free links a node's network is as fast across minipods as inside a leaf. To find the traffic, the
     tables are built again with the network above the leaves slowed down by a factor: the fabric's own

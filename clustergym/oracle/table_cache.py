@@ -45,7 +45,7 @@ _noted: set[str] = set()
 
 
 def cache_folder() -> Path | None:
-    """Return the default folder of the tables; None if the user has no home folder.
+    """Return the default folder of cached tables; None if the user has no home folder.
 
     `$CLUSTERGYM_CACHE`, else `$XDG_CACHE_HOME/clustergym`, else `~/.cache/clustergym`, each with
     `tables` in it.
@@ -71,7 +71,7 @@ def load_or_build_tables(
     progress: bool = False,
     processes: int | None = None,
 ) -> OracleTables:
-    """Return `oracle.tables(classes, cluster, counts)`, reading each class from its file if there is one.
+    """Return `oracle.tables(classes, cluster, counts)`, with each class read from the cache if it is there.
 
     Classes whose file is missing, damaged or of something else are built and written. The result does not
     depend on where a class came from or on the number of processes. If the folder cannot be written, tables
@@ -117,7 +117,7 @@ def load_or_build_tables(
 def table_source(
     oracle: Oracle,
 ) -> Callable[[Sequence[ModelClass], ClusterSpec, Sequence[int]], OracleTables]:
-    """Return what gives an oracle's tables: from files, with a bar of progress, where building takes long."""
+    """Return the function that makes an oracle's tables: with a cache and a progress bar if it is slow."""
     return partial(load_or_build_tables, oracle, progress=True) if oracle.worth_caching else oracle.tables
 
 
@@ -144,7 +144,7 @@ def cache_keys(
 
 
 def stack_tables(tables: OracleTables, with_segments: bool = False) -> Floats:
-    """Return the tables as one array, shape (C, 3, T, K, 4), in the order of `TABLES`; 4 with segments."""
+    """Return the tables `TABLES`, with or without segments, as one array, shape (C, 3 or 4, T, K, 4)."""
     stacked = [np.asarray(getattr(tables, table), dtype=np.float64) for table in TABLES]
     if with_segments:
         segments = np.ones(stacked[0].shape[:-1]) if tables.segments is None else tables.segments
@@ -177,7 +177,7 @@ class Store:
         return unpack(key, content, shape) if len(content) == size else None
 
     def write(self, key: str, stack: Floats | None) -> None:
-        """Write an array to its file; concurrent writers write the same bytes, and the last one wins."""
+        """Write an array to its file; concurrent writers write the same bytes."""
         if self.folder is None or stack is None:
             return
         target = self.folder / f"{key}.npz"
@@ -194,7 +194,7 @@ class Store:
             self.folder = None
 
     def files(self) -> Iterator[Path]:
-        """Yield the files of the cache, including those that interrupted writers left."""
+        """Yield the files of the cache, and files that interrupted writers left behind."""
         if self.folder is None:
             return
         try:
@@ -205,7 +205,7 @@ class Store:
 
 
 def pack(key: str, stack: Floats) -> bytes:
-    """Return an uncompressed npz of one array named by its key; equal arrays give equal bytes."""
+    """Return the bytes of an npz with one array, named by its key; equal arrays give equal bytes."""
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **{key: np.ascontiguousarray(stack, dtype="<f8")})
     return buffer.getvalue()
@@ -226,7 +226,7 @@ def unpack(key: str, content: bytes, shape: tuple[int, ...]) -> Floats | None:
 
 
 def print_note(text: str) -> None:
-    """Print a note on stderr, once in a process."""
+    """Print a note on stderr, at most once in a process."""
     if text not in _noted:
         _noted.add(text)
         print(f"note: {text}", file=sys.stderr)
@@ -250,7 +250,7 @@ def build_each(
     progress: bool = False,
     processes: int | None = None,
 ) -> Built:
-    """Yield tables of a few classes at a time, in order, as they are built.
+    """Yield the tables of a few classes at a time, in order, as they are built.
 
     Parameters
     ----------

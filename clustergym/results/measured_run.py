@@ -21,7 +21,7 @@ from clustergym.sim.guard import StepWatchdog
 
 
 class NamedMetrics(Metrics):
-    """Values by the name of their metric; an unknown name raises a `KeyError` with the nearest ones."""
+    """Metrics by name; an unknown name raises a `KeyError` that suggests similar names."""
 
     def __missing__(self, name: str) -> MetricValue:
         turned = "_".join(reversed(str(name).split("_")))
@@ -68,7 +68,7 @@ def measure_run(simulation: AnySimulation) -> Measurement:
 
 
 def make_result(run: driver.Run) -> Result:
-    """Return a finished run with what the metrics say of it."""
+    """Return a finished run together with its metrics."""
     measured = measure_run(run.simulation)
     named = measured._replace(metrics=NamedMetrics(measured.metrics))
     return Result(*named, run.simulation.log.digest, run)

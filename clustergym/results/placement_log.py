@@ -33,7 +33,7 @@ Moves = tuple[tuple[int, tuple[Run, ...]], ...]
 
 
 class PlacementError(InputError):
-    """A logged answer is not legal at its place in the run."""
+    """Raised if a logged answer is not legal at that point of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Answer:
 
 @dataclass
 class RecordingPlacer(Placer):
-    """A placer that passes requests on to another placer and records its answers and their times.
+    """A placer that forwards requests to another placer and records the answers with their times.
 
     Attributes
     ----------
@@ -165,7 +165,7 @@ class RecordingPlacer(Placer):
 
 @dataclass
 class ReplayingPlacer(Placer):
-    """A placer that answers from a log, after checking that the logged GPUs are free.
+    """A placer that answers from a log; it checks that the logged GPUs are free.
 
     Attributes
     ----------
@@ -193,7 +193,7 @@ class ReplayingPlacer(Placer):
 
     @property
     def places_evenly(self) -> bool:
-        """Whether the placer spreads jobs evenly: yes, as its answers come from the log."""
+        """True, since the answers come from the log."""
         return True
 
     def place_evenly(
@@ -204,7 +204,7 @@ class ReplayingPlacer(Placer):
 
     @property
     def places_segments(self) -> bool:
-        """Whether the placer places jobs in segments: yes, as its answers come from the log."""
+        """True, since the answers come from the log."""
         return True
 
     def place_segments(
@@ -215,7 +215,7 @@ class ReplayingPlacer(Placer):
 
     @property
     def places_parts(self) -> bool:
-        """Whether the placer places parts of GPUs: yes, as its answers come from the log."""
+        """True, since the answers come from the log."""
         return True
 
     def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
@@ -261,7 +261,7 @@ class ReplayingPlacer(Placer):
         return found
 
     def finish(self) -> None:
-        """Raise an `InputError` if the log has further answers."""
+        """Raise an `InputError` if the log has answers left."""
         answer = self._next()
         if answer is not None:
             raise _make_diverged_error(answer.time_s, "the log answers what was never asked")
@@ -286,7 +286,7 @@ def _make_diverged_error(time_s: float, message: str) -> InputError:
 
 
 def group_nodes(nodes: Nodes) -> tuple[Run, ...]:
-    """Group nodes into runs of adjacent nodes with equal numbers of GPUs."""
+    """Group adjacent nodes with equal numbers of GPUs into runs."""
     runs: list[list[int]] = []
     for node, gpus in nodes:
         if runs and node == runs[-1][0] + runs[-1][1] and gpus == runs[-1][2]:
@@ -368,7 +368,7 @@ def answer_lines(scenario: Scenario, answers: Sequence[Answer]) -> Iterator[dict
 def read_placements(
     path: Path, scenario: Scenario, packed: bytes | None = None
 ) -> tuple[dict[str, Any], list[Answer]]:
-    """Read an unchecked placement log; return its header and its answers.
+    """Read an untrusted placement log; return its header and its answers.
 
     Arguments and errors are those of `clustergym.results.decision_log.read_decisions`.
     """
@@ -379,7 +379,7 @@ def read_placements(
 def parse_answers(
     path: Path, scenario: Scenario, lines: Iterable[tuple[int, dict[str, Any]]]
 ) -> list[Answer]:
-    """Read answers from numbered lines of a log; same errors as `read_placements`."""
+    """Parse answers from numbered lines of a log; raises the errors of `read_placements`."""
     reader, answers, last_s, named = _PlacementReader(scenario), list[Answer](), -math.inf, 0
     for number, entry in lines:
         try:

@@ -40,19 +40,19 @@ class _StrictSchema(BaseModel):
 
 
 class NamedPart(_StrictSchema):
-    """A policy or a placer: its registered name and its parameters."""
+    """A policy or placer: its registered name and its parameters."""
 
     name: str = Field(min_length=1)
     parameters: dict[str, Any] = {}
 
     @property
     def key(self) -> str:
-        """Text that is equal for equal parts, whatever the order of their parameters."""
+        """A text that is equal for equal components, in any order of their parameters."""
         return json.dumps([self.name, self.parameters], sort_keys=True)
 
 
 class ScenarioName(_StrictSchema):
-    """The scenario of a result; its hash covers all that determines a run but policy, placer and seed."""
+    """A result's scenario; its hash covers all that fixes a run except policy, placer and seed."""
 
     name: str
     version: int
@@ -60,7 +60,7 @@ class ScenarioName(_StrictSchema):
 
 
 class Decisions(_StrictSchema):
-    """The number of decisions of a policy, and how long a decision took."""
+    """The number of a policy's decisions, and how long a decision took."""
 
     count: int = Field(ge=0)
     seconds_p50: float | None = Field(default=None, ge=0)
@@ -87,7 +87,7 @@ class TenantFigures(_StrictSchema):
 
 
 class ResultFile(_StrictSchema):
-    """The checked content of a result.json. Further keys are kept.
+    """The checked content of a result.json; unknown keys are kept.
 
     Attributes
     ----------
@@ -133,6 +133,11 @@ class ResultFile(_StrictSchema):
         """The file that the result was read from."""
         return self._path
 
+    def in_file(self, path: Path) -> ResultFile:
+        """Return this result, which from now on has a file."""
+        self._path = path
+        return self
+
 
 def read_result(path: Path) -> ResultFile:
     """Read and check one result.json.
@@ -159,14 +164,12 @@ def read_result(path: Path) -> ResultFile:
     if isinstance(data.get("placer"), str):
         data["placer"] = {"name": data["placer"]}
     try:
-        result = ResultFile.model_validate(data)
+        return ResultFile.model_validate(data).in_file(path)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         message = first["msg"].removeprefix("Value error, ")
         raise InputError(message, file=path, field=field, remedy="run it again") from None
-    result._path = path
-    return result
 
 
 def find_results(places: Iterable[Path]) -> list[Path]:
@@ -210,7 +213,7 @@ def _describe_unfinished(places: Sequence[Path]) -> str:
 
 
 def read_results(places: Iterable[Path]) -> list[ResultFile]:
-    """Read the results in the given folders, one per run key, in order of their paths.
+    """Read the results in the given folders, each run once, in order of their paths.
 
     A note on unfinished runs is printed on stderr.
 

@@ -52,7 +52,7 @@ The tables of a large run are in columns, in the files of `clustergym.results.co
 
 
 def run_key(scenario: Scenario, policy: Policy, placer: Placer, seed: int) -> str:
-    """Return the SHA-256 of everything that determines a run's result."""
+    """Return a SHA-256 of everything that determines a run's result."""
     parts = {
         "version": __version__,
         "scenario": scenario.sha256,
@@ -64,7 +64,7 @@ def run_key(scenario: Scenario, policy: Policy, placer: Placer, seed: int) -> st
 
 
 def find_finished_result(folder: Path, key: str, logs: Logs = "auto") -> dict[str, Any] | None:
-    """Return the result that a folder already has, if it is of the same run and has the logs asked for."""
+    """Return the result in a folder if it is of the same run and has the requested logs."""
     if logs != "auto" and (folder / IN_COLUMNS["jobs.csv"]).exists() != (logs == "columns"):
         return None
     try:
@@ -76,7 +76,7 @@ def find_finished_result(folder: Path, key: str, logs: Logs = "auto") -> dict[st
 
 @contextlib.contextmanager
 def mark_unfinished(folder: Path, policy: str) -> Iterator[None]:
-    """Mark a folder as that of an unfinished run inside a `with` block."""
+    """Mark a folder as unfinished inside the `with` block."""
     folder.mkdir(parents=True, exist_ok=True)
     mark = folder / UNFINISHED
     mark.write_text(f"{policy}: begun and not finished\n", encoding="utf-8")
@@ -140,7 +140,7 @@ def _summarise_pairs(simulation: AnySimulation) -> dict[str, Any]:
 def write_result(
     folder: Path, config: Mapping[str, Any], result: Result, content: Mapping[str, Any], logs: Logs = "auto"
 ) -> list[Path]:
-    """Write all files of a run, result.json last, so that a reader never takes a part for a result.
+    """Write all files of a run, result.json last, so that an incomplete run is never taken for a result.
 
     Raises
     ------
@@ -214,7 +214,7 @@ def _write_lines(path: Path, lines: Iterable[object]) -> None:
 def decision_lines(
     simulation: AnySimulation, result: Mapping[str, Any], changes: Iterable[Change] | None = None
 ) -> Iterable[Any]:
-    """Yield the lines of the decision log: a header, then one object per decision that changed something.
+    """Yield the lines of the decision log: a header, and one object for each decision that changed something.
 
     `changes` are those of the simulation unless they are given.
     """

@@ -26,7 +26,7 @@ def schedule_lines(
     result: Mapping[str, Any],
     defragment_s: float | None,
 ) -> Iterator[object]:
-    """Yield the lines of a schedule: a header, then a line per decision, then one per answer of the placer.
+    """Yield the lines of a schedule: a header, a line for each decision, and one for each placer's answer.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def schedule_lines(
 def read_schedule(
     path: Path, scenario: Scenario, packed: bytes | None = None
 ) -> tuple[dict[str, Any], list[Change], list[Answer]]:
-    """Read an unchecked schedule; return its header, its decisions and its placer's answers.
+    """Read an untrusted schedule; return its header, its decisions and its placer's answers.
 
     Arguments and errors are those of `clustergym.results.decision_log.read_decisions`.
     """

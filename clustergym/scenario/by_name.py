@@ -9,7 +9,7 @@ from clustergym.scenario.scenario import Scenario
 
 
 def compose(overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Compose the configuration that `python -m clustergym.run` would run with these overrides.
+    """Return the configuration that `python -m clustergym.run` would use with these overrides.
 
     Raises
     ------

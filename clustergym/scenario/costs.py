@@ -99,7 +99,7 @@ class Costs(Parameters):
     restart_s: NonNegativeFloat | None = None
 
     def fingerprint(self) -> dict[str, object]:
-        """Return all values as plain mappings, leaving out `first_launch` and `restart_s` where they are off.
+        """Return all values as plain mappings, without `first_launch` and `restart_s` if they are off.
 
         So the digest of a scenario without them stays the same.
         """
@@ -132,7 +132,7 @@ class Costs(Parameters):
         return 2 * parameters * BYTES_PER_PARAMETER[dtype] / (self.storage_gbs * 1e9)
 
     def search_s(self, counts: Ints) -> Floats:
-        """Return the seconds of a parallelism search at each GPU count, shape of `counts`."""
+        """Return the seconds of a parallelism search at each GPU count, in the shape of `counts`."""
         per_gpu = self.search_s_per_gpu.get(self.search, 0.0)
         longest = self.search_s_max.get(self.search, math.inf)
         seconds: Floats = np.minimum(counts * per_gpu, longest)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Decision:
-    """A policy's decision: the allotment of every job that shall run from now on.
+    """A policy's decision: the allotment of every job that is to run from now on.
 
     A running job that is left out is preempted; one whose allotment is unchanged keeps running. A job
     whose batch alone changes continues without a restart, as jobs of Pollux change their batch while they

@@ -15,7 +15,7 @@ from clustergym.trace.trace import Trace
 
 
 class DisturbanceMetric(NamedTuple):
-    """A metric of a disturbance: a row of the catalogue of metrics, and its figure.
+    """A metric of a disturbance: its description in the catalogue, and its value.
 
     `figure` is given the log's events (`sim.log.Event`) that disturbances name, and those of jobs that were
     interrupted.
@@ -29,7 +29,7 @@ class DisturbanceMetric(NamedTuple):
 
 
 class DisturbedRun(Protocol):
-    """A run as a disturbance sees and changes it (`sim.disturbances`). All times are ticks."""
+    """The interface of a run to disturbances (`sim.disturbances`), with all times in ticks."""
 
     trace: Trace
     placer: Placer
@@ -67,7 +67,7 @@ class DisturbedRun(Protocol):
 
 
 class ActiveDisturbance:
-    """A disturbance in the course of one run; the engine asks and tells it what this class names.
+    """A disturbance during one run; the engine calls its methods.
 
     Attributes
     ----------
@@ -79,11 +79,11 @@ class ActiveDisturbance:
 
     @property
     def active(self) -> bool:
-        """Whether the disturbance will still change something when no job runs and none is to come."""
+        """Whether the disturbance may still change something when no job runs or will arrive."""
         return False
 
     def withheld(self, until: float) -> Mapping[int, str]:
-        """Return the nodes that a launch ending at tick `until` may not use, and what each is kept for."""
+        """Return the nodes that a launch ending at tick `until` may not use, each with the reason."""
         return {}
 
     def note_launch(self, row: int) -> None:
@@ -97,7 +97,7 @@ class ActiveDisturbance:
 
 
 class Disturbance(ABC):
-    """A disturbance with its settings, as a scenario holds them; they do not depend on the policy.
+    """A disturbance and its settings, as part of a scenario; it does not depend on the policy.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ class Disturbance(ABC):
     def from_config(
         cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
     ) -> Self | None:
-        """Build it from the keys under `scenario`; None if they ask for none.
+        """Build the disturbance from the keys under `scenario`; None if they do not ask for it.
 
         Raises
         ------
@@ -136,7 +136,7 @@ class Disturbance(ABC):
         """Start the disturbance in a run; return the object that the engine calls back, if any."""
 
     def checkpoints(self, cluster: ClusterSpec, nodes: Nodes) -> tuple[float, float] | None:
-        """Return the seconds of work between checkpoints of a job on some nodes, and those of writing one.
+        """Return the seconds of work between checkpoints of a job on some nodes, and of writing one.
 
         The least interval of all disturbances counts; where none asks for any (None), a job that is
         interrupted goes back to its launch.
@@ -144,5 +144,5 @@ class Disturbance(ABC):
         return None
 
     def fingerprint(self) -> object:
-        """Return its settings as JSON values, for the scenario's digest."""
+        """Return the settings as JSON values, for the scenario's digest."""
         return asdict(self)  # type: ignore[call-overload]

@@ -30,7 +30,7 @@ class Environment(NamedTuple):
 
     @property
     def vector_entry_point(self) -> str | None:
-        """Path of the class that `gymnasium.make_vec` calls; None: it makes single environments."""
+        """Path of the class that `gymnasium.make_vec` uses; None for environments without a vector class."""
         compiled = self.entry_point.startswith(f"{_FAMILIES}:")
         return self.entry_point.removesuffix("Env") + "VectorEnv" if compiled else None
 

@@ -75,7 +75,7 @@ class Draw:
         return share > 0 and random_streams.OFFENDING_NODES.generator(self.seed, node).random() < share
 
     def times(self, node: int) -> Iterator[NodeFailure]:
-        """Yield the failures of a node that has no spare and is repaired each time."""
+        """Yield the failures of a node that is repaired each time and has no spare."""
         for fault in self.of_node(node):
             yield NodeFailure(fault.time_s, node, fault.repair_s)
 
@@ -125,7 +125,7 @@ class Draw:
     def faults(
         self, cluster: ClusterSpec, nodes: Sequence[NodeFailure], switches: Sequence[SwitchFailure]
     ) -> Iterator[Fault]:
-        """Yield all failures of a cluster in order of time, those of schedules among them."""
+        """Yield all failures of a cluster in order of time, including those of schedules."""
         tiers = {"leaf": LEAF, "minipod": MINIPOD}
         streams: list[Iterator[Fault]] = [
             (Fault(time_s, NODE, node, repair_s) for time_s, node, repair_s in nodes),
@@ -151,7 +151,7 @@ SWITCH_CAUSES = ("", "leaf switch", "spine switch")
 
 
 class Repairs:
-    """Compute how long failures take nodes out, with the rule of exclusion and spare nodes.
+    """Computes how long failures take nodes out of use, with exclusion rules and spare nodes.
 
     Depends on the failures alone, not on what jobs do.
 
@@ -168,13 +168,13 @@ class Repairs:
         self._spares = [[0.0] * self._model.spares.nodes for _ in cluster.gpu_types]
 
     def happens(self, fault: Fault) -> bool:
-        """Whether a node's failure happens although an ordinary node may have taken its place."""
+        """Whether a drawn failure happens, given that a more reliable node may have replaced the first."""
         if fault.number not in self._replaced or not self._draw.offends(fault.number):
             return True
         return fault.luck < 1.0 / self._model.offenders.factor
 
     def outage_s(self, fault: Fault) -> float:
-        """Return the seconds for which a failed node is out of use, and note its failure."""
+        """Return the seconds that a failed node is out of use, and record the failure."""
         exclusion, repair_s = self._model.exclusion, fault.repair_s
         if exclusion.after is not None:
             seen = self._recent_s.setdefault(fault.number, deque())
@@ -211,7 +211,7 @@ class NodeFailure(NamedTuple):
 
 
 class SwitchFailure(NamedTuple):
-    """One failure of a leaf, or of a minipod's spine, and the duration of its repair."""
+    """One failure of a leaf or spine switch, and the duration of its repair."""
 
     time_s: float
     tier: str

@@ -41,7 +41,7 @@ class Offenders:
 
 @dataclass(frozen=True)
 class Exclusion:
-    """Rule by which nodes that fail again and again are taken out for longer.
+    """A rule by which nodes that fail repeatedly are taken out for longer.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Exclusion:
 
 @dataclass(frozen=True)
 class Restart:
-    """The ladder of restarts after a failure of a node.
+    """The steps of a restart after a node failure.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Restart:
 
 @dataclass(frozen=True)
 class Spares:
-    """Nodes beside the cluster that take the places of failed ones.
+    """Spare nodes that replace failed ones.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class Spares:
 
 @dataclass(frozen=True)
 class FailureModel(Parameters):
-    """Keys of `scenario.failures` beyond its first five.
+    """The model of failures: the keys of `scenario.failures` beyond the first five.
 
     Attributes
     ----------
@@ -178,7 +178,7 @@ class FailureModel(Parameters):
                     raise InputError(f"{cause!r} is named twice", field=field_name, remedy=remedy)
 
     def interval_s(self, fixed_s: float, failures_per_s: float) -> float:
-        """Return the seconds of work between checkpoints of a job.
+        """Return the seconds of work between a job's checkpoints.
 
         Young's (CACM 17(9), 1974) and Daly's (FGCS 22(3), 2006, equation 37) first- and higher-order optima;
         both at least a second.

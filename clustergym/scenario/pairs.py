@@ -22,7 +22,7 @@ Interference = Literal["refuse", "free", "estimate"]
 
 @dataclass(frozen=True, eq=False)
 class PairSpeeds:
-    """The speeds of pairs of model classes, C of them, on T types and K counts.
+    """Speeds of pairs of model classes that share GPUs, for C classes, T GPU types and K counts.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class PairSpeeds:
 
     @cached_property
     def allowed(self) -> Bools:
-        """Whether two classes may share, shape (C, C, T, K)."""
+        """Whether two classes may share GPUs, shape (C, C, T, K)."""
         return self.kept > 0
 
     def fingerprint(self) -> str:
@@ -99,7 +99,7 @@ def _lookup(
 
 
 def estimate_missing_pairs(kept: Floats) -> Floats:
-    """Fill in missing pairs from those known on the same type and count.
+    """Estimate missing pairs from the known pairs on the same GPU type and count.
 
     A job keeps what it keeps on average, times what others keep on average beside this partner, over what
     all keep on average, at most 1. A class without known pairs counts as average. NaN where no pair

@@ -11,7 +11,7 @@ from clustergym.common.arrays import Ints
 
 @dataclass(frozen=True)
 class PartView:
-    """Requests and places of the n jobs of a View, on divisible nodes.
+    """Requests and placements of the n jobs of a View on divisible nodes.
 
     Attributes
     ----------
@@ -30,5 +30,5 @@ class PartView:
     copied: Callable[[], Nodes] = field(repr=False)
 
     def nodes(self) -> Nodes:
-        """Return a copy of the nodes as they are now, to try placements on."""
+        """Return a copy of the nodes' present state, on which placements can be tried."""
         return self.copied()

@@ -27,7 +27,7 @@ UNITS: tuple[Unit, ...] = ("pp", "dp")
 
 
 class Groups(NamedTuple):
-    """The communication groups of one type: their number, and the nodes of each."""
+    """The communication groups of one type: their number, and the number of nodes in each."""
 
     number: int
     nodes: int
@@ -35,7 +35,7 @@ class Groups(NamedTuple):
 
 @dataclass(frozen=True)
 class PretrainingJob:
-    """An LLM pre-training job of fixed parallelism on whole nodes.
+    """An LLM pre-training job with fixed parallelism on whole nodes.
 
     A node carries `gpus_per_node / tensor_parallel` tensor-parallel groups: as many consecutive
     data-parallel ranks of one pipeline stage. The communication matrix (Arnold, section 2, Eq. 1) has
@@ -82,18 +82,18 @@ class PretrainingJob:
     def from_gpus(
         gpus: int, tensor_parallel: int, pipeline_parallel: int, gpus_per_node: int = 8
     ) -> PretrainingJob:
-        """Return the job with data parallelism GPUs / TP / PP; same errors as the constructor."""
+        """Return a job whose data parallelism is GPUs / TP / PP; raises the errors of the constructor."""
         data_parallel = max(1, int(gpus) // max(1, int(tensor_parallel) * int(pipeline_parallel)))
         return PretrainingJob(gpus, data_parallel, tensor_parallel, pipeline_parallel, gpus_per_node)
 
     @property
     def rows(self) -> int:
-        """Number of PP groups, which is the number of nodes of each stage."""
+        """Number of PP groups, equal to the number of nodes of each stage."""
         return self.data_parallel * self.tensor_parallel // self.gpus_per_node
 
     @property
     def columns(self) -> int:
-        """Number of DP groups, which is the number of pipeline stages."""
+        """Number of DP groups, equal to the number of pipeline stages."""
         return self.pipeline_parallel
 
     @property
@@ -201,12 +201,12 @@ class Instance:
 
     @property
     def shortfall(self) -> int:
-        """Number of nodes that are missing; 0: the job fits."""
+        """Number of missing nodes; 0 if the job fits."""
         return max(0, self.job.nodes - int(self.free_nodes.sum()))
 
     @property
     def minipod_weight(self) -> float:
-        """Weight in the score of each minipod that the job uses: alpha for PP groups, else 1 - alpha."""
+        """Weight of each used minipod in the score: alpha for PP groups, 1 - alpha for DP groups."""
         return self.alpha if self.unit == "pp" else 1.0 - self.alpha
 
     @property
@@ -243,7 +243,7 @@ class Solution:
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
-    """The nodes of each communication group in each minipod, or the number of nodes missing.
+    """The number of nodes of each communication group in each minipod, or the number of missing nodes.
 
     Attributes
     ----------
@@ -266,12 +266,12 @@ class Assignment:
 
     @staticmethod
     def infeasible(instance: Instance) -> Assignment:
-        """Return the answer to an instance that does not fit."""
+        """Return the answer for an instance that does not fit."""
         nothing = np.zeros((instance.groups, instance.minipods), dtype=np.int64)
         return Assignment(nothing, instance.shortfall)
 
     def missing(self, free_nodes: Ints) -> int:
-        """Return how many of the assigned nodes are no longer free, over all minipods.
+        """Return how many of the assigned nodes are no longer free, summed over minipods.
 
         What to ask before enacting an assignment that was solved on an earlier state: with
         anything missing the job stays queued and is solved again.
@@ -279,7 +279,7 @@ class Assignment:
         return int(np.maximum(self.counts.sum(axis=0) - np.asarray(free_nodes), 0).sum())
 
     def check(self, instance: Instance) -> None:
-        """Raise a `ValueError` unless the assignment solves the instance, or says that nothing does."""
+        """Raise a `ValueError` unless the assignment solves the instance, or says that none can."""
         if self.counts.shape != (instance.groups, instance.minipods) or (self.counts < 0).any():
             raise ValueError(f"counts of shape {self.counts.shape} do not fit the instance")
         if self.shortfall != instance.shortfall:
@@ -292,14 +292,14 @@ class Assignment:
 
 
 class Spread(NamedTuple):
-    """The most minipods that any DP group touches, and the most that any PP group touches."""
+    """The greatest number of minipods that any DP group spans, and that any PP group spans."""
 
     dp: int
     pp: int
 
 
 def spread(assignment: Assignment, job: PretrainingJob, unit: Unit) -> Spread:
-    """Return the maximum spreads of an assignment as Arnold's objective counts them.
+    """Return the maximum spreads of an assignment, counted as in Arnold's objective.
 
     For the groups placed as units it is the most minipods that one group has nodes in (T). Groups
     of the other type have one node in every unit; their spread is counted as the minipods the whole
@@ -312,7 +312,7 @@ def spread(assignment: Assignment, job: PretrainingJob, unit: Unit) -> Spread:
 
 
 def score(assignment: Assignment, instance: Instance) -> float:
-    """Return alpha x DP spread + (1 - alpha) x PP spread, on whole nodes; 0 where nothing is placed."""
+    """Return alpha x DP spread + (1 - alpha) x PP spread on whole nodes; 0 if nothing is placed."""
     found = spread(assignment, instance.job, instance.unit)
     return weigh_spread(found, instance.alpha)
 
@@ -343,7 +343,7 @@ def cells(assignment: Assignment, job: PretrainingJob, unit: Unit) -> Ints:
 
 
 def cell_spread(matrix: Ints) -> Spread:
-    """Return the maximum spreads of a matrix of minipods, shape (rows, columns), cell by cell."""
+    """Return the maximum spreads of a matrix of minipods, shape (rows, columns), computed cell by cell."""
     most = [max(len(set(line)) for line in lines.tolist()) for lines in (matrix.T, matrix)]
     return Spread(*most)
 
@@ -360,7 +360,7 @@ ALGORITHMS = {
 
 
 def algorithm(name: str) -> Algorithm:
-    """Return the function of an algorithm.
+    """Return the function of a placement algorithm.
 
     For an instance that does not fit it returns an infeasible assignment and raises nothing.
 

@@ -37,7 +37,7 @@ __all__ += ["InformationError", "PairOptions", "Placer", "Places", "Policy", "Se
 
 
 class Policy(Parameters, ABC):
-    """A scheduling policy. Its parameters are dataclass fields, so that a variant is a parameter.
+    """A scheduling policy, whose parameters are the fields of the dataclass.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Policy(Parameters, ABC):
 
     @property
     def needs_places(self) -> bool:
-        """Whether the policy reads where jobs are (`View.places`), moves them or gives them notice.
+        """Whether the policy uses job locations (`View.places`), moves jobs or gives them notice.
 
         The compiled engine does none of these. Usually a plain class attribute.
         """
@@ -78,7 +78,7 @@ class Policy(Parameters, ABC):
         """Prepare for a new run; `rng` is the policy's own random generator, derived from the run's seed."""
 
     def fingerprint(self) -> str:
-        """Return a digest of the files the policy reads, such as weights; empty if it reads none."""
+        """Return a digest of files that the policy reads, such as weights; empty if it reads none."""
         return ""
 
     def counters(self) -> Mapping[str, int]:
@@ -87,7 +87,7 @@ class Policy(Parameters, ABC):
 
     @property
     def steady(self) -> bool:
-        """Whether the policy decides the same again while the same jobs hold the same GPUs.
+        """Whether the policy repeats its decision as long as the same jobs hold the same GPUs.
 
         Its decision then depends only on which jobs there are, what they ask for, hold and may hold, their
         iteration times and the GPUs that may be used: not on the time, on progress or on restarts.
@@ -96,7 +96,7 @@ class Policy(Parameters, ABC):
 
     @property
     def consistent(self) -> bool:
-        """Whether the policy is steady, and fewer unused GPUs in the cluster would not change its decision.
+        """Whether the policy is steady, and would not decide otherwise with fewer idle GPUs.
 
         It also decides the same again once its decision has been carried out.
         """
@@ -104,7 +104,7 @@ class Policy(Parameters, ABC):
 
     @property
     def only_starts(self) -> bool:
-        """Whether the policy is steady, never changes running jobs, and starts others at their requests.
+        """Whether the policy is steady, never changes running jobs, and starts jobs at their requests.
 
         Where no request that waits fits in the free GPUs of a type it may run on, it then changes nothing.
         """
@@ -142,7 +142,7 @@ class Infeasible:
 
 
 class Placer(Parameters, ABC):
-    """Chooses the nodes of an allotment. Its parameters are dataclass fields.
+    """A placer, which chooses the nodes of an allotment; its parameters are the dataclass's fields.
 
     Attributes
     ----------
@@ -158,7 +158,7 @@ class Placer(Parameters, ABC):
         """Prepare for a new run; `rng` is the placer's own random generator, derived from the run's seed."""
 
     def fingerprint(self) -> str:
-        """Return a digest of the files the placer reads, such as weights; empty if it reads none."""
+        """Return a digest of files that the placer reads, such as weights; empty if it reads none."""
         return ""
 
     @abstractmethod
@@ -177,7 +177,7 @@ class Placer(Parameters, ABC):
     def place_evenly(
         self, allocations: Allocations, gpu_type: int, gpus: int, nodes: int
     ) -> Nodes | Infeasible:
-        """Choose as many nodes as a job asks for, with equally many of its GPUs on each; as `place`."""
+        """Choose the requested number of nodes, with equally many GPUs on each; otherwise like `place`."""
         raise NotImplementedError
 
     @property
@@ -188,7 +188,7 @@ class Placer(Parameters, ABC):
     def place_segments(
         self, allocations: Allocations, gpu_type: int, gpus: int, segment: int
     ) -> Nodes | Infeasible:
-        """Choose nodes so that each block of `segment` GPUs lies in one NVLink domain; as `place`.
+        """Choose nodes so that each block of `segment` GPUs is in one NVLink domain; otherwise like `place`.
 
         Blocks of at most a node lie on one node; larger ones are of whole nodes.
         """
@@ -200,7 +200,7 @@ class Placer(Parameters, ABC):
         return False
 
     def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
-        """Choose a node, and a device for a part of one, for a job on a divisible cluster.
+        """Choose a node, and the GPU for a part of one, for a job on a divisible cluster.
 
         Parameters
         ----------
@@ -212,7 +212,7 @@ class Placer(Parameters, ABC):
         raise NotImplementedError
 
     def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
-        """Propose better nodes for running jobs, keeping each job's GPU type and count.
+        """Propose better nodes for running jobs; each job keeps its GPU type and count.
 
         Proposals are independent: each must be possible alone, given the free GPUs and those of the job
         itself. The engine moves a job only if the move saves more time than its restart costs.

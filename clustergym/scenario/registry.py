@@ -23,7 +23,7 @@ from clustergym.scenario.policy import Placer, Policy
 
 
 class ComponentType(NamedTuple):
-    """A type of component that is found by name: its base class, entry points and package."""
+    """A type of component, policy or placer: its base class, entry points and package."""
 
     base: type[Any]
     group: str
@@ -38,7 +38,7 @@ COMPONENTS = {
 
 @cache
 def entry_points(component: str) -> Mapping[str, str]:
-    """Return the `module:Class` of every policy or placer by name; of built-in ones the module alone.
+    """Return the module, or for other packages `module:Class`, of every policy or placer by name.
 
     A file of `policies/` is a policy, and one of `policies/placers/` a placer, in whose name `-` stands for
     `_`; other packages name theirs
@@ -68,7 +68,7 @@ def make_policy(parameters: Mapping[str, Any]) -> Policy:
 
 
 def make_placer(parameters: Mapping[str, Any]) -> Placer:
-    """Build a placer from its name and parameters; same errors as `make_policy`."""
+    """Build a placer from its name and parameters; raises the errors of `make_policy`."""
     placer: Placer = _make("placer", parameters)
     check_value(placer.defragment_s, Period | None, "placer.defragment_s")
     return placer
@@ -80,7 +80,7 @@ def _make(component: str, parameters: Mapping[str, Any]) -> Any:
 
 
 def find_class(component: str, name: str) -> type[Any]:
-    """Return the class of a policy or placer that is known by name.
+    """Return the class of a policy or placer by its registered name.
 
     Raises
     ------
@@ -132,7 +132,7 @@ def list_parameters(made: Policy | Placer) -> dict[str, Any]:
 
 
 def default_parameters(component: str, name: str) -> dict[str, Any]:
-    """Return the name of a policy or placer and the defaults of its parameters, as one mapping."""
+    """Return the name of a policy or placer, with the defaults of its parameters, as one mapping."""
     made_by = find_class(component, name)
     parameters: dict[str, Any] = {"name": name}
     for f in (f for f in dataclasses.fields(made_by) if f.init):
@@ -142,7 +142,7 @@ def default_parameters(component: str, name: str) -> dict[str, Any]:
 
 
 def parse_policy(text: str, where: str) -> Policy:
-    """Build a policy from its name and words `parameter=value`, with YAML values.
+    """Build a policy from its name and words of the form `parameter=value`, with YAML values.
 
     Raises
     ------

@@ -12,7 +12,7 @@ from clustergym.scenario.scenario import Scenario
 
 @dataclass(frozen=True)
 class RequestChanges:
-    """Numbers of jobs by what became of their requests; a job counts once.
+    """The number of jobs by type of change to their request; a job counts once.
 
     Attributes
     ----------
@@ -47,13 +47,13 @@ class RequestChanges:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of jobs for each type of change, without zeros, as result.json has them."""
+        """Number of jobs for each type of change that occurs, as in result.json."""
         names = ("rounded", "raised", "moved", "too_large", "no_time")
         return {name: count for name in names if (count := getattr(self, name))}
 
 
 def request_changes(scenario: Scenario) -> RequestChanges:
-    """Count what became of the requests of a scenario's jobs."""
+    """Count a scenario's jobs by the change to their request."""
     trace, given, counts = scenario.trace, scenario.request_gpus, scenario.tables.counts
     read = trace.gpus
     asked = read if trace.asked_gpus is None else trace.asked_gpus

@@ -79,7 +79,7 @@ class Scenario:
     apart_s : float
         Least seconds between decision points at events: an event sooner after a decision waits for the next.
     estimates_off : ndarray of float, shape (C, T), optional
-        Factors on the iteration times that policies are told, but clairvoyant ones; None: they are as the
+        Factors on the iteration times that policies see, but clairvoyant ones; None: they are as the
         oracle says. Jobs run as fast as ever.
     """
 
@@ -104,7 +104,7 @@ class Scenario:
     estimates_off: Floats | None = None
 
     def round_s(self, policy_round_s: float | None) -> float | None:
-        """Return the seconds between decision points for a policy with such rounds; None: every event."""
+        """Return the seconds between decision points, given a policy's round; None for every event."""
         chosen = {"policy": policy_round_s, "event": None}.get(str(self.rounds), self.rounds)
         return None if chosen is None else float(chosen)
 
@@ -139,7 +139,7 @@ class Scenario:
 
     @cached_property
     def scored(self) -> Bools:
-        """Whether each job is scored, shape (n,)."""
+        """Whether each job counts in the metrics, shape (n,)."""
         if self.scored_s is None:
             return np.ones(len(self.trace), dtype=np.bool_)
         first_s, end_s = self.scored_s
@@ -148,13 +148,13 @@ class Scenario:
 
     @cached_property
     def class_of(self) -> Ints:
-        """Row of `tables.classes` that each job belongs to, shape (n,)."""
+        """Index in `tables.classes` of each job's model class, shape (n,)."""
         index = {model: row for row, model in enumerate(self.tables.classes)}
         return np.array([index[model] for model in self.trace.model_classes], dtype=np.int64)
 
     @cached_property
     def compact(self) -> Ints:
-        """Locality of the most compact placement of each (type, count), shape (T, K)."""
+        """Network tier of the most compact placement of each (type, count), shape (T, K)."""
         types = range(len(self.cluster.gpu_types))
         return np.array(
             [
@@ -178,13 +178,13 @@ class Scenario:
 
     @cached_property
     def batch_choices(self) -> BatchChoices | None:
-        """The global batches that jobs may train at, and their efficiency; None if no job has a choice."""
+        """The global batches at which jobs may train, and their efficiency; None if no job has a choice."""
         batches = self.tables.batches
         return None if batches is None else BatchChoices(batches, self.class_of, self.trace)
 
     @cached_property
     def batch_models(self) -> frozenset[ModelClass]:
-        """Model classes that have a choice of global batches."""
+        """Model classes with a choice of global batches."""
         batches = self.tables.batches
         if batches is None:
             return frozenset()
@@ -198,14 +198,14 @@ class Scenario:
         return np.moveaxis(fill_tiers(np.moveaxis(self.tables.batches.execution, -1, 1)), 1, -1)
 
     def segment(self, row: int, gpu_type: int, gpus: int) -> int:
-        """Return the GPUs of each block of a job that must lie in one NVLink domain; 1: they lie anywhere."""
+        """Return the size of a job's blocks of GPUs that must be in one NVLink domain; 1 for no blocks."""
         if self.tables.segments is None:
             return 1
         level = int(np.searchsorted(self.tables.counts, gpus))
         return int(self.tables.segments[self.class_of[row], gpu_type, level])
 
     def request_segments(self, rows: Ints) -> Ints:
-        """Return `segment` of what some jobs ask for on each GPU type, shape (n, T)."""
+        """Return the `segment` of some jobs at their requested GPU counts on each GPU type, shape (n, T)."""
         if self.tables.segments is None:
             return np.ones((len(rows), len(self.cluster.gpu_types)), dtype=np.int64)
         level = np.searchsorted(self.tables.counts, self.request_gpus[rows])
@@ -248,7 +248,7 @@ class Scenario:
         return np.take_along_axis(table, index, axis=3)[..., 0]
 
     def known_times(self, information: InformationClass) -> Floats:
-        """Return the seconds per iteration that an information class knows, shape (C, T, K).
+        """Return the seconds per iteration known to policies of an information class, shape (C, T, K).
 
         inf where infeasible, and for data-parallel profiles also where pure data
         parallelism does not fit.
@@ -268,7 +268,7 @@ class Scenario:
         return times
 
     def get_known_batch_times(self, information: InformationClass) -> Floats:
-        """Return the seconds per iteration at each batch that an information class knows, shape (C, T, K, B).
+        """Return the seconds per iteration at each batch known to an information class, shape (C, T, K, B).
 
         `bootstrap` scales the time of the same batch per GPU on the least count that fits
         (`oracle.base.same_local_batch`); every other class knows the times jobs run at. For model
@@ -286,7 +286,7 @@ class Scenario:
 
     @cached_property
     def oversize_jobs(self) -> Bools:
-        """Whether each job asks for more GPUs than it can have of its type, shape (n,)."""
+        """Whether each job requests more GPUs than its type has, shape (n,)."""
         if self.parts is not None:
             return ~self.parts.fits
         most_of = np.append(self.cluster.capacity, self.cluster.capacity.max())
@@ -307,7 +307,7 @@ class Scenario:
 
     @property
     def request_type(self) -> Ints:
-        """Index of the GPU type each job requests, shape (n,); -1: any."""
+        """Index of the GPU type that each job requests, shape (n,); -1 for any type."""
         return self._requests.gpu_type
 
     @property
@@ -322,7 +322,7 @@ class Scenario:
 
     @property
     def request_changed(self) -> Bools:
-        """Whether each job's request was changed or the job is dropped, shape (n,); see `request_changes`."""
+        """Whether each job's request was changed or the job dropped, shape (n,); see `request_changes`."""
         return self._requests.changed
 
     @cached_property
@@ -380,7 +380,7 @@ LOCALITIES = len(Locality)
 
 
 class BatchChoices:
-    """The batches that jobs of a trace may train at, and how their efficiency changes with progress.
+    """The batches at which jobs of a trace may train, with efficiencies that change with progress.
 
     Work is counted in iterations at the requested batch M0, so that a job's total work is the same
     whatever its batch. One iteration at batch M does the work of M / M0 x E(M) requested iterations. The
@@ -413,7 +413,7 @@ class BatchChoices:
         return mine
 
     def worth(self, row: int, column: int, remaining: float) -> float:
-        """Return how many requested iterations one iteration at a batch is worth.
+        """Return how many iterations at the requested batch one iteration at another batch is equal to.
 
         Parameters
         ----------
@@ -427,11 +427,11 @@ class BatchChoices:
         return scale * float(self._efficiency[model, self._segment(row, remaining), column])
 
     def next_end(self, row: int, remaining: float) -> float:
-        """Return the iterations left when a job's efficiency next changes; 0 if it does not change again."""
+        """Return the iterations left when a job's efficiency next changes; 0 if it never does."""
         return float(self._left[row, self._segment(row, remaining)])
 
     def options(self, rows: Ints, remaining: Floats, time_s: Floats) -> BatchOptions:
-        """Return the batch options of jobs with `remaining` iterations and times of shape (n, T, K, B)."""
+        """Return the batch options of jobs, given `remaining` iterations and times of shape (n, T, K, B)."""
         model = self._class_of[rows]
         segments = (remaining[:, None] <= self._left[rows, :-1]).sum(axis=1)
         return BatchOptions(self._sizes[model], self._efficiency[model, segments], time_s)

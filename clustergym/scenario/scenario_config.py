@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rules(Parameters):
-    """The `scenario` group of the configuration, without the keys of disturbances.
+    """The configuration's group `scenario`, without the keys of disturbances.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class Rules(Parameters):
 
 @dataclass(frozen=True, eq=False)
 class Conditions:
-    """The conditions of scenarios: a composed configuration without its trace and seed.
+    """Everything that defines scenarios but trace and seed, from a composed configuration.
 
     Scenarios of many traces share what was computed of the cluster and of the model classes.
 
@@ -113,7 +113,7 @@ class Conditions:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Conditions:
-        """Return the conditions of a configuration; see `build_scenario`."""
+        """Return the conditions that a configuration defines; see `build_scenario`."""
         given = config["scenario"]
         rules: Rules = build(Rules, given, "scenario", beside=DISTURBANCES)
         costs: Costs = build(Costs, config["costs"], "costs")
@@ -199,7 +199,7 @@ class Conditions:
         return scenario
 
     def trace(self, chosen: Mapping[str, Any] | TraceChoice, seed: int) -> Trace:
-        """Read or generate the trace of the `trace` group; same errors as `scenario`."""
+        """Read or generate the trace that the group `trace` defines; raises the errors of `scenario`."""
         return make_trace(
             chosen,
             seed,
@@ -210,7 +210,7 @@ class Conditions:
         )
 
     def make_reference_times(self, cluster: ClusterSpec) -> ReferenceTime:
-        """Return the iteration times on a cluster by this oracle: those at which jobs run there alone."""
+        """Return the iteration times of jobs that run alone on a cluster, by this oracle."""
         from clustergym.trace.draw import ReferenceTimes
 
         if cluster not in self._times:
@@ -222,7 +222,7 @@ class Conditions:
     def oracle_tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
     ) -> OracleTables:
-        """Return this oracle's tables; with contention those on free links."""
+        """Return this oracle's tables, with contention for the case of unshared links."""
         return self._tables(classes, cluster, counts)[0]
 
     def _tables(
@@ -310,7 +310,7 @@ _kept: dict[str, Scenario] = {}
 
 
 def kept_scenario(config: Mapping[str, Any]) -> Scenario:
-    """Return the scenario of a composed configuration, which earlier runs of a sweep may have built.
+    """Return the scenario of a composed configuration, reused if an earlier run of a sweep built it.
 
     One that names a file by its absolute path is built anew, for the file may have changed.
     """
@@ -325,7 +325,7 @@ def kept_scenario(config: Mapping[str, Any]) -> Scenario:
 
 
 def make_cluster(config: Mapping[str, Any]) -> ClusterSpec:
-    """Build the cluster of the `cluster` group; a file in `path` replaces the group's other keys."""
+    """Build the cluster of the configuration's group `cluster`; a file in `path` replaces its other keys."""
     require(isinstance(config, Mapping), "cluster", config, "give its keys")
     path = config.get("path")
     if path is not None:

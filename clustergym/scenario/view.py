@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class InformationClass(enum.StrEnum):
-    """A policy's knowledge of iteration times. A leaderboard ranks policies only within a class."""
+    """A policy's knowledge of iteration times; leaderboards rank policies only within a class."""
 
     CLAIRVOYANT = "clairvoyant"
     """The iteration times that jobs really have, and where their log ends them (`workload.outcomes`)."""
@@ -44,7 +44,7 @@ KNOWS: Mapping[str, str] = {
 
 
 class InformationError(RuntimeError):
-    """A policy asked for iteration times that its information class does not include."""
+    """Raised if a policy asks for iteration times that its information class does not include."""
 
 
 QUEUED, RUNNING = 0, 1
@@ -94,7 +94,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """The global batches that each job of a View may train at, at most B per job.
+    """The global batches, at most B for each job, at which the jobs of a View may train.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class BatchOptions:
 
 @dataclass(frozen=True)
 class PairOptions:
-    """The pairs of a View's jobs that may share GPUs, and their speeds when they do.
+    """The pairs of a View's jobs that may share GPUs, with their speeds in the pair.
 
     Both jobs of a pair hold the same GPUs of (type, count). The axes C are classes of equal jobs.
 
@@ -167,16 +167,16 @@ class Places:
         _lock(self)
 
     def free_in_domains(self, gpu_type: int) -> Ints:
-        """Return the GPUs of a type that are free in each domain, shape (domains,)."""
+        """Return the free GPUs of a type in each NVLink domain, shape (domains,)."""
         free = np.where(self.node_type == gpu_type, self.free_on_node, 0)
         return np.bincount(self.domain, weights=free).astype(np.int64)
 
     def stranded_gpus(self, gpu_type: int, gpus: int) -> int:
-        """Return the free GPUs that jobs of `gpus` GPUs, each inside one domain, cannot use."""
+        """Return the free GPUs of no use to jobs of `gpus` GPUs, each inside one NVLink domain."""
         return int((self.free_in_domains(gpu_type) % gpus).sum())
 
     def fragmentation(self, gpu_type: int, gpus: int) -> float:
-        """Return `stranded_gpus` over all free GPUs of the type; 0 where none is free."""
+        """Return the share of the type's free GPUs that are stranded; 0 if none is free."""
         free = int(self.free_in_domains(gpu_type).sum())
         return self.stranded_gpus(gpu_type, gpus) / free if free else 0.0
 
@@ -213,7 +213,7 @@ class StopCosts:
         _lock(self)
 
     def select(self, rows: Ints | slice) -> StopCosts:
-        """Return the costs of some jobs, by their places in the View."""
+        """Return the costs of some jobs, given their positions in the View."""
         columns = {name: value[rows] for name, value in vars(self).items() if name != "loses"}
         return replace(self, **columns)
 
@@ -320,7 +320,7 @@ class View:
         _lock(self)
 
     def with_columns(self, columns: Mapping[str, object]) -> View:
-        """Return a View with other values of some fields, whose arrays are read-only already, without checks.
+        """Return a View with some fields replaced; their arrays must be read-only, and are not checked.
 
         In a quarter of the time of `dataclasses.replace`, for those who make thousands.
         """
@@ -348,7 +348,7 @@ class View:
         return self.times()
 
     def find_fitting_types(self, at: Ints | slice, level: Ints) -> Bools:
-        """Return on which types jobs fit with a count of their own, without making all of `feasible`.
+        """Return on which GPU types jobs fit, each with its own count, without all of `feasible`.
 
         Parameters
         ----------
@@ -365,7 +365,7 @@ class View:
         return found
 
     def restart_cost_s(self) -> Floats:
-        """Return the seconds each job would stand still if it were moved to (type, count) now.
+        """Return the seconds for which each job would stand still if moved to (type, count) now.
 
         Returns
         -------
@@ -375,7 +375,7 @@ class View:
         return self.costs()
 
     def batch_options(self) -> BatchOptions | None:
-        """Return the global batches that jobs may train at; None if no job has a choice.
+        """Return the global batches at which jobs may train; None if no job has a choice.
 
         Raises
         ------

@@ -21,7 +21,7 @@ from clustergym.sim.state import JobStates
 
 
 def make_allocations(scenario: Scenario, placer: Placer) -> Allocations:
-    """Return the account of a cluster's GPUs; of a divisible cluster that of their parts.
+    """Return the allocations of an empty cluster: of GPUs, or of parts of divisible nodes.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def _check_node_requests(scenario: Scenario, placer: Placer) -> None:
 
 @dataclass(eq=False)
 class Allocator:
-    """Gives nodes to jobs and profiles, and takes them back.
+    """Allocates nodes to jobs and profiling runs, and releases them.
 
     Attributes
     ----------
@@ -85,12 +85,12 @@ class Allocator:
     suspect: dict[int, str] = field(default_factory=dict)
 
     def asked_nodes(self, row: int, gpus: int) -> int:
-        """Return the number of nodes that a job asks for with this many GPUs; 0: any number."""
+        """Return how many nodes a job requests with so many GPUs; 0 for any number."""
         nodes = self.scenario.trace.nodes
         return int(nodes[row]) if nodes is not None and gpus == self.scenario.request_gpus[row] else 0
 
     def keeps_segments(self, row: int, nodes: Nodes) -> bool:
-        """Whether each block of a job's GPUs that must lie in one NVLink domain does so on these nodes."""
+        """Whether each block of a job's GPUs that must be in one NVLink domain is so on these nodes."""
         cluster, gpus = self.scenario.cluster, sum(count for _, count in nodes)
         segment = self.scenario.segment(row, int(cluster.node_type[nodes[0][0]]), gpus)
         return keeps_segments(cluster, nodes, segment)
@@ -128,7 +128,7 @@ class Allocator:
         return tuple((int(node), int(count)) for node, count in nodes)
 
     def place_part(self, parts: PartAllocations, row: int) -> Nodes | Infeasible:
-        """Ask the placer where a job goes on a divisible cluster; as `place` of failed nodes."""
+        """Ask the placer where to place a job on a divisible cluster; otherwise like `place`."""
         place = self.placer.place_part(parts, row)
         if isinstance(place, Infeasible):
             return place
@@ -137,13 +137,13 @@ class Allocator:
         return parts.intend(row, place)
 
     def claim(self, nodes: Nodes, until: float) -> Nodes | Infeasible:
-        """Return the nodes for a launch that ends at tick `until`, or the reason why they are withheld."""
+        """Return the nodes for a launch that ends at tick `until`, or why they are not available."""
         withheld = self.withheld(until)
         kept_for = next((withheld[node] for node, _ in nodes if node in withheld), None)
         return nodes if kept_for is None else Infeasible(f"nodes are kept for {kept_for}")
 
     def withheld(self, until: float) -> dict[int, str]:
-        """Return the nodes that a launch ending at tick `until` may not use, and what each is kept for."""
+        """Return the nodes that a launch ending at tick `until` may not use, each with the reason."""
         if not self.courses and not self.suspect:
             return {}
         kept = {
@@ -152,7 +152,7 @@ class Allocator:
         return {**kept, **self.suspect}
 
     def allocate(self, holder: int, nodes: Nodes) -> Nodes | Infeasible:
-        """Give nodes to a job or profile and return them, or why whoever has the nodes refuses them."""
+        """Allocate nodes to a job or profile; return them, or the reason why a live scheduler refuses."""
         self.allocations.allocate(holder, nodes)
         return nodes
 
@@ -161,7 +161,7 @@ class Allocator:
         return self.allocations.release(holder)
 
     def stop_released(self) -> None:
-        """Stop what still runs on released nodes; in a simulation nothing does."""
+        """Stop what still runs on released nodes, which a simulation need not do."""
 
     def list_holders(self, nodes: Collection[int]) -> list[int]:
         """Return the jobs (>= 0) and profiles (< 0) that hold GPUs of some nodes, in order of allocation."""
@@ -169,7 +169,7 @@ class Allocator:
         return [holder for holder in held.holders if any(on in nodes for on, _ in held.holding(holder))]
 
     def available(self, profiled: Ints) -> Ints:
-        """Return how many GPUs of each type decisions may use beside those `profiled`, shape (T,)."""
+        """Return how many GPUs of each type decisions may use, without those `profiled`, shape (T,)."""
         cluster = self.scenario.cluster
         available: Ints = cluster.capacity - profiled
         for node in self.allocations.down:

@@ -11,7 +11,7 @@ from clustergym.scenario.clock import seconds
 
 
 class Clock(simpy.Environment):
-    """SimPy's clock and calendar of events."""
+    """SimPy's clock and event calendar, with time in ticks."""
 
     @property
     def now(self) -> int:
@@ -24,12 +24,12 @@ class Clock(simpy.Environment):
         return seconds(self.now)
 
     def after(self, delay: int, action: Callable[[], object]) -> None:
-        """Call an action after some ticks."""
+        """Call an action after a number of ticks."""
         callbacks: Any = self.timeout(delay).callbacks
         callbacks.append(lambda _: action())
 
     def follow(self, steps: Iterator[int]) -> None:
-        """Run a generator beside the simulation; it yields the tick until which it waits."""
+        """Run a generator in the simulation, each of whose values is the tick until which it waits."""
         self.process(self._wait(steps))
 
     def _wait(self, steps: Iterator[int]) -> Generator[simpy.Event, Any, None]:

@@ -15,7 +15,7 @@ TICKS_PER_S = clock.TICKS_PER_S
 
 
 class Phase(enum.IntEnum):
-    """Stage of a job's life in the simulation."""
+    """Phase of a job in the simulation."""
 
     FUTURE = 0
     PROFILING = 1

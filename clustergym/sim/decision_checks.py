@@ -24,7 +24,7 @@ from clustergym.sim.state import JobStates
 
 
 class DecisionError(InputError):
-    """A Decision breaks a rule; the message names the job and the rule.
+    """A Decision that breaks a rule; the message names the job and the rule.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class DecisionError(InputError):
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a legal decision, taken from the engine's own state so that a policy cannot alter them.
+    """Everything that a legal decision is checked against, copied so that a policy cannot alter it.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Limits:
 
 
 def coerce_decision(decision: object) -> Decision:
-    """Return a policy's answer as a Decision of one-dimensional int64 columns.
+    """Convert a policy's answer to a Decision with one-dimensional int64 columns.
 
     Raises
     ------
@@ -77,6 +77,7 @@ def coerce_decision(decision: object) -> Decision:
         columns["batch"] = decision.batch
     if decision.partner is not None:
         columns["partner"] = decision.partner
+    # The usual answer is returned unchanged: a copy of each column at each decision would cost time.
     if all(
         type(value) is np.ndarray and value.dtype == np.int64 and value.ndim == 1
         for value in columns.values()
@@ -114,6 +115,7 @@ def _whole(name: str, value: Any) -> Ints:
         raise DecisionError(f"its column {name} has {column.ndim} dimensions", remedy=remedy)
     if column.size and column.dtype.kind not in "iu":
         raise DecisionError(f"its column {name} holds {column.dtype} such as {column[0]!r}", remedy=remedy)
+    # astype(int64) would wrap a large unsigned number to a negative one, without an error.
     if column.size and column.dtype.kind == "u" and int(column.max()) > np.iinfo(np.int64).max:
         raise DecisionError(f"its column {name} holds {column.max()}", remedy=remedy)
     return column.astype(np.int64)
@@ -124,12 +126,15 @@ def check_decision(decision: Decision, limits: Limits, scenario: Scenario) -> No
     again_s = decision.again_s
     if again_s is not None and not (isinstance(again_s, float | int) and math.isfinite(again_s)):
         raise DecisionError(f"asks to decide again at {again_s!r}", remedy="give seconds, or None")
+    # Rows are checked first: every later check indexes the trace by them, and numpy would take -1 as the
+    # last job.
     _check_jobs(decision, limits, scenario)
     _check_allotments(decision, limits, scenario)
     _check_batches(decision, scenario)
     _check_avoided(decision, scenario)
     if len(decision.notice) or decision.move:
         _check_notices_and_moves(decision, limits, scenario)
+    # GPUs of a divisible cluster are counted in thousandths, not as whole GPUs of a type.
     if scenario.parts is not None:
         _check_parts(decision, limits, scenario)
         return
@@ -184,6 +189,7 @@ def _check_parts(decision: Decision, limits: Limits, scenario: Scenario) -> None
             job_id=_job_id(scenario, decision.job[first]),
             remedy="on a divisible cluster give each job view.requested_gpus",
         )
+    # Only the sum is checked: whether a node has room is the placer's answer, after the decision.
     milli = int(sum_requested_milli(scenario.parts, decision.job).sum())
     if milli > WHOLE * int(limits.available[0]):
         raise DecisionError(
@@ -277,6 +283,7 @@ def _check_allotments(decision: Decision, limits: Limits, scenario: Scenario) ->
         )
     level = np.searchsorted(counts, decision.gpus)
     fits = scenario.feasible[scenario.class_of[decision.job], decision.gpu_type, level]
+    # A job that is not profiled on a type may not run there yet, even if it fits.
     fits = fits & ((limits.hidden[decision.job] >> decision.gpu_type) & 1 == 0)
     if not fits.all():
         first = int(np.argmin(fits))

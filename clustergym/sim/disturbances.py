@@ -29,7 +29,7 @@ class _Interruption(NamedTuple):
 
 
 class Disturbances:
-    """Starts the disturbances of a scenario, and does what they ask for: their `DisturbedRun`.
+    """Runs the disturbances of a scenario: starts them, and carries out the changes that they request.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Disturbances:
         detection: int = 0,
         restart_s: float = 0.0,
     ) -> None:
-        """Take a node out of use for some ticks; its jobs are interrupted, its profiles start anew.
+        """Take a node out of use for some ticks; its jobs are interrupted, and its profiles start again.
 
         The first of the `events` is logged now, the second when the time is over. A node that several
         disturbances have taken out is back in use when the last of them is over.
@@ -102,7 +102,7 @@ class Disturbances:
         self.clock.after(detection + duration, lambda: self.give_back(node, events[1]))
 
     def lose(self, node: int, event: str, reason: str) -> None:
-        """Take a node out of use, as is noticed at once, until `give_back`."""
+        """Take a node out of use at once, until `give_back`."""
         self._count_outage(node, event, "")
         self._close(node, _Interruption(reason, "", 0.0))
 
@@ -129,7 +129,7 @@ class Disturbances:
         self.decide_again()
 
     def give_back(self, node: int, event: str) -> None:
-        """End a time in which a node is out of use."""
+        """Put a node back into use, unless another disturbance keeps it out."""
         self.out[node] -= 1
         # Outages may overlap: the node is back when the last is over.
         if not self.out[node]:
@@ -153,7 +153,7 @@ class Disturbances:
         return busy
 
     def slow(self, node: int, factor: float, duration: int, events: tuple[str, str], cause: str = "") -> None:
-        """Lengthen the iterations of all jobs on a node by a factor for some ticks; logs as `take_out`.
+        """Slow down all jobs on a node by a factor for some ticks; logs events as `take_out` does.
 
         A job is as slow as its slowest node. Factors of one node multiply.
         """
@@ -169,7 +169,7 @@ class Disturbances:
         self.clock.after(duration, lambda: change(factors.remove, events[1]))
 
     def clear(self, nodes: Collection[int]) -> None:
-        """Preempt the jobs on some nodes, and put off the profiles there."""
+        """Preempt the jobs on some nodes, and postpone the profiles there."""
         for holder in self.allocator.list_holders(nodes):
             if holder < 0:
                 self.profiler.postpone(holder)
@@ -183,11 +183,11 @@ class Disturbances:
         return bool(self.jobs.phase[row] == Phase.QUEUED)
 
     def find_queued_tick(self, row: int) -> int:
-        """Return the tick at which a job last began to wait; it tells one run of it from the next."""
+        """Return the tick at which a job last began to wait, which identifies one of its runs."""
         return int(self.jobs.queued_since[row])
 
     def find_work_tick(self, row: int) -> int | None:
-        """Return the tick from which a job works or has worked on its GPUs; None if it holds none."""
+        """Return the tick at which a job starts or started to work on its GPUs; None if it holds none."""
         return int(self.jobs.ready[row]) if self.jobs.gpus[row] else None
 
     def request(self, row: int) -> tuple[int, int]:
@@ -201,13 +201,13 @@ class Disturbances:
         return gpu_type, gpus
 
     def start_at_nodes(self, row: int, gpu_type: int, gpus: int, nodes: Nodes) -> None:
-        """Clear nodes of all jobs and profiles, and start a waiting job there."""
+        """Free nodes of all jobs and profiles, and start a waiting job there."""
         self.clear([node for node, _ in nodes])
         self.execution.launch(row, gpu_type, gpus, rescale=False, on=nodes)
         self.decide_again()
 
     def interrupt(self, row: int, reason: str, cause: str = "", restart_s: float = 0.0) -> None:
-        """Take a running job's GPUs and its work since its last checkpoint; it waits again.
+        """Interrupt a running job: it loses its GPUs and its work since the last checkpoint, and waits.
 
         Its next launch stands still `restart_s` seconds longer. A job that hangs is interrupted by what it
         hangs for.
@@ -237,7 +237,7 @@ class Disturbances:
             course.note_interruption(row)
 
     def give_up(self, row: int) -> bool:
-        """Interrupt a job that hangs; return whether it did."""
+        """Interrupt a job if it hangs; return whether it hung."""
         hangs = bool(self.jobs.hangs[row])
         if hangs:
             self.interrupt(row, *self._undetected[row])
@@ -252,7 +252,7 @@ class Disturbances:
             self.progress.update_speed(row, EventType.HANG, reason=reason, cause=cause)
 
     def halt(self, row: int, duration: int, undo: bool, reason: str, cause: str = "") -> None:
-        """Let a running job stand still for some ticks on its nodes; `undo` its work since its checkpoint.
+        """Let a running job stand still on its nodes for some ticks; with `undo` it loses unsaved work.
 
         Nothing happens to a job that hangs: it is going to be interrupted.
         """
@@ -267,7 +267,7 @@ class Disturbances:
         self.progress.update_speed(row, EventType.HALT, reason=reason, cause=cause, **marks)
 
     def stand_still(self, row: int, duration: int) -> tuple[float, int]:
-        """Let a job stand still for some ticks from now on; return the present `JobStates.at_checkpoint`."""
+        """Let a job stand still for some ticks; return its state at its last checkpoint."""
         jobs, now = self.jobs, self.clock.now
         left, undone = jobs.at_checkpoint(row, now)
         jobs.settle(row, now)

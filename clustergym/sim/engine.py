@@ -41,7 +41,7 @@ __all__ = ["IDLE_ROUNDS", "Change", "Simulation", "StalledError"]
 
 @dataclass(frozen=True)
 class Change:
-    """One entry of the decision log: only what a decision changed.
+    """One entry of the decision log, with the changes that a decision made.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Change:
 
 
 class Terms(NamedTuple):
-    """The terms of a decision's launches: nodes to avoid, nodes to move to, and jobs that save first."""
+    """The conditions of a decision's launches: nodes to avoid, nodes to move to, and jobs that save first."""
 
     avoid: Mapping[int, tuple[int, ...]]
     moves: Mapping[int, Nodes | int]
@@ -159,7 +159,7 @@ class Simulation:
 
     @property
     def known_trace(self) -> Trace:
-        """The trace as the deciding policy may see it: where its log ends jobs, a clairvoyant one alone."""
+        """The trace that a policy may see; only clairvoyant policies see which jobs end early."""
         trace = self.scenario.trace
         return trace if self.information == InformationClass.CLAIRVOYANT else trace.as_asked()
 
@@ -170,7 +170,7 @@ class Simulation:
 
     @property
     def jobs_in_view(self) -> int:
-        """Jobs that the next View shows."""
+        """Number of jobs in the next View."""
         return len(self.queue.in_view)
 
     @property
@@ -260,11 +260,11 @@ class Simulation:
         return None
 
     def iterate_changes(self) -> Iterator[Change]:
-        """Yield the changes that the decisions so far have made."""
+        """Yield the changes made by decisions so far."""
         return iter(self.changes)
 
     def next_instant(self) -> float:
-        """Return the tick of the next instant at which anything happens; inf: never."""
+        """Return the tick of the next event; inf if there is none."""
         return float(self.clock.peek())
 
     def _decides_first(self) -> bool:
@@ -287,7 +287,7 @@ class Simulation:
         return self.make_view()
 
     def make_view(self) -> View:
-        """Return the View of now, and remember what a decision on it may do."""
+        """Return the present View, and record what a decision on it may do."""
         rows, now, held = self.queue.rows, self.clock.now, self.allocations
         available = self.allocator.available(self.profiler.held)
         # Copies, for the View hands its arrays to a policy that may write into them.
@@ -307,7 +307,7 @@ class Simulation:
         return Places(cluster.node_type, free, nodes, *domains, segment)
 
     def apply(self, decision: Decision) -> None:
-        """Carry out a decision at the current decision point.
+        """Carry out a decision at the present decision point.
 
         Raises
         ------

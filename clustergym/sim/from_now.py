@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
+from clustergym.cluster.spec import ClusterSpec, Nodes
 from clustergym.common import random_streams
 from clustergym.common.columns import DAY_S
 from clustergym.scenario.policy import QUEUED, Decision, Placer, Policy, View
@@ -23,7 +25,7 @@ LONGEST_S = 30 * DAY_S
 
 @dataclass(frozen=True)
 class Moment:
-    """A moment of a running cluster, and what a policy decides then.
+    """A decision point of a running cluster, with the policy's decision.
 
     Attributes
     ----------
@@ -31,17 +33,26 @@ class Moment:
     decision : Decision
     job_id : tuple of str
         Of the rows of the view.
+    started : frozenset of int
+        The jobs that waited and have GPUs by the decision. A job that it starts is not among them where no
+        nodes have these GPUs as the job asks for them: it waits on.
     """
 
     view: View
     decision: Decision
     job_id: tuple[str, ...]
+    started: frozenset[int]
 
 
 def list_moments(
-    scenario: Scenario, policy: Policy, placer: Placer, running: Collection[str], now_s: float
+    scenario: Scenario,
+    policy: Policy,
+    placer: Placer,
+    running: Collection[str],
+    now_s: float,
+    hosts: Mapping[str, Sequence[str]] | None = None,
 ) -> Iterator[Moment]:
-    """Yield a policy's decisions from `now_s` on; before that moment only the running jobs start.
+    """Yield a policy's decisions from `now_s` on; only the running jobs start earlier.
 
     Parameters
     ----------
@@ -54,6 +65,8 @@ def list_moments(
         Jobs that run.
     now_s : float
         On the scenario's clock.
+    hosts : mapping of str to sequence of str, optional
+        Names of the nodes on which running jobs are, by job; jobs that share a node share it again.
     """
     simulation = Simulation(scenario, placer, policy.information_class, policy.round_s, 0)
     policy.check(simulation.known_trace, simulation.setting)
@@ -61,6 +74,7 @@ def list_moments(
     job_id = scenario.trace.job_id
     row_of = {name: row for row, name in enumerate(job_id)}
     held, mark = {row_of[name] for name in running}, row_of[MARK]
+    named = {row_of[name]: on for name, on in (hosts or {}).items() if on}
     begun = False
     with contextlib.suppress(StalledError):
         while (view := simulation.advance()) is not None:
@@ -70,12 +84,16 @@ def list_moments(
             if not begun:
                 # The past is a fact, not a decision: jobs that run now are started as they were, and nobody
                 # else.
-                simulation.apply(Decision.keep(view).also(_held_now(view, held)))
+                starts = _held_now(view, held)
+                nodes = match_hosts(starts, named, scenario.cluster)
+                simulation.apply(replace(Decision.keep(view).also(starts), move=nodes))
                 continue
             marked = mark in view.job
             decision = policy.schedule(drop_row(view, mark) if marked else view)
-            yield Moment(view, decision, job_id)
             simulation.apply(replace(decision, drop=np.append(decision.drop, mark)) if marked else decision)
+            waited = view.job[view.gpus == 0].tolist()
+            started = frozenset(row for row in waited if simulation.allocations.holding(row))
+            yield Moment(view, decision, job_id, started)
 
 
 def _held_now(view: View, running: Collection[int]) -> list[tuple[int, int, int]]:
@@ -87,6 +105,41 @@ def _held_now(view: View, running: Collection[int]) -> list[tuple[int, int, int]
         if types and free[types[0]] >= gpus:
             free[types[0]] -= gpus
             found.append((int(view.job[at]), types[0], gpus))
+    return found
+
+
+def match_hosts(
+    starts: Sequence[tuple[int, int, int]], hosts: Mapping[int, Sequence[str]], cluster: ClusterSpec
+) -> dict[int, Nodes]:
+    """Return nodes for jobs whose hosts are known by name: jobs of one host are on one node.
+
+    Nodes of one type are alike, so that any may be the host of any name. A type whose hosts do not fit on its
+    nodes is left out, as are jobs without names, or with other than equally many GPUs on each host.
+
+    Parameters
+    ----------
+    starts : sequence of (int, int, int)
+        Job, GPU type and GPUs.
+    hosts : mapping of int to sequence of str
+        By job.
+    cluster : ClusterSpec
+    """
+    found: dict[int, Nodes] = {}
+    for gpu_type in {gpu_type for _, gpu_type, _ in starts}:
+        each = {
+            job: gpus // len(hosts[job])
+            for job, of, gpus in starts
+            if of == gpu_type and hosts.get(job) and gpus % len(hosts[job]) == 0
+        }
+        used = Counter[str]()
+        for job, gpus in each.items():
+            used.update(dict.fromkeys(hosts[job], gpus))
+        nodes = np.flatnonzero(cluster.node_type == gpu_type)
+        node_of = dict(zip(sorted(used), nodes.tolist(), strict=False))
+        if len(used) <= len(nodes) and max(used.values(), default=0) <= cluster.node_gpus[nodes[0]]:
+            found |= {
+                job: tuple(sorted((node_of[host], gpus) for host in hosts[job])) for job, gpus in each.items()
+            }
     return found
 
 

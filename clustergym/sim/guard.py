@@ -30,7 +30,7 @@ NO_ROLE, POLICY, PLACER = range(3)
 
 
 class StoppedError(InputError):
-    """The policy or placer ended or crashed its run, or exceeded its time limit."""
+    """Raised if the policy or placer ended, crashed or exceeded its time limit."""
 
     def __reduce__(self) -> tuple[type[InputError], tuple[str]]:
         """Pickle as the error line alone."""
@@ -38,7 +38,7 @@ class StoppedError(InputError):
 
 
 class OvertimeError(BaseException):
-    """A step exceeded its time limit.
+    """Raised inside a step that exceeds its time limit.
 
     It is not an `Exception`, so that a policy that catches exceptions does not catch it.
     """
@@ -47,7 +47,7 @@ class OvertimeError(BaseException):
 def make_stopped_error(
     role: int, simulation: AnySimulation, policy: Policy, error: BaseException
 ) -> StoppedError:
-    """Return the error to raise where a policy or placer ends its process instead of answering."""
+    """Return the error for a policy or placer that ends its process instead of answering."""
     what = f"raised {type(error).__name__}"
     if isinstance(error, SystemExit):
         what = f"called sys.exit({error.code!r})"
@@ -68,7 +68,7 @@ def describe_stop(who: str, what: str, role: int, decision: int, jobs: int, now_
 
 
 class StepWatchdog:
-    """Interrupts steps of a run that take too long, and tells a parent process where the run is.
+    """Interrupts steps of a run that take too long, and reports the run's progress to a parent process.
 
     Python code can be interrupted anywhere; a call into C that does not return cannot.
 
@@ -113,7 +113,7 @@ class StepWatchdog:
         raise OvertimeError(f"took longer than {self.limit_s:g} s")
 
     def steps(self, simulation: AnySimulation, policy: Policy) -> Steps:
-        """Return the three steps of a run (advance, schedule, apply), each under the time limit."""
+        """Return the three steps of a run (advance, schedule, apply), each with the time limit."""
         if self.limit_s is None and self.place is None:
             return simulation.advance, policy.schedule, simulation.apply
 
@@ -143,7 +143,7 @@ class StepWatchdog:
 
 
 def check_limit(limit_s: float | None, field: str = "run.decision_limit_s") -> float | None:
-    """Return the time limit of decisions; raise an `InputError` if it is not a duration."""
+    """Return the time limit of decisions; raise an `InputError` if it is not a valid duration."""
     seconds: float | None = check_value(limit_s, Period | None, field)
     return seconds
 
@@ -153,7 +153,7 @@ Logs = Literal["auto", "lines", "columns"]
 
 @dataclass(frozen=True)
 class RunOptions(Parameters):
-    """The `run` group of the configuration.
+    """The configuration's group `run`.
 
     Attributes
     ----------

@@ -32,7 +32,7 @@ from clustergym.trace.trace import COMPLETED
 
 @dataclass(eq=False)
 class JobProgress:
-    """Sets the speed of each running job, and lets it complete when its work is done.
+    """Sets the speed of each running job, and completes the job when its work is done.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class JobProgress:
     def iteration_s(
         self, row: int, gpu_type: int, level: int, nodes: Nodes, remaining: float, slowdown: float = 1.0
     ) -> float:
-        """Return the seconds a job needs now for the work of one iteration at its requested batch."""
+        """Return the seconds that a job now needs for one iteration at its requested batch."""
         scenario, choices = self.scenario, self.scenario.batch_choices
         column = -1 if choices is None else choices.column(row, int(self.jobs.batch[row]))
         locality = int(scenario.cluster.locality(nodes))
@@ -76,7 +76,7 @@ class JobProgress:
         return iteration_s / choices.worth(row, column, remaining)
 
     def plan_checkpoints(self, row: int, nodes: Nodes) -> None:
-        """Set how often a job writes checkpoints on some nodes: as the disturbance that asks for most."""
+        """Set a job's checkpoint interval on some nodes to the shortest that a disturbance asks for."""
         jobs, scenario = self.jobs, self.scenario
         asked = [disturbance.checkpoints(scenario.cluster, nodes) for disturbance in scenario.disturbances]
         every_s, write_s = min((plan for plan in asked if plan is not None), default=(0.0, 0.0))
@@ -85,7 +85,7 @@ class JobProgress:
         jobs.unsaved[row], jobs.restart_s[row] = 0, 0.0
 
     def await_completion(self, row: int) -> None:
-        """Schedule the job's completion, or its next change of efficiency, from its current progress.
+        """Schedule the job's completion, or its next change of efficiency, from its present progress.
 
         A new `generation` makes what was scheduled before void.
         """
@@ -112,13 +112,13 @@ class JobProgress:
         self.clock.after(standstill + work, act)
 
     def change_batch(self, row: int, batch: int) -> None:
-        """Change a running job's global batch, without a restart."""
+        """Change a running job's global batch without a restart."""
         self.jobs.settle(row, self.clock.now)
         self.jobs.batch[row] = batch
         self.update_speed(row)
 
     def update_speed(self, row: int, event: EventType = EventType.RATE, **marks: Any) -> None:
-        """Recompute a running job's speed from its batch, progress and share of the links; log it so."""
+        """Recompute and log a running job's speed, from its batch, progress and share of network links."""
         jobs = self.jobs
         jobs.settle(row, self.clock.now)
         gpu_type, gpus = int(jobs.gpu_type[row]), int(jobs.gpus[row])
@@ -133,7 +133,7 @@ class JobProgress:
         self.log.record(event, row, gpu_type, gpus, **marks)
 
     def update_speeds(self) -> None:
-        """Update the speed of each running job whose partner or share of the links has changed."""
+        """Update the speed of each running job whose partner or share of network links has changed."""
         jobs = self.jobs
         if self.sharing is not None:
             for row in self.sharing.list_changed_jobs():
@@ -154,7 +154,7 @@ class JobProgress:
     def estimate_end(
         self, row: int, gpu_type: int, level: int, standstill: int, kept: float | None = None
     ) -> float:
-        """Return the tick at which a job is estimated to end if it works after a standstill (in ticks).
+        """Estimate the tick at which a job ends if it works after standing still for some ticks.
 
         It keeps the share `kept` of its speed, or what it keeps beside the partner that it has now.
         The estimate uses what the policy's information class knows; it is inf where that is nothing, and
@@ -303,7 +303,7 @@ class JobExecution:
         return self.allocator.release(row)
 
     def undo(self, row: int) -> tuple[float, float]:
-        """Vacate a job, which goes back to its last checkpoint; return seconds of work, iterations undone."""
+        """Vacate a job and return it to its last checkpoint; return the seconds and iterations lost."""
         jobs = self.jobs
         left, undone = jobs.at_checkpoint(row, self.clock.now)
         self.vacate(row)
@@ -312,7 +312,7 @@ class JobExecution:
         return seconds(undone), lost
 
     def stop(self, row: int, saves: bool) -> None:
-        """Vacate a job; unless it saves before, it loses what a stop loses."""
+        """Vacate a job; a job that does not save first loses its work since the last checkpoint."""
         if saves or not self.jobs.stops_lose:
             self.vacate(row)
             return
@@ -322,7 +322,7 @@ class JobExecution:
         self.log.record(EventType.UNDO, row, *held, lost_s=lost_s, lost_iterations=lost, write_share=share)
 
     def preempt(self, row: int, saves: bool = True) -> None:
-        """Take the GPUs of a running job, which waits again."""
+        """Take the GPUs of a running job, which then waits."""
         self.stop(row, saves)
         self._wait_again(row)
 
@@ -331,7 +331,7 @@ class JobExecution:
         self.queue.enqueue(row)
 
     def drop(self, row: int, reason: str) -> None:
-        """Remove a job for good."""
+        """Remove a job from the run for good."""
         if self.jobs.gpus[row]:
             self.vacate(row)
         self.log.record(EventType.DROP, row, reason=reason)
@@ -354,7 +354,7 @@ class JobExecution:
         self.queue.leave(row, phase)
 
     def defragment(self) -> None:
-        """Move jobs as the placer proposes, as often as it asks for, where a move is worth its restart."""
+        """Carry out the moves that the placer proposes, where a move is worth its restart."""
         placer, now = self.allocator.placer, self.clock.now
         if placer.defragment_s is None or now - self.defragmented_at < ticks(placer.defragment_s):
             return

@@ -14,7 +14,7 @@ from clustergym.sim.state import JobStates, Phase
 
 
 class JobQueue:
-    """The jobs that have come and not left, which of them a View shows, and the next decision point.
+    """The jobs in the system, which of them a View shows, and the next decision point.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class JobQueue:
         return self._rows
 
     def enqueue(self, row: int) -> None:
-        """Let a job wait, and ask for a decision if the policy sees it."""
+        """Let a job wait, and request a decision if the policy sees the job."""
         jobs = self.jobs
         rules.wait(jobs.job[row], self.clock.now)
         # A job that waits forgets the batch that was chosen for its last allotment.
@@ -65,20 +65,21 @@ class JobQueue:
             self.decide_again()
 
     def hide(self, row: int) -> None:
-        """Show a job in no View until it waits again."""
+        """Remove a job from Views until it waits again."""
         self.in_view.discard(row)
         self._rows = None
 
     def leave(self, row: int, phase: Phase) -> None:
-        """Let a job leave for good, as completed or dropped."""
+        """Let a job leave the system, completed or dropped."""
         self.jobs.phase[row] = phase
         self.scored_left -= bool(self._scored[row])
         self.hide(row)
         self.leaving[row].succeed()
 
     def decide_again(self) -> None:
-        """Ask for a decision at the next possible time."""
+        """Request a decision at the next possible time."""
         if self._round is None:
+            # Decisions at events are at least `apart` ticks from each other (`scenario.apart_s`).
             left = self.decided_at + self._apart - self.clock.now if self.decided_at >= 0 else 0
             if left <= 0:
                 self.due = True
@@ -89,26 +90,28 @@ class JobQueue:
             self.plan_round()
 
     def plan_round(self) -> None:
-        """Schedule the next round, if rounds are used and a View would show jobs."""
+        """Schedule the next round, if the policy decides in rounds and a View would show jobs."""
         if self._round is None or self._round_pending or not self.in_view:
             return
         now = self.clock.now
         self._round_pending = True
+        # An instant has one decision at most: if one is due or was taken now, the round is the next one.
         later = self.due or self.decided_at >= now
         self.clock.after(rules.find_next_round(self._round, later, now) - now, self._begin_round)
 
     def ask_at(self, tick: int) -> None:
-        """Ask for a decision at a tick besides events, instead of at one that was asked for before."""
+        """Request a decision at a tick without an event; replaces an earlier request."""
         if self._round is None and tick != self._asked_for and tick > self.clock.now:
             self._asked_for = tick
             self.clock.after(tick - self.clock.now, self._decide_as_asked)
 
     def _decide_as_asked(self) -> None:
+        # A later request has replaced this one, but SimPy cannot remove a timeout from its queue.
         if self.clock.now == self._asked_for:
             self.decide_again()
 
     def ask_later(self) -> None:
-        """Put off the decision that is due by a tick."""
+        """Postpone the pending decision by one tick."""
         self.clock.after(1, self._begin_round)
 
     def _begin_round(self) -> None:

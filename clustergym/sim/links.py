@@ -55,7 +55,7 @@ def max_min_rates(flows: Sequence[Flows], demand: Sequence[float], capacity: Seq
 
 
 class Uplinks:
-    """The uplinks of leaves (to their spine) and of minipods (to the core), and the flows jobs put on them.
+    """The uplinks of leaf switches and minipods, and the traffic flows of jobs on them.
 
     All uplinks of a switch count as one link in each direction: the bandwidth of the ports below it
     over `Fabric.spine_oversubscription`, for a minipod over `Fabric.core_oversubscription`. A job
@@ -84,11 +84,11 @@ class Uplinks:
         self._minipod: list[int] = (spec.node_minipod + len(leaves)).tolist()
 
     def demand_gbs(self, nodes: Nodes) -> float:
-        """Return the rate of one flow of an allocation on free links, GB/s."""
+        """Return the rate, in GB/s, of one flow of an allocation on unshared links."""
         return self._flow_gbs[self._type[nodes[0][0]]]
 
     def flows(self, nodes: Nodes) -> dict[int, int]:
-        """Return the flows of an allocation over each link it crosses; empty inside a leaf."""
+        """Return an allocation's flows over each link that it crosses; empty inside a leaf switch."""
         per_gpu = self._per_gpu[self._type[nodes[0][0]]]
         below: dict[int, int] = {}
         total = 0
@@ -103,7 +103,7 @@ class Uplinks:
 
 
 class SharedLinks:
-    """Tracks which jobs share links, and how much sharing slows down each job's traffic.
+    """Records which jobs share network links, and how much sharing slows each job's traffic.
 
     Only a link that its jobs could fill (a crowded link) slows jobs down, so a change is worked out
     only for the jobs that crowded links connect to it.
@@ -120,7 +120,7 @@ class SharedLinks:
         self._came: set[int] = set()
 
     def enter(self, job: int, nodes: Nodes) -> None:
-        """Add a job's traffic to the links it crosses."""
+        """Add a job's traffic to the links that it crosses."""
         flows = self._uplinks.flows(nodes)
         if not flows:
             return
@@ -141,7 +141,7 @@ class SharedLinks:
             self._on[link].remove(job)
 
     def slowdown(self, job: int) -> float:
-        """Return the factor by which sharing slows the job's traffic, as of the last `update`."""
+        """Return the factor by which shared links slow the job's traffic, as of the last `update`."""
         return self._slowdown.get(job, 1.0)
 
     def update(self) -> dict[int, float]:

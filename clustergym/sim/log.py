@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class EventType(enum.StrEnum):
-    """Types of events of jobs; those of nodes are named by the disturbances (`scenarios.disturbance`)."""
+    """Types of job events; the disturbances name those of nodes (`scenario.disturbance`)."""
 
     SUBMIT = "submit"
     """The job enters the system."""
@@ -138,12 +138,12 @@ class EventLog:
         self._sha256.update(_line(event).encode())
 
     def extend(self, events: Sequence[Event]) -> None:
-        """Add events in order of time."""
+        """Add events, which must be in order of time."""
         self.events += events
         self._sha256.update("".join(map(_line, events)).encode())
 
     def sort(self) -> None:
-        """Put the events in order of time, where they were not added so."""
+        """Sort the events by time, if they were not added in order."""
         events, self.events, self._sha256 = self.events, [], hashlib.sha256()
         self.extend(sorted(events, key=lambda event: event.time_s))
 

@@ -16,7 +16,7 @@ from clustergym.sim.state import JobStates
 
 
 class Fault(NamedTuple):
-    """An error in a decision; `row` is the trace's row of the job at fault."""
+    """An error in a decision; `row` is the row of the wrong job in the trace."""
 
     row: int
     message: str
@@ -31,7 +31,7 @@ def list_domain_nodes(cluster: ClusterSpec, domain: int, gpu_type: int) -> list[
 
 
 def keeps_segments(cluster: ClusterSpec, nodes: Nodes, segment: int) -> bool:
-    """Whether, on these nodes, each block of `segment` GPUs of a job lies in one NVLink domain."""
+    """Whether each block of `segment` GPUs of a job on these nodes is in one NVLink domain."""
     in_node = segment <= cluster.node_gpus[nodes[0][0]]
     inside = Counter[int]()
     for node, count in nodes:
@@ -40,7 +40,7 @@ def keeps_segments(cluster: ClusterSpec, nodes: Nodes, segment: int) -> bool:
 
 
 def list_moves(decision: Decision, allocations: Allocations) -> dict[int, Nodes | int]:
-    """Return the target nodes of a decision's moves, by row, without jobs that are there already."""
+    """Return the target nodes of a decision's moves by row, without jobs that are already there."""
     found: dict[int, Nodes | int] = {}
     for row, target in (decision.move or {}).items():
         held = allocations.holding(row)
@@ -55,14 +55,14 @@ def list_moves(decision: Decision, allocations: Allocations) -> dict[int, Nodes 
 
 
 def list_launched_jobs(decision: Decision, jobs: JobStates, allocations: Allocations) -> set[int]:
-    """Return the jobs whose GPUs a decision changes, where no jobs share GPUs."""
+    """Return the jobs whose GPUs a decision changes, if no jobs share GPUs."""
     changed = jobs.gpu_type[decision.job] != decision.gpu_type
     changed |= jobs.gpus[decision.job] != decision.gpus
     return set(decision.job[changed].tolist()) | list_moves(decision, allocations).keys()
 
 
 def list_stops(decision: Decision, rows: Ints, jobs: JobStates) -> tuple[list[int], list[int]]:
-    """Return the jobs `rows` of a View that a decision stops at once, and those that save first."""
+    """Return which of the jobs `rows` a decision stops at once, and which save first."""
     leaving = jobs.gpus[rows] > 0
     # A decision names all that is to hold GPUs; a running job that it does not name loses its own.
     leaving[np.searchsorted(rows, decision.job)] = False
@@ -74,7 +74,7 @@ def list_stops(decision: Decision, rows: Ints, jobs: JobStates) -> tuple[list[in
 def find_notice_fault(
     decision: Decision, jobs: JobStates, scenario: Scenario, held: Allocations
 ) -> Fault | None:
-    """Return the first thing that is wrong with the notices of a decision."""
+    """Return the first error in a decision's notices."""
     rows = decision.notice.tolist()
     if not rows:
         return None
@@ -99,7 +99,7 @@ def find_notice_fault(
 def find_move_fault(
     decision: Decision, jobs: JobStates, scenario: Scenario, held: Allocations
 ) -> Fault | None:
-    """Return the first thing that is wrong with the nodes that a decision gives."""
+    """Return the first error in the nodes that a decision names."""
     moves = list_moves(decision, held)
     if not moves:
         return None
@@ -190,5 +190,5 @@ def _take(
 
 
 def list_nodes_outside(cluster: ClusterSpec, domain: int) -> tuple[int, ...]:
-    """Return all nodes but those of a domain."""
+    """Return all nodes outside an NVLink domain."""
     return tuple(np.flatnonzero(cluster.node_domain != domain).tolist())

@@ -46,12 +46,12 @@ class Profile:
     since: int = -1
 
     def settle(self, now: int) -> None:
-        """Subtract the time measured up to a tick from what is left."""
+        """Subtract the time measured up to a tick from the time left."""
         self.left, self.since = self.left - (now - self.since), now
 
 
 def compute_profile_ticks(scenario: Scenario, price: ProfilePrice) -> Ints:
-    """Return how long the profile of each model class takes on each type, ticks, shape (C, T)."""
+    """Return how many ticks the profile of each model class takes on each GPU type, shape (C, T)."""
     parts = scenario.feasible.sum(axis=2)
     if price.per == "job":
         parts = np.ones_like(parts)
@@ -60,7 +60,7 @@ def compute_profile_ticks(scenario: Scenario, price: ProfilePrice) -> Ints:
 
 
 class Profiler:
-    """Makes the profiles of a run that a policy's information class asks for.
+    """Runs the profiles that a policy's information class requires.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class Profiler:
         return int(self._takes[self._scenario.class_of[row], gpu_type])
 
     def start_waiting(self) -> None:
-        """Start waiting profiles on free GPUs, in the order in which they wait."""
+        """Start waiting profiles on free GPUs, first come first served."""
         free = self._allocator.allocations.free
         for gpu_type, waiting in enumerate(self.waiting):
             while waiting and free[gpu_type] >= self.gpus:
@@ -185,7 +185,7 @@ class Profiler:
                 self._start(profile, nodes)
 
     def postpone(self, holder: int, forget: bool = False) -> None:
-        """Stop a profile whose nodes are needed, and queue it first of its type.
+        """Stop a profile whose nodes are needed, and put it first in its type's queue.
 
         Parameters
         ----------

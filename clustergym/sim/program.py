@@ -33,7 +33,7 @@ WALL_FACTOR = 10
 
 @dataclass(frozen=True)
 class Limits(Parameters):
-    """Limits of a program's resources, over all its runs together.
+    """Limits on a program's resources, over all its runs together.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Limits(Parameters):
 
 
 class ProgramError(InputError):
-    """A program does not load, exceeds its limits, or answers with what is no decision."""
+    """Raised if a program does not load, exceeds its limits or returns no valid decision."""
 
 
 def read_program(path: Path) -> str:
@@ -68,7 +68,7 @@ def read_program(path: Path) -> str:
 
 
 class Program(Policy):
-    """A policy that asks a process for its decisions; a context, which ends the process.
+    """A policy that gets its decisions from a program in another process; leaving the context ends it.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ class Program(Policy):
         self._folder.cleanup()
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Begin a run; the program has a generator of its own, of the same seed for every run."""
+        """Begin a run; the program's own random generator has the same seed in every run."""
         if setting.queues is not None or setting.batch_models:
             message = "is sent no queues of tenants and no choices of batch"
             raise InputError(message, field="policy program", remedy="choose a scenario without")

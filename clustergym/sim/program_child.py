@@ -35,22 +35,22 @@ LISTING = ("os.listdir", "os.scandir")
 
 
 class Limit(BaseException):
-    """A limit was reached; no `Exception`, so that a program that catches exceptions does not catch it."""
+    """A reached limit; as no `Exception`, it is not caught by programs that catch exceptions."""
 
 
 class Source(importlib.abc.InspectLoader):
-    """Loads a module from a text."""
+    """A loader of a module from its text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     def get_source(self, fullname: str) -> str:
-        """Return the text."""
+        """Return the module's text."""
         return self.text
 
 
 def load(text: str) -> Policy:
-    """Return the policy that a program is: its one subclass of Policy, or its function `schedule`.
+    """Return the policy in a program: its only subclass of Policy, or its function `schedule`.
 
     Raises
     ------
@@ -92,7 +92,7 @@ class _FunctionPolicy(Policy):
 
 
 def limit(cpu_s: int, memory_bytes: int) -> None:
-    """Limit this process, and refuse what a policy does not need.
+    """Limit this process's resources, and block system calls that a policy does not need.
 
     The refusals reach what Python code asks of the interpreter; code that goes around it can go around them.
     """
@@ -122,7 +122,7 @@ def limit(cpu_s: int, memory_bytes: int) -> None:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return an error as one line, with the line of the program it comes from."""
+    """Return an error as one line, with the number of the program's line that caused it."""
     lines = [
         frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "<string>"
     ]
@@ -134,7 +134,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def serve(channel: Connection) -> None:
-    """Load the program of the first message, then answer one message after the other until there is none."""
+    """Load the program in the first message, then answer messages until there are no more."""
     words, _ = decode_message(channel.recv_bytes())
     limit(words["cpu_s"], words["memory_bytes"])
     policy = load(words["text"])
@@ -156,7 +156,7 @@ def _send(channel: Connection, answer: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Serve at the open connection whose number the command line gives."""
+    """Answer messages on the open connection whose number is on the command line."""
     channel = Connection(int(sys.argv[1]))
     try:
         serve(channel)

@@ -37,7 +37,7 @@ def encode_message(words: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] 
 
 
 def decode_message(message: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the values and the read-only arrays of a message of `packed`."""
+    """Return the values and read-only arrays of a message that `encode_message` wrote."""
     start = LENGTH.size + LENGTH.unpack_from(message)[0]
     head, arrays = json.loads(message[LENGTH.size : start]), {}
     for name, dtype, shape in head["arrays"]:
@@ -54,13 +54,13 @@ def packed_setting(setting: Setting, seed: int) -> bytes:
 
 
 def decode_setting(words: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Setting:
-    """Return the Setting of a message of `packed_setting`."""
+    """Return the Setting in a message that `packed_setting` wrote."""
     given: dict[str, Any] = dict(arrays)
     return Setting(tuple(words["gpu_types"]), **given, round_s=words["round_s"])
 
 
 def packed_view(view: View, information: InformationClass) -> bytes:
-    """Return the message of a decision point: a View without parts, pairs and choices of batch."""
+    """Return the message of a decision point: its View, without parts, pairs and batches."""
     arrays = {name: getattr(view, name) for name in COLUMNS}
     if view.time_limit_s is not None:
         arrays["time_limit_s"] = view.time_limit_s
@@ -71,7 +71,7 @@ def packed_view(view: View, information: InformationClass) -> bytes:
 
 
 def decode_view(words: Mapping[str, Any], arrays: dict[str, NDArray[Any]], setting: Setting) -> View:
-    """Return the View of a message of `packed_view`."""
+    """Return the View in a message that `packed_view` wrote."""
     times, costs = arrays.pop("times", None), arrays.pop("costs")
 
     def give_times() -> NDArray[Any]:

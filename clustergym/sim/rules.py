@@ -22,7 +22,7 @@ Number = Any
 def compute_remaining(
     phase: Number, remaining: Number, iteration_s: Number, worked_until: Number, ready: Number, now: Number
 ) -> Number:
-    """Return the iterations that a job has left: `remaining` as of `worked_until`; only running jobs work."""
+    """Return the iterations that a job has left at tick `now`; only running jobs work."""
     worked = np.maximum(now - np.maximum(worked_until, ready), 0) * (phase == c.RUNNING)
     return np.maximum(remaining - worked / (iteration_s * c.TICKS_PER_S), 0.0)
 
@@ -30,7 +30,7 @@ def compute_remaining(
 def compute_attained(
     attained_gpu_s: Number, gpus: Number, share: Number, since: Number, now: Number
 ) -> Number:
-    """Return the GPU-seconds that a job has held, of whose GPUs it holds a share."""
+    """Return the GPU-seconds that a job has held; in a pair only its share of the GPUs counts."""
     return attained_gpu_s + gpus * (now - since) * share / c.TICKS_PER_S
 
 
@@ -58,23 +58,24 @@ def compute_restart_s(
     searched: Number,
     search_s: Number,
 ) -> Number:
-    """Return the seconds for which a job stands still when it is launched.
+    """Return the seconds for which a job stands still at its launch.
 
     It loads its checkpoint, the first time only if that costs too, as a job that never ran has none; waits
     for what a disturbance has added; and searches for a plan where it has none yet.
     """
+    # Arithmetic instead of branches: the arguments may be arrays, and Numba compiles the same line.
     return (launched | first_costs) * load_s + restart_s + (1 - searched) * search_s
 
 
 def wait(job: Ints, now: int) -> None:
-    """Let a job without GPUs wait from now on."""
+    """Let a job without GPUs wait from tick `now`."""
     job[c.PHASE], job[c.QUEUED_SINCE] = c.QUEUED, now
 
 
 def begin_to_hold(
     job: Ints, figures: Floats, allotment: tuple[int, int, int], iteration_s: float, standstill: int, now: int
 ) -> None:
-    """Let a job hold an allotment (type, level, GPUs) from now on, and work after a standstill."""
+    """Let a job hold an allotment (type, level, GPUs) from tick `now`, and work after a standstill."""
     job[c.PHASE] = c.RUNNING
     job[c.TYPE], job[c.LEVEL], job[c.GPUS] = allotment
     figures[c.ITERATION_S], job[c.READY] = iteration_s, now + standstill
@@ -85,22 +86,23 @@ def begin_to_hold(
 
 
 def end_holding(job: Ints) -> None:
-    """Take a job's GPUs, after `settle`."""
+    """Take a job's GPUs; call `settle` first."""
     job[c.TYPE] = job[c.LEVEL] = c.NONE
     job[c.GPUS] = 0
 
 
 def count_work(remaining: float, iteration_s: float) -> int:
-    """Return how long a job works on some iterations."""
+    """Return how many ticks a job works on a number of iterations."""
     return ticks(remaining * iteration_s)
 
 
 def find_next_round(every: int, later: bool, now: int) -> int:
-    """Return the next multiple of the length of a round, which is `later` than now or not before it.
+    """Return the next tick that is a multiple of the round: after `now` if `later`, else also `now`.
 
     Rounds lie at multiples of their length since 0, not since the last event. An instant has one decision at
     most, so that the next round after a decision is a later one.
     """
+    # Minus the floor of the negative is the ceiling, in whole ticks.
     return -(-(now + later) // every) * every
 
 
@@ -116,8 +118,9 @@ def pays_to_move(
 
 
 def needs_profile(fits: bool, hidden: Number, gpu_type: int, asked: int, asked_only: bool) -> bool:
-    """Whether a job needs a profile on a type, given whether it fits there and the type it asks for."""
+    """Whether a job needs a profile on a GPU type, given whether it fits there and the type it requests."""
     other = asked_only and asked != c.NONE and asked != gpu_type
+    # Bit t of `hidden` is set as long as the job is not profiled on type t.
     return fits and not other and (hidden >> gpu_type) & 1 == 1
 
 

@@ -14,11 +14,11 @@ IDLE_ROUNDS = 1000
 
 
 class StalledError(RuntimeError):
-    """The run cannot go on: jobs wait and no event or decision will start them, or nodes only fail."""
+    """Raised if the run cannot continue: no event or decision will start a job, or nodes only fail."""
 
 
 class StallWatch:
-    """Notices that a run cannot go on.
+    """Detects that a run cannot continue.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class StallWatch:
         self.idle_rounds = 0
 
     def check(self) -> None:
-        """Look after a decision whether the run can go on.
+        """Check, after a decision, whether the run can continue.
 
         Raises
         ------
@@ -51,7 +51,7 @@ class StallWatch:
             raise self.error()
 
     def error(self) -> StalledError:
-        """Return the error of a run that cannot go on now."""
+        """Return the error for a run that can no longer continue."""
         rows, views = np.asarray(self._queue.rows, dtype=np.int64), self._views
         return make_stalled_error(
             self._scenario,
@@ -65,7 +65,7 @@ class StallWatch:
 def make_stalled_error(
     scenario: Scenario, information: InformationClass, waiting: Ints, profiled: Bools, now_s: float
 ) -> StalledError:
-    """Return the error of a run that stalled.
+    """Return the error for a run that stalled.
 
     Parameters
     ----------

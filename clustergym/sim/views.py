@@ -27,7 +27,7 @@ from clustergym.sim.state import JobStates, Phase
 
 
 class Shown:
-    """The jobs of a View at a decision point, and those of its columns that were read.
+    """The jobs of a View at a decision point, with the columns that were read.
 
     Parameters
     ----------
@@ -56,19 +56,19 @@ class Shown:
         return self.columns[name]
 
     def complete(self) -> None:
-        """Make all columns, before the state of the jobs changes."""
+        """Compute all columns, before the state of the jobs changes."""
         for name in self.views.makers:
             self.column(name)
 
 
 class LazyView(View):
-    """A View that makes its columns when they are first read."""
+    """A View whose columns are computed when they are first read."""
 
     _shown: Shown
 
     @classmethod
     def of(cls, shown: Shown, given: Mapping[str, Any]) -> LazyView:
-        """Return the View of some jobs; `given` are the fields that are no columns."""
+        """Return a View of some jobs; `given` are its fields other than columns."""
         view = object.__new__(cls)
         view.__dict__.update(given)
         view.__dict__["_shown"] = shown
@@ -83,7 +83,7 @@ class LazyView(View):
         return value
 
     def find_fitting_types(self, at: Ints | slice, level: Ints) -> Bools:
-        """Return on which types jobs fit with a count of their own, as `View.find_fitting_types`."""
+        """Return on which GPU types jobs fit, each with its own GPU count, like `View.find_fitting_types`."""
         shown = self.__dict__.get("_shown")
         if shown is None or "feasible" in self.__dict__:
             return super().find_fitting_types(at, level)
@@ -91,14 +91,14 @@ class LazyView(View):
         return found
 
     def with_columns(self, columns: Mapping[str, object]) -> View:
-        """Return a View with other values of some fields, as `View.with_columns`."""
+        """Return a View with some fields replaced, like `View.with_columns`."""
         for name in self._shown.views.makers:
             getattr(self, name)
         return super().with_columns(columns)
 
 
 class ViewMaker:
-    """Builds Views for a policy's information class; computes once what does not change in a run.
+    """Builds Views for a policy's information class; computes once what is constant in a run.
 
     Attributes
     ----------
@@ -157,7 +157,7 @@ class ViewMaker:
         return makers, {name: values for name, values in some.items() if values is not None}
 
     def compute_remaining(self, rows: Ints | int, now: int) -> Floats:
-        """Return the iterations that the policy believes each job has left at tick `now`, shape of `rows`.
+        """Return the iterations that the policy believes each job has left, in the shape of `rows`.
 
         Those left of what the job asked for; a clairvoyant policy knows where a log ends the job before.
         """
@@ -183,12 +183,12 @@ class ViewMaker:
         return np.where(profiled.reshape(*profiled.shape, *(1,) * (known.ndim - 2)), known, otherwise)
 
     def find_fitting_types(self, rows: Ints, level: Ints) -> Bools:
-        """Return on which types jobs fit with a count of their own, shape (m, T)."""
+        """Return on which GPU types jobs fit, each with its own GPU count, shape (m, T)."""
         found: Bools = self._of_profiled(self.feasible[self.class_of[rows], :, level], rows)
         return found
 
     def view(self, now: int, rows: Ints, available: Ints, free: Ints, **more: Any) -> View:
-        """Return the View of the jobs `rows` at tick `now`, which takes the arrays; `more` are fields."""
+        """Return the View of the jobs `rows` at tick `now`; it owns the arrays; `more` are further fields."""
         shown = Shown(rows, now, self)
         self._last = ref(shown)
         for array in (rows, available, free):
@@ -210,7 +210,7 @@ class ViewMaker:
         return LazyView.of(shown, given | more)
 
     def complete(self) -> None:
-        """Complete the last View if it is still referenced, before the state of the jobs changes."""
+        """Compute all columns of the last View if it is still in use, before the jobs' state changes."""
         shown = self._last() if self._last else None
         if shown is not None:
             shown.complete()
@@ -263,7 +263,7 @@ class ViewMaker:
         return known
 
     def make_batch_options(self, rows: Ints, now: int) -> BatchOptions | None:
-        """Return the global batches that jobs may train at; None where policies do not choose them."""
+        """Return the global batches at which jobs may train; None if the policy does not choose batches."""
         if self.information == InformationClass.NONE:
             raise InformationError("a policy of information class 'none' has no iteration times")
         if self.batches is None or self.known_at_batches is None:
@@ -272,7 +272,7 @@ class ViewMaker:
         return self.batches.options(rows, self.jobs.compute_remaining(rows, now), times)
 
     def costs(self, rows: Ints) -> Floats:
-        """Return the seconds each job would stand still for each allotment, shape (len(rows), T, K)."""
+        """Return the seconds for which jobs would stand still on each allotment, shape (len(rows), T, K)."""
         jobs = self.jobs
         cost = jobs.restart_cost_s(rows)
         held = np.flatnonzero(jobs.gpus[rows] > 0)

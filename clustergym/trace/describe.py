@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_log_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that every command has which reads a trace or a log."""
+    """Add the options of all commands that read a trace or a log."""
     from clustergym.trace.formats import FORMATS
 
     add = parser.add_argument
@@ -63,7 +63,7 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read a trace as a run on the cluster would, and describe it; return the exit status."""
+    """Read a trace as a run on the cluster would, and print its statistics; return the exit status."""
     from clustergym.cluster.cluster_files import gpu_type_names, load_cluster
     from clustergym.oracle.oracle_config import oracle_from_config
     from clustergym.oracle.table_cache import table_source
@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def print_outcomes(trace: Trace, key: str) -> None:
-    """Print one line on how the jobs of a trace end, if it or its log says so, and what changes it."""
+    """Print one line on how the jobs of a trace end, if it is known, and on the key that changes it."""
     found = trace.provenance.get("outcomes", {})
     if trace.outcome is None:
         if found:
@@ -115,7 +115,7 @@ def print_outcomes(trace: Trace, key: str) -> None:
 
 
 def warn_of_unit(trace: Trace) -> None:
-    """Print a line on stderr if the durations of a log are so long that they are likely not in seconds."""
+    """Warn on stderr if a log's durations are so long that they are probably not in seconds."""
     median_s = trace.provenance.get("median_duration_s")
     if median_s and trace.path:
         print(
@@ -126,7 +126,7 @@ def warn_of_unit(trace: Trace) -> None:
 
 
 def print_drawn(trace: Trace, keys: str) -> None:
-    """Print which parts of a trace were drawn, where its durations hold, and which keys change it."""
+    """Print what was drawn in a trace, on which GPUs its durations hold, and the keys to change it."""
     drawn = trace.provenance.get("draw")
     if not drawn or not trace.path:
         return
@@ -143,7 +143,7 @@ def print_drawn(trace: Trace, keys: str) -> None:
 
 
 def check_models(trace: Trace) -> None:
-    """Check that the catalogue has the model of every job.
+    """Check that the catalogue has every job's model.
 
     Raises
     ------
@@ -162,7 +162,7 @@ def check_models(trace: Trace) -> None:
 
 
 def print_statistics(figures: dict[str, Any]) -> None:
-    """Print the figures of `trace_statistics`, with a warning where the offered load is above 1."""
+    """Print the figures of `trace_statistics`, with a warning if the offered load is above 1."""
     from rich.console import Console
     from rich.text import Text
 

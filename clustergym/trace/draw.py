@@ -67,7 +67,7 @@ ARES_LIMITS_GPU_H = (1.0, 10.0, 100.0)
 
 @dataclass(frozen=True)
 class Records:
-    """Recorded jobs without a model, as columns of length n, in the order of the source.
+    """Recorded jobs whose models are not known, as columns of length n, in the order of the source.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class Records:
 
 @dataclass(frozen=True)
 class DrawnJobs:
-    """The result of `draw`: columns of length n, seconds per iteration, and facts for the provenance."""
+    """The result of `draw`: columns of length n, iteration times, and facts for the provenance."""
 
     model_family: list[str]
     model_size: list[str]
@@ -105,7 +105,7 @@ class DrawnJobs:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The columns, as `build_trace` takes them."""
+        """The columns, in the form that `build_trace` takes."""
         return {name: value for name, value in vars(self).items() if name not in ("time_s", "facts")}
 
 
@@ -129,11 +129,11 @@ class Rule:
 
     @property
     def strata(self) -> range:
-        """All classes of jobs."""
+        """The classes of jobs by GPU time, as indices."""
         return range(len(self.limits_gpu_h) + 1)
 
     def stratum(self, gpu_s: Floats) -> Ints:
-        """Return the class of each job, shape (n,), by its recorded GPU-seconds."""
+        """Return the class of each job by its recorded GPU-seconds, shape (n,)."""
         return np.searchsorted(self.limits_gpu_h, gpu_s / 3600.0, side="right").astype(np.int64)
 
 
@@ -251,14 +251,14 @@ _shared: dict[str, ReferenceTimes] = {}
 
 @lru_cache(maxsize=64)
 def reference_key(cluster: ClusterSpec) -> str:
-    """Return a key of everything that the reference times on a cluster depend on."""
+    """Return a key of everything on which a cluster's reference times depend."""
     from clustergym.oracle.models.catalog import load_catalog
 
     return json.dumps([cluster.fingerprint(), load_catalog().fingerprint()], sort_keys=True)
 
 
 def get_reference_times(cluster: ClusterSpec) -> ReferenceTimes:
-    """Return the reference iteration times on a cluster; all traces of this process share them."""
+    """Return the reference iteration times on a cluster, cached for all traces of this process."""
     key = reference_key(cluster)
     if key not in _shared:
         _shared[key] = ReferenceTimes(cluster)
@@ -280,12 +280,12 @@ def reference_times(cluster: str) -> ReferenceTimes:
 
 
 def choose_reference(options: ReadOptions) -> ReferenceTime:
-    """Return the reference iteration times that the options name."""
+    """Return the reference iteration times for the options."""
     return options.reference_time_s or reference_times(options.reference_cluster)
 
 
 def uniforms(seed: int, row: Ints) -> Floats:
-    """Return a random number in [0, 1) per row that depends only on the seed and the row's number.
+    """Return a random number in [0, 1) for each row, determined by the seed and the row's number.
 
     Raises
     ------
@@ -299,7 +299,7 @@ def uniforms(seed: int, row: Ints) -> Floats:
 
 
 def draw(records: Records, options: ReadOptions) -> DrawnJobs:
-    """Draw the model, batch, iterations and GPU type of each job by a rule.
+    """Draw the model, batch, iterations and GPU type of each job.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ __all__ = ["COLUMNS_HELP", "FORMATS", "Format", "ReadOptions", "find_format", "l
 
 @dataclass(frozen=True)
 class Format:
-    """A trace format and its reader.
+    """A trace format, with its reader.
 
     Attributes
     ----------

@@ -31,7 +31,7 @@ OPERATORS = ("sacct", "slurmdbd", "kueue")
 def read_operators_log(
     name: str, path: Path, rules: CellRules | None = None, type_of_partition: Mapping[str, str] | None = None
 ) -> RecordedJobs:
-    """Read the jobs of a table of one of `OPERATORS`; raises an `InputError` as its reader."""
+    """Read the jobs in a log of one of `OPERATORS`; raises the errors of its reader."""
     if name == "kueue":
         return kueue.read_log(path)
     if name == "slurmdbd":
@@ -40,7 +40,7 @@ def read_operators_log(
 
 
 def write_log(log: RecordedJobs, path: Path, rows: Sequence[int] | None = None) -> None:
-    """Write the jobs of a log in order of submission, as a CSV file that the format `durations` reads.
+    """Write a log's jobs in order of submission, as a CSV file in the format `durations`.
 
     Parameters
     ----------

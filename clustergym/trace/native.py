@@ -47,12 +47,12 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
 
 
 def read(path: Path, options: ReadOptions) -> Trace:
-    """Read a native trace; of the options, only `type_name` is used."""
+    """Read a native trace; `type_name` is the only option used."""
     return read_trace(path, options.type_name)
 
 
 def read_trace(path: str | Path, type_name: TypeNames | None = None) -> Trace:
-    """Read a trace in the native format, and its provenance if that lies beside it.
+    """Read a trace in the native format, with its provenance if that is in the same folder.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def _read_provenance(path: Path, sha256: str) -> dict[str, Any]:
 
 
 def write_trace(trace: Trace, path: str | Path) -> None:
-    """Write a trace to `path` and its provenance to `<stem>.provenance.json`: both files or neither.
+    """Write a trace to `path` and its provenance to `<stem>.provenance.json`, or neither on failure.
 
     Raises
     ------

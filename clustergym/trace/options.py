@@ -67,7 +67,7 @@ class GeneratorOptions:
 
 @dataclass(frozen=True)
 class LogOptions:
-    """A user's options for reading a log, from a configuration or from a command.
+    """A user's options for reading a log, from the configuration or a command.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class LogOptions:
 
 @dataclass(frozen=True)
 class ReadOptions(LogOptions):
-    """Options of the trace readers; the native format uses `type_name` alone.
+    """Options of the trace readers; the native format uses only `type_name`.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class ReadOptions(LogOptions):
 
 
 def types_to_draw(rule: str, any_type: bool, gpu_types: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return the value of `ReadOptions.gpu_types` for a trace that will run on a cluster's GPU types."""
+    """Return `ReadOptions.gpu_types` for a trace that is to run on a cluster's GPU types."""
     if any_type:
         return ()
     return gpu_types if rule == "arena" else None

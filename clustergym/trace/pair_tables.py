@@ -32,7 +32,7 @@ _KEY = re.compile(r"""\((?P<quote>['"])(?P<name>[^'"\\]+)(?P=quote), ?(?P<gpus>[
 
 
 class Workload(NamedTuple):
-    """A job as a table of pairs names it: its model's name and its global batch."""
+    """A job in a table of pairs: its model's name and its global batch."""
 
     model: str
     batch: int
@@ -49,7 +49,7 @@ class PairKey(NamedTuple):
 
 @dataclass(frozen=True)
 class PairTable:
-    """A table of how fast two jobs run that share GPUs.
+    """A table of the speeds of two jobs that share GPUs.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class PairTable:
 
 
 def read_pair_table(path: Path) -> PairTable:
-    """Read a table: a CSV file, one of Gavel's JSON files, or a folder that has `SIMULATION`.
+    """Read a table of pairs: a CSV file, a JSON file of Gavel's, or a folder that contains `SIMULATION`.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def read_pair_table(path: Path) -> PairTable:
 
 
 class GavelPair(NamedTuple):
-    """An entry of Gavel's tables: job types by their names, and what share of its speed each keeps."""
+    """An entry of Gavel's tables: two job types, and the share of its speed that each keeps."""
 
     gpu_type: str
     gpus: int
@@ -99,7 +99,7 @@ class GavelPair(NamedTuple):
 
 
 def gavel_pairs(path: Path) -> tuple[list[GavelPair], str]:
-    """Return the entries of one of Gavel's tables, and the digest of the file.
+    """Return the entries of a table of Gavel's, and the digest of the file.
 
     Types whose names end in `_unconsolidated` are left out: their pairs are equal. An entry whose job has
     no speed alone counts as one that cannot share.
@@ -140,7 +140,7 @@ def _entries(table: Any) -> Iterator[GavelPair]:
 
 
 def job_and_count(key: str) -> tuple[str, int]:
-    """Return the job type and the GPU count of a key of Gavel's tables, such as `('LSTM', 2)`.
+    """Parse a key of Gavel's tables into job type and GPU count, such as `('LSTM', 2)`.
 
     Raises
     ------
@@ -221,7 +221,7 @@ def _fits(table: TextTable) -> list[bool]:
 
 
 class PairStatistics(NamedTuple):
-    """Statistics of the pairs of a GPU type, in which each pair counts once.
+    """Statistics of the pairs on one GPU type; each pair counts once.
 
     `sums` are the sums of what both jobs keep, ascending; `kept` what each of them keeps, ascending;
     `impossible` counts the pairs on one GPU that cannot share, `entries` all pairs of the file.
@@ -234,7 +234,7 @@ class PairStatistics(NamedTuple):
     entries: int
 
     def plain(self) -> dict[str, Any]:
-        """Return the figures that pages show, by name; percentiles are values of the table."""
+        """Return the figures by name, as pages show them; percentiles are values from the table."""
         names = ("min", "p5", "p25", "median", "p75", "p95", "max")
         at = zip(names, (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1), strict=True)
         kept = zip(("p5", "median", "p95"), (0.05, 0.5, 0.95), strict=True)

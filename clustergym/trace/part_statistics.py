@@ -17,7 +17,7 @@ RESOURCES = ("gpu", "cpu", "memory")
 
 
 def part_statistics(trace: Trace, cluster: ClusterSpec) -> dict[str, Any]:
-    """Return the figures of `trace_statistics`, with GPUs in parts, and of each class of request.
+    """Return statistics of a trace of parts of GPUs, as `trace_statistics` does, and of each request class.
 
     A job of `recorded` models runs a second an iteration; run times of others are not known here, and count
     nothing.

@@ -35,7 +35,7 @@ _ARRAY = re.compile(r"(\d{1,18})_\[([\d,:%-]*)\]?.*", re.ASCII)
 
 @dataclass(frozen=True)
 class CellRules:
-    """Rules for reading the cells of Slurm's output: which are missing, and the text of an error.
+    """Rules for reading the cells of Slurm's output, with the text of their errors.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class CellRules:
     salt: str | None = None
 
     def moment(self, cell: str) -> float:
-        """Return a time as seconds since 1970; NaN for `Unknown` and the like.
+        """Parse a time as seconds since 1970; NaN for `Unknown` and similar cells.
 
         Raises
         ------
@@ -71,14 +71,14 @@ class CellRules:
             raise ValueError(f"{quote_cell(cell)} is not a time: {error}") from error
 
     def name(self, cell: str) -> str:
-        """Return a user or an account, hashed if that is asked for."""
+        """Return a user or account, hashed if the rules ask for it."""
         if self.salt is None or not cell:
             return cell
         return hashlib.sha256(f"{self.salt}\0{cell}".encode()).hexdigest()[:10]
 
 
 def find_zone(name: str | None) -> ZoneInfo | None:
-    """Return a time zone by its name, as `Europe/Zurich`; raise an `InputError` for an unknown one."""
+    """Return a time zone by its name, such as `Europe/Zurich`; raise an `InputError` if it is unknown."""
     if name is None:
         return None
     try:
@@ -89,7 +89,7 @@ def find_zone(name: str | None) -> ZoneInfo | None:
 
 
 def span_s(cell: str) -> float:
-    """Return the seconds of `[days-]hours:minutes:seconds`; NaN where there is none.
+    """Parse `[days-]hours:minutes:seconds` as seconds; NaN if the cell has no duration.
 
     `UNLIMITED` and `Partition_Limit` are none. With days, hours come first, as in `1-12`; without, two
     numbers are minutes and seconds.
@@ -115,7 +115,7 @@ def span_s(cell: str) -> float:
 
 
 def waiting_tasks(job_id: str) -> list[str] | None:
-    """Return the ids of the tasks in `123_[5-9,12%4]`; None where an id names no set of tasks.
+    """Return the task ids in a job array such as `123_[5-9,12%4]`; None if the id is no job array.
 
     Raises
     ------

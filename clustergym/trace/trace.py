@@ -137,7 +137,7 @@ class Trace:
 
     @classmethod
     def from_columns(cls, name: str, submit_s: Floats, iterations: Ints, gpus: Ints, **columns: Any) -> Trace:
-        """Build a trace whose columns that are not given are empty.
+        """Build a trace; columns that are not given are empty.
 
         Batches are 1 then, ids are row numbers, priorities and lines 0, and no job has a deadline.
         """
@@ -162,7 +162,7 @@ class Trace:
 
     @property
     def origin_s(self) -> float | None:
-        """Time at which the trace's clock starts, seconds since 1970; None where its log has no dates."""
+        """Time at which the trace's clock starts, seconds since 1970; None if its log has no dates."""
         origin = self.provenance.get("origin")
         return parse_seconds(origin) if isinstance(origin, str) else None
 
@@ -172,22 +172,22 @@ class Trace:
         return self.iterations if self.end_iterations is None else self.end_iterations
 
     def as_asked(self) -> Trace:
-        """Return the trace as a user submits it: without outcomes, each job with all it asks for."""
+        """Return the trace as users submit it: without outcomes, and with all requested work."""
         return replace(self, outcome=None, end_iterations=None)
 
     def as_ran(self) -> Trace:
-        """Return the trace without outcomes, each job with no more work than it did in the log."""
+        """Return the trace without outcomes, with the work that each job did in the log."""
         return replace(self.as_asked(), iterations=self.work_iterations)
 
     @cached_property
     def model_classes(self) -> list[ModelClass]:
-        """Model class of each row."""
+        """Model class of each job."""
         columns = self.model_family, self.model_size, self.global_batch.tolist()
         known = {key: ModelClass(*key) for key in set(zip(*columns, strict=True))}
         return [known[key] for key in zip(*columns, strict=True)]
 
     def model_class(self, row: int) -> ModelClass:
-        """Return the model class of one row."""
+        """Return the model class of one job."""
         return self.model_classes[row]
 
     def take(self, rows: Sequence[int] | Ints, name: str | None = None) -> Trace:
@@ -204,7 +204,7 @@ class Trace:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns of the trace in the native format."""
+        """The trace's columns in the native format."""
         outcomes = () if self.outcome is None else OUTCOME_COLUMNS
         limits = () if self.time_limit_s is None else LIMIT_COLUMNS
         nodes = () if self.nodes is None else NODE_COLUMNS

@@ -25,7 +25,7 @@ WINDOWS_S = {"10min": 600, "1h": 3600, "1d": 86_400}
 
 @dataclass(frozen=True)
 class OfferedLoad:
-    """The GPU time that a trace demands of a cluster.
+    """The GPU time that a trace demands from a cluster.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ def list_counts(gpus: Ints, cluster: ClusterSpec) -> list[int]:
 
 
 def offer(trace: Trace, cluster: ClusterSpec, tables: OracleTables) -> OfferedLoad:
-    """Compute the GPU time that a trace demands of a cluster, and the load this means.
+    """Compute the GPU time that a trace demands from a cluster, and the resulting offered load.
 
     A job demands iterations x iteration time x GPUs of the type it requests, compactly placed. A job
     that requests none is spread over the types it fits in proportion to their capacity, at each
@@ -116,7 +116,7 @@ class _Cost(NamedTuple):
 
 
 class RequestCosts:
-    """Costs of an iteration of (model class, requested type, GPU count), each computed once; see `offer`.
+    """Cached costs of an iteration by model class, requested type and GPU count; see `offer`.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ class RequestCosts:
         self._known: dict[tuple[ModelClass, str, int], _Cost] = {}
 
     def learn(self, tables: OracleTables) -> None:
-        """Take over the times of more model classes, at `counts`."""
+        """Add the times of further model classes, at `counts`."""
         tiers = [
             [int(self.cluster.compact_locality(t, min(k, int(room)))) for k in self.counts]
             for t, room in enumerate(self.cluster.capacity.tolist())
@@ -148,7 +148,7 @@ class RequestCosts:
         self.times |= zip(tables.classes, np.where(fits[None], times, np.inf), strict=True)
 
     def of_jobs(self, trace: Trace) -> list[_Cost]:
-        """Return the cost of each job, whose model classes were all learnt."""
+        """Return the cost of each job; its model class must have been added by `learn`."""
         keys = list(zip(trace.model_classes, trace.gpu_type, trace.gpus.tolist(), strict=True))
         self._known |= {key: self._cost(*key) for key in set(keys) - self._known.keys()}
         return [self._known[key] for key in keys]

@@ -35,7 +35,7 @@ AGENTS = {
 
 @dataclass(frozen=True, eq=False)
 class TrainingOutcome:
-    """The outcome of a training.
+    """The result of a training.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class TrainingOutcome:
 
 
 class Agent(Parameters, ABC):
-    """An agent to train. Its parameters are dataclass fields; `split` names its training windows."""
+    """An agent to train, whose parameters are dataclass fields; `split` names its training windows."""
 
     config_key: ClassVar[str] = "agent"
     name: ClassVar[str]
@@ -63,7 +63,7 @@ class Agent(Parameters, ABC):
 
     @abstractmethod
     def train(self, seed: int, processes: Processes, state: Path, progress: Progress) -> TrainingOutcome:
-        """Train, and keep the state in a file from which a killed training continues.
+        """Train, and store the state in a file from which a killed training continues.
 
         Parameters
         ----------
@@ -80,13 +80,13 @@ class Agent(Parameters, ABC):
         """
 
     def leak(self) -> tuple[str, str] | None:
-        """Return the field and the message if training would see test traces; else None."""
+        """Return a field and an error message if training would use test traces; else None."""
         if self.split == "train":
             return None
         return "agent.split", f"training on the {self.split} split would leak it"
 
     def save(self, path: Path, trained: TrainingOutcome, about: Mapping[str, Any]) -> None:
-        """Write a checkpoint: weights to `path`, the rest to the YAML beside it."""
+        """Write a checkpoint: weights to `path`, and everything else to a YAML file of the same name."""
         if isinstance(trained.weights, Mapping):
             from clustergym.training.network_checkpoints import save as save_network
 

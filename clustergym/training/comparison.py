@@ -64,7 +64,7 @@ class ScenarioSource(Protocol):
 
 
 class Ratio(NamedTuple):
-    """A geometric-mean ratio with its 95 % bootstrap interval, and the least and greatest of single seeds."""
+    """A geometric-mean ratio with its 95 % bootstrap interval, and the least and greatest over seeds."""
 
     value: float
     low: float
@@ -75,7 +75,7 @@ class Ratio(NamedTuple):
 
 @dataclass(frozen=True)
 class Entrant:
-    """A policy to compare, with the values of its parameters to choose from.
+    """A policy to compare, with the values of its parameters among which to choose.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class Entrant:
 
     @classmethod
     def from_given(cls, given: Any) -> Entrant:
-        """Read an entrant: a policy's name, a checkpoint, or a mapping whose lists are knobs to tune.
+        """Read an entrant: a policy's name, a checkpoint, or a mapping in which lists are values to tune.
 
         A list of checkpoints is not tuned: its members are training seeds of one agent.
 
@@ -127,12 +127,12 @@ class Entrant:
         return cls(" ".join([str(fixed["name"]), *own, *pooled]), fixed, lists, checkpoints)
 
     def choices(self) -> list[dict[str, Any]]:
-        """Return every combination of the knobs, as parameters of `make_policy` but for the checkpoints."""
+        """Return every combination of the tuned parameters, without checkpoints."""
         values = itertools.product(*self.knobs.values())
         return [{**self.parameters, **dict(zip(self.knobs, chosen, strict=True))} for chosen in values]
 
     def seeds(self, choice: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the parameters of each training seed, for one of `choices`."""
+        """Return the parameters of each training seed, given one of `choices`."""
         return [{**choice, "checkpoint": name} for name in self.checkpoints] or [dict(choice)]
 
 
@@ -148,7 +148,7 @@ def _distinct(checkpoints: list[Any]) -> list[str]:
 def run_figures(
     source: ScenarioSource, split: str, seed: int, policies: Sequence[Mapping[str, Any]], index: int
 ) -> Floats:
-    """Return the figures of each policy on a drawn scenario, shape (policies, METRICS)."""
+    """Return the metrics of each policy on a drawn scenario, shape (policies, METRICS)."""
     from clustergym.sim.child import run_supervised
     from clustergym.sim.engine import StalledError
 
@@ -204,7 +204,7 @@ def tune_entrant(
     windows: int,
     run: Callable[..., Iterable[Floats]],
 ) -> dict[str, Any]:
-    """Return the values of the knobs with the least mean log(mean JCT) on training windows."""
+    """Return the tuned parameters with the least mean log(mean JCT) on training windows."""
     choices = entrant.choices()
     if len(choices) == 1:
         return choices[0]
@@ -245,7 +245,7 @@ def _draws(rng: np.random.Generator, count: int) -> Floats:
 
 
 def common_knowledge(seeds: Sequence[Mapping[str, Any]]) -> str:
-    """Return the information class of a row's seeds, which must be the same for all.
+    """Return the information class of a row's training seeds, which must all have the same.
 
     Raises
     ------
@@ -264,14 +264,14 @@ def common_knowledge(seeds: Sequence[Mapping[str, Any]]) -> str:
 
 
 def knowledge(parameters: Mapping[str, Any]) -> str:
-    """Return a policy's information class; reference rows are clairvoyant."""
+    """Return a policy's information class, or that of a reference row."""
     if parameters["name"] in BOUNDS:
         return "all, in hindsight"
     return make_policy(parameters).information_class.value
 
 
 def full_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Check a policy, and return its name and all its parameters; of a reference row those given."""
+    """Check a policy, and return its name and all parameters; a reference row's as given."""
     if parameters["name"] in BOUNDS:
         return dict(parameters)
     policy: Policy = make_policy(parameters)
@@ -279,7 +279,7 @@ def full_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def lower_bound(scenario: Scenario, seed: int, parameters: Mapping[str, Any]) -> tuple[Floats, float]:
-    """Return the JCTs of jobs alone, and the bound of `clustergym.results.bounds.bounds` on their mean."""
+    """Return each job's JCT alone, and the lower bound of `results.bounds.bounds` on mean JCT."""
     _only(parameters)
     return least_work(scenario)[0], lower_bounds(scenario).jct_mean
 
@@ -287,13 +287,13 @@ def lower_bound(scenario: Scenario, seed: int, parameters: Mapping[str, Any]) ->
 def compute_proved_bound(
     scenario: Scenario, seed: int, parameters: Mapping[str, Any]
 ) -> tuple[Floats, float]:
-    """Return the JCTs of jobs alone, and the bound of `results.bounds.price_search` on their mean."""
+    """Return each job's JCT alone, and the lower bound of `results.bounds.price_search` on mean JCT."""
     _only(parameters)
     return least_work(scenario)[0], search(build_programme(scenario, "jct_mean")).value
 
 
 def hindsight(scenario: Scenario, seed: int, parameters: Mapping[str, Any]) -> tuple[Floats, float]:
-    """Return the JCTs of the auction with weights fitted to this scenario by CMA-ES, and their mean.
+    """Return JCTs, and their mean, under an auction with weights fitted to this scenario.
 
     Parameters: `checkpoint` to start from, `generations` of 16 candidates, `sigma`.
     """

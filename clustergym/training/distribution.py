@@ -41,7 +41,7 @@ IN_ORDER_OR_NONE = Condition(lambda pair: not pair or IN_ORDER.func(pair), f"{IN
 
 @dataclass(frozen=True)
 class Distribution(Parameters):
-    """The distribution of scenarios; a pair is a range, drawn evenly (a factor: evenly in its log).
+    """A distribution of scenarios; a pair of numbers is a range, drawn uniformly (factors: in the log).
 
     Attributes
     ----------
@@ -94,22 +94,22 @@ class Distribution(Parameters):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Cluster sizes in GPUs; each episode draws one."""
+        """Cluster sizes in GPUs, of which each episode draws one."""
         return (self.gpus,) if isinstance(self.gpus, int) else self.gpus
 
     def draw(self, split: str, seed: int, index: int) -> Scenario:
-        """Draw a scenario of this distribution, as `draw_scenario` does."""
+        """Draw a scenario of this distribution; see `draw_scenario`."""
         return draw_scenario(self, split, seed, index)
 
     def draw_factors(self, rng: np.random.Generator) -> tuple[float, float, float]:
-        """Draw the load, the factor of restart costs, and the deviation of known iteration times."""
+        """Draw the load, the factor on restart costs, and the error of known iteration times."""
         load = float(rng.uniform(self.load[0], self.load[1]))
         restart = float(np.exp(rng.uniform(*np.log(self.restart_factor))))
         return load, restart, float(rng.uniform(self.size_error[0], self.size_error[1]))
 
 
 def draw_scenario(distribution: Distribution, split: str, seed: int, index: int) -> Scenario:
-    """Draw a scenario; equal arguments give the equal scenario in any process.
+    """Draw a scenario; equal arguments give an equal scenario in any process.
 
     Raises
     ------
@@ -206,7 +206,7 @@ LIMITS = (0.8, 0.4)
 
 
 def speedups(rng: np.random.Generator, jobs: int, counts: Ints) -> Floats:
-    """Return throughput on each count / throughput on a single GPU, shape (jobs, K).
+    """Return throughput on each GPU count relative to one GPU, shape (jobs, K).
 
     A third of the jobs each follows a power law (exponent 0.5 to 1), Amdahl's law (serial part 10^-3 to
     10^-0.5), and compute plus communication that grows with the count and can win, so that more GPUs
@@ -225,7 +225,7 @@ def speedups(rng: np.random.Generator, jobs: int, counts: Ints) -> Floats:
 
 
 def least_counts(rng: np.random.Generator, gpus: Ints) -> Ints:
-    """Return the least GPUs that each job fits on, shape (n,): 1 for most jobs, at most its request."""
+    """Return the fewest GPUs that each job fits on, shape (n,): mostly 1, and at most its request."""
     chance = rng.random(len(gpus))
     halved = np.maximum(gpus // 2 ** rng.integers(0, 3, size=len(gpus)), 1)
     return np.where(chance < LIMITS[0], 1, halved).astype(np.int64)

@@ -20,7 +20,7 @@ POOLED = 16.0
 
 
 class Shapes(NamedTuple):
-    """The places of the parts of a flat observation.
+    """The positions of the parts of a flat observation.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Shapes(NamedTuple):
 
 
 def find_shapes(env: Any) -> Shapes:
-    """Return the shapes of an environment with rows of jobs."""
+    """Return the positions for an environment with rows of jobs."""
     core = env.unwrapped
     parts = {name: (part.start, part.stop) for name, part in core.features.parts.items()}
     return Shapes(parts, core.actions.rows, core.actions.width)
@@ -50,7 +50,7 @@ def _mlp(sizes: list[int]) -> nn.Sequential:
 
 
 class Encoder(nn.Module):
-    """Encodes each job together with what all jobs share, and sums the encoded jobs.
+    """Encodes each job together with the parts common to all jobs, and sums the codes.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Encoder(nn.Module):
         self.all = _mlp([hidden[-1] + shared, *hidden])
 
     def forward(self, flat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return encoded jobs (m, hidden), their batch and row, and the encoded whole (batch, hidden).
+        """Return job codes (m, hidden), their batch and row, and the code of the whole (batch, hidden).
 
         Rows without a job cost nothing: the m jobs of the batch are encoded as one list.
         """
@@ -87,7 +87,7 @@ class Encoder(nn.Module):
 
 
 class Heads(nn.Module):
-    """Computes logits of all actions and features of the value, each by an encoder of its own.
+    """Two encoders: one for the logits of all actions, one for the features of the value.
 
     They share nothing: a critic that is still wrong does not bend the actor's features.
     """
@@ -118,7 +118,7 @@ class Heads(nn.Module):
 
 
 class EquivariantPolicy(MaskableActorCriticPolicy):
-    """sb3-contrib's masked policy with `Heads`: if two rows are exchanged, only their logits are.
+    """sb3-contrib's masked policy with `Heads`; exchanging two rows exchanges their logits only.
 
     Parameters
     ----------
@@ -150,12 +150,12 @@ class EquivariantPolicy(MaskableActorCriticPolicy):
         self.optimizer = torch.optim.Adam(self.parameters(), lr=lr_schedule(1), eps=1e-5)
 
     def actor_parameters(self) -> list[nn.Parameter]:
-        """Return the parameters that the choice of actions depends on."""
+        """Return the parameters on which the choice of actions depends."""
         heads: Any = self.mlp_extractor
         return [value for part in (heads.actor, heads.options, heads.stop) for value in part.parameters()]
 
     def sharpen(self, temperature: float) -> None:
-        """Divide all logits by a temperature; below 1 it makes all but the greedy action rarer."""
+        """Divide all logits by a temperature; below 1, actions other than the greedy one become rarer."""
         heads: Any = self.mlp_extractor
         with torch.no_grad():
             for last in (heads.options[-1], heads.stop[-1]):

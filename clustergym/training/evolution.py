@@ -19,7 +19,7 @@ from clustergym.training.training_state import TrainingHistory
 
 
 def start_search(mean: Floats, sigma: float, population: int, seed: int, diagonal: bool) -> Any:
-    """Return a CMA-ES that draws from its own random stream."""
+    """Return a CMA-ES search with its own random stream."""
     try:
         import cma
     except ImportError as error:
@@ -38,7 +38,7 @@ def start_search(mean: Floats, sigma: float, population: int, seed: int, diagona
 
 @dataclass
 class History(TrainingHistory):
-    """The record from which a training continues: equal fitness values bring CMA-ES to the same state."""
+    """The fitness values of a search, from which CMA-ES can be brought back to the same state."""
 
     schema = "clustergym.evolution/1"
     fitness: list[list[float]] = field(default_factory=list)
@@ -63,7 +63,7 @@ class History(TrainingHistory):
         return figures | ({"validation": validated[generation]} if generation in validated else {})
 
     def outcome(self) -> tuple[Floats, dict[str, Any]]:
-        """Return the weights of the best validation, and the curves of the training."""
+        """Return the weights with the best validation, and the curves of the training."""
         best = min(self.validated, key=lambda row: row[1])
         curves = {
             "objective": [float(np.mean(row)) for row in self.fitness],
@@ -80,7 +80,7 @@ def evolve(
     state: Path,
     progress: Progress,
 ) -> tuple[Floats, dict[str, Any]]:
-    """Search from the beginning, or from where a history ends, and return the best weights and the curves.
+    """Search from the beginning, or from a stored history; return the best weights and the curves.
 
     Parameters
     ----------

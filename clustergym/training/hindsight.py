@@ -71,7 +71,7 @@ def _of_tenants(scenario: Scenario) -> Callable[[Floats], float]:
 
 
 class Goal(NamedTuple):
-    """The objective to minimise, and the first temperature of the annealing.
+    """The objective to minimise, and the initial temperature of simulated annealing.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ def search(
     index: int = 0,
     of_types: float = OF_TYPES,
 ) -> Plan:
-    """Return the best plan for a scenario among `evaluations` plans that are played.
+    """Return the best plan for a scenario among `evaluations` tried plans.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ EXPERT = "learned checkpoint=elastic round_s=300"
 
 @dataclass
 class ImitatingAgent(NetworkAgent):
-    """The common part of the agents with the equivariant network, which may begin as an imitator.
+    """Base of agents with the equivariant network, which may first be trained to imitate an expert.
 
     The actor imitates `expert` in `imitation_rounds` rounds of `imitation_traces` traces.
 
@@ -80,7 +80,7 @@ class ImitatingAgent(NetworkAgent):
     def prepare(
         self, model: Any, validate: SplitEnv, seed: int, history: History, progress: Progress
     ) -> Tensors | None:
-        """Imitate the expert; return the imitator that is best on validation."""
+        """Train the network to imitate the expert; return the imitator that is best on validation."""
         if self.expert is None:
             return None
         import torch
@@ -176,7 +176,7 @@ class MaskablePpo(ImitatingAgent, Ppo):
         return MaskablePPO(EquivariantPolicy, envs, seed=seed, target_kl=self.target_kl, **given)
 
     def segment(self, model: Any, number: int) -> None:
-        """Let only the critic learn in the first segments after imitation."""
+        """Train only the critic in the first segments after imitation."""
         moves = self.expert is None or number > self.critic_segments
         model.learning_rate = self.learning_rate if moves else self.critic_rate
         model._setup_lr_schedule()
@@ -190,7 +190,7 @@ Chooser = Callable[[Any, Bools, Bools], int]
 
 @dataclass
 class Demonstrations:
-    """Steps: observations, legal and acceptable actions; masks are kept as bits."""
+    """Recorded steps: observations, legal actions and acceptable actions, with masks stored as bits."""
 
     actions: int
     observations: list[npt.NDArray[np.float16]] = field(default_factory=list)
@@ -198,7 +198,7 @@ class Demonstrations:
     acceptable: list[npt.NDArray[np.uint8]] = field(default_factory=list)
 
     def add(self, observation: Any, legal: Bools, acceptable: Bools) -> None:
-        """Keep a step."""
+        """Record a step."""
         self.observations.append(np.asarray(observation, dtype=np.float16))
         self.legal.append(np.packbits(legal))
         self.acceptable.append(np.packbits(acceptable))
@@ -207,7 +207,7 @@ class Demonstrations:
         return len(self.observations)
 
     def batch(self, at: Ints) -> tuple[npt.NDArray[np.float32], Bools, Bools]:
-        """Return observations, legal and acceptable actions of some steps, shape (len(at), …)."""
+        """Return observations, legal and acceptable actions of the steps `at`, shape (len(at), …)."""
         observations = np.stack([self.observations[i] for i in at]).astype(np.float32)
         bits = [np.stack([rows[i] for i in at]) for rows in (self.legal, self.acceptable)]
         legal, acceptable = (
@@ -217,7 +217,7 @@ class Demonstrations:
 
 
 def acceptable_actions(actions: EditActions, gpu_type: Ints, gpus: Ints) -> Bools:
-    """Return which legal actions lead towards the wanted allotments, shape (actions,).
+    """Return which legal actions lead towards the expert's allotments, shape (actions,).
 
     They are the assignments and preemptions that give a job what it is to have; where none is legal though
     some job still waits for GPUs that another must give up, the preemptions of those others; and where no
@@ -248,7 +248,7 @@ def acceptable_actions(actions: EditActions, gpu_type: Ints, gpus: Ints) -> Bool
 
 
 def demonstrate(env: SplitEnv, expert: Policy, index: int, choose: Chooser, kept: Demonstrations) -> None:
-    """Play a trace by `choose`, and keep the actions that the expert accepts at every step.
+    """Play a trace by `choose`, and record the actions acceptable to the expert at every step.
 
     Raises
     ------
@@ -275,7 +275,7 @@ def demonstrate(env: SplitEnv, expert: Policy, index: int, choose: Chooser, kept
 
 
 def ask_expert(expert: Policy, view: View) -> Decision:
-    """Return an expert's decision, or raise an InputError about information that it lacks."""
+    """Return an expert's decision; raise an `InputError` if the expert lacks information."""
     try:
         return expert.schedule(view)
     except InformationError as error:
@@ -285,12 +285,12 @@ def ask_expert(expert: Policy, view: View) -> Decision:
 
 
 def as_expert(rng: np.random.Generator) -> Chooser:
-    """Return a chooser that draws one of the expert's edits."""
+    """Return a function that draws one of the expert's edits."""
     return lambda observation, legal, acceptable: int(rng.choice(np.flatnonzero(acceptable)))
 
 
 def as_learner(policy: Any) -> Chooser:
-    """Return a chooser that takes the greedy action of a network."""
+    """Return a function that takes the greedy action of a network."""
     return lambda observation, legal, acceptable: int(policy.greedy_masked(observation, legal))
 
 
@@ -313,7 +313,7 @@ def set_loss(logits: Any, acceptable: Any) -> Any:
 def fit(
     policy: Any, kept: Demonstrations, epochs: int, batch_size: int, optimizer: Any, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """Train the actor on all demonstrations.
+    """Train the actor on all recorded steps.
 
     Returns
     -------

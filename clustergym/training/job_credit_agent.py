@@ -20,7 +20,7 @@ from clustergym.training.split_env import SplitEnv, has_fixed_trace, make_compil
 
 @dataclass
 class JobCreditAgent(NetworkAgent):
-    """PPO (Schulman et al., 2017) over rows of jobs; each row has its own value and advantage.
+    """PPO (Schulman et al., 2017) over rows of jobs, with a value and an advantage for each row.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class JobCreditAgent(NetworkAgent):
 
     @contextmanager
     def envs(self, processes: Processes) -> Iterator[list[Any]]:
-        """Make the environments of bursts, none where there are no bursts, and those of long episodes."""
+        """Make the environments with bursts, if bursts are configured, and those with long episodes."""
         given = {**self.env, "split": self.split, "traces": self.traces}
         if has_fixed_trace(self.env):
             require(not self.burst_share, "agent.burst_share", self.burst_share, "give 0: the trace is fixed")
@@ -101,7 +101,7 @@ class JobCreditAgent(NetworkAgent):
             raise InputError("is for critics of the whole episode", field="env.baseline", remedy=remedy)
 
     def model(self, envs: list[Any], seed: int) -> Any:
-        """Return the learner."""
+        """Return the learner of the environments."""
         from clustergym.training.job_credit import JobCredit, JobCreditLearner
 
         same = {of.name: getattr(self, of.name) for of in fields(JobCredit) if hasattr(self, of.name)}
@@ -111,11 +111,11 @@ class JobCreditAgent(NetworkAgent):
         return model
 
     def begin(self, model: Any, seed: int) -> None:
-        """Begin new episodes, in bursts at first, and seed the random streams."""
+        """Seed the random streams, and begin new episodes, with bursts first."""
         short = model.num_timesteps < self.burst_share * self.steps
         model.begin(self._envs[0 if short else -1], seed)
 
     def learn(self, model: Any) -> dict[str, float]:
-        """Make the updates of a segment; return the means of their figures."""
+        """Make the updates of a segment; return their mean figures."""
         figures: dict[str, float] = model.learn(model.num_timesteps + self.validate_every, self.steps)
         return figures

@@ -36,7 +36,7 @@ from clustergym.training.training_state import (
 
 @dataclass
 class NetworkAgent(EnvironmentAgent):
-    """The common part of the agents that train a network.
+    """Base of the agents that train a network.
 
     A segment is `validate_every` steps; it begins with new episodes and random streams of its own, so that
     a training that goes on after a kill gives the same bytes. At its end the greedy policy plays the first
@@ -74,7 +74,7 @@ class NetworkAgent(EnvironmentAgent):
 
     @abstractmethod
     def model(self, envs: Any, seed: int) -> Any:
-        """Return the algorithm, untrained: it has `policy` and `num_timesteps`."""
+        """Return the untrained algorithm, which has `policy` and `num_timesteps`."""
 
     @abstractmethod
     def begin(self, model: Any, seed: int) -> None:
@@ -82,19 +82,19 @@ class NetworkAgent(EnvironmentAgent):
 
     @abstractmethod
     def learn(self, model: Any) -> dict[str, float]:
-        """Learn for a segment; return its figures."""
+        """Train for a segment; return its figures."""
 
     def prepare(
         self, model: Any, validate: Any, seed: int, history: History, progress: Progress
     ) -> Tensors | None:
-        """Prepare the model before the first segment; return a network to beat, if there is one."""
+        """Prepare the model before the first segment; return a network to surpass, if there is one."""
         return None
 
     def segment(self, model: Any, number: int) -> None:
         """Prepare the model for a segment."""
 
     def train(self, seed: int, processes: Processes, state: Path, progress: Progress) -> TrainingOutcome:
-        """Train from the beginning, or from the last segment that a killed run ended."""
+        """Train from the beginning, or from the last segment that a killed run completed."""
         needs_torch()
         path = state.with_suffix(".safetensors")
         history, tensors = read_state(path, {"agent": self.name, "seed": seed, **asdict(self)})
@@ -155,7 +155,7 @@ class NetworkAgent(EnvironmentAgent):
         return best
 
     def make_env(self, split: str, traces: int, reward_scale: float = 1.0) -> SplitEnv:
-        """Make the environment in a split."""
+        """Make the environment, with episodes from a split."""
         made = make_split_env(self.env, split, traces, reward_scale)
         self.check_env(made)
         return made
@@ -165,7 +165,7 @@ class NetworkAgent(EnvironmentAgent):
 
 
 def greedy_figures(policy: Any, env: SplitEnv, traces: int) -> dict[str, float]:
-    """Return mean return and mean JCT in hours of the greedy policy on the first traces of a split."""
+    """Return the greedy policy's mean return and mean JCT in hours on the first traces of a split."""
     returns, hours = [], []
     for index in range(traces):
         returns.append(play(policy, env, index))
@@ -176,7 +176,7 @@ def greedy_figures(policy: Any, env: SplitEnv, traces: int) -> dict[str, float]:
 
 
 def play(policy: Any, env: SplitEnv, index: int) -> float:
-    """Return the return of the greedy policy on a trace."""
+    """Return the greedy policy's return on one trace."""
     observation, _ = env.reset(options={"index": index})
     total, over = 0.0, False
     while not over:
@@ -215,7 +215,7 @@ def _description(env: SplitEnv) -> tuple[InformationClass, dict[str, Any]]:
 
 
 def needs_torch() -> None:
-    """Raise an `InputError` without PyTorch and Stable-Baselines3; let PyTorch use one core."""
+    """Raise an `InputError` without PyTorch and Stable-Baselines3; limit PyTorch to one core."""
     try:
         import safetensors  # noqa: F401
         import stable_baselines3  # noqa: F401

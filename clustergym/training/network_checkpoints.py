@@ -28,7 +28,7 @@ COLUMNS = {
 
 @dataclass(frozen=True, eq=False)
 class NetworkCheckpoint:
-    """A trained network.
+    """A trained network, with its description.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class NetworkCheckpoint:
 
 
 def describe_env(env: Any) -> dict[str, Any]:
-    """Return the shapes and names of an environment that its networks depend on."""
+    """Return the shapes and names of an environment on which its networks depend."""
     core = env.unwrapped
     described: dict[str, Any] = {
         "environment": core.spec.id,
@@ -79,7 +79,7 @@ def save(
     information: InformationClass,
     about: Mapping[str, Any],
 ) -> None:
-    """Write tensors to `path`, and their description to the YAML beside it."""
+    """Write tensors to `path`, and their description to a YAML file of the same name."""
     packable = {name: np.ascontiguousarray(value) for name, value in sorted(tensors.items())}
     write(path, packable, {"schema": NETWORK_SCHEMA, "agent": agent, **described}, information, about)
 
@@ -141,7 +141,7 @@ def _short(value: Any) -> str:
 
 
 def build_policy(agent: str, env: Any, hidden: Sequence[int]) -> Any:
-    """Return the untrained network of an agent in an environment with flat observations.
+    """Return an agent's untrained network for an environment with flat observations.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ Play = Callable[["Recorder", int], None]
 
 @dataclass
 class Episode:
-    """The steps of an episode: one observation and one mask more than actions.
+    """The steps of an episode, with one more observation and mask than actions.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Episode:
 
 
 class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Keeps the steps of the present episode.
+    """Records the steps of the present episode.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def by_policy(policy: Policy) -> Play:
-    """Return how a policy plays: each of its decisions as edits and a stop (`clustergym.envs.driver`)."""
+    """Return a function that plays a policy's decisions as edits and stops (`clustergym.envs.driver`)."""
 
     def play(env: Recorder, seed: int) -> None:
         drive(env, policy, seed=seed)
@@ -96,7 +96,7 @@ def by_policy(policy: Policy) -> Play:
 
 
 def by_weights(policy: Policy, option: str) -> Play:
-    """Return how the weights of a learned auction play where actions score (`auction_experts`).
+    """Return a function that plays the weights of a learned auction (`auction_experts`).
 
     Raises
     ------
@@ -116,7 +116,7 @@ def by_weights(policy: Policy, option: str) -> Play:
 
 
 def at_random(env: Recorder, seed: int) -> None:
-    """Play actions drawn uniformly: from the legal ones, or within their bounds."""
+    """Play random actions: uniform among the legal ones, or within their bounds."""
     rng, space = random_streams.RANDOM_EPISODES.generator(seed), env.action_space
 
     def choose(info: Mapping[str, Any]) -> Any:
@@ -160,7 +160,7 @@ def episodes(env: gymnasium.Env[Any, Any], play: Play, number: int) -> Iterator[
 
 
 def needs_minari() -> None:
-    """Raise an InputError if Minari, or what it stores data sets with, is not there."""
+    """Raise an InputError if Minari, or the library that it stores data sets with, is not installed."""
     try:
         import h5py  # noqa: F401
         import minari  # noqa: F401
@@ -173,7 +173,7 @@ def needs_minari() -> None:
 def write(
     out: Path, name: str, env: gymnasium.Env[Any, Any], played: Iterable[Episode], algorithm: str
 ) -> tuple[Path, list[float]]:
-    """Write a data set that Minari reads; return its folder and the return of each episode.
+    """Write a data set that Minari can read; return its folder and the return of each episode.
 
     Parameters
     ----------

@@ -16,14 +16,14 @@ from clustergym.cluster.part_allocations import PartAllocations
 from clustergym.cluster.parts import Place
 from clustergym.common.arrays import Floats
 from clustergym.common.errors import InputError
-from clustergym.envs.sharing import desk
+from clustergym.envs.sharing import episode as sharing_episode
 from clustergym.scenario.policy import InformationClass
 from clustergym.sim.parts.fragmentation import find_usual_requests
 
 
 @dataclass(frozen=True, eq=False)
 class PlacerCheckpoint:
-    """A trained placer.
+    """A trained placer's weights, with their description.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class PlacerCheckpoint:
 
 @dataclass(frozen=True)
 class PlacerType:
-    """A type of learned placer: what its weights are for.
+    """A type of learned placer, with the schema of its weights.
 
     Attributes
     ----------
@@ -54,12 +54,12 @@ class PlacerType:
     shape: tuple[int, ...]
 
     def save(self, path: Path, weights: Floats, about: Mapping[str, Any]) -> None:
-        """Write weights to `path`, and their description to the YAML beside it."""
+        """Write weights to `path`, and their description to a YAML file of the same name."""
         tensors = {"weights": np.ascontiguousarray(weights, dtype=np.float64)}
         write(path, tensors, {"schema": self.schema, **self.names}, InformationClass.NONE, about)
 
     def load(self, name: str) -> PlacerCheckpoint:
-        """Read a checkpoint by its path, or its name in the package.
+        """Read a checkpoint by its path, or by its name in the package.
 
         Raises
         ------
@@ -80,18 +80,18 @@ NODES = PlacerType("clustergym.placer/1", {"features": list(minipods.NAMES)}, (l
 """Weights of features of minipods (`clustergym.agents.minipods`)."""
 SHARES = PlacerType(
     "clustergym.sharing/1",
-    {"features": list(desk.NAMES), "classes": list(desk.CLASSES)},
-    desk.SHAPE,
+    {"features": list(sharing_episode.NAMES), "classes": list(sharing_episode.CLASSES)},
+    sharing_episode.SHAPE,
 )
-"""Weights of features of nodes, for each class of request (`clustergym.envs.sharing.desk`)."""
+"""Weights of features of nodes, for each class of request (`clustergym.envs.sharing.episode`)."""
 
 
 class LearnedScores:
-    """Places jobs where a learned score is highest (`clustergym.envs.sharing.desk`).
+    """Places jobs where a learned score is highest (`clustergym.envs.sharing.episode`).
 
     Parameters
     ----------
-    weights : ndarray of float, shape `clustergym.envs.sharing.desk.SHAPE`
+    weights : ndarray of float, shape `clustergym.envs.sharing.episode.SHAPE`
     """
 
     def __init__(self, weights: Floats) -> None:
@@ -99,14 +99,14 @@ class LearnedScores:
         self._known: tuple[PartAllocations, Any, Any] | None = None
 
     def place(self, allocations: PartAllocations, job: int) -> Place | None:
-        """Choose a node and device, as `Placer.place_part`; None: no node has room."""
+        """Choose a node and device, as `Placer.place_part` does; None if no node has room."""
         parts = allocations.parts
         if self._known is None or self._known[0] is not allocations:
             assert isinstance(allocations.spec, DivisibleCluster)
             empty, usual = allocations.spec.empty_nodes(), find_usual_requests(parts.rows, parts.accepted)
-            episode = desk.make_empty_episode(empty, parts.requests, parts.request, usual)
+            episode = sharing_episode.make_empty_episode(empty, parts.requests, parts.request, usual)
             episode = episode._replace(nodes=allocations.nodes)
             self._known = allocations, episode, np.full(len(empty.devices), -1)
         _, episode, noted = self._known
-        at = int(desk.answer(episode, self._weights, job, noted))
+        at = int(sharing_episode.answer(episode, self._weights, job, noted))
         return Place(at, int(episode.device[parts.request[job], at])) if at >= 0 else None

@@ -31,7 +31,7 @@ SEEDS = {"train": 0, "dev": 500}
 
 @dataclass
 class PlacerEvolution(Agent):
-    """Evolves the placer's weights for `sjf`.
+    """Optimises a placer's weights by an evolution strategy, with `sjf` as policy.
 
     The objective is the mean over episodes of log(mean JCT). Every generation meets other seeds, in turn;
     every `validate_every` generations the distribution's mean is measured on the dev seeds of all
@@ -73,7 +73,7 @@ class PlacerEvolution(Agent):
     split = "train"
 
     def train(self, seed: int, processes: Processes, state: Path, progress: Progress) -> TrainingOutcome:
-        """Train in this process, from the beginning or from where a killed run left its state."""
+        """Train in this process, from the beginning or from the state that a killed run left."""
         key = {"agent": self.name, "seed": seed, "features": NAMES, **asdict(self)}
         history = History.read(state, key)
         start = np.array([START.get(name, 0.0) for name in NAMES])
@@ -93,7 +93,7 @@ class PlacerEvolution(Agent):
         return TrainingOutcome(best, InformationClass.NONE, curves)
 
     def record(self) -> dict[str, Any]:
-        """Return the record of the training traces' source."""
+        """Return a description of the training traces' source, for the checkpoint."""
         ends = {"train": self.seeds, "dev": self.validation}
         return {"scenarios": list(self.scenarios)} | {
             split: [first, first + ends[split] - 1] for split, first in SEEDS.items()
@@ -124,7 +124,7 @@ def objective(episodes: Sequence[PlacementEpisode], weights: Floats) -> float:
 
 
 def placement_episode(scenario: Scenario, round_s: float, defragment_s: float) -> PlacementEpisode:
-    """Return the episode of a scenario under `sjf`.
+    """Return a scenario as an episode of placements under `sjf`.
 
     Failures and shared links are left out, and nodes that jobs hold inside a minipod are not told apart.
 

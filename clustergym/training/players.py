@@ -18,7 +18,7 @@ from clustergym.training.network_checkpoints import NetworkCheckpoint
 
 
 class NetworkPlayer:
-    """Plays a trained network at the decision points of a run.
+    """Uses a trained network to decide at the decision points of a run.
 
     It needs nothing but Views: the jobs that have left are those that an earlier one showed.
 
@@ -48,7 +48,7 @@ class NetworkPlayer:
         self._known = times_known(self.information_class)
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Refuse a cluster with other GPU types or counts than in training."""
+        """Refuse a cluster whose GPU types or counts differ from the training's."""
         trained, message = self._trained, ""
         if setting.gpu_types != trained.gpu_types or not np.array_equal(setting.counts, trained.counts):
             message = (
@@ -71,7 +71,7 @@ class NetworkPlayer:
         self._actions.reset(self._trace, setting, copy.deepcopy(rng))
 
     def schedule(self, view: View) -> Decision:
-        """Take greedy actions until they end the decision point."""
+        """Take greedy actions until one ends the decision point."""
         actions, features = self._actions, self._features
         self._met.update(view.job.tolist())
         actions.begin(view)

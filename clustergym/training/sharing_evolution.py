@@ -16,8 +16,8 @@ from clustergym.common.errors import InputError
 from clustergym.common.parameter_types import PositiveFloat, PositiveInt
 from clustergym.common.processes import Processes
 from clustergym.envs.registration import make_env
-from clustergym.envs.sharing.desk import GROWTH, SHAPE, play
 from clustergym.envs.sharing.environment import SharingEnv
+from clustergym.envs.sharing.episode import GROWTH, SHAPE, play
 from clustergym.envs.sharing.state import COSTS, SharingState
 from clustergym.envs.sharing.streams import draw_stream
 from clustergym.scenario.policy import InformationClass
@@ -32,12 +32,12 @@ START = -8.0
 
 @dataclass
 class SharingEvolution(Agent):
-    """Evolves scores of nodes, linear in their features, for each class of request.
+    """Optimises linear scores of nodes, for each class of request, by an evolution strategy.
 
     The objective is minus the mean return of the environment's episodes. Every generation meets new seeds;
     every `validate_every` generations the distribution's mean is measured on dev seeds, and the best such
     mean is the result. Episodes are those of the environment, played without its steps
-    (`clustergym.envs.sharing.desk.play`).
+    (`clustergym.envs.sharing.episode.play`).
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class SharingEvolution(Agent):
     split = "train"
 
     def train(self, seed: int, processes: Processes, state: Path, progress: Progress) -> TrainingOutcome:
-        """Train in this process, from the beginning or from where a killed run left its state."""
+        """Train in this process, from the beginning or from the state that a killed run left."""
         env = make_env(self.env).unwrapped
         if not isinstance(env, SharingEnv):
             raise InputError("has no shares of GPUs to place", field="env", remedy="give env=sharing")
@@ -85,7 +85,7 @@ class SharingEvolution(Agent):
         return TrainingOutcome(best.reshape(SHAPE), InformationClass.NONE, curves)
 
     def record(self) -> dict[str, Any]:
-        """Return the record of the source of the training streams."""
+        """Return a description of the training streams' source, for the checkpoint."""
         ends = {"train": self.generations * self.episodes, "dev": self.validation}
         seeds = {split: list_seeds(split, 0, number) for split, number in ends.items()}
         return {"environment": dict(self.env)} | {
@@ -106,11 +106,11 @@ def list_seeds(split: str, first: int, number: int) -> range:
 
 
 def objective(env: SharingEnv, seeds: Sequence[int], weights: Floats) -> float:
-    """Return minus the mean return of the episodes of some seeds, placed by weights."""
+    """Return minus the mean return of episodes with some seeds, placed by the weights."""
     parameters, costs = env.parameters, []
     for seed in seeds:
         rng = random_streams.SHARING_REQUESTS.generator(seed)
         state = SharingState(draw_stream(env.source, parameters.load, parameters.departures, rng))
-        play(state.desk, np.asarray(weights, dtype=np.float64).reshape(SHAPE))
+        play(state.episode, np.asarray(weights, dtype=np.float64).reshape(SHAPE))
         costs.append(sum(weight * COSTS[name](state) for name, weight in parameters.reward.items()))
     return float(np.mean(costs))

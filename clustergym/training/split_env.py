@@ -21,7 +21,7 @@ LARGEST_REWARD = 1e12
 
 
 class SplitEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Draws every episode among the first traces of a split, and multiplies rewards.
+    """Draws each episode from the first traces of a split, and scales rewards.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class SplitEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self.env.reset(seed=drawn, options={"trace_seed": drawn} if own else None)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Take an action, and multiply the reward."""
+        """Take an action, and scale the reward."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         scaled = float(reward) * self.reward_scale
         check_reward(scaled)
@@ -84,7 +84,7 @@ class EnvironmentAgent(Agent):
     traces: int
 
     def leak(self) -> tuple[str, str] | None:
-        """Return the field and the message if training would see test traces; else None."""
+        """Return a field and an error message if training would use test traces; else None."""
         if has_fixed_trace(self.env):
             return "env.trace", "every episode would be the one trace that the agent is measured on"
         if self.env.get("split") == "test":
@@ -92,13 +92,13 @@ class EnvironmentAgent(Agent):
         return super().leak()
 
     def record(self) -> dict[str, Any]:
-        """Return which traces are trained on."""
+        """Return a description of the training traces."""
         bounds = {"trace_seed": f"3 i + {SPLITS.index(self.split)}", "i_below": self.traces}
         return {"env": dict(self.env), self.split: bounds}
 
 
 def check_reward(scaled: float) -> None:
-    """Raise an InputError if a reward is not a number, or too large for a network of single precision."""
+    """Raise an InputError if a reward is not a number, or too large for single precision."""
     if not abs(scaled) < LARGEST_REWARD:
         remedy = f"give weights, and agent.reward_scale, that keep it below {LARGEST_REWARD:g}"
         raise InputError(f"the reward is {scaled}", field="env.reward", remedy=remedy)
@@ -110,7 +110,7 @@ def has_fixed_trace(parameters: Mapping[str, Any]) -> bool:
 
 
 def make_compiled_envs(mapping: Mapping[str, Any], number: int, **options: Any) -> Any:
-    """Make a vector environment on the compiled simulation with flat observations; None if there is none.
+    """Make a vector environment on the compiled simulation with flat observations, or None if it has none.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def make_compiled_envs(mapping: Mapping[str, Any], number: int, **options: Any) 
 
 
 def not_compiled(mapping: Mapping[str, Any], remedy: str) -> InputError:
-    """Return the error of an agent whose environment no compiled simulation steps."""
+    """Return the error for an agent whose environment the compiled simulation does not support."""
     message = f"{mapping['id']} with these parameters is stepped by no compiled simulation"
     return InputError(message, field="env", remedy=remedy)
 
@@ -144,7 +144,7 @@ def not_compiled(mapping: Mapping[str, Any], remedy: str) -> InputError:
 def make_split_env(
     mapping: Mapping[str, Any], split: str, traces: int, reward_scale: float = 1.0
 ) -> SplitEnv:
-    """Make the environment of a mapping with flat observations, in a split.
+    """Make the environment of a mapping, with flat observations and episodes from a split.
 
     Raises
     ------

@@ -40,7 +40,7 @@ class StableBaselinesAgent(NetworkAgent):
     gamma: PositiveFraction = 1.0
     reward_scale: Factor = 10.0
 
-    def _require_whole_batches(self, n_steps: int) -> None:
+    def require_whole_batches(self, n_steps: int) -> None:
         """Refuse a batch size that does not divide a rollout into equal batches."""
         rollout = n_steps * self.n_envs
         remedy = f"give a divisor of n_steps x n_envs = {rollout}"
@@ -48,7 +48,7 @@ class StableBaselinesAgent(NetworkAgent):
 
     @contextmanager
     def envs(self, processes: Processes) -> Iterator[Any]:
-        """Make the training environments: compiled, or else in this process or each in one of its own."""
+        """Make the training environments: compiled, else in this process, or each in another process."""
         from stable_baselines3.common.vec_env import DummyVecEnv
 
         from clustergym.training.vector_envs import ProcessEnvs, split_vec_env
@@ -75,7 +75,7 @@ class StableBaselinesAgent(NetworkAgent):
             model.ep_info_buffer.clear()
 
     def learn(self, model: Any) -> dict[str, float]:
-        """Learn for a segment; return its figures."""
+        """Train for a segment; return its figures."""
         model.learn(self.validate_every, callback=_whole_schedule(self.steps), reset_num_timesteps=False)
         return _figures(model)
 
@@ -129,7 +129,7 @@ class Ppo(StableBaselinesAgent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._require_whole_batches(self.n_steps)
+        self.require_whole_batches(self.n_steps)
 
     def check_env(self, env: SplitEnv) -> None:
         """Refuse environments that raise on illegal actions."""
@@ -143,7 +143,7 @@ class Ppo(StableBaselinesAgent):
         return PPO("MlpPolicy", envs, seed=seed, **given)
 
     def algorithm(self) -> dict[str, Any]:
-        """Return the parameters that Stable-Baselines3 and sb3-contrib both take."""
+        """Return the parameters that Stable-Baselines3 and sb3-contrib have in common."""
         names = ["n_steps", "n_epochs", "batch_size", "learning_rate", "gamma", "gae_lambda"]
         names += ["clip_range", "ent_coef"]
         return {"device": "cpu", **{name: getattr(self, name) for name in names}}

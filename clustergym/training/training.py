@@ -36,7 +36,7 @@ SUFFIX = ".safetensors"
 
 
 def train(config: Mapping[str, Any], overrides: list[str]) -> Path:
-    """Train what a configuration says; return the checkpoint's path.
+    """Train as a configuration says; return the checkpoint's path.
 
     Raises
     ------
@@ -176,7 +176,7 @@ IMITATION = "imitation/"
 
 
 class TrainingLog:
-    """Writes a training's figures to all places; a context manager, and the agent's `Progress`.
+    """Writes a training's figures to all logs; it is a context manager and the agent's `Progress`.
 
     Parameters
     ----------
@@ -228,13 +228,13 @@ class TrainingLog:
             self.mirror.log(step, figures)
 
     def finish(self, path: Path, about: Mapping[str, Any]) -> None:
-        """Mirror the checkpoint that was written."""
+        """Send the finished checkpoint to the mirror."""
         if self.mirror is not None:
             self.mirror.finish(path, about)
 
 
 class Mirror:
-    """Mirrors a training in a single run of Weights & Biases, which a resumed training continues.
+    """Sends a training's figures to one run of Weights & Biases, which a resumed training continues.
 
     A kill loses what wandb has not written yet. A resumed agent first repeats the figures that it saved, and
     every call has its number as wandb's step, so that the run has each of them once.
@@ -286,7 +286,7 @@ class Mirror:
                 temporary.write_text(text + "\n", encoding="utf-8")
 
     def finish(self, path: Path, about: Mapping[str, Any]) -> None:
-        """Log the checkpoint as an artifact, and the figures of the whole training."""
+        """Log the checkpoint as an artifact, and the final figures of the training."""
         with one_line("the checkpoint is written; try logger.mode=offline"):
             curves = about["curves"]
             summary = {name: value for name, value in curves.items() if isinstance(value, int | float)}

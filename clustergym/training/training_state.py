@@ -27,7 +27,7 @@ COUNTERS = ("num_timesteps", "_n_updates")
 
 @dataclass
 class History:
-    """The history of a training.
+    """The stored history of a training.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class History:
 
 
 def write_state(path: Path, history: History, model: Any, best: Tensors) -> None:
-    """Write the whole state of a training at the end of a segment."""
+    """Write the complete state of a training at the end of a segment."""
     from safetensors.numpy import save as packed
 
     history.counters = {name: int(getattr(model, name)) for name in COUNTERS if hasattr(model, name)}
@@ -67,7 +67,7 @@ def write_state(path: Path, history: History, model: Any, best: Tensors) -> None
 
 
 def read_state(path: Path, key: dict[str, Any]) -> tuple[History, Tensors]:
-    """Read a state; if there is no file, return a new history and no tensors.
+    """Read a stored state; return a new history and no tensors if there is no file.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def _digest(text: str, tensors: Mapping[str, npt.NDArray[Any]]) -> str:
 
 
 def restore(model: Any, history: History, tensors: Mapping[str, npt.NDArray[Any]], path: Path) -> None:
-    """Load a state that was read into a new model."""
+    """Load a stored state into a new model."""
     try:
         load_arrays(model.policy, select_part(tensors, "policy."))
         _restore_optimizer(model.policy.optimizer, select_part(tensors, "optimizer."))
@@ -125,7 +125,7 @@ def restore(model: Any, history: History, tensors: Mapping[str, npt.NDArray[Any]
 
 
 def select_part(tensors: Mapping[str, npt.NDArray[Any]], prefix: str) -> Tensors:
-    """Return the tensors whose names begin with a prefix, without it."""
+    """Return the tensors whose names begin with a prefix, with the prefix removed."""
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
@@ -140,12 +140,12 @@ def _restore_optimizer(optimizer: Any, tensors: Tensors) -> None:
 
 
 def arrays(policy: Any) -> Tensors:
-    """Return a network's tensors, copied."""
+    """Return copies of a network's tensors."""
     return {name: value.detach().cpu().numpy().copy() for name, value in policy.state_dict().items()}
 
 
 def load_arrays(policy: Any, tensors: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Load tensors into a network; names and shapes must be the network's."""
+    """Load tensors into a network, which must have the same names and shapes."""
     import torch
 
     policy.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in tensors.items()})
@@ -157,7 +157,7 @@ REMEDY = "delete it, or give another output="
 
 @dataclass
 class TrainingHistory:
-    """The record from which a training continues; fields are plain numbers, lists and dicts.
+    """The record from which a training continues, as plain numbers, lists and dicts.
 
     Attributes
     ----------
@@ -170,7 +170,7 @@ class TrainingHistory:
 
     @classmethod
     def read(cls, path: Path, key: dict[str, Any]) -> Self:
-        """Read the history of a training with this key; an empty one if there is no file.
+        """Read the history of a training with this key; it is empty if there is no file.
 
         Raises
         ------
@@ -196,21 +196,21 @@ class TrainingHistory:
         """Raise a ValueError if no training with this key can have written the history."""
 
     def write(self, path: Path) -> None:
-        """Write the state to a file in one step."""
+        """Write the state to a file, atomically."""
         with atomic_path(path) as temporary:
             temporary.write_text(json.dumps({"schema": self.schema, **asdict(self)}), encoding="utf-8")
 
 
 def plain(value: Any) -> Any:
-    """Return a value as it comes back from JSON."""
+    """Return a value in the form in which JSON returns it."""
     return json.loads(json.dumps(value))
 
 
 def make_damaged_error(path: Path) -> InputError:
-    """Return the error of a file that no training has written."""
+    """Return the error for a file that no training has written."""
     return InputError("is not a state of a training", file=path, remedy=REMEDY)
 
 
 def of_another(path: Path) -> InputError:
-    """Return the error of a state of a training with another key."""
+    """Return the error for the state of a training with another key."""
     return InputError("is of a training with other parameters", file=path, remedy=REMEDY)

@@ -27,7 +27,7 @@ from clustergym.training.split_env import check_reward, has_fixed_trace, make_co
 
 
 class SchedulingVecEnv(VecEnv):
-    """A `VecEnv` of Stable-Baselines3 over a vector environment; sb3-contrib's MaskablePPO finds its masks.
+    """A `VecEnv` of Stable-Baselines3 over a vector environment, with masks for sb3-contrib's MaskablePPO.
 
     Where an episode ends, the next one begins in the same step. The info of that environment has
     `terminal_observation`, `TimeLimit.truncated`, `stalled`, with summaries `digest`, and `episode` as of
@@ -73,15 +73,15 @@ class SchedulingVecEnv(VecEnv):
         return observations
 
     def choose_episodes(self, rows: Bools) -> tuple[list[int | None], dict[str, Any]]:
-        """Return the seed of each environment and the options with which the next episodes begin."""
+        """Return the seeds and options with which the environments' next episodes begin."""
         return list(self._seeds), {}
 
     def step_async(self, actions: Any) -> None:
-        """Keep the actions of the next step."""
+        """Store the actions of the next step."""
         self._actions = np.asarray(actions)
 
     def step_wait(self) -> tuple[Any, npt.NDArray[np.float32], Bools, list[dict[str, Any]]]:
-        """Take the kept actions; return observations, rewards, ends and infos."""
+        """Take the stored actions; return observations, rewards, ends and infos."""
         observations, rewards, terminated, truncated, found = self.envs.step(self._actions)
         scaled, over = rewards * self.reward_scale, terminated | truncated
         check_reward(float(scaled[np.argmax(np.abs(scaled))]))
@@ -114,22 +114,22 @@ class SchedulingVecEnv(VecEnv):
     def env_method(
         self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any
     ) -> list[Any]:
-        """Return `action_masks` of each environment; it is the only method supported."""
+        """Return `action_masks` of each environment, the only supported method."""
         if method_name != "action_masks":
             raise AttributeError(f"vector environments have no method {method_name!r} of a single one")
         masks = self.envs.action_masks()
         return [masks[row] for row in self._get_indices(indices)]
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """Return an attribute of each environment: that of a single one with the same parameters."""
+        """Return an attribute of each environment, read from a single one with the same parameters."""
         return [getattr(self.envs.single, attr_name)] * len(list(self._get_indices(indices)))
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        """Refuse: the environments have their parameters in common."""
+        """Raise an error, since the environments share their parameters."""
         raise AttributeError(f"vector environments keep their parameters: {attr_name!r} cannot be set")
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-        """Return False for each environment: none is wrapped."""
+        """Return False for each environment, since none is wrapped."""
         return [False for _ in self._get_indices(indices)]
 
     def close(self) -> None:
@@ -138,7 +138,7 @@ class SchedulingVecEnv(VecEnv):
 
 
 class SplitVecEnv(SchedulingVecEnv):
-    """Draws every episode among the first traces of a split, as `SplitEnv` with the same seeds does.
+    """Draws each episode from the first traces of a split, as `SplitEnv` does with the same seeds.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ class SplitVecEnv(SchedulingVecEnv):
         self._rngs = [random_streams.TRAINING_EPISODES.generator(0) for _ in range(self.num_envs)]
 
     def choose_episodes(self, rows: Bools) -> tuple[list[int | None], dict[str, Any]]:
-        """Return the seed of each environment and the traces that the next episodes are of."""
+        """Return the seed of each environment, and the traces of the next episodes."""
         drawn: list[int | None] = [None] * self.num_envs
         for row in np.flatnonzero(rows).tolist():
             if (seed := self._seeds[row]) is not None:
@@ -169,7 +169,7 @@ class SplitVecEnv(SchedulingVecEnv):
 def split_vec_env(
     mapping: Mapping[str, Any], number: int, split: str, traces: int, reward_scale: float = 1.0
 ) -> SplitVecEnv | None:
-    """Make environments of a mapping with flat observations, in a split; None if none steps many at once.
+    """Make environments with flat observations and episodes from a split; None if none can be batched.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ COMPLAINT = "clustergym.complaint"
 
 
 class InputErrorForwarding(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Passes an `InputError` on in `info`: a process that raises would print a traceback and end."""
+    """Passes an `InputError` on in `info`, since a process that raises it would print a traceback."""
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -201,7 +201,7 @@ class InputErrorForwarding(gymnasium.Wrapper[Any, Any, Any, Any]):
             return self._nothing(), {COMPLAINT: str(error)}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Take an action; an InputError ends the episode."""
+        """Take an action; if it raises an InputError, end the episode and put the error in `info`."""
         try:
             observation, reward, terminated, truncated, info = self.env.step(action)
         except InputError as error:
@@ -213,7 +213,7 @@ class InputErrorForwarding(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class ProcessEnvs(VecEnvWrapper):
-    """Stable-Baselines3's `SubprocVecEnv`; it raises the InputErrors of its environments.
+    """Stable-Baselines3's `SubprocVecEnv`, which also raises the InputErrors of its environments.
 
     Parameters
     ----------
@@ -232,13 +232,13 @@ class ProcessEnvs(VecEnvWrapper):
         super().__init__(SubprocVecEnv([partial(_complaining, make) for make in makers]))
 
     def reset(self) -> Any:
-        """Begin an episode of each environment."""
+        """Begin an episode in each environment."""
         observations = self.venv.reset()
         self._raise(self.venv.reset_infos)
         return observations
 
     def step_wait(self) -> Any:
-        """Return the results of a step of each environment."""
+        """Return the results of a step in each environment."""
         stepped = self.venv.step_wait()
         self._raise(stepped[3])
         self._raise(self.venv.reset_infos)

@@ -69,7 +69,7 @@ def data_folder() -> Path:
 
 
 def philly_file() -> Path:
-    """Return the path of Philly's log, which need not exist."""
+    """Return the path of Philly's log, whether it exists or not."""
     return data_folder() / "sia" / "philly.csv"
 
 
@@ -148,7 +148,7 @@ KEYS = ("scenario", "overrides", "files")
 
 @dataclass(frozen=True)
 class TraceFiles:
-    """Trace files on a scenario's cluster.
+    """A source of scenarios: trace files on a scenario's cluster.
 
     Attributes
     ----------
@@ -203,7 +203,7 @@ class TraceFiles:
         return tuple(text.replace("{data}", str(data_folder().absolute())) for text in given)
 
     def draw(self, split: str, seed: int, index: int) -> Scenario:
-        """Return the scenario of a file, with decision points at events.
+        """Return the scenario of one file, with a decision point at every event.
 
         Nobody profiles, as in drawn windows, unless `overrides` name costs.
         """
@@ -255,7 +255,7 @@ def trace_window(
 
 
 def record(traces: Mapping[str, str | tuple[str, ...]]) -> dict[str, Any]:
-    """Return the digests of the files that windows were drawn from, and each split's share of their jobs."""
+    """Return the digests of the files from which windows were drawn, and each split's share of the jobs."""
     found = TraceFiles.from_given(traces, least=1).files
     digests = {Path(path).name: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in found}
     return {"origin": "files", "sha256": digests, "shares": {key: list(two) for key, two in SHARES.items()}}
@@ -316,7 +316,7 @@ def _stretch_submissions(whole: Scenario, rows: Ints, load: float) -> Floats:
 def job_tables(
     trace: Trace, cluster: ClusterSpec, counts: Ints, times: Floats, known: Floats
 ) -> tuple[OracleTables, list[int]]:
-    """Return tables of real and known seconds per iteration at every locality, and the jobs in their order.
+    """Return tables of real and of known seconds per iteration, and the jobs in the tables' order.
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ def solve(
     *,
     node_limit: int = NODE_LIMIT,
 ) -> Assignment:
-    """Place an instance at the least score; `rng` is not used.
+    """Place an instance with the least score; `rng` is not used.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ CHOICES = 20
 
 
 def solve_counts(instance: Instance, node_limit: int) -> Assignment:
-    """Return the optimal assignment: for each T = 1, 2, … the fewest minipods, then the best T.
+    """Return the optimal assignment: find the fewest minipods for each spread T, then the best T.
 
     Proof
     -----
@@ -108,7 +108,7 @@ def solve_counts(instance: Instance, node_limit: int) -> Assignment:
 
 
 def tightest(needs: Ints, free: Ints) -> Ints:
-    """Return a different minipod for each need: the one with the fewest free nodes that suffice.
+    """Return a different minipod for each need: the one with the fewest sufficient free nodes.
 
     The largest need chooses first. Where needs can be met by different minipods at all, they are: the
     tightest one for the largest need may change places with any other in such a choice.

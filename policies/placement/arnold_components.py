@@ -41,19 +41,19 @@ Part = tuple[int, int]
 
 
 class FabricComponent(NamedTuple):
-    """Minipods (ascending positions) and the number of communication groups placed on them together."""
+    """Minipods (ascending indices), with the number of communication groups placed on them together."""
 
     minipods: tuple[int, ...]
     groups: int
 
 
 def one_component(free: Ints, groups: int, size: int, most: int) -> bool:
-    """Return whether groups fit as one component, by (1); `free` is descending, shape (M,)."""
+    """Return whether some minipods can hold groups as one component; `free` is descending, shape (M,)."""
     return int(free[: groups * (most - 1) + 1].sum()) >= groups * size
 
 
 def split(free: Ints, groups: int, size: int, most: int) -> Ints:
-    """Return an assignment of groups to minipods that hold the groups whole, or that satisfy (1).
+    """Assign groups to minipods that form one component or can hold whole groups.
 
     As few groups as this way allows are split: the fewest for which the nodes that whole groups
     leave over fulfil (1).
@@ -133,7 +133,7 @@ def _first_window(rooms: Sequence[int], width: int, needed: int) -> int:
 
 
 class BestSplit(NamedTuple):
-    """The result of a search: components or None, whether None is proven, and choices tried."""
+    """The result of a search: components or None, whether None is proven, and the number of choices tried."""
 
     components: list[FabricComponent] | None
     complete: bool
@@ -141,7 +141,7 @@ class BestSplit(NamedTuple):
 
 
 def find_components(free: Ints, groups: int, size: int, most: int, node_limit: int) -> BestSplit:
-    """Search for a division of minipods into components that satisfy (1) and together hold the groups.
+    """Search for a division of the minipods into components that together hold all groups.
 
     Depth-first search: the smallest minipod that is left is unused or in some component, whose other
     minipods are tried. What a component or an unused minipod holds over its groups is wasted,

@@ -18,7 +18,7 @@ Choice = Callable[[Ints, int], int | None]
 
 
 def best_fit(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
-    """Place each group in the minipod with the fewest free nodes that suffice; `rng` is not used."""
+    """Place each group in the minipod with the fewest sufficient free nodes; `rng` is not used."""
     return whole_groups_first(instance, tightest)
 
 
@@ -33,7 +33,7 @@ def best_fit_by_node(instance: Instance, rng: np.random.Generator | None = None)
 
 
 def random_fit(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
-    """Place each group in a minipod drawn from `rng`, by default a placer's stream of seed 0.
+    """Place each group in a minipod drawn from `rng` (default: a placer's stream of seed 0).
 
     A minipod's probability is proportional to its free nodes, among those that hold the group whole, which
     balances the load.
@@ -50,13 +50,13 @@ def random_fit(instance: Instance, rng: np.random.Generator | None = None) -> As
 
 
 def random_fit_by_node(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
-    """Place each node in a minipod drawn as `random_fit` does."""
+    """Place each node in a minipod drawn as in `random_fit`."""
     draws = random_streams.PLACER.generator(0) if rng is None else rng
     return node_by_node(instance, lambda free: random_by_room(free, draws))
 
 
 def gpu_packing(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
-    """Fill as few minipods as possible, whatever group the nodes belong to; `rng` is not used.
+    """Fill as few minipods as possible, regardless of groups; `rng` is not used.
 
     The roomiest minipods are filled until the rest of the job fits in one: the tightest minipod
     that holds the rest takes it. Groups follow each other through the minipods in that order.
@@ -80,7 +80,7 @@ def gpu_packing(instance: Instance, rng: np.random.Generator | None = None) -> A
 
 
 def round_robin(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
-    """Place groups in the minipods in turn, skipping those without room; `rng` is not used."""
+    """Place groups in the minipods in turn, and skip those without room; `rng` is not used."""
     turn = 0
 
     def choose(free: Ints, wanted: int) -> int | None:
@@ -118,7 +118,7 @@ def whole_groups_first(instance: Instance, choose: Choice) -> Assignment:
 
 
 def node_by_node(instance: Instance, choose: Callable[[Ints], int]) -> Assignment:
-    """Place the nodes of one group after the other, each in the minipod that `choose` returns.
+    """Place the nodes of the groups in turn, each in the minipod that `choose` returns.
 
     Groups stay together only as far as their nodes happen to follow each other. An instance that does not fit
     gets an infeasible assignment.
@@ -141,6 +141,6 @@ def random_by_room(free: Ints, draws: np.random.Generator) -> int:
 
 
 def tightest(free: Ints, wanted: int) -> int | None:
-    """Return the minipod with the fewest free nodes that suffice (ties: lowest index)."""
+    """Return the minipod with the fewest sufficient free nodes (ties: lowest index)."""
     fitting = np.flatnonzero(free >= wanted)
     return int(fitting[free[fitting].argmin()]) if len(fitting) else None

@@ -20,7 +20,7 @@ def solve(instance: Instance, rng: np.random.Generator | None = None) -> Assignm
     """Place an instance; `rng` is not used.
 
     The job is the graph of its communication matrix: edges join neighbouring stages of a row and neighbours
-    in the ring of a column, all with the same weight. The weight of each kind of group in the score (alpha)
+    in the ring of a column, all with the same weight. The weight of each type of group in the score (alpha)
     comes from Arnold's characterisation, which this baseline does not know. The minipods, by descending free
     nodes, are halved again and again; a part of the job that fits in one half stays whole (in the tighter
     one), otherwise the roomier half is filled and the cut made light.
@@ -82,7 +82,7 @@ EPSILON = 1e-9
 
 
 def bipartition(nodes: Ints, edges: Edges, least: int, most: int) -> Bools:
-    """Cut the subgraph of `nodes` into two parts so that the edges between them weigh little.
+    """Cut the subgraph of `nodes` into two parts, with little weight of edges between them.
 
     Parameters
     ----------

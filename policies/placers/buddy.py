@@ -24,7 +24,7 @@ NONE = np.iinfo(np.int64).max
 
 @dataclass
 class Buddy(Placer):
-    """Best fit in blocks, as a buddy allocator would, over nodes, NVLink domains, leaves and minipods.
+    """Best fit in blocks, like a buddy allocator, over nodes, NVLink domains, leaf switches and minipods.
 
     - Up to a node: the partly used node with the fewest free GPUs that suffice (ties: lowest
       index); if there is none, a wholly free node as below.
@@ -72,13 +72,13 @@ class Buddy(Placer):
 
     @property
     def places_segments(self) -> bool:
-        """Yes: it places segments in NVLink domains."""
+        """True: this placer can place segments in NVLink domains."""
         return True
 
     def place_segments(
         self, allocations: Allocations, gpu_type: int, gpus: int, segment: int
     ) -> Nodes | Infeasible:
-        """Return nodes on which each segment of the job lies on one node, or on free nodes of one domain.
+        """Return nodes such that each segment of a job is on one node or on free nodes of one domain.
 
         Segments of at most a node are placed as by `place`, on GPUs that are free in multiples of a segment.
         Larger ones go to the lowest tier that has room for all of them, there to the switch with the fewest
@@ -88,7 +88,7 @@ class Buddy(Placer):
         return hierarchy.place_segments(hierarchy.free(allocations), int(gpus), int(segment))
 
     def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
-        """Propose better nodes for jobs; profiling holds (negative holders) stay.
+        """Propose better nodes for jobs; profiling runs (negative holders) are not moved.
 
         Jobs are taken in ascending order of row. A job is proposed if its locality, or at the same
         locality its number of nodes, would be less if it were placed now with its own GPUs free.

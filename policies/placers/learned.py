@@ -27,10 +27,10 @@ from .buddy import Buddy
 
 @dataclass
 class LearnedPlacer(Placer):
-    """A trained placer; its checkpoint says whether it places jobs of whole nodes or parts of GPUs.
+    """A trained placer, either of jobs of whole nodes or of parts of GPUs, by its checkpoint.
 
     Where GPUs can be divided, each job gets the node of greatest score, linear in features of nodes with
-    weights by class of request (`clustergym.envs.sharing.desk`), and none moves.
+    weights by class of request (`clustergym.envs.sharing.episode`), and none moves.
 
     Elsewhere, jobs of less than a node are placed as by `Buddy`. A larger job that fits into a minipod gets
     the one of greatest score. Any other is spread over the roomiest minipods, over the fragments left in
@@ -84,11 +84,11 @@ class LearnedPlacer(Placer):
 
     @property
     def places_parts(self) -> bool:
-        """Whether the checkpoint places parts of GPUs; `reset` refuses a cluster that it does not serve."""
+        """Whether the checkpoint places parts of GPUs; `reset` refuses a cluster of the other type."""
         return True
 
     def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
-        """Choose the node of the highest score, and a device there."""
+        """Choose the node with the highest score, and a device there."""
         assert self._scores is not None
         return self._scores.place(allocations, job) or NO_ROOM
 
@@ -97,7 +97,7 @@ class LearnedPlacer(Placer):
         return str(self._loaded.sha256)
 
     def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes | Infeasible:
-        """Return nodes for `gpus` GPUs of a type, without allocating them, or that the job waits.
+        """Return nodes for `gpus` GPUs of a type, without allocating them, or let the job wait.
 
         Raises as `Buddy` does.
         """
@@ -116,7 +116,7 @@ class LearnedPlacer(Placer):
         return _shares(np.concatenate(chosen), gpus, per_node)
 
     def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
-        """Propose a minipod for each job across several that fits into one; all can be moved together."""
+        """Propose for each job that spans minipods one that it fits into; all moves are possible together."""
         return [] if self._of_parts else list(self._moves(allocations))
 
     def _moves(self, allocations: Allocations) -> Iterator[tuple[int, Nodes]]:

@@ -23,7 +23,7 @@ from .buddy import Buddy
 
 @dataclass
 class MinipodPlacer(Buddy):
-    """A placer that chooses minipods by an algorithm, and the lowest wholly free nodes in them.
+    """A placer that chooses minipods by an algorithm, and the first wholly free nodes in them.
 
     Jobs of less than a node, and those for which too few nodes are wholly free, are placed as by `Buddy`.
     On a cluster whose GPUs can be divided, `best_fit`, `random_fit` and `gpu_packing` choose the node of each
@@ -65,12 +65,12 @@ class MinipodPlacer(Buddy):
         self._scores = PartScores(self.algorithm.replace("_", "-"), rng)
 
     def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
-        """Choose the node of the highest score, and a device there."""
+        """Choose the node with the highest score, and a device there."""
         assert self._scores is not None
         return self._scores.place(allocations, job)
 
     def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes:
-        """Return nodes for `gpus` GPUs of a type, without allocating them; same errors as `Buddy`."""
+        """Return nodes for `gpus` GPUs of a type, without allocating them; raises `Buddy`'s errors."""
         spec, gpus = allocations.spec, int(gpus)
         per_node = int(spec.gpus_per_node[gpu_type])
         wanted = -(-gpus // per_node)
@@ -86,7 +86,7 @@ class MinipodPlacer(Buddy):
     def place_segments(
         self, allocations: Allocations, gpu_type: int, gpus: int, segment: int
     ) -> Nodes | Infeasible:
-        """Return nodes of minipods that the algorithm chooses by the segments for which domains have room."""
+        """Return nodes in minipods that the algorithm chooses by how many segments they have room for."""
         spec, gpus = allocations.spec, int(gpus)
         group = spec.groups[gpu_type]
         if segment <= group.gpus_per_node:

@@ -17,7 +17,7 @@ from ..shared.node_reservations import consecutive_best_fit
 
 @dataclass
 class SlurmPlacer(Placer):
-    """Best fit among sets of consecutive nodes, as Slurm's `select/cons_tres` places by default.
+    """Best fit among sets of consecutive nodes, the default of Slurm's `select/cons_tres`.
 
     The set of neighbouring nodes with the fewest free GPUs that suffice; in it the node with the fewest that
     suffice or, if none does, one node after another.
@@ -43,13 +43,13 @@ class SlurmPlacer(Placer):
 
     @property
     def places_evenly(self) -> bool:
-        """Whether the placer spreads jobs evenly: yes, as `sbatch --nodes` asks for."""
+        """True, since `sbatch --nodes` asks for it."""
         return True
 
     def place_evenly(
         self, allocations: Allocations, gpu_type: int, gpus: int, nodes: int
     ) -> Nodes | Infeasible:
-        """Return `nodes` nodes with an equal part of the GPUs on each, among those with enough free."""
+        """Return `nodes` nodes with equally many GPUs on each, among those with enough free GPUs."""
         free = _free(allocations, gpu_type)
         found = consecutive_best_fit(free, int(gpus), int(nodes))
         if found is None:

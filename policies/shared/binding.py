@@ -24,7 +24,7 @@ UNKNOWN_S = 3600.0
 
 
 class Join(NamedTuple):
-    """A job that will share the GPUs of another job: both rows of the trace, type index, GPUs."""
+    """A job that will share another job's GPUs: both trace rows, the type index, and the GPUs."""
 
     job: int
     host: int
@@ -33,7 +33,7 @@ class Join(NamedTuple):
 
 
 def mark_counted_jobs(view: View) -> Bools:
-    """Whether each job's GPUs count, shape (n,): of a pair those of the job with the lower row."""
+    """Return which jobs' GPUs count, shape (n,): in a pair only those of the job with the lower row."""
     if view.partner is None:
         return np.ones(len(view), dtype=np.bool_)
     once: Bools = (view.partner < 0) | (view.job < view.partner)
@@ -41,7 +41,7 @@ def mark_counted_jobs(view: View) -> Bools:
 
 
 def labels(pairs: PairOptions) -> Ints:
-    """Return each class's label, 0 (loses little by sharing) to 2 (much), shape (C, T, K)."""
+    """Return each class's label, from 0 (loses little speed by sharing) to 2 (much), shape (C, T, K)."""
     if pairs.kept is None:
         raise ValueError("the information class knows no speeds of pairs")
     number = pairs.allowed.sum(axis=1)
@@ -51,13 +51,13 @@ def labels(pairs: PairOptions) -> Ints:
 
 
 class Binder:
-    """Chooses the jobs of the main queue that share GPUs, and their hosts; records when hosts started."""
+    """Chooses which jobs share GPUs with which running jobs (hosts), and records when hosts started."""
 
     def __init__(self) -> None:
         self._started: dict[int, float] = {}
 
     def joins(self, view: View, order: Ints, hosts: Bools, left_s: Floats) -> list[Join]:
-        """Return the jobs that join a host.
+        """Return the jobs that will share a host's GPUs.
 
         Parameters
         ----------
@@ -100,7 +100,7 @@ class Binder:
 
 
 class Records:
-    """Run times of finished jobs, from the last View that showed each: GPU-seconds held over GPUs."""
+    """Run times of finished jobs: the GPU-seconds each held, divided by its GPUs, when last seen."""
 
     def __init__(self) -> None:
         self._last_seen: dict[int, tuple[int, int, float]] = {}
@@ -123,7 +123,7 @@ class Records:
         self._last_seen = now
 
     def estimate_s(self, view: View) -> Floats:
-        """Return the estimated whole run time of each job at its request, shape (n,)."""
+        """Return the estimated total run time of each job at its request, shape (n,)."""
         means = {key: float(np.mean(ran_s)) for key, ran_s in self._ran_s.items()}
         jobs = zip(view.requested_gpus.tolist(), view.global_batch.tolist(), strict=True)
         return np.array(

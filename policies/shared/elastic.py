@@ -14,7 +14,7 @@ from .requests import Allotments, find_requested_level
 
 
 class Scaling(NamedTuple):
-    """Give the job at a position of the View type `gpu_type` (-1: none) and count index `level`."""
+    """A change of one job's allotment to `gpu_type` (-1: none) and count index `level`."""
 
     at: int
     gpu_type: int
@@ -22,14 +22,14 @@ class Scaling(NamedTuple):
 
 
 class Release(NamedTuple):
-    """Scalings that free GPUs, and the value they lose."""
+    """Changes of allotments that free GPUs, and the value that they lose."""
 
     loss: float
     steps: list[Scaling]
 
 
 class Halvings(NamedTuple):
-    """Jobs that may be halved, in the order of the View: what each frees and loses at its level."""
+    """Jobs whose GPUs may be halved, in the order of the View, with the GPUs freed and the value lost."""
 
     at: Ints
     level: Ints
@@ -38,7 +38,7 @@ class Halvings(NamedTuple):
 
 
 class VirtualCluster(Allotments):
-    """A table of allotments with the value of each, on which scalings are tried.
+    """Allotments with the value of each, on which changes can be tried.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class VirtualCluster(Allotments):
         self._halvings: dict[int, Halvings] = {}
 
     def enact(self, steps: list[Scaling]) -> None:
-        """Apply scalings, in order, to the virtual cluster."""
+        """Apply changes of allotments, in order."""
         for at, gpu_type, level in steps:
             # The room changes on the type that is left and on the one that is taken; -1 stands for no GPUs.
             for changed in {int(self.gpu_type[at]), gpu_type} - {-1}:
@@ -81,7 +81,7 @@ class VirtualCluster(Allotments):
     # Launching
 
     def first_launch(self, waiting: Ints) -> tuple[int, list[Scaling]] | None:
-        """Return the first waiting job whose launch raises the total value, and the scalings it takes.
+        """Return the first waiting job whose launch raises the total value, and the changes that it needs.
 
         Parameters
         ----------
@@ -96,7 +96,7 @@ class VirtualCluster(Allotments):
         return Launches(self, waiting).first()
 
     def losses(self, gpu_type: Ints, level: Ints) -> Floats:
-        """Return the least loss of value that frees counts[level] GPUs of each type; inf: impossible."""
+        """Return the least loss of value that frees counts[level] GPUs of each type; inf if impossible."""
         known = self._loss[gpu_type, level]
         new = np.isnan(known)
         if not new.any():
@@ -107,7 +107,7 @@ class VirtualCluster(Allotments):
         return self._loss[gpu_type, level]
 
     def release(self, gpu_type: int, level: int) -> Release | None:
-        """Return the scalings of least loss that free counts[level] GPUs of a type; None: impossible."""
+        """Return the changes of least loss that free counts[level] GPUs of a type; None if impossible."""
         if (gpu_type, level) not in self._plans:
             missing = int(self.counts[level]) - int(self.free[gpu_type])
             self._plans[gpu_type, level] = (
@@ -149,7 +149,7 @@ class VirtualCluster(Allotments):
         return Halvings(victims[may], self.level[victims[may]], freed[may], lost[may])
 
     def halving(self, victims: Ints, gpu_type: int | Ints, level: Ints) -> tuple[Ints, Floats]:
-        """Return the GPUs freed and the value lost by halving each job; none goes below half its request."""
+        """Return the GPUs freed and the value lost by halving each job, down to half its request at least."""
         lower = np.maximum(level - 1, 0)
         allowed = (
             (level > 0) & (lower >= self.requested[victims] - 1) & (self.value[victims, gpu_type, lower] > 0)
@@ -159,14 +159,14 @@ class VirtualCluster(Allotments):
         return freed, np.where(allowed, lost, np.inf)
 
     def worth_disturbing(self, victims: Ints) -> Bools:
-        """Return whether each job will still run for longer than its restart takes."""
+        """Return whether each job will still run for longer than a restart takes."""
         gpu_type, level = self.gpu_type[victims], self.level[victims]
         left_s = self.view.remaining_iterations[victims] * self.time_s[victims, gpu_type, level]
         longer: Bools = left_s > self.cost_s[victims, gpu_type, np.maximum(level - 1, 0)]
         return longer
 
     def preemptions(self, gpu_type: int, level: int, among: Bools) -> tuple[float, list[Scaling]] | None:
-        """Return the (loss, preemptions) of least loss that free counts[level] GPUs.
+        """Return the loss and the preemptions of least loss that free counts[level] GPUs.
 
         Parameters
         ----------
@@ -280,7 +280,7 @@ FIRST_BLOCK = 8
 
 
 class Launches:
-    """Waiting jobs, in the order in which they are considered for a launch.
+    """The waiting jobs in the order in which their launches are considered.
 
     What a launch is worth does not change while others are launched, only what it costs: so that is
     looked up once, and costs are worked out only for the jobs up to the first that can be launched. Those
@@ -310,7 +310,7 @@ class Launches:
         return self._jobs[self._waits]
 
     def first(self) -> tuple[int, list[Scaling]] | None:
-        """Return the place of the first job whose launch raises the value, and the scalings it takes."""
+        """Return the index of the first job whose launch raises the value, and the changes that it needs."""
         gpu_type, level = np.nonzero(~np.isnan(self._refused_at))
         if (
             len(gpu_type)
@@ -339,7 +339,7 @@ class Launches:
             self._refused_at[gpu_type, level] = self._cluster.losses(gpu_type, level)
 
     def remove(self, place: int) -> None:
-        """Take a job out; the others keep their places."""
+        """Remove a job; the indices of the others stay the same."""
         self._waits[place], self._worth[place] = False, -np.inf
 
     def _gains(self, block: slice) -> Floats:

@@ -19,7 +19,7 @@ from .requests import request_options
 
 
 class Gangs:
-    """The jobs of a decision in the making, by their position in the View.
+    """The jobs of a decision while it is being made, by their position in the View.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class _Start(NamedTuple):
 
 @dataclass
 class GangQueues(NoticePolicy):
-    """Base of policies that start whole jobs at their requests, queue by queue.
+    """Base of policies that start jobs as gangs with their requested GPUs, queue by queue.
 
     At a decision point a policy makes passes over the jobs that wait. In each the queue that comes first, at
     every level of the tree, offers the next of its jobs, by priority and then by submission. The job starts
@@ -95,17 +95,17 @@ class GangQueues(NoticePolicy):
         return False
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Begin a run: no job has started."""
+        """Begin a run, in which no job has started yet."""
         self.book = QueueHoldings(self.name, setting)
         self._since_s, self._counters = {}, Counter()
         self._evictions = Evictions(self.book.tree.settings.eviction_s)
 
     def counters(self) -> Mapping[str, int]:
-        """Return how many jobs were stopped, by way."""
+        """Return how many jobs were stopped, by reason."""
         return dict(self._counters)
 
     def decide(self, view: View) -> Decision:
-        """Start jobs in the order of queues, and stop those that must give way."""
+        """Start jobs in the order of queues, and stop jobs that must release GPUs."""
         self.book.open(view)
         self._begun = []
         gangs = Gangs(view, self.book.tree.leaves, self._since_s)
@@ -149,7 +149,7 @@ class GangQueues(NoticePolicy):
     def _excess(self, queue: str, gpu_type: int) -> float:
         """Return how far a leaf queue is above its due; the leaf furthest above loses a job first."""
 
-    def _may_have(self, leaf: str, gpu_type: int, gpus: int) -> bool:
+    def may_have(self, leaf: str, gpu_type: int, gpus: int) -> bool:
         """Whether a leaf may have more GPUs, if they are free."""
         return self.book.within_limits(leaf, gpu_type, gpus)
 
@@ -209,7 +209,7 @@ class GangQueues(NoticePolicy):
     def _start(self, gangs: Gangs, at: int) -> bool:
         leaf, gpus = gangs.leaf[at], gangs.gpus[at]
         for gpu_type in gangs.options[at]:
-            if gpus <= self.book.free[gpu_type] and self._may_have(leaf, gpu_type, gpus):
+            if gpus <= self.book.free[gpu_type] and self.may_have(leaf, gpu_type, gpus):
                 gangs.gpu_type[at] = gpu_type
                 self._take(leaf, gpu_type, gpus)
                 self._begun.append(_Start(at, "", []))
@@ -232,7 +232,7 @@ class GangQueues(NoticePolicy):
         lists, stopped = self._victims(gangs, at, gpu_type), list[int]()
 
         def room() -> bool:
-            return gpus <= self.book.free[gpu_type] and self._may_have(leaf, gpu_type, gpus)
+            return gpus <= self.book.free[gpu_type] and self.may_have(leaf, gpu_type, gpus)
 
         while not room():
             found = [
@@ -302,5 +302,5 @@ class GangQueues(NoticePolicy):
 
 
 def of_lower_priority(gangs: Gangs, at: int, victim: int) -> bool:
-    """Whether a running job is in the same queue as another, and of lower priority."""
+    """Whether a running job has lower priority than another in the same queue."""
     return gangs.leaf[victim] == gangs.leaf[at] and bool(gangs.priority[victim] < gangs.priority[at])

@@ -21,7 +21,7 @@ LATE_S = 1e-3
 
 
 def restart_factor(view: View, waiting: bool = False) -> Floats:
-    """Return max(age - restarts x S, 0) / (age + S), with S the seconds of a restart, shape (n, T, K).
+    """Return the goodput factor of a restart, max(age - restarts x S, 0) / (age + S), shape (n, T, K).
 
     The share of its age that a job will have worked after one more restart (Sia, section 3.4; Pollux,
     section 4.2); 1 for the allotment a job holds, and, unless `waiting`, for jobs that hold none.
@@ -38,7 +38,7 @@ def restart_factor(view: View, waiting: bool = False) -> Floats:
 
 
 def configurations(setting: Setting) -> Bools:
-    """Return which allotments (type, count) are configurations (Sia, section 3.3), shape (T, K).
+    """Return which allotments (type, count) are configurations in Sia's sense (section 3.3), shape (T, K).
 
     Powers of two inside a node, then whole nodes, so that jobs on several nodes share none.
     """
@@ -78,7 +78,7 @@ def open_configurations(view: View, most_gpus: Ints | None, growth: int) -> Bool
 
 
 class ObservedSpeeds:
-    """Iteration times that a policy observed, and estimates of all other iteration times from them.
+    """Observed iteration times, from which all other iteration times are estimated.
 
     The policy shows every View before it decides (`observe`) and every Decision (`decided`), with the batches
     that it may choose. While a job worked on one allotment from a decision to the next View, the fall of its
@@ -98,7 +98,7 @@ class ObservedSpeeds:
         self._at_batch = np.empty((0, 3))
 
     def observe(self, view: View, options: BatchOptions | None = None) -> Ints:
-        """Learn from a View; return the positions of jobs whose observed times changed."""
+        """Record the speeds in a View; return the positions of jobs whose observed times changed."""
         self._make_room(view)
         self._most_gpus[view.job] = np.maximum(self._most_gpus[view.job], view.gpus)
         if not len(self._job):
@@ -160,15 +160,15 @@ class ObservedSpeeds:
             self._at_batch = np.stack([worth, known[each, column], known[each, own]], axis=1)
 
     def get_observed_times(self, view: View) -> Floats:
-        """Return observed seconds per iteration, shape (n, T, K); NaN: the job never ran there."""
+        """Return observed seconds per iteration, shape (n, T, K); NaN where the job never ran."""
         return self._observed_s[view.job]
 
     def most_gpus(self, view: View) -> Ints:
-        """Return the most GPUs that each job has held, shape (n,); 0: none."""
+        """Return the most GPUs that each job has held, shape (n,); 0 if none."""
         return self._most_gpus[view.job]
 
     def estimates(self, view: View, prior: Floats) -> Floats:
-        """Return `prior` corrected by what was observed (Sia, section 3.2).
+        """Return `prior`, corrected by observed times (Sia, section 3.2).
 
         Observed times are returned as they are. On a type where a job ran, the logarithm of the ratio of
         observed time to prior is interpolated linearly between known counts and stays constant beyond the
@@ -277,12 +277,12 @@ def jobs_with_a_choice(mode: str, trace: Trace, setting: Setting) -> int:
 
 
 def batch_options(mode: str, view: View) -> BatchOptions | None:
-    """Return the batches that a policy may choose among; None: it chooses no batch."""
+    """Return the batches among which a policy may choose; None if it chooses no batch."""
     return None if mode == "requested" else view.batch_options()
 
 
 def find_requested_column(view: View, options: BatchOptions) -> Ints:
-    """Return the column of each job's requested batch, shape (n,)."""
+    """Return the column index of each job's requested batch, shape (n,)."""
     column: Ints = np.argmax(options.sizes == view.global_batch[:, None], axis=1)
     return column
 

@@ -21,12 +21,12 @@ CLEARLY_MORE = 1e-5
 
 
 class SolverError(RuntimeError):
-    """A solver ended without a solution."""
+    """Raised if a solver ends without a solution."""
 
 
 @dataclass(frozen=True)
 class Choices:
-    """An integer program: the value of each of m configurations to each of n jobs, and the capacity.
+    """An integer program: the value to each of n jobs of m configurations, and the capacity.
 
     Attributes
     ----------
@@ -43,12 +43,12 @@ class Choices:
     capacity: Ints
 
     def total(self, choice: Ints) -> float:
-        """Return the value of a choice per job, shape (n,); -1: none."""
+        """Return the total value of a configuration for each job, shape (n,); -1 for none."""
         taken = np.flatnonzero(choice >= 0)
         return float(self.value[taken, choice[taken]].sum())
 
     def count_used(self, choice: Ints) -> Ints:
-        """Return the GPUs that a choice takes of each type, shape (T,)."""
+        """Return the GPUs of each type that the chosen configurations use, shape (T,)."""
         taken = choice[choice >= 0]
         used: Ints = np.bincount(self.gpu_type[taken], self.gpus[taken], len(self.capacity)).astype(np.int64)
         return used
@@ -56,7 +56,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class ProgramSolution:
-    """The solution of a program: each job's configuration, and how good the whole is.
+    """The solution of a program: each job's configuration, and how close it is to optimal.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class ProgramSolution:
 
     @property
     def gap(self) -> float:
-        """Return (bound - value) / bound, the most that the value lacks; 0 unless the bound is above 0."""
+        """Return (bound - value) / bound, the greatest possible relative distance to the optimum; else 0."""
         return max(self.bound - self.value, 0.0) / self.bound if self.bound > 0 else 0.0
 
 
@@ -88,7 +88,7 @@ def solve(
     gap: float = 1e-4,
     nodes: int = 10_000,
 ) -> ProgramSolution:
-    """Choose at most one configuration per job so that the total value is greatest.
+    """Choose at most one configuration for each job, such that the total value is greatest.
 
     All steps but the last are exact and leave it little to do: configurations that need no fewer GPUs and are
     worth no more than another of their type are left out; if each job can have its best one, it has; jobs of
@@ -177,7 +177,7 @@ def _legal(problem: Choices, choice: Ints) -> Ints:
 
 
 def improve_choice(problem: Choices, choice: Ints, none: float = 0.0) -> Ints:
-    """Give jobs better configurations while GPUs are free, one at a time, by greatest gain per added GPU.
+    """Improve configurations one at a time while GPUs are free, by greatest gain per added GPU.
 
     A configuration of another type than the job has adds all its GPUs.
 

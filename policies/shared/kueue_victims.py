@@ -17,7 +17,7 @@ Whom = Literal["never", "lower_priority", "lower_or_newer", "any"]
 
 @dataclass(frozen=True)
 class QueueRules:
-    """Whom the jobs of a queue may preempt, and in which order they are tried.
+    """Which jobs a queue may preempt, and the order in which they are tried.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class KueueJob:
 
 
 class QuotaHolders:
-    """The jobs that hold quotas, by queue, and the GPUs that are free.
+    """The jobs that hold quotas, by queue, and the free GPUs.
 
     Parameters
     ----------
@@ -93,24 +93,24 @@ class QuotaHolders:
         self.jobs: dict[QuotaNode, list[KueueJob]] = {queue: [] for queue in rules}
 
     def count(self, job: KueueJob) -> None:
-        """Count what a job holds."""
+        """Add a job's GPUs to its queue's use."""
         job.queue.use(job.gpu_type, job.gpus)
         self.free[job.gpu_type] -= job.gpus
 
     def discount(self, job: KueueJob) -> None:
-        """Leave out what a job holds; `count` undoes it."""
+        """Subtract a job's GPUs from its queue's use; `count` undoes it."""
         job.queue.use(job.gpu_type, -job.gpus)
         self.free[job.gpu_type] += job.gpus
 
     def fits(self, job: KueueJob, at: int, may_borrow: bool = True) -> bool:
-        """Whether a job's GPUs are there for its queue, borrowed ones only if it may borrow."""
+        """Whether a job's GPUs are available to its queue; borrowed ones count only if it may borrow."""
         if not may_borrow and job.queue.borrows(at, job.gpus):
             return False
         return job.gpus <= min(max(0.0, job.queue.available(at)), self.free[at])
 
 
 def find_victims(holders: QuotaHolders, job: KueueJob, at: int, fair_sharing: bool) -> list[KueueJob]:
-    """Return the jobs to stop so that a job can have GPUs of a type; none if that cannot be."""
+    """Return the jobs to preempt so that a job gets GPUs of a type; none if that is impossible."""
     if not job.may_preempt:
         return []
     return (_find_fair_victims if fair_sharing else _find_classic_victims)(holders, job, at)

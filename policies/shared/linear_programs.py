@@ -25,7 +25,7 @@ FINISH_STEPS = 50
 
 @dataclass(frozen=True)
 class ShareProblem:
-    """A program over groups of equal jobs on a cluster; its variables are each job's shares of time.
+    """A linear program over groups of equal jobs; its variables are each job's shares of time.
 
     The shares x[m, t] >= 0 of every job of group m sum up to at most 1 over all types, and on each type they
     use at most its GPUs: sum over m of members[m] gpus[m] x[m, t] <= capacity[t].
@@ -47,12 +47,12 @@ class ShareProblem:
     capacity: Ints
 
     def progress(self, share: Floats) -> Floats:
-        """Return each job's progress per second under shares, shape (m,)."""
+        """Return each job's progress per second with these shares, shape (m,)."""
         rate: Floats = (self.rate * share).sum(axis=1)
         return rate
 
     def measure_violation(self, share: Floats) -> float:
-        """Return the largest relative violation of a limit by the shares; 0 if they obey all limits."""
+        """Return the largest relative violation of a constraint by the shares; 0 if there is none."""
         used = ((self.members * self.gpus)[:, None] * share).sum(axis=0)
         over = np.concatenate([share.sum(axis=1) - 1.0, used / np.maximum(self.capacity, 1) - 1.0])
         return max(float(over.max(initial=0.0)), float((-share).max(initial=0.0)))
@@ -77,7 +77,7 @@ def group_like_jobs(*columns: Floats | Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def max_min_shares(problem: ShareProblem, need: Floats, second_stage: bool = True) -> tuple[Floats, float]:
-    """Maximise the least progress / need over jobs, then the total progress / need at that least.
+    """Maximise the least progress / need over jobs; then the total progress / need, with that least kept.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def max_total_shares(problem: ShareProblem, weight: Floats, floor: Floats | None
 
 
 def water_filling_shares(problem: ShareProblem, need: Floats) -> Floats:
-    """Raise progress / need of all jobs together; jobs that cannot rise further stop, the others go on.
+    """Raise progress / need of all jobs equally; jobs that cannot rise further stop, and the rest continue.
 
     Gavel, section 4.3. Bottlenecked jobs are those that run all the time on their fastest type,
     found by bisection over the levels at which that happens, and those with a shadow price:
@@ -240,7 +240,7 @@ def least_finish_ratio_shares(
 
 
 class Finishes(NamedTuple):
-    """Inputs of the finish ratios, one row per group; `counts` says which groups are compared."""
+    """The inputs of the finish ratios, one row per group; `counts` says which groups are compared."""
 
     elapsed_s: Floats
     remaining: Floats
@@ -248,23 +248,23 @@ class Finishes(NamedTuple):
     counts: Bools
 
     def ratio(self, progress: Floats) -> float:
-        """Return the greatest finish ratio under some progress per second."""
+        """Return the greatest finish ratio, given the jobs' progress per second."""
         if not (progress[self.counts] > 0).all():
             return np.inf
         ratio = (self.elapsed_s + self.remaining / np.where(self.counts, progress, 1.0)) / self.ideal_s
         return float(ratio[self.counts].max())
 
     def room(self, ratio: float) -> Floats:
-        """Return the seconds that are left until each job's finish ratio is `ratio`."""
+        """Return the seconds left until each job's finish ratio reaches `ratio`."""
         return np.where(self.counts, ratio * self.ideal_s - self.elapsed_s, 1.0)
 
     def compute_needed_rates(self, ratio: float) -> Floats:
-        """Return the progress per second with which each job's finish ratio is `ratio`."""
+        """Return the progress per second at which each job's finish ratio becomes `ratio`."""
         need: Floats = np.where(self.counts, self.remaining / self.room(ratio), 0.0)
         return need
 
     def bound(self, price: Floats, level: float, low: float, high: float) -> float:
-        """Return the ratio below which needs cost more than the cluster can yield at these prices."""
+        """Return the ratio below which jobs' needs cost more than the cluster yields at these prices."""
         priced = price > 0
         part = Finishes(
             self.elapsed_s[priced], self.remaining[priced], self.ideal_s[priced], self.counts[priced]

@@ -22,7 +22,7 @@ NODE_LIMIT = 2000
 
 
 class Block(NamedTuple):
-    """A job that can move: its row, its whole nodes, and the place of its domain among the domains."""
+    """A job that can be moved: its row, its whole nodes, and the index of its NVLink domain."""
 
     row: int
     nodes: tuple[int, ...]
@@ -30,7 +30,7 @@ class Block(NamedTuple):
 
 
 class RoomPlan(NamedTuple):
-    """A plan that makes room for a gang: which jobs move, and where to.
+    """A plan that makes room for a gang: which jobs move, and to which domains.
 
     Attributes
     ----------
@@ -157,7 +157,7 @@ def _leave(empty: Sequence[int], blocks: Sequence[Block], domain: int, need: int
 
 
 class DomainState:
-    """The nodes of a type by domain: which are free, and which a job has to itself."""
+    """The nodes of a type by NVLink domain: which are free, and which one job holds entirely."""
 
     def __init__(self, view: View, places: Places, gpu_type: int) -> None:
         self.per_node = int(view.setting.gpus_per_node[gpu_type])
@@ -178,7 +178,7 @@ class DomainState:
                 yield Block(row, tuple(node for node, _ in nodes), inside.pop())
 
     def has_room(self, size: int, wanted: int) -> bool:
-        """Whether `wanted` segments of whole nodes fit, each in one domain."""
+        """Whether `wanted` segments of whole nodes fit, each within one domain."""
         return sum(min(len(free), self.most_nodes) // size for free in self.free) >= wanted
 
     def make_room(self, size: int, wanted: int) -> RoomPlan | None:
@@ -187,7 +187,7 @@ class DomainState:
         return plan_moves(empty, self.blocks, size, wanted, self.most_nodes // size)
 
     def name_nodes(self, plan: RoomPlan, gang: int, size: int) -> dict[int, Nodes]:
-        """Return the nodes of the jobs that move, and those of the gang, by row."""
+        """Return the nodes of the moved jobs and of the gang, by row."""
         pools, given = [list(free) for free in self.free], dict[int, list[int]]()
         blocks = {block.row: block for block in self.blocks}
         for row in plan.moves:
@@ -206,7 +206,7 @@ class DomainState:
 
 @dataclass
 class MovingPolicy(NoticePolicy):
-    """Base of policies that may move running jobs so that a gang which they start has its NVLink domains.
+    """Base of policies that may move running jobs to give a starting gang its NVLink domains.
 
     Parameters
     ----------
@@ -220,16 +220,16 @@ class MovingPolicy(NoticePolicy):
 
     @property
     def needs_places(self) -> bool:
-        """Whether the policy moves jobs or gives notice, which the compiled engine does not carry out."""
+        """Whether the policy moves jobs or gives notice, which the compiled engine does not support."""
         return self.moves_per_hour > 0 or super().needs_places
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Begin a run: an hour's moves are left."""
+        """Begin a run, with an hour's allowance of moves."""
         super().reset(setting, rng)
         self._moves_left, self._counted_s = self.moves_per_hour, 0.0
 
     def schedule(self, view: View) -> Decision:
-        """Return the decision of `decide`, with notices, and with moves for gangs that it starts."""
+        """Return the decision of `decide`, with notices and with moves that make room for gangs."""
         decision = super().schedule(view)
         if not self.moves_per_hour:
             return decision
@@ -243,7 +243,7 @@ class MovingPolicy(NoticePolicy):
 
 
 def make_room(view: View, decision: Decision, most: int) -> dict[int, Nodes] | None:
-    """Return the places of a gang that starts and of the jobs that move to make room for it, by row.
+    """Return the new nodes, by row, of a starting gang and of the jobs that move to make room for it.
 
     It is the largest of those whose segments have no room, where at most so many moves make some. None: there
     is no such gang, or the decision does more than to start jobs.

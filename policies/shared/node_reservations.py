@@ -28,7 +28,7 @@ class _Span:
 
 @dataclass(frozen=True)
 class Planned:
-    """A possible start of a job: its time and its nodes.
+    """A possible start of a job, with its time and its nodes.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Planned:
 
 
 class NodeReservations:
-    """The plan of one Slurm backfill pass: each node's free GPUs, and reservations of whole nodes.
+    """The plan of one Slurm backfill pass: each node's free GPUs, and reservations of nodes.
 
     A job that must wait reserves all of each node that it would run on, from its start to its time limit. In
     that time no other job may use them, whatever they have free. When it could start is found by letting
@@ -98,7 +98,7 @@ class NodeReservations:
         self._gpus = np.array([gpus for held in nodes for _, gpus in held], dtype=np.int64)
 
     def fits(self, usable: Bools, gpus: int, nodes: int) -> Nodes | None:
-        """Return the nodes that a job would get now among those that it may use, reservations aside."""
+        """Return the nodes that a job would get now, among those it may use, if nothing were reserved."""
         return consecutive_best_fit(np.where(usable, self.free, 0), gpus, nodes, capped=self._gres)
 
     def start(self, given: Nodes, end_s: float) -> None:
@@ -112,7 +112,7 @@ class NodeReservations:
     def plan(
         self, usable: Bools, gpus: int, nodes: int, limit_s: float, *, now_only: bool = False
     ) -> Planned | None:
-        """Return the earliest start that no reservation is in the way of; None: not in the window.
+        """Return the earliest start that conflicts with no reservation; None if there is none in the window.
 
         Parameters
         ----------
@@ -231,7 +231,7 @@ class NodeReservations:
 
 
 def consecutive_best_fit(free: Ints, gpus: int, nodes: int = 0, *, capped: bool = True) -> Nodes | None:
-    """Return the nodes and GPUs on each that Slurm's `select/cons_tres` gives a job by default.
+    """Return the nodes, and GPUs on each, that Slurm's `select/cons_tres` gives a job by default.
 
     Nodes with free GPUs are taken in sets of neighbours. The set with the fewest free GPUs that suffice is
     chosen; if none does, the one with the most, and then further ones. Within a set the node with the fewest

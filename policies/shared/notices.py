@@ -31,7 +31,7 @@ class NoticePolicy(Policy):
 
     @property
     def needs_places(self) -> bool:
-        """Whether the policy gives notice, which the compiled engine does not carry out."""
+        """Whether the policy gives notice, which the compiled engine does not support."""
         return self.notice != "never"
 
     def schedule(self, view: View) -> Decision:
@@ -40,11 +40,11 @@ class NoticePolicy(Policy):
 
     @abstractmethod
     def decide(self, view: View) -> Decision:
-        """Return the decision for one decision point, treating every stop as instantaneous."""
+        """Return the decision for one decision point, as if every stop were instantaneous."""
 
 
 def losses_per_gpu(view: View, notice: Notice) -> Floats:
-    """Return the GPU-seconds that stopping each running job loses for each GPU that it gives, shape (n,).
+    """Return the GPU-seconds lost by stopping each running job, per GPU that it releases, shape (n,).
 
     Work that is undone, or saving where that is what happens, and standing still at the next launch.
     """
@@ -55,7 +55,7 @@ def losses_per_gpu(view: View, notice: Notice) -> Floats:
 
 
 def choose_notices(view: View, notice: Notice) -> Bools:
-    """Return which jobs save if they are stopped now, shape (n,)."""
+    """Return which jobs should save first if they are stopped now, shape (n,)."""
     costs = view.stop_costs()
     if notice == "never" or not costs.loses:
         return np.zeros(len(view), dtype=np.bool_)
@@ -64,7 +64,7 @@ def choose_notices(view: View, notice: Notice) -> Bools:
 
 
 def decide_with_notice(view: View, notice: Notice, decide: Callable[[View], Decision]) -> Decision:
-    """Let jobs save before they lose GPUs, and start others on these GPUs once they are free.
+    """Let jobs save before they lose GPUs, and start other jobs on these GPUs once they are free.
 
     The policy decides as if the GPUs of jobs that save were free already. What it decides is then carried out
     as far as it fits in the GPUs that are free, in its order: first what running jobs are to hold, of which

@@ -31,7 +31,7 @@ ALONE = -1
 
 @dataclass(frozen=True)
 class PackedProblem:
-    """A program over C ways of running m groups of equal jobs; its variables are how much each is done.
+    """A linear program over C ways to run m groups of equal jobs, alone or in pairs.
 
     A way is a group on a GPU type, alone or beside a group (maybe the same). Its variable is a number of
     places, in which jobs run one by one, or two by two, all the time. The jobs of a group run at most
@@ -60,7 +60,7 @@ class PackedProblem:
     def from_groups(
         cls, rate: Floats, kept: Floats, gpus: Ints, members: Ints, capacity: Ints
     ) -> PackedProblem:
-        """Build the program of groups.
+        """Build the program from groups of jobs.
 
         Parameters
         ----------
@@ -92,7 +92,7 @@ class PackedProblem:
         )
 
     def progress(self, places: Floats) -> Floats:
-        """Return the progress per second of a job of each group, shape (m,)."""
+        """Return the progress per second of a job in each group, shape (m,)."""
         total = np.bincount(self.first, self.speed[:, 0] * places, len(self.gpus))
         pair = self.second != ALONE
         total += np.bincount(self.second[pair], (self.speed[:, 1] * places)[pair], len(self.gpus))
@@ -101,7 +101,7 @@ class PackedProblem:
 
 
 class PackedSolution(NamedTuple):
-    """A solution of the packed program: GPUs for each way to pack, the common level, and dual prices."""
+    """A solution of the packed program: GPUs for each way to run jobs, the common level, and dual prices."""
 
     places: Floats
     level: float
@@ -111,7 +111,7 @@ class PackedSolution(NamedTuple):
 def highest_level(
     problem: PackedProblem, need: Floats, floor: Floats | None = None, second_stage: bool = False
 ) -> PackedSolution:
-    """Maximise z with progress of at least need z, and of at least `floor`, of every job.
+    """Maximise z, such that every job's progress is at least need x z and at least `floor`.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def greatest_total(problem: PackedProblem, weight: Floats, floor: Floats | None 
 
 
 def water_filled(problem: PackedProblem, need: Floats) -> PackedSolution:
-    """Raise progress / need of all jobs; those with a shadow price stop, the others go on (section 4.3)."""
+    """Raise progress / need of all jobs; those with a shadow price stop, others continue (section 4.3)."""
     floor, left = np.zeros_like(need), need > 0
     found = PackedSolution(np.zeros(len(problem.first)), 0.0, floor)
     while left.any():
@@ -158,7 +158,7 @@ def water_filled(problem: PackedProblem, need: Floats) -> PackedSolution:
 
 
 def least_finish_ratio(problem: PackedProblem, jobs: Finishes, second_stage: bool = False) -> PackedSolution:
-    """Minimise the greatest finish ratio, as `linear_programs.least_finish_ratio_shares` does."""
+    """Minimise the greatest finish ratio, like `linear_programs.least_finish_ratio_shares`."""
     counts, nothing = jobs.counts, np.zeros(len(problem.gpus))
     best = highest_level(problem, np.where(counts, jobs.remaining / jobs.ideal_s, 0.0))
     ratio = reached = jobs.ratio(problem.progress(best.places))
@@ -246,7 +246,7 @@ def compute_packed_shares(
 
 
 def find_kept_speeds(view: View, pairs: PairOptions, jobs: Ints) -> Floats:
-    """Return the share of their speed that jobs keep beside each other at their requests, shape (m, m, T)."""
+    """Return the share of its speed that each job keeps beside each other one, shape (m, m, T)."""
     if pairs.kept is None:
         raise ValueError("the information class knows no speeds of pairs")
     of, level = pairs.job_class[jobs], find_requested_level(view)[jobs]
@@ -298,7 +298,7 @@ def _divide_places(problem: PackedProblem, solved: PackedSolution, group: Ints) 
 
 
 def fifo_decision(view: View, time_s: Floats, pairs: PairOptions | None) -> Decision:
-    """Start waiting jobs in order of arrival; if the first has no room, let it share GPUs if that gains."""
+    """Start waiting jobs in order of arrival; the first without room shares GPUs if that pays."""
     decision, free = Decision.keep(view), view.free.copy()
     waiting = [int(at) for at in np.flatnonzero(view.gpus == 0) if np.isfinite(time_s[at]).any()]
     started: list[tuple[int, int]] = []

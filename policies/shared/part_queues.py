@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def fill_parts(view: View, order: Ints, *, blocks: bool) -> list[tuple[int, int, int]]:
-    """Give jobs what they ask for, in order, while there is room; the placer decides later on which nodes.
+    """Give jobs their requested parts, in order, as long as there is room; the placer chooses nodes later.
 
     A waiting job finds room by best fit. Where there is none, it takes that of running jobs which stand
     behind it in the order, from the last one on, of the node that would then fit best.

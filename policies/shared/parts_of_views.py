@@ -21,7 +21,7 @@ STOPS = ("checkpoint_age_s", "lost_iterations", "lost_gpu_s", "save_gpu_s", "res
 
 
 class QueueViews:
-    """A View divided by queue, so that each queue's policy sees its own jobs alone.
+    """A View divided by queue, such that each queue's policy sees only its own jobs.
 
     Parameters
     ----------
@@ -47,13 +47,13 @@ class QueueViews:
         # anew.
         if gpus is not view.gpus:
             self.batch = np.where(gpus < view.gpus, view.global_batch, view.batch)
-        self._decided = self.gpus, self.gpu_type, self.batch
+        self.decided = self.gpus, self.gpu_type, self.batch
         self.jobs: Ints = np.bincount(view.queue, minlength=leaves)
         """How many jobs each queue has."""
 
     @cached_property
     def queues(self) -> list[int]:
-        """The queues that have jobs."""
+        """The queues that have at least one job."""
         found: list[int] = np.flatnonzero(self.jobs).tolist()
         return found
 
@@ -89,7 +89,7 @@ class QueueViews:
         return slice(self._end[queue - 1] if queue else 0, self._end[queue])
 
     def part(self, queue: int, available: Ints) -> View:
-        """Return the View of a queue's policy; `available` are the GPUs, shape (T,), that it may use."""
+        """Return the View for a queue's policy, which may use the GPUs `available`, shape (T,)."""
         rows = self._rows(queue)
         own = {name: column[rows] for name, column in self._columns.items()}
         some = own["gpus"] > 0
@@ -114,7 +114,7 @@ class QueueViews:
         )
 
     def find_changed(self, last: QueueViews, times: bool) -> Ints:
-        """Return the queues whose jobs changed since the last View, or do not hold what was decided for them.
+        """Return the queues whose jobs changed since the last View, or do not hold what was decided.
 
         Parameters
         ----------
@@ -130,7 +130,7 @@ class QueueViews:
         other = before.job[at] != view.job
         gone = np.ones(len(before), dtype=np.bool_)
         gone[at[~other]] = False
-        for now, then in zip((self.gpus, self.gpu_type, self.batch), last._decided, strict=True):
+        for now, then in zip((self.gpus, self.gpu_type, self.batch), last.decided, strict=True):
             other |= now != then[at]
         if view.feasible is not before.feasible:
             other |= (view.feasible != before.feasible[at]).any(axis=(1, 2))
@@ -139,7 +139,7 @@ class QueueViews:
         return np.union1d(view.queue[other], before.queue[gone])
 
     def unless_kept(self, queue: int, decision: Decision) -> Decision | None:
-        """Return a queue's decision; None if all of its jobs keep what they hold."""
+        """Return a queue's decision, or None if all its jobs keep what they hold."""
         rows = self._order[self._rows(queue)]
         rows = rows[self.gpus[rows] > 0]
         job, gpu_type, gpus = decision.job, decision.gpu_type, decision.gpus
@@ -158,7 +158,7 @@ class QueueViews:
         return None if keeps.all() else decision
 
     def together(self, decisions: Mapping[int, Decision]) -> Decision:
-        """Join the decisions of queues into one; jobs of queues without a decision keep what they hold."""
+        """Join the queues' decisions into one; jobs of queues without a decision keep what they hold."""
         decided = np.zeros(len(self.jobs), dtype=np.bool_)
         decided[list(decisions)] = True
         kept = (self.gpus > 0) & ~decided[self.view.queue]
@@ -170,9 +170,9 @@ class QueueViews:
         )
         batch = np.concatenate([np.zeros_like(one.gpus) if one.batch is None else one.batch for one in every])
         at = np.searchsorted(self.view.job, job)
-        self._decided = np.zeros_like(self.gpus), np.full_like(self.gpus, -1), self.view.global_batch.copy()
-        self._decided[0][at], self._decided[1][at] = gpus, gpu_type
-        self._decided[2][at] = np.where(batch == 0, self._decided[2][at], batch)
+        self.decided = np.zeros_like(self.gpus), np.full_like(self.gpus, -1), self.view.global_batch.copy()
+        self.decided[0][at], self.decided[1][at] = gpus, gpu_type
+        self.decided[2][at] = np.where(batch == 0, self.decided[2][at], batch)
         return Decision(job, gpu_type, gpus, drop, batch)
 
     @cached_property

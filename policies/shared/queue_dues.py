@@ -19,7 +19,7 @@ from .requests import request_options
 
 
 class Demand(NamedTuple):
-    """The GPUs of each of T types that L leaf queues hold and ask for.
+    """The GPUs of each of T types that L leaf queues hold and request.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Demand(NamedTuple):
 
 
 def compute_demand(view: View, leaves: int) -> Demand:
-    """Return the GPUs that each leaf queue holds and asks for.
+    """Return the GPUs that each leaf queue holds and requests.
 
     A job of any type that waits asks for each type that it can run on, in proportion to the cluster's GPUs.
     """
@@ -78,7 +78,7 @@ class _Divided(NamedTuple):
 
 
 class QueueEntitlements:
-    """The GPUs of each type that leaf queues are due; divided anew only if demand or past use changes.
+    """The GPUs of each type that leaf queues are due, recomputed only if demand or past use changes.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class QueueEntitlements:
         self._due: Floats = np.zeros((len(tree.leaves), len(gpu_types)))
 
     def compute_dues(self, available: Ints, asked: Floats, history: History, now_s: float) -> Floats:
-        """Return the GPUs due to each leaf queue, shape (L, T): the same array as before if nothing changed.
+        """Return the GPUs due to each leaf queue, shape (L, T), as the same array if nothing changed.
 
         What nobody asks for is divided too, among those that have jobs, for jobs that may grow.
         """
@@ -118,7 +118,7 @@ class QueueEntitlements:
         return self._due
 
     def lasts_until_s(self, history: History, held: Floats, total: float) -> float:
-        """Return the time until which dues stay as they are if holdings and demand do."""
+        """Return the time until which dues stay the same if holdings and demand do."""
         length = self._bounds.reach(*history.growth(held, total))
         return history.until_s(length)
 

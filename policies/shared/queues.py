@@ -28,7 +28,7 @@ def fill(
     free: Ints,
     blocks: Blocks = "nothing",
 ) -> list[tuple[int, int, int]]:
-    """Give jobs their requested GPUs, in order, while GPUs are free.
+    """Give jobs their requested GPUs, in order, as long as GPUs are free.
 
     Parameters
     ----------
@@ -140,13 +140,13 @@ def staying_options(view: View, at: Ints | slice = ALL) -> Bools:
 
 
 def first_type(options: Bools) -> Floats:
-    """Rank types by their order in the cluster, the first that fits best, shape (n, T); inf: not allowed."""
+    """Rank GPU types by their order in the cluster, shape (n, T); inf where a type is not allowed."""
     preference: Floats = np.where(options, np.arange(options.shape[1], dtype=np.float64), np.inf)
     return preference
 
 
 def restart_gpu_s(view: View) -> Floats:
-    """Return the GPU-seconds that a start of each job at its request wastes, shape (n,).
+    """Return the GPU-seconds wasted by a start of each job at its request, shape (n,).
 
     The least over the types it may run on; 0 for a job that holds GPUs.
     """
@@ -159,6 +159,6 @@ def restart_gpu_s(view: View) -> Floats:
 
 
 def find_queue_index(service: Floats, thresholds: Sequence[float]) -> Ints:
-    """Return each job's queue, the number of thresholds that its service has reached; 0 is served first."""
+    """Return the index of each job's queue: the number of thresholds its service has reached."""
     queue: Ints = np.searchsorted(np.asarray(thresholds, dtype=np.float64), service, side="right")
     return queue

@@ -34,7 +34,7 @@ class _CachedDecision(NamedTuple):
 
 
 class DecisionCache:
-    """Asks each queue's policy for a decision, and reuses the last one where a steady policy sees no change.
+    """Asks each queue's policy for decisions, and reuses the last one if a steady policy sees no change.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class DecisionCache:
         self._acted: dict[int, _CachedDecision] = {}
 
     def open(self, parts: QueueViews) -> None:
-        """Forget what was decided on jobs that have changed since."""
+        """Forget the decisions on jobs that have changed since."""
         if not self._steady:
             return
         last, self._last = self._last, parts

@@ -20,7 +20,7 @@ RELATIVE_GAP = 1e-3
 
 
 class ScalingCandidates(NamedTuple):
-    """c candidate changes of allotments; `at` is the job's position in the View, `gain` the value added."""
+    """Candidate changes of allotments: the job's position in the View, its new allotment, and the gain."""
 
     at: Ints
     gpu_type: Ints
@@ -29,7 +29,7 @@ class ScalingCandidates(NamedTuple):
 
 
 def best_scalings(cluster: VirtualCluster, waiting: Ints, gap: float = RELATIVE_GAP) -> list[Scaling] | None:
-    """Choose launches, halvings and growths of greatest total gain.
+    """Choose the launches, halvings and growths with the greatest total gain.
 
     The candidates are the heuristic's: half, once and twice the request of a waiting job on
     each type; for a running one half its count (not below half its request, nor shortly before

@@ -12,7 +12,7 @@ from clustergym.scenario.policy import View
 
 @dataclass
 class SlurmClock:
-    """The times at which slurmctld does what it does periodically.
+    """The times at which Slurm's controller does its periodic work.
 
     Parameters
     ----------
@@ -47,11 +47,11 @@ class SlurmClock:
             self._next_backfill_s = first_s if self.boot_s else self.backfill_interval_s
 
     def see(self, state: bytes) -> None:
-        """Note a key of all that backfill depends on besides time."""
+        """Store a digest of everything on which backfill depends besides time."""
         self._seen = state
 
     def begins_backfill(self, now_s: float) -> bool:
-        """Whether a pass of backfill is due: an interval after the last, if anything has changed since."""
+        """Whether a backfill pass is due: its interval has passed, and something has changed since."""
         if self._passes_idly and now_s > self._next_backfill_s:
             # Slurm's last pass found nobody waiting; the next is as long after it as after any.
             self._next_backfill_s += self.backfill_interval_s
@@ -61,7 +61,7 @@ class SlurmClock:
         return True
 
     def begins_main_pass(self, view: View) -> bool:
-        """Whether jobs are started in order: some have come or gone, and the last time is long enough ago."""
+        """Whether the main pass is due: jobs or GPUs have changed, and its interval has passed."""
         there = view.job.tobytes() + view.available.tobytes()
         if there == self._tried or view.now_s < self._next_main_s:
             self._puts_off_main_pass = there != self._tried
@@ -71,7 +71,7 @@ class SlurmClock:
         return True
 
     def begins_shares(self, now_s: float) -> bool:
-        """Whether fair shares are computed anew.
+        """Whether fair shares are due to be recomputed.
 
         That is at whole intervals after slurmctld began, not an interval after the last time.
         """
@@ -84,7 +84,7 @@ class SlurmClock:
     def next_pass_s(
         self, now_s: float, backfills: bool, shares: bool, waiting: int, started: int
     ) -> float | None:
-        """Return the time of the next pass if nothing happens before; None: there is none.
+        """Return the time of the next pass if nothing happens before; None if there is none.
 
         Parameters
         ----------

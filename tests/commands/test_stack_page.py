@@ -23,6 +23,19 @@ FIGURES: dict[str, Any] = {
     "by_gpu_type": {"H100": errors(150, 0.01)},
     "by_model": {"7B": errors(11, 0.015)},
     "per_gpu_speed": {"64": {"rows": 9, "mean_points": 2.84, "largest_points": 7.06}},
+    "per_gpu_curves": [
+        {
+            "model": "7B", "gpu_type": "H100", "fewest": 8, "first_error": 0.25,
+            "points": [
+                {"gpus": 16, "measured": 0.9, "predicted": 1.0},
+                {"gpus": 32, "measured": 1.0, "predicted": 1.0},
+            ],
+        },
+        {
+            "model": "8B", "gpu_type": "H100", "fewest": 8, "first_error": 0.0,
+            "points": [{"gpus": 16, "measured": 1.0, "predicted": 1.04}],
+        },
+    ],
     "without_a_part": {
         "bubble": {
             "rows": 12, "share_of_step_median": 0.03, "median_ape": 0.025, "median_ape_without": 0.045,
@@ -69,6 +82,8 @@ def test_every_row() -> None:
         "| 7B | 11 | 1.5 % | 3.0 % | 4.5 % |",
         "|  | curves | mean | largest |",
         "| 64 GPUs | 9 | 2.8 | 7.1 |",
+        "|  | GPUs | measured | predicted | points | fewest |",
+        "| 7B, H100 | 8 to 16 | 0.90 | 1.00 | +10.0 | +25 % |",
         "| part | rows | share of step, median | median error | mean error |",
         "| bubble | 12 | 3.0 % | 2.5 % to 4.5 % | 5.0 % to 6.2 % |",
         "| without | median | mean | median | mean |",

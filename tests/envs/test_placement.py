@@ -292,7 +292,7 @@ def test_bad_parameters(name):
         ),
         (
             {"cluster": "arena-a", "gpus": 16, "tensor_parallel": 2, "pipeline_parallel": 1},
-            "nodes of several kinds",
+            "nodes of several types",
         ),
         ({"reward": {}}, "reward: names no term"),
         ({"reward": {"steptime": 1.0}}, "did you mean step_time"),

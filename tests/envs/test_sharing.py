@@ -18,8 +18,8 @@ from clustergym.cluster.parts import Requests, empty_nodes
 from clustergym.common.errors import InputError
 from clustergym.envs.random_actions import random_action
 from clustergym.envs.sharing.arrivals import fill
-from clustergym.envs.sharing.desk import SHAPE, choose, play, start_episode
 from clustergym.envs.sharing.environment import SharingEnv
+from clustergym.envs.sharing.episode import SHAPE, choose, play, start_episode
 from clustergym.envs.sharing.streams import NEVER, Stream, draw_stream, generate_source
 from clustergym.scenario.environments import ENVIRONMENTS
 from clustergym.sim.parts.fragmentation import UsualRequests
@@ -112,8 +112,8 @@ def test_an_episode_by_hand(folder):
     assert (third, terminated, truncated) == (pytest.approx(500 / 3000), True, False)
     assert (info["rejected"], info["allocated"]) == (2, pytest.approx(2000 / 3000))
     assert info["rewards"]["rejected"] == -2 / 5
-    assert env.state.desk.node.tolist() == [0, 1, 0, -1, -1]
-    assert env.state.desk.nodes.gpu_milli.tolist() == [[0, 1000], [0, 0]]
+    assert env.state.episode.node.tolist() == [0, 1, 0, -1, -1]
+    assert env.state.episode.nodes.gpu_milli.tolist() == [[0, 1000], [0, 0]]
     with pytest.raises(ResetNeeded):
         env.step(0)
 
@@ -125,7 +125,7 @@ def test_departures_by_hand(folder):
     rewards = [env.step(node)[1] for node in (0, 1, 0, 1)]
     # The first WHOLE leaves before the second comes: 500, 1,500, 2,000 and 2,000 are allocated of 3,000.
     assert rewards == pytest.approx([500 / 12000, 1500 / 12000, 2000 / 12000, 2000 / 12000])
-    assert env.state.desk.nodes.gpu_milli.tolist() == [[0, 1000], [0, 0]]
+    assert env.state.episode.nodes.gpu_milli.tolist() == [[0, 1000], [0, 0]]
 
 
 def test_devices_by_hand(folder):
@@ -161,10 +161,10 @@ def test_placers_in_the_environment_are_those_of_the_experiment(placer):
     alone = fill(stream.nodes.copy(), stream.requests, stream.arrivals, stream.usual, placer, 0)
     while not env.state.over:
         info = env.step(env.find_action(placer))[-1]
-    desk = env.state.desk
-    assert (desk.node == alone.node).all()
-    assert (desk.devices == alone.devices).all()
-    assert desk.fragments.tolist() == compute_fragments(desk.nodes, stream.usual).tolist()
+    episode = env.state.episode
+    assert (episode.node == alone.node).all()
+    assert (episode.devices == alone.devices).all()
+    assert episode.fragments.tolist() == compute_fragments(episode.nodes, stream.usual).tolist()
     assert info["allocated"] == alone.used_milli[-1] / stream.nodes.installed_milli
 
 
@@ -174,7 +174,7 @@ def test_fgd_by_nodes_has_fgds_devices():
         env.reset(seed=5)
         while not env.state.over:
             env.step(env.find_action("fgd"))
-    assert (both[0].state.desk.devices == both[1].state.desk.devices).all()
+    assert (both[0].state.episode.devices == both[1].state.episode.devices).all()
     with pytest.raises(InputError, match="best-fit chooses devices"):
         both[0].find_action("best-fit")
 
@@ -186,19 +186,19 @@ def test_the_learned_placer_plays_the_environment(departures):
     stream = draw_stream(generate_source(16), 1.3, departures, np.random.default_rng(2))
     env.reset(options={"stream": stream})
     while not env.state.over:
-        env.step(choose(env.state.desk, weights))
-    desk = start_episode(stream)
-    play(desk, weights)
-    assert (desk.node == env.state.desk.node).all()
-    assert set(desk.node.tolist()) == {-1, *range(16)}
+        env.step(choose(env.state.episode, weights))
+    episode = start_episode(stream)
+    play(episode, weights)
+    assert (episode.node == env.state.episode.node).all()
+    assert set(episode.node.tolist()) == {-1, *range(16)}
     # What is free and what is held is what there is.
     held = np.zeros_like(stream.nodes.gpu_milli)
-    last = desk.counts[1]
-    for arrival in set(range(len(desk.node))) - set(desk.leaving[:last].tolist()):
-        if desk.node[arrival] >= 0:
-            bits = (desk.devices[arrival] >> np.arange(8)) & 1
-            held[desk.node[arrival]] += bits * stream.requests.gpu_milli[desk.arrivals[arrival]]
-    assert (held + desk.nodes.gpu_milli == stream.nodes.gpu_milli).all()
+    last = episode.counts[1]
+    for arrival in set(range(len(episode.node))) - set(episode.leaving[:last].tolist()):
+        if episode.node[arrival] >= 0:
+            bits = (episode.devices[arrival] >> np.arange(8)) & 1
+            held[episode.node[arrival]] += bits * stream.requests.gpu_milli[episode.arrivals[arrival]]
+    assert (held + episode.nodes.gpu_milli == stream.nodes.gpu_milli).all()
 
 
 @pytest.mark.parametrize("name", IDS[:2])
@@ -263,8 +263,8 @@ def test_a_copy_goes_on_by_itself():
     actions = np.flatnonzero(info["action_mask"])[[0, -1]]
     copy.step(int(actions[1]))
     env.step(int(actions[0]))
-    assert env.state.desk.node[0] == actions[0]
-    assert copy.state.desk.node[0] == actions[1]
+    assert env.state.episode.node[0] == actions[0]
+    assert copy.state.episode.node[0] == actions[1]
 
 
 @pytest.mark.parametrize("name", IDS)
@@ -356,7 +356,7 @@ def test_best_fit_plays_openbs_default_list_as_published():
     env = SharingEnv(data=str(OPENB), action="device", on_illegal="raise")
     env.reset(options={"order": 42})
     while not env.state.over:
-        desk, state = env.state.desk, env.state
+        episode, state = env.state.episode, env.state
         node, device = divmod(env.find_action("best-fit"), 8)
         state.put(node, device if state.part else -1)
-    assert (env.state.rejected, desk.nodes.installed_milli) == (2676, 6_212_000)
+    assert (env.state.rejected, episode.nodes.installed_milli) == (2676, 6_212_000)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 
+import numpy as np
 import pytest
 
 from clustergym.common.errors import InputError
 from clustergym.live.bridge import LiveSimulation
-from clustergym.live.clocks import LockStepClock
+from clustergym.live.clocks import LockStepClock, ScaledClock
 from clustergym.live.fake import FakeBackend
 from clustergym.live.journal import FILE_NAME, open_journal, read_journal
 from clustergym.live.journal_schema import WaitAnswer
@@ -70,6 +72,14 @@ def test_a_killed_run_takes_up_what_runs(scenario, expected, tmp_path, calls, lo
     # Nothing was started twice.
     names = [entry.name for entry in backend.ended]
     assert sorted(names) == sorted(simulation.allocator.started)
+
+
+def test_the_clock_goes_on_from_the_last_answer():
+    for told, least_s in ((None, 0), (7_000_000, 7)):
+        link = Link(FakeBackend(np.array([1])), ScaledClock(3600.0), 0.01, 1.0)
+        link.continue_run({"wall_s": time.time() - 1.0, "t": told})
+        # A second has passed since.
+        assert least_s + 1 <= link.clock.reading() / 1e6 < least_s + 60
 
 
 def test_a_line_that_was_cut_off_is_asked_again(scenario, expected, tmp_path):

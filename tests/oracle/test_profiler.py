@@ -42,10 +42,10 @@ def test_a_layer_on_one_gpu_by_hand() -> None:
     c = Constants()
     layers, hidden, tokens = 3, 1536, 1024
     weights = layers * 12 * hidden**2
-    products = 2 * weights * (8 * tokens + c.half_tokens) / (149.7e12 * c.matmul["A40"])
+    products = 2 * weights * (8 * tokens + c.half_tokens) / (149.7e12 * c.matmul)
     attention = 8 * layers * 4 * tokens**2 * hidden / (149.7e12 * c.attention)
     held = 11 * tokens * hidden + 5 * 16 * tokens**2 + tokens * (4 * 4 * hidden + 7 * hidden)
-    moved = 8 * layers * 2 * held * c.layer_traffic / 696e9
+    moved = 8 * layers * 2 * held * c.traffic / 696e9
     assert costs.pass_s[0, 0, 0] == pytest.approx(products + attention + moved)
     assert costs.weights_s[0, 0, 0] == pytest.approx(6 * 2 * weights / 696e9)
     assert costs.exchange_s[0, 0, 0] == 0

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from clustergym.cluster.cluster_files import load_cluster
-from clustergym.commands.oracle.accuracy_page import accuracy_section, factor, page
+from clustergym.commands.oracle.accuracy_page import accuracy_section, factor, misses_section, page
 from clustergym.commands.oracle.accuracy_page import planning_section as shown_planning
 from clustergym.commands.oracle.common import percent
 from clustergym.common.errors import InputError
@@ -124,7 +124,8 @@ def accuracy() -> dict[str, Any]:
         "by_gpus": {"2": ERRORS},
         "by_nodes": {"single": ERRORS},
     }
-    ranks = {"spearman": 0.95, "regret": 0.001, "infeasible_measured": 0, "failure_recall": None}
+    ranks: dict[str, Any] = {"spearman": 0.95, "regret": 0.001, "infeasible_measured": 0}
+    ranks |= {"regret_within_type": 0.021, "failures": 5, "failure_recall": 0.4}
     half = ERRORS | groups | {"without_anomalies": ERRORS}
     parts = {
         "of_rows": {
@@ -175,6 +176,26 @@ def test_the_page_is_markdown_with_every_section() -> None:
     for line in text.splitlines():
         assert line.count("|") == 0 or line.startswith("| ")
     assert "| moe | 3 | 5.2 % | 10.4 % |" in text
+
+
+def test_what_is_missed_is_counted_from_the_figures() -> None:
+    near = {"gpus": 16, "measured": 1.0, "predicted": 0.96}
+    far = {"gpus": 64, "measured": 1.25, "predicted": 1.0}
+    curves = [
+        {"model": "mine", "gpu_type": "H100", "fewest": 8, "first_error": 0.2, "points": points}
+        for points in ([near], [near, far], [near, far | {"predicted": 1.35}])
+    ]
+    found = misses_section(
+        {"accuracy": accuracy(), "stacks": {"per_gpu_curves": curves, "most_gpus": 256}}
+    ).splitlines()
+    assert found[0] == "## Known misses"
+    # 0.4 of 5 failures; 100 x (1.0 - 1.25) = -25 points, and 100 x (1.35 - 1.25) = 10.
+    assert "2 of 5 plans that failed" in found[2]
+    assert "Spearman 0.950" in found[3]
+    assert "loses 2.1 %" in found[3]
+    assert "2 of 3 measured curves are off by more than 5 points, most mine on H100 from 8 to 64" in found[4]
+    assert "(-25)" in found[4]
+    assert "No measured row has more than 256 GPUs" in found[5]
 
 
 def test_what_is_missing_is_a_dash() -> None:

@@ -64,6 +64,11 @@ def test_a_row_is_a_model_a_machine_and_a_plan(tmp_path):
         ({"gpu_type": "TPU"}, "unknown accelerator 'TPU'"),
         ({"gpus": ""}, "gpus: is not given"),
         ({"gpus": "many"}, "gpus: 'many' is not a whole number above 0"),
+        ({"gpus": "2.5"}, "gpus: '2.5' is not a whole number above 0"),
+        ({"gpus": "-8"}, "gpus: '-8' is not a whole number above 0"),
+        ({"gpus": "0"}, "gpus: is not given"),
+        ({"gpus": "1000000000"}, "gpus: '1000000000' is not a whole number above 0"),
+        ({"gpus": "999999999", "tp": "2"}, "gpus: 999999999 GPUs do not divide"),
         ({"tp": "3"}, "gpus: 8 GPUs do not divide by TP x PP x CP of 3"),
         ({"global_batch_sequences": ""}, "global_batch_sequences: is not given"),
         ({"precision": "int3"}, "precision: unknown precision 'int3'"),
@@ -328,6 +333,7 @@ def test_the_page_shows_what_was_measured():
             "by_gpu_type": {"H100-80": error},
             "by_model": {"llama3-8B": error},
             "per_gpu_speed": {"8 to 64": {"rows": 2, "mean_points": 1.25, "largest_points": 3.0}},
+            "per_gpu_curves": [],
             "without_a_part": {"bubble": part | {"mape": 0.05, "mape_without": 0.3}},
             "grids": {
                 "frontier": {

@@ -50,6 +50,22 @@ def test_the_speed_model_by_hand():
     assert two == pytest.approx([8, 5, 3, 2], rel=1e-3)
 
 
+def test_what_a_job_did_and_its_first_profile_are_fitted():
+    # 10 s on one GPU by the profile, and 7 s measured on two: a + b / N has b = 10 and c = 2 of
+    # synchronisation, so 10 / 4 + 2 on four. By the measured time alone it would be 14, 7, 3.5.
+    times = {"m": {"X": {1: 10.0, 2: 7.0, 4: 6.0}}}
+    simulation = simulation_of([Job("a", 0, 1000)], {"X": (1, 4)}, times)
+    policy, view = policy_of(simulation, search="exact"), simulation.advance()
+    first = Decision.of([(0, 0, 2)])
+    policy._speeds.observe(view)
+    policy._speeds.record_decision(view, first)
+    simulation.apply(first)
+    view = simulation.advance()
+    policy._speeds.observe(view)
+    prior = np.array([[[10.0, 10.0, 10.0]]])
+    assert policy._fit_times(view, prior)[0, 0] == pytest.approx([10.0, 7.0, 4.5], rel=1e-3)
+
+
 def test_the_fair_share_is_rounded_up():
     # Two jobs on 5 X: a share of 3 each. a has 1, 2, 4 on 1, 2, 4 GPUs, so 3 on 3; b 1, 1.6, 1.6, so
     # 1.6. With p = -1: 4 + 1 costs 3/4 + 1.6 = 2.35, 2 + 2 costs 3/2 + 1 = 2.5. Shares of 2 would turn

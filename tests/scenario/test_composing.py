@@ -90,7 +90,9 @@ def test_what_one_run_changes_in_its_configuration_the_next_does_not_see():
 
 def test_a_configuration_composed_again_reads_no_file_anew(monkeypatch):
     before = compose_config("config", ["policy=ares", "policy.alpha=0.5", "seed=1"])
-    monkeypatch.setattr(ConfigLoaderImpl, "_load_configuration_impl", lambda *_, **__: pytest.fail("composed"))
+    monkeypatch.setattr(
+        ConfigLoaderImpl, "_load_configuration_impl", lambda *_, **__: pytest.fail("composed")
+    )
     again = compose_config("config", ["policy=ares", "policy.alpha=0.25", "seed=2"])
     assert again == before | {"seed": 2, "policy": before["policy"] | {"alpha": 0.25}}
 

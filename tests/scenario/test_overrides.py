@@ -53,6 +53,21 @@ def test_what_a_file_says_is_not_overridden_in_silence(tmp_path, capsys, monkeyp
         clustergym.load_scenario("testbed", ["trace=philly-like", "+trace.path=a.csv", "trace.jobs=5"])
 
 
+@pytest.mark.parametrize("order", [1, -1], ids=["null first", "null last"])
+def test_a_key_below_one_that_is_null_has_no_effect(order, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["scenario.failures=null", "scenario.failures.mtbf_s=3600"][::order]
+    assert run.main([*SMALL, *words, "hydra.run.dir=out"]) == 2
+    expected = (
+        "scenario.failures.mtbf_s: has no effect beside scenario.failures=null (leave out one of the two)"
+    )
+    assert capsys.readouterr().err == f"error: {expected}\n"
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(InputError, match=r"has no effect beside scenario\.failures=null"):
+        clustergym.load_scenario("testbed", words)
+    check_words(["scenario.failures=null", "scenario.failures_of_jobs=1", "scenario.name=null"])
+
+
 def test_every_key_of_a_trace_from_a_file_counts():
     keys = yaml.safe_load((conf_dir() / "trace" / "file.yaml").read_text())
     assert set(READ_WITH_FILE["trace"]) == set(keys)

@@ -109,6 +109,16 @@ def test_pods_that_are_not_possible(tmp_path):
         load_trace(path)
 
 
+def test_amounts_have_a_limit(tmp_path):
+    path = tmp_path / "nodes.csv"
+    for column, row in (("cpu_milli", "{},100,2,T4"), ("memory_mib", "8000,{},2,T4")):
+        path.write_text(f"sn,cpu_milli,memory_mib,gpu,model\na,{row.format(10**9)}\n")
+        assert int(getattr(load_cluster(str(path)).empty_nodes(), column)[0]) == 10**9
+        path.write_text(f"sn,cpu_milli,memory_mib,gpu,model\na,{row.format(10**9 + 1)}\n")
+        with pytest.raises(InputError, match=f"{column}: 1000000001 is above 1000000000"):
+            load_cluster(str(path))
+
+
 def test_generated_jobs_are_like_openbs():
     workload = PartWorkload(4000, 0, 200, 1.2, 30, 3600)
     trace, again = generate_parts(workload), generate_parts(workload)

@@ -10,7 +10,7 @@ from error_lines import error_line
 from clustergym.cluster.part_allocations import PartAllocations
 from clustergym.cluster.parts import Place
 from clustergym.commands import run as run_command
-from clustergym.envs.sharing.desk import play, start_episode
+from clustergym.envs.sharing.episode import play, start_episode
 from clustergym.envs.sharing.streams import Stream
 from clustergym.scenario.by_name import load_scenario
 from clustergym.scenario.policy import Infeasible
@@ -20,7 +20,7 @@ from clustergym.training.placer_checkpoints import SHARES
 ARRIVALS = 400
 
 
-def test_it_decides_as_on_its_desk():
+def test_it_decides_as_in_an_episode():
     scenario = load_scenario("sharing", ["policy=fcfs", f"trace.jobs={ARRIVALS}", "seed=3"])
     parts, cluster = scenario.parts, scenario.cluster
     assert parts is not None
@@ -28,8 +28,8 @@ def test_it_decides_as_on_its_desk():
     rng = np.random.default_rng(4)
     leaves_at = np.arange(ARRIVALS) + rng.integers(60, 360, ARRIVALS)
     nodes, usual = cluster.empty_nodes(), find_usual_requests(parts.rows, parts.accepted)
-    desk = start_episode(Stream(nodes, parts.requests, parts.request, leaves_at, usual))
-    play(desk, SHARES.load("sharing").weights)
+    episode = start_episode(Stream(nodes, parts.requests, parts.request, leaves_at, usual))
+    play(episode, SHARES.load("sharing").weights)
     placer, account = LearnedPlacer(checkpoint="sharing"), PartAllocations(cluster, parts)
     placer.reset(cluster, rng)
     found = []
@@ -44,7 +44,7 @@ def test_it_decides_as_on_its_desk():
         else:
             assert isinstance(place, Infeasible)
             found.append((-1, 0))
-    assert found == list(zip(desk.node.tolist(), desk.devices.tolist(), strict=True))
+    assert found == list(zip(episode.node.tolist(), episode.devices.tolist(), strict=True))
     # Some requests fit nowhere, and most nodes are used.
     assert 0 < sum(node < 0 for node, _ in found) < ARRIVALS / 2
     assert len({node for node, _ in found}) > 30

@@ -13,8 +13,8 @@ from trainings import repeated
 from clustergym.commands import bench
 from clustergym.commands import train as train_command
 from clustergym.common.errors import InputError
-from clustergym.envs.sharing.desk import SHAPE, choose
 from clustergym.envs.sharing.environment import SharingEnv
+from clustergym.envs.sharing.episode import SHAPE, choose
 from clustergym.training.placer_checkpoints import SHARES
 from clustergym.training.sharing_evolution import list_seeds, objective
 
@@ -39,7 +39,7 @@ def test_the_objective_is_minus_the_return_of_the_environment():
         env.reset(seed=seed)
         total, over = 0.0, False
         while not over:
-            _, gain, over, _, _ = env.step(choose(env.state.desk, weights))
+            _, gain, over, _, _ = env.step(choose(env.state.episode, weights))
             total += gain
         returns.append(total)
     assert objective(env, (7, 8), weights) == pytest.approx(-np.mean(returns))

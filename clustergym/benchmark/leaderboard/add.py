@@ -69,7 +69,7 @@ def add(
     decision_limit_s: float | None = DECISION_LIMIT_S,
     finished: Sequence[Path] = (),
 ) -> Path:
-    """Run a policy or placer, or both, in every cell of a board not run before, and write its entry.
+    """Run a policy or placer, or both, in the cells of a board that lack a run, and write its entry.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def _entry(
         version=__version__,
         information_class=policy.information_class.value if "policy" in given else "none",
         deterministic=True,
-        trained_on=list_training_data(choices.values(), board.name),
+        trained_on=list_training_data(choices.values(), board),
         search_budget="none",
         solver=solver,
         limits=limits,
@@ -185,7 +185,7 @@ def _plain(value: Any) -> Any:
 
 def _load_unfinished(folder: Path, entry: Entry, board: Board) -> dict[Cell, CellRun]:
     """Return the runs of an unfinished entry; none if it is of an earlier version of the board."""
-    if not is_begun(folder):
+    if not has_started(folder):
         return {}
     found = read_entry(folder, board)
     if found.board_version < board.version:
@@ -196,7 +196,7 @@ def _load_unfinished(folder: Path, entry: Entry, board: Board) -> dict[Cell, Cel
     return read_runs(folder)
 
 
-def is_begun(folder: Path) -> bool:
+def has_started(folder: Path) -> bool:
     """Return whether a folder has the files of an entry, finished or not."""
     return all((folder / name).is_file() for name in ("entry.yaml", "results.csv", cell_logs.FILE))
 
@@ -210,7 +210,7 @@ def read_runs(folder: Path) -> dict[Cell, CellRun]:
 
 
 def write_runs(folder: Path, board: Board, runs: Mapping[Cell, CellRun]) -> None:
-    """Write the log, then the results, so that every row of the results has its log."""
+    """Write the log first and the results second, so that every row of the results has its log."""
     write_logs(folder, {cell: run.log for cell, run in runs.items()}, board.cells)
     _write_results(folder, [runs[cell].row for cell in board.cells if cell in runs])
 
@@ -339,7 +339,7 @@ def _digest(board: Board, cell: Cell) -> str:
 def load_finished_runs(
     board: Board, parameters: Mapping[str, Any], folders: Sequence[Path]
 ) -> dict[Cell, CellRun]:
-    """Return the runs in folders by their cells.
+    """Return finished runs that are found in folders, by cell.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ def _known(name: str) -> str:
 
 
 class AgentEnvironment(StrictSchema):
-    """An environment of a board.
+    """An environment of a leaderboard of agents.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class AgentEnvironment(StrictSchema):
 
 
 class AgentBoard(StrictSchema):
-    """A board of agents, as its file agents.yaml defines it.
+    """A leaderboard of agents, as its file agents.yaml defines it.
 
     Attributes
     ----------
@@ -95,6 +95,11 @@ class AgentBoard(StrictSchema):
         """The board's folder."""
         return self._folder
 
+    def in_folder(self, folder: Path) -> AgentBoard:
+        """Return this board, which from now on has a folder."""
+        self._folder = folder
+        return self
+
     @property
     def seeds(self) -> list[int]:
         """The seeds of the test traces."""
@@ -110,7 +115,7 @@ class AgentBoard(StrictSchema):
 
 
 class Constants(StrictSchema):
-    """Reference results on the traces of an environment: mean JCTs in seconds, one for each trace."""
+    """Mean JCTs of random play, the best known agent and heuristics on each trace, seconds."""
 
     random: list[Annotated[float, Field(gt=0.0)]]
     best_known: list[Annotated[float, Field(gt=0.0)]]
@@ -141,12 +146,11 @@ def load_agent_board(name: str, root: Path | None = None) -> AgentBoard:
     names = [one.name for one in board.environments]
     if len(set(names)) < len(names):
         raise InputError("names an environment twice", file=source.path, field="environments")
-    board._folder = folder
-    return board
+    return board.in_folder(folder)
 
 
 def read_constants(board: AgentBoard) -> dict[str, Constants]:
-    """Read what is reached on the traces of each environment of a board.
+    """Read the reference results on the traces of each environment of a leaderboard.
 
     Raises
     ------
@@ -221,7 +225,7 @@ def play_traces(envs: Any, seeds: list[int], decide: Callable[[Any, Any, Bools],
 
 
 def simulate_policy(envs: Any, seeds: list[int], policy: str) -> Floats:
-    """Return a policy's mean JCT on each trace, seconds, deciding when the environments' agent does."""
+    """Return a policy's mean JCT on each trace, seconds; it decides when the environments' agent would."""
     import clustergym
     from clustergym.scenario.registry import parse_policy
 
@@ -233,7 +237,7 @@ def simulate_policy(envs: Any, seeds: list[int], policy: str) -> Floats:
 
 @cache
 def best_known_weights() -> Floats:
-    """Return the weights of the checkpoint `elastic`, as the environments of auctions take them."""
+    """Return the weights of the checkpoint `elastic` in the form that environments of auctions take."""
     from clustergym.agents import auction_features
     from clustergym.agents.auction_checkpoints import load
 
@@ -244,7 +248,7 @@ def best_known_weights() -> Floats:
 
 
 def play_best_known(parameters: Any, seeds: list[int]) -> Floats:
-    """Return the best known weights' mean JCT on each trace, seconds, by an environment's parameters."""
+    """Return the mean JCT of the best known weights on each trace, seconds."""
     same = {name: getattr(parameters, name) for name in ("jobs", "loads", "cluster")}
     envs: Any = gymnasium.make_vec(
         "ClusterGym/Auction-v1",
@@ -263,7 +267,7 @@ def play_best_known(parameters: Any, seeds: list[int]) -> Floats:
 
 
 def measure_constants(board: AgentBoard) -> Path:
-    """Measure what random play, the best known and heuristics reach; write constants.json."""
+    """Measure the results of random play, the best known agent and heuristics; write constants.json."""
     found: dict[str, Any] = {}
     for one in board.environments:
         envs = one.make(board.traces)

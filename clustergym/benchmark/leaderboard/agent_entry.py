@@ -81,7 +81,7 @@ class Header(StrictSchema):
 
 
 class Episode(StrictSchema):
-    """Another line: the actions of an episode.
+    """A later line of a file of actions: the actions of one episode.
 
     An action is a whole number, or the numbers of a box in units of `UNIT`, without zeros at their end.
     """
@@ -183,7 +183,7 @@ def _as_array(path: Path, number: int, actions: Sequence[Any], space: Any) -> Ac
 
 
 def replay_run(board: AgentBoard, name: str, run: Run) -> Floats:
-    """Play the recorded actions of a run again; return the mean JCT on each trace, seconds.
+    """Replay the recorded actions of a run; return the mean JCT on each trace, seconds.
 
     Raises
     ------

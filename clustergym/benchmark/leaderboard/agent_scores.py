@@ -33,8 +33,8 @@ them.
 """
 
 
-class AgentStanding(NamedTuple):
-    """An agent on a board.
+class RankedAgent(NamedTuple):
+    """An agent or heuristic on a leaderboard, with its scores.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ def compute_agent_scores(jct_s: Floats, constants: Constants) -> Floats:
 
 
 def aggregate_agents(scores: Sequence[Floats]) -> Aggregate:
-    """Return the mean over environments of interquartile means, and its interval.
+    """Return the mean over environments of the interquartile mean scores, and its interval.
 
     Parameters
     ----------
@@ -80,8 +80,8 @@ def aggregate_agents(scores: Sequence[Floats]) -> Aggregate:
     return Aggregate(float(value), float(low), float(high))
 
 
-def replay_entry(board: AgentBoard, name: str) -> AgentStanding:
-    """Play an entry's actions again and score them; raise an `InputError` as `replay_run`."""
+def replay_entry(board: AgentBoard, name: str) -> RankedAgent:
+    """Replay an entry's recorded actions and score them; raise an `InputError` as `replay_run` does."""
     entry, runs = read_agent_entry(board, name)
     constants, scores = read_constants(board), dict[str, Floats]()
     for environment in dict.fromkeys(run.environment for run in runs):
@@ -92,15 +92,15 @@ def replay_entry(board: AgentBoard, name: str) -> AgentStanding:
 
 def _standing(
     board: AgentBoard, name: str, title: str, entry: AgentEntry | None, scores: Mapping[str, Floats]
-) -> AgentStanding:
+) -> RankedAgent:
     found = {environment: aggregate_agents([own]) for environment, own in scores.items()}
     if len(scores) == len(board.environments):
         found["all"] = aggregate_agents(list(scores.values()))
-    return AgentStanding(name, title, entry, scores, found)
+    return RankedAgent(name, title, entry, scores, found)
 
 
-def list_heuristics(board: AgentBoard) -> list[AgentStanding]:
-    """Return the standings of the board's heuristics, from its constants."""
+def list_heuristics(board: AgentBoard) -> list[RankedAgent]:
+    """Return the leaderboard's heuristics with their scores, from its constants."""
     constants = read_constants(board)
     policies = next(iter(constants.values())).heuristics
     return [
@@ -118,8 +118,8 @@ def list_heuristics(board: AgentBoard) -> list[AgentStanding]:
     ]
 
 
-def rank_agents(board: AgentBoard, workers: Processes = 1) -> list[AgentStanding]:
-    """Return all agents, those that play most environments first, then by their mean score."""
+def rank_agents(board: AgentBoard, workers: Processes = 1) -> list[RankedAgent]:
+    """Return all agents, ordered by the number of environments played, then by mean score."""
     replayed = in_order(partial(replay_entry, board), agent_names(board), workers)
     found = [*replayed, *list_heuristics(board)]
     return sorted(
@@ -128,7 +128,7 @@ def rank_agents(board: AgentBoard, workers: Processes = 1) -> list[AgentStanding
     )
 
 
-def agent_rows(board: AgentBoard, found: Sequence[AgentStanding]) -> list[list[str]]:
+def agent_rows(board: AgentBoard, found: Sequence[RankedAgent]) -> list[list[str]]:
     """Return the rows of the table: title, runs, processor time, scores."""
     rows = []
     for one in found:
@@ -141,11 +141,11 @@ def agent_rows(board: AgentBoard, found: Sequence[AgentStanding]) -> list[list[s
 
 
 def agent_columns(board: AgentBoard) -> list[str]:
-    """Return the heads of the table."""
+    """Return the headings of the table's columns."""
     return ["agent", "runs", "training, CPU-s", *(one.name for one in board.environments), "all"]
 
 
-def write_agent_page(board: AgentBoard, found: Sequence[AgentStanding]) -> Path:
+def write_agent_page(board: AgentBoard, found: Sequence[RankedAgent]) -> Path:
     """Write the board's README.md; return its path."""
     ids = ", ".join(
         f"`{one.name}` ({one.id}" + ("" if one.jobs is None else f", {one.jobs} jobs") + ")"

@@ -15,7 +15,7 @@ from clustergym.agents.plan import NAME, PlanPolicy
 from clustergym.benchmark.leaderboard.add import (
     HARDWARE,
     LICENCE,
-    is_begun,
+    has_started,
     read_runs,
     write_readme,
     write_runs,
@@ -72,7 +72,7 @@ def best_known(
     workers: Processes = 1,
     done: Callable[[SearchOutcome], None] = lambda searched: None,
 ) -> Path:
-    """Search for better schedules of cells, and write those that beat the entry's present ones.
+    """Search for better schedules of cells, and write those that beat the best ones known.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def best_known(
 
 
 def choose_cells(board: Board, words: Sequence[str]) -> list[Cell]:
-    """Return the cells that words name, each a cell or a scenario; all cells without any words.
+    """Return the cells that the arguments name, as cells or scenarios; all cells without arguments.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def _search(board: Board, evaluations: int, seed: int, types: float, cell: Cell)
 
 def _load_earlier(board: Board, folder: Path) -> tuple[dict[Cell, CellRun], dict[str, Budget]]:
     """Return the runs and budgets by cell that an earlier search wrote for this version of the board."""
-    if not is_begun(folder):
+    if not has_started(folder):
         return {}, {}
     entry = read_entry(folder, board)
     if entry.keys["name"] != NAME or not entry.hindsight:

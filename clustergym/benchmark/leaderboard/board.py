@@ -39,7 +39,7 @@ class Cell(NamedTuple):
 
 
 class CellConstants(StrictSchema):
-    """The constants that define scores in a cell, frozen with the board's version.
+    """The constants that define a cell's scores; a version of the board never changes them.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class CellConstants(StrictSchema):
 
 
 class BoardScenario(StrictSchema):
-    """A scenario of a board.
+    """One scenario of a leaderboard, with its constants and the hashes of its traces.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class BoardScenario(StrictSchema):
 
     @property
     def family(self) -> str:
-        """Family of the scenario's traces: the file in conf/trace, and the trace file that it reads."""
+        """Family of the scenario's traces: its file in conf/trace, and the trace file named there."""
         named = self.find_chosen_file("trace") or self.name
         return f"{named} {self._given['trace.path']}" if "trace.path" in self._given else named
 
@@ -87,7 +87,7 @@ class BoardScenario(StrictSchema):
         return {key: value for key, _, value in (words.partition("=") for words in self.overrides)}
 
     def find_chosen_file(self, group: str) -> str | None:
-        """Return the file of a group of conf, such as `trace`, that the overrides or conf/scenario choose."""
+        """Return the choice of a configuration group, such as `trace`, by the overrides or conf/scenario."""
         path = conf_dir() / "scenario" / f"{self._given.get('scenario', '')}.yaml"
         if group in self._given or not path.is_file():
             return self._given.get(group)
@@ -97,7 +97,7 @@ class BoardScenario(StrictSchema):
 
 
 class Board(StrictSchema):
-    """A board: leaderboards/<name>/board.yaml.
+    """A leaderboard, as its file leaderboards/<name>/board.yaml defines it.
 
     Attributes
     ----------
@@ -164,6 +164,11 @@ class Board(StrictSchema):
         """The board's folder, leaderboards/<name>."""
         return self._folder
 
+    def in_folder(self, folder: Path) -> Board:
+        """Return this board, which from now on has a folder."""
+        self._folder = folder
+        return self
+
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
         """All cells, scenario by scenario, then seed by seed."""
@@ -180,12 +185,12 @@ class Board(StrictSchema):
         return tuple(self.chooses.split(" and "))
 
     def keys_by_component(self, chosen: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-        """Return name and parameters of the policy, the placer or both that are chosen, by component."""
+        """Return the names and parameters of the chosen policy and placer, by component."""
         return dict(chosen) if len(self.components) > 1 else {self.chooses: chosen}
 
     @property
     def sign(self) -> float:
-        """The factor that makes lower values of a metric better: 1, or -1 where higher values are better."""
+        """The factor that makes less of a metric better: 1, or -1 for metrics of which more is better."""
         return 1.0 if self.better == "lower" else -1.0
 
     def content(self) -> dict[str, Any]:
@@ -193,10 +198,8 @@ class Board(StrictSchema):
         return self.model_dump(exclude_none=True)
 
     def with_keys(self, **keys: Any) -> Board:
-        """Return the board with other values of keys of board.yaml, in the same folder."""
-        made = Board.model_validate(self.content() | keys)
-        made._folder = self._folder
-        return made
+        """Return a copy of the board, in the same folder, with other values of keys of board.yaml."""
+        return Board.model_validate(self.content() | keys).in_folder(self._folder)
 
     def constants(self, cell: Cell) -> CellConstants:
         """Return the constants of a cell."""
@@ -223,7 +226,7 @@ class Board(StrictSchema):
         return build_scenario(self.configuration(cell, overrides))
 
     def configuration(self, cell: Cell, overrides: Sequence[str] = ()) -> dict[str, Any]:
-        """Return the main job's configuration in a cell; it is composed once for all seeds of a scenario."""
+        """Return a cell's configuration for `clustergym run`; a scenario's seeds share one composition."""
         from clustergym.scenario.by_name import compose
 
         found = next(scenario for scenario in self.scenarios if scenario.name == cell.scenario)
@@ -245,14 +248,14 @@ class Board(StrictSchema):
         return Conditions.from_config(config).trace(config["trace"], cell.seed)
 
     def contestants(self, chosen: Mapping[str, Any]) -> tuple[Policy, Placer]:
-        """Return a new policy and placer: the entry's choice, or the board's own if it leaves one open."""
+        """Return a new policy and placer: those that the entry chooses, else the board's own."""
         from clustergym.scenario.registry import make_placer, make_policy
 
         both = {"policy": self.policy or {}, "placer": self.placer or {}} | self.keys_by_component(chosen)
         return make_policy(both["policy"]), make_placer(both["placer"])
 
     def score(self, cell: Cell, value: float) -> float:
-        """Return the score of a metric's value: linear, 0 at the baseline and 1 at the reference."""
+        """Return the score of a metric's value, linear from 0 at the baseline to 1 at the reference."""
         constants = self.constants(cell)
         return (value - constants.baseline) / (constants.reference - constants.baseline)
 
@@ -290,8 +293,7 @@ def load_board(name: str, root: Path | None = None) -> Board:
     if not re.fullmatch(NAME, name) or not (folder / "board.yaml").is_file():
         raise InputError(f"unknown board {name!r}", field="board", remedy=nearest(name, board_names(root)))
     source = read_mapping(folder / "board.yaml")
-    board = validate_content(Board, source.content, file=source.path, source=source)
-    board._folder = folder
+    board = validate_content(Board, source.content, file=source.path, source=source).in_folder(folder)
     problem = next(_problems(board), None)
     if problem is not None:
         key, message, remedy = problem

@@ -29,7 +29,7 @@ TOLERANCE = 1e-9
 
 
 class CellBound(StrictSchema):
-    """The bound of a cell.
+    """A cell's lower bound on the metric, with its proof.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class CellBound(StrictSchema):
 
 
 class BoardBounds(StrictSchema):
-    """The content of bounds.json: bounds by cell."""
+    """The content of bounds.json: the cells' bounds."""
 
     cells: dict[Text, CellBound]
 
@@ -89,7 +89,7 @@ def read_bounds(board_folder: Path) -> dict[str, CellBound]:
 
 
 def add_bounds(board: Board, workers: Processes = 1, scenarios: list[str] | None = None) -> Path:
-    """Find the bounds of the cells that have none yet, or one of another scenario; write each when found.
+    """Find the bounds of cells without one, or whose scenario has changed; write each when it is found.
 
     Raises
     ------
@@ -160,5 +160,5 @@ def problem(board: Board, cell: Cell, scenario: Scenario, found: CellBound) -> s
 
 
 def beats_bound(board: Board, claimed: float, bound: float) -> bool:
-    """Whether a figure is better than a bound by more than rounding."""
+    """Whether a figure is better than a bound by more than the rounding error."""
     return board.sign * (claimed - bound) < -TOLERANCE * bound

@@ -37,7 +37,7 @@ class LogPart(StrictSchema):
 
 
 class Contents(StrictSchema):
-    """The first line of the file: every cell, in the order of their logs."""
+    """The first line of a log file: every cell, in the order of their logs."""
 
     schema_name: Annotated[Literal["clustergym.cells/1"], Field(alias="schema")]
     cells: list[LogPart]
@@ -45,7 +45,7 @@ class Contents(StrictSchema):
 
 @dataclass(frozen=True)
 class CellLogs:
-    """The places of the cells' logs in an entry's log file.
+    """The positions of the cells' logs in an entry's log file.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class CellLogs:
     sizes: tuple[int, ...]
 
     def read_packed(self, cell: Cell) -> bytes:
-        """Return the packed log of a cell.
+        """Return the compressed log of a cell.
 
         Raises
         ------
@@ -84,13 +84,13 @@ class CellLogs:
 
 
 def pack(lines: Iterable[object]) -> bytes:
-    """Return lines of JSON as packed bytes; equal lines give equal bytes."""
+    """Return lines of JSON as compressed bytes; equal lines give equal bytes."""
     text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
     return zlib.compress(text.encode(), 9, wbits=GZIP)
 
 
 def write_logs(folder: Path, packed: Mapping[Cell, bytes], cells: Sequence[Cell]) -> None:
-    """Write the given packed logs into an entry's folder, in the order of `cells`."""
+    """Write compressed logs into an entry's folder, in the order of `cells`."""
     there = [cell for cell in cells if cell in packed]
     parts = [{"cell": str(cell), "bytes": len(packed[cell])} for cell in there]
     contents = {"schema": SCHEMA, "cells": parts}

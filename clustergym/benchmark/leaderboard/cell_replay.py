@@ -128,7 +128,7 @@ SHORTEST_PERIOD_S, LONGEST_PERIOD_S = 1.0, 1e6
 
 
 class EntryLog(ABC):
-    """The log of an entry in a cell, of a policy's decisions, a placer's answers, or both.
+    """An entry's log in one cell: a policy's decisions, a placer's answers, or both.
 
     Attributes
     ----------
@@ -151,14 +151,14 @@ class EntryLog(ABC):
 
     @abstractmethod
     def replay(self, scenario: Scenario, header: Mapping[str, Any]) -> tuple[Simulation, int]:
-        """Replay the log; return the simulation and the number of decisions; raise at what does not fit."""
+        """Replay the log; return the simulation and the number of decisions; raise if it does not fit."""
 
     def idle(self, simulation: Simulation) -> bool:
-        """Return whether the log contains decisions that change nothing."""
+        """Return whether the log contains decisions that changed nothing in the replay."""
         return False
 
     def wrong(self, header: Mapping[str, Any], scenario: Scenario) -> str:
-        """Return the first error of a header; an empty text if there is none."""
+        """Return the first key of a header that has a wrong value; an empty text if all are right."""
         for key, value in self.describe_header().items():
             if header.get(key) != value or type(header.get(key)) is not type(value):
                 return key

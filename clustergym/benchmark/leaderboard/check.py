@@ -100,7 +100,7 @@ def check_entries(
 
 
 def check_constants(board: Board, workers: Processes = 1, progress: bool = False) -> list[Flag]:
-    """Run a board's baseline and reference in every cell; return flags where board.yaml says otherwise."""
+    """Run the board's baseline and reference in every cell; return flags where board.yaml differs."""
     from clustergym.benchmark.leaderboard.add import measure_constants
 
     board.compose()
@@ -174,7 +174,7 @@ def _readme(folder: Path) -> Iterator[Flag]:
 
 
 def describe_unverified(board: Board, name: str) -> list[str]:
-    """Return a line on what the check could not verify of a sound entry; empty if it verified all."""
+    """Return a line on what could not be verified of a valid entry; empty if everything was."""
     line = explain_unchecked(read_entry(entry_folder(board, name), board))
     return [line] if line else []
 
@@ -183,7 +183,7 @@ def _identity(entry: Entry, board: Board) -> Iterator[Flag]:
     if (entry.board, entry.board_version) != (board.name, board.version):
         of = f"of {entry.board} version {entry.board_version}, not {board.name} version {board.version}"
         yield Flag(FlagReason.BOARD, "entry.yaml", of)
-    yield from (Flag(FlagReason.PUBLISHED, "entry.yaml", message) for message in problems(entry))
+    yield from (Flag(FlagReason.PUBLISHED, "entry.yaml", message) for message in problems(entry, board))
     if entry.variant and "variant" not in entry.title.lower():
         yield Flag(FlagReason.TITLE, "entry.yaml", "is declared a variant, which its title must say")
 
@@ -354,7 +354,7 @@ def _compare_run(
 
 
 def same(value: float | None, entered: float | None) -> bool:
-    """Return whether two figures are equal but for rounding, or both are missing."""
+    """Return whether two figures differ by no more than rounding, or both are missing."""
     if value is None or entered is None:
         return value is None and entered is None
     return math.isclose(value, entered, rel_tol=TOLERANCE, abs_tol=TOLERANCE)

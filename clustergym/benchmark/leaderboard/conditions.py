@@ -26,14 +26,14 @@ HEADER = ["condition", "scenario", "seed", "value"]
 
 
 class Point(NamedTuple):
-    """A condition and a cell of a board; the board's metric is measured there."""
+    """A condition and a cell at which the board's metric is measured."""
 
     condition: str
     cell: Cell
 
 
 def list_points(board: Board) -> list[Point]:
-    """Return the points at which every entry has to be measured, in order."""
+    """Return the condition and cell pairs at which every entry has to be measured, in order."""
     return [Point(condition, cell) for condition in board.conditions for cell in board.cells]
 
 
@@ -128,7 +128,7 @@ def measure_point(board: Board, parameters: Mapping[str, Any], point: Point) -> 
 
 
 def changes_nothing(usual: Scenario, changed: Scenario, board: Board, parameters: Mapping[str, Any]) -> bool:
-    """Return whether a condition is the usual one for a policy, but for prices that it does not pay."""
+    """Return whether a changed condition differs only in profiling costs that a policy does not pay."""
     if changed.sha256 == usual.sha256:
         return True
     policy, _ = board.contestants(parameters)
@@ -140,7 +140,7 @@ def changes_nothing(usual: Scenario, changed: Scenario, board: Board, parameters
 def list_condition_problems(
     board: Board, folder: Path, parameters: Mapping[str, Any] | None, cells: Sequence[Cell]
 ) -> Iterator[str]:
-    """Yield the errors in an entry's figures; `parameters`, if given, are run again in these cells."""
+    """Yield the errors in an entry's figures; with `parameters`, also run the entry again in these cells."""
     found = read_conditions(board, folder)
     absent = [point for point in list_points(board) if point not in found]
     if absent:

@@ -87,7 +87,7 @@ Parameters = Annotated[dict[str, Any], AfterValidator(_plain)]
 
 
 class ComponentChoice(StrictSchema):
-    """The policy or placer of an entry: its name, which may be an unpublished one, and its parameters."""
+    """The policy or placer of an entry: its name, published or not, and its parameters."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
     parameters: Parameters = Field(default_factory=dict)
@@ -111,7 +111,7 @@ class Entry(StrictSchema):
     version : str
         Version of its code.
     information_class : str
-        Of the policy; `none` of a placer alone: it is told which nodes are free, and nothing of jobs but type
+        Of the policy; `none` for a placer alone: it knows which nodes are free, and nothing of jobs but type
         and number of GPUs.
     deterministic : bool
         Whether the same seed gives the same decisions; all that is published here does.
@@ -149,7 +149,7 @@ class Entry(StrictSchema):
 
     @property
     def choices(self) -> dict[str, ComponentChoice]:
-        """The policy, the placer or both that the entry chooses, by component, as its board asks."""
+        """The policy, placer or both that the entry chooses, by component."""
         both = {"policy": self.policy, "placer": self.placer}
         return {component: chosen for component, chosen in both.items() if chosen is not None}
 
@@ -160,7 +160,7 @@ class Entry(StrictSchema):
         return keys if len(keys) > 1 else next(iter(keys.values()))
 
     def division(self, board: Board) -> str:
-        """Return the division: the information class, and `open` if trained on the board's own traces."""
+        """Return the information class, then `open` if trained on the board's traces, else `closed`."""
         trained_here = {board.name, board.split} & {*self.trained_on}
         return f"{self.information_class}, {'open' if trained_here else 'closed'}"
 

@@ -95,7 +95,7 @@ def _round_figures(values: Sequence[float] | Floats) -> list[float]:
 
 
 def plain(curves: Curves) -> dict[str, Any]:
-    """Return curves as short JSON values; whole numbers have no fraction."""
+    """Return curves as short JSON values, with whole numbers as integers."""
 
     def short(value: float) -> float:
         return int(value) if value == int(value) else value
@@ -148,7 +148,7 @@ def read_curves(board: Board, folder: Path) -> dict[str, Curves]:
 
 
 def difference(board: Board, folder: Path, cell: Cell, simulation: Simulation) -> str:
-    """Return how an entry's curves differ from those of a replay; empty if they do not."""
+    """Return how an entry's curves differ from a replay's; empty if they are equal."""
     if cell not in select_shown_cells(board):
         return ""
     try:

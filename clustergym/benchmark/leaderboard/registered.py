@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from clustergym.benchmark.leaderboard.board import list_texts
+from clustergym.benchmark.leaderboard.board import Board, list_texts
 from clustergym.benchmark.leaderboard.entry import ELSEWHERE, TUNING, ComponentChoice, Entry
 from clustergym.common.errors import InputError, shorten_text
 from clustergym.scenario.policy import Placer, Policy
@@ -18,13 +18,14 @@ LEARNED = "learned"
 """The name of the project's own learned policy, and of its learned placer."""
 TRAINED = {"sharing": [ELSEWHERE], "data-parallel-newtrace": [ELSEWHERE]}
 """What the project's own checkpoints were trained on, where that is not the splits to train on."""
-UNSEEN = ("llm-2026",)
-"""Boards of whose jobs no checkpoint of the project has seen any, in training or tuning."""
+SEEN = ("philly-like", "helios-like", "pai-like", "newtrace-like")
+"""How the families of traces begin that the other checkpoints of the project were trained or tuned on."""
 
 
-def list_training_data(entries: Iterable[ComponentChoice], board: str) -> list[str]:
+def list_training_data(entries: Iterable[ComponentChoice], board: Board) -> list[str]:
     """Return the data that the trained policies and placers of a board's entries were trained on."""
-    usual = [ELSEWHERE] if board in UNSEEN else [TUNING[0]]
+    seen = any(family.startswith(SEEN) for family in board.families)
+    usual = [TUNING[0]] if seen else [ELSEWHERE]
     splits = [
         split
         for chosen in entries
@@ -51,12 +52,12 @@ def find_unpublished(entry: Entry) -> str:
 
 
 def can_be_run_again(entry: Entry) -> bool:
-    """Return whether running the entry's component again must reproduce its decisions."""
+    """Return whether a new run of the entry's policy or placer must repeat its decisions."""
     return not (entry.hindsight or entry.variant or find_unpublished(entry))
 
 
-def problems(entry: Entry) -> Iterator[str]:
-    """Yield the claims of an entry that contradict the registry.
+def problems(entry: Entry, board: Board) -> Iterator[str]:
+    """Yield the claims of a board's entry that contradict the registry.
 
     The registry knows of a published policy or placer whether it can be built with these parameters, its
     information class, that it is deterministic, and what it was trained on; of others, and of what an
@@ -72,7 +73,7 @@ def problems(entry: Entry) -> Iterator[str]:
     if not entry.deterministic and len(known) == len(entry.choices):
         yield f"every {' and '.join(known)} published here is deterministic, this entry says that it is not"
     for chosen in known.values():
-        for split in list_training_data([chosen], entry.board):
+        for split in list_training_data([chosen], board):
             if split not in entry.trained_on:
                 yield f"{chosen.name} was trained on {split!r}, which trained_on does not say"
     for component, chosen in known.items():
@@ -114,7 +115,7 @@ def explain_unchecked(entry: Entry) -> str:
 
 
 def read_period(entry: Entry, component: str, key: str) -> tuple[float | None, ...]:
-    """Return the value of `key`, a period in seconds, if the policy or placer is published; else empty."""
+    """Return the policy's or placer's period `key`, in seconds; empty if it is not published."""
     chosen = entry.choices[component]
     if chosen.name not in list_published(component):
         return ()

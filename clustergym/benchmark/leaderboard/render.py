@@ -91,7 +91,7 @@ def write(board: Board) -> list[Path]:
 
 
 def stale(board: Board) -> list[Path]:
-    """Return the pages whose files differ from what `write` would write now."""
+    """Return the pages whose files are out of date."""
     return [
         path
         for path, text in pages(board).items()

@@ -20,7 +20,7 @@ from clustergym.results.metrics.statistics import Aggregate, aggregate_stratifie
 
 
 class RetrainingOutcome(NamedTuple):
-    """The outcome of a new training.
+    """The result of training an entry's agent again.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class RetrainingOutcome(NamedTuple):
 
     @property
     def inside(self) -> bool:
-        """Whether the new score is inside the interval of the entry's."""
+        """Whether the new score lies within the interval of the entry's score."""
         return self.entered.low <= self.found.value <= self.entered.high
 
 
@@ -56,7 +56,7 @@ def retrain(
     processes: Processes = 1,
     workers: Processes = 1,
 ) -> RetrainingOutcome:
-    """Train an entry's agent anew, run it in every cell of the board, and compare the scores.
+    """Train an entry's agent again, run it in every cell of the board, and compare the scores.
 
     Parameters
     ----------

@@ -125,7 +125,7 @@ def standings(board: Board) -> list[RankedEntry]:
 
 
 def ranks(ordered: Sequence[Sequence[Floats]], families: Sequence[str]) -> list[int]:
-    """Return the ranks of entries that are given by their scores in every cell, the best first.
+    """Return the ranks of entries given in order of score; entries too close to tell apart share a rank.
 
     `families` are those of the scenarios that the cells belong to.
 
@@ -284,7 +284,7 @@ def gap_text(gap: Gap) -> str:
 
 
 def interval(found: Aggregate) -> str:
-    """Return a figure and its interval as text."""
+    """Return a figure with its interval as text."""
     return f"{found.value:z.2f} [{found.low:z.2f}, {found.high:z.2f}]"
 
 
@@ -300,7 +300,7 @@ def format_figure(value: float | None, unit: str) -> str:
 
 
 class Gap(NamedTuple):
-    """The distance of a figure from the optimum, as a share of the optimum.
+    """The relative distance of a figure from the optimum.
 
     Attributes
     ----------
@@ -315,7 +315,7 @@ class Gap(NamedTuple):
 
 
 class Optimum(NamedTuple):
-    """The optimum lies between these means over the board's cells.
+    """Means over the board's cells between which the optimum lies.
 
     Attributes
     ----------

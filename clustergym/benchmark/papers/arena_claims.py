@@ -36,7 +36,7 @@ METRICS = {
 
 
 class RunComparison(NamedTuple):
-    """Runs of policies, or of variants of a policy, that are compared in each setting.
+    """A comparison of several policies, or variants of one policy, in each setting.
 
     `run` returns the run of a setting and a name. The first name is the paper's own policy.
     """
@@ -49,15 +49,15 @@ class RunComparison(NamedTuple):
         return float(self.found[self.run(setting, name)][metric])
 
     def measure_metric(self, name: str, metric: str) -> Measure:
-        """Return a metric of a run."""
+        """Return a metric of the run of one policy."""
         return lambda setting: self._figure(setting, name, metric)
 
     def change(self, metric: str, ours: str, theirs: str) -> Measure:
-        """Return the difference of a metric between two runs, percent."""
+        """Return the relative difference of a metric between two policies, percent."""
         return lambda s: difference(self._figure(s, ours, metric), self._figure(s, theirs, metric))
 
     def best(self, metric: str) -> Measure:
-        """Return the first's greatest gain over the others: percent where less is better, else a ratio."""
+        """Return the first policy's greatest gain over the others, in percent or as a ratio."""
 
         def measure_setting(setting: str) -> float:
             own, *others = (self._figure(setting, name, metric) for name in self.names)
@@ -67,11 +67,11 @@ class RunComparison(NamedTuple):
         return measure_setting
 
     def measure_gain(self, metric: str, other: str) -> Measure:
-        """Return the first's gain over another: percent where less is better, else a ratio."""
+        """Return the first policy's gain over another, in percent or as a ratio."""
         return RunComparison(self.found, self.run, (self.names[0], other)).best(metric)
 
     def measure_padded_ratio(self, ours: str, theirs: str) -> Measure:
-        """Return the ratio of two padded mean JCTs; the first of `names` sets how far lists are padded."""
+        """Return the ratio of two mean JCTs, each padded to as many jobs as the first of `names` finished."""
 
         def measure_setting(setting: str) -> float:
             runs = {name: self.found[self.run(setting, name)] for name in self.names}
@@ -81,19 +81,19 @@ class RunComparison(NamedTuple):
         return measure_setting
 
     def measure_padded_change(self, ours: str, theirs: str) -> Measure:
-        """Return the difference of two padded mean JCTs, percent."""
+        """Return the relative difference of two padded mean JCTs, percent."""
         times = self.measure_padded_ratio(ours, theirs)
         return lambda setting: difference(times(setting) or 0.0, 1.0)
 
 
 def compare_labelled_runs(found: Found, section: Section, *names: str) -> RunComparison:
-    """Compare runs of a table whose labels are a name and a setting; by default, all of them."""
+    """Compare the runs of a table labelled by name and setting, by default those of all names."""
     every = list(dict.fromkeys(name for name, _ in section.runs))
     return RunComparison(found, lambda setting, name: section.runs[name, setting], names or every)
 
 
 def choose_unit(metric: str) -> c.ClaimUnit:
-    """Return how the gain in a metric is shown."""
+    """Return the unit in which the gain in a metric is shown."""
     return c.PERCENT if metric in ("jct_mean", "queue_mean") else c.TIMES
 
 
@@ -133,7 +133,7 @@ def _simulator(found: Found) -> Iterator[PaperClaim]:
 
 
 def gain_claims(runs: RunComparison, metric: str, where: str, source: str) -> Iterator[PaperClaim]:
-    """Yield the first policy's gain over each baseline; the paper's text claims that it is positive."""
+    """Yield the first policy's gain over each baseline; the paper states only that it is positive."""
     unit = choose_unit(metric)
     for other in runs.names[1:]:
         claim, direction = f"{METRICS[metric]} against {other}, {where}", -1 if unit == c.PERCENT else 1
@@ -167,7 +167,7 @@ def _week(found: Found, rounds: int) -> Iterator[PaperClaim]:
 
 
 class PlaceClaims(NamedTuple):
-    """The gains that a paper claims at one place in its text.
+    """The gains that one passage of a paper claims.
 
     `greatest` has the paper's greatest gain over a baseline by metric, None where no text has it; `metrics`
     are those in which it says that it gains on all. `figures_of` names the section of the preprint whose
@@ -197,7 +197,7 @@ PLACES: Sequence[PlaceClaims] = (
 
 
 def place_claims(found: Found, names: Sequence[str], rows: Iterable[PlaceClaims]) -> Iterator[PaperClaim]:
-    """Yield, for each place, the first policy's greatest gain and its gain over each other policy."""
+    """Yield, for each passage, the first policy's greatest gain and its gain over each other policy."""
     for place, title, source, greatest, why, figures_of in rows:
         runs, where = RunComparison(found, make_run_factory(place), names), title
         shown, first = cite_preprint(source, figures_of), PREPRINT if figures_of else ""
@@ -213,7 +213,7 @@ CRIUS_DEADLINES = "section 8.5, Fig. 19"
 
 
 def cite_preprint(source: str, figures_of: str) -> str:
-    """Return a claim's source with the section of the preprint that its figure is taken from."""
+    """Return a claim's source with the section of the preprint that has the same figure."""
     return f"{source}; figure of Crius, {figures_of}" if figures_of else source
 
 

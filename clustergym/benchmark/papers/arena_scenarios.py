@@ -33,7 +33,8 @@ _PHILLY, _VENUS, _TESTBED, _REVISION = (
 _MEASURED = f"oracle=table oracle.path='{{data}}/{MEASUREMENTS}' oracle.missing=estimate"
 _SIMULATED = f"cluster=arena-sim scenario.rounds={ROUND_S:.0f}"
 _PAI_DAY = "trace=pai-like trace.jobs=400 trace.span_s=86400 trace.load=0.5 trace.requests=arena"
-_H100 = "cluster.nodes=[{gpu_type:H100,count:16,gpus_per_node:8}] scenario.other_types=any"
+_PORT = "nic_gbps:200,nic_per_gpu:false"
+_H100 = f"cluster.nodes=[{{gpu_type:H100,count:16,gpus_per_node:8,{_PORT}}}] scenario.other_types=any"
 PLACES = {
     "philly": f"large {_PHILLY} {_MEASURED} {_SIMULATED}",
     "venus": f"large {_VENUS} {_MEASURED} {_SIMULATED}",
@@ -84,7 +85,7 @@ RunOf = Callable[[str, str], RunSpec]
 
 
 def make_run_factory(trace: str, rounds: int | None = None) -> RunOf:
-    """Return a function that gives the run of a policy in a setting, on this trace."""
+    """Return a function that makes the run of a policy in a setting, on this trace."""
     return lambda setting, policy: make_run(trace, rounds, setting, policy)
 
 
@@ -94,7 +95,7 @@ def variant(setting: str, change: str, value: float | None = None) -> str:
 
 
 def is_measured(place: str) -> bool:
-    """Return whether iteration times there are the artifact's measurements."""
+    """Return whether a cluster's iteration times are measured by the artifact."""
     return _MEASURED in PLACES[place]
 
 
@@ -138,12 +139,12 @@ def _as_published(
 
 @dataclass(frozen=True)
 class PreciseBootstrap(Scenario):
-    """A scenario whose bootstrapped policies know times on the `precise` smallest counts (section 2.3)."""
+    """A scenario where bootstrapped policies know times on the `precise` smallest counts (section 2.3)."""
 
     precise: int = 1
 
     def known_times(self, information: InformationClass) -> Floats:
-        """Return the times that a class knows; a bootstrapped one knows more than the smallest count."""
+        """Return the times known to a class; a bootstrapped class knows more than the smallest count."""
         if information != InformationClass.BOOTSTRAP:
             return super().known_times(information)
         times = super().known_times(InformationClass.CLAIRVOYANT)
@@ -211,7 +212,7 @@ Memory = Mapping[tuple[str, str, int], Mapping[int, float]]
 
 @cache
 def read_memory(path: Path) -> Memory:
-    """Read the memory that pure data parallelism takes; leave out a row without a value."""
+    """Read the memory use of pure data parallelism; skip rows without a value."""
     from clustergym.common.columns import integers, numbers
     from clustergym.common.text_files import read_csv
     from clustergym.oracle.models.catalog import ARENA_FAMILIES

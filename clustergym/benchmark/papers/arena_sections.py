@@ -32,7 +32,7 @@ COLUMNS = (FINISHED, THROUGHPUT, JCT, CENSORED, page.RESTARTS)
 
 
 class ArenaFigures(NamedTuple):
-    """Results of the published simulator: jobs finished, samples/s, mean JCT of the finished in seconds."""
+    """Results of the published simulator: finished jobs, samples/s, and their mean JCT in seconds."""
 
     jobs_finished: int
     throughput_mean: float
@@ -62,7 +62,7 @@ def arena(setting: str, rounds: int | None = ROUNDS, **parameters: Any) -> RunSp
 
 
 def describe_length(trace: str, rounds: int | None) -> str:
-    """Return the name of a trace and how long it is run."""
+    """Return the name of a trace and the length of its run."""
     lasts = "to completion" if rounds is None else f"{rounds:,} rounds ({rounds / 12:.1f} h)"
     return f"{trace}, {lasts}"
 
@@ -119,7 +119,7 @@ DEPTHS = (1, 3, 5)
 
 
 def ablations(rounds: int) -> Section:
-    """Return the table of the ablations, by label and setting."""
+    """Return the runs of the ablation table, by label and setting."""
     runs = {
         (label, setting): arena(f"{setting}{to}", rounds, **parameters)
         for setting in SETTINGS
@@ -132,7 +132,7 @@ def ablations(rounds: int) -> Section:
 def ablations_table(
     text: str, runs: Labelled, whole: str, published: Mapping[str, Sequence[str]] | None = None
 ) -> Section:
-    """Return a table of the policy `whole` and of variants that lack a part of it.
+    """Return a table of the policy `whole` and of its variants without one part each.
 
     `published` has, by label, the paper's JCT and throughput in words.
     """
@@ -249,7 +249,7 @@ LIFESPAN_BASELINES = ("fcfs", "elasticflow-ls", "gavel")
 
 
 def lifespan_runs(factor: float) -> list[RunSpec]:
-    """Return runs with iterations times a factor: Arena on data-parallel profiles, then the baselines."""
+    """Return runs of Arena on data-parallel profiles and of the baselines, with longer or shorter jobs."""
     setting = variant(PUBLISHED, "lifespan-x", factor)
     baselines = [make_run("philly", ROUNDS, setting, policy) for policy in LIFESPAN_BASELINES]
     return [arena(setting, planner="dp"), *baselines]
@@ -301,7 +301,7 @@ GAINS = {
 
 
 def place(name: str, policies: Sequence[str], reference: str = "arena") -> Section:
-    """Return the table of a place, and what the reference gains over the other policies."""
+    """Return the table of one cluster, with the reference's gains over the other policies."""
     settings = SETTINGS if is_measured(name) else SETTINGS[:1]
     runs = {(policy, s): make_run(name, None, s, policy) for s in settings for policy in policies}
     shown = page.runs_table(passage("arena", name), ["policy", "setting"], runs, PLACE_COLUMNS)

@@ -81,22 +81,22 @@ CHANGES = {
 
 
 class Causes(NamedTuple):
-    """The runs that look for causes, and what they show."""
+    """The runs that look for the causes of differences from Ares's paper, and the tables of their results."""
 
     study: AresStudy
 
     @property
     def traces(self) -> list[str]:
-        """The traces that changes are tried on."""
+        """The traces on which changes are tried."""
         return ["philly sia 1", "helios sia 1"][: 1 if self.study.quick else 2]
 
     @property
     def axes(self) -> tuple[Sequence[float], Sequence[float]]:
-        """Powers of the efficiency, and offered loads, of the map."""
+        """Values of the two axes of the map: powers of the efficiency, and offered loads."""
         return (QUICK_POWERS, QUICK_LOADS) if self.study.quick else (POWERS, LOADS)
 
     def three(self, trace: str, change: OneChange) -> tuple[RunSpec, RunSpec, RunSpec]:
-        """Return the runs of Ares, Pollux and our own form under a change."""
+        """Return the runs of Ares, Pollux and the work-conserving variant of Ares under a change."""
         setting = f"{self.study.length} {change.variant}".rstrip()
         return (
             RunSpec(trace, None, setting, "ares", change.ares),
@@ -105,16 +105,16 @@ class Causes(NamedTuple):
         )
 
     def point(self, trace: str, power: float, load: float) -> tuple[RunSpec, RunSpec, RunSpec]:
-        """Return the runs of the three policies at a point of the map."""
+        """Return the runs of the three policies at one point of the map of powers and loads."""
         return self.three(trace, OneChange(bend(power, load)))
 
     def relative(self, found: Found, specs: tuple[RunSpec, RunSpec, RunSpec]) -> float:
-        """Return by how many percent Ares's mean JCT is above Pollux's (or below: negative)."""
+        """Return by how many percent Ares's mean JCT is above Pollux's; negative if below."""
         ares, pollux, _ = (found[spec]["jct_mean"] for spec in specs)
         return float(100 * (ares / pollux - 1))
 
     def compute_ratios(self, found: Found, power: float, load: float) -> list[float]:
-        """Return each policy's mean JCT over Ares's at a point of the map, averaged over traces."""
+        """Return each policy's mean JCT divided by Ares's at a point of the map, averaged over traces."""
         ratios = []
         for trace in self.traces:
             seconds = [float(found[spec]["jct_mean"]) for spec in self.point(trace, power, load)]
@@ -122,7 +122,7 @@ class Causes(NamedTuple):
         return [float(mean) for mean in np.mean(ratios, axis=0)]
 
     def ladder(self) -> Section:
-        """Return the table of single changes."""
+        """Return the table of runs with a single change each."""
         headers = ["change", "trace", "load", "efficiency at the request", "ares, h", "pollux, h"]
         headers += ["work-conserving form, h", "ares against pollux"]
         runs = {
@@ -147,7 +147,7 @@ class Causes(NamedTuple):
         return Section([spec for specs in runs.values() for spec in specs], text)
 
     def map(self) -> Section:
-        """Return the table and the picture of the map."""
+        """Return the table and the plot of the map of powers and loads."""
         points = [(power, load) for power in self.axes[0] for load in self.axes[1]]
         headers = ["efficiency to the power", "load", "pollux", "work-conserving form"]
         headers += ["first of ares and pollux", "first of the three"]
@@ -164,7 +164,7 @@ class Causes(NamedTuple):
         return Section([s for trace in self.traces for at in points for s in self.point(trace, *at)], text)
 
     def plot(self, found: Found) -> Draw:
-        """Return the picture of the map."""
+        """Return the plot of the map of powers and loads."""
         powers, loads = self.axes
         values = [[self.compute_ratios(found, power, load) for load in loads] for power in powers]
         return grid_plot(
@@ -194,7 +194,7 @@ LIMIT_S = 0.06
 
 
 def looks(options: Options, study: AresStudy) -> dict[str, Figures]:
-    """Return each policy's run on one trace, with its jobs and its curves over time; runs are cached."""
+    """Return each policy's run on one trace, with its jobs and curves over time; runs are cached."""
     runs = {}
     for policy in (name for name in LOOKED_AT if name in study.policies):
         spec = RunSpec(DEEP_TRACE, None, study.length, policy, ares_study.FIXED.get(policy, ()))
@@ -264,7 +264,7 @@ def _below(values: Floats, at: Floats) -> list[float]:
 
 
 def decision_times(options: Options, gpus: int) -> Figures:
-    """Return how long Ares's decisions take on a cluster of that many GPUs, measured once and kept."""
+    """Return the duration of Ares's decisions on a cluster with this number of GPUs; measured only once."""
     what = f"{build_timed_scenario(gpus).sha256} decisions {LIMIT_S}"
     return load_or_make(options.work, what, partial(_decision_times, gpus))
 
@@ -318,7 +318,7 @@ def growth(timed: Sequence[Figures]) -> float:
 
 
 def logarithmic(timed: Sequence[Figures]) -> float:
-    """Return the value of `growth` if decision times rose as the logarithm of the GPU count."""
+    """Return the growth of decision times if it were logarithmic in the GPU count."""
     return float(np.log(timed[-1]["gpus"]) / np.log(timed[0]["gpus"]))
 
 

@@ -43,7 +43,7 @@ IN_TEXT = "the paper's text gives no figure"
 
 
 class AresFigures(NamedTuple):
-    """The figures from which the claims are computed."""
+    """The measured results from which Ares's claims are judged."""
 
     study: AresStudy
     found: Found
@@ -152,7 +152,7 @@ def _claim_looks(parts: AresFigures) -> Iterator[PaperClaim]:
 
 def _sensitivity(parts: AresFigures) -> Iterator[PaperClaim]:
     study, found, timed, last = parts.study, parts.found, parts.timed, parts.timed[-1]
-    claim, why = "alpha of least mean JCT", "mean of the three kinds"
+    claim, why = "alpha of least mean JCT", "mean of the three types of trace"
     best = quantity(claim, "section 5.5, Fig. 10", 0.75, parts.alpha, unit="", decimals=2, why=why)
     yield replace(best, paper_most=0.8)
     claim, source = "decisions under 0.06 s at 2,048 GPUs", "section 5.6, Fig. 11"

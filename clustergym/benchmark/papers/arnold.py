@@ -208,7 +208,7 @@ def reproduce(options: Options) -> Report:
     figures = dict(load_or_make(options.work, what, lambda: placement_figures(options.quick, states, 0)))
     rows = claims(figures)
     name = "arnold.svg"
-    details = report(figures).split("\n", 2)[2].replace("\n## ", "\n### ").replace("\n### #", "\n#### ")
+    details = report(figures).split("\n", 2)[2].replace("\n### ", "\n#### ").replace("\n## ", "\n### ")
     texts = (
         passage("arnold", "introduction", flag=" --quick" * options.quick, claims=claims_table(rows)),
         _reading(figures["ablation"], name),

@@ -57,18 +57,18 @@ Rule = Callable[[int], Core]
 
 
 def gpu_packing(free: Ints, job: PretrainingJob, rng: np.random.Generator) -> Ints:
-    """Fill the roomiest minipods first; nodes take the ranks in order."""
+    """Fill the minipods with the most free nodes first, and rank nodes in order."""
     return pack_ranks(free.tolist(), job)
 
 
 def best_fit(free: Ints, job: PretrainingJob, rng: np.random.Generator) -> Ints:
-    """Fill the minipods with the fewest free nodes first, as Arnold's best-fit; ranks are in order."""
+    """Fill the minipods with the fewest free nodes first (Arnold's best-fit), and rank nodes in order."""
     order = np.argsort(free, kind="stable")
     return _by_rank(np.repeat(order, free[order]), job)
 
 
 def random_fit(free: Ints, job: PretrainingJob, rng: np.random.Generator) -> Ints:
-    """Draw free nodes at random, as Arnold's random-fit; ranks are in the order of the draws."""
+    """Draw free nodes at random, as Arnold's random-fit does, and rank nodes in the order of the draws."""
     return _by_rank(rng.permutation(np.repeat(np.arange(len(free)), free)), job)
 
 
@@ -78,7 +78,7 @@ def _by_rank(minipods: Ints, job: PretrainingJob) -> Ints:
 
 
 class Variation(NamedTuple):
-    """A row of the ablation; the defaults are the assumptions of the shipped model."""
+    """A row of the ablation; the defaults are the assumptions of the model in this package."""
 
     name: str
     rule: Rule = lambda uplinks: constant(SHIPPED_CORE)
@@ -88,7 +88,7 @@ class Variation(NamedTuple):
 
 
 def rules(coefficient: float) -> dict[str, Rule]:
-    """Return the rules for core switches by name; `coefficient` is the one of `rising`."""
+    """Return the tested rules for core switches, by name; `coefficient` is a parameter of `rising`."""
     return {
         "slowest tier, core 2:1": lambda uplinks: constant(SHIPPED_CORE),
         EVEN_CORE: lambda uplinks: constant(1.0),
@@ -111,7 +111,7 @@ TEXT_AND_ROUTES = f"static routes, {TEXT}"
 
 
 def variations(coefficient: float) -> Iterator[Variation]:
-    """Yield the shipped model, each changed assumption alone, and those of the paper's text together."""
+    """Yield the package's model, each changed assumption alone, and those of the paper's text together."""
     named = rules(coefficient)
     yield Variation(SHIPPED)
     for name, rule in list(named.items())[1:]:
@@ -129,7 +129,7 @@ def variations(coefficient: float) -> Iterator[Variation]:
 
 
 def compute_tied_coefficient() -> float:
-    """Return the coefficient of `rising` that gives `FIG_4_DENSE`, where k = 2, so any exponent does."""
+    """Return the coefficient at which the rule `rising` yields Fig. 4's gain for a dense model."""
     return float(brentq(lambda c: _two_minipods(DENSE, rising(c))["pp_aligned"] - FIG_4_DENSE, 1e-3, 10.0))
 
 
@@ -142,7 +142,7 @@ def _two_minipods(model: PretrainingModel, core: Core) -> dict[str, float]:
 
 
 def ablate(states: int, seed: int) -> dict[str, Any]:
-    """Run the whole ablation; return its figures as plain values."""
+    """Run the whole ablation; return its figures as JSON values."""
     coefficient = compute_tied_coefficient()
     named = {name: rule(PORTS * MINIPOD_NODES) for name, rule in rules(coefficient).items()}
     return {
@@ -222,18 +222,20 @@ def _rows(
 
 HEAD = """## What decides the gain at scale
 
-One assumption changed at a time, unit and alpha of Arnold chosen anew for each. `shipped` is the model above:
-one factor for every group that crosses the core, `packed` as baseline, minipods of 16 and 100 nodes. The
-rules for the core (`clustergym/envs/placement/core.py`):
+One assumption is changed at a time, and Arnold's unit and alpha are chosen again for each. `shipped` is
+the model above: one factor for every group that crosses the core, `packed` as the baseline, and
+minipods of 16 and 100 nodes. The rules for the core (`clustergym/envs/placement/core.py`) are:
 
-- slowest tier: one factor, however many minipods a group touches.
-- rising: 1 + {coefficient:.2f} f(k), with k the minipods that the most spread group of a kind touches and f
-  as named. {coefficient:.2f} is what gives the dense model of Fig. 4, where k is 2, its +2.3 %; f is free.
-- shared uplinks: a flow per port, max-min fair on the uplinks of each minipod, which are perfectly balanced.
-- static routes: each flow keeps to an uplink and a downlink of a non-blocking core, drawn at random, and all
-  wait for the fullest link; mean of 20 draws. That routes are drawn so is an assumption.
+- slowest tier: one factor, however many minipods a group spans.
+- rising: 1 + {coefficient:.2f} f(k), where k is the largest number of minipods that a group of the type
+  spans, and f is named in the row. With {coefficient:.2f} the dense model of Fig. 4, where k is 2,
+  gains +2.3 %; f is a free choice.
+- shared uplinks: one flow per port. The flows share each minipod's uplinks max-min fairly, and are
+  perfectly balanced over them.
+- static routes: each flow uses one uplink and one downlink of a non-blocking core, drawn at random, and
+  all flows wait for the fullest link; mean of 20 draws. Random routes are an assumption.
 
-Nothing is tied to Fig. 7.
+No rule is fitted to Fig. 7.
 """
 
 MODELS = ("dense", "MoE")
@@ -267,11 +269,12 @@ def _rules(found: dict[str, Any]) -> str:
     ]
     heads += [f"{gpus} GPUs, {model}" for gpus in ("208", "9,600") for model in MODELS]
     return (
-        "### Each rule where the paper gives the spreads\n\n"
-        "96 GPUs: two minipods of 93 nodes, mean over layers (Fig. 4). 208 GPUs: from a DP spread of 3 and a "
-        "PP spread of 2 to 1 and 1. 9,600 GPUs: from 21 and 4 to 14 and 3; the paper gives the ratios "
-        "alone. 21 and 14 are the only minipods exactly 1.5 times apart of which 14 hold 1,200 nodes, of 22 "
-        "of 93; 4 and 3 are one choice of several.\n\n" + table(["rule", *heads], rows) + "\n"
+        "### Each rule at the spreads that the paper gives\n\n96 GPUs: two minipods of 93 nodes, mean over "
+        "layers (Fig. 4). 208 GPUs: the DP spread falls from 3 to 1, and the PP spread from 2 to 1. 9,600 "
+        "GPUs: the DP spread falls from 21 to 14, and the PP spread from 4 to 3; the paper gives only the "
+        "ratios. With 22 minipods of 93 nodes, 21 and 14 are the only DP spreads with a ratio of exactly 1.5 "
+        "of which the lower holds 1,200 nodes; 4 and 3 are one choice of "
+        "several.\n\n" + table(["rule", *heads], rows) + "\n"
     )
 
 
@@ -292,10 +295,11 @@ def _scale(rows: list[dict[str, Any]]) -> str:
     heads = ["dense", "MoE", "DP and PP spread lower by"]
     heads = [f"{gpus} GPUs: {head}" for gpus in ("208", "9,600") for head in heads]
     return (
-        "### Arnold against a baseline in random states\n\nSpreads and interval are of the MoE row; "
-        "communication is the baseline's share of a step of 9,600 GPUs, dense and MoE. Table 1's minipods: "
-        "22 of 93 nodes for both jobs. Best and random fit place node by node and give ranks in that "
-        "order. Larger models: dense of 175 billion parameters, MoE of 327 billion.\n\n"
+        "### Arnold against a baseline in random states\n\nSpreads and intervals are of the MoE model. "
+        "Communication is the baseline's share of a step on 9,600 GPUs, for the dense and for the MoE model. "
+        "Table 1's minipods: 22 minipods of 93 nodes for both jobs. The baselines best fit and random fit "
+        "place one node after the other, and give out ranks in that order. Larger models: a dense model of "
+        "175 billion parameters, and an MoE model of 327 billion.\n\n"
         + table(["changed", *heads, "communication"], shown)
         + "\n"
     )

@@ -38,7 +38,7 @@ Advance = Callable[[str], None]
 
 
 class SolverAnswer(NamedTuple):
-    """An algorithm's answer: its score, the score of its matrix cell by cell, and the solver's report."""
+    """An algorithm's placement with its scores and the solver's report."""
 
     score: float
     cell_score: float
@@ -63,7 +63,7 @@ def solve(name: str, instance: Instance, rng: np.random.Generator) -> SolverAnsw
 
 
 def solve_either_unit(instance: Instance) -> float:
-    """Return the lower of Arnold's two scores, cell by cell: with PP groups and with DP groups as units."""
+    """Return the lower score, cell by cell, of Arnold with PP groups as units and with DP groups as units."""
     scores = []
     for unit in UNITS:
         other = Instance(instance.job, instance.free_nodes, instance.alpha, unit)
@@ -75,7 +75,7 @@ def solve_either_unit(instance: Instance) -> float:
 def run_setting(
     setting: PlacementSetting, alphas: Sequence[float], states: int, seed: int, advance: Advance | None = None
 ) -> dict[str, Any]:
-    """Run every algorithm on every state and alpha of a setting; return plain values.
+    """Run every algorithm on every state and alpha of a setting; return JSON values.
 
     Scores are lists by alpha of lists by state.
     """
@@ -133,7 +133,7 @@ def _column(rows: list[list[SolverAnswer]], field: str) -> list[list[float]]:
 def run_benchmark(
     alphas: Sequence[float], states: int, seed: int, advance: Advance | None = None
 ) -> dict[str, Any]:
-    """Run all settings; return their scores and a summary as plain values."""
+    """Run all settings; return their scores and a summary as JSON values."""
     settings = [run_setting(setting, alphas, states, seed, advance) for setting in SETTINGS]
     return {
         "schema": SCHEMA,
@@ -146,10 +146,10 @@ def run_benchmark(
 
 
 def summary(settings: Sequence[dict[str, Any]], alphas: Sequence[float]) -> dict[str, Any]:
-    """Return the ratios of the best baseline's score to Arnold's, and the share of ties per setting.
+    """Return the ratios of the best baseline's score to Arnold's, and the share of ties, for each setting.
 
     The best baseline of a setting and alpha is the baseline of least mean score over states.
-    `greatest_ratio` and `mean_ratio` are over alphas above 0 and below 1, where both kinds of group count;
+    `greatest_ratio` and `mean_ratio` are over alphas above 0 and below 1, where both types of group count;
     `with_ends` over all. `whole_groups` is what they would be with `WHOLE_GROUPS` among the baselines.
     """
     inner = [k for k, alpha in enumerate(alphas) if 0.0 < alpha < 1.0]

@@ -44,7 +44,7 @@ ALPHAS = tuple(round(0.2 * step, 1) for step in range(6))
 
 
 class Scale(NamedTuple):
-    """A large job, with the number of its cluster's minipods and the nodes of each."""
+    """A large job on a cluster, with the number of minipods and the nodes in each."""
 
     job: PretrainingJob
     minipods: int
@@ -66,7 +66,7 @@ def fabric_tiers(core_oversubscription: float, network_share: float = PORT_SHARE
 
 
 def pack_ranks(free: Sequence[int], job: PretrainingJob) -> Ints:
-    """Return the matrix of a scheduler that ignores groups: ranks fill minipod after minipod in order.
+    """Return the matrix of a scheduler that ignores groups and fills the minipods in rank order.
 
     Parameters
     ----------
@@ -87,14 +87,14 @@ def pack_ranks(free: Sequence[int], job: PretrainingJob) -> Ints:
 
 
 def align_groups(free: Sequence[int], job: PretrainingJob, unit: Unit) -> Ints:
-    """Return the matrix that splits as few groups of one kind as possible (Arnold with that unit alone)."""
+    """Return the matrix that splits the fewest groups of one unit (Arnold with that unit alone)."""
     alpha = 0.0 if unit == "pp" else 1.0
     made = algorithm("arnold")(Instance(job, np.array(free), alpha, unit), random_streams.PLACER.generator(0))
     return cells(made, job, unit)
 
 
 def placements(free: Sequence[int], job: PretrainingJob) -> dict[str, Ints]:
-    """Return the matrices of the three placements that are compared, by name."""
+    """Return the matrices of the three compared placements, by name."""
     return {
         "packed": pack_ranks(free, job),
         "pp_aligned": align_groups(free, job, "pp"),
@@ -105,7 +105,7 @@ def placements(free: Sequence[int], job: PretrainingJob) -> dict[str, Ints]:
 def two_minipods(
     models: Sequence[PretrainingModel], layers: Sequence[int], tiers: Tiers, core: Core | None = None
 ) -> list[dict[str, Any]]:
-    """Return step times of 96 GPUs in two minipods, and gains over packing, by model and layers."""
+    """Return step times of jobs on 96 GPUs in two minipods, and gains over packing, by model and layers."""
     rows, made = [], placements(FREE, JOB)
     for model in (replace(m, layers=count) for m in models for count in layers):
         times = {name: predict(matrix, JOB, model, tiers, core=core) for name, matrix in made.items()}
@@ -123,7 +123,7 @@ def two_minipods(
 
 
 def inside_a_minipod(models: Sequence[PretrainingModel]) -> dict[str, float]:
-    """Return, by model, by how much the slowest placement over two leaves is slower than the fastest."""
+    """Return for each model how much slower the worst placement over two leaf switches is than the best."""
     tiers, variation = fabric_tiers(Fabric().core_oversubscription), {}
     for model in models:
         minipod = np.zeros((JOB.rows, JOB.columns), dtype=np.int64)
@@ -136,7 +136,7 @@ def inside_a_minipod(models: Sequence[PretrainingModel]) -> dict[str, float]:
 
 
 class Candidate(NamedTuple):
-    """Arnold's placements of a job with one unit and alpha: a matrix per state, and which are proven."""
+    """Arnold's placements of a job for one unit and alpha: a matrix for each state, and which are optimal."""
 
     unit: Unit
     alpha: float
@@ -171,7 +171,7 @@ def choose_alpha(
 ) -> Candidate:
     """Return the placements with the least mean step time of the model.
 
-    Ties: the least spread of both kinds, then PP groups before DP groups, then the lowest alpha.
+    Ties: the least spread of both types, then PP groups before DP groups, then the lowest alpha.
     """
 
     def rank(candidate: Candidate) -> tuple[float, int]:
@@ -192,7 +192,7 @@ def free_nodes(scale: Scale, states: int, seed: int) -> list[Ints]:
 
 
 def at_scale(scale: Scale, states: int, seed: int, core: float) -> list[dict[str, Any]]:
-    """Compare Arnold with packing on random states; unit and alpha are chosen for each model.
+    """Compare Arnold with packing on random states, with the best unit and alpha for each model.
 
     `gain_by_core` has the mean gain for each of `SCALE_CORE_FACTORS`, unit and alpha chosen anew, and
     `gain_unsplit` that of a placement in which no PP group leaves its minipod and every DP group does.
@@ -227,7 +227,7 @@ def choose_placements(
     tiers: Tiers,
     core: Core | None = None,
 ) -> tuple[Candidate, dict[str, Any]]:
-    """Return the best of Arnold's placements for a model, and its gains over the placements `before`."""
+    """Return the best of Arnold's placements for a model, with its gains over other placements."""
     choice = choose_alpha(model, job, offered, tiers, core)
     return choice, compare_placements(before, choice.matrices, job, model, tiers, core)
 
@@ -261,7 +261,7 @@ def _gains(tiers: Tiers) -> dict[str, dict[str, float]]:
 
 
 def characterise(states: int, seed: int) -> dict[str, Any]:
-    """Run the whole characterisation; return its figures as plain values."""
+    """Measure what placement gains at each size and network; return the figures as JSON values."""
     core = Fabric().core_oversubscription
     tiers = fabric_tiers(core)
     return {

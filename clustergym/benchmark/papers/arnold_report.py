@@ -21,15 +21,17 @@ HEAD = """# Placement of LLM pre-training jobs
 Written by `python -m clustergym.bench placement -o docs/placement.md`;
 the same command writes the same bytes.
 
-The score of a placement is alpha x DP spread + (1 - alpha) x PP spread: the most minipods that a
-data-parallel and a pipeline-parallel group touch, counted on whole nodes. With PP groups as units, Arnold's
-programme counts the minipods of the whole job for the DP spread. Free nodes of each minipod
-are drawn uniformly from 0 to its size, independently; states without room for the job are drawn again.
-{states} states, seed {seed}; the same states for every algorithm and alpha.
+The score of a placement is alpha x DP spread + (1 - alpha) x PP spread. The DP spread is the largest
+number of minipods over which any data-parallel group is spread, and the PP spread is the same for
+pipeline-parallel groups; both are counted on whole nodes. If Arnold places PP groups as units, its
+integer programme counts all minipods of the job as the DP spread. The free nodes of each minipod are
+drawn uniformly from 0 to its size, independently of the others; a state without room for the job is
+drawn again. There are {states} states, from seed {seed}, which are the same for every algorithm and
+alpha.
 
-The baselines are the paper's: best fit, random fit, GPU packing and topology-aware. They assign nodes, not
-whole communication groups, and are not told alpha. The placers of whole groups (best fit, random fit, round
-robin) are ours and shown beside them.
+The baselines are those of the paper: best fit, random fit, GPU packing and topology-aware. They place
+single nodes instead of whole communication groups, and do not use alpha. The tables also show three
+placers of whole groups (best fit, random fit, round robin), which are ours and not the paper's.
 """
 
 PAPER_RATIOS = "up to 1.67, 1.2 on average"
@@ -68,7 +70,7 @@ def _summary(figures: dict[str, Any]) -> str:
     shown = [
         *((f"({name})", found["by_setting"][name]) for name in found["by_setting"]),
         ("all", found),
-        ("all, and alpha 0 and 1 where they were run", found["with_ends"]),
+        ("all, with alphas 0 and 1 if they were run", found["with_ends"]),
         ("all, with placers of whole groups among the baselines", found["whole_groups"]),
     ]
     proofs = [s["arnold"] for s in figures["settings"]]
@@ -76,12 +78,12 @@ def _summary(figures: dict[str, Any]) -> str:
     proven, solved = sum(p["proven"] for p in proofs), sum(p["solved"] for p in proofs)
     gap = max(p["largest_gap"] for p in proofs)
     return (
-        "## Score of the best baseline over Arnold's\n\n"
+        "## Score of the best baseline divided by Arnold's\n\n"
         + table(["setting", *(f"alpha {alpha}" for alpha in alphas)], rows)
-        + f"\n\nOurs: up to {found['greatest_ratio']:.2f}, {found['mean_ratio']:.2f} on average over "
-        "settings and alphas above 0 and below 1, where both kinds of group count. "
-        f"The paper: {PAPER_RATIOS}. The best "
-        "baseline is that of the least mean score for each setting and alpha.\n\n"
+        + f"\n\nOurs: up to {found['greatest_ratio']:.2f}, {found['mean_ratio']:.2f} on average, over "
+        "settings and over alphas above 0 and below 1, where both types of group count. "
+        f"The paper: {PAPER_RATIOS}. For each setting "
+        "and alpha, the best baseline is the one with the least mean score.\n\n"
         + table(
             ["alphas above 0 and below 1", "most", "mean"],
             [
@@ -89,10 +91,13 @@ def _summary(figures: dict[str, Any]) -> str:
                 for name, ratios in shown
             ],
         )
-        + f"\n\nIn single states, each with its own best baseline: up to {single}.\n"
-        f"\nArnold's answers proven optimal: {proven} of {solved}; largest gap {100 * gap:.1f} %.\n"
-        "\nStates and alphas in which a baseline scores as well as Arnold (the paper: best fit, GPU packing "
-        "and topology-aware equal it in (i)):\n\n" + table(["setting", *map(_name, names)], ties) + "\n"
+        + f"\n\nIn a single state, against the best baseline in that state: up to {single}.\n"
+        f"\nAnswers of Arnold that are proven optimal: {proven} of {solved}; the largest gap is "
+        f"{100 * gap:.1f} %.\n"
+        "\nShare of states and alphas in which a baseline scores as well as Arnold (in the paper, best fit, "
+        "GPU packing and topology-aware equal Arnold in (i)):\n\n"
+        + table(["setting", *map(_name, names)], ties)
+        + "\n"
     )
 
 
@@ -105,10 +110,10 @@ def _fullness(rows: list[dict[str, Any]]) -> str:
         by_name.setdefault(row["name"], []).append(shown)
     heads = [f"{100 * least:g} to {100 * most:g} %" for least, most in ranges]
     return (
-        "## By how full the cluster is\n\n"
-        "The greatest such ratio (and the mean) over alphas 0.1, 0.3 … 0.9 (quick: 0.3, 0.5) where free "
-        "nodes are uniform between these shares of a minipod; states of their own, but for the empty cluster "
-        "(100 to 100 %), which is one. The paper does not say how full its clusters are.\n\n"
+        "## The ratio by how full the cluster is\n\nThe greatest ratio of scores (and the mean ratio) over "
+        "alphas 0.1, 0.3 … 0.9 (quick: 0.3, 0.5), where the free share of a minipod's nodes is drawn "
+        "uniformly between the two limits of a column. Each column has its own states; the empty cluster "
+        "(100 to 100 %) is a single state. The paper does not say how full its clusters are.\n\n"
         + table(["setting", *heads], [[f"({name})", *cells] for name, cells in by_name.items()])
         + "\n"
     )
@@ -119,7 +124,7 @@ def _setting(setting: dict[str, Any], alphas: Sequence[float]) -> str:
     title = (
         f"## Setting ({setting['name']}): {setting['minipods']} minipods, {setting['nodes']} nodes; "
         f"DP {job['data_parallel']}, TP {job['tensor_parallel']}, PP {job['pipeline_parallel']} "
-        f"({job['nodes']} nodes)\n\nMean score, and half of its 95 % interval over states.\n\n"
+        f"({job['nodes']} nodes)\n\nMean score ± half of its 95 % interval over states.\n\n"
     )
     return title + _score_table(setting["scores"], alphas)
 
@@ -134,12 +139,12 @@ def _score_table(scores: dict[str, Any], alphas: Sequence[float]) -> str:
 
 def _cells(figures: dict[str, Any]) -> str:
     text = (
-        "## Spread of every group, cell by cell\n\n"
-        "The same placements, with the minipods of each DP group counted for given ranks instead of those of "
-        "the job. Where no PP group is split the two agree. Cutting across both kinds of group, as topology-"
-        "aware bisection may, can be better here than the optimum of the programme, "
-        "which does not see it; so can DP groups as units. The last row takes the better of "
-        "Arnold with either unit.\n\n"
+        "## Spread of each group, cell by cell\n\n"
+        "The same placements, but the DP spread counts the minipods of each DP group, given the rank of each "
+        "node, instead of the minipods of the whole job. The two counts agree if no PP group is split. "
+        "Topology-aware bisection may split groups of both types, and Arnold may place DP groups as units; "
+        "either can score better here than the optimum of Arnold's programme with PP groups as units, which "
+        "does not count single DP groups. The last row has the better of Arnold's two choices of unit.\n\n"
     )
     for setting in figures["settings"]:
         rows = {
@@ -151,28 +156,30 @@ def _cells(figures: dict[str, Any]) -> str:
 
 CHARACTERISATION = """## What placement is worth
 
-Predicted step times, not measured ones. Nodes of 8 H800 with a 400 Gbit/s port per GPU of which large
-messages reach {share:.0f} %, as in the oracles (`PORT_SHARE` of `clustergym/oracle/roofline/devices.py`,
-measured between two H100 nodes); a message takes latency + bytes / bandwidth of the slowest tier it crosses;
-the core is oversubscribed {core:g} times, the default of `Fabric`. Sequences
-of 2,048 tokens, 32 micro-batches of one, activations recomputed, interleaved 1F1B with two layers a
-virtual stage; gradients (fp32) are reduced behind computation but for one virtual stage; experts are sharded
-inside a node. `packed` fills minipod by minipod in order of ranks. See
-`clustergym/envs/placement/step_time.py`.
+The step times are predicted, not measured. The model has nodes of 8 H800 GPUs, with a 400 Gbit/s port
+for each GPU. Large messages reach {share:.0f} % of a port's rate, as in the oracles (`PORT_SHARE` of
+`clustergym/oracle/roofline/devices.py`, measured between two H100 nodes). A message takes latency +
+bytes / bandwidth of the slowest tier that it crosses. The core is oversubscribed {core:g} times, the
+default of `Fabric`. A step has 32 micro-batches of one sequence of 2,048 tokens. Activations are
+recomputed, and the schedule is interleaved 1F1B with two layers per virtual stage. The reduction of
+gradients (fp32) overlaps computation, except for one virtual stage. Experts are sharded inside a node.
+The placement `packed` fills one minipod after the other in order of ranks.
+`clustergym/envs/placement/step_time.py` has the model.
 
-How far this carries. The paper's text has no model size, batch, schedule, number of experts or bandwidth
-reached for these runs, so that all but the last are assumed here; the overlap and the 8 experts were
-settled on with such tables in view, so that agreement with the paper is weak evidence. Layers, overlap,
-experts, the share of the rate, the core and the size of minipods and models are varied below. What the text
-does say: switches of every layer have 32 ports both up and down (section 2), so that the core factor of
-{core:g} is no oversubscription but stands for a loss of unknown cause; minipods have 88 to 93 nodes in
-settings (ii) and (iii) (Table 1); the job of 9,600 GPUs takes more than half of its cluster and is a mixture
-of experts (section 3).
+Limits: the paper's text states no model size, batch, schedule, number of experts or reached bandwidth
+for these runs. Here the bandwidth was measured on other nodes, and everything else is assumed. The
+overlap and the 8 experts were chosen after tables like these had been seen, so agreement with the paper
+is weak evidence. Layers, overlap, experts, the share of a port's rate, the core, and the sizes of
+minipods and models are varied below. The text does state the following. Switches of every layer have 32
+ports both up and down (section 2), so the core factor of {core:g} is not an oversubscription, but
+stands for a loss of unknown cause. Minipods have 88 to 93 nodes in settings (ii) and (iii) (Table 1).
+The job of 9,600 GPUs is a mixture of experts and takes more than half of its cluster (section 3).
 
 ### 96 GPUs (DP 12, TP 4, PP 2) over two minipods with 8 and 6 free nodes
 
-Gain in throughput over `packed`. The paper: PP-aligned best, +2.3 % dense and +1.8 % MoE on average,
-DP-aligned nothing for dense; 30-50 % of a step is communication; the gain grows with the layers.
+Gain in throughput over `packed`. In the paper, PP-aligned is best, with an average of +2.3 % for the
+dense model and +1.8 % for the MoE model; DP-aligned gains nothing for the dense model; 30-50 % of a
+step is communication; and the gain grows with the number of layers.
 
 """
 
@@ -188,16 +195,17 @@ def _characterisation(found: dict[str, Any]) -> str:
         means.append(f"{model} {pp} PP-aligned, {dp} DP-aligned")
     text += "\nOn average over layers: " + "; ".join(means) + ".\n"
     text += (
-        "\nWithout overlap, one virtual stage per stage; Fig. 4 has the alignments in the opposite order:\n\n"
-        + _gains(found["without_overlap"])
+        "\nThe same without overlap and with one virtual stage per stage; the order of the two alignments is "
+        "then opposite to that of Fig. 4:\n\n" + _gains(found["without_overlap"])
     )
     text += "\n### Gain at 48 layers by oversubscription of the core (PP-aligned / DP-aligned)\n\n"
     text += _by_parameter("core", found["core_factors"], models)
-    text += "\n### The same by the share of a port's rate that large messages reach\n\n"
+    text += "\n### Gain at 48 layers by the share of a port's rate that large messages reach\n\n"
     text += _by_parameter("share", found["network_shares"], models)
     inside = "; ".join(f"{name} {100 * v:.3f} %" for name, v in found["inside_a_minipod"].items())
     text += (
-        "\n### Inside one minipod\n\nSlowest over fastest of the three placements over two leaves: "
+        "\n### Inside one minipod\n\nThe slowest of the three placements over two leaf switches is slower "
+        "than the fastest by: "
         f"{inside}. The paper: at most 0.3 %.\n"
     )
     return text + _scale(found["scale"])
@@ -248,22 +256,23 @@ def _scale(rows: list[dict[str, Any]]) -> str:
         for cells, row in zip(jobs, rows, strict=True)
     ]
     return (
-        "\n### Larger jobs: Arnold with the unit and alpha of least predicted step time, over `packed`\n\n"
-        "208 GPUs: DP 26, TP 4, PP 2. 9,600 GPUs: DP 150, TP 8, PP 8. States drawn as above. The paper, in "
-        "production: +5.7 % at 208 GPUs (DP spread 3 times, PP spread 2 times lower) and +10.6 % above 9,600 "
-        "(1.5 and 1.3 times).\n\n"
+        "\n### Larger jobs: Arnold's gain over `packed`, with the unit and alpha of least predicted step "
+        "time\n\nThe job of 208 GPUs has DP 26, TP 4, PP 2, and that of 9,600 GPUs has DP 150, TP 8, PP 8. "
+        "States are drawn as above. The paper reports, from production, +5.7 % at 208 GPUs (DP spread 3 "
+        "times and PP spread 2 times lower) and +10.6 % above 9,600 GPUs (1.5 and 1.3 times lower).\n\n"
         + table([*job, "unit", "alpha", "gain", "DP spread ratio", "PP spread ratio"], chosen)
-        + f"\n\nOf the {solved:,} placements behind these choices, {proven:,} are proven optimal.\n"
-        "\nThe same gain by oversubscription of the core, unit and alpha chosen anew; and at the first "
-        "table's core if in every state there were room for every PP group inside a minipod:\n\n"
+        + f"\n\nOf the {solved:,} placements among which these were chosen, {proven:,} are proven optimal.\n"
+        "\nThe same gain by oversubscription of the core, with the unit and alpha chosen again for each. The "
+        "last column has the core of the first table, and assumes room for every PP group inside one "
+        "minipod:\n\n"
         + table([*job, *cores, "no PP group split"], by_core)
-        + "\n\nIn the model a collective is as slow as the slowest tier it crosses, however many minipods it "
-        "touches: a spread of 2 costs what a spread of 6 does.\n"
+        + "\n\nIn the model a collective is as slow as the slowest tier that it crosses, however many "
+        "minipods it spans: a spread of 2 costs as much as a spread of 6.\n"
     )
 
 
 def draw(figures: dict[str, Any], path: Path, option: str) -> None:
-    """Write the plot, see `draw_figure`; the bands are 95 % intervals over states."""
+    """Draw the plot as `draw_figure` does and write it; the bands are 95 % intervals over states."""
 
     def fill(figure: Any) -> None:
         for axes, setting in zip(figure.subplots(1, 3), figures["settings"], strict=True):

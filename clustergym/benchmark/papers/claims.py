@@ -24,7 +24,7 @@ FAIR, PUBLISHED = "fair", "as published"
 
 
 class ClaimUnit(NamedTuple):
-    """How to show and compare the figures of a claim; the fields are those of `PaperClaim`."""
+    """The unit, neutral value and decimals by which a claim's figures are shown and compared."""
 
     unit: str = "%"
     neutral: float | None = 0.0
@@ -40,7 +40,7 @@ Comparison = Literal["equal", "at least", "at most"]
 
 @dataclass(frozen=True)
 class PaperClaim:
-    """A figure or statement of a paper's evaluation, and ours.
+    """A figure or statement of a paper's evaluation, beside our figures.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class PaperClaim:
         "%", "x", "h", "s", "jobs" or "" (a plain number).
     neutral : float or None
         The value that means "no effect": 0 for a change in percent, 1 for a ratio. None: the figure is a
-        quantity of its own, such as hours, and ours should equal it. An accuracy is told as its error.
+        quantity of its own, such as hours, and ours should equal it. An accuracy is given as its error.
     why : str
         What was switched off and what that showed; for a claim that cannot be simulated, why not.
     decimals : int
@@ -96,7 +96,7 @@ class PaperClaim:
             raise ValueError(f"{self.claim}: a direction is for an effect of which the paper gives no figure")
 
     def judge_figure(self, ours: float) -> str:
-        """Return the verdict on one figure of ours."""
+        """Return the verdict on one measured figure."""
         if self.paper is None:
             against = self.direction and self.direction * (ours - (self.neutral or 0.0)) <= 0
             return REVERSED if against else NO_FIGURE
@@ -125,12 +125,12 @@ class PaperClaim:
 
     @property
     def ours(self) -> list[float]:
-        """Our figures: as published, then fair."""
+        """Our figures in the published setting and in the fair one."""
         return [value for value in (self.as_published, self.fair) if value is not None]
 
     @property
     def verdict(self) -> str:
-        """The verdict of the published setting, followed by that of the fair one where the two differ."""
+        """The verdict in the published setting, and in the fair setting too if it differs."""
         if not self.ours:
             return NOT_SIMULATED if self.quick else NOT_RUN
         first, second = self.judge_figure(self.ours[0]), self.judge_figure(self.ours[-1])
@@ -139,27 +139,27 @@ class PaperClaim:
 
     @property
     def main_verdict(self) -> str:
-        """The verdict of the published setting, without that of the fair one."""
+        """The verdict in the published setting alone."""
         return next(name for name in VERDICTS if self.verdict.startswith(name))
 
     @property
     def cells(self) -> list[str]:
-        """The row of a table, under `HEADERS`."""
+        """The claim's row of a table with the columns `HEADERS`."""
         figures = (self.format_figure(value) for value in (self.fair, self.as_published))
         return [self.claim, self.source, self.shown_paper, *figures, self.verdict, self.why]
 
     def plain(self) -> dict[str, Any]:
-        """Return the row as JSON values, unrounded."""
+        """Return the claim as JSON values, unrounded."""
         return {**asdict(self), "verdict": self.verdict}
 
     @staticmethod
     def from_row(row: Mapping[str, Any]) -> PaperClaim:
-        """Return the claim of a row that `plain` gave."""
+        """Return the claim that `plain` wrote."""
         return PaperClaim(**{entry.name: row[entry.name] for entry in fields(PaperClaim)})
 
     @property
     def shown_paper(self) -> str:
-        """The paper's figure, range, or direction, with its unit; `-` where it states none."""
+        """The paper's figure, range, or direction, with its unit; `-` if it states none."""
         if self.direction:
             return f"{'>' if self.direction > 0 else '<'} {self.format_figure(self.neutral)}"
         if self.paper_most is not None:
@@ -168,7 +168,7 @@ class PaperClaim:
         return side + self.format_figure(self.paper)
 
     def format_figure(self, value: float | None) -> str:
-        """Return a figure with its unit; `-` where there is none."""
+        """Return a figure with its unit; `-` for None."""
         if value is None:
             return "-"
         sign = "+" if self.unit == "%" and self.neutral == 0 else ""
@@ -177,7 +177,7 @@ class PaperClaim:
 
 
 def not_simulated(paper: str) -> list[PaperClaim]:
-    """Return the rows of `texts/not_simulated.yaml` for a paper."""
+    """Return a paper's claims that were not simulated, from `texts/not_simulated.yaml`."""
     rows = (Path(__file__).parent / "texts" / "not_simulated.yaml").read_text(encoding="utf-8")
     return [PaperClaim(**{"paper": None, **row}) for row in yaml.safe_load(rows)[paper]]
 
@@ -186,7 +186,7 @@ HEADERS = ("claim", "source", "paper", "ours, fair", "ours, as published", "verd
 
 
 def claims_table(claims: Iterable[PaperClaim]) -> str:
-    """Return the table that opens a page."""
+    """Return the table of claims at the top of a page."""
     return table(HEADERS, (claim.cells for claim in claims), words=(0, 1, 5, 6))
 
 
@@ -218,7 +218,7 @@ def make_measured_claim(
     why: str = "",
     **others: Any,
 ) -> PaperClaim:
-    """Return a claim whose figures are `of(setting)`; without a run in either setting it is "not run".
+    """Return a claim whose figures are `of(setting)`; it is "not run" if neither setting has a run.
 
     Where ours is not what the paper says and no reason is given, it is not known. `others` are further
     fields of the claim.
@@ -242,13 +242,13 @@ def _value(of: Measure, setting: str) -> float | None:
 
 
 def following(claim: PaperClaim, parts: Iterable[PaperClaim]) -> PaperClaim:
-    """Return a claim that follows from other claims, as their ratio; it notes if one of them is reversed."""
+    """Return a claim that depends on other claims, marked if one of those is reversed."""
     turned = next((part.claim for part in parts if part.main_verdict == REVERSED), "")
     return replace(claim, rests_on=turned)
 
 
 def only_published(of: Callable[[], float | None]) -> Measure:
-    """Return a measure that has no figure in the fair setting."""
+    """Return a measure that is defined for the published setting alone."""
     return lambda setting: of() if setting == PUBLISHED else None
 
 

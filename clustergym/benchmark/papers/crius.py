@@ -41,7 +41,7 @@ JCT_LOWER = {"fcfs": 81.3, "elasticflow-ls": 75.8, "gandiva": 80.1, "gavel": 66.
 
 
 class Ablation(NamedTuple):
-    """A part left out, and the preprint's JCT (times), jobs and throughput (percent) without it."""
+    """An ablated part of Crius, with the preprint's JCT (times), jobs and throughput (percent) without it."""
 
     parameters: dict[str, Any]
     jct: float | None = None
@@ -61,7 +61,7 @@ DENSITIES = (1.0, 2.0, 4.0)
 
 
 def make_claims(found: Found, lengths: Sequence[int]) -> list[PaperClaim]:
-    """Return all claims; those on the JCT against baselines are there once per number of rounds."""
+    """Return all claims; those on JCT against baselines appear once for each number of rounds."""
     return [
         *(claim for rounds in lengths for claim in _claim_gains(found, rounds)),
         *(

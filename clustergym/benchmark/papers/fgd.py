@@ -48,7 +48,7 @@ Row = dict[str, Any]
 
 
 class FillCurves(NamedTuple):
-    """The outcome of one run: its curves in per cent, shape (LAST + 1,), and its rejected requests."""
+    """The curves of one run in percent, shape (LAST + 1,), and its rejected requests."""
 
     curves: Mapping[str, Floats]
     rejected: int
@@ -78,7 +78,7 @@ def reproduce(options: Options) -> Report:
     note = _note_of_other_orders(runs, published)
     if note:
         print(f"warning: {note}", file=sys.stderr)
-    announce_compilation(arrivals._fill)
+    announce_compilation(arrivals.place_arrivals)
     done = list(in_order(_fills, runs, options.workers, label="workloads and seeds"))
     rows = [row for run, fills in zip(runs, done, strict=True) for row in _rows(run, fills, published)]
     claims = list(_claims(rows))
@@ -88,7 +88,7 @@ def reproduce(options: Options) -> Report:
 
 
 def find_folder(data: Path) -> Path:
-    """Return the folder laid out as openb: that given, or the one of that name in it."""
+    """Return the folder laid out as openb: the given one, or its subfolder of that name."""
     inner = data / "openb"
     return inner if inner.is_dir() and not openb.find_packed_file(data / openb.NODES).exists() else data
 
@@ -255,7 +255,7 @@ LAST = 130
 
 
 def at_arrived_pct(arrived_milli: Ints, value_milli: Ints | Floats, installed_milli: int) -> Floats:
-    """Return the mean of a value over the arrivals at each per cent of arrived GPUs.
+    """Return the mean of a value over the arrivals, at each percent of requested GPUs.
 
     Parameters
     ----------
@@ -286,7 +286,7 @@ ARRIVED = 1.3
 
 
 def draw_orders(nodes: Nodes, requests: Requests, seed: int) -> Orders:
-    """Shuffle pods and nodes; draw more pods, or leave some out, until they ask for `ARRIVED` times the GPUs.
+    """Shuffle pods and nodes; add or drop pods until they ask for `ARRIVED` times the installed GPUs.
 
     Where no pod asks for GPUs, all pods arrive once.
     """

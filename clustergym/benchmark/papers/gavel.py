@@ -99,7 +99,7 @@ ARTIFACT = "its simulator, max_min_fairness.trace"
 
 
 class GavelRow(NamedTuple):
-    """A row of the table: a policy and its parameters, and the published figures in hours."""
+    """A row of the table: a policy, its parameters, and the published figures in hours."""
 
     label: str
     policy: str
@@ -110,18 +110,18 @@ class GavelRow(NamedTuple):
     seeds: int = 1
 
     def specs(self, more: Parameters = ()) -> list[RunSpec]:
-        """Return a run for each seed, with further parameters."""
+        """Return the row's runs, one for each seed, with further parameters."""
         parameters = (*self.parameters, *more)
         spec = ("max_min_fairness", None, "free restarts", self.policy, parameters)
         return [RunSpec(*spec, seed) for seed in range(self.seeds)]
 
     def hours(self, found: Found, metric: str, more: Parameters = ()) -> list[float]:
-        """Return a metric of each seed, hours."""
+        """Return a metric for each seed, in hours."""
         return [found[spec][metric] / 3600 for spec in self.specs(more)]
 
     @property
     def compared(self) -> tuple[str, str, float | None]:
-        """The metric that is published, its name in words, and the figure in hours."""
+        """The published metric, its name in words, and its published value in hours."""
         if self.makespan_h is not None:
             return "makespan", "makespan", self.makespan_h
         return "jct_mean", "mean JCT", self.jct_h

@@ -43,7 +43,7 @@ PLOT = "gavel-packing.svg"
 
 
 class Load(NamedTuple):
-    """A Poisson stream; the jobs from `first` to `last` count, and `after` more follow them.
+    """A Poisson stream of jobs at one rate; jobs `first` to `last` are measured.
 
     `published` is the mean JCT in hours, not packed and packed.
     """
@@ -57,7 +57,7 @@ class Load(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name of the stream, which is that of its trace."""
+        """Name of the stream and of its trace."""
         gpus = "1 to 8 GPUs" if self.several else "one GPU"
         return f"{self.jobs_per_h:g} jobs an hour, {gpus}"
 
@@ -103,7 +103,7 @@ def _table(path: Path) -> tuple[Rates, PairTable]:
 
 
 def draw_trace(load: Load, rates: Rates, seed: int = 0) -> Trace:
-    """Draw a stream as the artifact's generator does (`utils.py`), with draws of our own.
+    """Draw a stream as the artifact's generator (`utils.py`) does, with other random numbers.
 
     Job types are uniform, those of several GPUs among those that have such rates; a job runs 10^x minutes on
     V100, x uniform from 1.5 to 3 for four fifths of the jobs, from 3 to 4 for the others.
@@ -158,7 +158,7 @@ def packing_scenario(data: Path, spec: RunSpec) -> Scenario:
 
 
 def with_pairs(data: Path, scenario: Scenario) -> Scenario:
-    """Return a scenario whose model classes are job types and counts, with the speeds of Gavel's pairs."""
+    """Return a scenario with the speeds of Gavel's job pairs."""
     tables = scenario.tables
     speeds = PairSpeeds.from_table(
         _table(data / RATES)[1], tables.classes, scenario.cluster, tables.counts, "refuse"
@@ -264,7 +264,7 @@ def _objectives(found: Found) -> str:
 
 
 def packing_claims(found: Found) -> Iterator[PaperClaim]:
-    """Yield claims on how packing changes the mean JCT at both ends of the curve, and on several GPUs."""
+    """Yield claims on how packing changes mean JCT at low and high load, and for jobs on several GPUs."""
     for load in (LOADS[0], LOADS[6], *SEVERAL):
         alone, packed = (found.get(load.spec(which)) for which in (UNPACKED, PACKED))
         ours = None if alone is None or packed is None else 100 * (_jct_h(packed) / _jct_h(alone) - 1)
@@ -300,7 +300,7 @@ Rates = Mapping[str, Mapping[tuple[str, int], float]]
 
 
 def read_rates(path: Path) -> Rates:
-    """Read the throughput table; raise an `InputError` if it is not the published layout."""
+    """Read the throughput table; raise an `InputError` if its layout is not the published one."""
     remedy = "give simulation_throughputs.json"
     table = read_json(path, LARGEST_BYTES, remedy)
     try:

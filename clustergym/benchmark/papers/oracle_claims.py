@@ -35,7 +35,7 @@ STRATEGIES = {"arena": "least_bias", "crius": "assembly"}
 
 
 def oracle_claims(data: Path, paper: str) -> list[PaperClaim]:
-    """Return the claims of `arena` or `crius` that concern the oracle alone, given the published data."""
+    """Return the claims of the paper `arena` or `crius` that concern iteration times alone."""
     path, memory = (data / "arena" / name for name in ("arena_profile.csv", "arena_dp_memory.csv"))
     check_published([path, memory])
     measured = read_measurements(path, load_catalog())

@@ -31,7 +31,7 @@ Draw = Callable[[Path], None]
 
 
 class Panel(NamedTuple):
-    """One panel of a plot: lines over `x`, or without `x` a bar for each policy."""
+    """One panel of a plot: lines over `x`, or bars for each policy if `x` is empty."""
 
     title: str
     x_label: str
@@ -74,7 +74,7 @@ def grid_plot(
     legend: Sequence[str],
     **labels: str,
 ) -> Draw:
-    """Return a function that draws a grid of fields, each with a policy's colour and a text.
+    """Return a function that draws a grid of cells, each with a policy's colour and a text.
 
     `x` labels the columns, `y` the rows from the top; `labels` are the title and those of Matplotlib's axes.
     """
@@ -117,7 +117,7 @@ Labelled = Mapping[Any, RunSpec]
 
 
 class Section(NamedTuple):
-    """A section of a page: the runs that it needs, and the text and table that it makes of them."""
+    """A section of a page: the runs that it needs, and a function that makes its text and table from them."""
 
     specs: Sequence[RunSpec]
     text: Callable[[Found], str]
@@ -132,12 +132,12 @@ def _passages(paper: str) -> Mapping[str, str]:
 
 
 def passage(paper: str, name: str, **values: Any) -> str:
-    """Return the passage that stands under `<!-- name -->` in `texts/PAPER.md`, with values filled in."""
+    """Return the passage under `<!-- name -->` in `texts/PAPER.md`, with values filled in."""
     return _passages(paper)[name].format(**values)
 
 
 def words(text: str) -> Section:
-    """Return a section that needs no runs."""
+    """Return a section that consists of text alone."""
     return Section((), lambda found: text)
 
 
@@ -162,7 +162,7 @@ def make_report(
 
 
 class RunColumn(NamedTuple):
-    """A column of a table: a metric, shown as it is or, by `unit`, in hours (h), milliseconds, or percent."""
+    """A column of a table: a metric and its unit (hours, milliseconds or percent), if it has one."""
 
     header: str
     metric: str
@@ -190,7 +190,7 @@ def figures_table(
     columns: Sequence[RunColumn],
     added: Added | None = None,
 ) -> str:
-    """Return a table: a row for each run, columns of labels and metrics, and added ones."""
+    """Return a table with a row for each run and columns of labels, metrics and additional values."""
     more = added or {}
     headers = [*labels, *(column.header for column in columns), *(header.rstrip() for header in more)]
     lines = [
@@ -211,7 +211,7 @@ def runs_table(
     columns: Sequence[RunColumn],
     added: Callable[[Found, Labelled], Added] = lambda found, runs: {},
 ) -> Section:
-    """Return a section of a text and a table of runs."""
+    """Return a section with a text and a table of runs."""
 
     def render(found: Found) -> str:
         rows = {opening: found[spec] for opening, spec in runs.items()}
@@ -221,7 +221,7 @@ def runs_table(
 
 
 def changes(found: Found, runs: Labelled, metric: str) -> list[str]:
-    """Return by how much a metric of each run differs from that of the first run in the same setting."""
+    """Return the relative change of a metric of each run to the first run in the same setting."""
     first: dict[tuple[str, ...], float] = {}
     for labels, spec in runs.items():
         first.setdefault(labels[1:], found[spec][metric])
@@ -229,7 +229,7 @@ def changes(found: Found, runs: Labelled, metric: str) -> list[str]:
 
 
 def compute_padded_by_label(found: Found, runs: Labelled, reference: str, *group: str) -> dict[str, float]:
-    """Return the padded JCT by first label, seconds, of the runs whose later labels are `group`."""
+    """Return the padded JCT, seconds, by first label, of the runs whose later labels are `group`."""
     figures = {labels[0]: found[spec] for labels, spec in runs.items() if labels[1:] == group}
     return compute_padded_jct(figures, reference) if reference in figures else {}
 
@@ -238,7 +238,7 @@ OF_PREPRINT, IF_FAIR = "counted with its preprint", "otherwise if fair"
 
 
 def claims_path(page: Path) -> Path:
-    """Return the path of the claims' file, which lies beside the paper's page."""
+    """Return the path of the claims' file, in the folder of the paper's page."""
     return page.with_suffix(".claims.json")
 
 
@@ -249,7 +249,7 @@ def claims_text(paper: str, quick: bool, claims: Sequence[PaperClaim]) -> str:
 
 
 def read_claims(path: Path) -> list[PaperClaim]:
-    """Return the claims of a file that `reproduce` has written, of claims alone or by `--json`."""
+    """Return the claims in a file written by `reproduce`."""
     try:
         return [PaperClaim.from_row(row) for row in json.loads(path.read_text(encoding="utf-8"))["claims"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -264,13 +264,13 @@ def page_name(paper: str) -> str:
 
 
 def find_claims(folder: Path) -> dict[str, list[PaperClaim]]:
-    """Return by paper the claims that files of a folder state."""
+    """Return the claims in the files of a folder, by paper."""
     paths = {paper: claims_path(folder / page_name(paper)) for paper in PAPERS}
     return {paper: read_claims(path) for paper, path in paths.items() if path.is_file()}
 
 
 def joint_page(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
-    """Return the page in Markdown, of the claims by paper; it says which papers have none."""
+    """Return a Markdown page of all papers' claims; it names the papers that have none."""
     head = passage("all", "head", papers=len(PAPERS), command="all" + " --quick" * quick)
     reading = passage("all", "reading", tolerance=100 * TOLERANCE)
     parts = [head, verdict_table(claims, quick), reading, "## Claims", _rows(claims)]
@@ -278,7 +278,7 @@ def joint_page(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
 
 
 def verdict_counts(claims: Sequence[PaperClaim]) -> dict[str, int]:
-    """Return how many claims have each verdict; a figure that the preprint stated first counts there."""
+    """Return the number of claims with each verdict; figures first stated in the preprint count apart."""
     own = [claim for claim in claims if not claim.first_stated_by]
     counts = Counter(claim.main_verdict for claim in own)
     return {
@@ -290,7 +290,7 @@ def verdict_counts(claims: Sequence[PaperClaim]) -> dict[str, int]:
 
 
 def verdict_table(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
-    """Return the table of verdicts by paper; it says which papers have none."""
+    """Return the table of verdicts by paper; it names the papers that have none."""
     headers, rows = ["paper", "command", *verdict_counts([])], []
     for paper, title in PAPERS.items():
         name, told = title, ["no claims kept", *[""] * (len(headers) - 3)]

@@ -117,7 +117,7 @@ def _make_jittered_specs(trace: str, label: str) -> list[study.RunSpec]:
 
 
 def build_run_scenario(data: Path, spec: study.RunSpec) -> Scenario:
-    """Return the scenario of a run: `TRACE`, or `TRACE jitter N` with each job up to `JITTER_S` later."""
+    """Return a run's scenario: `TRACE`, or `TRACE jitter N`, which delays each job by up to `JITTER_S`."""
     trace, _, jitter = spec.trace.partition(" jitter ")
     scenario = _scenario(data, trace, spec.setting)
     if not jitter:

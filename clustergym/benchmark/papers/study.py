@@ -70,7 +70,7 @@ class RunSpec:
 
     @property
     def label(self) -> str:
-        """Policy and parameters."""
+        """The run's policy and parameters as text."""
         return " ".join([self.policy, *(f"{name}={value}" for name, value in self.parameters)])
 
     def make_policy(self) -> Policy:
@@ -90,14 +90,14 @@ ScenarioOf = Callable[[Path, RunSpec], Scenario]
 
 
 def presets() -> list[str]:
-    """Return the files of conf/policy whose policy is installed."""
+    """Return the files of conf/policy for which the policy is installed."""
     files = sorted((conf_dir() / "policy").glob("*.yaml"))
     names = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")).get("name") for path in files}
     return [preset for preset, name in names.items() if name in entry_points("policy")]
 
 
 def choose(wanted: Sequence[str], asked: Sequence[str] | None) -> tuple[list[str], str]:
-    """Return the policies to run, and a sentence on those of the paper that are not installed.
+    """Return the policies to run, and a sentence on the paper's policies that are not installed.
 
     Raises an `InputError` if the user asks for a policy that does not exist, or no policy is left.
     """
@@ -113,7 +113,7 @@ def choose(wanted: Sequence[str], asked: Sequence[str] | None) -> tuple[list[str
 
 
 def check_published(paths: Iterable[Path]) -> None:
-    """Raise an `InputError` unless published files, and folders (no suffix), are there."""
+    """Raise an `InputError` unless all published files and folders are there; folders have no suffix."""
     for path in paths:
         if not (path.is_file() if path.suffix else path.is_dir()):
             remedy = "name the folder of the published data with --data DIR or CLUSTERGYM_DATA"
@@ -121,7 +121,7 @@ def check_published(paths: Iterable[Path]) -> None:
 
 
 def load_or_make(work: Path, what: str, make: Callable[[], Figures]) -> Figures:
-    """Return figures that are kept in the folder `work`; make them if this code has not made them yet."""
+    """Return figures from the folder `work`; make them if this version of the code has not yet."""
     key = hashlib.sha256(f"{code_sha256()} {what}".encode()).hexdigest()
     path = work / f"{key[:40]}.json"
     if not path.is_file():
@@ -131,7 +131,7 @@ def load_or_make(work: Path, what: str, make: Callable[[], Figures]) -> Figures:
 
 
 def run_all(specs: Iterable[RunSpec], scenario_of: ScenarioOf, options: Options) -> dict[RunSpec, Figures]:
-    """Run each distinct spec, or read what an earlier call has left in `options.work`."""
+    """Run each distinct spec, or read the result of an earlier call from `options.work`."""
     distinct = list(dict.fromkeys(specs))
     run = partial(_run, scenario_of, options.data, options.work)
     return dict(zip(distinct, in_order(run, distinct, options.workers), strict=True))
@@ -158,7 +158,7 @@ def _run(scenario_of: ScenarioOf, data: Path, work: Path, spec: RunSpec) -> Figu
 
 @cache
 def code_sha256() -> str:
-    """Return the digest of all modules that can change a result: of this package and of its policies."""
+    """Return the digest of all modules that can change a result, in this package and its policies."""
     digest = hashlib.sha256()
     for folder in [PACKAGE, *(Path(place) for place in policies.__path__)]:
         for path in sorted(folder.rglob("*.py")):
@@ -178,7 +178,7 @@ def column(values: Sequence[float | None], decimals: int = 0) -> list[str]:
 
 
 def change(value: float | None, reference: float | None) -> str:
-    """Return a relative difference in percent, signed; `-` where it has no meaning."""
+    """Return a relative difference in percent, signed; `-` where it is undefined."""
     return "-" if value is None or not reference else f"{100 * (value / reference - 1):+.0f} %"
 
 
@@ -224,7 +224,7 @@ def _by_priority(result: Result) -> dict[str, dict[str, float]]:
 
 
 def compute_padded_jct(runs: Mapping[str, Mapping[str, Any]], reference: str) -> dict[str, float]:
-    """Return mean JCTs by policy, in seconds, as Arena's and Crius's figures and artifact have them.
+    """Return mean JCTs by policy, in seconds, computed as in Arena's and Crius's figures and artifact.
 
     The list of a policy that finished fewer jobs than the reference is padded to as many with the greatest
     JCT of any policy; the mean of any other policy is over its finished jobs. Empty where the reference

@@ -102,7 +102,7 @@ def _facts(study: Study, results: StudyResults) -> str:
 
 
 def versions(results: StudyResults) -> dict[str, str]:
-    """Return the versions that the runs were made with; of a library several, if they differ."""
+    """Return the versions that the runs were made with; all of them if runs differ."""
     found: dict[str, set[str]] = {}
     for _, result in results.runs:
         for name, version in result.versions.items():
@@ -281,7 +281,7 @@ def escape_latex(text: str) -> str:
 
 
 def order_columns(group: ResultGroup, metric: Metric) -> list[Column]:
-    """Return a group's columns, those of less information first, then the better metric first."""
+    """Return a group's columns, first those of less information, then those with the better metric."""
     known = {name.value: place for place, name in enumerate(reversed(InformationClass))}
     sign = -1.0 if metric.better == "higher" else 1.0
 
@@ -318,7 +318,7 @@ def _classes(order: Sequence[Column]) -> list[str]:
 
 
 def comparison(study: Study, of: str, label: str, group: ResultGroup, units: Mapping[str, Unit]) -> TextTable:
-    """Return the table of all metrics of a group: a row for each policy `of` a scenario, or the reverse.
+    """Return the table of all metrics of one scenario by policy, or of one policy by scenario.
 
     Beside each metric stands its ratio to the reference, if there is one, with its paired interval.
     """
@@ -371,7 +371,7 @@ def format_figure(figure: Estimate | None, unit: Unit) -> str:
 
 
 def format_ratio(plain: float | None, pair: Aggregate | None) -> str:
-    """Return a ratio with its interval, if it has one of some width."""
+    """Return a ratio with its interval, unless the interval has no width."""
     if plain is None:
         return ""
     interval = "" if pair is None or pair.low == pair.high else f" [{pair.low:.2f}, {pair.high:.2f}]"

@@ -34,13 +34,13 @@ class StudyResults(NamedTuple):
 
 
 def quiet_job(config: Mapping[str, Any], folder: Path) -> float | None:
-    """Run one configuration without a word on stdout."""
+    """Run one configuration without output on stdout."""
     with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
         return run_job(config, folder)
 
 
 def run_cells(cells: Sequence[Cell], folder: Path, hydra_words: Sequence[str]) -> tuple[int, int]:
-    """Run the cells that are not finished; return the exit status, and how many were finished before."""
+    """Run the unfinished cells; return the exit status and the number of cells finished before."""
     before = _read_write_times(cells, folder)
     words = ["-m", f"cell=range(0,{len(cells)})", f"hydra.sweep.dir={_quote_folder(folder)}", *hydra_words]
     overrides = {cell.folder: cell.overrides for cell in cells}

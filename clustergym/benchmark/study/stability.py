@@ -48,7 +48,7 @@ class Change:
 
 
 def scale_restarts(factor: float) -> Callable[[Scenario, int], Scenario]:
-    """Return a change that multiplies the durations of checkpoints and of searches of plans."""
+    """Return a change that multiplies the durations of checkpoints and of searches for plans."""
 
     def adapt(scenario: Scenario, _: int) -> Scenario:
         costs = scenario.costs
@@ -61,7 +61,7 @@ def scale_restarts(factor: float) -> Callable[[Scenario, int], Scenario]:
 
 
 def misstate_times(scenario: Scenario, seed: int) -> Scenario:
-    """Return a scenario that shows policies iteration times with errors of up to 10 % either way.
+    """Return a scenario whose policies see iteration times with errors of up to 10 %.
 
     The factor is fixed for each model class and GPU type; jobs run as fast as ever.
     """
@@ -71,7 +71,7 @@ def misstate_times(scenario: Scenario, seed: int) -> Scenario:
 
 
 def list_changes(load: float, cap_s: float, apart_s: float = 60.0) -> tuple[Change, ...]:
-    """Return the six changes; two of them scale restarts.
+    """Return the six changes of conditions that are tested.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def list_changes(load: float, cap_s: float, apart_s: float = 60.0) -> tuple[Chan
 
 
 def compute_score(random: float, value: float, best: float) -> float:
-    """Return (random - value) / (random - best): 0 is chance, 1 the best known; NaN where they are equal."""
+    """Return (random - value) / (random - best): 0 is random play, 1 the best known, NaN undefined."""
     return (random - value) / (random - best) if random != best else float("nan")
 
 
@@ -136,7 +136,7 @@ def compute_tau(values: Mapping[str, float], other: Mapping[str, float]) -> floa
 def measure_cells(
     overrides: Sequence[str], change: Change | None, policies: Sequence[str], seeds: Sequence[int]
 ) -> Iterator[tuple[str, int, float]]:
-    """Yield policy, seed and mean JCT (s) of the jobs that are submitted, cell by cell."""
+    """Yield policy, seed and mean JCT (s) of all submitted jobs, cell by cell."""
     more = () if change is None else change.overrides
     for seed in seeds:
         own = seed + (0 if change is None else change.seeds)
@@ -163,7 +163,7 @@ def measure_stability(
     changes: Sequence[Change],
     tell: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Run policies on cells as they are and under changes.
+    """Run policies on cells, first unchanged and then under each change.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def measure_stability(
         A cell each.
     changes : sequence of Change
     tell : callable
-        Is told what is run.
+        Called with a text on what is run.
 
     Returns
     -------

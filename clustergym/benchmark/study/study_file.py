@@ -67,7 +67,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Study:
-    """A study whose file was read and checked: its scenarios, policies, seeds and metrics.
+    """A study read from its file and checked: its scenarios, policies, seeds and metrics.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class Study:
 
     @property
     def about(self) -> dict[str, Metric]:
-        """The catalogue's description of each metric of the study."""
+        """The catalogue's descriptions of the study's metrics."""
         return {name: metric for name in self.metrics if (metric := metric_named(name)) is not None}
 
     def cells(self) -> Iterator[Cell]:
@@ -118,12 +118,12 @@ class Study:
 
 
 def slug(label: str) -> str:
-    """Return a label as part of the name of a file, also of one that LaTeX includes."""
+    """Return a label as part of a file name that LaTeX accepts."""
     return re.sub(r"[^A-Za-z0-9_]+", "-", label).strip("-")
 
 
 def read_study(path: Path, words: Sequence[str] = ()) -> Study:
-    """Read and check a study; compose its scenarios and policies, so that no run fails on a word.
+    """Read and check a study; compose its scenarios and policies first, so that errors show before any run.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ class ParameterRange:
             raise InputError(message, field="ranges", remedy="give low <= high, above 0 if logarithmic")
 
     def value(self, chance: float) -> float | int:
-        """Return the value at a chance in [0, 1)."""
+        """Return the value at a quantile in [0, 1)."""
         if self.whole:
             if self.logarithmic:
                 return round(self._between(chance))
@@ -64,7 +64,7 @@ Setting = tuple[tuple[str, float | int], ...]
 def draw_settings(
     ranges: Mapping[str, ParameterRange], number: int = SETTINGS, seed: int = 0
 ) -> list[Setting]:
-    """Return settings drawn from ranges, the same for every policy that has these ranges."""
+    """Return settings drawn from ranges; policies with equal ranges get equal settings."""
     if not ranges or number < 1:
         raise InputError("nothing to draw", field="ranges", remedy="give a range, and at least one setting")
     chance = random_streams.TUNED_SETTINGS.generator(seed).random((number, len(ranges)))
@@ -82,7 +82,7 @@ def choose_tuned(
     number: int = SETTINGS,
     tell: Callable[[str], None] = lambda _: None,
 ) -> tuple[str, list[tuple[str, float]]]:
-    """Return the policy with the setting of least mean JCT over the train cells, and all settings tried.
+    """Return the setting of a policy with the least mean JCT on the train cells, and all settings tried.
 
     The policy with its own defaults is tried first, and stays where no setting is better.
 
@@ -98,7 +98,7 @@ def choose_tuned(
     number : int
         Settings that are drawn.
     tell : callable
-        Is told what is tried, with its mean JCT.
+        Called with a text on each trial and its mean JCT.
 
     Returns
     -------

@@ -45,7 +45,7 @@ def estimate_starts(ahead: Ahead, draws: int, seed: int = 0) -> list[dict[str, A
 
 
 def quantiles(starts: Floats) -> list[float]:
-    """Return the values below which a further draw lies with the chances `QUANTILES`.
+    """Return the quantiles `QUANTILES` of drawn start times, each a bound on a further draw.
 
     Of n draws in order, a further one lies below the k-th with the chance k / (n + 1).
     """
@@ -54,7 +54,7 @@ def quantiles(starts: Floats) -> list[float]:
 
 
 def advise(moment: Moment, present: Present) -> list[dict[str, Any]]:
-    """Return a row for each job that a decision changes, and one with the reason for each that waits on.
+    """Return a row for each job that a decision changes, and a reason for each job that keeps waiting.
 
     Returns
     -------
@@ -63,7 +63,10 @@ def advise(moment: Moment, present: Present) -> list[dict[str, Any]]:
         decision; `why` is a sentence.
     """
     view, decision, types = moment.view, moment.decision, moment.view.setting.gpu_types
-    held, given = _allotments(view), _allotments(decision)
+    held = _allotments(view)
+    # What it starts and no node has room for, waits on.
+    given = {row: to for row, to in _allotments(decision).items() if held[row][1] or row in moment.started}
+    unplaced = set(decision.job.tolist()) - given.keys()
     free = view.free.copy()
     for row in held.keys() | given.keys():
         (gpu_type, gpus), (now_type, now_gpus) = held.get(row, (-1, 0)), given.get(row, (-1, 0))
@@ -77,6 +80,8 @@ def advise(moment: Moment, present: Present) -> list[dict[str, Any]]:
         what, why = _change(before, after, types)
         if what == "wait":
             why = _why_waits(asked, wanted, free, types)
+        if row in unplaced:
+            why = "its GPUs are free, but not on nodes as it asks for them"
         if row in decision.drop:
             what, why = "drop", "the policy gives it up"
         if what and moment.job_id[row] in known:
@@ -113,7 +118,7 @@ def _why_waits(asked: int, wanted: int, free: np.ndarray, types: Sequence[str]) 
 
 
 def log_shadow(path: Path, rows: Sequence[Mapping[str, Any]], present: Present, policy: str) -> None:
-    """Append what a policy would do now as a line of JSON.
+    """Append the policy's present decision to a file, as a line of JSON.
 
     Raises
     ------
@@ -131,7 +136,7 @@ def log_shadow(path: Path, rows: Sequence[Mapping[str, Any]], present: Present, 
 
 
 def read_shadow(path: Path) -> list[tuple[float, list[str]]]:
-    """Return each poll's time (seconds since 1970) and the jobs that the policy would have started then.
+    """Return the time of each poll (seconds since 1970) and the jobs that the policy would have started then.
 
     Raises
     ------
@@ -154,7 +159,7 @@ def read_shadow(path: Path) -> list[tuple[float, list[str]]]:
 
 
 def score_shadow(path: Path, trace: Trace) -> dict[str, Any]:
-    """Compare the starts that a policy advised with those in a log of later.
+    """Compare the starts that a policy advised with the starts in a later log.
 
     Each job counts at the first poll that would have started it.
 

@@ -14,6 +14,7 @@ import numpy as np
 from clustergym.benchmark.twin.folder import TwinFolder
 from clustergym.benchmark.twin.present import Present
 from clustergym.benchmark.twin.run_times import LEAST_LEFT_S, PastRuns
+from clustergym.cluster.node_lists import host_names
 from clustergym.common import random_streams
 from clustergym.common.columns import DAY_S
 from clustergym.scenario.by_name import compose
@@ -29,7 +30,7 @@ QUANTILES = (0.1, 0.5, 0.9)
 
 
 class Ahead:
-    """A cluster from now on, under a policy.
+    """A simulation of a cluster from now on, under a policy.
 
     Parameters
     ----------
@@ -62,15 +63,14 @@ class Ahead:
         self.base_s = min([*first, present.now_s])
 
     def starts(self, draw: int, seed: int = 0) -> dict[str, float]:
-        """Return how long from now each waiting job starts in one draw, seconds; NaN: it does not."""
+        """Return in how many seconds each waiting job starts in one random draw; NaN if it never starts."""
         generator = random_streams.REMAINING_RUN_TIMES.generator(seed, draw)
         arrivals = self._arrivals(generator)
         scenario = self._scenario(self.past.draw(generator).run_s, arrivals)
         waiting = {job.job_id for job in self.present.waiting}
         found = {name: float("nan") for name in waiting}
         for moment in self._moments(scenario):
-            begun = set(moment.decision.job.tolist()) - set(moment.view.job[moment.view.gpus > 0].tolist())
-            for row in begun:
+            for row in moment.started:
                 name = moment.job_id[row]
                 if name in waiting and found[name] != found[name]:
                     found[name] = moment.view.now_s - self._now_s
@@ -79,7 +79,7 @@ class Ahead:
         return found
 
     def now(self) -> Moment | None:
-        """Return the policy's decision now if each job runs for its user's usual part of its time limit.
+        """Return the policy's decision now, with each job's run time estimated from its user's past jobs.
 
         None where no job runs or waits.
         """
@@ -95,7 +95,8 @@ class Ahead:
     def _moments(self, scenario: Scenario) -> Iterator[Moment]:
         policy, placer = make_policy(self.config["policy"]), make_placer(self.config["placer"])
         running = [job.job_id for job in self.present.running]
-        return list_moments(scenario, policy, placer, running, self._now_s)
+        hosts = {job.job_id: host_names(job.hosts) for job in self.present.running}
+        return list_moments(scenario, policy, placer, running, self._now_s, hosts)
 
     @property
     def _now_s(self) -> float:
@@ -124,7 +125,8 @@ class Ahead:
             elapsed_s = max(self.present.now_s - job.start_s, 0.0)
             left_s = max(run_s(job, elapsed_s) - elapsed_s, 1.0)
             limit_s = max(job.limit_s - elapsed_s, LEAST_LEFT_S) if job.limit_s > 0 else np.nan
-            # Which nodes it has is not known: those that it asked for may not be free in another order.
+            # How many nodes it asked for is no matter where its hosts are known; where they are not, as many
+            # may not be free once the others are placed in another order.
             rows.append((replace(job, nodes=0), 0.0, now_s + left_s, limit_s))
         for job in self.present.waiting:
             rows.append((job, job.submit_s - self.base_s, max(run_s(job, 0.0), 1.0), job.limit_s))

@@ -51,7 +51,7 @@ class Prices:
 
 
 class UsageCurve(NamedTuple):
-    """A run as arrays: a value for each job, and the cluster's state over time.
+    """A run's jobs, and its use of the cluster over time, as arrays.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ def read_course(folder: Path, origin_s: float, capacity: Mapping[str, int]) -> U
 
 
 def check_counts(course: UsageCurve, path: Path) -> None:
-    """Raise an `InputError` if a job held other GPUs than it asked for."""
+    """Raise an `InputError` if a job held another number of GPUs than it asked for."""
     run_s = np.where(course.run_s > 0, course.run_s, np.nan)
     other = np.abs(course.held_gpu_s / run_s - course.jobs.gpus) > 1e-6
     if other.any():
@@ -148,7 +148,7 @@ def summarise_run(course: UsageCurve, prices: Prices) -> dict[str, Any]:
 
 
 def divide_goodput(course: UsageCurve) -> dict[str, float]:
-    """Divide the cluster's GPU-hours by what they were used for, from first submission to end."""
+    """Return the cluster's GPU-hours by use, from the first submission to the end."""
     overhead, undone = float(course.overhead_gpu_s.sum()), float(course.lost_gpu_s.sum())
     working = course.held_gpu_s - course.overhead_gpu_s - course.lost_gpu_s
     early = np.isin(course.log_outcome, (FAILED, KILLED))
@@ -167,7 +167,7 @@ def divide_goodput(course: UsageCurve) -> dict[str, float]:
 
 
 def utilisation(course: UsageCurve) -> float | None:
-    """Return the share of GPUs held in the steady window: up to the last submission, without a warm-up."""
+    """Return the share of GPUs held from the end of the warm-up to the last submission."""
     first, last = float(course.jobs.submit_s.min()), float(course.jobs.submit_s.max())
     begin = first + WARM_UP * (last - first)
     if last <= begin:
@@ -178,7 +178,7 @@ def utilisation(course: UsageCurve) -> float | None:
 
 
 def energy_by_hour(course: UsageCurve, watts: Mapping[str, tuple[float, float]]) -> Floats:
-    """Return the kWh that the GPUs take in each hour of the day, shape (24,).
+    """Return the GPUs' energy use in each hour of the day, kWh, shape (24,).
 
     A held GPU takes its busy watts, any other its idle ones.
 

@@ -17,7 +17,7 @@ from clustergym.scenario.scenario_config import build_scenario
 
 
 def replay_past(twin: TwinFolder, policy: str | None, more: list[str]) -> tuple[Result, dict[str, Any]]:
-    """Simulate the log under a policy (None: the folder's rules); return the result and the configuration."""
+    """Simulate the log under a policy, by default the folder's; return the result and the configuration."""
     words = ["scenario=own-log", *twin.policy_words(policy), *twin.words(more=more)]
     config = compose(words)
     scenario = build_scenario(config)
@@ -68,7 +68,7 @@ def fit(
 
 
 def fit_text(found: Fit) -> str:
-    """Return the tables of a fit in Markdown, in minutes."""
+    """Return the comparison of a log with its replay as Markdown tables, in minutes."""
     parts = []
     for by, rows in found.tables.items():
         headers = [BY[by], "jobs", "logged mean", *(f"{name[:3]}" for name in QUANTILES)]

@@ -31,7 +31,7 @@ REMEDY = {
 
 @dataclass(frozen=True)
 class TwinFolder:
-    """The files of a twin.
+    """The files of a digital twin of a cluster.
 
     Attributes
     ----------
@@ -41,25 +41,25 @@ class TwinFolder:
     path: Path
 
     def file(self, name: str) -> Path:
-        """Return the path of a file; raise an `InputError` with how to write it where it is missing."""
+        """Return the path of a file; if it is missing, raise an `InputError` that says how to write it."""
         found = self.path / name
         if not found.is_file():
             raise InputError("no such file", file=found, remedy=REMEDY.get(name))
         return found
 
     def content(self, name: str) -> dict[str, Any]:
-        """Return the keys in a YAML file of the folder."""
+        """Return the content of a YAML file of the folder."""
         return dict(read_mapping(self.file(name)).content)
 
     @property
     def queues(self) -> Path | None:
-        """The file of queues; None if there is none."""
+        """The path of the queues file, or None."""
         found = self.path / QUEUES
         return found if found.is_file() else None
 
     @cached_property
     def log(self) -> Trace:
-        """The log's jobs, each of one iteration a second, on the clock of the log."""
+        """The log's jobs with one iteration per second, on the log's clock."""
         from clustergym.cluster.cluster_files import gpu_type_names, load_cluster
 
         cluster = load_cluster(str(self.file(CLUSTER)))
@@ -84,7 +84,7 @@ class TwinFolder:
         queues: Path | None = None,
         more: Sequence[str] = (),
     ) -> list[str]:
-        """Return the overrides of a run of the twin, without its policy.
+        """Return the configuration overrides of a run of the twin, without its policy.
 
         Parameters
         ----------
@@ -103,7 +103,7 @@ class TwinFolder:
         return [*words, *more]
 
     def policy_words(self, given: str | None) -> list[str]:
-        """Return the overrides of a policy: `NAME KEY=VALUE …`, a YAML file, or None: the folder's rules.
+        """Return the overrides that choose a policy, given as `NAME KEY=VALUE …` or a YAML file.
 
         Raises
         ------
@@ -122,7 +122,7 @@ class TwinFolder:
 
 
 def parameter_words(content: Mapping[str, Any]) -> list[str]:
-    """Return the overrides that choose a policy with these parameters; same errors as `make_policy`."""
+    """Return the overrides that choose a policy with these parameters; raises the errors of `make_policy`."""
     policy = make_policy(content)
     own = {key: value for key, value in content.items() if key != "name"}
     return [f"policy={policy.name}", *(f"policy.{key}={json.dumps(value)}" for key, value in own.items())]

@@ -27,7 +27,7 @@ class Section(NamedTuple):
 
 
 def list_sections(figures: Mapping[str, Any]) -> list[Section]:
-    """Return the tables of a question's figures."""
+    """Return the tables that show a what-if question's figures."""
     options = figures["options"]
     found = [_overview(options, figures["ratios"])]
     for by, title in BY.items():
@@ -98,7 +98,7 @@ def markdown_page(title: str, notes: Sequence[str], sections: Sequence[Section])
 
 
 def html_page(title: str, notes: Sequence[str], sections: Sequence[Section]) -> str:
-    """Return a page as one HTML file, which loads nothing and prints."""
+    """Return a page as one self-contained HTML file that can be printed."""
     parts = [f"<h1>{html.escape(title)}</h1>", *(f"<p>{html.escape(note)}</p>" for note in notes)]
     for section in sections:
         head = "".join(f"<th>{html.escape(cell)}</th>" for cell in section.headers)

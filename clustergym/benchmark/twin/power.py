@@ -14,7 +14,7 @@ COLUMNS = ("network", "batch_size", "optimizer", "power_limit", "time_per_epoch"
 
 
 class MeasuredPower(NamedTuple):
-    """Measured time and energy of a training at one power limit.
+    """Measured time and energy of training at one power limit.
 
     Attributes
     ----------

@@ -37,7 +37,7 @@ class Present:
 
 
 def read_queue(path: Path, now: str | None = None) -> Present:
-    """Read the jobs that run and wait on GPUs: what squeue, sacct or Kueue's list of Workloads prints.
+    """Read the jobs that run and wait on GPUs, as squeue, sacct or Kueue's list of Workloads prints them.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def find_present(rows: list[SlurmJob], now_s: float) -> Present:
 
 
 def snapshot(trace: Trace, now_s: float) -> Present:
-    """Return the jobs that ran and those that waited at a moment of a log (seconds on its own clock)."""
+    """Return the jobs that were running and waiting at a moment of a log (seconds on the log's clock)."""
     assert trace.start_s is not None
     end_s = trace.start_s + trace.work_iterations
     limits = np.full(len(trace), np.nan) if trace.time_limit_s is None else trace.time_limit_s

@@ -30,7 +30,7 @@ MANY_WEEKS = 8
 
 
 def drawn_days(trace: Trace, days: int, seed: int) -> Ints:
-    """Return the day of the log that each drawn day is, shape (days,).
+    """Return which day of the log each drawn day copies, shape (days,).
 
     They are whole weeks of a log of at least `MANY_WEEKS`; otherwise each is a day of the same weekday,
     or any day of a log of less than two weeks.

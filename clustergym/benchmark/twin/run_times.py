@@ -19,7 +19,7 @@ LEAST_LEFT_S = 60.0
 
 
 class Pool(NamedTuple):
-    """Past runs that are alike: ascending parts of limits, or seconds, and their rows among all."""
+    """Run times of similar past jobs in ascending order, and the rows of those jobs."""
 
     values: Floats
     rows: Ints
@@ -48,15 +48,15 @@ class PastRuns:
         return len(self._run_s)
 
     def draw(self, generator: np.random.Generator) -> DrawnRunTimes:
-        """Return distributions of run times as they may be, given the past runs."""
+        """Draw distributions of run times that are consistent with the past runs."""
         return DrawnRunTimes(self, generator)
 
     def find_limit(self, job: SlurmJob) -> float | None:
-        """Return a job's limit if run times are parts of it."""
+        """Return a job's time limit, or None if run times are drawn in seconds."""
         return job.limit_s if job.limit_s > 0 and bool(np.isfinite(self._limits).any()) else None
 
     def pools(self, user: str, limit_s: float | None) -> list[Pool]:
-        """Return past runs from those most like a job's to all.
+        """Return pools of past runs, from those most similar to a job's to all runs.
 
         They are the user's with a limit that is neither twice nor half as long, all of the user's, all with
         such limits, all; without limits the user's and all.
@@ -81,7 +81,7 @@ def _sort(values: Floats, rows: Ints) -> Pool:
 
 
 class DrawnRunTimes:
-    """Draws run times from past runs, whose weights are drawn too since they are uncertain.
+    """Draws run times from randomly weighted past runs; the fewer the runs, the more the draws vary.
 
     Of n past runs each has a weight drawn as in the Bayesian bootstrap (Rubin, The Annals of Statistics
     1981), the same for all jobs: what is not known of a user's run times is common to all of his jobs. The
@@ -95,7 +95,7 @@ class DrawnRunTimes:
         self._drawn: dict[tuple[str, float | None], list[tuple[Floats, float]]] = {}
 
     def run_s(self, job: SlurmJob, elapsed_s: float) -> float:
-        """Draw the whole run time of a job that has already run for `elapsed_s`, in seconds.
+        """Draw the total run time of a job that has already run for `elapsed_s`, in seconds.
 
         Where none was longer, what is left is `LEAST_LEFT_S`.
         """

@@ -62,7 +62,7 @@ class Question:
 
 
 def changed_cluster(twin: TwinFolder, add: Sequence[str], out: Path) -> Path:
-    """Write the cluster with more nodes of its types, or of another; return its file.
+    """Write the cluster with nodes added; return its file.
 
     Raises
     ------
@@ -194,14 +194,14 @@ def ask(
 
 
 def make_label(study: Study, scenario: str, policy: str) -> str:
-    """Return the label of a scenario with a policy; `today` for today's cluster under today's rules."""
+    """Return the label of a scenario with a policy; `today` if neither differs from today's."""
     parts = [scenario] if scenario != TODAY else []
     parts += [policy] if policy != study.reference_policy else []
     return ", ".join(parts) or TODAY
 
 
 def summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return nested figures of several runs as estimates: mean, low and high of the 95 % interval."""
+    """Return the figures of several runs as estimates: mean, and low and high end of the 95 % interval."""
     found: dict[str, Any] = {}
     for key in dict.fromkeys(key for run in runs for key in run):
         values = [run[key] for run in runs if run.get(key) is not None]
@@ -214,7 +214,7 @@ def summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def ratios(today: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return, by grouping and group, the ratio of mean waits to today's over the same drawn months.
+    """Return the ratio of mean waits to today's over the same drawn months, by grouping and group.
 
     It is the ratio of the means over months, between the least and the greatest ratio that leaving out one
     month gives.

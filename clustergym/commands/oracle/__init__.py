@@ -26,7 +26,7 @@ def _parser(modules: dict[str, ModuleType]) -> StrictParser:
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Run a sub-command; return the exit status."""
+    """Run a sub-command of `clustergym oracle`; return the exit status."""
     modules = {name: importlib.import_module(f"clustergym.commands.oracle.{name}") for name in COMMANDS}
     options = _parser(modules).parse_args(argv)
     status: int = modules[options.command].run(options)

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show or clear the cache; return the exit status."""
+    """Show or clear the oracle's cache; return the exit status."""
     folder = options.folder if options.folder is not None else cache_folder()
     if folder is None:
         raise InputError("there is no home folder to keep tables in", remedy="set CLUSTERGYM_CACHE")

@@ -72,7 +72,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def add_shapes(parser: argparse.ArgumentParser) -> None:
-    """Add the options `--shapes` and `--accelerators` of today's transformers."""
+    """Add the options `--shapes` and `--accelerators`: files of transformers and of accelerators."""
     text = "a YAML file of further {}, in the form of {}"
     parser.add_argument(
         "--shapes",
@@ -89,7 +89,7 @@ def add_shapes(parser: argparse.ArgumentParser) -> None:
 
 
 def add_data(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
-    """Add the option `--data`, and those of `add_shapes`."""
+    """Add the option `--data`, and the options of `add_shapes`."""
     text = (
         "measured throughput, iteration times, memory or collectives, by its columns: a CSV file, or `modern`"
         " (../shared/data/modern/throughput.csv)"
@@ -99,7 +99,7 @@ def add_data(parser: argparse.ArgumentParser, *, required: bool = False) -> None
 
 
 def what_is_measured(data: str) -> str:
-    """Return a table's type, told from its columns: `throughput`, `times`, `memory` or `collectives`."""
+    """Return the type of a table by its columns: `throughput`, `times`, `memory` or `collectives`."""
     from clustergym.common.text_files import first_lines, header
 
     names = set() if data == "modern" else header(first_lines(Path(data)))
@@ -111,7 +111,7 @@ def what_is_measured(data: str) -> str:
 
 
 def throughput_rows(options: argparse.Namespace) -> list[ThroughputRow]:
-    """Return the rows that `--data` names."""
+    """Return the measured rows that `--data` names."""
     from clustergym.oracle.calibration.throughput_validation import MODERN
     from clustergym.oracle.stacks.throughput import read_throughput
 
@@ -120,7 +120,7 @@ def throughput_rows(options: argparse.Namespace) -> list[ThroughputRow]:
 
 
 def parse_model(text: str, batch: int | None, catalog: Catalog) -> ModelClass:
-    """Return the model class of a name such as gpt3-2.6B; the default batch is the smallest listed one.
+    """Parse the name of a model such as gpt3-2.6B; the batch is the smallest listed one by default.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def parse_model(text: str, batch: int | None, catalog: Catalog) -> ModelClass:
 
 
 def check_divisible(model: ModelClass, catalog: Catalog) -> None:
-    """Check that a batch divides into equal micro-batches; data-parallel models need none.
+    """Check that a batch divides into equal micro-batches; data-parallel models need no check.
 
     Raises
     ------
@@ -240,7 +240,7 @@ def _locality(name: str, best: Locality, gpus: int) -> Locality:
 
 
 def check_target(path: Path | None, option: str) -> None:
-    """Check that an output file can be written, before any work is done.
+    """Check, before any work is done, that an output file can be written.
 
     Raises
     ------
@@ -265,7 +265,7 @@ def percent(share: float | None, digits: int = 1) -> str:
 
 
 def print_notes(notes: Iterable[str]) -> None:
-    """Print on stderr what users should know of the figures; empty notes are left out."""
+    """Print notes on how to read the figures to stderr; skip empty notes."""
     for note in filter(None, notes):
         print(f"note: {note}", file=sys.stderr)
 
@@ -279,7 +279,7 @@ def print_written(*paths: Path | None) -> None:
 
 @contextlib.contextmanager
 def telling() -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows a message on stderr: as a status on a terminal, else as a line."""
+    """Yield a function that shows progress on stderr: a status on a terminal, else a line."""
     if not sys.stderr.isatty():
         yield lambda message: print(message, file=sys.stderr)
         return
@@ -306,7 +306,7 @@ def human(name: str, value: float | None) -> str:
 
 
 def print_figures(title: str, figures: Figures) -> None:
-    """Print single figures as one table, and each group of figures as another.
+    """Print single figures in one table, and each group of figures in another.
 
     A mapping of plain figures (as of a group of its own) is a table of one row.
     """

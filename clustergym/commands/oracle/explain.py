@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Explain; return the exit status."""
+    """Print the oracle's explanation of an iteration time; return the exit status."""
     from clustergym.common.figures import check_figure
     from clustergym.oracle.models.shape_files import is_transformer
 

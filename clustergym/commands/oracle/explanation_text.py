@@ -36,13 +36,13 @@ PLANS = {
 COSTS = {"profiling": "profile every grid", "search": "full search", "pruned_search": "pruned search"}
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
-"""Colours that people with any kind of colour blindness can tell apart (Okabe and Ito, 2008)."""
+"""Colours that people with any colour blindness can tell apart (Okabe and Ito, 2008)."""
 
 MARKERS, HATCHES = "osD^vPX*", ("", "//", "..", "xx")
 
 
 def list_plans(explanation: Explanation) -> dict[str, Plan]:
-    """Return the plans there are, by the keys of `PLANS`."""
+    """Return the plans that an explanation has, by the keys of `PLANS`."""
     proxy = explanation.proxy
     plans = {
         "proxy": None if proxy is None else proxy.plan,
@@ -101,7 +101,7 @@ def _point(point: ProxyPlan) -> dict[str, Any]:
 
 
 def why(reason: OutOfMemory) -> str:
-    """Return why a stage does not fit: too little memory, or no allowed split."""
+    """Return the reason why a stage does not fit: too little memory, or no allowed split."""
     if math.isfinite(reason.excess_bytes):
         return str(reason)
     return f"operators {reason.first} to {reason.last} cannot be split over {_many(reason.gpus, 'GPU')}"
@@ -118,7 +118,7 @@ def title(explanation: Explanation) -> str:
 
 
 def tables(explanation: Explanation) -> list[Table]:
-    """Return an explanation as tables: grids, frontier, stages, where the time goes, costs."""
+    """Return an explanation as tables: grids, frontier, stages, time by cause, costs."""
     shown = [_grids_table(explanation)]
     if explanation.proxy is not None:
         best = explanation.proxy.plan.grid
@@ -251,7 +251,7 @@ def verdict(explanation: Explanation) -> str:
 
 
 def write_plot(explanation: Explanation, path: Path) -> None:
-    """Draw the frontiers and where the time goes, see `draw_figure`."""
+    """Draw the frontiers and the time by cause as `draw_figure` does."""
     draw_figure(path, (12, 4.8), lambda figure: _fill(figure, explanation), "--plot")
 
 

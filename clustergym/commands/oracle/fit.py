@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Fit, write and print the constants; return the exit status."""
+    """Fit the oracle's constants, write and print them; return the exit status."""
     from clustergym.common.paths import conf_dir
     from clustergym.oracle.calibration.step_fit import FREE
     from clustergym.oracle.stacks.catalog import OPERATORS_STACK
@@ -108,9 +108,6 @@ def _write(stack: Stack, target: Path, formulas: str, notes: Mapping[str, str]) 
     ]
     write_text(target, stack_yaml(stack, about), "--output")
     shown: dict[str, Any] = asdict(round_constants(stack.constants))
-    rows = []
-    for name, value in shown.items():
-        by_type = value if isinstance(value, Mapping) else {"": value}
-        rows.append((name, "  ".join(f"{gpu} {number:g}".strip() for gpu, number in by_type.items())))
+    rows = [(name, f"{value:g}") for name, value in shown.items()]
     print_table(text_table(f"{stack.name}, fitted to {stack.fitted_to}", ("constant", "value"), rows))
     return shown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -20,19 +20,19 @@ HEAD = f"""\
 
 ![Predicted against measured seconds of a step, by GPU type]({PICTURE})
 
-The picture has the rows of all sources: newest releases of this section's, and Arena's iterations, as the
-stack `alpa-2022` of the next section predicts them.
+The picture has the rows of all sources: the newest releases in this section, and Arena's iterations as
+the stack `alpa-2022` of a later section predicts them.
 
-`clustergym oracle validate --data modern` holds the step times of software stacks (`conf/stack`) against
-public tables of llm-foundry, Megatron-Bridge and torchtitan, given the published plan: predicted tokens/s
-of a GPU against measured. Each stack has at most 15 fitted constants, none of which belongs to one model.
-`left out` predicts each model x GPU type x precision from a fit to all other rows. Of mixtures of experts
-the newest release of each configuration counts: another release alone changes them by 1.0 to 2.9 x.
+`clustergym oracle validate --data modern` compares the step times of software stacks (`conf/stack`) with
+public tables of llm-foundry, Megatron-Bridge and torchtitan, for the published parallel plan. The compared
+figure is tokens/s of a GPU. Each stack has at most 15 fitted constants, none of which belongs to one model.
+`left out` predicts each group of model, GPU type and precision by a fit to all other rows. For mixtures of
+experts only the newest release of each configuration counts, since releases alone differ by 1.0 to 2.9 x.
 
-One oracle answers for all (`oracle=stack`, the default): each model on each GPU type has the newest stack
-that was measured on both, the papers' models on their GPUs the stack `alpa-2022` of the next sections. Where
-there is none, the nearest is extended, and a note says so. Settings of papers, and boards that are frozen,
-keep `oracle=roofline`.
+One oracle has all stacks (`oracle=stack`, the default). For each model and GPU type it uses the newest
+stack that was measured on both; for the papers' models on their GPUs this is `alpa-2022`, described below.
+If there is none, it extrapolates the nearest stack and prints a note. The settings of papers and frozen
+boards still use `oracle=roofline`.
 """
 
 TARGETS = {
@@ -41,69 +41,76 @@ TARGETS = {
 }
 
 MISSED_NOTE = """\
-Left out, rows of three kinds are 0.2 to 0.5 too fast. Rowwise fp8 of torchtitan: a known defect of its
-release, to which no stack is fitted. 30B on 8 GPUs with a micro-batch of one at 8,192 tokens, whose memory
-is fullest of all (0.91 of the GPU's), and 70B on 64 A100 of 40 GB: why is not known. 760M on 8 A100-80 at up
-to 1,024 tokens, which on H100 runs as predicted, and 1B on 32 A100-40, which on 16 and 64 does: why is not
-known.
+If left out of the fit, rows of three types are predicted 0.2 to 0.5 too fast. The first is rowwise fp8 of
+torchtitan, a known defect of its release, to which no stack is fitted. The second is 30B on 8 GPUs with a
+micro-batch of one at 8,192 tokens, whose memory is the fullest of all (0.91 of the GPU's), and 70B on 64
+A100 of 40 GB. The third is 760M on 8 A100-80 at up to 1,024 tokens, although it runs as predicted on H100,
+and 1B on 32 A100-40, although it runs as predicted on 16 and 64. The causes of the last two are not known.
 
-Two things brought the errors by leaving out down: torchtitan's selective recomputation computes half of the
-forward pass again, as is assumed (before, as much as memory forced); and its fit starts where releases of
-Megatron-Bridge and its own rows together end. Left-out fits of a release see the other, too, without the
-group that is left out.
+Two changes reduced the left-out errors. Torchtitan's selective recomputation is assumed to recompute half
+of the forward pass (before, as much as memory required). And torchtitan's fit starts from the result of a
+fit to its own rows and those of Megatron-Bridge together; that joint fit, too, leaves the group out.
 
-Experts of release 26.08 (DeepSeek-V3, Qwen3) are predicted 0.1 to 0.35 too slow, as earlier releases were
-measured: the constants are of 2026 as a whole. Rows with an all-to-all beyond eight GPUs are few;
-`exchange_exposed` stands on them.
+Mixtures of experts in release 26.08 (DeepSeek-V3, Qwen3) are predicted 0.1 to 0.35 too slow, as slow as in
+earlier releases, because one set of constants covers all of 2026. Few rows have an all-to-all over more
+than eight GPUs; the constant `exchange_exposed` depends on these rows.
 """
 
 SPEED_NOTE = """\
 Speed of a GPU relative to that on the fewest GPUs of its curve (a model, GPU, precision, length and plan in
 one release; curves that begin at more than 64 GPUs left out), dense models, points between predicted and
-measured. Asked are 3 points from 8 to 64 GPUs, and 5 to 512. None of the 364 rows is of more than 256
-GPUs, so 512 cannot be checked here; 62 are of 256, of which four belong to curves that begin at 8 or 32 (MPT
-on H100). What begins at 32 or 64 GPUs is MPT 70B, whose row on the fewest GPUs, where memory is fullest, is
-predicted 0.1 (32 H100 and A100-80) and 0.45 (64 A100-40) too fast.
+measured. Asked are 3 points from 8 to 64 GPUs, and 5 to 512.
+"""
+
+MISSED_POINTS = 5
+"""Points of error from which a curve of speed per GPU is shown by itself."""
+
+CURVES_NOTE = f"""\
+Curves off by more than {MISSED_POINTS} points, at the count where they are off most; *fewest* is how much too
+fast the row on the fewest GPUs is predicted, to which the others of its curve are relative. Why is not known.
 """
 
 PARTS_NOTE = """\
-Each part of a step left out, the constants untouched, over the newest rows whose step has it. What hardly
-moves the error is not held by these tables: context parallelism, data-parallel communication that is not
-hidden, the bubble.
+Errors if one part of a step is left out and the constants are unchanged, over the newest rows whose step
+has the part. Parts that hardly change the error are not validated by these tables: context parallelism,
+exposed data-parallel communication, and the pipeline bubble.
 """
 
 REFIT_NOTE = """\
-Each constant switched off and all others fitted anew, on the rows they are fitted to: two columns of dense
-models, two of mixtures of experts, newest releases. `tensor exposed` and `straggling` could be left out.
+Errors if one constant is removed and all others are fitted again, on the rows that they are fitted to
+(newest releases): two columns for dense models, two for mixtures of experts. The constants `tensor exposed`
+and `straggling` could be removed.
 """
 
 COLLECTIVES_NOTE = """\
 ### Collectives
 
-Against Vidur's measurements (MLSys '24), by `clustergym oracle validate --data TABLE --gpu-type NAME`. A
-message takes the faster of two protocols, each a latency and a bandwidth; `before` is bandwidth alone, at 0.8
-of NVLink and 0.72 of a port. All-reduces across nodes are not held: of H100 none was measured, and the A100's
-nodes shared one port of 200 Gbit/s, at which its sends run, too.
+Errors against Vidur's measurements (MLSys '24), by `clustergym oracle validate --data TABLE --gpu-type
+NAME`. A message uses the faster of two protocols, each with a latency and a bandwidth; `before` has
+bandwidth alone, at 0.8 of NVLink and 0.72 of a port. All-reduces across nodes are not validated: none was
+measured on H100, and each node with A100 had a single port of 200 Gbit/s, which also limits its sends.
 """
 
 GRIDS_NOTE = """\
 ### Grids, Pareto frontiers and proxy plans
 
-The grids of the papers (GPU type, GPUs, stages) of these plans: computation bias is the GPUs that are lost to
-uneven stages, the bubble, recomputation and small micro-batches, beside the plan of the allocation that
-loses least; communication load is what is not hidden, in seconds. Policies that profile are told the best
-estimate of the grids' proxy plans, which sees neither stragglers nor the optimizer's step. Nine models on 8,
-64 and 512 H100 and GB200, 512 sequences of 8,192 tokens, where they fit.
+This table has the papers' grids (GPU type, GPUs, stages) for these plans. The computation bias is the
+number of GPUs lost to uneven stages, the bubble, recomputation and small micro-batches, relative to the
+plan that loses the fewest on the allocation; the communication load is the exposed communication in
+seconds. Policies that profile get the best estimate of the grids' proxy plans, which includes neither
+stragglers nor the optimizer's step. There are nine models on 8, 64 and 512 H100 and GB200, with 512
+sequences of 8,192 tokens, where they fit.
 """
 
 SCALING_NOTE = """\
 ### Fixed batch: not validated
 
-All published scaling is weak: the batch grows with the GPUs. What a job of fixed batch loses on more GPUs
-follows from the model alone; **no measurement holds these curves**. 256 sequences of 8,192 tokens in bf16,
-the fastest plan of the search for each number of GPUs; speed of a GPU relative to the smallest number that
-the model fits on. Shares of the step at the largest number: `communication` is what is not hidden, with
-straggling; `bubble` the pipeline's.
+All published scaling is weak: the batch grows with the GPUs. The loss of a job with a fixed batch on more
+GPUs follows from the model alone; **no measurement validates these curves**. They have 256 sequences of
+8,192 tokens in bf16, and the fastest plan of the search for each number of GPUs. The figure is the speed
+per GPU relative to the smallest number of GPUs on which the model fits. The last columns are shares of the
+step at the largest number: `communication` is exposed communication with straggling, and `bubble` is the
+pipeline's.
 
 From 512 GPUs on there are more GPUs than sequences: one sequence is then divided among tensor, context or
 pipeline ranks. A pipeline with fewer micro-batches than stages runs one stage after another. On A100
@@ -112,7 +119,7 @@ mixtures of experts use defaults: the stack `fsdp-2023` was measured on dense mo
 
 
 def stack_section(figures: Figures) -> str:
-    """Return the section, from what `measure_stacks` measured."""
+    """Return the section on software stacks, given the figures of `measure_stacks`."""
     three = ("median", "mean", "90th percentile")
     left_out = ("left out: median", *three[1:])
     errors = [
@@ -166,6 +173,9 @@ def stack_section(figures: Figures) -> str:
             SPEED_NOTE,
             table(("", "curves", "mean", "largest"), speed),
             "",
+            CURVES_NOTE,
+            _missed_curves(figures["per_gpu_curves"]),
+            "",
             PARTS_NOTE,
             table(("part", "rows", "share of step, median", "median error", "mean error"), parts),
             "",
@@ -181,6 +191,35 @@ def stack_section(figures: Figures) -> str:
             "",
         )
     )
+
+
+def find_missed_curves(curves: Iterable[Figures]) -> list[tuple[Figures, Figures, float]]:
+    """Return the curves off by more than `MISSED_POINTS`: curve, its worst point and how far off, in points.
+
+    The worst comes first.
+    """
+    worst = []
+    for curve in curves:
+        off = [(100 * (point["predicted"] - point["measured"]), point) for point in curve["points"]]
+        points, point = max(off, key=lambda pair: abs(pair[0]))
+        if abs(points) > MISSED_POINTS:
+            worst.append((curve, point, points))
+    return sorted(worst, key=lambda found: -abs(found[2]))
+
+
+def _missed_curves(curves: Iterable[Figures]) -> str:
+    rows = [
+        (
+            f"{curve['model']}, {curve['gpu_type']}",
+            f"{curve['fewest']} to {point['gpus']}",
+            f"{point['measured']:.2f}",
+            f"{point['predicted']:.2f}",
+            f"{points:+.1f}",
+            f"{100 * curve['first_error']:+.0f} %",
+        )
+        for curve, point, points in find_missed_curves(curves)
+    ]
+    return table(("", "GPUs", "measured", "predicted", "points", "fewest"), rows)
 
 
 def _collectives(figures: Figures) -> tuple[str, ...]:
@@ -231,7 +270,7 @@ def _scaling(curves: list[Figures]) -> str:
 
 
 def measure_stacks(table: Path, progress: Callable[[str], None]) -> Figures:
-    """Return errors of software stacks against measured throughput, and curves that nothing holds."""
+    """Return errors of software stacks against measured throughput, and strong-scaling curves."""
     from clustergym.oracle.calibration import throughput_validation as validation
     from clustergym.oracle.stacks.throughput import read_throughput, strong_scaling
 
@@ -254,7 +293,7 @@ GRID_MODELS = (
 
 
 def measure_grids() -> Figures:
-    """Return how far proxy plans are from the optimum, and estimates from the plans, by strategy."""
+    """Return the gaps between proxy plans and the optimum, and between estimates and plans, by strategy."""
     from clustergym.oracle.grid.profiler import STRATEGIES
     from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
     from clustergym.oracle.stacks.catalog import choose_for_shape
@@ -286,7 +325,7 @@ def measure_grids() -> Figures:
 
 
 def measure_collectives(folder: Path) -> Figures:
-    """Return errors of collectives on the machines of Vidur's tables; empty without them."""
+    """Return errors of collectives on the machines of Vidur's tables; empty if the tables are missing."""
     from clustergym.oracle.stacks.collectives import validate_collectives
 
     found: dict[str, dict[str, Any]] = {}
@@ -299,7 +338,7 @@ def measure_collectives(folder: Path) -> Figures:
 
 
 def draw_stacks(data: Path, target: Path) -> None:
-    """Draw the page's picture from a folder of measurements: throughput of stacks, and Arena's iterations."""
+    """Draw the throughput of stacks and Arena's iterations, given a folder of measurements."""
     import numpy as np
 
     from clustergym.oracle.calibration.throughput_validation import draw, predict_rows

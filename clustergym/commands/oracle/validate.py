@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print errors in all and by groups; return the exit status."""
+    """Print the oracle's errors overall and by groups; return the exit status."""
     from clustergym.common.figures import check_figure
 
     check_choice(options.oracle, ORACLES, "--oracle")
@@ -119,7 +119,8 @@ def _throughput(options: argparse.Namespace) -> dict[str, Any]:
             shown["left_out"] = cross_validate(rows, tell)
     if options.plot is not None:
         draw(options.plot, rows, predictions)
-    print_figures(f"software stacks against {options.data}", shown)
+    printed = {name: value for name, value in shown.items() if name != "per_gpu_curves"}
+    print_figures(f"software stacks against {options.data}", printed)
     _print_unknown(predictions)
     return {"rows": predictions, **shown}
 

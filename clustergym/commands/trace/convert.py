@@ -26,7 +26,7 @@ from clustergym.trace.trace import Trace, cut_trace
 
 
 def import_trace(args: argparse.Namespace) -> int:
-    """Write a trace of any format in the native one; return the exit status."""
+    """Convert a trace of any format to the native one; return the exit status."""
     name = find_format(args.source).name if args.format == "auto" else args.format
     if name in OPERATORS:
         refuse_overwrite((args.output,), args.force)
@@ -55,7 +55,7 @@ def _import_log(name: str, args: argparse.Namespace) -> int:
 
 
 def validate_traces(args: argparse.Namespace) -> int:
-    """Check traces of any format; return the exit status, 2 if one is not valid."""
+    """Check traces of any format; return the exit status, 2 if a trace is not valid."""
     shown, problems = [], []
     for path in args.files:
         try:

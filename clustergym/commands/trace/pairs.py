@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read a table and describe it; return the exit status."""
+    """Read a table of job pairs and describe it; return the exit status."""
     table = read_pair_table(args.file)
     rows = [statistics.plain() for statistics in pair_statistics(table)]
     cells = [

@@ -96,7 +96,7 @@ def _cluster(name: str, core_oversubscription: float | None) -> ClusterSpec:
     cluster = load_cluster(name)
     if len(cluster.groups) > 1:
         remedy = "choose a cluster of equal nodes"
-        raise InputError(f"{cluster.name} has nodes of several kinds", field="cluster", remedy=remedy)
+        raise InputError(f"{cluster.name} has nodes of several types", field="cluster", remedy=remedy)
     if core_oversubscription is None:
         return cluster
     check_value(core_oversubscription, AtLeastOne | None, "core_oversubscription")
@@ -166,7 +166,7 @@ class PlacementParameters(Parameters):
     """Steps after which an episode is truncated; null: twice the nodes of the job."""
 
     def problem(self) -> Problem:
-        """Return the job and the minipods; same errors as `load_problem`."""
+        """Return the job and the minipods; raises the errors of `load_problem`."""
         names = ("cluster", "gpus", "tensor_parallel", "pipeline_parallel", "core_oversubscription")
         changes = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         return load_problem(self.setting, changes)
@@ -181,7 +181,7 @@ def episode_instance(
     options: Mapping[str, Any],
     rng: np.random.Generator,
 ) -> Instance:
-    """Return the instance to place; `rng` draws what the options leave open.
+    """Return the instance to place; values that the options do not set are drawn.
 
     Raises
     ------

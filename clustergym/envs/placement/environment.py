@@ -24,7 +24,7 @@ from clustergym.scenario.placement_problem import Assignment, Instance, Pretrain
 
 
 class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
-    """Spread the nodes of an LLM pre-training job over the minipods of a cluster.
+    """The agent spreads the nodes of an LLM pre-training job over the minipods of a cluster.
 
     ## Description
 
@@ -152,7 +152,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
         return self.state.instance
 
     def assignment(self) -> Assignment:
-        """Return the episode's placement if the whole job is placed, else an empty one."""
+        """Return the episode's placement if the whole job is placed, else an infeasible answer."""
         return self.state.assignment()
 
     def action_masks(self) -> npt.NDArray[np.int8]:
@@ -190,11 +190,11 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
         super().reset(seed=seed)
         instance = episode_instance(self.parameters, self.problem, options or {}, self.np_random)
         most_steps = self.parameters.max_steps or 2 * self.problem.job.nodes
-        return self._begin(PlacementState(instance), most_steps)
+        return self.begin_episode(PlacementState(instance), most_steps)
 
     def step(self, action: Any) -> Step:
         """Place the next node or nodes of the current group in minipod `action`."""
-        minipod, state = self._checked(action), self.state
+        minipod, state = self.check_action(action), self.state
         if state.shortfall:
             self._over = True
             return self._observe(), 0.0, True, False, self._info()
@@ -203,8 +203,8 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
             most = 1 if self.parameters.step == "node" else state.left
             state.place(minipod, min(most, state.free[minipod]))
         else:
-            self._refuse(f"minipod {minipod} is full")
-        return self._end_step(legal, state.placed)
+            self.refuse_action(f"minipod {minipod} is full")
+        return self.end_step(legal, state.placed)
 
     def render(self) -> Any:
         """Return the placement so far as text or picture (height, width, 3); None without a render mode."""
@@ -275,7 +275,7 @@ def _by_groups(counts: list[list[int]], free: list[int]) -> list[int]:
 
 
 class StepTimeCost:
-    """The share by which a training step takes longer than with the whole job inside a minipod.
+    """A cost: the share by which a training step takes longer than with the whole job inside one minipod.
 
     While groups are missing, they are taken to be placed like the last one that is whole, so that
     the cost is 0 until the first group is split or the second is elsewhere, and never falls.
@@ -307,12 +307,12 @@ class StepTimeCost:
         return self._known[2]
 
     def check(self) -> None:
-        """Raise an InputError if the model is not possible."""
+        """Raise an InputError if the model cannot be trained with this job."""
         self.inside_s  # noqa: B018  computed once
 
     @cached_property
     def inside_s(self) -> float:
-        """Seconds of a step with the whole job inside a minipod, even if no minipod is large enough."""
+        """Seconds of a step with the whole job in one minipod, even if no minipod is large enough."""
         job = self._problem.job
         return self.seconds(np.zeros((job.rows, job.columns), dtype=np.int64))
 

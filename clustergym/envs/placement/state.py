@@ -62,11 +62,11 @@ class PlacementState:
 
     @property
     def of_group(self) -> list[int]:
-        """Nodes of the present group in each minipod; all 0 when the job is placed."""
+        """Number of nodes of the present group in each minipod; all 0 when the job is placed."""
         return [0] * self.instance.minipods if self.placed else self.counts[self.group]
 
     def place(self, minipod: int, nodes: int) -> None:
-        """Put nodes of the present group into a minipod that has as many free nodes."""
+        """Put nodes of the present group into a minipod."""
         if not 0 < nodes <= min(self.free[minipod], self.left):
             raise ValueError(
                 f"{nodes} nodes in minipod {minipod} of {self.free[minipod]} free, {self.left} left"
@@ -83,7 +83,7 @@ class PlacementState:
 
     @property
     def spread(self) -> Spread:
-        """The DP and PP spread so far, as `clustergym.scenario.placement_problem.spread` counts them."""
+        """The DP and PP spread so far, in the units of `clustergym.scenario.placement_problem.spread`."""
         if self.instance.unit == "pp":
             return Spread(self._touched, self._most)
         return Spread(self._most, self._touched)

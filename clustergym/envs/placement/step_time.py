@@ -84,7 +84,7 @@ class PretrainingModel:
 
 
 class StepTime(NamedTuple):
-    """Seconds of a step by cause, without communication that computation hides.
+    """Seconds of a step by cause; communication that overlaps computation is left out.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class StepTime(NamedTuple):
 
 
 class Tiers(NamedTuple):
-    """The bandwidths and latency of each tier, over `Locality`, for the nodes of one GPU type.
+    """The bandwidths and latency of each network tier, for nodes of one GPU type.
 
     Attributes
     ----------
@@ -127,7 +127,7 @@ class Tiers(NamedTuple):
     matmul_flops: float
 
     def layout(self, tier: Locality, across: float | None) -> Layout:
-        """Return the layout of a tier; `across` is how many times slower the core is than a minipod."""
+        """Return the layout of a tier; `across` is the factor by which the core is slower than a minipod."""
         if tier != Locality.CROSS or across is None:
             return self.layouts[tier]
         inside = self.layouts[Locality.MINIPOD]
@@ -176,7 +176,7 @@ def predict(
     model : PretrainingModel
     tiers : Tiers
     leaves : ndarray of int, shape (rows, columns), optional
-        Leaf of each node, by which groups inside a leaf are told; by default all leave it.
+        Leaf switch of each node, to find groups inside one; by default all groups span several.
     core : Core, optional
         Rule for traffic across minipods (`placement/core.py`); by default the oversubscription of `tiers`.
 

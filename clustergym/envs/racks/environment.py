@@ -16,7 +16,7 @@ from clustergym.envs.rewards import Reward
 
 
 class RackEnv(PlacingEnv[RackState, RackParameters]):
-    """Place gangs in racks that NVLink joins, move running ones to make room, or let a gang wait.
+    """The agent places gangs in NVLink racks, moves running gangs to make room, or lets a gang wait.
 
     ## Description
 
@@ -143,23 +143,23 @@ class RackEnv(PlacingEnv[RackState, RackParameters]):
         """Begin an episode; see the options under Starting State."""
         super().reset(seed=seed)
         gangs = episode_gangs(self.parameters, options or {}, self.np_random)
-        return self._begin(
+        return self.begin_episode(
             RackState(self.parameters, gangs), self.parameters.max_steps or 50 * len(gangs.submit_s)
         )
 
     def step(self, action: Any) -> Step:
-        """Place the next segment, move a gang, or let the gang that is offered wait."""
-        action, state = self._checked(action), self.state
+        """Place the next segment, move a gang, or let the offered gang wait."""
+        action, state = self.check_action(action), self.state
         legal = bool(self.action_masks()[action])
         if not legal:
-            self._refuse(f"{action} is not possible", 10)
+            self.refuse_action(f"{action} is not possible", 10)
         elif not state.over:
             action_type, rack = divmod(action, self.racks)
             if action_type == 2:
                 state.wait()
             else:
                 (state.move if action_type else state.place)(rack)
-        return self._end_step(legal, state.over)
+        return self.end_step(legal, state.over)
 
     def render(self) -> Any:
         """Return the racks as text or as a picture (height, width, 3); None without a render mode."""

@@ -85,16 +85,16 @@ class RackParameters(Parameters):
 
     @property
     def most_trays(self) -> int:
-        """Trays of a rack that a gang can have."""
+        """Most trays of a rack that a gang can have."""
         return min(self.trays, self.gang_trays)
 
     def fitting_shapes(self) -> list[tuple[int, int, float]]:
-        """Return those of `SHAPES` that fit in empty racks."""
+        """Return the shapes in `SHAPES` that fit in empty racks."""
         return [shape for shape in SHAPES if self.most_trays // shape[0] * self.racks >= shape[1]]
 
 
 def episode_gangs(parameters: RackParameters, options: Mapping[str, Any], rng: np.random.Generator) -> Gangs:
-    """Return the gangs of an episode: those that the option `gangs` gives, or drawn ones.
+    """Return the gangs of an episode: those in the option `gangs`, or drawn ones.
 
     Raises
     ------

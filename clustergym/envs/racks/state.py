@@ -26,7 +26,7 @@ from clustergym.envs.rendering import (
 
 
 class RackState:
-    """Gangs that run in racks or wait, and the one that is offered.
+    """Gangs that run in racks or wait, and the gang that is offered for placement.
 
     Parameters
     ----------
@@ -74,34 +74,34 @@ class RackState:
 
     @property
     def size(self) -> int:
-        """Trays of a segment of the gang that is offered; 0: none is."""
+        """Trays of a segment of the offered gang; 0 if no gang is offered."""
         return 0 if self.offered is None else int(self.gangs.trays[self.offered])
 
     @property
     def waiting_cost(self) -> float:
-        """Hours that gangs waited, a mean weighted by trays."""
+        """Mean hours that gangs waited, weighted by trays."""
         return self.waited_tray_s / self.total_trays / 3600
 
     @property
     def moved_cost(self) -> float:
-        """Hours that gangs stood still for moves, a mean weighted by trays."""
+        """Mean hours of restarts after moves, weighted by trays."""
         return self.moved_tray_s / self.total_trays / 3600
 
     @property
     def stranded(self) -> int:
-        """Free trays that the gang that is offered cannot use for any segment."""
+        """Free trays that no segment of the offered gang can use."""
         size = self.size
         return sum(free - self._room(free, size) * size for free in self.free) if size else 0
 
     def has_room(self, rack: int) -> bool:
-        """Whether the next segment of the gang that is offered may go in a rack."""
+        """Whether a rack has room for the next segment of the offered gang."""
         if self.offered is None or not self._fits(self.offered):
             return False
         used = self.held.get(self.offered, Counter())[rack]
         return self.free[rack] >= self.size and used + self.size <= self.parameters.most_trays
 
     def find_move(self, rack: int) -> tuple[int, int] | None:
-        """Return the gang that would leave a rack, the smallest wholly in it that can, and where it goes.
+        """Return the smallest gang that can move out of a rack, and the rack that it moves to.
 
         None: there is none, no move is left, or the gang that is offered has room without.
         """
@@ -115,14 +115,14 @@ class RackState:
         return None
 
     def may_wait(self) -> bool:
-        """Whether the gang that is offered may be left waiting: something else is still to come."""
+        """Whether the offered gang may wait, which it may while other gangs still end or arrive."""
         offered = self.offered
         if offered is None or self.left != int(self.gangs.segments[offered]):
             return False
         return bool(self._ends) or self._next < len(self.gangs.submit_s)
 
     def place(self, rack: int) -> None:
-        """Put the next segment of the gang in a rack; with the last one it starts."""
+        """Put the offered gang's next segment in a rack; after its last segment the gang starts."""
         row, size = self.offered, self.size
         assert row is not None
         self.free[rack] -= size
@@ -135,7 +135,7 @@ class RackState:
             self._offer()
 
     def move(self, rack: int) -> None:
-        """Let a gang leave a rack, which stands still for a restart."""
+        """Move a gang out of a rack into another; the gang does not work during its restart."""
         found = self.find_move(rack)
         assert found is not None
         row, to = found
@@ -150,7 +150,7 @@ class RackState:
         self.moves_left -= 1
 
     def wait(self) -> None:
-        """Leave the gang waiting, and go on to the next."""
+        """Leave the offered gang waiting, and offer the next."""
         self._turn += 1
         self._offer()
 
@@ -246,7 +246,7 @@ def _sum_up(state: RackState) -> str:
 
 
 def as_text(state: RackState) -> str:
-    """Return a table of the racks, and the gang that is offered."""
+    """Return a table of the racks, and the offered gang."""
     rows = []
     for rack, free in enumerate(state.free):
         inside = " ".join(f"{row}:{racks[rack]}" for row, racks in sorted(state.held.items()) if racks[rack])
@@ -258,7 +258,7 @@ MARGIN, TOP = 12, 64
 
 
 def as_pixels(state: RackState) -> Pixels:
-    """Return a picture: a column of trays for each rack, in the colour of the gang that has them.
+    """Return a picture: a column of trays for each rack, in the colour of the gang in each tray.
 
     Returns
     -------

@@ -26,7 +26,7 @@ from clustergym.sim.parts.placers import (
 
 
 class Filling(NamedTuple):
-    """The outcome of A arrivals: which were placed, and where.
+    """The outcome of A arrivals: whether and where each was placed.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Filling(NamedTuple):
 def fill(
     nodes: Nodes, requests: Requests, arrivals: Ints, usual: UsualRequests, placer: str, seed: int
 ) -> Filling:
-    """Place requests in their order of arrival.
+    """Place requests in order of arrival.
 
     Parameters
     ----------
@@ -71,12 +71,12 @@ def fill(
     found = Filling(
         np.full(number, UNFIT), np.zeros(number, np.int64), np.zeros(number, np.int64), np.zeros(number)
     )
-    _fill(nodes, requests, arrivals, usual, PLACERS.index(placer), chances, scores, found)
+    place_arrivals(nodes, requests, arrivals, usual, PLACERS.index(placer), chances, scores, found)
     return found
 
 
 @compile_entry
-def _fill(
+def place_arrivals(
     nodes: Nodes,
     requests: Requests,
     arrivals: Ints,
@@ -86,6 +86,7 @@ def _fill(
     scores: KnownScores,
     found: Filling,
 ) -> None:
+    """Place requests in order where a placer's score is best; note in `found` what became of each."""
     own, device = np.empty(len(nodes.devices)), np.empty(1, np.int64)
     for at in range(len(nodes.devices)):
         own[at] = fragments(nodes, at, usual)

@@ -13,7 +13,7 @@ from clustergym.common.errors import InputError
 from clustergym.common.parameters import build_from_keywords
 from clustergym.envs.placing import Observation, PlacingEnv, Step
 from clustergym.envs.rewards import Reward
-from clustergym.envs.sharing.desk import FITS
+from clustergym.envs.sharing.episode import FITS
 from clustergym.envs.sharing.parameters import SharingParameters, episode_stream
 from clustergym.envs.sharing.state import COSTS, SharingState, as_pixels, as_text, layout, observe, space
 from clustergym.sim.parts.placement import score_nodes
@@ -21,7 +21,7 @@ from clustergym.sim.parts.placers import UNFIT
 
 
 class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
-    """Place requests for parts of GPUs, whole GPUs or CPU alone on nodes of several types.
+    """The agent places requests for parts of GPUs, whole GPUs or CPU alone on nodes of several types.
 
     ## Description
 
@@ -148,19 +148,19 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
         state = self.state
         if state.over:
             return np.ones(self.actions, dtype=np.int8)
-        desk, request = state.desk, state.request
-        fits: Bools = desk.features[request, FITS] > 0
+        episode, request = state.episode, state.request
+        fits: Bools = episode.features[request, FITS] > 0
         if self.parameters.action == "node":
             return fits.view(np.int8)
         if state.part:
-            chosen = desk.nodes.gpu_milli >= desk.requests.gpu_milli[request]
+            chosen = episode.nodes.gpu_milli >= episode.requests.gpu_milli[request]
         else:
             chosen = np.arange(self.devices)[None, :] == 0
         both: Bools = chosen & fits[:, None]
         return both.ravel().view(np.int8)
 
     def find_action(self, placer: str) -> int:
-        """Return the action that a placer would take, one of `clustergym.sim.parts.placers.PLACERS`.
+        """Return the action that a placer of `clustergym.sim.parts.placers.PLACERS` would take.
 
         `random-fit` is not random here: it takes the first node in the order of ranks.
 
@@ -175,9 +175,11 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
                 field="env.action",
                 remedy='make the environment with action="device"',
             )
-        desk = self.state.desk
-        value, device = score_nodes(desk.nodes, desk.requests, self.state.request, placer, desk.usual)
-        node = int(np.lexsort((desk.nodes.rank, -value))[0])
+        episode = self.state.episode
+        value, device = score_nodes(
+            episode.nodes, episode.requests, self.state.request, placer, episode.usual
+        )
+        node = int(np.lexsort((episode.nodes.rank, -value))[0])
         if self.parameters.action == "node":
             return node
         return node * int(self.devices) + max(int(device[node]), 0)
@@ -189,21 +191,21 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
         super().reset(seed=seed)
         stream = episode_stream(self.parameters, self.source, options or {}, self.np_random)
         state = SharingState(stream)
-        return self._begin(state, self.parameters.max_steps or 2 * state.number)
+        return self.begin_episode(state, self.parameters.max_steps or 2 * state.number)
 
     def step(self, action: Any) -> Step:
         """Place the current request on the node or device that the action names."""
-        action, state = self._checked(action), self.state
+        action, state = self.check_action(action), self.state
         legal = state.over or self._place(state, action)
-        return self._end_step(legal, state.over)
+        return self.end_step(legal, state.over)
 
     def _place(self, state: SharingState, action: int) -> bool:
         """Place the current request if the action is legal; return whether it was."""
         if not self.action_masks()[action]:
-            self._refuse(f"the request does not fit at {action}", 10)
+            self.refuse_action(f"the request does not fit at {action}", 10)
             return False
         if self.parameters.action == "node":
-            state.put(action, int(state.desk.device[state.request, action]))
+            state.put(action, int(state.episode.device[state.request, action]))
         else:
             node, device = divmod(action, self.devices)
             state.put(node, device if state.part else UNFIT)

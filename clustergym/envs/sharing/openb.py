@@ -34,20 +34,20 @@ Expected = Mapping[tuple[str, str, int, int], float]
 
 @dataclass(frozen=True)
 class Orders:
-    """The order of arrivals, and the ranks of nodes, of one run."""
+    """The order of arrivals and the ranks of nodes in one run."""
 
     arrivals: Ints
     node_rank: Ints
 
 
 def find_packed_file(path: Path) -> Path:
-    """Return a file, or the same with `.gz` where that is what there is."""
+    """Return the path of a file, or with `.gz` added if only the compressed file exists."""
     other = path.with_name(f"{path.name}.gz")
     return other if not path.exists() and other.exists() else path
 
 
 def read_nodes(path: Path) -> tuple[Nodes, tuple[str, ...]]:
-    """Read a list of nodes; return it with the names of the GPU models, sorted."""
+    """Read a list of nodes; return the nodes and the sorted names of their GPU models."""
     table = read_csv(path, ["cpu_milli", "memory_mib", "gpu", "model"])
     devices = integers(table, "gpu", low=0, high=CLASSES - 1)
     names = texts(table, "model")
@@ -61,7 +61,7 @@ def read_nodes(path: Path) -> tuple[Nodes, tuple[str, ...]]:
 
 
 def read_requests(path: Path, models: tuple[str, ...]) -> tuple[Requests, list[str]]:
-    """Read a list of pods, a row each; return it with the texts of the models that they accept."""
+    """Read a list of pods, one a row; return their requests and the texts of the models that they accept."""
     table = read_csv(path, ["cpu_milli", "memory_mib", "num_gpu", "gpu_milli"])
     gpus = integers(table, "num_gpu", low=0, high=CLASSES - 1)
     milli = integers(table, "gpu_milli", low=0, high=WHOLE)
@@ -108,7 +108,7 @@ def workloads(folder: Path) -> list[str]:
 
 
 def read_orders(folder: Path, workload: str, pods: int, nodes: int) -> dict[int, Orders]:
-    """Return the orders of a workload by seed; none where the folder has no such file.
+    """Return the orders of a workload by seed; nothing if the folder has no such file.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def _check_array(path: Path, name: str, array: Any, rows: int) -> Ints:
 
 
 def read_expected(path: Path, value: str) -> Expected:
-    """Return published figures; none where there is no such file."""
+    """Return published figures; nothing if there is no such file."""
     if not path.exists():
         return {}
     table = read_csv(path, ["workload", "policy", "seed", "arrived_pct", value])

@@ -63,7 +63,7 @@ class SharingParameters(Parameters):
     """Steps after which an episode is truncated; null: twice the requests of the episode."""
 
     def source(self) -> Source:
-        """Return the source that episodes are drawn from."""
+        """Return the source from which episodes are drawn."""
         if self.data is None:
             return generate_source(self.nodes or USUAL_NODES)
         if self.nodes is not None:

@@ -28,7 +28,7 @@ from clustergym.envs.rendering import (
     choose_colour,
     table,
 )
-from clustergym.envs.sharing.desk import AT, FITS, NAMES, REJECTED, USED, put, start_episode
+from clustergym.envs.sharing.episode import AT, FITS, NAMES, REJECTED, USED, put, start_episode
 from clustergym.envs.sharing.streams import Stream
 
 
@@ -41,7 +41,7 @@ class SharingState:
 
     Attributes
     ----------
-    desk : clustergym.envs.sharing.desk.SharingEpisode
+    episode : clustergym.envs.sharing.episode.SharingEpisode
     number : int
         Requests of the stream.
     requests : ndarray of float32, shape (K, 4)
@@ -54,21 +54,21 @@ class SharingState:
         usual = stream.usual
         asked = float((usual.share * usual.gpus * usual.gpu_milli).sum())
         self._filling = max(self._installed / asked, 1.0) if asked > 0.0 else 1.0
-        self.desk = start_episode(stream)
+        self.episode = start_episode(stream)
         self._first_fragments = self.fragments
 
     def put(self, node: int, device: int) -> None:
         """Place the current request on a node, and advance to the next request that fits anywhere."""
-        put(self.desk, node, device)
+        put(self.episode, node, device)
 
     @property
     def arrival(self) -> int:
-        """Index of the current request: how many came before it."""
-        return int(self.desk.counts[AT])
+        """Number of requests that came before the current one."""
+        return int(self.episode.counts[AT])
 
     @property
     def come(self) -> float:
-        """Requests that have come, from 0 to 1: x / (x + as many usual requests as fill all GPUs)."""
+        """Requests that have come, from 0 to 1: x / (x + the number of usual requests that fill all GPUs)."""
         return self.arrival / (self.arrival + self._filling)
 
     @property
@@ -79,42 +79,42 @@ class SharingState:
     @property
     def request(self) -> int:
         """Index of the current request among the distinct requests."""
-        return int(self.desk.arrivals[self.arrival])
+        return int(self.episode.arrivals[self.arrival])
 
     @property
     def part(self) -> bool:
         """Whether the current request asks for a part of a GPU."""
-        return 0 < int(self.desk.requests.gpu_milli[self.request]) < WHOLE
+        return 0 < int(self.episode.requests.gpu_milli[self.request]) < WHOLE
 
     @property
     def rejected(self) -> int:
         """Requests so far that fitted nowhere."""
-        return int(self.desk.counts[REJECTED])
+        return int(self.episode.counts[REJECTED])
 
     @property
     def allocated(self) -> float:
-        """Share of the installed GPUs that is allocated."""
-        return int(self.desk.counts[USED]) / self._installed
+        """Allocated share of the installed GPUs."""
+        return int(self.episode.counts[USED]) / self._installed
 
     @property
     def fragments(self) -> float:
-        """Share of the installed GPUs that is idle and that a usual request cannot use (FGD's definition)."""
-        return float(self.desk.fragments.sum()) / self._installed
+        """Share of the installed GPUs that is idle and of no use to a usual request (FGD's definition)."""
+        return float(self.episode.fragments.sum()) / self._installed
 
     @property
     def allocated_cost(self) -> float:
-        """Minus the share that is allocated."""
+        """Minus the allocated share of the installed GPUs."""
         return -self.allocated
 
     @property
     def mean_allocated(self) -> float:
-        """Mean, over the arrivals so far, of the share that was allocated after each."""
-        return int(self.desk.used_sum[0]) / (self._installed * max(self.arrival, 1))
+        """Mean over the arrivals so far of the allocated share after each."""
+        return int(self.episode.used_sum[0]) / (self._installed * max(self.arrival, 1))
 
     @property
     def mean_allocated_cost(self) -> float:
-        """Minus the sum, over the arrivals so far, of the share allocated, over all arrivals."""
-        return -int(self.desk.used_sum[0]) / (self._installed * self.number)
+        """Minus the sum of the allocated shares after each arrival so far, over the count of all arrivals."""
+        return -int(self.episode.used_sum[0]) / (self._installed * self.number)
 
     @property
     def fragments_cost(self) -> float:
@@ -146,7 +146,7 @@ SIGNED = "growth"
 
 
 def layout(nodes: int, devices: int, by_device: bool) -> dict[str, int]:
-    """Return how many numbers each part of an observation has, in order."""
+    """Return the size of each part of an observation, in order."""
     sizes = dict.fromkeys(NAMES, nodes) | {"request": 4, "stream": 2}
     if by_device:
         sizes["device_free"] = nodes * devices
@@ -154,7 +154,7 @@ def layout(nodes: int, devices: int, by_device: bool) -> dict[str, int]:
 
 
 def space(sizes: dict[str, int], form: str) -> spaces.Space[Any]:
-    """Return the space of observations of a layout, as a `dict` or `flat`."""
+    """Return the observation space with parts of these sizes, as a `dict` or `flat`."""
     low = {name: -1.0 if name == SIGNED else 0.0 for name in sizes}
     if form == "dict":
         boxes: dict[str, spaces.Space[Any]] = {
@@ -166,17 +166,17 @@ def space(sizes: dict[str, int], form: str) -> spaces.Space[Any]:
 
 
 def observe(state: SharingState, sizes: dict[str, int]) -> dict[str, npt.NDArray[np.float32]]:
-    """Return the parts of an observation; where no request is left, those of requests are 0."""
-    desk = state.desk
+    """Return the parts of an observation; those of the request are 0 after the last one."""
+    episode = state.episode
     shown = {"stream": np.array([state.come, state.allocated], np.float32)}
     if state.over:
         shown |= {name: np.zeros(size, np.float32) for name, size in sizes.items() if name != "stream"}
     else:
         request = state.request
-        shown |= zip(NAMES, desk.features[request].copy(), strict=True)
+        shown |= zip(NAMES, episode.features[request].copy(), strict=True)
         shown["request"] = state.requests[request].copy()
     if "device_free" in sizes:
-        shown["device_free"] = (desk.nodes.gpu_milli / WHOLE).astype(np.float32).ravel()
+        shown["device_free"] = (episode.nodes.gpu_milli / WHOLE).astype(np.float32).ravel()
     return {name: shown[name] for name in sizes}
 
 
@@ -188,12 +188,12 @@ LARGEST, SMALLEST = 22, 4
 
 def as_text(state: SharingState) -> str:
     """Return a text table of each node's free resources, and the current request."""
-    desk = state.desk
+    episode = state.episode
     rows = []
-    for node, devices in enumerate(desk.nodes.devices.tolist()):
-        free = " ".join(str(milli) for milli in desk.nodes.gpu_milli[node, :devices].tolist())
-        fits = "" if state.over else "yes" if desk.features[state.request, FITS, node] > 0 else "no"
-        cores, gib = desk.nodes.cpu_milli[node] / 1000, desk.nodes.memory_mib[node] / 1024
+    for node, devices in enumerate(episode.nodes.devices.tolist()):
+        free = " ".join(str(milli) for milli in episode.nodes.gpu_milli[node, :devices].tolist())
+        fits = "" if state.over else "yes" if episode.features[state.request, FITS, node] > 0 else "no"
+        cores, gib = episode.nodes.cpu_milli[node] / 1000, episode.nodes.memory_mib[node] / 1024
         rows.append((node, f"{cores:g}", f"{gib:g}", free, fits))
     head = ("node", "free cores", "free GiB", "free thousandths of each GPU", "fits")
     return "\n".join([_in_hand(state), table(head, rows), _so_far(state)])
@@ -202,7 +202,7 @@ def as_text(state: SharingState) -> str:
 def _in_hand(state: SharingState) -> str:
     if state.over:
         return f"all {state.number} requests have come"
-    requests, request = state.desk.requests, state.request
+    requests, request = state.episode.requests, state.request
     gpus, milli = int(requests.gpus[request]), int(requests.gpu_milli[request])
     asked = f"{milli} thousandths of a GPU" if state.part else f"{gpus} GPU{'' if gpus == 1 else 's'}"
     cores, gib = requests.cpu_milli[request] / 1000, requests.memory_mib[request] / 1024
@@ -215,7 +215,7 @@ def _so_far(state: SharingState) -> str:
 
 
 def as_pixels(state: SharingState) -> Pixels:
-    """Return a picture: a row of squares for each node, one a device, filled as far as it is allocated.
+    """Return a picture: a row of squares for each node, one for each device, filled to its allocated share.
 
     Below a node's squares a bar has its CPU in use. Where the request in hand fits the squares are light. Its
     size depends on the nodes alone.
@@ -225,7 +225,7 @@ def as_pixels(state: SharingState) -> Pixels:
     ndarray of uint8, shape (height, width, 3)
         At least 540 high, 960 wide.
     """
-    nodes = state.desk.nodes
+    nodes = state.episode.nodes
     side, columns, height = _grid(*nodes.gpu_milli.shape)
     picture = Picture((height, WIDTH))
     picture.text(MARGIN, 8, _in_hand(state).capitalize(), 18)
@@ -252,14 +252,14 @@ def _grid(nodes: int, devices: int) -> tuple[int, int, int]:
 
 
 def _draw(picture: Picture, state: SharingState, node: int, place: tuple[int, int, int]) -> None:
-    desk, (left, top, side) = state.desk, place
-    nodes = desk.nodes
-    fits = not state.over and desk.features[state.request, FITS, node] > 0
+    episode, (left, top, side) = state.episode, place
+    nodes = episode.nodes
+    fits = not state.over and episode.features[state.request, FITS, node] > 0
     for device in range(int(nodes.devices[node])):
         at, used = left + device * side, 1.0 - nodes.gpu_milli[node, device] / WHOLE
         filled = round(used * (side - 1))
         picture.box(at, top, side - 1, side - 1, LIGHT if fits else EMPTY)
         picture.box(at, top + side - 1 - filled, side - 1, filled, choose_colour(int(nodes.model[node])))
-    cpu = 1.0 - nodes.cpu_milli[node] / desk.installed[0, node]
+    cpu = 1.0 - nodes.cpu_milli[node] / episode.installed[0, node]
     width = int(nodes.devices[node]) * side - 1
     picture.bar(left, top + side, width, max(1, side // 3 - 1), [(cpu, FAINT)])

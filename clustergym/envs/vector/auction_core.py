@@ -24,7 +24,7 @@ from clustergym.sim.compiled.numba_cache import Direct
 
 
 class AuctionCore(Core):
-    """Episodes whose actions are vectors of numbers; parameters as of `Core`."""
+    """Episodes whose actions are vectors of numbers; it has the parameters of `Core`."""
 
     def __init__(self, single: SchedulingEnv, size: int, logged: bool, threads: int = 1) -> None:
         super().__init__(single, size, logged, threads)
@@ -42,7 +42,7 @@ class AuctionCore(Core):
         return check_numbers(actions, (self.size, self._actions.number), self._actions.bound)
 
     def legal(self, taken: Any) -> Bools:
-        """Return in which episodes an action is legal: in all."""
+        """Return in which episodes an action is legal, which is all."""
         return np.ones(self.size, dtype=np.bool_)
 
     def take(self, taken: Any, over: Bools, *copies: npt.NDArray[Any]) -> None:
@@ -53,19 +53,16 @@ class AuctionCore(Core):
             self.step(np.where(held, 0, steps.LEAVE), *copies)
 
     def draw(self, states: npt.NDArray[np.uint64]) -> Ints | Floats:
-        """Draw an action for each episode: numbers from -1 to 1."""
+        """Draw an action for each episode: uniform numbers from -1 to 1."""
         numbers = np.empty((self.size, self._actions.number))
         auction_step.draw_numbers(states, numbers)
         return numbers
 
     def prepare_step(self, actions: Ints) -> Callable[[int, int], None]:
-        """Return a function that takes the scores of moves in the episodes from a first to a last one."""
+        """Return a function that takes the actions in a range of episodes."""
         return partial(
             self._step,
-            self.batch.episodes,
-            self.cluster,
-            self._desks.arrays,
-            self._desks.rules,
+            *self.arrays,
             self._own,
             actions,
             self._numbers,
@@ -76,7 +73,7 @@ class AuctionCore(Core):
 
 
 def make_core(single: SchedulingEnv, size: int, logged: bool, threads: int = 1) -> Core:
-    """Return the core for a single environment's actions."""
+    """Return the core that handles a single environment's type of actions."""
     made: type[Core] = AuctionCore if isinstance(single.actions, AuctionActions) else Core
     if isinstance(single.actions, MetaActions):
         made = MenuCore

@@ -12,10 +12,10 @@ from clustergym.agents import auction_features as features
 from clustergym.agents.auction import Bids
 from clustergym.common.arrays import Floats, Ints
 from clustergym.envs.auction_actions import PRIORITIES, RANKED, SCORES, WEIGHTS, fill_bias
-from clustergym.envs.vector import desk as d
 from clustergym.envs.vector import edits, observation
+from clustergym.envs.vector import episode_state as d
 from clustergym.envs.vector import step as steps
-from clustergym.envs.vector.desk import Bytes, EpisodeRules, EpisodeState, Singles
+from clustergym.envs.vector.episode_state import Bytes, EpisodeRules, EpisodeState, Singles
 from clustergym.envs.vector.step import BEGIN, DECIDED, LEAVE, TERMINATED
 from clustergym.sim import columns as c
 from clustergym.sim.compiled import batch, clock
@@ -52,32 +52,34 @@ class AuctionRules(NamedTuple):
 
 
 @compile_part
-def _usual_part(desk: EpisodeState, usual: int) -> EpisodeState:
+def _usual_part(episode_state: EpisodeState, usual: int) -> EpisodeState:
     """Return an agent's state whose observation leaves out the moves."""
     return EpisodeState(
-        desk.state,
-        desk.shown,
-        desk.free,
-        desk.assignable,
-        desk.mask,
-        desk.observation[:usual],
-        desk.last_cost,
-        desk.last_reference,
-        desk.reference,
-        desk.least_gpu_s,
-        desk.least_s,
-        desk.speed,
-        desk.restart,
+        episode_state.state,
+        episode_state.shown,
+        episode_state.free,
+        episode_state.assignable,
+        episode_state.mask,
+        episode_state.observation[:usual],
+        episode_state.last_cost,
+        episode_state.last_reference,
+        episode_state.reference,
+        episode_state.least_gpu_s,
+        episode_state.least_s,
+        episode_state.speed,
+        episode_state.restart,
     )
 
 
 @compile_in_place
-def _mark_moves(episode: Episode, counts: Ints, desk: EpisodeState, before: int, mask: Bytes) -> None:
+def _mark_moves(
+    episode: Episode, counts: Ints, episode_state: EpisodeState, before: int, mask: Bytes
+) -> None:
     """Write to the mask, shape (R, T K), where moves lead to; `before` rows had a job."""
     _, types, levels = episode.known_s.shape
-    mask[: max(before, desk.state[d.SHOWN])] = 0
-    for at in range(desk.state[d.SHOWN]):
-        job = episode.job[desk.shown[at]]
+    mask[: max(before, episode_state.state[d.SHOWN])] = 0
+    for at in range(episode_state.state[d.SHOWN]):
+        job = episode.job[episode_state.shown[at]]
         time_s = episode.known_s[job[c.CLASS]]
         for gpu_type in range(types):
             if (job[c.HIDDEN] >> gpu_type) & 1:
@@ -117,29 +119,39 @@ def _release_shown(episode: Episode, counts: Ints, shown: Ints, available: Ints)
 
 @compile_part
 def _begin_point(
-    episode: Episode, cluster: ClusterArrays, desk: EpisodeState, rules: EpisodeRules, own: AuctionRules
+    episode: Episode,
+    cluster: ClusterArrays,
+    episode_state: EpisodeState,
+    rules: EpisodeRules,
+    own: AuctionRules,
 ) -> None:
     """Begin a decision point."""
-    state, rows = desk.state, episode.in_view[: episode.clock[c.IN_VIEW]]
+    state, rows = episode_state.state, episode.in_view[: episode.clock[c.IN_VIEW]]
     before = state[d.SHOWN]
-    count = edits.choose_rows(episode, rules.rows, state[d.TURN], desk.shown)
+    count = edits.choose_rows(episode, rules.rows, state[d.TURN], episode_state.shown)
     state[d.SHOWN] = count
     state[d.TURN] += 1
-    observation.begin(episode, cluster, _usual_part(desk, own.usual), rules)
+    observation.begin(episode, cluster, _usual_part(episode_state, own.usual), rules)
     types, levels = len(cluster.capacity), len(cluster.counts)
     if own.decides_by == SCORES:
-        _mark_moves(episode, cluster.counts, desk, before, desk.mask.reshape(rules.rows, types * levels))
+        _mark_moves(
+            episode,
+            cluster.counts,
+            episode_state,
+            before,
+            episode_state.mask.reshape(rules.rows, types * levels),
+        )
     elif own.decides_by == PRIORITIES:
-        desk.mask[: 2 * count], desk.mask[2 * count :] = 1, 0
-    if len(desk.observation) == own.usual:
+        episode_state.mask[: 2 * count], episode_state.mask[2 * count :] = 1, 0
+    if len(episode_state.observation) == own.usual:
         return
-    seen = desk.observation[own.usual :].reshape(rules.rows, -1)
+    seen = episode_state.observation[own.usual :].reshape(rules.rows, -1)
     seen[: max(before, count)] = 0.0
     bids = auction_episode.bids_of_rows(episode, cluster, rows)
     available = auction_episode.count_available(episode, cluster, rows).sum()
     facts, values = auction.compute_feature_inputs(available, cluster.counts, bids), np.empty(features.COUNT)
     places = np.empty(count, np.int64)
-    _places(rows, desk.shown[:count], places)
+    _places(rows, episode_state.shown[:count], places)
     if own.ranked:
         _show_ranked(facts.job, places, seen)
         return
@@ -149,13 +161,13 @@ def _begin_point(
 
 @compile_part
 def _decide(
-    episode: Episode, cluster: ClusterArrays, desk: EpisodeState, own: AuctionRules, numbers: Floats
+    episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, own: AuctionRules, numbers: Floats
 ) -> None:
     """Set the targets of the jobs in view by an action."""
     if own.decides_by == WEIGHTS:
         auction_episode.decide(episode, cluster, numbers)
         return
-    shown, available = desk.shown[: desk.state[d.SHOWN]], episode.free.copy()
+    shown, available = episode_state.shown[: episode_state.state[d.SHOWN]], episode.free.copy()
     _release_shown(episode, cluster.counts, shown, available)
     bids: Bids = auction_episode.bids_of_rows(episode, cluster, shown)
     types = len(cluster.capacity)
@@ -164,18 +176,18 @@ def _decide(
         fill_bias(numbers, bias)
         gpu_type, level = auction.decide_biased(own.of_priorities, bias, available, cluster.counts, bids)
     else:
-        scores = numbers.reshape((len(desk.shown), types, len(cluster.counts)))
+        scores = numbers.reshape((len(episode_state.shown), types, len(cluster.counts)))
         gpu_type, level = auction.decide_by_scores(scores, available, cluster.counts, bids)
     auction_episode.set_targets(episode, shown, gpu_type, level)
 
 
 @compile_part
 def _act(
-    episode: Episode, cluster: ClusterArrays, desk: EpisodeState, own: AuctionRules, numbers: Floats
+    episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, own: AuctionRules, numbers: Floats
 ) -> int:
     """Decide once and move the clock; return what it stopped at."""
-    _decide(episode, cluster, desk, own, numbers)
-    desk.state[d.HELD] += 1
+    _decide(episode, cluster, episode_state, own, numbers)
+    episode_state.state[d.HELD] += 1
     if clock.enact(episode, cluster) != c.DECISION:
         return c.STALLED
     return clock.advance(episode, cluster)
@@ -185,7 +197,7 @@ def _act(
 def step(
     episodes: Episode,
     cluster: ClusterArrays,
-    desks: EpisodeState,
+    episode_states: EpisodeState,
     rules: EpisodeRules,
     own: AuctionRules,
     actions: Ints,
@@ -196,7 +208,7 @@ def step(
     first: int,
     last: int,
 ) -> None:
-    """Take an action in each of the episodes first..last, as `clustergym.envs.vector.step.step`.
+    """Take an auction's action in each of the episodes first..last.
 
     An action that holds for several decision points is taken at one of them, as there may be no room for more
     events; the outcome is HELD until it has been taken at all.
@@ -211,29 +223,29 @@ def step(
         action = actions[at]
         if action == LEAVE:
             continue
-        episode, desk = batch.select_episode(episodes, at), steps.select_state(desks, at)
+        episode, episode_state = batch.select_episode(episodes, at), steps.select_state(episode_states, at)
         terms[at], rewards[at] = 0.0, 0.0
         if action == BEGIN:
-            steps.begin_episode(desk)
+            steps.begin_episode(episode_state)
             came_to = clock.advance(episode, cluster)
         else:
-            came_to = _act(episode, cluster, desk, own, numbers[at])
+            came_to = _act(episode, cluster, episode_state, own, numbers[at])
         outcome = DECIDED if came_to == c.DECISION else steps.classify_end(episode, came_to)
-        if action != BEGIN and outcome == DECIDED and desk.state[d.HELD] != own.hold:
+        if action != BEGIN and outcome == DECIDED and episode_state.state[d.HELD] != own.hold:
             outcomes[at] = HELD
             continue
-        outcomes[at], desk.state[d.HELD] = outcome, 0
+        outcomes[at], episode_state.state[d.HELD] = outcome, 0
         if outcome == DECIDED:
-            _begin_point(episode, cluster, desk, rules, own)
+            _begin_point(episode, cluster, episode_state, rules, own)
         if own.decides_by == WEIGHTS or outcome >= TERMINATED:
-            desk.mask[:] = 1
+            episode_state.mask[:] = 1
         if action != BEGIN:
-            rewards[at] = steps.charge(episode, desk, rules, outcome, terms[at])
+            rewards[at] = steps.charge(episode, episode_state, rules, outcome, terms[at])
 
 
 @entry_in_place
 def draw_numbers(states: npt.NDArray[np.uint64], numbers: Floats) -> None:
-    """Draw an action in each episode: numbers from -1 to 1, all with the same probability."""
+    """Draw an action in each episode: uniform numbers from -1 to 1."""
     for at in range(len(numbers)):
         for place in range(numbers.shape[1]):
             numbers[at, place] = np.float64(steps.next_bits(states, at)) / 2.0**52 - 1.0

@@ -13,11 +13,11 @@ from clustergym.envs.actions import EditActions, Edits
 from clustergym.envs.auction_actions import AuctionActions
 from clustergym.envs.scheduling_costs import Outcomes
 from clustergym.envs.simpy_episode import EpisodeParts, FlatStep, check_legal
-from clustergym.envs.vector import desk as d
+from clustergym.envs.vector import episode_state as d
 from clustergym.envs.vector import step as steps
 from clustergym.envs.vector.core import Core
-from clustergym.envs.vector.desk import EpisodeState
-from clustergym.envs.vector.desks import PreparedScenario
+from clustergym.envs.vector.episode_state import EpisodeState
+from clustergym.envs.vector.episode_states import PreparedScenario
 from clustergym.envs.vector.lazy_info import LazyInfo
 from clustergym.results.metrics.metrics import Metrics
 from clustergym.scenario.policy import InformationError, View
@@ -31,7 +31,7 @@ from clustergym.sim.state import make_setting
 
 
 class CompiledEpisode:
-    """An episode from its first decision point on, with what a `SimPyEpisode` has.
+    """An episode that is played on the compiled engine, with the interface of `SimPyEpisode`.
 
     Parameters
     ----------
@@ -59,12 +59,12 @@ class CompiledEpisode:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the episode is not over."""
+        """Whether the episode continues."""
         return bool(self._core.outcomes[0] < steps.TERMINATED)
 
     @property
     def simulation(self) -> Simulation:
-        """Raise an error: a compiled episode has no `Simulation`."""
+        """Raise an error, since a compiled episode has no `Simulation`."""
         remedy = "make the environment with engine='simpy'"
         raise InputError("a compiled episode has no Simulation", field="env.engine", remedy=remedy)
 
@@ -87,18 +87,18 @@ class CompiledEpisode:
 
     def find_mask(self) -> npt.NDArray[np.int8]:
         """Return 1 for each legal action, else 0; all 1 when the episode is over."""
-        return self._core.desks.mask[0].copy()
+        return self._core.episode_states.mask[0].copy()
 
     def measure(self) -> Metrics:
-        """Return the metrics of the episode so far, as `result.json` has them."""
+        """Return the metrics of the episode so far, under the names of `result.json`."""
         return self._core.summary(0).get_metrics()
 
     def begin(self) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
         """Return the first observation and its info."""
-        return self._core.desks.observation[0].copy(), self._core.info(0, False)
+        return self._core.episode_states.observation[0].copy(), self._core.info(0, False)
 
     def leave(self) -> None:
-        """Complete the View that was last shown, before the episode goes on or another one begins."""
+        """Complete the last View, so that it stays valid when the episode continues or another begins."""
         self._views.complete()
         if self._shown is not None and not self._left:
             self._left = True
@@ -120,55 +120,57 @@ class CompiledEpisode:
             makers = {"metrics": summary.get_metrics, "digest": summary.get_digest}
             info = LazyInfo(info | stalled, makers)
         truncated = outcome == steps.TRUNCATED
-        seen = core.desks.observation[0].copy()
+        seen = core.episode_states.observation[0].copy()
         return seen, float(core.rewards[0]), over and not truncated, truncated, info
 
     def catch_up(self) -> None:
-        """Bring the actions to the present step; what is done to them does nothing to the episode."""
-        own, view, (episode, desk) = self._parts.actions, self.view, self._core.episode(0)
+        """Bring the `actions` object up to date with the episode; changes to it do not affect the episode."""
+        own, view, (episode, episode_state) = self._parts.actions, self.view, self._core.episode(0)
         if view is None:
             return
         if isinstance(own, EditActions):
-            own.adopt_allotments(view, collect_edits(episode, desk, view, own))
+            own.adopt_allotments(view, collect_edits(episode, episode_state, view, own))
         elif isinstance(own, AuctionActions):
-            own.begin_decision(view, int(desk.state[d.TURN]) - 1)
+            own.begin_decision(view, int(episode_state.state[d.TURN]) - 1)
         else:
             own.begin(view)
 
 
 def keep_answers(view: View) -> None:
-    """Let a View answer from now on what it answers now, when the episode goes on."""
+    """Store a View's present answers, so that they stay the same when the episode continues."""
     costs, stops = view.costs(), view.stops()
     answers: dict[str, Any] = {"costs": costs.copy, "stops": lambda: stops}
-    # Those of a policy that is told no times are refused, now as later.
+    # A policy that knows no times is refused them, now as later.
     with suppress(InformationError):
         batches, times = view.batches(), view.times()
         answers |= {"batches": lambda: batches, "times": lambda: times}
     view.__dict__.update(answers)
 
 
-def collect_edits(episode: Episode, desk: EpisodeState, view: View, actions: EditActions) -> Edits:
-    """Return the agent's edits of a View's allotments.
+def collect_edits(episode: Episode, episode_state: EpisodeState, view: View, actions: EditActions) -> Edits:
+    """Return the agent's edits to a View's allotments.
 
     Parameters
     ----------
-    episode, desk
+    episode, episode_state
         At the decision point of the View.
     actions : EditActions
         Those of the environment.
     """
-    job, shown = episode.job[view.job], desk.shown[: desk.state[d.SHOWN]]
+    job, shown = episode.job[view.job], episode_state.shown[: episode_state.state[d.SHOWN]]
     level = job[:, c.TARGET_LEVEL]
     decided = job[:, c.DECIDED] != 0
     return Edits(
         shown=np.searchsorted(view.job, shown).astype(np.int64),
         target_type=job[:, c.TARGET_TYPE].copy(),
         target_gpus=np.where(level == c.NONE, 0, view.setting.counts[level]),
-        free=desk.free.copy(),
+        free=episode_state.free.copy(),
         assigned=job[:, c.ASSIGNED] != 0,
         preempted=job[:, c.PREEMPTED] != 0,
         rejected=job[:, c.REJECTED] != 0,
         undecided=actions.rejects & ~(actions.binding & decided),
-        assignable=desk.assignable[: len(shown)].reshape(len(shown), actions.types, actions.levels).copy(),
-        legal=desk.mask > 0,
+        assignable=episode_state.assignable[: len(shown)]
+        .reshape(len(shown), actions.types, actions.levels)
+        .copy(),
+        legal=episode_state.mask > 0,
     )

@@ -15,8 +15,8 @@ from clustergym.common.errors import InputError
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.scheduling_costs import Outcomes, ReferenceCostTimes
 from clustergym.envs.vector import step as steps
-from clustergym.envs.vector.desk import SHOWN, EpisodeRules, EpisodeState
-from clustergym.envs.vector.desks import EpisodeStates, PreparedScenario
+from clustergym.envs.vector.episode_state import SHOWN, EpisodeRules, EpisodeState
+from clustergym.envs.vector.episode_states import EpisodeStates, PreparedScenario
 from clustergym.envs.vector.job_costs import job_costs, read_times
 from clustergym.results.metrics.metrics import Metrics, measure_scenario
 from clustergym.scenario.scenario import Scenario
@@ -36,7 +36,7 @@ LEAST = 64
 
 
 class Summary(NamedTuple):
-    """An episode so far; its metrics and digest are computed on request."""
+    """The outcome of an episode so far; its metrics and digest are computed on request."""
 
     scenario: Scenario
     log: EventLog
@@ -53,7 +53,7 @@ class Summary(NamedTuple):
 
 
 class Core:
-    """Episodes of environments with the same parameters; each row of the arrays is one.
+    """A batch of episodes with the same parameters; each has one row of the arrays.
 
     Parameters
     ----------
@@ -84,7 +84,9 @@ class Core:
         self._reward, self._reward_names = reward, list(reward)
         self.cluster = cluster_arrays(episodes.cluster, episodes.setting.counts)
         self.batch = Batch(self.cluster, size, logged)
-        self._desks = EpisodeStates(self.cluster, size, single.parameters, single.actions, single.features)
+        self._episode_states = EpisodeStates(
+            self.cluster, size, single.parameters, single.actions, single.features
+        )
         self.terms, self.rewards = np.zeros((size, len(reward))), np.zeros(size)
         self.outcomes = np.zeros(size, dtype=np.int8)
         self.scenarios: list[Scenario | None] = [None] * size
@@ -92,19 +94,19 @@ class Core:
         self._pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
 
     @property
-    def desks(self) -> EpisodeState:
-        """The arrays that agents see and edit; `mask` and `observation` have a row for each episode."""
-        return self._desks.arrays
+    def episode_states(self) -> EpisodeState:
+        """The arrays that agents see and edit; `mask` and `observation` have one row for each episode."""
+        return self._episode_states.arrays
 
     @property
     def arrays(self) -> tuple[Episode, ClusterArrays, EpisodeState, EpisodeRules]:
         """The arrays that compiled steps work on: episodes, cluster, agents' states and rules."""
-        return self.batch.episodes, self.cluster, self._desks.arrays, self._desks.rules
+        return self.batch.episodes, self.cluster, self._episode_states.arrays, self._episode_states.rules
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays of all episodes."""
-        return sum(array.nbytes for array in (*self.batch.episodes, *self._desks.arrays))
+        """Size in bytes of the arrays of all episodes."""
+        return sum(array.nbytes for array in (*self.batch.episodes, *self._episode_states.arrays))
 
     @property
     def now_s(self) -> Any:
@@ -112,20 +114,20 @@ class Core:
         return self.batch.episodes.clock[:, c.NOW] / c.TICKS_PER_S
 
     def row_jobs(self) -> Ints:
-        """Return the job of each row that is shown, by its place in the trace, shape (size, R); -1: none."""
-        desks = self._desks.arrays
-        filled = np.arange(desks.shown.shape[1]) < desks.state[:, SHOWN, None]
-        return np.where(filled, desks.shown, -1)
+        """Return the position in the trace of each shown row's job, shape (size, R); -1 for an empty row."""
+        episode_states = self._episode_states.arrays
+        filled = np.arange(episode_states.shown.shape[1]) < episode_states.state[:, SHOWN, None]
+        return np.where(filled, episode_states.shown, -1)
 
     def all_jobs(self) -> Ints:
-        """Return every job of the episodes' traces by its place there, shape (size, m); -1: none."""
+        """Return the positions of all jobs in the episodes' traces, shape (size, m); -1 beyond the last."""
         numbers = self.batch.episodes.clock[:, c.JOBS]
         every = np.arange(int(numbers.max()))
         return np.where(every < numbers[:, None], every, -1)
 
     @property
     def reached(self) -> Ints:
-        """Tick up to which costs count, shape (size,): the present, or where an episode is over its end."""
+        """Tick up to which costs count, shape (size,): the present, or the end of a finished episode."""
         clock = self.batch.episodes.clock
         return np.where(self.outcomes >= steps.TERMINATED, clock[:, c.END], clock[:, c.NOW])
 
@@ -135,15 +137,15 @@ class Core:
         return np.where(jobs < 0, np.nan, spent_s)
 
     def job_costs(self, jobs: Ints) -> tuple[Floats, Bools]:
-        """Return the costs so far of jobs, shape (size, m), and which of them have left."""
+        """Return the costs of jobs so far, shape (size, m), and which jobs have left."""
         return job_costs(self.batch.episodes, jobs, self.reached, self._reward)
 
     def begin(self, rows: Sequence[int], scenarios: Sequence[tuple[Scenario, PreparedScenario]]) -> None:
-        """Begin episodes of scenarios in some rows; `outcomes` is DECIDED where one has a decision point."""
+        """Begin episodes in some rows; `outcomes` becomes DECIDED where there is a decision point."""
         for row, (scenario, arrays) in zip(rows, scenarios, strict=True):
             self.scenarios[row] = scenario
             self.batch.load(row, arrays.arrays)
-            self._desks.load(row, arrays)
+            self._episode_states.load(row, arrays)
         announce_compilation(steps.step)
         self.batch.make_room()
         begin = self._part(np.full(self.size, steps.BEGIN, dtype=np.int64))
@@ -151,8 +153,8 @@ class Core:
             begin(row, row + 1)
 
     def check_actions(self, actions: npt.ArrayLike) -> Ints | Floats:
-        """Return an action for each episode as `take` takes it; raise an InputError if one is not valid."""
-        taken, number = np.asarray(actions), self.desks.mask.shape[1]
+        """Check the actions and return them in the form that `take` takes."""
+        taken, number = np.asarray(actions), self.episode_states.mask.shape[1]
         if taken.shape != (self.size,) or taken.dtype.kind not in "iu":
             message = f"have shape {taken.shape} and type {taken.dtype}"
             remedy = f"give {self.size} whole numbers"
@@ -167,7 +169,7 @@ class Core:
 
     def legal(self, taken: Any) -> Bools:
         """Return in which episodes an action is legal, shape (size,)."""
-        return self.desks.mask[self._rows, taken] > 0
+        return self.episode_states.mask[self._rows, taken] > 0
 
     def take(self, taken: Any, over: Bools, *copies: npt.NDArray[Any]) -> None:
         """Take an action in each episode that is not over; write observations and masks to any `copies`."""
@@ -176,17 +178,17 @@ class Core:
     def draw(self, states: npt.NDArray[np.uint64]) -> Ints | Floats:
         """Draw a legal action for each episode, and advance the states of the generators, shape (size,)."""
         actions = np.zeros(self.size, dtype=np.int64)
-        steps.draw_legal(self.desks.mask, states, actions, 0, self.size)
+        steps.draw_legal(self.episode_states.mask, states, actions, 0, self.size)
         return actions
 
     def prepare_step(self, actions: Ints) -> Callable[[int, int], None]:
-        """Return a function that takes the actions in the episodes from a first to a last one."""
+        """Return a function that takes the actions in a range of episodes."""
         return partial(
             self._step,
             self.batch.episodes,
             self.cluster,
-            self._desks.arrays,
-            self._desks.rules,
+            self._episode_states.arrays,
+            self._episode_states.rules,
             actions,
             self.terms,
             self.rewards,
@@ -194,7 +196,7 @@ class Core:
         )
 
     def step(self, actions: Ints, *copies: npt.NDArray[Any]) -> None:
-        """Take an action in each episode; LEAVE takes none. Write observations and masks to any `copies`."""
+        """Take an action in each episode (none for LEAVE); write observations and masks to any `copies`."""
         self.batch.make_room()
         part, size = self._part(actions, *copies), self.size
         threads = max(min(self.threads, size // LEAST), 1)
@@ -213,7 +215,7 @@ class Core:
 
     def _part(self, actions: Ints, *copies: npt.NDArray[Any]) -> Callable[[int, int], None]:
         """Return a function that steps the episodes from a first to a last one, on copies of the arrays."""
-        shown: tuple[npt.NDArray[Any], ...] = self.desks.observation, self.desks.mask
+        shown: tuple[npt.NDArray[Any], ...] = self.episode_states.observation, self.episode_states.mask
         step = self.prepare_step(actions)
         if not copies:
             return step
@@ -226,9 +228,9 @@ class Core:
         return step_and_copy
 
     def info(self, row: int, illegal: bool) -> dict[str, Any]:
-        """Return the part of an episode's info that it has at every step."""
+        """Return the part of an episode's info that every step has."""
         return {
-            "action_mask": self.desks.mask[row].copy(),
+            "action_mask": self.episode_states.mask[row].copy(),
             "now_s": float(self.batch.episodes.clock[row, c.NOW]) / c.TICKS_PER_S,
             "illegal": illegal,
             "rewards": dict(zip(self._reward_names, self.terms[row].tolist(), strict=True)),
@@ -239,9 +241,11 @@ class Core:
         return self.batch.log(row)
 
     def episode(self, row: int) -> tuple[Episode, EpisodeState]:
-        """Return one episode with its agent's state; their arrays share memory with those of the batch."""
-        episodes, desks = self.batch.episodes, self._desks.arrays
-        return Episode._make(part[row] for part in episodes), EpisodeState._make(part[row] for part in desks)
+        """Return one episode with its agent's state, as arrays that share the batch's memory."""
+        episodes, episode_states = self.batch.episodes, self._episode_states.arrays
+        return Episode._make(part[row] for part in episodes), EpisodeState._make(
+            part[row] for part in episode_states
+        )
 
     def summary(self, row: int) -> Summary:
         """Return a snapshot of an episode that computes its metrics and digest later."""
@@ -255,7 +259,7 @@ class Core:
         return bool(self.outcomes[row] == steps.STALLED)
 
     def get_outcomes(self, row: int) -> Outcomes:
-        """Return when each job of an episode left so far."""
+        """Return when each job of an episode left, so far."""
         scenario, episodes = self.scenarios[row], self.batch.episodes
         assert scenario is not None
         found = Outcomes(ReferenceCostTimes.from_scenario(scenario))

@@ -8,7 +8,7 @@ import numpy as np
 
 from clustergym.common.arrays import Floats
 from clustergym.envs import scheduling_costs as of_job
-from clustergym.envs.vector.desk import EpisodeState
+from clustergym.envs.vector.episode_state import EpisodeState
 from clustergym.sim import columns as c
 from clustergym.sim.compiled.episode import Episode
 from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part, let_compiled_call
@@ -24,11 +24,11 @@ for rule in of_job.OF_ONE_JOB:
 
 @compile_in_place
 def _leave(
-    episode: Episode, desk: EpisodeState, row: int, now_s: float, baseline: bool
+    episode: Episode, episode_state: EpisodeState, row: int, now_s: float, baseline: bool
 ) -> tuple[float, bool]:
     """Return when a job left, in seconds, inf: not until `now_s`; and whether it had completed."""
     if baseline:
-        tick, completed = desk.reference[row, 0], desk.reference[row, 1] == 1
+        tick, completed = episode_state.reference[row, 0], episode_state.reference[row, 1] == 1
     else:
         tick, completed = episode.job[row, c.LEAVE], episode.job[row, c.PHASE] == c.COMPLETED
     leave_s = tick / c.TICKS_PER_S
@@ -36,23 +36,23 @@ def _leave(
 
 
 @compile_in_place
-def end_of_reference_s(episode: Episode, desk: EpisodeState) -> float:
+def end_of_reference_s(episode: Episode, episode_state: EpisodeState) -> float:
     """Return when the last job leaves under the baseline, seconds."""
     end_s = 0.0
     for row in range(episode.clock[c.JOBS]):
-        if desk.reference[row, 0] != c.NEVER:
-            end_s = max(end_s, desk.reference[row, 0] / c.TICKS_PER_S)
+        if episode_state.reference[row, 0] != c.NEVER:
+            end_s = max(end_s, episode_state.reference[row, 0] / c.TICKS_PER_S)
     return end_s
 
 
 @compile_part
-def cost(episode: Episode, desk: EpisodeState, now_s: float, which: int, baseline: bool) -> float:
-    """Return a cost of the episode, or of the baseline, up to a time."""
+def cost(episode: Episode, episode_state: EpisodeState, now_s: float, which: int, baseline: bool) -> float:
+    """Return one of the costs of the episode, or of the baseline, up to a time."""
     if which in (DEADLINES_MET, BROKEN_PROMISES):
-        return _promises(episode, desk, now_s, which, baseline)
+        return _promises(episode, episode_state, now_s, which, baseline)
     n = episode.clock[c.JOBS]
     part = np.empty(n)
-    _shares(episode, desk, now_s, which, baseline, part)
+    _shares(episode, episode_state, now_s, which, baseline, part)
     total = pairwise_sum(part)
     if which == LOG_JCT:
         return math.log(max(total / n, 1.0))
@@ -61,12 +61,12 @@ def cost(episode: Episode, desk: EpisodeState, now_s: float, which: int, baselin
 
 @compile_in_place
 def _shares(
-    episode: Episode, desk: EpisodeState, now_s: float, which: int, baseline: bool, part: Floats
+    episode: Episode, episode_state: EpisodeState, now_s: float, which: int, baseline: bool, part: Floats
 ) -> None:
     """Write what each job adds to a cost."""
     figures = episode.figures
     for row in range(len(part)):
-        leave_s, _ = _leave(episode, desk, row, now_s, baseline)
+        leave_s, _ = _leave(episode, episode_state, row, now_s, baseline)
         part[row] = of_job.compute_age_s(now_s, leave_s, figures[row, c.SUBMIT_S])
         if which == SLOWDOWN:
             part[row] = of_job.slow_down(part[row], figures[row, c.RUN_S])
@@ -75,12 +75,14 @@ def _shares(
 
 
 @compile_in_place
-def _promises(episode: Episode, desk: EpisodeState, now_s: float, which: int, baseline: bool) -> float:
+def _promises(
+    episode: Episode, episode_state: EpisodeState, now_s: float, which: int, baseline: bool
+) -> float:
     """Return minus the share of jobs that met their deadline, or the share that broke it and was admitted."""
     n, met, broken = episode.clock[c.JOBS], 0, 0
     for row in range(n):
         deadline_s = episode.figures[row, c.DEADLINE_S]
-        leave_s, completed = _leave(episode, desk, row, now_s, baseline)
+        leave_s, completed = _leave(episode, episode_state, row, now_s, baseline)
         met += of_job.meet_deadline(completed, leave_s, deadline_s)
         broken += of_job.break_promise(now_s, completed, leave_s, deadline_s)
     return -(met / n) if which == DEADLINES_MET else broken / n

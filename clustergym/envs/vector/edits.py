@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from clustergym.common.arrays import Ints
-from clustergym.envs.vector import desk as d
-from clustergym.envs.vector.desk import EpisodeRules, EpisodeState
+from clustergym.envs.vector import episode_state as d
+from clustergym.envs.vector.episode_state import EpisodeRules, EpisodeState
 from clustergym.sim import columns as c
 from clustergym.sim.compiled.buddy import sort
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
@@ -32,7 +32,7 @@ def _in_turn(ordered: Ints, count: int, number: int, turn: int, chosen: Ints) ->
 
 @compile_part
 def choose_rows(episode: Episode, rows: int, turn: int, shown: Ints) -> int:
-    """Write the jobs that have a row to `shown`, ascending; return their number.
+    """Write to `shown` the jobs that have a row, ascending; return their number.
 
     `clustergym.envs.actions.choose_rows` says which they are.
     """
@@ -58,36 +58,36 @@ def choose_rows(episode: Episode, rows: int, turn: int, shown: Ints) -> int:
 
 
 @compile_in_place
-def begin(episode: Episode, cluster: ClusterArrays, desk: EpisodeState, rules: EpisodeRules) -> None:
+def begin(episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, rules: EpisodeRules) -> None:
     """Begin a decision point: no allotment is edited yet."""
-    job, state, mask = episode.job, desk.state, desk.mask
-    count = choose_rows(episode, rules.rows, state[d.TURN], desk.shown)
+    job, state, mask = episode.job, episode_state.state, episode_state.mask
+    count = choose_rows(episode, rules.rows, state[d.TURN], episode_state.shown)
     state[d.SHOWN], state[d.EDITS] = count, 0
     state[d.TURN] += 1
     for at in range(episode.clock[c.IN_VIEW]):
         row = episode.in_view[at]
         job[row, c.TARGET_TYPE], job[row, c.TARGET_LEVEL] = job[row, c.TYPE], job[row, c.LEVEL]
         job[row, c.ASSIGNED] = job[row, c.PREEMPTED] = job[row, c.REJECTED] = 0
-    for gpu_type in range(len(desk.free)):
-        desk.free[gpu_type] = episode.free[gpu_type]
+    for gpu_type in range(len(episode_state.free)):
+        episode_state.free[gpu_type] = episode.free[gpu_type]
     levels = len(cluster.counts)
     options = len(cluster.capacity) * levels
     width = options + 1 + rules.rejects
     mask[count * width : len(mask) - 1] = 0
     for at in range(count):
-        row = desk.shown[at]
-        _all_feasible(episode, desk, row, at)
+        row = episode_state.shown[at]
+        _all_feasible(episode, episode_state, row, at)
         held = job[row, c.LEVEL] != c.NONE
         if held:
-            desk.assignable[at, job[row, c.TYPE] * levels + job[row, c.LEVEL]] = False
+            episode_state.assignable[at, job[row, c.TYPE] * levels + job[row, c.LEVEL]] = False
         mask[at * width + options] = held
         if rules.rejects:
             mask[at * width + options + 1] = not (rules.binding and job[row, c.DECIDED])
-    refresh(episode, cluster, desk, rules)
+    refresh(episode, cluster, episode_state, rules)
 
 
 @compile_in_place
-def _all_feasible(episode: Episode, desk: EpisodeState, row: int, at: int) -> None:
+def _all_feasible(episode: Episode, episode_state: EpisodeState, row: int, at: int) -> None:
     """Let a row's job be assigned wherever it fits in memory and is profiled."""
     hidden = episode.job[row, c.HIDDEN]
     feasible = episode.feasible[episode.job[row, c.CLASS]]
@@ -95,25 +95,27 @@ def _all_feasible(episode: Episode, desk: EpisodeState, row: int, at: int) -> No
     for gpu_type in range(types):
         for level in range(levels):
             shown = not (hidden >> gpu_type) & 1
-            desk.assignable[at, gpu_type * levels + level] = shown and feasible[gpu_type, level]
+            episode_state.assignable[at, gpu_type * levels + level] = shown and feasible[gpu_type, level]
 
 
 @compile_in_place
-def refresh(episode: Episode, cluster: ClusterArrays, desk: EpisodeState, rules: EpisodeRules) -> None:
-    """Recompute which assignments are legal, from the GPUs that are free."""
-    levels, types, mask = len(cluster.counts), len(cluster.capacity), desk.mask
+def refresh(
+    episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, rules: EpisodeRules
+) -> None:
+    """Recompute which assignments are legal with the free GPUs."""
+    levels, types, mask = len(cluster.counts), len(cluster.capacity), episode_state.mask
     width = types * levels + 1 + rules.rejects
     idle = False
-    for at in range(desk.state[d.SHOWN]):
-        job = episode.job[desk.shown[at]]
+    for at in range(episode_state.state[d.SHOWN]):
+        job = episode.job[episode_state.shown[at]]
         target = job[c.TARGET_LEVEL]
         for gpu_type in range(types):
-            room = desk.free[gpu_type]
+            room = episode_state.free[gpu_type]
             if target != c.NONE and job[c.TARGET_TYPE] == gpu_type:
                 room += cluster.counts[target]
             for level in range(levels):
                 option = gpu_type * levels + level
-                legal = desk.assignable[at, option] and cluster.counts[level] <= room
+                legal = episode_state.assignable[at, option] and cluster.counts[level] <= room
                 mask[at * width + option] = legal
                 idle |= legal and target == c.NONE
     mask[-1] = not (rules.mask_stop and idle)
@@ -121,38 +123,38 @@ def refresh(episode: Episode, cluster: ClusterArrays, desk: EpisodeState, rules:
 
 @compile_in_place
 def edit(
-    episode: Episode, cluster: ClusterArrays, desk: EpisodeState, rules: EpisodeRules, action: int
+    episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, rules: EpisodeRules, action: int
 ) -> int:
-    """Edit the allotment of a job by a legal action that is not `stop`; return its row of the desk."""
+    """Edit the allotment of a job by a legal action other than `stop`; return the job's row."""
     levels = len(cluster.counts)
     options = len(cluster.capacity) * levels
     width = options + 1 + rules.rejects
     at, option = action // width, action % width
-    row = desk.shown[at]
-    job, mask = episode.job[row], desk.mask
+    row = episode_state.shown[at]
+    job, mask = episode.job[row], episode_state.mask
     if job[c.TARGET_LEVEL] != c.NONE:
-        desk.free[job[c.TARGET_TYPE]] += cluster.counts[job[c.TARGET_LEVEL]]
+        episode_state.free[job[c.TARGET_TYPE]] += cluster.counts[job[c.TARGET_LEVEL]]
     if option < options:
         job[c.TARGET_TYPE], job[c.TARGET_LEVEL] = option // levels, option % levels
-        desk.free[option // levels] -= cluster.counts[option % levels]
+        episode_state.free[option // levels] -= cluster.counts[option % levels]
         job[c.ASSIGNED] = 1
     else:
         job[c.TARGET_TYPE] = job[c.TARGET_LEVEL] = c.NONE
         job[c.PREEMPTED if option == options else c.REJECTED] = 1
     if option == options:
-        _all_feasible(episode, desk, row, at)
+        _all_feasible(episode, episode_state, row, at)
         mask[at * width + options] = 0
     else:
-        desk.assignable[at] = False
+        episode_state.assignable[at] = False
         mask[at * width + options : (at + 1) * width] = 0
-    desk.state[d.EDITS] += 1
-    refresh(episode, cluster, desk, rules)
+    episode_state.state[d.EDITS] += 1
+    refresh(episode, cluster, episode_state, rules)
     return at
 
 
 @compile_in_place
-def decide(episode: Episode, desk: EpisodeState, rules: EpisodeRules) -> None:
-    """End the decision point: jobs that were shown and not rejected are admitted."""
+def decide(episode: Episode, episode_state: EpisodeState, rules: EpisodeRules) -> None:
+    """End the decision point, which admits every shown job that was not rejected."""
     if rules.binding:
-        for at in range(desk.state[d.SHOWN]):
-            episode.job[desk.shown[at], c.DECIDED] = 1
+        for at in range(episode_state.state[d.SHOWN]):
+            episode.job[episode_state.shown[at], c.DECIDED] = 1

@@ -24,7 +24,7 @@ from clustergym.envs.vector import auction_step
 from clustergym.envs.vector import step as steps
 from clustergym.envs.vector.auction_core import make_core
 from clustergym.envs.vector.core import Summary
-from clustergym.envs.vector.desk import Bytes, Singles
+from clustergym.envs.vector.episode_state import Bytes, Singles
 from clustergym.envs.vector.lazy_info import LazyInfo
 from clustergym.envs.vector.scenarios import PreparedScenarios, UncoveredError, fall_back
 
@@ -215,14 +215,14 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def action_masks(self) -> Bytes:
         """Return 1 for each legal action, else 0, shape (num_envs, number of actions)."""
-        return self.core.desks.mask.copy()
+        return self.core.episode_states.mask.copy()
 
     def row_jobs(self) -> Ints:
-        """Return each row's job by its place in the trace, shape (num_envs, R); -1: none."""
+        """Return the position in the trace of each row's job, shape (num_envs, R); -1 for an empty row."""
         return self.core.row_jobs()
 
     def time_in_system_s(self, jobs: Ints) -> Floats:
-        """Return the seconds that jobs have been in the system so far: what credit by job is made of.
+        """Return the seconds that jobs have been in the system so far, from which credit by job is computed.
 
         Parameters
         ----------
@@ -237,11 +237,11 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return self.core.time_in_system_s(jobs)
 
     def all_jobs(self) -> Ints:
-        """Return every job of each episode by its place in the trace, shape (num_envs, m); -1: none."""
+        """Return each episode's jobs by position in the trace, shape (num_envs, m); -1 beyond the last."""
         return self.core.all_jobs()
 
     def job_costs(self, jobs: Ints) -> tuple[Floats, Bools]:
-        """Return each job's part so far of the cost that rewards are computed from.
+        """Return each job's part, so far, of the cost from which rewards are computed.
 
         Minus its mean over all jobs of the episode is the sum of the rewards so far, where no baseline is
         subtracted. A term may measure against what nobody knows before the end, as rewards do.
@@ -266,11 +266,11 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return self.core.job_costs(jobs)
 
     def sample_actions(self) -> Ints | Floats:
-        """Return a legal action for each environment, drawn at random, as `step` takes them."""
+        """Return a random legal action for each environment, in the form that `step` takes."""
         return self.core.draw(self._draws)
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Call a method of each environment, or return an attribute of each, as `SyncVectorEnv.call`.
+        """Call a method of each environment, or return an attribute of each, like `SyncVectorEnv.call`.
 
         Raises
         ------
@@ -288,16 +288,16 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return (getattr(self.single, name),) * self.num_envs
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
-        """Return an attribute of each environment: one that all have in common."""
+        """Return an attribute that all environments have in common, once for each."""
         return self.call(name)
 
     def digest(self, row: int) -> str:
-        """Return the digest of the event log of an environment's episode so far; needs `summaries`."""
+        """Return the digest of an environment's event log so far; needs `summaries`."""
         return self.core.log(row).digest
 
     def _get_observations(self) -> tuple[Singles, Bytes]:
         """Return observations and masks, which the next step overwrites."""
-        return self.core.desks.observation, self.core.desks.mask
+        return self.core.episode_states.observation, self.core.episode_states.mask
 
     def _infos(self, chosen: Bools, ended: Bools, masks: Bytes) -> dict[str, Any]:
         """Return the infos of the chosen environments in the form of `gymnasium.vector.VectorEnv`."""
@@ -326,7 +326,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         """Return `final_obs` and `final_info` of the episodes that are over."""
         final: dict[str, Any] = {}
         for row in np.flatnonzero(ended).tolist():
-            seen = self.single.as_observation(self.core.desks.observation[row].copy())
+            seen = self.single.as_observation(self.core.episode_states.observation[row].copy())
             info = self.core.info(row, bool(self._illegal[row])) | {"stalled": self.core.is_stalled(row)}
             final = self._add_info(final, {"final_obs": seen, "final_info": info}, row)
         return final | {"final_info": self._summarise(final["final_info"], ended)}
@@ -355,7 +355,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
 
 class SteppedVectorEnv(gymnasium.vector.SyncVectorEnv):
-    """Single environments that are stepped one by one, with what `SchedulingVectorEnv` has besides."""
+    """Single environments that are stepped in turn, with the interface of `SchedulingVectorEnv`."""
 
     _draws_of: tuple[int, ...] = ()
 
@@ -365,7 +365,7 @@ class SteppedVectorEnv(gymnasium.vector.SyncVectorEnv):
         seed: int | list[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode in each environment, as `SyncVectorEnv.reset`."""
+        """Begin an episode in each environment, like `SyncVectorEnv.reset`."""
         if seed is not None:
             self._draws_of = ()
         return super().reset(seed=seed, options=options)
@@ -375,7 +375,7 @@ class SteppedVectorEnv(gymnasium.vector.SyncVectorEnv):
         return np.stack([env.unwrapped.action_masks() for env in self.envs])  # type: ignore[attr-defined]
 
     def sample_actions(self) -> Ints | Floats:
-        """Return a legal action for each environment, drawn at random, as `step` takes them.
+        """Return a random legal action for each environment, in the form that `step` takes.
 
         The numbers are those that `SchedulingVectorEnv` draws after `reset` with the same seed.
         """
@@ -404,7 +404,7 @@ def make_vector(
     copy: bool = True,
     **parameters: Any,
 ) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
-    """Make a vector environment: what `gymnasium.make_vec` calls.
+    """Make a vector environment; `gymnasium.make_vec` calls this function.
 
     Where compiled episodes do not cover the parameters, or `engine="simpy"`, it steps single environments one
     by one, and `threads` and `summaries` count for nothing.

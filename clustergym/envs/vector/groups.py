@@ -13,7 +13,7 @@ from clustergym.common.errors import InputError
 
 
 def groups(trace_seeds: Sequence[int], size: int) -> dict[str, Any]:
-    """Return the options of `reset` that give each of the traces to `size` environments, one after the other.
+    """Return options of `reset` that give each trace to `size` consecutive environments.
 
     `reset(options=groups([3, 4], 8))` needs 16 environments: eight begin trace 3, and eight begin trace 4.
 
@@ -29,7 +29,7 @@ def groups(trace_seeds: Sequence[int], size: int) -> dict[str, Any]:
 
 
 def relative_to_group(returns: npt.ArrayLike, size: int) -> Floats:
-    """Return each return's distance to the mean of its group, in standard deviations; all equal: 0.
+    """Return each return minus its group's mean, in standard deviations; 0 if all are equal.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ from clustergym.envs.actions import MetaActions
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.vector.core import Core
-from clustergym.envs.vector.desks import PreparedScenario
+from clustergym.envs.vector.episode_states import PreparedScenario
 from clustergym.scenario.policy import Decision
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim import columns as c
@@ -67,7 +67,7 @@ def _set_targets(job: Ints, shown: Ints, decision: Decision, counts: Ints) -> No
 
 
 class MenuCore(Core):
-    """Episodes in which an action chooses the policy that decides next; same parameters as `Core`.
+    """Episodes in which an action chooses the policy that decides next; it has the parameters of `Core`.
 
     Raises
     ------
@@ -98,7 +98,7 @@ class MenuCore(Core):
             self._menus[row].reset(scenario.trace, setting, stream)
 
     def take(self, taken: Any, over: Bools, *copies: npt.NDArray[Any]) -> None:
-        """Let a policy decide in each episode that is not over."""
+        """Let the chosen policy decide in each episode that is not over."""
         for row in np.flatnonzero(~over).tolist():
             views, menu, scenario = self._views.find(row), self._menus[row], self.scenarios[row]
             assert scenario is not None
@@ -115,7 +115,7 @@ class MenuCore(Core):
     def prepare_step(self, actions: Ints) -> Callable[[int, int], None]:
         """Let the chosen policies decide, and return a function that ends the decision points."""
         # A policy decides all edits: what is left of the decision point is its end, the last action.
-        mask = self.desks.mask
+        mask = self.episode_states.mask
         end = super().prepare_step(np.where(actions >= 0, mask.shape[1] - 1, actions))
 
         def step(first: int, last: int) -> None:

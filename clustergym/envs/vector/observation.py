@@ -8,8 +8,8 @@ import numpy as np
 
 from clustergym.common.arrays import Floats
 from clustergym.envs.observations import JOB_FEATURES, LONGEST_S, OPTION_FEATURES, QUEUE_FEATURES
-from clustergym.envs.vector import desk as d
-from clustergym.envs.vector.desk import EpisodeRules, EpisodeState, Singles
+from clustergym.envs.vector import episode_state as d
+from clustergym.envs.vector.episode_state import EpisodeRules, EpisodeState, Singles
 from clustergym.sim import columns as c
 from clustergym.sim.compiled import jobs
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
@@ -28,7 +28,7 @@ EDITS_COLUMN = QUEUE_FEATURES.index("edits")
 
 @compile_in_place
 def logarithm(seconds: float) -> float:
-    """Return log(1 + x) / log(1 + ten years), from 0 to 1; NaN becomes 0."""
+    """Return log(1 + x) / log(1 + ten years), with x in seconds, from 0 to 1; NaN becomes 0."""
     if seconds > 0.0:
         return math.log1p(min(seconds, LONGEST_S)) * PER_LOGARITHM
     return 0.0
@@ -40,28 +40,28 @@ def _share(value: float, half: float) -> float:
 
 
 @compile_in_place
-def begin(episode: Episode, cluster: ClusterArrays, desk: EpisodeState, rules: EpisodeRules) -> None:
+def begin(episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, rules: EpisodeRules) -> None:
     """Compute the observation at the start of a decision point, after `edits.begin`."""
-    types, seen = len(cluster.capacity), desk.observation
+    types, seen = len(cluster.capacity), episode_state.observation
     for gpu_type in range(types):
         seen[gpu_type] = episode.free[gpu_type] / cluster.capacity[gpu_type]
         seen[types + gpu_type] = 1.0
         seen[2 * types + gpu_type] = cluster.capacity[gpu_type] / rules.total
     if episode.clock[c.RUNNING_PROFILES] > 0:
         _fill_available(episode, cluster, seen[types : 2 * types])
-    _fill_queue(episode, desk, rules, seen[len(seen) - QUEUE_WIDTH :])
+    _fill_queue(episode, episode_state, rules, seen[len(seen) - QUEUE_WIDTH :])
     if not rules.job_rows:
         return
     columns, options = FEATURES + 2 * types, types * len(cluster.counts) * OPTION_WIDTH
-    first_job, first_option, count = 3 * types, 3 * types + rules.rows * columns, desk.state[d.SHOWN]
-    _fill_jobs(episode, cluster, desk, rules, seen[first_job : first_job + count * columns])
-    _fill_options(episode, cluster, desk, seen[first_option : first_option + count * options])
+    first_job, first_option, count = 3 * types, 3 * types + rules.rows * columns, episode_state.state[d.SHOWN]
+    _fill_jobs(episode, cluster, episode_state, rules, seen[first_job : first_job + count * columns])
+    _fill_options(episode, cluster, episode_state, seen[first_option : first_option + count * options])
     seen[first_job + count * columns : first_option] = 0.0
     seen[first_option + count * options : len(seen) - QUEUE_WIDTH] = 0.0
 
 
 @compile_in_place
-def _add_up(episode: Episode, desk: EpisodeState, age: Floats, work: Floats) -> tuple[int, int]:
+def _add_up(episode: Episode, episode_state: EpisodeState, age: Floats, work: Floats) -> tuple[int, int]:
     """Write age and GPU-seconds left of the jobs in view; return how many wait, and GPUs they ask for."""
     job, now = episode.job, episode.clock[c.NOW]
     now_s, waiting, demand = now / c.TICKS_PER_S, 0, 0
@@ -69,7 +69,7 @@ def _add_up(episode: Episode, desk: EpisodeState, age: Floats, work: Floats) -> 
         row = episode.in_view[at]
         age[at] = now_s - episode.figures[row, c.SUBMIT_S]
         left = jobs.compute_remaining(episode, row, now)
-        work[at] = desk.least_gpu_s[job[row, c.CLASS], job[row, c.HIDDEN]] * left
+        work[at] = episode_state.least_gpu_s[job[row, c.CLASS], job[row, c.HIDDEN]] * left
         if job[row, c.LEVEL] == c.NONE:
             waiting += 1
             demand += job[row, c.REQUESTED_GPUS]
@@ -88,12 +88,12 @@ def _fill_available(episode: Episode, cluster: ClusterArrays, share: Singles) ->
 
 
 @compile_part
-def _fill_queue(episode: Episode, desk: EpisodeState, rules: EpisodeRules, queue: Singles) -> None:
+def _fill_queue(episode: Episode, episode_state: EpisodeState, rules: EpisodeRules, queue: Singles) -> None:
     clock, n = episode.clock, episode.clock[c.IN_VIEW]
     age, work = np.empty(n), np.empty(n)
-    waiting, demand = _add_up(episode, desk, age, work)
+    waiting, demand = _add_up(episode, episode_state, age, work)
     queue[0], queue[1] = _share(n, 50.0), _share(waiting, 50.0)
-    queue[2] = _share(n - desk.state[d.SHOWN], 50.0) if len(desk.shown) > 0 else 0.0
+    queue[2] = _share(n - episode_state.state[d.SHOWN], 50.0) if len(episode_state.shown) > 0 else 0.0
     queue[3] = logarithm(pairwise_sum(age) / n)
     queue[4] = _share(demand, rules.total)
     queue[5] = logarithm(pairwise_sum(work) / rules.total)
@@ -102,13 +102,13 @@ def _fill_queue(episode: Episode, desk: EpisodeState, rules: EpisodeRules, queue
 
 @compile_in_place
 def _fill_jobs(
-    episode: Episode, cluster: ClusterArrays, desk: EpisodeState, rules: EpisodeRules, table: Singles
+    episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, rules: EpisodeRules, table: Singles
 ) -> None:
     """Fill the columns of all jobs with a row, in one call since a call per job is slower."""
     job, figures, now, types = episode.job, episode.figures, episode.clock[c.NOW], len(cluster.capacity)
     now_s, width, in_view = now / c.TICKS_PER_S, FEATURES + 2 * types, episode.clock[c.IN_VIEW]
-    for place in range(desk.state[d.SHOWN]):
-        row, at = desk.shown[place], place * width
+    for place in range(episode_state.state[d.SHOWN]):
+        row, at = episode_state.shown[place], place * width
         runs, level = job[row, c.LEVEL] != c.NONE, job[row, c.LEVEL]
         known = job[row, c.CLASS], job[row, c.HIDDEN]
         remaining, age = jobs.compute_remaining(episode, row, now), now_s - figures[row, c.SUBMIT_S]
@@ -119,8 +119,8 @@ def _fill_jobs(
         table[at + MAY_REJECT] = rules.rejects and not (rules.binding and job[row, c.DECIDED])
         table[at + AGE] = logarithm(age)
         table[at + ATTAINED] = logarithm(jobs.compute_attained(episode, row, now))
-        table[at + WORK_LEFT] = logarithm(desk.least_gpu_s[known] * remaining)
-        table[at + TIME_LEFT] = logarithm(desk.least_s[known] * remaining)
+        table[at + WORK_LEFT] = logarithm(episode_state.least_gpu_s[known] * remaining)
+        table[at + TIME_LEFT] = logarithm(episode_state.least_s[known] * remaining)
         table[at + DONE] = 1.0 - remaining / figures[row, c.ITERATIONS]
         table[at + WAITED] = 0.0 if runs else logarithm(now_s - job[row, c.QUEUED_SINCE] / c.TICKS_PER_S)
         table[at + RESTARTS] = _share(job[row, c.RESTARTS], 4.0)
@@ -130,8 +130,10 @@ def _fill_jobs(
         table[at + GPUS_REQUESTED] = rules.size_log[requested + 1]
         table[at + HAS_DEADLINE] = np.isfinite(to_deadline)
         table[at + SLACK], table[at + LATE] = logarithm(to_deadline), to_deadline < 0
-        iterations, least_gpu_s = figures[row, c.ITERATIONS], desk.least_gpu_s[known]
-        even_s = max(least_gpu_s * iterations * in_view / rules.total, desk.least_s[known] * iterations)
+        iterations, least_gpu_s = figures[row, c.ITERATIONS], episode_state.least_gpu_s[known]
+        even_s = max(
+            least_gpu_s * iterations * in_view / rules.total, episode_state.least_s[known] * iterations
+        )
         table[at + FAIR_LAG] = age / (age + even_s) if even_s > 0.0 else 0.0
         for held in range(types):
             table[at + FEATURES + held] = job[row, c.TYPE] == held
@@ -139,12 +141,14 @@ def _fill_jobs(
 
 
 @compile_in_place
-def _fill_options(episode: Episode, cluster: ClusterArrays, desk: EpisodeState, table: Singles) -> None:
+def _fill_options(
+    episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, table: Singles
+) -> None:
     job, types, levels = episode.job, len(cluster.capacity), len(cluster.counts)
-    speed, restart, searched, at = desk.speed, desk.restart, episode.searched, 0
+    speed, restart, searched, at = episode_state.speed, episode_state.restart, episode.searched, 0
     costly = episode.clock[c.FIRST_LAUNCH_COSTS] != 0
-    for place in range(desk.state[d.SHOWN]):
-        row = desk.shown[place]
+    for place in range(episode_state.state[d.SHOWN]):
+        row = episode_state.shown[place]
         model, hidden, first = job[row, c.CLASS], job[row, c.HIDDEN], at
         pays = 1 if costly or job[row, c.LAUNCHED] else 0
         for gpu_type in range(types):
@@ -159,16 +163,16 @@ def _fill_options(episode: Episode, cluster: ClusterArrays, desk: EpisodeState, 
 
 @compile_in_place
 def update_edited_row(
-    episode: Episode, cluster: ClusterArrays, desk: EpisodeState, rules: EpisodeRules, at: int
+    episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, rules: EpisodeRules, at: int
 ) -> None:
-    """Update what an edit of row `at` of the desk has changed."""
-    types, seen = len(cluster.capacity), desk.observation
+    """Update the parts of the observation that an edit of row `at` has changed."""
+    types, seen = len(cluster.capacity), episode_state.observation
     for gpu_type in range(types):
-        seen[gpu_type] = desk.free[gpu_type] / cluster.capacity[gpu_type]
-    seen[len(seen) - QUEUE_WIDTH + EDITS_COLUMN] = _share(desk.state[d.EDITS], 10.0)
+        seen[gpu_type] = episode_state.free[gpu_type] / cluster.capacity[gpu_type]
+    seen[len(seen) - QUEUE_WIDTH + EDITS_COLUMN] = _share(episode_state.state[d.EDITS], 10.0)
     if not rules.job_rows:
         return
-    job, begins = episode.job[desk.shown[at]], 3 * types + at * (FEATURES + 2 * types)
+    job, begins = episode.job[episode_state.shown[at]], 3 * types + at * (FEATURES + 2 * types)
     column = seen[begins : begins + FEATURES + 2 * types]
     column[GPUS] = rules.size_log[job[c.TARGET_LEVEL] + 1]
     column[ASSIGNED], column[PREEMPTED] = job[c.ASSIGNED], job[c.PREEMPTED]

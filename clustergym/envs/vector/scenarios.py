@@ -16,7 +16,7 @@ from clustergym.envs.episodes import KEPT
 from clustergym.envs.scheduling import SchedulingEnv, read_run_seed
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.vector.costs import NAMES
-from clustergym.envs.vector.desks import PreparedScenario, prepare_scenario
+from clustergym.envs.vector.episode_states import PreparedScenario, prepare_scenario
 from clustergym.scenario.scenario import Scenario
 from clustergym.sim.compiled.numba_cache import has_numba
 from clustergym.sim.compiled.scenario_arrays import (
@@ -32,7 +32,7 @@ _told: set[str] = set()
 
 
 class PreparedScenarios:
-    """Chooses scenarios as a single environment does, and prepares each only once.
+    """Chooses scenarios as a single environment does, and prepares each scenario only once.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class PreparedScenarios:
                 raise UncoveredError(message, field="env.reward", remedy="give engine='simpy'")
 
     def check(self) -> None:
-        """Raise an UncoveredError if compiled episodes do not cover a scenario that the parameters draw."""
+        """Raise an UncoveredError if the compiled engine cannot run a scenario that may be drawn."""
         single, plain = self._single, SchedulingParameters()
         fixed, chosen = single.episodes.fixed, single.parameters
         usual = (chosen.costs, chosen.placer, chosen.failures) == (plain.costs, plain.placer, plain.failures)
@@ -74,7 +74,7 @@ class PreparedScenarios:
         return self.prepare(self._single.episodes.choose(options, rng), run_seed)
 
     def prepare(self, scenario: Scenario, run_seed: int) -> tuple[Scenario, PreparedScenario]:
-        """Return a scenario with its arrays; the seed is that of the policies that play it.
+        """Return a scenario with its arrays; the seed is for the policies that play on it.
 
         Raises
         ------
@@ -105,7 +105,7 @@ class PreparedScenarios:
 
 
 def fall_back(refusal: UncoveredError, engine: str) -> None:
-    """Say once why episodes run in the SimPy engine; raise if the compiled one was asked for."""
+    """Log once why episodes run on the SimPy engine; raise if the compiled engine was asked for."""
     if engine == "compiled":
         raise refusal
     if str(refusal) not in _told:

@@ -18,17 +18,18 @@ OF_COMPILED = frozenset({"_core", "_prepared"})
 
 
 class EngineEnv(SchedulingEnv):
-    """A scheduling environment with a choice of engines, which have the same results.
+    """A scheduling environment with a choice of two engines, which give equal results.
 
     An episode stays in the engine that it began in. `view`, `actions`, `outcomes`, `log` and `metrics()` are
     built from a compiled episode when they are asked for. It does not have a `simulation`, which is refused;
     and to draw pictures, episodes are those of the SimPy engine.
     """
 
-    def _make_parts(self) -> None:
+    def make_parts(self) -> None:
+        """Make the parts of an episode, and the compiled core where the scenario is covered."""
         self._core: Core | None = None
         self._prepared: PreparedScenarios | None = None
-        super()._make_parts()
+        super().make_parts()
         if self.parameters.engine == "simpy":
             return
         try:
@@ -48,24 +49,25 @@ class EngineEnv(SchedulingEnv):
         state = super().__getstate__()
         return {name: value for name, value in state.items() if name not in OF_COMPILED}
 
-    def _begin_episode(self, scenario: Scenario, run_seed: int) -> PlayedEpisode:
+    def begin_episode(self, scenario: Scenario, run_seed: int) -> PlayedEpisode:
+        """Begin an episode in the compiled engine where it covers the scenario, else in SimPy."""
         if isinstance(self._episode, CompiledEpisode):
             self._episode.leave()
             self._episode = None
         if self._core is not None and self._prepared is not None:
             try:
                 prepared = self._prepared.prepare(scenario, run_seed)
-                return CompiledEpisode(self._core, self._parts, *prepared)
+                return CompiledEpisode(self._core, self.parts, *prepared)
             except UncoveredError as refusal:
                 fall_back(refusal, self.parameters.engine)
-        return super()._begin_episode(scenario, run_seed)
+        return super().begin_episode(scenario, run_seed)
 
     @property
     def actions(self) -> AnyActions:
-        """The actions, with the allotments as edited at the present decision point.
+        """The environment's actions, with the agent's edits so far at the present decision point.
 
         What is done to them does nothing to a compiled episode.
         """
         if isinstance(self._episode, CompiledEpisode):
             self._episode.catch_up()
-        return self._parts.actions
+        return self.parts.actions

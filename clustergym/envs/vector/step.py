@@ -8,8 +8,8 @@ import numpy.typing as npt
 from clustergym.common.arrays import Floats, Ints
 from clustergym.envs.simpy_episode import MOST_ILLEGAL
 from clustergym.envs.vector import costs, edits, observation
-from clustergym.envs.vector import desk as d
-from clustergym.envs.vector.desk import Bytes, EpisodeRules, EpisodeState
+from clustergym.envs.vector import episode_state as d
+from clustergym.envs.vector.episode_state import Bytes, EpisodeRules, EpisodeState
 from clustergym.sim import columns as c
 from clustergym.sim.compiled import batch, clock
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
@@ -25,87 +25,89 @@ BLOCK = 32
 
 
 @compile_inline
-def select_state(desks: EpisodeState, at: int) -> EpisodeState:
-    """Return the desk of one episode of a batch; its arrays share their memory."""
+def select_state(episode_states: EpisodeState, at: int) -> EpisodeState:
+    """Return the agent's state in one episode of a batch, as arrays that share memory."""
     return EpisodeState(
-        desks.state[at],
-        desks.shown[at],
-        desks.free[at],
-        desks.assignable[at],
-        desks.mask[at],
-        desks.observation[at],
-        desks.last_cost[at],
-        desks.last_reference[at],
-        desks.reference[at],
-        desks.least_gpu_s[at],
-        desks.least_s[at],
-        desks.speed[at],
-        desks.restart[at],
+        episode_states.state[at],
+        episode_states.shown[at],
+        episode_states.free[at],
+        episode_states.assignable[at],
+        episode_states.mask[at],
+        episode_states.observation[at],
+        episode_states.last_cost[at],
+        episode_states.last_reference[at],
+        episode_states.reference[at],
+        episode_states.least_gpu_s[at],
+        episode_states.least_s[at],
+        episode_states.speed[at],
+        episode_states.restart[at],
     )
 
 
 @compile_in_place
-def begin_episode(desk: EpisodeState) -> None:
-    """Begin an episode: nothing is shown yet."""
-    desk.state[:] = 0
-    desk.last_cost[:] = 0.0
-    desk.last_reference[:] = 0.0
-    desk.observation[:] = 0.0
-    desk.mask[:] = 0
+def begin_episode(episode_state: EpisodeState) -> None:
+    """Reset the agent's state for a new episode, with no job shown."""
+    episode_state.state[:] = 0
+    episode_state.last_cost[:] = 0.0
+    episode_state.last_reference[:] = 0.0
+    episode_state.observation[:] = 0.0
+    episode_state.mask[:] = 0
 
 
 @compile_inline
 def _act(
-    episode: Episode, cluster: ClusterArrays, desk: EpisodeState, rules: EpisodeRules, action: int
+    episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, rules: EpisodeRules, action: int
 ) -> int:
     """Take an action; return EDITED, DECIDED if the clock is to move now, or STALLED."""
-    if not desk.mask[action]:
-        desk.state[d.ILLEGAL] += 1
+    if not episode_state.mask[action]:
+        episode_state.state[d.ILLEGAL] += 1
         episode.clock[c.END] = episode.clock[c.NOW]
-        return EDITED if desk.state[d.ILLEGAL] < MOST_ILLEGAL else STALLED
-    desk.state[d.ILLEGAL] = 0
-    if action < len(desk.mask) - 1:
-        at = edits.edit(episode, cluster, desk, rules, action)
-        observation.update_edited_row(episode, cluster, desk, rules, at)
+        return EDITED if episode_state.state[d.ILLEGAL] < MOST_ILLEGAL else STALLED
+    episode_state.state[d.ILLEGAL] = 0
+    if action < len(episode_state.mask) - 1:
+        at = edits.edit(episode, cluster, episode_state, rules, action)
+        observation.update_edited_row(episode, cluster, episode_state, rules, at)
         return EDITED
-    edits.decide(episode, desk, rules)
+    edits.decide(episode, episode_state, rules)
     return DECIDED if clock.enact(episode, cluster) == c.DECISION else STALLED
 
 
 @compile_in_place
 def classify_end(episode: Episode, came_to: int) -> int:
-    """Return how an episode has ended."""
+    """Return how an episode has ended: stalled, terminated or truncated."""
     if came_to == c.STALLED:
         return STALLED
     return TERMINATED if episode.clock[c.LEFT] == episode.clock[c.JOBS] else TRUNCATED
 
 
 @compile_inline
-def _move(episode: Episode, cluster: ClusterArrays, desk: EpisodeState, rules: EpisodeRules) -> int:
+def _move(episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, rules: EpisodeRules) -> int:
     """Move the clock; return DECIDED at the next decision point, or how the episode has ended."""
     came_to = clock.advance(episode, cluster)
     if came_to == c.DECISION:
-        edits.begin(episode, cluster, desk, rules)
-        observation.begin(episode, cluster, desk, rules)
+        edits.begin(episode, cluster, episode_state, rules)
+        observation.begin(episode, cluster, episode_state, rules)
         return DECIDED
     return classify_end(episode, came_to)
 
 
 @compile_in_place
-def charge(episode: Episode, desk: EpisodeState, rules: EpisodeRules, outcome: int, terms: Floats) -> float:
-    """Write the terms of the reward: by how much each cost has fallen, less that of the baseline's.
+def charge(
+    episode: Episode, episode_state: EpisodeState, rules: EpisodeRules, outcome: int, terms: Floats
+) -> float:
+    """Write the reward's terms, each a cost's decrease minus the baseline's; return the reward.
 
     Returns the reward: their weighted sum, less the penalty of a stall.
     """
     tick = episode.clock[c.NOW] if outcome == DECIDED else episode.clock[c.END]
     now_s = tick / c.TICKS_PER_S
-    for baseline in range(2 if len(desk.reference) > 0 else 1):
-        until_s, last = now_s, desk.last_reference if baseline else desk.last_cost
+    for baseline in range(2 if len(episode_state.reference) > 0 else 1):
+        until_s, last = now_s, episode_state.last_reference if baseline else episode_state.last_cost
         if baseline and outcome == TERMINATED:
             # A job that left has stopped to cost: at its own end the baseline costs what it ever will.
-            until_s = max(now_s, costs.end_of_reference_s(episode, desk))
+            until_s = max(now_s, costs.end_of_reference_s(episode, episode_state))
         for at in range(len(rules.terms)):
-            cost = costs.cost(episode, desk, until_s, rules.terms[at], baseline == 1)
+            cost = costs.cost(episode, episode_state, until_s, rules.terms[at], baseline == 1)
             fallen = last[at] - cost
             terms[at] = terms[at] - fallen if baseline else fallen
             last[at] = cost
@@ -122,7 +124,7 @@ def charge(episode: Episode, desk: EpisodeState, rules: EpisodeRules, outcome: i
 def step(
     episodes: Episode,
     cluster: ClusterArrays,
-    desks: EpisodeState,
+    episode_states: EpisodeState,
     rules: EpisodeRules,
     actions: Ints,
     terms: Floats,
@@ -147,20 +149,20 @@ def step(
         action = actions[at]
         if action == LEAVE:
             continue
-        episode, desk = batch.select_episode(episodes, at), select_state(desks, at)
+        episode, episode_state = batch.select_episode(episodes, at), select_state(episode_states, at)
         terms[at], rewards[at] = 0.0, 0.0
         if action == BEGIN:
-            begin_episode(desk)
+            begin_episode(episode_state)
             outcome = DECIDED
         else:
-            outcome = _act(episode, cluster, desk, rules, action)
+            outcome = _act(episode, cluster, episode_state, rules, action)
         if outcome == DECIDED:
-            outcome = _move(episode, cluster, desk, rules)
+            outcome = _move(episode, cluster, episode_state, rules)
         outcomes[at] = outcome
         if outcome >= TERMINATED:
-            desk.mask[:] = 1
+            episode_state.mask[:] = 1
         if outcome != EDITED and action != BEGIN:
-            rewards[at] = charge(episode, desk, rules, outcome, terms[at])
+            rewards[at] = charge(episode, episode_state, rules, outcome, terms[at])
 
 
 @compile_in_place

@@ -35,7 +35,7 @@ JOBS_CSV = "jobs.csv"
 
 
 class ScriptRun:
-    """A run of a folder's scripts.
+    """A run that submits a folder's scripts by a policy's decisions.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class ScriptRun:
 
     @property
     def open(self) -> list[Entry]:
-        """The entries of scripts that have not ended."""
+        """The ledger entries of scripts that have not ended."""
         return [entry for entry in self.ledger.entries.values() if not entry.ended]
 
     @property
@@ -97,7 +97,7 @@ class ScriptRun:
         return len(self.ledger.entries) == len(self.scripts) and not self.open
 
     def step(self) -> None:
-        """Look at the queue once: submit scripts, record ends, stop jobs, and decide if it has changed."""
+        """Read the queue once: submit scripts, record ends, stop jobs, and decide again if it has changed."""
         self._submit_new()
         seen = self.queue.poll([entry.number for entry in self.open])
         self._note_ends(seen)
@@ -268,7 +268,7 @@ class ScriptRun:
 
 
 def write_jobs(run: ScriptRun, folder: Path) -> dict[str, int]:
-    """Write what became of each script, with `COLUMNS`; return how often they ended in each state."""
+    """Write the outcome of each script as a table with the columns `COLUMNS`; return counts by outcome."""
     states: dict[str, int] = {}
     with atomic_path(folder / JOBS_CSV) as path, path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -296,7 +296,7 @@ def drive_scripts(
     patience_s: float,
     queues: str | None = None,
 ) -> dict[str, Any]:
-    """Drive the scripts of a folder until all have ended; a run that has ended submits nothing.
+    """Run the scripts of a folder until all have ended; do nothing if they already have.
 
     Parameters
     ----------

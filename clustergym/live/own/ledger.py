@@ -52,7 +52,7 @@ class Entry:
 
 
 class Ledger:
-    """An open ledger: entries by script, and the file to which every change is written first.
+    """An open ledger: the state of each script, and the file that records every change first.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Ledger:
         self.run, self.entries, self._file = run, entries, file
 
     def note(self, event: str, script: str, **more: Any) -> None:
-        """Write an event of a script to the disk, and apply it."""
+        """Write an event of a script to disk, then apply it."""
         line = {"event": event, "script": script, **more}
         self._file.write((json.dumps(line) + "\n").encode())
         self._file.flush()
@@ -99,7 +99,7 @@ def apply_event(entries: dict[str, Entry], line: Mapping[str, Any]) -> None:
 
 @contextmanager
 def open_ledger(folder: Path) -> Iterator[Ledger]:
-    """Open the ledger of a folder, or begin one; only one process can have it open.
+    """Open the ledger of a folder, or begin one; only one process at a time can have it open.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def open_ledger(folder: Path) -> Iterator[Ledger]:
 
 
 def read_ledger(path: Path) -> tuple[str, dict[str, Entry], int]:
-    """Return the run's name, the entries, and the bytes of whole lines; a last line cut off is left out.
+    """Return the run's name, the entries, and the number of bytes in complete lines.
 
     Raises
     ------

@@ -16,7 +16,7 @@ IN_USE = frozenset({"IDLE", "ALLOCATED", "MIXED", "COMPLETING", "PLANNED", "RESE
 
 @dataclass(frozen=True)
 class Reservation:
-    """Nodes that are kept for others from a time to a time, seconds since 1970."""
+    """Nodes that are reserved for others between two times, seconds since 1970."""
 
     name: str
     start_s: float
@@ -26,7 +26,7 @@ class Reservation:
 
 @dataclass(frozen=True)
 class NodeState:
-    """A node that can be used.
+    """A usable node, with its GPUs and its free resources.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Nodes:
         return {node: state for node, state in self.states.items() if name in state.partitions}
 
     def is_reserved(self, node: str, begin_s: float, end_s: float, by: str = "") -> bool:
-        """Whether a node is kept for others at some time of a job; `by` names a reservation of its own."""
+        """Whether a node is reserved for others during a job; `by` names the job's own reservation."""
         return any(
             node in one.nodes and one.start_s < end_s and one.end_s > begin_s
             for one in self.reservations
@@ -97,7 +97,7 @@ def read_nodes(queue: OwnQueue) -> Nodes:
 
 
 class Room:
-    """Free GPUs by node; starting jobs are subtracted from them.
+    """Free GPUs by node, from which those of starting jobs are subtracted.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class Room:
     def take(
         self, partition: str, gpu_type: str, shape: tuple[int, int], limit_s: float, reservation: str = ""
     ) -> bool:
-        """Take GPUs on the fullest nodes for a job of (nodes, GPUs on each); return whether it fits.
+        """Take GPUs on the fullest nodes for a job of (nodes, GPUs on each); return whether the job fits.
 
         Nodes that are kept for others before the job's limit has passed are left out.
         """

@@ -51,7 +51,7 @@ class QueuedJob:
 
 
 class OwnQueue:
-    """The calls of Slurm for a run's scripts.
+    """Calls of Slurm's commands for a run's scripts.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class OwnQueue:
         self._user = str(os.geteuid())
 
     def read(self, *words: str) -> list[str]:
-        """Return the lines that a command prints, which may be asked again without harm."""
+        """Return the lines that a command prints; the command must be safe to repeat."""
         until = time.monotonic() + self.patience_s
         while True:
             try:
@@ -79,7 +79,7 @@ class OwnQueue:
                 time.sleep(min(1.0, self.patience_s / 10))
 
     def submit(self, script: Script, attempt: int, gpus: int) -> str:
-        """Submit a script held, and return its number; raises a `NoAnswerError` if there is no answer."""
+        """Submit a script on hold, and return its job number; raises a `NoAnswerError` without answer."""
         words = ["sbatch", "--parsable", "--hold", f"--comment={self._comment(script.name, attempt)}"]
         if not script.folder:
             words.append(f"--chdir={script.path.parent.absolute()}")
@@ -98,7 +98,7 @@ class OwnQueue:
         return found[0]
 
     def find(self, script: str, attempt: int) -> str:
-        """Return the number of what was submitted of a script; empty: it was not."""
+        """Return the job number of a script's attempt; empty if it was not submitted."""
         words = ("squeue", "-h", "-a", "-u", self._user, "-o", "%A|%k")
         wanted = self._comment(script, attempt)
         for line in self.read(*words):
@@ -111,7 +111,7 @@ class OwnQueue:
         return f"clustergym:{self.run}:{script}:{attempt}"
 
     def poll(self, numbers: Sequence[str]) -> dict[str, QueuedJob]:
-        """Return the jobs that are in the queue, by number."""
+        """Return the jobs among `numbers` that are in the queue, by number."""
         found, wanted = {}, set(numbers)
         for line in self.read("squeue", "-h", "-a", "-u", self._user, "-o", "%A|%T|%Q|%S|%N|%r"):
             row = ROW.fullmatch(line)
@@ -126,7 +126,7 @@ class OwnQueue:
         return found
 
     def ends(self, numbers: Sequence[str]) -> dict[str, dict[str, object]]:
-        """Return by job number how jobs ended, as `sacct` says; jobs that have not ended are left out."""
+        """Return how jobs ended, by number, as `sacct` reports; jobs that have not ended are left out."""
         found: dict[str, dict[str, object]] = {}
         for at in range(0, len(numbers), MOST_AT_ONCE):
             some = ",".join(numbers[at : at + MOST_AT_ONCE])
@@ -139,18 +139,18 @@ class OwnQueue:
         return found
 
     def check_accounting(self) -> None:
-        """Raise an `InputError` unless `sacct` answers, which says how jobs ended."""
+        """Raise an `InputError` unless `sacct` answers."""
         done = self.slurm.run("sacct", "-n", "-X", "-S", "now", "-o", "JobID")
         if done.returncode:
             message, remedy = f"sacct: {last_line(done.stderr)}", "live.jobs needs Slurm's accounting"
             raise InputError(message, field="live.jobs", remedy=remedy)
 
     def release(self, number: str) -> None:
-        """Let a held job start; whether it does, the queue shows."""
+        """Release a held job, which Slurm then starts when it can."""
         self.slurm.run("scontrol", "release", number)
 
     def hold(self, number: str) -> None:
-        """Keep a job that has not started from starting; one that has goes on."""
+        """Put a job that has not started on hold; a running job continues."""
         self.slurm.run("scontrol", "hold", number)
 
     def send_signal(self, number: str, script: Script) -> None:
@@ -164,7 +164,7 @@ class OwnQueue:
 
 
 def parse_time(text: str) -> float:
-    """Return a time that Slurm prints, as a number or a local date, in seconds since 1970; NaN: none."""
+    """Return a time that Slurm prints, as a number or a local date, in seconds since 1970; NaN if none."""
     if text.isascii() and text.isdigit():
         return float(text[:12])
     try:

@@ -31,7 +31,7 @@ OPTIONS = (
 
 @dataclass(frozen=True)
 class Script:
-    """A user's batch script, and the GPUs and time that it asks for.
+    """A user's batch script, with the GPUs and time that it requests.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Script:
         return self.path.name
 
     def shape(self, gpus: int) -> tuple[int, int]:
-        """Return the nodes, and the GPUs on each, for a number of GPUs: at most as many as it asks for."""
+        """Return the nodes, and the GPUs on each, for a number of GPUs up to the script's request."""
         each = self.gpus // self.nodes
         return (1, gpus) if gpus <= each else (gpus // each, each)
 
@@ -94,7 +94,7 @@ def _parser() -> _Parser:
 
 
 def read_scripts(folder: Path) -> list[Script]:
-    """Read the scripts of a folder, its files that begin with `#!`, in the order of their names.
+    """Read the scripts of a folder, which are its files that begin with `#!`, in order of name.
 
     Raises
     ------
@@ -176,7 +176,7 @@ def _make(path: Path, sha256: str, given: Any, sizes: str) -> Script:
         if math.prod(script.shape(size)) != size:
             raise ValueError(f"{size} GPUs are no whole number of nodes with {gpus // nodes} GPUs each")
     if len(script.sizes) > 1 and not script.signal:
-        raise ValueError("has several sizes, and no --signal by which it is told to save its state")
+        raise ValueError("has several sizes, and no --signal that asks it to save its state")
     return script
 
 
@@ -199,5 +199,5 @@ def _gres(text: str) -> tuple[int, str]:
 
 
 def find_gpu_type(script: Script) -> str:
-    """Return the catalogue's name of the GPUs that a script asks for; empty: any."""
+    """Return the catalogue's GPU type that a script requests; empty if any type is accepted."""
     return known_type(script.gpu_type) if script.gpu_type else ""

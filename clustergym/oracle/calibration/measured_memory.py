@@ -19,7 +19,7 @@ COLUMNS = ("model_family", "params", "batch_size", "dp_degree", "memory_gb")
 
 
 def validate_memory(path: str | Path) -> Figures:
-    """Return errors of data-parallel memory against a measured table (arena_dp_memory.csv's columns).
+    """Return errors of predicted data-parallel memory against a table (with arena_dp_memory.csv's columns).
 
     Rows ran with `MICRO_BATCHES` micro-batches, as Arena's did.
 

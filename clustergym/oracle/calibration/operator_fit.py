@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,50 +24,27 @@ from clustergym.oracle.stacks.catalog import OPERATORS_STACK, Stack, round_const
 Progress = Callable[[str], None]
 
 
-class ConstantPrior(NamedTuple):
-    """A fitted constant and the spread of its prior.
-
-    Attributes
-    ----------
-    name : str
-        Field of `Constants`.
-    gpu_type : str or None
-        Key of a field that has one number per GPU type.
-    spread : float
-        Standard deviation of its log-normal prior; the centre is the default of the field.
-    """
-
-    name: str
-    gpu_type: str | None
-    spread: float
-
-
-_BY_TYPE = (
-    ("matmul", ("A100", "A40", "A10", "V100"), 0.15),
-    ("convolution", ("A100", "A40", "A10", "V100"), 0.2),
-    ("network", ("A100", "A40", "A10"), 0.5),
-    ("transfer", ("A100", "A40", "A10"), 0.7),
-)
-_SINGLE = {
+PRIORS = {
+    "matmul": 0.15,
+    "convolution": 0.3,
+    "convolution_intensity": 0.5,
+    "network": 0.5,
+    "host_network": 0.5,
+    "transfer": 0.7,
+    "node_decline": 0.7,
     "attention": 0.4,
     "gate": 0.4,
     "half_tokens": 0.5,
     "half_pixels": 0.5,
-    "layer_traffic": 0.3,
-    "block_traffic": 0.3,
-    "gate_traffic": 0.4,
+    "traffic": 0.3,
     "block_exchange": 0.5,
-    "split_saturation": 0.3,
     "slow_machine": 0.15,
 }
-PRIORS = tuple(
-    [ConstantPrior(name, gpu, spread) for name, types, spread in _BY_TYPE for gpu in types]
-    + [ConstantPrior(name, None, spread) for name, spread in _SINGLE.items()]
-)
-"""The 24 fitted constants with their priors."""
+"""The fitted constants, and the standard deviations of their log-normal priors; the centre is the default."""
 
 NOISE, ROBUST = 0.1, 0.05
-"""Standard deviation of the log error of a row; beyond the second, errors count linearly (pseudo-Huber)."""
+"""Standard deviation of the relative error of a row; beyond the second, errors count linearly
+(pseudo-Huber)."""
 
 ROUNDS, DAMPED_AFTER, EVALUATIONS = 8, 3, 6
 """Rounds, each of which plans anew and then fits with these plans; rounds after which steps are halved, so
@@ -87,7 +63,7 @@ HALVINGS = 4
 
 @dataclass(frozen=True)
 class Fit:
-    """Fitted constants and what they were fitted to.
+    """Fitted constants, with the measurements they were fitted to.
 
     Attributes
     ----------
@@ -110,25 +86,13 @@ class Fit:
 
 
 def vector(constants: Constants) -> Floats:
-    """Return the fitted constants in the order of `PRIORS`, shape (24,)."""
-    values = [getattr(constants, entry.name) for entry in PRIORS]
-    numbers = [
-        value[entry.gpu_type] if entry.gpu_type else value
-        for value, entry in zip(values, PRIORS, strict=True)
-    ]
-    return np.array(numbers, dtype=np.float64)
+    """Return the fitted constants in the order of `PRIORS`, shape (14,)."""
+    return np.array([getattr(constants, name) for name in PRIORS], dtype=np.float64)
 
 
-def with_vector(constants: Constants, values: Floats) -> Constants:
-    """Return the constants with the fitted ones replaced."""
-    changed: dict[str, Any] = {}
-    for entry, value in zip(PRIORS, values.tolist(), strict=True):
-        if entry.gpu_type:
-            own = changed.setdefault(entry.name, dict(getattr(constants, entry.name)))
-            own[entry.gpu_type] = value
-        else:
-            changed[entry.name] = value
-    return replace(constants, **changed)
+def with_vector(values: Floats) -> Constants:
+    """Return the constants with these values, in the order of `PRIORS`."""
+    return Constants(**dict(zip(PRIORS, values.tolist(), strict=True)))
 
 
 class _Group:
@@ -199,11 +163,11 @@ class Calibrator:
         return seconds
 
     def fit(self, chosen: Bools, rounds: int = ROUNDS) -> Constants:
-        """Return the constants fitted to the feasible ones of the chosen rows, with four digits."""
+        """Return the constants fitted to the feasible rows among the chosen, with four digits."""
         from scipy.optimize import least_squares
 
-        constants = centre = Constants()
-        prior, spread = np.log(vector(centre)), np.array([entry.spread for entry in PRIORS])
+        constants = Constants()
+        prior, spread = np.log(vector(constants)), np.array(list(PRIORS.values()))
         usable = chosen & np.isfinite(self.rows.seconds)
 
         for step in range(rounds):
@@ -212,21 +176,21 @@ class Calibrator:
             use = usable & np.isfinite(self.predict(constants))
 
             def residuals(logs: Floats, use: Bools = use) -> Floats:
-                # Logarithms keep constants positive and make errors relative.
-                times = self._seconds(with_vector(centre, np.exp(logs)))
-                errors = robust(np.log(times[use] / self.rows.seconds[use]))
+                # Logarithms keep constants positive.
+                times = self._seconds(with_vector(np.exp(logs)))
+                errors = robust(times[use] / self.rows.seconds[use] - 1)
                 return np.concatenate([errors / NOISE, (logs - prior) / spread])
 
             start = np.log(vector(constants))
             found = least_squares(residuals, start, max_nfev=EVALUATIONS).x
             share = 0.5 if step >= DAMPED_AFTER else 1.0
-            constants = with_vector(centre, np.exp(start + share * (found - start)))
+            constants = with_vector(np.exp(start + share * (found - start)))
         rounded: Constants = round_constants(constants)
         return rounded
 
 
 def robust(errors: Floats) -> Floats:
-    """Return residuals: half their squares are the pseudo-Huber losses of the errors."""
+    """Return residuals, half of whose squares are the pseudo-Huber losses of the errors."""
     losses = np.sqrt(1 + (errors / ROBUST) ** 2) - 1
     return np.asarray(np.sign(errors) * ROBUST * np.sqrt(2 * losses))
 
@@ -246,7 +210,7 @@ def fit(
     Parameters
     ----------
     path : str or Path
-        With the columns of Arena's arena_profile.csv; feasible rows of kind `optimal` count.
+        With the columns of Arena's arena_profile.csv; feasible `optimal` rows count.
     catalog : Catalog, optional
     schemes : sequence of str
         Cross-validations to make, see `cross_validate`.
@@ -274,7 +238,7 @@ def cross_validate(
     catalog: Catalog | None = None,
     progress: Progress = _silent,
 ) -> Figures:
-    """Return the errors on models that the constants were not fitted to.
+    """Return the errors on models that were left out of the fit of the constants.
 
     Parameters
     ----------
@@ -343,13 +307,13 @@ def _usable(path: str | Path, catalog: Catalog) -> Rows:
     planned = np.array([catalog.get(model).architecture != "dense" for model in rows.models], dtype=bool)
     rows = rows.take(planned)
     if len(rows.models) < len(PRIORS):
-        message = f"has {len(rows.models)} feasible rows of kind optimal for {len(PRIORS)} constants"
+        message = f"has {len(rows.models)} feasible optimal rows for {len(PRIORS)} constants"
         raise InputError(message, file=path, remedy=f"give at least {len(PRIORS)}")
     return rows
 
 
 def as_stack(found: Fit) -> Stack:
-    """Return fitted constants as a software stack, with the GPU types and models of their measurements."""
+    """Return fitted constants as a software stack, with the GPU types and models that were measured."""
     models = tuple(sorted({model.family for model in found.rows.models}))
     gpu_types = tuple(sorted({layout.gpu_type for layout in found.rows.layouts}))
     fitted_to = f"{len(found.rows.models)} rows of {found.file}"

@@ -26,7 +26,7 @@ Figures = dict[str, Any]
 
 
 def arena_classes(catalog: Catalog) -> list[ModelClass]:
-    """Return the model classes of Arena's evaluation: three families, six sizes, three batches each."""
+    """Return the model classes of Arena's evaluation, from three families and with three batches each."""
     pairs = [(family, size) for family in ARENA_FAMILIES.values() for size in catalog.sizes(family)]
     return [
         ModelClass(family, size, batch)
@@ -107,19 +107,21 @@ def outcomes(
 
 
 def join_outcomes(parts: Sequence[PlanningOutcomes]) -> PlanningOutcomes:
-    """Return the rows of all parts."""
+    """Concatenate several outcomes into one."""
     columns = [entry.name for entry in fields(PlanningOutcomes)]
     return PlanningOutcomes(*(np.concatenate([getattr(part, name) for part in parts]) for name in columns))
 
 
 def _outcomes(rows: GraphAllocations, machine: Machine, oracle: GridOracle, job: Ints) -> PlanningOutcomes:
     found = full_search(rows, machine)
+    # The optimum is the faster of the full search and pure data parallelism, as jobs run in the oracle.
     parallel_s = data_parallel_search(rows, machine).iteration_s
     best_s = np.minimum(found.iteration_s, parallel_s)
     estimates = estimate(rows, machine, oracle.strategy, oracle.micro_batches)
     proxy = estimates.best
     pruned = {rules: search_pruned(rows, machine, estimates, rules) for rules in RULES}
     pruned_gpu_s = {
+        # Pruned searches compile stages only at the micro-batches of the proxy plan from which they start.
         rules: _gpu_s(search_cost(rows, machine, proxy.micro_batches, kept))
         for rules, (_, kept) in pruned.items()
     }
@@ -145,6 +147,8 @@ def _outcomes(rows: GraphAllocations, machine: Machine, oracle: GridOracle, job:
 
 
 def _frontier_plans(rows: GraphAllocations, machine: Machine, estimates: Estimates) -> Ints:
+    # The size of the frontier is reported by Arena's literal rules (section 3.3), whatever the oracle's
+    # strategy.
     planner = Planner(rows, machine.as_profiled(), estimates.best.micro_batches, literal=True)
     sizes = [frontiers(planner.candidates(stages), planner.gpus).sum(axis=1) for stages in estimates.stages]
     return np.asarray(np.max(sizes, axis=0))
@@ -203,5 +207,5 @@ def _least(values: Floats) -> float | None:
 
 
 def by_gpus(rows: PlanningOutcomes) -> dict[str, Figures]:
-    """Return the figures by GPU count, ascending."""
+    """Return the figures for each GPU count, ascending."""
     return {str(gpus): summary(rows.where(rows.gpus == gpus)) for gpus in np.unique(rows.gpus).tolist()}

@@ -84,7 +84,7 @@ def compute_rate(setting: Setting, seconds: float) -> float:
 
 
 def tokens_per_s_per_gpu(setting: Setting, constants: StackConstants) -> float:
-    """Return the predicted tokens a second of each GPU."""
+    """Return the predicted tokens per second of each GPU."""
     parts = step_parts(
         setting.shape,
         setting.machine,
@@ -97,7 +97,7 @@ def tokens_per_s_per_gpu(setting: Setting, constants: StackConstants) -> float:
 
 
 def usable_rows(rows: Iterable[ThroughputRow], stack: str) -> list[ThroughputRow]:
-    """Return the rows that a stack is fitted to: pre-training in the newest release, without known misprints.
+    """Return the rows for a stack's fit: pre-training in the newest release, without known misprints.
 
     Rows that dropped tokens are not comparable with those that did not, nor are those of a known defect of
     the software.
@@ -111,7 +111,7 @@ def usable_rows(rows: Iterable[ThroughputRow], stack: str) -> list[ThroughputRow
 
 
 def fitted_stack(rows: Sequence[ThroughputRow], name: str, constants: StackConstants) -> Stack:
-    """Return a stack of fitted constants, with the GPU types and architectures of its rows."""
+    """Return a stack with fitted constants, and the GPU types and architectures of its rows."""
     used = usable_rows(rows, name)
     releases = sorted({row.release for row in used})
     sources = ", ".join(sorted({row.source for row in used}))
@@ -200,7 +200,7 @@ def _fit(rows: Sequence[ThroughputRow], start: StackConstants, priors: Mapping[s
 
 
 def leave_out_groups(rows: Sequence[ThroughputRow], stack: str) -> dict[str, float]:
-    """Return predictions of rows by id, each from a fit to rows of other models, GPU types or precisions."""
+    """Return predictions of rows by id, each by a fit without the rows of its own group."""
     of_stack = [
         row for row in rows if row.stack == stack and row.setting and row.setting.planned and row.measured
     ]

@@ -31,7 +31,7 @@ MODERN = Path("../shared/data/modern/throughput.csv")
 
 
 def predict_row(row: ThroughputRow, constants: StackConstants) -> dict[str, Any]:
-    """Return a row's `id`, `measured`, `predicted`, `predicted_search`, `fits` and `reason`.
+    """Return a row's `id`, measured and predicted throughput, and whether its plan fits.
 
     `predicted` is of the published plan, None where it does not fit or cannot be expressed; where the table
     has no plan, of the search's own;
@@ -83,7 +83,7 @@ def fastest(
     global_batch: int,
     sequence_length: int,
 ) -> float | None:
-    """Return the seconds of the search's plan; None where none fits. Releases measure one setting again."""
+    """Return the step time of the fastest plan, seconds; None if no plan fits."""
     steps = best_steps(
         shape,
         machine,
@@ -98,7 +98,7 @@ def fastest(
 
 
 def predict_rows(rows: Sequence[ThroughputRow], stack: str | None = None) -> list[dict[str, Any]]:
-    """Return `predict_row` of each row, with the stack of its source and date, or with one for all."""
+    """Predict each row, with the stack of its source and date or with one stack for all."""
     constants: dict[str, StackConstants] = {}
     found = []
     for row in rows:
@@ -110,7 +110,7 @@ def predict_rows(rows: Sequence[ThroughputRow], stack: str | None = None) -> lis
 
 
 def figures(rows: Sequence[ThroughputRow], predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return errors of predictions, in all and by groups.
+    """Return the prediction errors, overall and by groups.
 
     Errors are shares of what was measured, of rows given the published plan.
     """
@@ -121,6 +121,7 @@ def figures(rows: Sequence[ThroughputRow], predictions: Sequence[Mapping[str, An
     latest = np.array([row.id in by_id for row, _ in pairs], dtype=bool)
     ran = [made for _, made in pairs if made["fits"] is not None]
     scored = [row for row, _ in pairs]
+    curves = scaling_curves(scored, [made["predicted"] for _, made in pairs])
 
     def summarise_each(name: Callable[[ThroughputRow], Any], chosen: Any = None) -> dict[str, Any]:
         mask = np.where(chosen, errors, np.nan) if chosen is not None else errors
@@ -140,7 +141,9 @@ def figures(rows: Sequence[ThroughputRow], predictions: Sequence[Mapping[str, An
             "experts, newest release": summary(errors[~dense & latest]),
             "experts, all releases": summary(errors[~dense]),
         },
-        "per_gpu_speed": scaling_errors(scored, [made["predicted"] for _, made in pairs]),
+        "per_gpu_speed": scaling_errors(curves),
+        "per_gpu_curves": curves,
+        "most_gpus": max((row.gpus or 0 for row in scored), default=0),
         "by_source": summarise_each(lambda row: row.source),
         "by_gpu_type": summarise_each(lambda row: row.gpu_type),
         "by_model": summarise_each(lambda row: row.setting.shape.name if row.setting else row.model),
@@ -152,7 +155,7 @@ def figures(rows: Sequence[ThroughputRow], predictions: Sequence[Mapping[str, An
 
 
 def errors_without_parts(rows: Sequence[ThroughputRow]) -> dict[str, dict[str, Any]]:
-    """Return the errors where one part of each step is left out, the constants untouched; newest releases.
+    """Return errors with one part of each step left out and the constants unchanged, on newest releases.
 
     Rows whose step has none of a part do not count for it.
     """
@@ -197,12 +200,16 @@ def _error(row: ThroughputRow, predicted: float | None) -> float:
     return abs(predicted / row.measured - 1)
 
 
-def scaling_errors(
-    rows: Sequence[ThroughputRow], predicted: Sequence[float | None]
-) -> dict[str, dict[str, Any]]:
-    """Return the error in speed per GPU relative to the fewest GPUs, in points, of dense models.
+def scaling_curves(rows: Sequence[ThroughputRow], predicted: Sequence[float | None]) -> list[dict[str, Any]]:
+    """Return speed per GPU relative to the fewest GPUs, measured and predicted, of dense models.
 
     Curves that begin at more than 64 GPUs are left out.
+
+    Returns
+    -------
+    list of dict
+        `model`, `gpu_type`, `fewest` GPUs, `first_error`, which is the predicted speed on these over the
+        measured one less 1, and `points`: for each larger count `gpus`, `measured` and `predicted`, relative.
     """
     curves: dict[tuple[object, ...], dict[int, tuple[float, float]]] = {}
     for row, rate in zip(rows, predicted, strict=True):
@@ -210,10 +217,10 @@ def scaling_errors(
         if one is None or rate is None or not row.measured or not row.gpus or one.shape.experts:
             continue
         key: tuple[object, ...] = (
-            row.source,
-            row.release,
             one.shape.name,
             row.gpu_type,
+            row.source,
+            row.release,
             row.precision,
             one.sequence_length,
         )
@@ -222,13 +229,26 @@ def scaling_errors(
         # Where a table has several batches, the fastest is what a user would run.
         if best is None or row.measured > best[0]:
             curves[key][row.gpus] = (row.measured, rate)
+    found = []
+    for (model, gpu_type, *_), curve in curves.items():
+        (fewest, (measured, rate)), *larger = sorted(curve.items())
+        if fewest <= 64 and larger:
+            points = [
+                {"gpus": gpus, "measured": pair[0] / measured, "predicted": pair[1] / rate}
+                for gpus, pair in larger
+            ]
+            shown = {"model": model, "gpu_type": gpu_type, "fewest": fewest}
+            found.append(shown | {"first_error": rate / measured - 1, "points": points})
+    return found
+
+
+def scaling_errors(curves: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the errors of curves by their fewest GPUs and the larger count, in points."""
     points: dict[tuple[int, int], list[float]] = {}
-    for curve in curves.values():
-        fewest = min(curve)
-        for gpus, (measured, rate) in curve.items():
-            if fewest <= 64 and gpus > fewest:
-                off = abs(rate / curve[fewest][1] - measured / curve[fewest][0])
-                points.setdefault((fewest, gpus), []).append(off)
+    for curve in curves:
+        for point in curve["points"]:
+            off = abs(point["predicted"] - point["measured"])
+            points.setdefault((curve["fewest"], point["gpus"]), []).append(off)
     return {
         f"{fewest} to {gpus}": {
             "rows": len(off),
@@ -240,7 +260,7 @@ def scaling_errors(
 
 
 def cross_validate(rows: Sequence[ThroughputRow], tell: Callable[[str], None]) -> dict[str, Any]:
-    """Return errors where each model x GPU type x precision is left out of the fit that predicts it."""
+    """Return errors where each group of model, GPU type and precision is left out of the fit."""
     predictions: dict[str, float] = {}
     for stack in FREE:
         tell(f"fitting {stack} without one model, GPU type and precision at a time")
@@ -261,7 +281,7 @@ def cross_validate(rows: Sequence[ThroughputRow], tell: Callable[[str], None]) -
 def errors_without_constants(
     rows: Sequence[ThroughputRow], tell: Callable[[str], None]
 ) -> dict[str, dict[str, Any]]:
-    """Return the errors of fits without one constant, on the newest rows, to which they are fitted."""
+    """Return errors of fits without one constant, on the newest rows, which they are fitted to."""
     kept = [
         row
         for row in newest(rows)
@@ -293,7 +313,7 @@ def draw(
     predictions: Sequence[Mapping[str, Any]],
     arena: Iterable[tuple[str, float, float]] = (),
 ) -> None:
-    """Draw predicted against measured seconds of a step, by GPU type, newest releases only.
+    """Draw predicted against measured step times by GPU type, newest releases only.
 
     Parameters
     ----------

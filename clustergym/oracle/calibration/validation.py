@@ -50,7 +50,7 @@ SLOW_MACHINES = frozenset({MeasuredLayout("V100", 1, 4), MeasuredLayout("V100", 
 
 @dataclass(frozen=True)
 class Rows:
-    """Measured rows of kind `optimal`.
+    """Measured iteration times of optimal plans.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Rows:
 
     @property
     def anomalous(self) -> Bools:
-        """Whether a row is one of `ANOMALIES`."""
+        """Which rows are in `ANOMALIES`."""
         named = [
             any((m.family, m.size, batch, layout) in ANOMALIES for batch in (m.global_batch, None))
             for m, layout in zip(self.models, self.layouts, strict=True)
@@ -80,11 +80,11 @@ class Rows:
 
     @property
     def slow(self) -> Bools:
-        """Whether a row is of one of `SLOW_MACHINES`."""
+        """Which rows were measured on a machine in `SLOW_MACHINES`."""
         return np.array([layout in SLOW_MACHINES for layout in self.layouts], dtype=bool)
 
     def take(self, chosen: Bools | Ints) -> Rows:
-        """Return some of the rows, by a mask or by their positions."""
+        """Return the rows selected by a mask or by positions."""
         kept = np.arange(len(self.models))[chosen].tolist()
         parts = (tuple(part[row] for row in kept) for part in (self.models, self.layouts, self.gpu_types))
         models, layouts, types = parts
@@ -92,7 +92,7 @@ class Rows:
 
 
 def read_rows(path: str | Path, catalog: Catalog) -> Rows:
-    """Read the measured rows of kind `optimal`.
+    """Read the measured iteration times of optimal plans.
 
     Raises
     ------
@@ -102,7 +102,7 @@ def read_rows(path: str | Path, catalog: Catalog) -> Rows:
     measured = read_measurements(Path(path), catalog)
     keys = [key for key in measured.seconds if key.measurement == "optimal"]
     if not keys:
-        remedy = "give measured rows of kind optimal"
+        remedy = "give measured (optimal) rows"
         raise InputError("has no row that was measured", file=path, field="kind", remedy=remedy)
     types = [_gpu_type(key, measured) for key in keys]
     for key in keys:
@@ -125,7 +125,7 @@ def _gpu_type(key: Key, measured: Measurements) -> GpuType:
 
 
 def predict_times(rows: Rows, oracle: Oracle) -> Floats:
-    """Return the oracle's execution times of measured rows, shape (n,); inf where it says nothing fits."""
+    """Return the oracle's times of measured rows, shape (n,); inf where it finds no plan that fits."""
     seconds = np.full(len(rows.models), np.inf)
     for layout in sorted(set(rows.layouts)):
         here = [row for row, other in enumerate(rows.layouts) if other == layout]
@@ -146,7 +146,7 @@ def validate(path: str | Path, oracle: Oracle | None = None) -> Figures:
     Parameters
     ----------
     path : str or Path
-        CSV with the columns of Arena's arena_profile.csv; rows of kind `optimal` count.
+        CSV with the columns of Arena's arena_profile.csv; `optimal` rows count.
     oracle : Oracle, optional
         The oracle by software stack by default.
 
@@ -167,7 +167,7 @@ def validate(path: str | Path, oracle: Oracle | None = None) -> Figures:
 
 
 def predict_measured(path: str | Path, oracle: Oracle | None = None) -> tuple[Rows, Floats]:
-    """Return the measured rows of a file, and an oracle's seconds of each; see `validate`."""
+    """Return the measured rows of a file, and an oracle's predicted seconds for each; see `validate`."""
     from clustergym.oracle.stacks.stack_oracle import StackOracle
 
     known = oracle or StackOracle()
@@ -179,7 +179,7 @@ def predict_measured(path: str | Path, oracle: Oracle | None = None) -> tuple[Ro
 
 
 def rows_as_plain(rows: Rows, seconds: Floats) -> list[Figures]:
-    """Return each row with its measured and predicted seconds; None where it does not fit."""
+    """Return each row with its measured and predicted seconds, None where it does not fit."""
     return [
         {
             "model": model.model,
@@ -197,7 +197,7 @@ def rows_as_plain(rows: Rows, seconds: Floats) -> list[Figures]:
 
 
 def figures(rows: Rows, seconds: Floats) -> Figures:
-    """Return the figures of predictions, see `validate`."""
+    """Return the errors of predictions, as `validate` describes them."""
     fits, plain = np.isfinite(rows.seconds), ~rows.anomalous
     both = fits & np.isfinite(seconds)
     ape = np.full(len(seconds), np.nan)
@@ -207,6 +207,7 @@ def figures(rows: Rows, seconds: Floats) -> Figures:
     return {
         **summary(ape),
         **_ranks(rows, seconds),
+        # Errors are over rows that ran and are predicted to fit; the other disagreements are counted here.
         "feasibility_agreement": float((np.isfinite(seconds) == fits).mean()),
         "infeasible_measured": int((fits & ~np.isfinite(seconds)).sum()),
         "failures": int(failed.sum()),
@@ -232,6 +233,7 @@ def _parts(rows: Rows) -> dict[str, Bools]:
     """Return subsets of the rows that show where errors come from."""
     a40 = np.array([layout.gpu_type == "A40" and layout.nodes > 1 for layout in rows.layouts], dtype=bool)
     least: dict[tuple[ModelClass, str, int], int] = {}
+    # Ascending by nodes, so that setdefault keeps the placement on the fewest nodes.
     for row in sorted(range(len(rows.layouts)), key=lambda row: rows.layouts[row].nodes):
         layout = rows.layouts[row]
         least.setdefault((rows.models[row], layout.gpu_type, layout.nodes * layout.per_node), row)
@@ -253,7 +255,7 @@ def _ranks(rows: Rows, seconds: Floats) -> Figures:
 
 
 def summary(ape: Floats) -> Figures:
-    """Return number, mean, median and ninetieth percentile of absolute percentage errors that are known."""
+    """Return number, mean, median and ninetieth percentile of the known absolute percentage errors."""
     known = ape[np.isfinite(ape)]
     if not len(known):
         return {"rows": 0, "mape": None, "median_ape": None, "p90": None}
@@ -266,7 +268,7 @@ def summary(ape: Floats) -> Figures:
 
 
 def summarise_groups(ape: Floats, names: Sequence[str | int]) -> dict[str, Figures]:
-    """Return the `summary` of each group of errors, by the group's name; groups without any are left out."""
+    """Return the `summary` of the errors in each group, by its name; empty groups are left out."""
     found = {}
     for name in sorted(set(names)):
         chosen = np.array([other == name for other in names])
@@ -284,7 +286,7 @@ def _sets(keys: Iterable[Any], usable: Bools) -> list[list[int]]:
 
 
 def spearman(rows: Rows, seconds: Floats) -> float | None:
-    """Return the mean rank correlation of predicted with measured times of classes with at least 3 rows."""
+    """Return the mean rank correlation of predicted and measured times, over classes with at least 3 rows."""
     from scipy.stats import spearmanr
 
     usable = np.isfinite(rows.seconds) & np.isfinite(seconds)
@@ -298,7 +300,7 @@ def spearman(rows: Rows, seconds: Floats) -> float | None:
 
 
 def regret(rows: Rows, seconds: Floats, within_type: bool) -> float | None:
-    """Return the share of throughput per GPU that the placement chosen by prediction loses to the best one.
+    """Return the share of throughput per GPU that is lost by choosing placements by predicted time.
 
     Mean over classes (within a type: over pairs of class and GPU type) with at least two placements.
     """
@@ -307,6 +309,8 @@ def regret(rows: Rows, seconds: Floats, within_type: bool) -> float | None:
     types = [layout.gpu_type if within_type else "" for layout in rows.layouts]
     losses = []
     for group in _sets(zip(rows.models, types, strict=True), usable):
+        # The class and its batch are the same in a group, so throughput per GPU is 1 / (seconds x GPUs) up
+        # to a factor.
         truth = 1 / (rows.seconds[group] * gpus[group])
         guess = 1 / (seconds[group] * gpus[group])
         losses.append(1 - float(truth[int(np.argmax(guess))] / truth.max()))

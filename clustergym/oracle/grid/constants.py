@@ -2,71 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-import numpy as np
-
-from clustergym.common.arrays import Floats
+from clustergym.cluster.spec import GpuType
+from clustergym.oracle.models.shape_files import find_accelerator
 from clustergym.oracle.roofline.devices import HALF_FP32
 
-UNFITTED = {"matmul": 0.72, "convolution": 0.55, "network": 0.3, "transfer": 0.1}
-"""Shares for GPU types that were not measured. The shares of the network are of a port that a node's GPUs
-share; `devices.PORT_SHARE` holds where every GPU has one."""
+COOL_W_PER_TFLOPS = 16.0
+"""Watts of a GPU's limit for each fp32 TFLOP/s of its lanes from which matrix products keep the clock: the
+A40's (300 W, 18.7 TFLOP/s). V100 and A100 have more, the A10 9.6."""
 
-UNFITTED_HALF_FP32 = 0.24
-"""Share of the fp32 peak for convolutions on unmeasured types of `devices.HALF_FP32`."""
+MOST_NODES = 8
+"""Nodes of the largest allocation that was measured; the network's decline goes no further."""
 
 
 @dataclass(frozen=True)
 class Constants:
-    """Shares of data-sheet rates that kernels and networks reach; defaults are the centres of the priors.
+    """What kernels and networks reach, one number for all GPU types; defaults are the centres of the priors.
 
     Attributes
     ----------
-    matmul, convolution : dict of str to float
-        Shares of the fp16 and of the fp32 peak that large kernels reach, by GPU type.
-    network, transfer : dict of str to float
-        Shares of a node's line rate that collectives, and that transfers between stages, reach.
+    matmul : float
+        Share of the fp16 peak that large matrix products reach, where power lets the GPU keep its clock.
+    convolution, convolution_intensity : float
+        Share of the fp32 peak that the arithmetic of large convolutions reaches, and FLOPs for each byte
+        of memory bandwidth: their times add up.
+    network, host_network : float
+        Shares of a node's line rate that collectives reach on two nodes: of nodes with NVLink, and of those
+        whose GPUs and port share PCIe.
+    transfer : float
+        What transfers between stages reach, as a share of what collectives do.
+    node_decline : float
+        Collectives across n nodes reach (2 / n) to this power of what they do across two.
     attention, gate : float
         Shares of the fp16 peak that einsums of attention, and of MoE gating, reach.
     half_tokens, half_pixels : float
         Tokens, or output pixels, of a micro-batch at which a kernel reaches half its rate.
-    layer_traffic, block_traffic, gate_traffic : float
-        Factors on the bytes that elementwise operators of language models, of wide ResNets, and
-        of gating masks move.
+    traffic : float
+        Factor on the bytes that elementwise operators move.
     block_exchange : float
         Factor on the bytes of inputs and outputs that split convolutions exchange: it stands for halos, batch
         statistics and layout changes, which come on top.
-    split_saturation : float
-        What an unsaturated convolution loses is divided by the GPUs it is split over, to this power.
     slow_machine : float
         Factor on the measured times of Arena's artifact on one node of 4 or 8 V100: another
         machine than that of 1, 2 and 16. A property of the data set; the oracle does not use it.
     """
 
-    matmul: Mapping[str, float] = field(
-        default_factory=lambda: {"A100": 0.75, "A40": 0.75, "A10": 0.65, "V100": 0.75}
-    )
-    convolution: Mapping[str, float] = field(
-        default_factory=lambda: {"A100": 0.6, "A40": 0.24, "A10": 0.24, "V100": 0.6}
-    )
-    network: Mapping[str, float] = field(default_factory=lambda: {"A100": 0.5, "A40": 0.25, "A10": 0.15})
-    transfer: Mapping[str, float] = field(default_factory=lambda: {"A100": 0.25, "A40": 0.04, "A10": 0.04})
+    matmul: float = 0.75
+    convolution: float = 0.8
+    convolution_intensity: float = 33.0
+    network: float = 0.5
+    host_network: float = 0.15
+    transfer: float = 0.4
+    node_decline: float = 0.3
     attention: float = 0.5
     gate: float = 0.3
     half_tokens: float = 200.0
     half_pixels: float = 1000.0
-    layer_traffic: float = 0.8
-    block_traffic: float = 0.65
-    gate_traffic: float = 0.85
+    traffic: float = 0.8
     block_exchange: float = 1.5
-    split_saturation: float = 0.5
     slow_machine: float = 1.3
 
-    def shares(self, name: str, gpu_types: Sequence[str]) -> Floats:
-        """Return the fitted share of each GPU type, shape (n,); types without a fit have a fixed value."""
-        known: Mapping[str, float] = getattr(self, name)
-        other = dict.fromkeys(HALF_FP32, UNFITTED_HALF_FP32) if name == "convolution" else {}
-        shares = [known.get(gpu, other.get(gpu, UNFITTED[name])) for gpu in gpu_types]
-        return np.array(shares, dtype=np.float64)
+    def matmul_flops(self, gpu: GpuType) -> float:
+        """Return the FLOP/s of large matrix products."""
+        return gpu.fp16_tflops * 1e12 * self.matmul * clock_share(gpu)
+
+    def convolution_flops(self, gpu: GpuType) -> float:
+        """Return the FLOP/s of large convolutions."""
+        arithmetic = self.convolution * _fp32_tflops(gpu) * 1e12
+        memory = self.convolution_intensity * gpu.memory_gbs * 1e9
+        return 1 / (1 / arithmetic + 1 / memory)
+
+    def network_share(self, gpu: GpuType) -> float:
+        """Return the share of a shared port's line rate that collectives across two nodes reach."""
+        return self.network if gpu.link_kind.startswith("nvlink") else self.host_network
+
+
+def clock_share(gpu: GpuType) -> float:
+    """Return the share of its highest clock that a GPU's power sustains in matrix products.
+
+    Power grows with the third power of the clock, as voltage grows with it.
+    """
+    known = find_accelerator(gpu.name)
+    power_w = gpu.power_w or (known.power_w if known else None)
+    if power_w is None:
+        return 1.0
+    return float(min(1.0, power_w / _fp32_tflops(gpu) / COOL_W_PER_TFLOPS) ** (1 / 3))
+
+
+def _fp32_tflops(gpu: GpuType) -> float:
+    return gpu.fp32_tflops / 2 if gpu.name in HALF_FP32 else gpu.fp32_tflops

@@ -51,6 +51,7 @@ def explain(
     check_rule(oracle.micro_batches, [model.global_batch])
     nodes = spread(gpus, per_node, tier)
     graph = build_graph(oracle.catalog.get(model))
+    # With a port for each GPU, a node's line rate grows with the GPUs that the job has on it.
     ports = -(-gpus // nodes) if gpu_type.nic_per_gpu else 1
     rate = gpu_type.nic_gbps / 8 * ports
     rows = GraphAllocations.from_graphs([graph], [model.global_batch], [gpu_type], [gpus], [nodes], [rate])
@@ -83,6 +84,7 @@ class _Explainer:
     def explanation(self, model: ModelClass, tier: Locality) -> Explanation:
         parallel = data_parallel_search(self.rows, self.machine)
         found = full_search(self.rows, self.machine) if self.planned else parallel
+        # Jobs run the faster of the searched plan and pure data parallelism, which is priced separately.
         chosen = parallel if parallel.iteration_s[0] < found.iteration_s[0] else found
         strategy, rule = self.oracle.strategy, self.oracle.micro_batches
         estimates = estimate(self.rows, self.machine, strategy, rule)
@@ -118,6 +120,7 @@ class _Explainer:
         failures: dict[int, OutOfMemory] = {}
         view = self.machine.as_profiled()
         for stages, grid in zip(estimates.stages, estimates.grids, strict=True):
+            # A grid without a plan has no micro-batches: explain why with those that need the least memory.
             counts = grid.micro_batches
             if not grid.plans.count[0]:
                 counts = self.leanest_counts()
@@ -155,6 +158,7 @@ class _Explainer:
             return None
         prices = price(self.rows, machine, Layouts(self.rows, found.plans), found.micro_batches)
         stages = self.stages(found, prices)
+        # With overlap, transfers between stages run during computation and do not make a stage the slowest.
         hidden = prices.inter_stage_s[0] if prices.overlaps else 0.0
         slow = int(np.argmax(prices.stage_s[0] - hidden))
         count = float(found.micro_batches[0])

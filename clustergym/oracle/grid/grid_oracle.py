@@ -21,7 +21,7 @@ from clustergym.oracle.grid.search import CHUNK, BestPlans, data_parallel_search
 from clustergym.oracle.models.catalog import Catalog
 from clustergym.oracle.models.model_spec import ModelClass, ModelSpec
 
-VERSION = 3
+VERSION = 4
 """Raised whenever the tables of equal input change."""
 
 CHUNK_GPUS = 128
@@ -32,7 +32,7 @@ SCHEDULES = ("1f1b", "gpipe")
 
 
 class SearchCell(NamedTuple):
-    """A model class on an allocation, to be searched.
+    """A model class on an allocation whose plans are searched.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class SearchCell(NamedTuple):
 
 
 class GridOracle(Oracle):
-    """Iteration times of searched, estimated and data-parallel plans: those of the stack alpa-2022.
+    """Iteration times of searched, estimated and data-parallel plans, for the software stack alpa-2022.
 
     `execution` is the best plan that the full search finds (pipelines of unequal stages, each with its own
     split), with kernel efficiency by device and shape; `profiled` is the profiler's estimate of the best
@@ -104,7 +104,7 @@ class GridOracle(Oracle):
     def tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
     ) -> OracleTables:
-        """Return the dense tables; raise an `InputError` for an unknown class or a count below 1."""
+        """Return the iteration times of the classes; raise an `InputError` for an unknown class."""
         values = self.fill(classes, cluster, counts, range(len(cluster.groups)))
         return OracleTables.from_oracle(classes, cluster, counts, values)  # type: ignore[arg-type]
 
@@ -115,7 +115,7 @@ class GridOracle(Oracle):
         counts: Sequence[int],
         columns: Collection[int],
     ) -> Floats:
-        """Return executed, estimated and data-parallel seconds, shape (3, C, T, K, 4); inf but in `columns`.
+        """Return executed, estimated and data-parallel seconds, shape (3, C, T, K, 4); inf outside `columns`.
 
         Parameters
         ----------
@@ -140,7 +140,7 @@ class GridOracle(Oracle):
         return values
 
     def times(self, rows: GraphAllocations) -> tuple[Floats, Floats, Floats]:
-        """Return executed, estimated and data-parallel iteration times of rows with one GPU count."""
+        """Return executed, estimated and data-parallel iteration times of rows with the same GPU count."""
         machine = self.machine(rows)
         parallel = data_parallel_search(rows, machine)
         if not machine.planned.any():
@@ -158,7 +158,7 @@ class GridOracle(Oracle):
         return replace(Machine.from_rows(rows, self.constants, self.schedule), overlaps=self.overlap)
 
     def fingerprint(self) -> dict[str, object]:
-        """Return version, parameters and constants."""
+        """Return the version, parameters and constants."""
         return {
             "version": VERSION,
             "strategy": self.strategy,
@@ -177,19 +177,19 @@ def _estimate_plans(found: BestPlans, rows: GraphAllocations, machine: Machine) 
 
 @lru_cache(maxsize=256)
 def build_graph(spec: ModelSpec) -> OperatorGraph:
-    """Return the operators of a model; cached, since all batch sizes share them."""
+    """Return the operators of a model, from a cache that all batch sizes share."""
     return operator_graph(spec)
 
 
 def spread(gpus: int, per_node: int, locality: Locality) -> int:
-    """Return the number of nodes for an allocation: one, or across nodes as few as possible from two on."""
+    """Return the number of nodes of an allocation: one, or the fewest (at least two) across nodes."""
     return 1 if locality == Locality.NODE else max(2, -(-gpus // per_node))
 
 
 def cells(
     classes: int, cluster: ClusterSpec, counts: Sequence[int]
 ) -> dict[SearchCell, list[tuple[int, int]]]:
-    """Return the distinct allocations to search, each with the (count, locality) cells it fills.
+    """Return the distinct allocations to search, each with the (count, locality) entries that it fills.
 
     Allocations that the plans cannot tell apart are searched once.
     """
@@ -231,7 +231,7 @@ def allocations(
 
 
 def batches(every: Sequence[SearchCell], graphs: Sequence[OperatorGraph]) -> Iterator[list[SearchCell]]:
-    """Yield cells of equal GPU counts and equally long graphs of like architectures, a chunk at a time."""
+    """Yield cells with equal GPU counts and graphs of equal length, a chunk at a time."""
     groups: dict[tuple[int, int, bool], list[SearchCell]] = {}
     for cell in every:
         graph = graphs[cell.model]

@@ -10,7 +10,7 @@ import numpy as np
 
 from clustergym.cluster.spec import GpuType
 from clustergym.common.arrays import Bools, Floats, Ints
-from clustergym.oracle.grid.constants import Constants
+from clustergym.oracle.grid.constants import MOST_NODES, Constants
 from clustergym.oracle.grid.operators import OperatorGraph
 from clustergym.oracle.models.model_spec import ELEMENT_BYTES
 from clustergym.oracle.roofline.devices import PORT_SHARE, Layout, link_gbs
@@ -26,8 +26,14 @@ from clustergym.oracle.roofline.work import STATE_BYTES
 USABLE, USABLE_BY_EXPERTS = 0.8, 0.9
 """Share of a GPU's memory that a plan may fill: what Arena's artifact takes for usable in its own test.
 Memory of mixtures of experts is predicted an eighth too high (13 % over arena_dp_memory.csv), for which they
-have more. docs/oracle-accuracy.md has what each rule does to plans that ran and to those that failed. The
-committed constants are of a fit whose plans filled 0.9, from before this rule."""
+have more. docs/oracle-accuracy.md has what each rule does to plans that ran and to those that failed."""
+
+ALL_TO_ALL_SHARE = {"pcie": 0.84, "nvlink": 0.57}
+"""What all-to-alls reach on a link inside a node, as a share of what all-reduces do: 11.1 of 13.4 GB/s on
+PCIe 4, 60 to 75 of 122 on NVLink 2, 100 of 179 on NVLink 3 (arena_comm.csv)."""
+
+SPLIT_SATURATION = 0.5
+"""What an unsaturated convolution loses is divided by the GPUs it is split over, to this power."""
 
 RECOMPUTING_PASSES, KEEPING_PASSES = 4.0, 3.0
 """Forward, backward twice as long, and once more forward where activations are recomputed."""
@@ -67,7 +73,7 @@ class GraphAllocations:
         nodes: Sequence[int],
         network_gbs: Sequence[float],
     ) -> GraphAllocations:
-        """Gather allocations; `network_gbs` is a node's line rate (not used on one node)."""
+        """Gather allocations into arrays; `network_gbs` is a node's line rate (unused on one node)."""
         names = graphs[0].columns
         columns = {name: np.stack([graph[name] for graph in graphs])[:, None, :] for name in names}
         count, hosts = np.array(gpus, dtype=np.float64), np.array(nodes, dtype=np.float64)
@@ -108,7 +114,7 @@ class GraphAllocations:
 
 
 def select_rows(layout: Layout, rows: Ints | None = None) -> Layout:
-    """Return some rows of a layout of shape (R,), or all of them in shape (R, 1, 1)."""
+    """Return some rows of a layout, shape (R,), or all of them in shape (R, 1, 1)."""
     parts: tuple[Any, ...] = tuple(layout)
     return Layout(*(part.reshape(-1, 1, 1) if rows is None else part[rows] for part in parts))
 
@@ -123,8 +129,8 @@ class Machine:
         Of large kernels with weights, and of the arithmetic units at most.
     memory_bytes_per_s, memory_bytes : ndarray of float
         Of a GPU; what a plan may use of its memory.
-    half_units, traffic : ndarray of float
-        Units of work at which a kernel reaches half its rate; factor on elementwise traffic.
+    half_units, all_to_all_share : ndarray of float
+        Units of work at which a kernel reaches half its rate; see `ALL_TO_ALL_SHARE`.
     element_bytes, state_bytes, sharded_state_bytes : ndarray of float
         Of a weight; of a parameter on every rank, and divided among data-parallel ranks.
     tensor_limit : ndarray of float
@@ -146,7 +152,7 @@ class Machine:
     memory_bytes_per_s: Floats
     memory_bytes: Floats
     half_units: Floats
-    traffic: Floats
+    all_to_all_share: Floats
     element_bytes: Floats
     state_bytes: Floats
     sharded_state_bytes: Floats
@@ -163,7 +169,7 @@ class Machine:
 
     @staticmethod
     def from_rows(rows: GraphAllocations, constants: Constants, schedule: str = "1f1b") -> Machine:
-        """Apply the constants to the rows.
+        """Return the rates on the rows, computed by the constants.
 
         Parameters
         ----------
@@ -173,14 +179,13 @@ class Machine:
             Of pipelines: `1f1b` or `gpipe`.
         """
         architectures = [graph.spec.architecture for graph in rows.graphs]
-        names = [gpu.name for gpu in rows.gpu_types]
         half = _flags(graph.spec.dtype == "fp16" for graph in rows.graphs)
         convolutional = _flags(architecture == "wide_resnet" for architecture in architectures)
         experts = _flags(architecture == "moe" for architecture in architectures)
         peak = _column(gpu.fp16_tflops * 1e12 for gpu in rows.gpu_types)
         single = _column(gpu.fp32_tflops * 1e12 for gpu in rows.gpu_types)
-        products = peak * _column(constants.shares("matmul", names))
-        convolutions = single * _column(constants.shares("convolution", names))
+        products = _column(map(constants.matmul_flops, rows.gpu_types))
+        convolutions = _column(map(constants.convolution_flops, rows.gpu_types))
         return Machine(
             # Language models are measured in fp16 and wide ResNets in fp32, which decides between the two
             # rates.
@@ -190,7 +195,7 @@ class Machine:
             memory_bytes=_column(gpu.memory_gb * 1e9 for gpu in rows.gpu_types)
             * np.where(experts, USABLE_BY_EXPERTS, USABLE),
             half_units=np.where(convolutional, constants.half_pixels, constants.half_tokens),
-            traffic=np.where(convolutional, constants.block_traffic, constants.layer_traffic),
+            all_to_all_share=_column(map(_all_to_all_share, rows.gpu_types)),
             element_bytes=_column(ELEMENT_BYTES[graph.spec.dtype] for graph in rows.graphs),
             state_bytes=_column(STATE_BYTES[architecture][0] for architecture in architectures),
             sharded_state_bytes=_column(STATE_BYTES[architecture][1] for architecture in architectures),
@@ -213,7 +218,7 @@ class Machine:
         return Machine(**(kept | {"layout": select_rows(self.layout, rows)}))
 
     def as_profiled(self) -> Machine:
-        """Return the machine as a profiler measures it, one operator at a time.
+        """Return the rates that a profiler measures, which runs one operator at a time.
 
         A GPU's share of every operator runs alone, so gradient accumulation and the optimizer step are not
         seen; each collective has the network to itself.
@@ -229,19 +234,24 @@ def _flags(values: Iterable[bool]) -> Bools:
     return np.fromiter(values, dtype=np.bool_).reshape(-1, 1, 1)
 
 
+def _all_to_all_share(gpu: GpuType) -> float:
+    shares = (share for link, share in ALL_TO_ALL_SHARE.items() if gpu.link_kind.startswith(link))
+    return next(shares, min(ALL_TO_ALL_SHARE.values()))
+
+
 def _apply_reached_rates(layout: Layout, constants: Constants, gpu_types: Sequence[GpuType]) -> Layout:
     """Return the layout with the rates that are reached; none exceeds the sum of a node's GPU links."""
-    most, names = layout.per_node * layout.link_gbs, [gpu.name for gpu in gpu_types]
+    most = layout.per_node * layout.link_gbs
     own_ports = np.array([gpu.nic_per_gpu for gpu in gpu_types], dtype=bool)
-    network, transfer = (
-        layout.network_gbs * np.where(own_ports, PORT_SHARE, constants.shares(name, names))
-        for name in ("network", "transfer")
-    )
+    shared = np.array([constants.network_share(gpu) for gpu in gpu_types])
+    decline = (2 / np.clip(layout.nodes, 2, MOST_NODES)) ** constants.node_decline
+    network = layout.network_gbs * np.where(own_ports, PORT_SHARE, shared * decline)
+    transfer = layout.transfer_gbs * np.where(own_ports, PORT_SHARE, shared * constants.transfer)
     return layout._replace(network_gbs=np.minimum(network, most), transfer_gbs=np.minimum(transfer, most))
 
 
 class Split(NamedTuple):
-    """The split of operators over their stage's GPUs; arrays that broadcast to (R, V, K).
+    """How operators are split over their stage's GPUs, as arrays that broadcast to (R, V, K).
 
     Attributes
     ----------
@@ -326,9 +336,7 @@ def _pass_s(columns: Mapping[str, Floats], machine: Machine, share: Floats, spli
     """Return the time of a forward pass: kernels with weights, einsums and elementwise traffic."""
     constants = machine.constants
     einsums = columns["attention_flops"] / constants.attention + columns["gate_flops"] / constants.gate
-    moved = (
-        machine.traffic * columns["traffic_bytes"] + constants.gate_traffic * columns["gate_traffic_bytes"]
-    )
+    moved = constants.traffic * (columns["traffic_bytes"] + columns["gate_traffic_bytes"])
     flops = columns["flops"] * share + np.where(
         machine.planned, _count_lost_flops(columns, machine, split), 0.0
     )
@@ -344,7 +352,7 @@ def _count_lost_flops(columns: Mapping[str, Floats], machine: Machine, split: Sp
     its weights and half to the length of its reduction (a wave of output tiles costs the same however many
     channels it has). Where a block is split over GPUs, only the last convolution's reduction is split.
     """
-    exponent = np.where(machine.convolutional, machine.constants.split_saturation, 1.0)
+    exponent = np.where(machine.convolutional, SPLIT_SATURATION, 1.0)
     # A split matrix product loses in proportion to its own weights; a convolution's loss shrinks less.
     whole = columns["unit_flops"] / split.tensor**exponent
     tail = columns["reduction"] + columns["split_reduction"] / split.tensor
@@ -371,7 +379,9 @@ def _exchange_s(columns: Mapping[str, Floats], machine: Machine, local: Floats, 
     reduced = all_reduce_s(volume * factor, *ring)
     if machine.experts.any():
         # Experts exchange tokens, other layers sums.
-        reduced = np.where(machine.experts, all_to_all_s(volume, *ring), reduced)
+        inside, across, layout = ring
+        slower = layout._replace(link_gbs=layout.link_gbs * machine.all_to_all_share)
+        reduced = np.where(machine.experts, all_to_all_s(volume, inside, across, slower), reduced)
     return np.where(split.tensor > 1, count * reduced, 0.0)
 
 

@@ -28,7 +28,7 @@ measured data-parallel memory is 1.04 GB an image at 500M (arena_dp_memory.csv).
 
 @dataclass(frozen=True)
 class Layer:
-    """Costs of one layer, of one sample's forward pass; FLOPs count a multiply-add as 2.
+    """Costs of one layer in the forward pass of one sample; a multiply-add counts as 2 FLOPs.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Layer:
 
     @property
     def total_flops(self) -> float:
-        """All FLOPs of a forward pass."""
+        """FLOPs of a forward pass."""
         return self.flops + self.attention_flops + self.gate_flops
 
 
@@ -139,7 +139,7 @@ def operator_graph(spec: ModelSpec, clusters: int = CLUSTERS) -> OperatorGraph:
 
 
 def balance_cuts(weights: Sequence[float], parts: int) -> list[int]:
-    """Return the starts of `parts` runs of consecutive items that minimise the heaviest run.
+    """Divide items into `parts` runs so that the heaviest run is least; return the runs' starts.
 
     Among cuts whose heaviest runs are equal, the least sum of squares decides, so that the other runs are
     even too.

@@ -48,7 +48,7 @@ class Pipelines:
         return Pipelines(self.count, first, last, gpus, np.maximum(tensor, 1), cut)
 
     def take(self, rows: Ints | Bools) -> Pipelines:
-        """Return some of the rows."""
+        """Return the plans of some rows."""
         return Pipelines(*(getattr(self, entry.name)[rows] for entry in fields(self)))
 
     def replace_rows(self, rows: Ints, other: Pipelines) -> Pipelines:
@@ -61,7 +61,7 @@ class Pipelines:
 
 @dataclass(frozen=True)
 class Prices:
-    """Costs of the stages of one plan per row; arrays of shape (R, S), 0 where there is no such stage.
+    """Costs of each stage of one plan per row, in arrays of shape (R, S); 0 beyond a plan's last stage.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Prices:
 
     @property
     def stage_s(self) -> Floats:
-        """Time of a micro-batch with its share of once-an-iteration costs, shape (R, S)."""
+        """Time of a micro-batch and its share of the work done once per iteration, shape (R, S)."""
         # Spread evenly over micro-batches, so that the slowest stage is the one that is slowest over the
         # iteration.
         once = self.synchronise_s / self.micro_batches[:, None]
@@ -93,13 +93,13 @@ class Prices:
 
     @property
     def iteration_s(self) -> Floats:
-        """Iteration time by `pipeline_s`, shape (R,); inf without stages."""
+        """Iteration time by `pipeline_s`, shape (R,); inf for a plan without stages."""
         total = pipeline_s(self.stage_s, self.micro_batches, self.inter_stage_s if self.overlaps else 0.0)
         return np.where(self.exists.any(axis=1), total, np.inf)
 
 
 def pipeline_s(stages: Floats, micro_batches: Floats | float, hidden: Floats | float = 0.0) -> Floats:
-    """Return the latency of pipelines, GPipe's and 1F1B's: all stages once, then the slowest stage.
+    """Return the latency of GPipe and 1F1B pipelines: all stages once, then the slowest for each micro-batch.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def pipeline_s(stages: Floats, micro_batches: Floats | float, hidden: Floats | f
 
 
 class Layouts:
-    """The plans' splits by operator: what pricing needs and does not change while constants are fitted."""
+    """The split of each plan's operators, computed once so that fits of constants can reuse it."""
 
     def __init__(self, rows: GraphAllocations, plans: Pipelines) -> None:
         operator = np.arange(rows.operators)[None, None, :]
@@ -141,7 +141,7 @@ class Layouts:
 
 
 def crossings(rows: GraphAllocations, gpus: Ints) -> tuple[Ints, Ints]:
-    """Return whether stages receive, and send, across nodes: 0 or 1, in the shape of `gpus`.
+    """Return whether each stage receives, and sends, across nodes: 0 or 1, in the shape of `gpus`.
 
     A stage is on as few nodes as can hold it, as its collectives are priced, and as Alpa's submeshes are
     (Zheng et al., OSDI '22, section 5.2). Two stages share a node where, laid one after another, both lie
@@ -167,7 +167,7 @@ def crossings(rows: GraphAllocations, gpus: Ints) -> tuple[Ints, Ints]:
 
 
 def slower_ends(size: Ints) -> tuple[Ints, Ints]:
-    """Return, for each stage's two boundaries, the size of the smaller of the two adjacent stages.
+    """Return, at each stage's two boundaries, the size of the smaller of the two stages that meet there.
 
     Fewer GPUs, on fewer nodes, send and receive more slowly, and a transfer takes as long at both ends as at
     its slower one.
@@ -188,7 +188,7 @@ def slower_ends(size: Ints) -> tuple[Ints, Ints]:
 
 
 def within_node(start: Ints, gpus: Ints, per_node: Ints | Floats) -> Bools:
-    """Return whether stages that begin at GPU `start` of an allocation lie wholly in one of its nodes."""
+    """Return whether stages that begin at GPU `start` fit in the rest of its node."""
     return np.asarray(start // per_node == (start + gpus - 1) // per_node)
 
 
@@ -221,7 +221,7 @@ def price(rows: GraphAllocations, machine: Machine, layouts: Layouts, micro_batc
 
 
 def transfer_s(rows: GraphAllocations, machine: Machine, samples: Floats, most: int) -> Floats:
-    """Return seconds to hand a micro-batch over before operator k, and its gradient back.
+    """Return seconds to send a micro-batch to the stage that begins at operator k, and its gradient back.
 
     Shape (R, K + 1, 2, M): the third axis is inside a node and across nodes, the last the stage's GPUs in
     powers of two. 0 before the first and after the last operator.

@@ -80,7 +80,7 @@ def partitions(operators: int, stages: int) -> tuple[Ints, Ints]:
 
 
 def stage_counts(operators: int, gpus: int) -> list[int]:
-    """Return the numbers of pipeline stages to plan for a GPU count: powers of two."""
+    """Return the numbers of pipeline stages to try for a GPU count, which are powers of two."""
     return [1 << n for n in range(min(operators, gpus).bit_length())]
 
 
@@ -94,7 +94,7 @@ def roofline_load(rows: GraphAllocations, machine: Machine) -> Floats:
 
 
 def fractional_gpus(rows: GraphAllocations, machine: Machine) -> Floats:
-    """Return each operator's share of the GPUs in proportion to its load, shape (R, K)."""
+    """Return each operator's share of the GPUs, in proportion to its load, shape (R, K)."""
     load = roofline_load(rows, machine)
     # Section 3.3: GPUs in proportion to loads, all of the grid's GPUs together.
     return np.asarray(load / load.sum(axis=1, keepdims=True) * rows.layout.gpus[:, None])
@@ -102,7 +102,7 @@ def fractional_gpus(rows: GraphAllocations, machine: Machine) -> Floats:
 
 @dataclass(frozen=True)
 class NormalisedPartitions:
-    """The normalised partitions of a grid; arrays of shape (R, P, S) or (R, P).
+    """Partitions of a grid's operators with whole GPUs for each stage; arrays of shape (R, P, S) or (R, P).
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ class NormalisedPartitions:
     bias_step: float = BIAS_STEP
 
     def pipelines(self, choice: Ints) -> Pipelines:
-        """Return one partition of each row, which must fit."""
+        """Return the plan of each row's chosen partition, which must be feasible."""
         row = np.arange(len(choice))
         stages = self.first.shape[1]
         partition = choice // (self.bias.shape[1] // len(self.first))
@@ -145,7 +145,7 @@ class NormalisedPartitions:
 
 
 class Planner:
-    """Plans the grids of allocations that have equally many GPUs.
+    """Plans the grids of allocations with equal numbers of GPUs.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ class Planner:
         self.deserved = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(share, axis=1)], axis=1)
 
     def candidates(self, stages: int) -> NormalisedPartitions:
-        """Return the partitions into `stages` stages, each in its least biased normalisations."""
+        """Return the partitions into `stages` stages, each with the GPU counts of least bias."""
         first, last = partitions(self.rows.operators, stages)
         # What a stage deserves is the sum over its operators, taken as a difference of prefix sums.
         ideal = self.deserved[:, last + 1] - self.deserved[:, first]
@@ -201,7 +201,7 @@ class Planner:
         )
 
     def transfers(self, first: Ints, last: Ints, gpus: Ints) -> Floats:
-        """Return seconds that stages take to receive and send a micro-batch, shape (R, P, S).
+        """Return the seconds in which stages receive and send a micro-batch, shape (R, P, S).
 
         Parameters
         ----------
@@ -233,7 +233,7 @@ def _normalise_partitions(ideal: Floats, every: Ints) -> tuple[Ints, Floats]:
 
 
 def reduce_bias(candidates: NormalisedPartitions, gpus: int) -> Floats:
-    """Return by how many steps the bias exceeds the least feasible one, shape (R, P); inf if infeasible."""
+    """Return how many steps the bias is above the least feasible bias, shape (R, P); inf if infeasible."""
     fits = np.isfinite(candidates.communication_s)
     bias = np.where(fits, candidates.bias, np.inf)
     least = bias.min(axis=1, keepdims=True)
@@ -268,7 +268,7 @@ def frontier(candidates: NormalisedPartitions, gpus: int, row: int) -> Ints:
 
 
 def proxies(candidates: NormalisedPartitions, gpus: int) -> tuple[Ints, Bools]:
-    """Return the proxy plan of each row, least bias, then least communication, and whether there is one."""
+    """Return each row's proxy plan (least bias, then least communication), and whether it has one."""
     steps = reduce_bias(candidates, gpus)
     # Section 3.3, proxy plan: first the least computation bias, then of these the least communication.
     lowest = steps == steps.min(axis=1, keepdims=True)

@@ -10,7 +10,7 @@ from clustergym.oracle.models.model_spec import ModelClass
 
 @dataclass(frozen=True, order=True)
 class Grid:
-    """GPU type, GPUs and stages to plan for (Arena, section 3.2; the cell of Crius, section 4.2).
+    """A GPU type, GPU count and stage count to plan for (Arena, section 3.2; a cell in Crius, section 4.2).
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Stage:
-    """A pipeline stage: consecutive operators on GPUs of their own. Times are of one micro-batch.
+    """A pipeline stage: consecutive operators on the stage's own GPUs, with times of one micro-batch.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Plan:
-    """A whole parallel plan and its iteration time, seconds.
+    """A complete parallel plan with its iteration time, seconds.
 
     `iteration_s` is the sum of `compute_s`, `intra_stage_s`, `inter_stage_s` and `bubble_s`.
 
@@ -90,7 +90,7 @@ class Plan:
 
     @property
     def memory_bytes(self) -> float:
-        """Memory of the GPU that needs most."""
+        """Memory of the GPU that needs the most."""
         return max(stage.memory_bytes for stage in self.stages)
 
 
@@ -115,7 +115,7 @@ class ProxyPlan:
 
 @dataclass(frozen=True)
 class Frontier:
-    """The partitions of a grid that are best in bias or in communication load.
+    """The Pareto frontier of a grid's partitions in bias and communication load.
 
     Attributes
     ----------
@@ -136,7 +136,7 @@ class Frontier:
 
 @dataclass(frozen=True)
 class OutOfMemory:
-    """Why nothing fits: the stage that overflows least in the best attempt.
+    """The reason why no plan fits: in the best attempt, a stage that needs too much memory.
 
     Attributes
     ----------
@@ -180,7 +180,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Explanation:
-    """An oracle's full prediction for a model on an allocation, with the plans it compared.
+    """An oracle's prediction for a model on an allocation, with the plans that it compared.
 
     Attributes
     ----------

@@ -41,7 +41,7 @@ transformer; the partition is `frontier`'s here.
 
 
 def check_rule(rule: str | int, batches: Sequence[int] = ()) -> None:
-    """Raise an `InputError` if a rule of micro-batches is invalid, or a number that does not divide a batch.
+    """Raise an `InputError` if a rule of micro-batches is invalid or gives a number that divides no batch.
 
     Raises
     ------
@@ -80,7 +80,7 @@ class Estimates:
 
     @property
     def best(self) -> BestPlans:
-        """The grid of least estimated time, for each row."""
+        """The grid with the least estimated time for each row."""
         best = self.grids[0]
         for other in self.grids[1:]:
             better = np.flatnonzero(other.iteration_s < best.iteration_s)
@@ -93,7 +93,7 @@ class Estimates:
 def estimate(
     rows: GraphAllocations, machine: Machine, strategy: str = "frontier", rule: str | int = "fixed"
 ) -> Estimates:
-    """Return the proxy plan and estimated time of every grid; all rows have equally many GPUs."""
+    """Return the proxy plan and estimated time of every grid; all rows have the same number of GPUs."""
     check_choice(strategy, STRATEGIES, "oracle.strategy")
     check_rule(rule)
     stages = tuple(stage_counts(rows.operators, int(rows.layout.gpus[0])))

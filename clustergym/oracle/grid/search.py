@@ -39,13 +39,13 @@ class BestPlans:
 
 
 def divide_batches(rows: GraphAllocations, micro_batches: Floats | float) -> Floats:
-    """Return how many micro-batches a batch divides into, at most as many as given, shape (R,)."""
+    """Return the number of micro-batches, shape (R,), that divides the batch and is at most the given one."""
     samples = np.ceil(rows.batch / micro_batches)
     return np.asarray(np.ceil(rows.batch / samples))
 
 
 def micro_batch_counts(rows: GraphAllocations, machine: Machine) -> Iterator[tuple[Ints, Floats]]:
-    """Yield rows and the micro-batches to try for them.
+    """Yield rows, and the micro-batches to try for them.
 
     16, and 32, which need less memory, as Arena's evaluation ran; where GPUs would outnumber the samples of a
     micro-batch, fewer, so that each GPU has a sample. For data-parallel models all powers of two down to one
@@ -71,7 +71,7 @@ def full_search(
     allowed: Bools | None = None,
     micro_batches: Floats | None = None,
 ) -> BestPlans:
-    """Return the fastest plan of every row, of all stages, sizes and splits.
+    """Return the fastest plan of every row, over all stages, sizes and splits.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def full_search(
 
 
 def every_variant(rows: GraphAllocations, machine: Machine) -> tuple[Ints, Floats]:
-    """Return pairs of a row and a number of micro-batches to try, as two arrays of shape (V,)."""
+    """Return the pairs of a row and a number of micro-batches to try, as two arrays of shape (V,)."""
     found = [(some, counts[some]) for some, counts in micro_batch_counts(rows, machine)]
     some, counts = (np.concatenate(part) for part in zip(*found, strict=True))
     pairs = np.unique(np.stack([some, counts]), axis=1)
@@ -100,7 +100,7 @@ def every_variant(rows: GraphAllocations, machine: Machine) -> tuple[Ints, Float
 
 
 def fastest(rows: int, some: Ints, seconds: Floats) -> Ints:
-    """Return the positions in `some` of the fastest variant of every row that occurs and fits."""
+    """Return the positions in `some` of the fastest variant of each row in which a variant fits."""
     # Sorted by row and then by time: the first of each row is its fastest.
     order = np.lexsort((seconds, some))
     first = order[np.searchsorted(some[order], np.unique(some))]
@@ -108,7 +108,7 @@ def fastest(rows: int, some: Ints, seconds: Floats) -> Ints:
 
 
 def nothing(rows: GraphAllocations) -> BestPlans:
-    """Return a result in which no row has a plan."""
+    """Return an empty result, in which no row has a plan."""
     none = np.zeros((len(rows), rows.operators), dtype=np.int64)
     plans = Pipelines(np.zeros(len(rows), dtype=np.int64), none, none, none, none + 1, none)
     return BestPlans(plans, np.ones(len(rows)), np.full(len(rows), np.inf))
@@ -117,7 +117,7 @@ def nothing(rows: GraphAllocations) -> BestPlans:
 def improve_plans(
     best: BestPlans, some: Ints, plans: Pipelines, counts: Floats, seconds: Floats
 ) -> BestPlans:
-    """Return the better of the known plan and further plans, for each row.
+    """Return, for each row, the better one of the known plan and a new plan.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def _improve_by_search(
 
 
 def data_parallel_search(rows: GraphAllocations, machine: Machine) -> BestPlans:
-    """Return pure data parallelism on all GPUs, with the best number of micro-batches that fits."""
+    """Return plans of pure data parallelism on all GPUs, with the best feasible number of micro-batches."""
     best = nothing(rows)
     some, counts = every_variant(rows, machine)
     stage_s, _ = pure_data_parallel(rows.take(some), machine.take(some), counts)
@@ -173,7 +173,7 @@ LADDER = np.array([1.0, 1.01, 1.03, 1.06, 1.1, 1.2, 1.4, np.inf])
 def best_pipelines(
     rows: GraphAllocations, table: StageTable, transfer: Floats, micro_batches: Floats
 ) -> Pipelines:
-    """Return the pipeline of least sum of stages + (micro-batches - 1) x slowest stage.
+    """Return the pipelines with the least sum of stages + (micro-batches - 1) x slowest stage.
 
     As Alpa (Zheng et al., OSDI '22, section 5.2): for each limit on the slowest stage, dynamic programming
     finds the least sum of stages. Alpa tries every stage time that occurs as a limit, here `LADDER` is tried.

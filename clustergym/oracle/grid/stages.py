@@ -31,14 +31,14 @@ def intervals(operators: int) -> tuple[Ints, Ints]:
 
 
 def run_index(operators: int, first: Ints, last: Ints) -> Ints:
-    """Return the position of runs of operators in `intervals`."""
+    """Return the positions in `intervals` of given runs of operators."""
     # Runs that begin at 0 come first, then those at 1, one fewer for each beginning: a triangular index.
     return np.asarray(first * operators - first * (first - 1) // 2 + last - first)
 
 
 @lru_cache(maxsize=64)
 def splits(most: int) -> tuple[Ints, Ints]:
-    """Return GPUs and tensor ranks of every split of 1, 2, 4, … GPUs, up to `most`."""
+    """Return the GPUs and tensor ranks of every split of 1, 2, 4, … GPUs, up to `most`."""
     sizes = [1 << n for n in range(most.bit_length())]
     pairs = [(m, t) for m in sizes for t in sizes if t <= min(m, MOST_TENSOR)]
     gpus, tensor = np.array(pairs, dtype=np.int64).T
@@ -47,7 +47,7 @@ def splits(most: int) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True)
 class StageTable:
-    """The best split for each sequence of operators and number of GPUs; arrays of shape (R, I, M).
+    """The best split for each run of operators and number of GPUs; arrays of shape (R, I, M).
 
     Attributes
     ----------
@@ -119,7 +119,7 @@ def every_split(
     tensor: Ints,
     mixed: bool = True,
 ) -> tuple[Floats, Ints, Floats]:
-    """Return seconds (inf where it does not fit), cuts and memory of splits of all runs, shape (R, V, I).
+    """Return seconds (inf if infeasible), cuts and memory of the splits of all runs, shape (R, V, I).
 
     If `mixed`, the first blocks of a wide ResNet's stage may be data-parallel while its other blocks are
     split: early blocks are large in activations and small in weights.
@@ -253,7 +253,7 @@ def _prefix(values: Floats) -> Floats:
 def pure_data_parallel(
     rows: GraphAllocations, machine: Machine, micro_batches: Floats
 ) -> tuple[Floats, Floats]:
-    """Return seconds (inf where it does not fit) and bytes of one data-parallel stage, shape (R,)."""
+    """Return seconds (inf if infeasible) and bytes of one data-parallel stage, shape (R,)."""
     whole = np.array([rows.operators - 1])
     seconds, memory = np.full(len(rows), np.inf), np.full(len(rows), np.inf)
     for count in np.unique(rows.layout.gpus).astype(np.int64):
@@ -271,7 +271,7 @@ def stage_bytes(
     micro_batches: Floats,
     bounds: Sequence[tuple[int, int, int, int, int]],
 ) -> list[float]:
-    """Return bytes on a GPU of stages (first, last, GPUs, tensor, cut) of a single row."""
+    """Return the bytes on a GPU of stages (first, last, GPUs, tensor, cut) in a single row."""
     found = []
     for first, last, gpus, tensor, cut in bounds:
         ranks = np.unique([1, tensor])

@@ -30,7 +30,7 @@ MEASUREMENTS = ("optimal", "estimated_best", "estimated_dp")
 
 
 class Key(NamedTuple):
-    """A measured model, placement and measurement; the GPU type is spelled as in the file."""
+    """The key of a measurement: model, GPU type (spelled as in the file), placement and method."""
 
     model: ModelClass
     gpu_type: str
@@ -64,7 +64,7 @@ class Measurements:
 
     @property
     def models(self) -> set[tuple[str, str]]:
-        """(family, size) of every row."""
+        """The (family, size) of every row."""
         return {(key.model.family, key.model.size) for key in self.seconds}
 
 
@@ -87,6 +87,8 @@ def read_measurements(path: Path, catalog: Catalog) -> Measurements:
     kept: dict[Key, float] = {}
     line: dict[Key, int] = {}
     for row, (key, raw) in enumerate(zip(keys, texts(table, "raw_key"), strict=True)):
+        # Rows of one raw key are the same measurement, so two times are a mistake; another raw key is
+        # another measurement.
         earlier = first.setdefault((key, raw), row)
         if seconds[earlier] != seconds[row]:
             message = f"the same placement as line {table.line[earlier]}, with another time"

@@ -13,7 +13,7 @@ from clustergym.oracle.models.model_spec import ModelClass
 
 
 class RecordedOracle(Oracle):
-    """Every iteration takes a second, whatever the allotment: a job of n iterations runs n seconds."""
+    """An oracle whose iterations all take one second, so that a job of n iterations runs n seconds."""
 
     name = "recorded"
     knows_models = False
@@ -24,7 +24,7 @@ class RecordedOracle(Oracle):
     def tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
     ) -> OracleTables:
-        """Return the dense tables of the classes."""
+        """Return the iteration times of the classes, which are all one second."""
         check_counts(counts)
         second = np.ones((len(classes), len(cluster.gpu_types), len(counts), len(Locality)))
         return OracleTables.from_oracle(classes, cluster, counts, (second, second, second))

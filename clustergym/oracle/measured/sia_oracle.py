@@ -66,7 +66,7 @@ class SiaProfile:
     scalability: dict[tuple[int, int], Curve]
 
     def curve(self, placement: tuple[int, ...]) -> Curve | None:
-        """Return the curve of a placement or of a similar one; None if none was measured.
+        """Return the measured curve of a placement or the most similar one; None if there is none.
 
         The curve of the placement itself; else that of the same count on equally many nodes; else of the same
         count on the nearest number of nodes.
@@ -142,7 +142,7 @@ def _curves(table: TextTable, keys: Sequence[Key]) -> dict[Key, Curve]:
 
 
 def iteration_time_s(curve: Curve, gpus: int, global_batch: int) -> float:
-    """Return the least seconds of an iteration over local batches and gradient accumulation.
+    """Return the least iteration time, seconds, over local batches and gradient accumulation steps.
 
     With a steps of local batch b on N GPUs, N a b is the global batch (b rounded up), and an iteration
     takes a - 1 steps without and one with synchronisation (Sia, section 3.3). Step and synchronisation
@@ -167,7 +167,7 @@ def iteration_time_s(curve: Curve, gpus: int, global_batch: int) -> float:
 
 
 class Segments(NamedTuple):
-    """One class's rows of `BatchTables.ends`, shape (S,), and `BatchTables.efficiency`, shape (S, B)."""
+    """The segments of a model class's training: their ends, shape (S,), and efficiencies, shape (S, B)."""
 
     ends: Floats
     efficiency: Floats
@@ -232,7 +232,7 @@ class SiaProfileOracle(Oracle):
     def tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
     ) -> OracleTables:
-        """Return the dense tables; raise an `InputError` where a profile is missing or malformed."""
+        """Return the iteration times; raise an `InputError` if a profile is missing or malformed."""
         times = np.stack([self._times(model, cluster, counts) for model in classes])
         batches = self._batches(classes, cluster, counts)
         return OracleTables.from_oracle(classes, cluster, counts, [times] * 3, batches)

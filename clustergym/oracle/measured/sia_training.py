@@ -41,7 +41,7 @@ class Training:
     noise: Floats
 
     def interpolate_iterations(self, global_batch: int) -> float:
-        """Return the iterations at a global batch; between validated ones log-linearly.
+        """Return the iterations at a global batch, interpolated log-linearly between validated batches.
 
         Raises
         ------
@@ -52,7 +52,7 @@ class Training:
         return float(np.exp(np.interp(np.log(global_batch), np.log(self.batches), np.log(self.iterations))))
 
     def by_noise(self, global_batch: int) -> Floats:
-        """Return the iterations of each epoch by its gradient statistics, shape (E,).
+        """Return the iterations of each epoch, computed from its gradient statistics, shape (E,).
 
         An iteration at batch M is worth M / m x (phi + m) / (phi + M) iterations at the least batch m, with
         the noise scale phi, which is m x variance / squared norm (Pollux, OSDI '21, section 3.1). The
@@ -68,6 +68,7 @@ class Training:
             remedy = f"give each validation-BATCH.csv columns {', '.join(STATISTICS)}"
             raise InputError("has no gradient statistics", file=self.path, remedy=remedy)
         least = self.batches[0]
+        # The lowest and highest batch belong to the first and last interval, so that both ends interpolate.
         above = min(max(int(np.searchsorted(self.batches, global_batch)), 1), len(self.batches) - 1)
         low, high = self.batches[above - 1], self.batches[above]
         share = (global_batch - low) / (high - low)
@@ -89,7 +90,7 @@ class Training:
 
 
 def read_training(folder: Path) -> Training:
-    """Read every `validation-BATCH.csv` of one model's folder: the last row's `iteration` is the total.
+    """Read every `validation-BATCH.csv` in a model's folder; its last row's `iteration` is the total.
 
     Raises
     ------
@@ -129,6 +130,7 @@ def _statistics(tables: list[TextTable]) -> tuple[Floats, Floats]:
         for table in tables
     ]
     progress = numbers(tables[0], STATISTICS[0], low=0)[:epochs]
+    # The column is the progress up to each epoch's end; work in an epoch is the difference.
     epoch = np.diff(progress, prepend=0.0)
     if (epoch < 0).any():
         line = tables[0].line[int(np.argmax(epoch < 0))]
@@ -138,7 +140,7 @@ def _statistics(tables: list[TextTable]) -> tuple[Floats, Floats]:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise an InputError unless a path is a folder; names the nearest."""
+    """Raise an InputError, with the nearest existing folder, unless a path is a folder."""
     check_path(folder)
     if not folder.is_dir():
         raise InputError("is a file, not a folder", file=folder, remedy="give Sia's profiles folder")

@@ -37,13 +37,13 @@ Layouts = dict[tuple[int, int], float]
 
 
 class TableOracle(Oracle):
-    """Measured iteration times from a CSV; see `measured.COLUMNS`.
+    """Measured iteration times from a CSV file with the columns `measured.COLUMNS`.
 
-    `execution` holds the rows of kind `optimal` (all rows if the file has no kinds), `data_parallel` those of
-    kind `estimated_dp` and `profiled` those of `estimated_best`; where that row is missing, `profiled` equals
-    `execution`. In a file without kinds all three are equal. Inside a node a count has the time of the row on
-    one node. Across nodes, whatever the tier, it has the time of the row of that count on several nodes; of
-    several such rows, the one with the most GPUs per node that the cluster's nodes can hold.
+    `execution` holds the `optimal` rows (all rows if the file does not name them), `data_parallel` the rows
+    `estimated_dp` and `profiled` those of `estimated_best`; where that row is missing, `profiled` equals
+    `execution`. In a file that names none all three are equal. Inside a node a count has the time of the row
+    on one node. Across nodes, whatever the tier, it has the time of the row of that count on several nodes;
+    of several such rows, the one with the most GPUs per node that the cluster's nodes can hold.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class TableOracle(Oracle):
     def tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
     ) -> OracleTables:
-        """Return the dense tables of the classes, from the file and, where asked for, from estimates.
+        """Return the iteration times of the classes, measured or, where the options allow, estimated.
 
         A class that is estimated must be in the catalogue, and the file's GPU types there or in the cluster.
         """
@@ -216,7 +216,7 @@ def _by_locality(layouts: Layouts, count: int, room: int) -> list[float]:
 
 
 class Distances(NamedTuple):
-    """Distances between a measured row and the cell to estimate; its weight is exp(-their sum).
+    """Distances between a measured row and the entry to estimate; the row's weight is exp(-their sum).
 
     Chosen so that the measured rows of Arena's artifact are estimated well from the rows of other models.
     With half or twice any one of the distances, the mean error changes by at most a fortieth of itself.
@@ -245,7 +245,7 @@ DISTANCES = Distances()
 
 @dataclass(frozen=True)
 class Corrections:
-    """Ratios of measured to roofline times, of n rows.
+    """Ratios of measured to roofline times for n rows.
 
     Attributes
     ----------
@@ -266,7 +266,7 @@ class Corrections:
         catalog: Catalog,
         data_parallel: bool = False,
     ) -> Corrections:
-        """Compare measured rows with the roofline.
+        """Divide measured times by the roofline's.
 
         Parameters
         ----------

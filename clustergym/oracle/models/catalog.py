@@ -58,7 +58,7 @@ class Catalog:
         line: int | None = None,
         field: str | None = None,
     ) -> ModelSpec:
-        """Return the specification of a model; its global batch may be any number of samples from 1.
+        """Return the specification of a model with the class's global batch, which may be any from 1 sample.
 
         Parameters
         ----------
@@ -143,6 +143,7 @@ def _yaml_files(folder: Path) -> dict[str, Path]:
 @lru_cache(maxsize=64)
 def _load_family(family: str, path: Path, modified_ns: int, size_bytes: int) -> dict[str, ModelSpec]:
     """Read the file of a model family; the result is cached until the file changes."""
+    # `modified_ns` and `size_bytes` are only keys of the cache: a changed file is read again.
     from clustergym.common.yaml_file import read_mapping
 
     keys = parse_family(read_mapping(path))
@@ -204,7 +205,7 @@ class DenseSize(StrictSchema):
 
 
 class ShapeSize(StrictSchema):
-    """A public transformer, by its name in conf/transformer/shapes.yaml or by its config.json file."""
+    """A published transformer, given by its name in conf/transformer/shapes.yaml or by a config.json file."""
 
     shape: Text
 
@@ -295,19 +296,19 @@ class DenseFamily(Family):
         return models.dense(size)
 
     def dimensions(self, size: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-        """Return an empty tuple: this family is given by costs, not dimensions."""
+        """Return an empty tuple, since this family is given by costs and not by dimensions."""
         return ()
 
 
 class ShapeFamily(Family):
-    """A family of public transformers (`clustergym.oracle.models.shape`)."""
+    """A family of published transformers (`clustergym.oracle.models.shape`)."""
 
     sequence_length: Whole
     size: ShapeSize = Field(default=ABSENT)
     sizes: dict[Text, ShapeSize] = Field(default_factory=dict)
 
     def costs(self, size: Mapping[str, Any]) -> models.Costs:
-        """Return the costs of one model size as a whole, not divided among layers."""
+        """Return the costs of one model size as a whole, undivided among layers."""
         from clustergym.oracle.models.shape_files import load_transformer
 
         shape = load_transformer(size["shape"])
@@ -326,7 +327,7 @@ class ShapeFamily(Family):
         }
 
     def dimensions(self, size: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-        """Return the one dimension of a size that its shape lacks: the tokens of a sample."""
+        """Return the tokens of a sample, the one dimension that a transformer's shape lacks."""
         return (("sequence_length", self.sequence_length),)
 
 
@@ -340,7 +341,7 @@ ARCHITECTURES: dict[str, type[Family]] = {
 
 
 def parse_family(source: YamlMapping) -> Family:
-    """Check the YAML file of a model family.
+    """Check the YAML file of a model family, and return the family.
 
     Raises
     ------

@@ -30,7 +30,7 @@ BLOCKS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """One size of a model family. Costs are per sample; a multiply-add counts as 2 FLOPs.
+    """The costs of one size of a model family, per sample; a multiply-add counts as 2 FLOPs.
 
     Attributes
     ----------
@@ -256,7 +256,7 @@ def wide_resnet(size: Mapping[str, int], image: int, classes: int, element: int)
 
 
 def dense(size: Mapping[str, float]) -> Costs:
-    """Return the costs of a data-parallel model from its totals.
+    """Return the costs of a data-parallel model, given its total parameters and FLOPs.
 
     An activation is written and read in the forward pass; it is never recomputed.
     """
@@ -272,7 +272,7 @@ def dense(size: Mapping[str, float]) -> Costs:
 
 
 class ModelClass(NamedTuple):
-    """Model family, size and global batch of a job: the only facts about it that oracles use."""
+    """Model family, size and global batch of a job, which is all that oracles know of it."""
 
     family: str
     size: str

@@ -25,7 +25,7 @@ class LatentAttention:
 
 @dataclass(frozen=True)
 class Mamba:
-    """Mamba-2 layers (Dao and Gu, ICML '24, section 7) of a hybrid: their number and widths."""
+    """Mamba-2 layers (Dao and Gu, ICML '24, section 7) in a hybrid model: their number and widths."""
 
     layers: int
     heads: int
@@ -36,7 +36,7 @@ class Mamba:
 
 @dataclass(frozen=True)
 class TransformerShape:
-    """A decoder-only transformer, or a hybrid in which each layer is attention, Mamba-2 or experts.
+    """A decoder-only transformer, or a hybrid whose layers are attention, Mamba-2 or expert layers.
 
     Attributes
     ----------
@@ -93,14 +93,14 @@ class TransformerShape:
 
     @property
     def attending_layers(self) -> int:
-        """Number of attention layers, including layers that predict later tokens."""
+        """Number of attention layers, including those that predict later tokens."""
         return (
             self.all_layers if self.attention_layers is None else self.attention_layers + self.predicted_ahead
         )
 
     @property
     def expert_layers(self) -> int:
-        """Layers that have experts, with those that predict later tokens."""
+        """Number of layers with experts, including those that predict later tokens."""
         if not self.experts:
             return 0
         other = 0 if self.mamba is None else self.mamba.layers + (self.attention_layers or 0)
@@ -108,12 +108,12 @@ class TransformerShape:
 
     @property
     def plain_layers(self) -> int:
-        """Layers that have a feed-forward network without experts."""
+        """Number of layers whose feed-forward network has no experts."""
         return self.dense_layers if self.experts else self.all_layers
 
     @property
     def all_layers(self) -> int:
-        """Layers, with those that predict later tokens."""
+        """Number of layers, including those that predict later tokens."""
         return self.layers + self.predicted_ahead
 
     @cached_property
@@ -137,7 +137,7 @@ class TransformerShape:
 
     @cached_property
     def attention_width(self) -> float:
-        """Mean width of scores and values over all heads: a token costs 4 x this x context FLOPs a layer."""
+        """Mean width of scores and values over all heads, which sets a layer's attention FLOPs."""
         if self.latent is not None:
             one = self.latent
             return self.heads * (one.query_key_plain + one.query_key_rotary + one.value) / 2
@@ -145,7 +145,7 @@ class TransformerShape:
 
     @property
     def key_value_width(self) -> int:
-        """Numbers of a token and layer that context parallelism hands on."""
+        """Width of the keys and values of a token, in a layer, that context parallelism exchanges."""
         if self.latent is not None:
             return self.latent.key_value_rank + self.latent.query_key_rotary
         return 2 * (self.key_value_heads or self.heads) * (self.head_dim or self.hidden // self.heads)
@@ -166,12 +166,12 @@ class TransformerShape:
 
     @property
     def shared_expert_width(self) -> int:
-        """Inner width of a layer's shared experts together."""
+        """Total inner width of a layer's shared experts."""
         return self.shared_experts * (self.shared_expert_feed_forward or self.expert_feed_forward)
 
     @property
     def mamba_parameters(self) -> int:
-        """Parameters of a Mamba-2 layer: the projections in and out."""
+        """Parameters of a Mamba-2 layer's projections in and out."""
         if self.mamba is None:
             return 0
         one = self.mamba
@@ -187,7 +187,7 @@ class TransformerShape:
 
     @cached_property
     def shared_parameters(self) -> int:
-        """Parameters that every token passes: attention, dense networks, routers, shared experts."""
+        """Parameters that every token uses: attention, dense networks, routers, shared experts."""
         router = self.hidden * (self.experts + self._matrices * self.shared_expert_width)
         # The projections to what experts take in, and back.
         latent = 2 * self.hidden * self.expert_hidden if self.expert_hidden else 0
@@ -202,7 +202,7 @@ class TransformerShape:
 
     @cached_property
     def elementwise_width(self) -> float:
-        """Values per token that elementwise operators move through memory, over all layers, without experts.
+        """Values per token that elementwise operators read and write in all layers, without experts.
 
         What goes into and comes out of each matrix product; of a Mamba-2 layer also its convolution, its
         gate and
@@ -220,12 +220,12 @@ class TransformerShape:
 
     @cached_property
     def visit_width(self) -> float:
-        """The same of visits to experts: what each is sent, computes and sends back."""
+        """Values per token that elementwise operators read and write in experts."""
         one = 2 * (self.expert_hidden or self.hidden) + self._matrices * self.expert_feed_forward
         return float(self.expert_layers * self.experts_per_token * one)
 
     def score_flops(self, sequence_length: int) -> float:
-        """Return FLOPs of a token forward in attention, and in the scans of Mamba-2 layers, of all layers."""
+        """Return forward FLOPs per token of attention scores and Mamba-2 scans, in all layers."""
         scan = 0
         if self.mamba is not None:
             scan = 7 * self.mamba.layers * self.mamba.heads * self.mamba.head_dim * self.mamba.state
@@ -233,7 +233,7 @@ class TransformerShape:
 
     @property
     def parameters(self) -> int:
-        """Return all parameters; norms and biases are left out."""
+        """Return the number of parameters, without norms and biases."""
         embeddings = self.output_parameters * (1 if self.tied else 2)
         return (
             self.shared_parameters + self.expert_layers * self.experts * self.expert_parameters + embeddings
@@ -241,12 +241,12 @@ class TransformerShape:
 
     @property
     def active_parameters(self) -> int:
-        """Parameters that multiply a token, the output layer included, once for each token predicted."""
+        """Parameters that multiply a token; the output layer counts once for each predicted token."""
         active = self.expert_layers * self.experts_per_token * self.expert_parameters
         return self.shared_parameters + active + self.output_parameters * (1 + self.predicted_ahead)
 
     def context(self, sequence_length: int) -> float:
-        """Return the mean number of tokens that a token attends to, causal attention counted once."""
+        """Return the mean number of tokens that a token attends to, with causal attention counted once."""
         # Causal: a token attends on average to half of the sequence.
         full = sequence_length / 2
         if not self.window:
@@ -255,7 +255,7 @@ class TransformerShape:
         return (1 - part) * full + part * min(float(self.window), full)
 
     def flops_per_token(self, sequence_length: int) -> float:
-        """Return model FLOPs of a token, forward and backward; recomputation does not count.
+        """Return model FLOPs per token, forward and backward, without recomputation.
 
         6 for each parameter that multiplies the token (Narayanan et al., SC '21, appendix), and 3 x 4 x
         width x context a layer for attention.
@@ -315,7 +315,7 @@ class ParallelPlan:
         return self.data * self.tensor * self.pipeline * self.context
 
     def micro_batches(self, global_batch: int) -> int:
-        """Return the micro-batches of a pipeline in a step, the last one full or not."""
+        """Return the micro-batches of a pipeline in a step; the last one may be partly full."""
         return max(1, -(-global_batch // (self.data * self.micro_batch)))
 
     def __str__(self) -> str:
@@ -331,7 +331,7 @@ class ParallelPlan:
 
 @dataclass(frozen=True)
 class Machine:
-    """A GPU and the links of its machine; rates are dense data-sheet values.
+    """A GPU and the links of its machine, with dense data-sheet rates.
 
     Attributes
     ----------
@@ -370,7 +370,7 @@ class Machine:
     uncertain: tuple[str, ...] = ()
 
     def peak_tflops(self, precision: str) -> float | None:
-        """Return the dense rate of a precision: `bf16`, `fp8`, `mxfp8` (as fp8) or `fp4`."""
+        """Return the dense rate of a precision: `bf16`, `fp8`, `mxfp8` (same as fp8) or `fp4`."""
         fp8 = self.fp8_tflops
         rates = {"bf16": self.bf16_tflops, "fp8": fp8, "mxfp8": fp8, "fp4": self.fp4_tflops}
         return rates[precision]

@@ -17,7 +17,7 @@ _READ: dict[tuple[Path, str], tuple[tuple[int, ...], Any]] = {}
 
 
 def make_schema(made: Any) -> Any:
-    """Return the schema of a dataclass: its fields but the name, with `aliases` and `source`."""
+    """Return the schema of a dataclass: its fields without the name, with `aliases` and `source`."""
     from pydantic import Field, create_model
 
     from clustergym.cluster.schema import StrictSchema, Text
@@ -139,7 +139,7 @@ def _entry(name: str, known: Mapping[str, T], field: str) -> T:
 
 
 def load_accelerator(name: str, more: Path | None = None) -> Machine:
-    """Return an accelerator by name, upper and lower case being one.
+    """Return an accelerator by name, regardless of upper and lower case.
 
     Parameters
     ----------
@@ -155,12 +155,12 @@ def load_accelerator(name: str, more: Path | None = None) -> Machine:
 
 
 def find_accelerator(name: str) -> Machine | None:
-    """Return an accelerator of the catalogue by name; None if there is none."""
+    """Return an accelerator of the catalogue by name, or None."""
     return _accelerators(None).get(name.lower())
 
 
 def is_transformer(name: str, more: Path | None = None) -> bool:
-    """Whether a name is that of a transformer in the catalogue or in `more`, or the path of a config.json."""
+    """Whether a name denotes a transformer: in the catalogue, in `more`, or a config.json file."""
     return name.endswith(".json") or name.lower() in _transformers(more)
 
 
@@ -170,7 +170,7 @@ def transformer_names() -> list[str]:
 
 
 def load_transformer(name: str, more: Path | None = None) -> TransformerShape:
-    """Return a transformer by name, or of the Hugging Face config.json that `name` is.
+    """Return a transformer by its name, or by the path of a Hugging Face config.json.
 
     Raises
     ------
@@ -183,7 +183,7 @@ def load_transformer(name: str, more: Path | None = None) -> TransformerShape:
 
 
 def read_hugging_face(path: Path) -> TransformerShape:
-    """Return the shape of a Hugging Face config.json: dense, GQA, MLA and experts.
+    """Return the shape that a Hugging Face config.json describes, with GQA, MLA and experts.
 
     Raises
     ------

@@ -38,7 +38,7 @@ EFFICIENCY = {
     "V100": Efficiency(matmul=0.78),
     "L20": Efficiency(convolution=0.24),
 }
-"""Fitted to the measured rows of Arena's artifact (arena_profile.csv, kind `optimal`): matmul and
+"""Fitted to the measured rows of Arena's artifact (arena_profile.csv, `optimal`): matmul and
 convolution on its single nodes; collectives reach 6, 3.4 and 3.7 GB/s a node on A100, A40 and A10, transfers
 between stages 3.5, 0.5 and 0.9. The L20 shares the A40's design of fp32 lanes."""
 
@@ -61,7 +61,7 @@ PCIe 4, 120 of 150 on NVLink 2, 180 to 210 of 300 on NVLink 3 with four GPUs).""
 
 
 class Devices(NamedTuple):
-    """FLOP/s, bytes and bytes/s per GPU; `uniform` rates ignore how well the type's kernels do."""
+    """FLOP/s, bytes and bytes/s per GPU; `uniform` rates ignore how efficient the type's kernels are."""
 
     peak_flops: Floats
     matmul_flops: Floats
@@ -96,7 +96,7 @@ def _device(gpu: GpuType) -> tuple[float, ...]:
 
 
 def link_gbs(gpu: GpuType) -> float:
-    """Return GB/s that collectives reach on the link inside a node."""
+    """Return the GB/s that collectives reach on the link inside a node."""
     share = next(
         (s for link, s in LINK_SHARE.items() if gpu.link_kind.startswith(link)), min(LINK_SHARE.values())
     )
@@ -104,7 +104,7 @@ def link_gbs(gpu: GpuType) -> float:
 
 
 def network_shares(gpu: GpuType) -> tuple[float, float]:
-    """Return the shares of the line rate that collectives, and that transfers between stages, reach."""
+    """Return the shares of the network's line rate that collectives, and transfers between stages, reach."""
     if gpu.nic_per_gpu:
         return PORT_SHARE, PORT_SHARE
     efficiency = EFFICIENCY.get(gpu.name, UNIFORM)
@@ -112,7 +112,7 @@ def network_shares(gpu: GpuType) -> tuple[float, float]:
 
 
 class Layout(NamedTuple):
-    """Nodes and bandwidths of a job's GPUs. A GPU's share of the network never exceeds its own link.
+    """Nodes and bandwidths of a job's GPUs; a GPU's share of the network is at most its own link.
 
     Attributes
     ----------
@@ -153,7 +153,7 @@ class Layout(NamedTuple):
 
     @staticmethod
     def of_nodes(types: Sequence[GpuType], nodes: Sequence[int], per_node: Sequence[int]) -> Layout:
-        """Return layouts on full nodes without oversubscription, shape (n,)."""
+        """Return the layouts of full nodes without oversubscription, shape (n,)."""
         shares = np.array([network_shares(gpu) for gpu in types]).reshape(-1, 2)
         ports = [per if gpu.nic_per_gpu else 1 for gpu, per in zip(types, per_node, strict=True)]
         network = np.array([gpu.nic_gbps / 8 * n for gpu, n in zip(types, ports, strict=True)])

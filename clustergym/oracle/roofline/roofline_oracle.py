@@ -53,7 +53,7 @@ class RooflineOracle(Oracle):
     def tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
     ) -> OracleTables:
-        """Return the dense tables; raise an `InputError` for an unknown class or a count below 1."""
+        """Return the iteration times of the classes; raise an `InputError` for an unknown class."""
         check_counts(counts)
         key = cluster, tuple(counts)
         if key not in self._built:
@@ -96,7 +96,7 @@ class _BuiltRows:
 
 
 def best_times(work: Work, devices: Devices, layout: Layout) -> tuple[Floats, Floats, Floats]:
-    """Return seconds per iteration: the fastest plan's, its estimate, and pure data parallelism's.
+    """Return the iteration times of the fastest plan, of its estimate, and of pure data parallelism.
 
     All arguments broadcast against each other; inf where nothing fits.
     """
@@ -112,7 +112,7 @@ def best_times(work: Work, devices: Devices, layout: Layout) -> tuple[Floats, Fl
 
 
 def plans(gpus: Floats) -> Iterator[UniformPlan]:
-    """Yield every plan of the largest count, pure data parallelism first."""
+    """Yield every plan of the largest GPU count, pure data parallelism first."""
     most, tensor = (int(gpus.max()) if gpus.size else 1), 1
     while tensor <= min(MOST_TENSOR, most):
         stages = 1
@@ -238,7 +238,7 @@ LINK_STEP_S, NETWORK_STEP_S = 10e-6, 25e-6
 
 
 def groups(size: Floats | float, stride: Floats | float, per_node: Floats) -> tuple[Floats, Floats]:
-    """Return ranks per node, and nodes, of groups of `size` ranks that lie `stride` GPUs apart."""
+    """Return ranks per node, and nodes, of groups of `size` ranks that are `stride` GPUs apart."""
     inside = np.minimum(size, np.maximum(1.0, per_node // stride))
     return inside, np.ceil(size / inside)
 
@@ -265,7 +265,7 @@ def all_reduce_s(volume_bytes: Floats, inside: Floats, across: Floats, layout: L
 
 
 def all_to_all_s(volume_bytes: Floats, inside: Floats, across: Floats, layout: Layout) -> Floats:
-    """Return the time of an all-to-all in which each rank sends `volume_bytes` in all; see `all_reduce_s`."""
+    """Return the time of an all-to-all in which each rank sends `volume_bytes` in total."""
     part = volume_bytes / (inside * across)
     link = part / (layout.link_gbs * 1e9) + LINK_STEP_S
     network = part * layout.per_node / (layout.network_gbs * 1e9) + NETWORK_STEP_S

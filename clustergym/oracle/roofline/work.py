@@ -27,7 +27,7 @@ rank, and divided among the ranks. From Arena's measured data-parallel memory (a
 
 @dataclass(frozen=True)
 class Work:
-    """Fields of `ModelSpec` as arrays of one shape, and properties of the architecture.
+    """The fields of `ModelSpec` as arrays of equal shape, with properties of the architecture.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ MICRO_BATCHES, MOST_MICRO_BATCHES = 16, 32
 
 
 class UniformPlan(NamedTuple):
-    """A parallel plan: GPUs a layer is split over, pipeline stages, data-parallel ranks.
+    """A parallel plan: tensor-parallel GPUs of a layer, pipeline stages, and data-parallel ranks.
 
     `data` may be an array; a plan for which it is 0 needs more GPUs than there are.
     """
@@ -116,7 +116,7 @@ class UniformPlan(NamedTuple):
 
 
 def state_bytes(work: Work, plan: UniformPlan) -> Floats:
-    """Return bytes of weights, gradients and optimizer state on a GPU.
+    """Return the bytes of weights, gradients and optimizer state on a GPU.
 
     The GPUs that split the experts of a mixture hold the other layers whole: those count as
     data-parallel ranks there.
@@ -130,7 +130,7 @@ def state_bytes(work: Work, plan: UniformPlan) -> Floats:
 
 
 def sample_bytes(work: Work, plan: UniformPlan) -> Floats:
-    """Return activation bytes on a GPU per sample of a micro-batch.
+    """Return the bytes of activations on a GPU for each sample of a micro-batch.
 
     A model that recomputes (every pipelined model does) keeps the activations between layers, and those
     inside one layer at a time. In the first stage, the former are kept for as many micro-batches as there are
@@ -146,12 +146,12 @@ def sample_bytes(work: Work, plan: UniformPlan) -> Floats:
 
 
 def recomputes(work: Work, plan: UniformPlan) -> Bools:
-    """Whether activations are recomputed in the backward pass."""
+    """Return whether activations are recomputed in the backward pass."""
     return work.recomputes | (plan.stages > 1)
 
 
 def micro_batch(work: Work, plan: UniformPlan, memory_bytes: Floats) -> tuple[Floats, Bools]:
-    """Return samples of a micro-batch, and whether the plan fits.
+    """Return the samples of a micro-batch, and whether the plan fits.
 
     Models that are only data-parallel accumulate gradients over as many micro-batches as memory requires; the
     others run 16 micro-batches, or up to 32 where the plan does not fit otherwise.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -22,12 +22,12 @@ DEFAULT_STACKS = {False: "fsdp-2023", True: "megatron-2026"}
 OPERATORS_STACK = "alpa-2022"
 """Stack of models that are no transformers: the only one that has any."""
 DENSE, EXPERTS = "dense", "experts"
-"""Kinds of transformers that stacks of steps were measured on."""
+"""Types of transformers that stacks of steps were measured on."""
 
 
 @dataclass(frozen=True)
 class Stack:
-    """A software stack: its constants, and what they were measured on.
+    """A software stack: its constants, and the GPU types and models on which they were measured.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Stack:
 
     @property
     def of_steps(self) -> bool:
-        """Whether the stack's constants belong to the formulas of a whole transformer step."""
+        """Whether the stack's constants are for the formulas of a whole transformer step."""
         return isinstance(self.constants, StackConstants)
 
     @property
@@ -64,13 +64,13 @@ class Stack:
         return self.constants
 
     def was_measured_on(self, gpu_type: str) -> bool:
-        """Whether a GPU type, by any of its names, is one of the measurements'."""
+        """Whether the stack was measured on a GPU type, under any of the type's names."""
         known = find_accelerator(gpu_type)
         return gpu_type in self.gpu_types or (known is not None and known.name in self.gpu_types)
 
 
 class ChosenStack(NamedTuple):
-    """A stack, and what it is extended to: empty where it was measured on the model and the GPU type."""
+    """A stack, and a text on what it is extrapolated to; empty if it was measured on model and GPU type."""
 
     stack: Stack
     extended: str
@@ -82,7 +82,7 @@ def stack_names() -> list[str]:
 
 
 def choose_stack(family: str, architecture: str, gpu_type: str, *, fp8: bool) -> ChosenStack:
-    """Return the stack of a model on a GPU type: the newest one that was measured on both.
+    """Return the stack for a model on a GPU type: the newest that was measured on both.
 
     A stack that was measured on the model's family goes before those of transformers in general. Where there
     is none, a transformer has the newest one that was measured on the GPU type; else the family's own, or a
@@ -106,13 +106,13 @@ def choose_stack(family: str, architecture: str, gpu_type: str, *, fp8: bool) ->
 
 
 def choose_for_shape(shape: TransformerShape, machine: Machine) -> ChosenStack:
-    """Return the stack of a transformer on a machine; see `choose_stack`."""
+    """Return the stack for a transformer on a machine, chosen as by `choose_stack`."""
     architecture = EXPERTS if shape.experts else DENSE
     return choose_stack(shape.name, architecture, machine.name, fp8=machine.fp8_tflops is not None)
 
 
 def describe_extension(stack: Stack, family: str, architecture: str, gpu_type: str) -> str:
-    """Return in words to what a stack is extended; empty where it was measured on model and GPU type."""
+    """Describe what a stack is extrapolated to; empty if it was measured on model and GPU type."""
     known = family in stack.models or architecture in stack.models
     names = [*([] if known else [family]), *([] if stack.was_measured_on(gpu_type) else [gpu_type])]
     if not names:
@@ -124,7 +124,7 @@ def describe_extension(stack: Stack, family: str, architecture: str, gpu_type: s
 
 
 def load_stack(name: str) -> Stack:
-    """Return a software stack: one of conf/stack by name, or a YAML file by its path.
+    """Return a software stack, by its name in conf/stack or by the path of a YAML file.
 
     Raises
     ------
@@ -166,19 +166,15 @@ def _read_stack(path: Path) -> Stack:
 
 
 def _schema(made: type[Any]) -> Any:
-    """Return the schema of constants: numbers, and numbers by GPU type."""
+    """Return the schema of constants, all of which are numbers."""
     from pydantic import Field, create_model
 
-    from clustergym.cluster.schema import StrictSchema, Text
+    from clustergym.cluster.schema import StrictSchema
 
     # A step without a part has the constant 0; times of operators are divided by most of theirs.
     number = Annotated[float, Field(ge=0, lt=1e9) if made is StackConstants else Field(gt=0, lt=1e9)]
-    of_types: Any = dict.__class_getitem__((Text, number))
     keys: dict[str, Any] = {
-        one.name: (
-            of_types if one.default_factory is not MISSING else number,
-            one.default if made is StackConstants and one.default is not MISSING else ...,
-        )
+        one.name: (number, one.default if made is StackConstants and one.default is not MISSING else ...)
         for one in fields(made)
     }
     return create_model("ConstantsKeys", __base__=StrictSchema, **keys)
@@ -186,22 +182,14 @@ def _schema(made: type[Any]) -> Any:
 
 def round_constants(constants: Any) -> Any:
     """Return constants with four significant digits."""
-    return replace(constants, **{name: _round(value) for name, value in asdict(constants).items()})
-
-
-def _round(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _round(one) for name, one in value.items()}
-    return float(f"{value:.4g}")
+    return replace(constants, **{name: float(f"{value:.4g}") for name, value in asdict(constants).items()})
 
 
 def stack_yaml(stack: Stack, about: Iterable[str]) -> str:
-    """Return the file of a stack: a comment, what it was fitted to, and its constants with four digits."""
+    """Return a stack's YAML file: a comment, its measurements, and its constants with four digits."""
     lines = [f"# {line}" for line in about]
     lines += [f"formulas: {'steps' if stack.of_steps else 'operators'}", f'fitted_to: "{stack.fitted_to}"']
     lines += [f"gpu_types: [{', '.join(stack.gpu_types)}]", f"models: [{', '.join(stack.models)}]"]
     lines.append("constants:")
-    for name, value in asdict(round_constants(stack.constants)).items():
-        by_type = isinstance(value, Mapping) and ", ".join(f"{key}: {one}" for key, one in value.items())
-        lines.append(f"  {name}: {f'{{{by_type}}}' if by_type else value}")
+    lines += [f"  {name}: {value}" for name, value in asdict(round_constants(stack.constants)).items()]
     return "\n".join(lines) + "\n"

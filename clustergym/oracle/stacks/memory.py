@@ -44,7 +44,7 @@ def state_bytes(shape: TransformerShape, plan: ParallelPlan) -> float:
 def activation_bytes(
     shape: TransformerShape, plan: ParallelPlan, recompute: float, global_batch: int, sequence_length: int
 ) -> float:
-    """Return the bytes of activations on the first stage, which holds most micro-batches at a time.
+    """Return the bytes of activations on the first stage, which holds the most micro-batches at a time.
 
     Parameters
     ----------
@@ -77,14 +77,14 @@ def _activation_width(shape: TransformerShape) -> float:
 def compute_needed_bytes(
     shape: TransformerShape, plan: ParallelPlan, recompute: float, global_batch: int, sequence_length: int
 ) -> float:
-    """Return the bytes that a GPU needs."""
+    """Return the bytes of memory that a GPU needs."""
     return state_bytes(shape, plan) + activation_bytes(shape, plan, recompute, global_batch, sequence_length)
 
 
 def fits(
     shape: TransformerShape, machine: Machine, plan: ParallelPlan, global_batch: int, sequence_length: int
 ) -> bool:
-    """Whether a plan fits in memory, with the recomputation that it states or, without one, with full."""
+    """Whether a plan fits in memory, with the recomputation it states, or else with full recomputation."""
     recompute = 1.0 if plan.recompute is None else plan.recompute
     needed = compute_needed_bytes(shape, plan, recompute, global_batch, sequence_length)
     return needed <= USABLE * machine.memory_gb * 1e9
@@ -93,7 +93,7 @@ def fits(
 def choose_recompute(
     shape: TransformerShape, machine: Machine, plan: ParallelPlan, global_batch: int, sequence_length: int
 ) -> float:
-    """Return the least share of layers, in eighths, that must be computed again; 1 if none suffices."""
+    """Return the least share of layers, in eighths, to recompute so that the plan fits; else 1."""
     for eighths in range(8):
         needed = compute_needed_bytes(shape, plan, eighths / 8, global_batch, sequence_length)
         if needed <= USABLE * machine.memory_gb * 1e9:

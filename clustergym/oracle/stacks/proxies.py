@@ -28,7 +28,7 @@ COMMUNICATION = ("tensor_exposed_s", "context_exposed_s", "expert_exchange_s", "
 
 
 class GridPoint(NamedTuple):
-    """A plan with its computation bias, in GPUs, and its communication load, in seconds of an iteration."""
+    """A plan with its computation bias (GPUs) and communication load (seconds of an iteration)."""
 
     step: PlannedStep
     bias: float
@@ -36,7 +36,7 @@ class GridPoint(NamedTuple):
 
 
 class StepGrid(NamedTuple):
-    """The plans of a number of stages that fit.
+    """The feasible plans of a grid that have the same number of stages.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class StepGrid(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def uneven_load(shape: TransformerShape, stages: int, virtual_stages: int) -> float:
-    """Return the load of the slowest stage over the mean.
+    """Return the load of the slowest stage divided by the mean load.
 
     Stages have equally many GPUs, and whole layers: as many as others, or one more in each of their virtual
     stages; the last has the output layer, too.
@@ -73,19 +73,19 @@ def uneven_load(shape: TransformerShape, stages: int, virtual_stages: int) -> fl
 
 
 def computation_s(shape: TransformerShape, step: PlannedStep) -> float:
-    """Return the seconds of a step without communication: the computation of the slowest stage."""
+    """Return the seconds of a step without communication, which the slowest stage sets."""
     return (estimate_step(step) - communication_load(step)) * uneven_load(
         shape, step.plan.pipeline, step.plan.virtual_stages
     )
 
 
 def communication_load(step: PlannedStep) -> float:
-    """Return the seconds of communication in an iteration that computation does not hide."""
+    """Return the seconds of communication in an iteration that do not overlap computation."""
     return float(sum(getattr(step.parts, name) for name in COMMUNICATION))
 
 
 def estimate_step(step: PlannedStep) -> float:
-    """Return the seconds of a step as a profiler foresees them, which times operators and collectives alone.
+    """Return the step time that a profiler of single operators and collectives would estimate.
 
     It sees neither stragglers nor the step of the optimizer.
     """
@@ -95,7 +95,7 @@ def estimate_step(step: PlannedStep) -> float:
 def list_grids(
     shape: TransformerShape, steps: Sequence[PlannedStep], strategy: str = "frontier"
 ) -> list[StepGrid]:
-    """Return the grids of an allocation, of its plans that fit, by ascending number of stages.
+    """Return the grids of an allocation with their feasible plans, by ascending number of stages.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ own."""
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """A plan with its step: seconds by part, and the bytes that a GPU needs.
+    """A plan with its step time by part, and the memory that a GPU needs.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class PlannedStep:
 
     @property
     def seconds(self) -> float:
-        """Seconds that a training step takes by this plan."""
+        """Seconds of a training step by this plan."""
         return self.parts.total_s
 
 
@@ -48,7 +48,7 @@ def assess_plan(
     global_batch: int,
     sequence_length: int,
 ) -> PlannedStep:
-    """Return a plan's step and whether it fits."""
+    """Return a plan's step time, and whether the plan fits."""
     recompute = plan.recompute
     if recompute is None:
         recompute = choose_recompute(shape, machine, plan, global_batch, sequence_length)
@@ -75,7 +75,7 @@ def search_plans(
     precision: Precision = "bf16",
     also: Iterable[ParallelPlan] = (),
 ) -> list[PlannedStep]:
-    """Return plans sorted by whether they fit in memory, then by speed; the first is the search's choice.
+    """Return all plans, feasible ones first and the fastest first; the first is the search's choice.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def best_steps(
     sequence_length: int,
     precision: Precision = "bf16",
 ) -> dict[int, PlannedStep | None]:
-    """Return the fastest step for each number of GPUs; None where no plan fits."""
+    """Return the fastest step for each number of GPUs; None if no plan fits."""
     table: dict[int, PlannedStep | None] = {}
     for gpus in counts:
         plans = search_plans(

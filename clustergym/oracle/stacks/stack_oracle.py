@@ -45,7 +45,7 @@ PRECISIONS: tuple[Precision, ...] = ("bf16", "fp8", "mxfp8", "fp4")
 
 @dataclass(frozen=True)
 class StackCell:
-    """A model on a GPU type of a cluster: what a search of plans needs besides the number of GPUs."""
+    """A model on a GPU type of a cluster, the input to a search of plans for any number of GPUs."""
 
     shape: TransformerShape
     sequence_length: int
@@ -56,7 +56,7 @@ class StackCell:
     domain_gpus: int
 
     def find_plans(self, gpus: int, tier: Locality) -> list[PlannedStep]:
-        """Return the plans that fit on GPUs of a tier, fastest first."""
+        """Return the feasible plans on GPUs of a tier, fastest first."""
         found = search_plans(
             self.shape,
             self.machines[tier],
@@ -69,7 +69,7 @@ class StackCell:
         return [step for step in found if step.fits]
 
     def segment(self, plan: ParallelPlan) -> int:
-        """Return the GPUs of each block of a plan that exchange activations all the time.
+        """Return the size in GPUs of a plan's blocks that exchange activations all the time.
 
         Experts are divided among ranks of the tensor, context and data groups: the larger of both groups, but
         no more than NVLink joins.
@@ -77,7 +77,7 @@ class StackCell:
         return min(max(plan.tensor * plan.context, plan.expert), self.domain_gpus)
 
     def assess_tier(self, plan: ParallelPlan, tier: Locality) -> PlannedStep:
-        """Return a plan's step on GPUs that a tier joins.
+        """Return a plan's step time on GPUs that a network tier connects.
 
         What would fit in one NVLink domain lies in two there, of which each has whole segments.
         """
@@ -89,7 +89,7 @@ class StackCell:
 
 
 class StackOracle(Oracle):
-    """Iteration times by the constants of a software stack.
+    """Iteration times computed by the constants of a software stack.
 
     Stacks of transformers (`step_time.StackConstants`): `execution` is the fastest plan of data, tensor,
     pipeline, context and expert parallelism that fits. The most compact placement sets the segments, which a
@@ -153,7 +153,7 @@ class StackOracle(Oracle):
         self.given, self.operators = given, make_operators_oracle(self.catalog, other, **operators)
 
     def choose(self, model: ModelClass, group: NodeGroup) -> ChosenStack:
-        """Return the stack of a model on the GPUs of a group of nodes, and to what it is extended.
+        """Return the stack for a model on the GPUs of a group of nodes, and what it is extrapolated to.
 
         Where the oracle's stack has formulas of transformers only, other models have those of alpa-2022.
         """
@@ -164,14 +164,14 @@ class StackOracle(Oracle):
         return ChosenStack(self.given, describe_extension(self.given, spec.family, architecture, gpu_type))
 
     def notes(self, classes: Sequence[ModelClass], cluster: ClusterSpec) -> list[str]:
-        """Return which stacks are extended to models and GPU types that they were not measured on."""
+        """Return notes on stacks that are extrapolated to models and GPU types they were not measured on."""
         found = (self.choose(model, group).extended for model in classes for group in cluster.groups)
         return list(dict.fromkeys(text for text in found if text))
 
     def tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
     ) -> OracleTables:
-        """Return the dense tables; raise an `InputError` for an unknown class or a count below 1."""
+        """Return the iteration times of the classes; raise an `InputError` for an unknown class."""
         check_counts(counts)
         shape = len(classes), len(cluster.groups), len(counts), len(Locality)
         values, segments = np.full((3, *shape), np.inf), np.ones(shape[:3], dtype=np.int64)
@@ -201,7 +201,7 @@ class StackOracle(Oracle):
         return OracleTables(tuple(classes), cluster.gpu_types, axis, *times, segments=segments)
 
     def cell(self, stack: Stack, model: ModelClass, cluster: ClusterSpec, column: int) -> StackCell:
-        """Return the inputs of a search of plans for a transformer on one GPU type of a cluster."""
+        """Return the input to a search of plans for a transformer on one GPU type of a cluster."""
         shape, length = transformer_of(self.catalog.get(model))
         machine = make_machine(cluster.groups[column])
         machines = tuple(_at_tier(machine, cluster, column, tier) for tier in Locality)
@@ -211,7 +211,7 @@ class StackOracle(Oracle):
         return StackCell(shape, length, model.global_batch, machines, constants, precision, room)
 
     def fingerprint(self) -> dict[str, object]:
-        """Return version, parameters, constants, shapes and the digests of the catalogue's files."""
+        """Return the version, parameters, constants, shapes and digests of the catalogue's files."""
         stacks = map(load_stack, stack_names()) if self.given is None else [self.given]
         machines = (conf_dir() / "hardware" / "accelerators.yaml").read_bytes()
         return {
@@ -230,7 +230,7 @@ class StackOracle(Oracle):
 def make_operators_oracle(
     catalog: Catalog | None = None, stack: Stack | None = None, **parameters: Any
 ) -> GridOracle:
-    """Return the oracle of a stack's operators, by default alpa-2022's; see `GridOracle` for parameters.
+    """Return the oracle that uses a stack's operator constants, by default alpa-2022's.
 
     Raises
     ------
@@ -281,7 +281,7 @@ def _is_data_parallel(plan: ParallelPlan) -> bool:
 
 
 def classify_transformer(spec: ModelSpec) -> str:
-    """Return `DENSE` or `EXPERTS`; empty for a model that is no transformer or has its costs alone."""
+    """Return `DENSE` or `EXPERTS`; empty for a model that is no transformer or is given by costs alone."""
     if not spec.shape and "hidden" not in dict(spec.dimensions):
         return ""
     return EXPERTS if transformer_of(spec)[0].experts else DENSE
@@ -312,7 +312,7 @@ def _has_fp8(group: NodeGroup) -> bool:
 
 
 def make_machine(group: NodeGroup) -> Machine:
-    """Return the machine of a group of nodes: its data sheet, completed from the catalogue of accelerators.
+    """Return the machine of a group of nodes, with gaps filled from the catalogue of accelerators.
 
     Raises
     ------

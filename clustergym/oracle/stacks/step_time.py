@@ -37,7 +37,7 @@ ATTENTION_BACKWARD = 2.5
 
 @dataclass(frozen=True)
 class StackConstants:
-    """Shares of data-sheet rates that a software stack reaches; fitted by `clustergym oracle fit`.
+    """Shares of data-sheet rates that a software stack reaches, fitted by `clustergym oracle fit`.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class StackConstants:
 
 @dataclass(frozen=True)
 class StepParts:
-    """Seconds of a step, part by part; they add up to `total_s`."""
+    """Seconds of a step by part, which add up to `total_s`."""
 
     linear_s: float
     attention_s: float
@@ -109,7 +109,7 @@ class StepParts:
 
     @property
     def total_s(self) -> float:
-        """Seconds that the whole step takes."""
+        """Seconds of the whole step."""
         return float(sum(getattr(self, one.name) for one in fields(self)))
 
 

@@ -37,7 +37,7 @@ _RELEASE = re.compile(r"\d{2,4}[.-]\d{2}([.-]\d{2})?")
 
 @dataclass(frozen=True)
 class Setting:
-    """The setting of a measured throughput; `planned`: whether the table says anything of the plan."""
+    """The setting of a measured throughput; `planned` is whether the table states its parallel plan."""
 
     shape: TransformerShape
     machine: Machine
@@ -49,7 +49,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class ThroughputRow:
-    """A measured row; `setting` is None, and `reason` says why, where it cannot be expressed.
+    """A measured row; if its setting cannot be expressed, `setting` is None and `reason` says why.
 
     `reason` may also say what was assumed. `defective`: the table's note tells of a defect of the software.
     """
@@ -69,18 +69,18 @@ class ThroughputRow:
 
     @property
     def configuration(self) -> tuple[object, ...]:
-        """Key by which rows of different releases that measure the same setting are found."""
+        """A key that rows of different releases share if they measure the same setting."""
         length = self.setting.sequence_length if self.setting else None
         return (self.source, self.job, self.model, self.gpu_type, self.gpus, self.precision, length)
 
     @property
     def group(self) -> tuple[str, str, str]:
-        """Model, GPU type and precision: what is left out together."""
+        """Model, GPU type and precision: the group that cross-validation leaves out together."""
         return (self.setting.shape.name if self.setting else self.model, self.gpu_type, self.precision)
 
     @property
     def stack(self) -> str:
-        """Name of the software stack that a row was measured with, by its source and its date.
+        """Name of the software stack that a row was measured with, by the row's source and date.
 
         llm-foundry measured with PyTorch's FSDP of 2023; Megatron-Bridge's releases are those of years;
         others,
@@ -133,6 +133,8 @@ def newest(rows: Sequence[ThroughputRow]) -> list[ThroughputRow]:
 
 def _row(cells: Mapping[str, str], shapes: Path | None, accelerators: Path | None) -> ThroughputRow:
     setting, reason = None, ""
+    # A row that the model cannot express stays in the table with its reason, so that coverage can be
+    # reported.
     try:
         setting, reason = _setting(cells, shapes, accelerators)
     except InputError as error:
@@ -195,6 +197,8 @@ def _setting(cells: Mapping[str, str], shapes: Path | None, accelerators: Path |
     tensor, pipeline, context, expert, virtual = (
         _whole(cells, n) or 1 for n in ("tp", "pp", "cp", "ep", "vpp")
     )
+    # Tables state tensor, pipeline and context parallelism; what is left of the GPUs is data parallelism.
+    # Experts are spread over ranks of these groups and use no further GPUs.
     data, rest = divmod(gpus, tensor * pipeline * context)
     if rest:
         raise InputError(
@@ -238,6 +242,8 @@ def _precision(cell: str) -> Precision:
 
 def _sharding(cell: str) -> Sharding:
     name = cell.lower()
+    # Tables name ZeRO by what is sharded: ZeRO-2 gradients, FSDP everything; otherwise optimizer states
+    # (ZeRO-1).
     if "grad" in name:
         return "gradients"
     return "full" if "fsdp" in name else "optimizer"
@@ -246,6 +252,7 @@ def _sharding(cell: str) -> Sharding:
 def _recompute(cells: Mapping[str, str]) -> float | None:
     """Return the share of the forward pass recomputed; None where a table does not say."""
     name = cells["activation_checkpointing"].lower()
+    # Other tables do not say how much their selective recomputation covers; `choose_recompute` decides.
     if name.startswith("selective") and "titan" in cells["source"]:
         return TITAN_SELECTIVE
     return {"full": 1.0, "none": 0.0}.get(name)
@@ -267,7 +274,7 @@ COMMUNICATION = (
 def strong_scaling(
     models: Sequence[str] = MODELS, machines: Sequence[str] = MACHINES, counts: Sequence[int] = COUNTS
 ) -> list[dict[str, Any]]:
-    """Return a curve of each model on each machine, at `BATCH` sequences of `LENGTH` tokens in bf16.
+    """Return a throughput curve for each model and machine, at `BATCH` sequences of `LENGTH` tokens in bf16.
 
     Returns
     -------

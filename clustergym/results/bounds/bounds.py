@@ -20,7 +20,7 @@ from clustergym.scenario.scenario import Scenario
 
 
 class Bounds(NamedTuple):
-    """Lower bounds for a run of a scenario in which every job that fits somewhere finishes.
+    """Lower bounds for runs of a scenario that finish every job which fits somewhere.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ def lower_bounds(scenario: Scenario) -> Bounds:
 
 
 def shortest_remaining_first(submit_s: Floats, work_s: Floats) -> float:
-    """Return the sum of JCTs on one machine that serves the job with the shortest remaining work first.
+    """Return the sum of JCTs on one machine that always serves the job with the least remaining work.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ ROUNDING = 1e-9
 
 
 class Programme(NamedTuple):
-    """A scenario as far as a bound is concerned.
+    """The optimisation problem whose value bounds a metric of a scenario from below.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class Programme(NamedTuple):
 
 
 class Certificate(NamedTuple):
-    """The prices that prove a bound; any prices prove some bound, good ones a good one.
+    """Prices of GPU time that prove a lower bound; the better the prices, the closer the bound.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class Certificate(NamedTuple):
 
 
 def build_programme(scenario: Scenario, metric: str) -> Programme:
-    """Return the inputs that determine the lower bound of a metric.
+    """Return the optimisation problem whose value bounds a metric from below.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def build_programme(scenario: Scenario, metric: str) -> Programme:
 
 
 def check_has_bound(scenario: Scenario, metric: str) -> None:
-    """Raise an `InputError` if a run of the scenario may be better than what the certificate can prove.
+    """Raise an `InputError` if a run of the scenario can be better than the lower bound.
 
     A bound counts whole GPUs, one job on each, and its means are over all jobs that fit somewhere. So there
     is none where GPUs are divided or shared, or where jobs leave before their work is done. Failures, slow
@@ -208,7 +208,7 @@ def check_has_bound(scenario: Scenario, metric: str) -> None:
 
 
 def evaluate_certificate(programme: Programme, certificate: Certificate) -> tuple[float, Floats]:
-    """Return the value that prices prove, less a margin for rounding, and its slope in the prices, (T, I).
+    """Return the bound that prices prove, less a margin for rounding, and its gradient by price, (T, I).
 
     The value is that of the metric; of `deadline_satisfaction`, the share with its sign changed, so that
     more is tighter. The slope is the GPU-seconds that jobs take at their cheapest less those there are.
@@ -235,7 +235,7 @@ def _unit(programme: Programme) -> float:
 
 
 def proven(programme: Programme, certificate: Certificate) -> float:
-    """Return the bound that a certificate proves: whatever prices it has, no schedule beats it.
+    """Return the lower bound that a certificate proves; it is valid for any prices.
 
     Raises
     ------
@@ -280,7 +280,7 @@ def _jobs(scenario: Scenario, metric: str) -> PricedJobs:
 
 
 def compute_weights(scenario: Scenario, metric: str) -> Floats:
-    """Return the weight of a second of each job's JCT in a metric of `MEANS`, shape (n,).
+    """Return how much a second of each job's JCT weighs in a metric of `MEANS`, shape (n,).
 
     0 for jobs that do not count, as they fit nowhere or are not scored; every other job is to complete.
 
@@ -336,7 +336,7 @@ def _arrivals(scenario: Scenario) -> Floats:
 
 
 def least_iteration_s(scenario: Scenario) -> Floats:
-    """Return the least seconds per iteration at the requested batch of each job, (n, T, K); inf: unfit.
+    """Return each job's least seconds per iteration at its requested batch, (n, T, K); inf if infeasible.
 
     The least over placements that the cluster has room for, and over global batches and stages of training.
     """

@@ -29,7 +29,7 @@ STAY, FIRST, AGAIN = 0, 1, 2
 
 
 class PricedJobs(NamedTuple):
-    """Jobs and the allotments that each may hold.
+    """Jobs, and the allotments that each job may hold.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class PricedJobs(NamedTuple):
 
 
 class PriceList(NamedTuple):
-    """The price of GPU time, by GPU type and time interval.
+    """The prices of GPU time by GPU type and time interval.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class PriceList(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Space for one job's dynamic programme; rows are those of its allotments.
+    """Memory for one job's dynamic programme, with a row for each of the job's allotments.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class Scratch(NamedTuple):
 
 @compile_entry
 def least_costs(jobs: PricedJobs, prices: PriceList, value: Floats, use: Floats) -> None:
-    """Enter for each job a lower bound of weight x (end - arrival) + payment; add the GPU-seconds it takes.
+    """Write a lower bound of weight x (end - arrival) + payment for each job; add the GPU-seconds used.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def least_costs(jobs: PricedJobs, prices: PriceList, value: Floats, use: Floats)
 
 @compile_entry
 def least_payments(jobs: PricedJobs, prices: PriceList, value: Floats, use: Floats) -> None:
-    """Enter for each job a lower bound of the payment that ends it by its deadline; inf if nothing does.
+    """Write a lower bound of the payment that ends each job by its deadline; inf if nothing does.
 
     Arguments are those of `least_costs`; only jobs that pay less than 1 add to `use`.
     """

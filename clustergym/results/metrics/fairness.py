@@ -43,7 +43,7 @@ UNFAIR_ABOVE = 1 + 1e-9
 
 
 def simulate_fluid(submit_s: Floats, work_gpu_s: Floats, cap_gpus: Floats | Ints, gpus: float) -> Floats:
-    """Return when each job finishes under fluid fair sharing in which none exceeds its cap.
+    """Return when each job finishes under fluid fair sharing, with each job's share capped.
 
     Max-min fair: what a job cannot use beyond its cap goes to the others in equal parts.
 
@@ -162,7 +162,7 @@ SLACK = 1e-12
 
 
 class FluidSharing:
-    """The jobs in the system under fluid fair sharing; time only moves forward.
+    """A simulation of the jobs in a system under fluid fair sharing; time only moves forward.
 
     An event costs O(log n + D), with n jobs in the system of D distinct caps.
 
@@ -187,7 +187,7 @@ class FluidSharing:
         return self._jobs
 
     def arrive(self, job: int, work_gpu_s: float, cap: float = math.inf) -> float:
-        """Add a job now; return its virtual finish V_c + work in GPU-seconds on its cap's clock."""
+        """Add a job now; return its virtual finish time on the clock of jobs with the same cap."""
         cap = min(cap, self.gpus)
         if cap not in self._clock:
             self._clock[cap], self._active[cap] = 0.0, []
@@ -198,7 +198,7 @@ class FluidSharing:
         return finish
 
     def advance(self, until_s: float) -> list[tuple[int, float]]:
-        """Advance to a time (inf: until no job is left); return (job, finish time) of the jobs that ended."""
+        """Advance to a time (inf: to the last end); return (job, finish time) of the jobs that ended."""
         ended: list[tuple[int, float]] = []
         while True:
             level = self._level()

@@ -55,7 +55,7 @@ _NEXT: dict[EventType | None, tuple[EventType, ...]] = {
 
 
 class LogError(AssertionError):
-    """The event log contradicts itself or its trace."""
+    """Raised if the event log contradicts itself or its trace."""
 
 
 class Outcome(enum.IntEnum):
@@ -69,7 +69,7 @@ class Outcome(enum.IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Holdings:
-    """Intervals in which a job holds GPUs at constant speed, as columns, in order of (job, time).
+    """Columns of intervals in which a job holds GPUs at constant speed, in order of (job, time).
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class Holdings:
 
     @property
     def charged_gpus(self) -> Floats | Ints:
-        """GPUs that count as a job's: half of those it holds in a pair, so that every GPU counts once."""
+        """Number of GPUs charged to each job; a job in a pair is charged for half of the shared GPUs."""
         return np.where(self.shared, self.gpus / 2, self.gpus) if self.shared.any() else self.gpus
 
 
@@ -124,7 +124,7 @@ class Intervals:
         Time of submission on the log's clock; the trace's for a job never submitted.
     leave_s : ndarray of float, shape (n,)
         Time of completion or drop; inf for all other jobs.
-    counts : ndarray of int, shape (n, len(KINDS))
+    counts : ndarray of int, shape (n, len(EVENT_TYPES))
         Events of each of `EVENT_TYPES`.
     reason : tuple of str, length n
         Why a job was dropped; empty for other jobs.

@@ -81,7 +81,7 @@ class JobRecords:
 
 
 def make_records(intervals: Intervals) -> JobRecords:
-    """Return the record of each job, from what `read_intervals` read of the log."""
+    """Return the record of each job, computed from a run's intervals."""
     runs, profiles, n = intervals.launches, intervals.profiles, len(intervals.trace)
     stop_s = np.minimum(runs.stop_s, intervals.end_s)
     ready_s = np.minimum(runs.ready_s, intervals.end_s)
@@ -131,7 +131,7 @@ def _time_in_states(intervals: Intervals) -> Floats:
 
 
 def check_work_conserved(intervals: Intervals, records: JobRecords | None = None) -> None:
-    """Check that finished jobs did all their iterations (as many as their log says), and no job more.
+    """Check that each finished job did exactly the iterations that its log states, and no job more.
 
     The tolerance is 1e-9 of the iterations, plus what a tick of the clock amounts to at the
     speed of each launch.
@@ -270,7 +270,7 @@ _BESIDE = (EventType.UNPLACED, EventType.UNDO, EventType.PROFILE_START, EventTyp
 
 
 class Loss(NamedTuple):
-    """The losses from failures of one cause: interruptions, lost and idle GPU time.
+    """The losses from failures of one cause: interruptions, and lost and idle GPU time.
 
     Attributes
     ----------
@@ -328,7 +328,7 @@ class _Ledger:
 
 
 def losses_by_cause(events: Sequence[Event], end_s: float) -> dict[str, Loss]:
-    """Return the losses from interruptions by cause, from an event log up to `end_s`."""
+    """Return the losses from interruptions by cause, computed from an event log up to `end_s`."""
     ledger = _Ledger()
     for event in events:
         if event.job >= 0 and event.event_type not in _BESIDE:
@@ -342,7 +342,7 @@ def losses_by_cause(events: Sequence[Event], end_s: float) -> dict[str, Loss]:
 
 
 def productive_s(intervals: Intervals) -> Floats:
-    """Return the seconds of work of each job that lasted, without writing checkpoints, shape (n,)."""
+    """Return each job's seconds of work, without undone work and checkpoint writing, shape (n,)."""
     runs = intervals.launches
     worked_s = np.minimum(runs.stop_s, intervals.end_s) - np.minimum(runs.ready_s, intervals.end_s)
     n = len(intervals.trace)
@@ -365,7 +365,7 @@ def ettr(intervals: Intervals, records: JobRecords) -> Floats:
 
 
 def write_gpu_hours(intervals: Intervals) -> float:
-    """Return the GPU-hours of writing checkpoints."""
+    """Return the GPU-hours spent on writing checkpoints."""
     runs = intervals.launches
     worked_s = np.minimum(runs.stop_s, intervals.end_s) - np.minimum(runs.ready_s, intervals.end_s)
     return float(np.dot(runs.gpus * worked_s, runs.write_share)) / 3600

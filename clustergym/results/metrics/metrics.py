@@ -23,9 +23,9 @@ from clustergym.results.metrics.jobs import (
     make_records,
     write_gpu_hours,
 )
+from clustergym.results.metrics.preemptions import OF_QUEUE, compute_queue_usage
 from clustergym.results.metrics.statistics import compute_restricted_mean
 from clustergym.results.metrics.stranded import stranded_metrics
-from clustergym.results.metrics.takings import OF_QUEUE, compute_queue_usage
 from clustergym.results.metrics.tenants import measure_tenants, tenant_metrics
 from clustergym.results.metrics.timeline import Timeline, compute_timeline, has_reference
 from clustergym.scenario.scenario import Scenario
@@ -101,7 +101,7 @@ class _Run(NamedTuple):
 def measure_scenario(
     scenario: Scenario, events: Sequence[Event], end_s: float, stalled: bool = False
 ) -> Measurement:
-    """Compute the metrics, job records and timeline of a run of a scenario, as `measure`."""
+    """Compute the metrics, job records and timeline of a run of a scenario, as `measure` does."""
     measured = measure(
         events,
         scenario.trace,

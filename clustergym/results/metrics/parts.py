@@ -22,7 +22,7 @@ SIZES = ("cpu_only", "part", "one_gpu", "several_gpus")
 
 
 class PartUsage(NamedTuple):
-    """The state of divisible nodes from each time to the next, columns of one length.
+    """The state of divisible nodes in each interval of time, as columns of equal length.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class PartUsage(NamedTuple):
     partly_used_nodes: Floats
 
     def look_up(self, times: Floats) -> dict[str, Floats]:
-        """Return the states at some times, by name."""
+        """Return the columns at given times, by name."""
         rows = np.searchsorted(self.time_s, times, side="right") - 1
         return {name: getattr(self, name)[rows] for name in self._fields[1:]}
 
@@ -51,7 +51,7 @@ class PartUsage(NamedTuple):
 
 
 def part_course(events: Sequence[Event], cluster: DivisibleCluster, parts: Parts) -> PartUsage:
-    """Return the use of GPU parts over a run, from its event log. Failed nodes count as idle."""
+    """Return the use of GPU parts over a run, from its event log; failed nodes count as idle."""
     from clustergym.sim.parts.fragmentation import find_usual_requests
 
     held: dict[int, Event] = {}
@@ -91,7 +91,7 @@ def part_metrics(
     queue_s: Floats,
     seen: Bools,
 ) -> dict[str, float | int | None]:
-    """Return the metrics that runs on divisible nodes have besides those of all runs.
+    """Return the metrics that only runs on divisible nodes have.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def part_metrics(
 
 
 class Change(NamedTuple):
-    """C requests that come or leave, in order.
+    """A sequence of C requests that come or leave.
 
     Attributes
     ----------
@@ -142,7 +142,7 @@ class Change(NamedTuple):
 
 
 class PartUsageHistory(NamedTuple):
-    """The state of the cluster before the first change and after each, shape (C + 1,).
+    """The cluster's state before the first change and after each change, columns of shape (C + 1,).
 
     Attributes
     ----------
@@ -162,7 +162,7 @@ class PartUsageHistory(NamedTuple):
 def replay_changes(
     nodes: Nodes, requests: Requests, usual: UsualRequests, changes: Change
 ) -> PartUsageHistory:
-    """Return the course of empty nodes, which are left as they are at the end."""
+    """Return the state of initially empty nodes after each change; `nodes` ends as they are at the end."""
     states = len(changes.request) + 1
     course = PartUsageHistory(np.zeros(states, np.int64), np.zeros(states), np.zeros(states, np.int64))
     _follow(nodes, requests, usual, changes, course)

@@ -82,7 +82,7 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 def estimate_nonnegative(values: Sequence[float], most: float | None = None) -> Estimate:
-    """Return the mean of independent values with an interval, for a quantity that is never below 0.
+    """Return the mean of independent values with an interval, for a quantity that cannot be below 0.
 
     The interval is Student's on the logarithm of the mean, or on its log-odds where the quantity is never
     above `most`, with the standard error carried there by the delta method: it stays inside of the
@@ -116,7 +116,7 @@ class Aggregate(NamedTuple):
 
 
 def interquartile_mean(scores: Floats) -> Floats:
-    """Return the mean of the middle half along the last axis; values at its edges count in part."""
+    """Return the mean of the middle half along the last axis; values at its edges count by their share."""
     ordered = np.sort(np.asarray(scores, dtype=np.float64), axis=-1)
     n = ordered.shape[-1]
     # The share of each observation's interval [i/n, (i+1)/n] inside [1/4, 3/4].
@@ -128,7 +128,7 @@ def interquartile_mean(scores: Floats) -> Floats:
 def aggregate_stratified(scores: Sequence[Floats], families: Sequence[str]) -> Aggregate:
     """Return the mean over families of the interquartile mean of each family's scores.
 
-    An interquartile mean over unlike traces leaves out most of a kind whose scores are extreme, so each
+    An interquartile mean over unlike traces leaves out most of a family whose scores are extreme, so each
     family weighs the same, however its scores lie. The interval resamples runs within each scenario.
 
     Parameters
@@ -144,7 +144,7 @@ def aggregate_stratified(scores: Sequence[Floats], families: Sequence[str]) -> A
 def aggregate_paired_difference(
     mine: Sequence[Floats], other: Sequence[Floats], families: Sequence[str]
 ) -> Aggregate:
-    """Return `aggregate_stratified` of `mine` minus that of `other`, with the same cells resampled in both.
+    """Return the difference of `aggregate_stratified` of two policies, resampled over the same cells.
 
     A cell is a scenario and a seed. Both have the same cells, so the interval leaves out variation that
     they share.
@@ -154,7 +154,7 @@ def aggregate_paired_difference(
 
 
 def aggregate_paired_ratio(mine: Floats, other: Floats) -> Aggregate | None:
-    """Return the mean of `mine` over the mean of `other`, with the same seeds resampled in both.
+    """Return the ratio of two means, resampled over the same seeds.
 
     With up to three seeds, the interval is the range of the ratios of single seeds, because more than
     2.5 % of the resamples consist of one seed alone.
@@ -212,7 +212,7 @@ def _aggregate(value: float, resampled: Floats) -> Aggregate:
 def probability_of_improvement(
     mine: Sequence[Floats], other: Sequence[Floats], families: Sequence[str]
 ) -> Aggregate:
-    """Return the probability that one's score is above the other's in a cell; a tie counts half.
+    """Return the probability that one score exceeds the other in a random cell; ties count half.
 
     A cell is a scenario and a seed. Both have the same cells, which are resampled within each scenario.
     Scenarios of a family, and then families, weigh the same.

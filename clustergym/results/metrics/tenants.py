@@ -15,7 +15,7 @@ from clustergym.cluster.spec import ClusterSpec
 from clustergym.common.arrays import Bools, Floats, Ints
 from clustergym.results.metrics.fairness import finish_time_fairness
 from clustergym.results.metrics.intervals import Intervals, Outcome
-from clustergym.results.metrics.takings import QueueUsage, find_preemptions
+from clustergym.results.metrics.preemptions import QueueUsage, find_preemptions
 from clustergym.scenario.tenants.division import divide_among_queues
 from clustergym.scenario.tenants.queue_tree import Amount, Queue, QueueTree, Tenants, of_type
 from clustergym.sim.log import ENDS, LAUNCHES, NO_JOB, Event, EventType
@@ -24,7 +24,7 @@ Figures = dict[str, float | int | None]
 
 
 def whole_tree(tree: QueueTree, cluster: ClusterSpec) -> QueueTree:
-    """Return a tree with the same queues whose amounts count GPUs of all types of a cluster together."""
+    """Return a tree with the same queues, in which GPUs of all types are counted together."""
 
     def whole(amount: Amount, missing: float = 0.0) -> float:
         types = zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True)
@@ -39,12 +39,12 @@ def whole_tree(tree: QueueTree, cluster: ClusterSpec) -> QueueTree:
 
 
 def list_quotas(tree: QueueTree) -> Floats:
-    """Return the quota of each leaf of a tree by `whole_tree`, GPUs, shape (L,)."""
+    """Return the quota of each leaf queue in GPUs, shape (L,), for a tree made by `whole_tree`."""
     return np.array([of_type(tree.queues[name].quota, "") for name in tree.leaves])
 
 
 def compute_fair_shares(tree: QueueTree, wanted: Ints | Floats, total: float) -> Floats:
-    """Return each leaf's fair share at each breakpoint, shape (B, L): by quota, priority and weight.
+    """Return each leaf queue's fair share over time, by quota, priority and weight, shape (B, L).
 
     Past use is left out of account. Shares are of all that is wanted then, so that a policy that gives out
     fewer GPUs misses them.
@@ -69,7 +69,7 @@ def measure_tenants(
     requested_gpus: Ints,
     work_gpu_s: Floats,
 ) -> dict[str, Any]:
-    """Return metrics of each tenant, and over all of them. GPUs of all types count alike.
+    """Return the metrics of each tenant and of all together; GPUs of all types count equally.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def _fairness(
 
 
 def tenant_metrics(tenants: dict[str, Any], gpus: float) -> Figures:
-    """Return the metrics `OF_TENANTS`, from the result of `measure_tenants` and the cluster's GPUs."""
+    """Return the metrics `OF_TENANTS`, given the result of `measure_tenants` and the cluster's GPUs."""
     rows = [row for row in tenants["queues"].values() if row["jobs"]]
 
     def list_known(key: str) -> list[float]:
@@ -196,7 +196,7 @@ def tenant_metrics(tenants: dict[str, Any], gpus: float) -> Figures:
 
 
 def jain_index(values: Floats) -> float | None:
-    """Return Jain's index of fairness: 1 where all values are equal, 1/n where one has all."""
+    """Return Jain's fairness index: 1 if all values are equal, 1/n if one has everything."""
     squares = len(values) * float((values**2).sum())
     return float(values.sum()) ** 2 / squares if squares else None
 
@@ -212,7 +212,7 @@ def _spells(holds: Bools, lasting: Floats) -> list[float]:
 def partly_used_nodes(
     events: Sequence[Event], cluster: ClusterSpec, since_s: float, until_s: float
 ) -> float | None:
-    """Return the share of nodes that are partly in use, averaged over time.
+    """Return the time average of the share of nodes that are partly used.
 
     Nodes that have failed count as idle.
     """

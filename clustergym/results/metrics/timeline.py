@@ -16,7 +16,7 @@ from clustergym.results.metrics.jobs import State, state_changes
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """The state of the cluster from each of B breakpoints to the next; the last is the end of the run.
+    """The state of the cluster in each interval between B breakpoints; the last is the end of the run.
 
     Attributes
     ----------
@@ -55,11 +55,11 @@ class Timeline:
     further: Mapping[str, Floats | Ints] = field(default_factory=dict)
 
     def integral(self, values: Floats | Ints) -> float:
-        """Return the time integral of a column, shape (B,), from the first to the last breakpoint."""
+        """Return the time integral of a column from the first breakpoint to each, shape (B,)."""
         return float(np.dot(values[:-1], np.diff(self.time_s)))
 
     def peak(self, values: Floats | Ints) -> float:
-        """Return the greatest value that a column has for more than an instant; 0 if there is none."""
+        """Return the greatest value of a column over any interval longer than 0; 0 if there is none."""
         return float(np.max(values[:-1], initial=0))
 
 
@@ -110,7 +110,7 @@ def _whole(halves: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def has_reference(reference_iteration_time_s: Floats) -> Bools:
-    """Whether each job has a finite positive iteration time at its request, shape (n,)."""
+    """Return whether each job has a finite positive iteration time at its request, shape (n,)."""
     return np.isfinite(reference_iteration_time_s) & (reference_iteration_time_s > 0)
 
 

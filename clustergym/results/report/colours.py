@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D1F", "#6A6A6A")
-"""Told apart with any kind of colour blindness (Okabe and Ito, 2008), less its yellow and its black, which
+"""Told apart with any colour blindness (Okabe and Ito, 2008), less its yellow and its black, which
 vanish on a light or a dark page."""
 
 DASHES = ("", "6 3", "2 2", "8 3 2 3", "12 3", "1 3")
@@ -40,7 +40,7 @@ _ORDERS = (
 
 
 def choose_style(name: str) -> Style:
-    """Return the style of a policy or placement algorithm; unknown names get a style by their hash.
+    """Return the line style of a policy or placement algorithm; unknown names get one by their hash.
 
     An algorithm that places node by node has the style of the one that places whole groups.
     """
@@ -52,7 +52,7 @@ def choose_style(name: str) -> Style:
 
 
 def choose_styles(names: Sequence[str]) -> list[Style]:
-    """Return a different style for each line of a picture, by the policy of the line.
+    """Return a different style for each line of a picture, chosen by the line's policy.
 
     The first line of a policy has that policy's style; lines of its variants have the same colour and a
     dash that is free.

@@ -27,7 +27,7 @@ SLOWED = 1e-6
 
 
 class Holding(NamedTuple):
-    """GPUs that a job held on some nodes, from `start_s` until `end_s`.
+    """GPUs that a job held on some nodes in one interval of time.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Holding(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Share of each of its GPUs that the job is charged for."""
+        """The share of each of the job's GPUs for which the job is charged."""
         return 0.5 if self.beside else self.gpu_milli / WHOLE
 
 
@@ -79,7 +79,7 @@ class Outage(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """From a time on, how many jobs run, and how many of these other jobs on their links slow down."""
+    """The number of running jobs from a time on, and of jobs that share network links and are slowed."""
 
     time_s: float
     running: int
@@ -88,7 +88,7 @@ class Pace(NamedTuple):
 
 @dataclass
 class RunLog:
-    """The parts of a run's event log that a report draws.
+    """The parts of a run's event log that a report shows.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class RunLog:
 
 
 def read_log(path: Path, end_s: float) -> RunLog:
-    """Read an event log into holdings, outages and paces.
+    """Read an event log into intervals of held GPUs, outages and slowdowns.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def read_log(path: Path, end_s: float) -> RunLog:
 
 
 def collect_log(events: Iterable[dict[str, Any]], end_s: float) -> RunLog:
-    """Return the log of events that are known to be of a run, as `clustergym.results` writes them."""
+    """Return the parts of an event log that a report shows, given its checked events."""
     reader = _Reader(end_s)
     for event in events:
         reader.follow(event)
@@ -278,7 +278,7 @@ def _cut_holding(held: Holding, end_s: float) -> Holding:
 
 
 def overhead_gpu_h(held: list[Holding]) -> dict[str, float]:
-    """Return the GPU-hours held without work, by type of launch, and of saving before a stop."""
+    """Return the GPU-hours held without work: by type of launch, and in saving before a stop."""
     found = dict.fromkeys((*LAUNCHES, SAVES), 0.0)
     for holding in held:
         if holding.action in found:

@@ -27,7 +27,7 @@ REFERENCE = {"policy": "fcfs", "placer": "buddy"}
 
 @dataclass
 class Column:
-    """The results of a group that differ only in their seeds, such as those of one policy and placer.
+    """Results that differ only in their seeds, such as those of one policy and placer.
 
     Attributes
     ----------
@@ -43,13 +43,13 @@ class Column:
 
     @property
     def any(self) -> ResultFile:
-        """One of the column's results, to read fields that all of them share."""
+        """One of the column's results, from which to read fields that all of them share."""
         return next(iter(self.by_seed.values()))
 
 
 @dataclass
 class ResultGroup:
-    """Results that may be compared: they have the same scenario, horizon and, for each seed, jobs.
+    """Results that may be compared: of the same scenario and horizon and, for each seed, the same jobs.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class ResultGroup:
 
     @property
     def title(self) -> str:
-        """Title in words: the policy if columns are not policies, scenario, version, end of runs, hash."""
+        """The group's title: policy (unless columns are policies), scenario, version, end of runs, hash."""
         first = self.results[0]
         names = [result.scenario.name.split("+") for result in self.results]
         name = "+".join(part for part in names[0] if all(part in other for other in names))
@@ -93,21 +93,21 @@ class ResultGroup:
 
     @property
     def hashes(self) -> dict[int, set[str]]:
-        """Hashes of the scenarios, by seed; a seed has several only if columns have different scenarios."""
+        """Hashes of the scenarios by seed; several if columns have different scenarios."""
         return _hashes(self.results)
 
     def list_counted_runs(self, column: Column) -> list[ResultFile]:
-        """Return the runs that a column's figures are computed over: the group's seeds, equal runs once."""
+        """Return the runs from which a column's figures are computed: the group's seeds, equal runs once."""
         return different(column, sorted(column.by_seed) if self.seeds is None else self.seeds)
 
     def figures(self, column: Column) -> dict[str, Estimate | None]:
-        """Return the estimate of each metric over `counted`; None where a run has no value."""
+        """Return the estimate of each metric over the counted runs; None where a run has no value."""
         tables = [result.metrics for result in self.list_counted_runs(column)]
         names = dict.fromkeys(name for table in tables for name in table)
         return {name: _figure(name, [table.get(name) for table in tables]) for name in names}
 
     def ratios(self, column: Column) -> dict[str, Aggregate]:
-        """Return each metric's ratio to the reference, seed by seed; without metrics that have no ratio.
+        """Return each metric's ratio to the reference, paired by seed; metrics without a ratio are left out.
 
         Pairs of equal runs count once. Empty without a reference, and for the reference itself.
         """
@@ -121,7 +121,7 @@ class ResultGroup:
 
 
 def different(column: Column, seeds: Iterable[int]) -> list[ResultFile]:
-    """Return a column's runs of some seeds; among runs with equal digests, only that of the least seed."""
+    """Return a column's runs of some seeds; of runs with equal digests, only the one with the least seed."""
     found: dict[str, ResultFile] = {}
     for seed in sorted(seeds):
         found.setdefault(column.by_seed[seed].digest, column.by_seed[seed])
@@ -181,7 +181,7 @@ def group_results(
 
 
 def make_labelled_group(columns: Sequence[Column], reference: str | None) -> ResultGroup:
-    """Return a group of given columns, the reference first."""
+    """Return a group of the given columns, with the reference first."""
     results = [result for column in columns for result in column.by_seed.values()]
     group = ResultGroup(results, columns=list(columns))
     _choose_reference(group, reference)

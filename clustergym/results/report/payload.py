@@ -14,7 +14,7 @@ import numpy as np
 from clustergym.cluster.parts import WHOLE
 from clustergym.common.errors import InputError
 from clustergym.results.metrics.catalogue import METRICS, OF_TENANTS
-from clustergym.results.metrics.takings import OF_QUEUE
+from clustergym.results.metrics.preemptions import OF_QUEUE
 from clustergym.results.report.colours import Style, choose_styles
 from clustergym.results.report.event_curves import Holding, Pace, overhead_gpu_h, read_log
 from clustergym.results.report.groups import ResultGroup, different, group_results
@@ -53,7 +53,7 @@ NEEDED = ("job_id", "outcome", "submit_s", "jct_s")
 
 
 def payload(results: Sequence[ResultFile], steps: int = STEPS) -> dict[str, Any]:
-    """Return the data of a page on the given results; lines over time have at most `steps` steps.
+    """Return the data of a page on the given results; curves over time have at most `steps` steps.
 
     Raises
     ------
@@ -263,7 +263,7 @@ def _bars(held: list[Holding], node_gpus: list[int], share: int) -> dict[str, An
 
 
 class Box(NamedTuple):
-    """A part of one GPU of a node, in thousandths of it from the top."""
+    """A part of one GPU of a node that a job holds, in thousandths of the GPU, from the top."""
 
     gpu: int
     top: int
@@ -276,12 +276,12 @@ class _Taken(NamedTuple):
 
 
 def shares(held: Iterable[Holding]) -> bool:
-    """Whether some job has a part of a GPU, or shares GPUs with another."""
+    """Return whether any job holds a part of a GPU or shares GPUs with another job."""
     return any(holding.beside or holding.devices is not None for holding in held)
 
 
 def place_boxes(held: Sequence[Holding], node_gpus: Sequence[int]) -> list[list[list[Box]]]:
-    """Return the boxes of each holding on each of its nodes.
+    """Return the parts of GPUs to draw for each held interval, on each of its nodes.
 
     A part of a GPU takes what is free of its device from the top, in several boxes if need be. Of a pair
     each job has half of every GPU while it has a partner. Other jobs have the first free GPUs of a node.

@@ -23,7 +23,7 @@ from clustergym.trace.describe import print_drawn, print_outcomes
 def print_heading(
     scenario: Scenario, policies: Sequence[Policy], seed: int, placer: Placer | None = None
 ) -> None:
-    """Print what runs on what, what of the trace was drawn or changed, and whether the placer moves jobs."""
+    """Print the scenario, policies and placer of a run, and what in the trace was drawn or changed."""
     gpus = " + ".join(
         f"{count} {name}"
         for count, name in zip(scenario.cluster.capacity, scenario.cluster.gpu_types, strict=True)
@@ -45,7 +45,7 @@ def print_heading(
 
 
 def print_request_changes(changes: RequestChanges, jobs: int) -> None:
-    """Print a line for each way in which requests were changed: how many jobs, and what decides it."""
+    """Print the number of jobs for each type of change to requests, and the key that decides it."""
     if changes.rounded:
         before, after = changes.largest
         print(
@@ -65,7 +65,7 @@ def print_request_changes(changes: RequestChanges, jobs: int) -> None:
 
 
 def print_results(results: list[dict[str, Any]], scenario: Scenario, folder: Path, in_full: bool) -> None:
-    """Print a table of all metrics, or, unless `in_full`, the mean JCT alone; and where the files are."""
+    """Print a table of all metrics (or only of mean JCT, unless `in_full`), and where the files are."""
     where = os.path.relpath(folder) if folder.is_relative_to(Path.cwd()) else str(folder)
     if not in_full:
         stopped = scenario.horizon_s is not None

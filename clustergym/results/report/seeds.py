@@ -18,7 +18,7 @@ OVER_TIME = ("throughput", "queued_jobs")
 def band_over_time(
     series: Sequence[tuple[Sequence[float], Sequence[float], float]], end_s: float, intervals: int
 ) -> tuple[Floats, Floats]:
-    """Return the mean, least and greatest of several runs' step functions in equal intervals.
+    """Return the mean, least and greatest of several runs' step functions in equal intervals of time.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def make_line(
     steps: int,
     points: int,
 ) -> dict[str, Any]:
-    """Merge several runs of a policy into one line of a page: their mean, with `bands` and `intervals`.
+    """Merge several runs of a policy into one line of a plot: their mean, with `bands` and `intervals`.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ MOST_POINTS = 400
 
 @dataclass(frozen=True)
 class LoggerChoice(Parameters):
-    """The `logger` group of the configuration.
+    """The configuration's group `logger`.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class LoggerChoice(Parameters):
 
 
 def read_logger_choice(config: Mapping[str, Any]) -> LoggerChoice:
-    """Check and return the `logger` group of a configuration, before anything is run.
+    """Check and return the configuration's group `logger`, before anything is run.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def _wandb() -> Any:
 
 @contextmanager
 def one_line(remedy: str) -> Iterator[None]:
-    """Turn errors of wandb into an `InputError` of one line with a remedy."""
+    """Turn errors of wandb into one-line `InputError`s with a remedy."""
     wandb = _wandb()
     try:
         yield
@@ -84,7 +84,7 @@ def start(
     group: str | None,
     run_id: str | None = None,
 ) -> Any:
-    """Begin a wandb run, or resume the run of an id; return wandb's object of the run."""
+    """Begin a wandb run, or resume the one with this id; return wandb's run object."""
     wandb, where = _wandb(), Path(choice.dir or folder)
     # wandb writes to a temporary folder, which is lost, if this folder does not exist.
     where.mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ def log_result(
     folder: Path,
     page: Path | None,
 ) -> None:
-    """Log a result: its configuration, metrics, plots and table of jobs, and its files as an artifact.
+    """Log a result to wandb: configuration, metrics, plots, table of jobs, and files as an artifact.
 
     Raises
     ------

@@ -27,7 +27,7 @@ ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", 
 
 
 def page(results: Sequence[ResultFile], template: Path = TEMPLATE) -> str:
-    """Return the page on the given results: the report, or the player, as the template says.
+    """Return the page that a template (report or player) makes of the given results.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def page(results: Sequence[ResultFile], template: Path = TEMPLATE) -> str:
 
 
 def write_report(places: Iterable[Path], path: Path, template: Path = TEMPLATE) -> int:
-    """Write the page on all results in or under the given places, as one atomic step; as `page`.
+    """Write the page on all results in or below the given places, in one atomic step.
 
     Returns
     -------
@@ -61,7 +61,7 @@ def write_report(places: Iterable[Path], path: Path, template: Path = TEMPLATE) 
 
 
 def write_run_report(folders: Sequence[Path]) -> None:
-    """Write the page of a run, compared with the other folders' runs, into the first folder.
+    """Write a report on a run, compared with the other folders' runs, into the first folder.
 
     If the page fails, the result stays valid; its result.json and a line on stderr say what failed.
     """
@@ -83,7 +83,7 @@ def write_run_report(folders: Sequence[Path]) -> None:
 
 
 def note_report(folder: Path, error: str | None) -> None:
-    """Record in a run's result.json why its page is missing; None: the page was written."""
+    """Record in a run's result.json why its report is missing; None if the report was written."""
     path = folder / FILE_NAME
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Let Hydra compose configurations that differ in values alone once in a process, and then change the values."""
+"""Let Hydra compose configurations that differ in values alone once a process, and then change the values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _offered: dict[tuple[str, str], object] = {}
 
 
 class ValuesLater(ConfigLoaderImpl):
-    """Hydra's loader, which composes the files once for all overrides that change none of them.
+    """A loader for Hydra that reads the files once for all overrides which only change values.
 
     The runs of a sweep mostly differ in values; Hydra reads and merges some twenty files for each, and twice.
     """
@@ -92,7 +92,7 @@ class _HydraOnce(Hydra):
 
 @contextlib.contextmanager
 def composing_once() -> Iterator[None]:
-    """Let Hydra compose each choice of files once inside `with` blocks of this kind."""
+    """Compose each choice of configuration files only once, inside a `with` block."""
     own = {"Hydra": _HydraOnce, "ConfigLoaderImpl": ValuesLater}
     before = {name: vars(hydra_module)[name] for name in own}
     vars(hydra_module).update(own)

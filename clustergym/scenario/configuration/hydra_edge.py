@@ -13,7 +13,13 @@ from typing import Any
 
 from clustergym.common.errors import InputError, nearest, out_of_memory
 from clustergym.common.paths import conf_dir
-from clustergym.scenario.configuration.overrides import GROUPS, check_composed, check_used, check_words
+from clustergym.scenario.configuration.overrides import (
+    GROUPS,
+    check_composed,
+    check_switched_off,
+    check_used,
+    check_words,
+)
 
 Job = Callable[[Mapping[str, Any], Path], float | None]
 """Runs a configuration into a folder; returns the metric that `objective` names, if any."""
@@ -26,7 +32,7 @@ def run_hydra(
     cells: Mapping[str, Sequence[str]] | None = None,
     name: str = "config",
 ) -> int:
-    """Compose `conf/NAME.yaml` with the overrides in `argv` and run a job on it, or on each run of a sweep.
+    """Compose `conf/NAME.yaml` with overrides, and call a job with it, or with each run of a sweep.
 
     Parameters
     ----------
@@ -128,7 +134,7 @@ def _call_hydra(task: Callable[[Any], float | None], name: str, program: str, wo
 
 
 def compose_config(name: str, overrides: Sequence[str]) -> dict[str, Any]:
-    """Compose `conf/NAME.yaml` with overrides into plain values; write and run nothing.
+    """Return `conf/NAME.yaml` composed with overrides, as plain values; write and run nothing.
 
     Raises
     ------
@@ -143,6 +149,7 @@ def compose_config(name: str, overrides: Sequence[str]) -> dict[str, Any]:
     for word in overrides:
         if word.startswith("-"):
             raise InputError(f"unknown option {word!r}", remedy="give key=value")
+    check_switched_off(overrides)
     _offer_plugins()
     try:
         with _hydra():
@@ -220,7 +227,7 @@ def _offer_plugins() -> None:
 
 
 def folder_name(text: str) -> str:
-    """Return a folder name for a sweep's overrides; long or unusual ones end in a hash of the text."""
+    """Return a folder name for a sweep's overrides; a long or unusual one ends in a hash."""
     plain = re.sub(r"[^A-Za-z0-9_.,=+-]+", "_", text) or "default"
     if plain == text and len(plain) <= 120:
         return plain

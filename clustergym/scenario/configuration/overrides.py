@@ -60,7 +60,7 @@ EXTENSIONS: Mapping[str, Any] = {"live": Mapping[str, Any]}
 
 
 def check_words(words: Sequence[str]) -> None:
-    """Raise an `InputError` about the first word for which Hydra would print its grammar or a traceback."""
+    """Raise an `InputError` for the first override at which Hydra would print its grammar or a traceback."""
     if "--resolve" in words and not {"-c", "--cfg"} & {word.partition("=")[0] for word in words}:
         raise InputError("--resolve alone shows nothing", remedy="give --cfg job --resolve")
     for folder in _config_folders(words):
@@ -70,6 +70,18 @@ def check_words(words: Sequence[str]) -> None:
         if not (word.startswith("-") or after_option):
             _check_word(word)
         after_option = word in ("-c", "--cfg", "-p", "--package", "-cd", "--config-dir", "-i", "--info")
+    check_switched_off(words)
+
+
+def check_switched_off(words: Sequence[str]) -> None:
+    """Raise an `InputError` if words set a key to null, and also a key below it."""
+    pairs = [(key.lstrip("+"), value) for key, _, value in (word.partition("=") for word in words)]
+    off = {key for key, value in pairs if value == "null"}
+    for key, _ in pairs:
+        for at in (found.start() for found in re.finditer(r"\.", key)):
+            if key[:at] in off:
+                message = f"has no effect beside {key[:at]}=null"
+                raise InputError(message, field=key, remedy="leave out one of the two")
 
 
 def _config_folders(words: Sequence[str]) -> list[Path]:
@@ -144,7 +156,7 @@ def _find_group(word: str) -> str:
 
 
 def check_composed(config: Mapping[str, Any]) -> None:
-    """Raise an `InputError` if a composed configuration has unknown or missing keys or wrong types."""
+    """Raise an `InputError` if a composed configuration has unknown or missing keys, or wrong types."""
     from clustergym.common.parameters import check_value
 
     groups = (*GROUPS, *OPTIONAL_GROUPS)
@@ -160,7 +172,7 @@ def check_composed(config: Mapping[str, Any]) -> None:
 
 
 def check_used(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
-    """Raise an `InputError` about an override that has no effect because a `path` file overrules it."""
+    """Raise an `InputError` for an override without effect, since a file given by `path` overrules it."""
     for word in overrides:
         group, _, key = word.lstrip("+~").partition("=")[0].partition(".")
         used = READ_WITH_FILE.get(group)

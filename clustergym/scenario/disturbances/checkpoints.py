@@ -16,7 +16,7 @@ from clustergym.trace.trace import Trace
 
 @dataclass(frozen=True)
 class Checkpoints(Parameters, Disturbance):
-    """Jobs that save every so often, and not of themselves when they are stopped.
+    """Periodic checkpoints: a job that is stopped without notice returns to the last one.
 
     A job that a decision stops, or gives other GPUs, goes back to its last checkpoint, unless the decision
     gives it notice (`Decision.notice`): it then saves first. Half of the restart that the scenario's costs
@@ -42,7 +42,7 @@ class Checkpoints(Parameters, Disturbance):
     def from_config(
         cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
     ) -> Self | None:
-        """Build it from its keys; None without `every_s`.
+        """Build the checkpoints from their keys; None without `every_s`.
 
         Raises
         ------
@@ -58,9 +58,9 @@ class Checkpoints(Parameters, Disturbance):
         return None if chosen.every_s is None else chosen
 
     def start(self, run: DisturbedRun) -> None:
-        """Nothing befalls anybody: `checkpoints` says it all."""
+        """Do nothing, since `checkpoints` returns everything that the engine needs."""
 
     def checkpoints(self, cluster: ClusterSpec, nodes: Nodes) -> tuple[float, float]:
-        """Return the interval and the time of writing, on any nodes."""
+        """Return the seconds between checkpoints and of writing one, which are the same on all nodes."""
         assert self.every_s is not None
         return self.every_s, self.write_s

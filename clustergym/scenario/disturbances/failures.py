@@ -43,7 +43,7 @@ LEAF_EVENTS, MINIPOD_EVENTS = ("leaf_fail", "leaf_repair"), ("minipod_fail", "mi
 
 @dataclass(frozen=True)
 class Failures(Disturbance):
-    """The failures of a run: schedules, drawn ones, or both. They do not depend on the policy.
+    """The failures of a run, from schedules, drawn, or both; they do not depend on the policy.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class Failures(Disturbance):
     def from_config(
         cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
     ) -> Failures | None:
-        """Build failures from the keys of `FailureChoice`; raises the errors of `read_schedule` as well."""
+        """Build failures from the keys of `FailureChoice`; also raises the errors of `read_schedule`."""
         if not given:
             return None
         choice: FailureChoice = build(FailureChoice, given, "scenario.failures")
@@ -121,7 +121,7 @@ class Failures(Disturbance):
         )
 
     def fingerprint(self) -> object:
-        """Return the settings, leaving out `model` and `switches` where they say nothing.
+        """Return the settings, without `model` and `switches` if they have no effect.
 
         So the digest of a scenario without them stays the same. Paths count by what is in the files.
         """
@@ -146,7 +146,7 @@ class Failures(Disturbance):
         return self.model.rate_scale * sum(count / mean_s for count, mean_s in parts if mean_s is not None)
 
     def checkpoints(self, cluster: ClusterSpec, nodes: Nodes) -> tuple[float, float]:
-        """Return the interval and the time of writing of the checkpoints of a job on some nodes."""
+        """Return the seconds between a job's checkpoints on some nodes, and of writing one."""
         fixed = self.model.checkpoint_rule == "fixed"
         rate = 0.0 if fixed else self.rate_per_s(cluster, nodes)
         return self.model.interval_s(self.checkpoint_every_s, rate), self.model.checkpoint_write_s
@@ -201,7 +201,7 @@ class Failures(Disturbance):
             run.halt(row, standstill, not in_place, reason, fault.cause)
 
     def upcoming(self, nodes: int) -> Iterator[NodeFailure]:
-        """Yield the failures of a cluster with that many nodes, in order of time, then node.
+        """Yield the failures of a cluster with so many nodes, in order of time and then node.
 
         With both a schedule and drawn failures, a node may be listed as failing while it is already down.
         """
@@ -251,7 +251,7 @@ class FailureChoice(FailureModel):
             )
 
     def check_without_rates(self, model: FailureModel) -> None:
-        """Raise an InputError for keys that say nothing where no failures are drawn."""
+        """Raise an InputError for keys that have no effect if no failures are drawn."""
         given = model.switch_path is not None or self.path is not None
         needs = ("offenders", "causes", "rate_scale") if given else tuple(one.name for one in fields(model))
         plain = FailureModel()

@@ -20,7 +20,7 @@ EVENTS = ("drained", "undrained")
 
 @dataclass(frozen=True)
 class Maintenance(Parameters, Disturbance):
-    """Maintenance of every node in turn, evenly spaced; the times do not depend on the policy.
+    """Maintenance of the nodes, one after the other at equal intervals, whatever the policy.
 
     From `grace_s` seconds before its time nothing is launched on a node any more, and it goes out as soon as
     its jobs have ended. Jobs still there at its time are preempted: they write a checkpoint and wait.
@@ -56,7 +56,7 @@ class Maintenance(Parameters, Disturbance):
     def from_config(
         cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
     ) -> Self | None:
-        """Build it from its keys; None without `every_s`.
+        """Build the maintenance from its keys; None without `every_s`.
 
         Raises
         ------
@@ -73,12 +73,12 @@ class Maintenance(Parameters, Disturbance):
         return chosen
 
     def start(self, run: DisturbedRun) -> ActiveDisturbance:
-        """Start to watch for the times of maintenance of a run."""
+        """Start to watch the times of maintenance in a run."""
         return ActiveMaintenance(self, run)
 
 
 class ActiveMaintenance(ActiveDisturbance):
-    """The maintenance of a run: which nodes are being drained."""
+    """The maintenance in a run: the nodes that are being drained."""
 
     def __init__(self, plan: Maintenance, run: DisturbedRun) -> None:
         self._plan, self._run = plan, run
@@ -104,7 +104,7 @@ class ActiveMaintenance(ActiveDisturbance):
         return self._draining
 
     def serve(self) -> None:
-        """Take out the nodes that are empty; one that has failed is maintained as it is repaired."""
+        """Take out drained nodes that are empty; a node that has failed is maintained during its repair."""
         allocations = self._run.allocations
         for node in sorted(self._draining):
             if node in allocations.down or allocations.free_on_node[node] == allocations.spec.node_gpus[node]:

@@ -24,7 +24,7 @@ COLUMNS = ("job_id", "start_s")
 
 
 class Reservation(NamedTuple):
-    """A planned job: row of the trace, planned start, and how long before it nodes are drained, seconds."""
+    """A planned job: its row, its planned start, and the seconds before it when nodes begin to drain."""
 
     job: int
     start_s: float
@@ -52,7 +52,7 @@ class ReservationChoice:
 
 @dataclass(frozen=True)
 class PlannedJobs(Disturbance):
-    """Planned jobs, which no policy sees: nodes are kept for them, and they start by themselves.
+    """Planned jobs that start by themselves on reserved nodes, and that no policy sees.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class PlannedJobs(Disturbance):
     def from_config(
         cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
     ) -> PlannedJobs | None:
-        """Build the reservations of the keys of `ReservationChoice`, in order of planned start.
+        """Build the reservations from the keys of `ReservationChoice`, in order of planned start.
 
         Raises
         ------
@@ -80,16 +80,16 @@ class PlannedJobs(Disturbance):
         return cls(planned) if planned else None
 
     def start(self, run: DisturbedRun) -> ActiveDisturbance:
-        """Start to watch for the planned starts of a run."""
+        """Start to watch the planned starts of a run."""
         return ActiveReservations(self.planned, run)
 
     def fingerprint(self) -> object:
-        """Return the reservations, which stand for the planned jobs in the scenario's hash."""
+        """Return the reservations, which represent the planned jobs in the scenario's hash."""
         return self.planned
 
 
 def read_planned_jobs(path: str, lead_s: float, trace: Trace) -> tuple[Reservation, ...]:
-    """Read a CSV of planned jobs with the columns `COLUMNS`; same errors as `PlannedJobs.from_config`."""
+    """Read a CSV of planned jobs with the columns `COLUMNS`; raises `PlannedJobs.from_config`'s errors."""
     from clustergym.common.columns import numbers
     from clustergym.common.text_files import read_csv
 
@@ -114,7 +114,7 @@ def read_planned_jobs(path: str, lead_s: float, trace: Trace) -> tuple[Reservati
 
 
 class ActiveReservations(ActiveDisturbance):
-    """The reservations of a run: which nodes are kept for which planned job.
+    """The reservations in a run: which nodes are kept for which planned job.
 
     Attributes
     ----------
@@ -148,7 +148,7 @@ class ActiveReservations(ActiveDisturbance):
 
     @property
     def active(self) -> bool:
-        """Whether any planned job drains nodes or runs."""
+        """Whether any planned job is draining nodes or running."""
         return bool(self.nodes or self._list_used())
 
     def _list_used(self) -> set[int]:
@@ -166,7 +166,7 @@ class ActiveReservations(ActiveDisturbance):
         }
 
     def note_interruption(self, row: int) -> None:
-        """Look for nodes again for a planned job that lost its own."""
+        """Find nodes again for a planned job that lost its nodes."""
         if row in self.start:
             self.nodes[row] = ()
             self.due.add(row)

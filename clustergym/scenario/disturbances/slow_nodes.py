@@ -22,7 +22,7 @@ EVENTS = ("node_slow", "node_normal")
 
 @dataclass(frozen=True)
 class SlowNodes(Parameters, Disturbance):
-    """Nodes that are slow for a while, whatever runs on them. A job is as slow as its slowest node.
+    """Nodes that are slow for a while; a job is as slow as its slowest node.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class SlowNodes(Parameters, Disturbance):
     def from_config(
         cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
     ) -> Self | None:
-        """Build it from its keys; None without a share."""
+        """Build the slow nodes from their keys; None without a share."""
         chosen: Self = build(cls, given, cls.config_key)
         if chosen.share and chosen.factor == 1.0:
             raise InputError(

@@ -20,7 +20,7 @@ from clustergym.trace.trace import Trace
 
 @dataclass(frozen=True)
 class TimeLimits(Parameters, Disturbance):
-    """Jobs that have run for longer than they asked to are dropped.
+    """Time limits that drop jobs which have run for longer than they requested.
 
     The time counts from a job's start, restarts and standstill included; a job that was preempted has all
     of it again, as a job that Slurm requeues.
@@ -41,7 +41,7 @@ class TimeLimits(Parameters, Disturbance):
     def from_config(
         cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
     ) -> Self | None:
-        """Build it from its keys; None without `kill`."""
+        """Build the time limits from their keys; None without `kill`."""
         chosen: Self = build(cls, given, cls.config_key)
         if chosen.kill and trace.time_limit_s is None:
             remedy = "give trace.time_limits=keep, or factors to draw them by, as [1,5]"
@@ -49,7 +49,7 @@ class TimeLimits(Parameters, Disturbance):
         return chosen if chosen.kill else None
 
     def start(self, run: DisturbedRun) -> ActiveDisturbance:
-        """Start to watch for launches."""
+        """Start to watch the launches of a run."""
         limits = run.trace.time_limit_s
         return _ActiveTimeLimits(run, np.full(len(run.trace), np.nan) if limits is None else limits)
 

@@ -88,13 +88,13 @@ class QuotaNode:
         self._attainable: list[float] | None = None
 
     def walk(self) -> Iterator[QuotaNode]:
-        """Yield this node and all below it."""
+        """Yield this node and all nodes below it."""
         yield self
         for child in self.children:
             yield from child.walk()
 
     def clear(self) -> None:
-        """Let this node and all below it use nothing."""
+        """Set the use of this node and of all nodes below it to 0."""
         for node in self.walk():
             node.used = [0.0] * len(node.used)
 
@@ -106,7 +106,7 @@ class QuotaNode:
             node = node.parent
 
     def available(self, at: int) -> float:
-        """Return the GPUs of a type that may be used more, of its own and borrowed; below 0 if over-used."""
+        """Return the GPUs of a type that the node may still use, own and borrowed; may be negative."""
         if self.parent is None:
             return self.quota[at] - self.used[at]
         kept, used = self.kept[at], self.used[at]
@@ -130,11 +130,11 @@ class QuotaNode:
         return self._attainable
 
     def most_with_borrowing(self, at: int) -> float:
-        """Return its own GPUs of a type and the most that it may borrow; infinite without a limit."""
+        """Return the node's own GPUs of a type plus the most that it may borrow; infinite without a limit."""
         return self.nominal[at] + self._most_borrowed[at]
 
     def use(self, at: int, gpus: float) -> None:
-        """Count GPUs of a type that are used here, on this node and on the cohorts that it borrows from.
+        """Count GPUs of a type as used, on this node and on the cohorts that it borrows from.
 
         Below 0 they are given back: `use(at, -n)` undoes `use(at, n)` exactly, whatever came in between.
         """
@@ -145,11 +145,11 @@ class QuotaNode:
             self.parent.use(at, beyond)
 
     def borrows(self, at: int, more: float = 0.0) -> bool:
-        """Whether this node would use more GPUs of a type than its quota if it used `more` GPUs besides."""
+        """Whether this node would exceed its quota of a type if it used `more` further GPUs."""
         return self.used[at] + more > self.quota[at]
 
     def share(self) -> tuple[bool, float]:
-        """Return this node's share: borrowed GPUs over those its cohort could have, divided by its weight.
+        """Return whether the node borrows without weight, and its borrowed share divided by its weight.
 
         Kueue's dominant resource share; GPUs of all types are one resource. A node of weight 0 that borrows
         comes after all others (True), and then by its share before the weight.
@@ -171,7 +171,7 @@ def common_root(node: QuotaNode) -> QuotaNode:
 
 
 def sides_below_common_cohort(one: QuotaNode, other: QuotaNode) -> tuple[QuotaNode, QuotaNode]:
-    """Return the nodes at or above two queues that are children of the lowest cohort both are in."""
+    """Return, for each of two queues, its ancestor just below the lowest cohort that contains both."""
     mine = [one, *one.ancestors()]
     theirs = [other, *other.ancestors()]
     depth = next(depth for depth, node in enumerate(mine) if node in theirs)
@@ -190,7 +190,7 @@ PREEMPTION = {
 
 
 def read_kueue_rules(paths: Sequence[Path], fair_sharing: bool = False) -> Rules:
-    """Read ClusterQueues, Cohorts and ResourceFlavors of one or more files.
+    """Read ClusterQueues, Cohorts and ResourceFlavors from one or more files.
 
     A ClusterQueue without a cohort, and a cohort without a parent, borrows nothing. The policy has one
     setting for all queues: the one that most of them have.

@@ -34,7 +34,7 @@ class _Row(NamedTuple):
 
 
 class Claims(NamedTuple):
-    """The demands of sibling queues for one GPU type, with those of the queues below them.
+    """The GPUs of one type that sibling queues, and the queues below them, ask for.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Claims(NamedTuple):
 
 
 class Division:
-    """Divides the GPUs of a type; a queue's share is divided among its children.
+    """Divides the GPUs of one type among the queues of a tree, from the top down.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def divide_among_queues(
     requests: Mapping[str, float],
     usage: Mapping[str, float],
 ) -> dict[str, float]:
-    """Return the share of each queue of the GPUs of a type: as `Division`, which is for many divisions.
+    """Return each queue's share of the GPUs of a type; use `Division` to divide repeatedly.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ class Entitlement:
 def compute_entitled_shares(
     total: float, queues: Sequence[Entitlement], requests: Sequence[float]
 ) -> list[float]:
-    """Return the GPUs that each queue comes to have if all take turns, the least served first.
+    """Return the GPUs that each queue ends up with when queues take turns, the least served first.
 
     Each has what it deserves, as far as it asks for it. What is left, but for guarantees that are not used,
     goes one GPU at a time to the queue that then has least of what it deserves, up to its cap.

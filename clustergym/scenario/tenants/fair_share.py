@@ -94,7 +94,7 @@ def shares_of_wanted(
     history_weight: float,
     offers: Offers | None = None,
 ) -> list[float]:
-    """Return `fair_shares` of the GPUs that each queue would get alone; note the offers made."""
+    """Return fair shares as `fair_shares` does, given the GPUs that each queue would get alone."""
     shares = [min(total if own == UNLIMITED else own, most) for own, most in zip(quota, wanted, strict=True)]
     left = total - sum(shares)
     if left <= EPSILON:
@@ -203,7 +203,7 @@ class History:
         """Weighted GPU-seconds of each queue and of the parent, as of `_now_s`."""
 
     def add(self, start_s: float, end_s: float, gpus: Sequence[float] | Floats, capacity: float) -> None:
-        """Note what each queue held, and what the parent had, since the last time noted."""
+        """Record the GPUs that each queue held, and that the parent had, since the last record."""
         if end_s > start_s:
             self._advance(end_s)
             held = np.empty(len(self._time))
@@ -218,7 +218,7 @@ class History:
         return self._time
 
     def growth(self, gpus: Floats, capacity: float) -> tuple[Floats, Floats]:
-        """Return the GPU time of each queue and the parent now, and what each unit of `until_s` adds to it.
+        """Return the present GPU time of each queue and the parent, and its growth per unit of `until_s`.
 
         Parameters
         ----------
@@ -237,7 +237,7 @@ class History:
         return self._time, added
 
     def until_s(self, length: float) -> float:
-        """Return the time when GPU time has grown by `length` along `growth`, or changes direction before."""
+        """Return the time until which GPU time grows along `growth`, by at most `length`."""
         if self.half_life_s is not None:
             length = self.half_life_s * math.log2(1.0 + length)
         if not self._spans:
@@ -251,7 +251,7 @@ class History:
         return bool(self._spans) and self._spans[0].start_s <= self._now_s - self.window_s
 
     def usage(self, now_s: float) -> Floats:
-        """Return each queue's part of the GPU time that the parent could have given, from 0 to 1."""
+        """Return each queue's use as a share of the GPU time that the parent had, from 0 to 1."""
         self._advance(now_s)
         used: Floats = self._time[:-1] / self._time[-1] if self._spans else np.zeros(len(self._time) - 1)
         return used.clip(0.0, 1.0)

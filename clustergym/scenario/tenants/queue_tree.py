@@ -38,7 +38,7 @@ class Queue:
     quota: Amount = 0.0
     """GPUs that it has whenever its jobs want them; null: all of its parent's."""
     limit: Amount = None
-    """Most GPUs that it ever has; of types left out as many as there are, here and below."""
+    """A queue of a tree; a queue without children accepts jobs."""
     weight: NonNegativeFloat = 1.0
     """Its part of GPUs beyond quotas, against its siblings of equal priority."""
     priority: int = 100
@@ -59,7 +59,7 @@ class Queue:
 
 @dataclass(frozen=True)
 class UsageWindow:
-    """Settings of how past use counts when GPUs beyond quotas are divided."""
+    """Settings of how past use counts in the division of GPUs beyond quotas."""
 
     weight: NonNegativeFloat = 1.0
     """0: not at all."""
@@ -85,7 +85,7 @@ class Settings:
 
 
 class QueueTree:
-    """Queues by name, parents before children, and whose jobs they take.
+    """Queues by name, with parents before children, and the members whose jobs each accepts.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class QueueTree:
 
     @cached_property
     def leaf_of(self) -> dict[str, str]:
-        """The leaf of each member."""
+        """The leaf queue of each member."""
         named = {name: name for name in self.leaves}
         return named | {member: name for name in self.leaves for member in self.queues[name].members}
 
@@ -133,18 +133,18 @@ class QueueTree:
         return found
 
     def path(self, name: str) -> list[str]:
-        """Return the queues from the top of the tree down to one."""
+        """Return the names of the queues from the top of the tree down to a queue."""
         found = [name]
         while (parent := self.queues[found[-1]].parent) is not None:
             found.append(parent)
         return found[::-1]
 
     def most(self, name: str, gpu_type: str) -> float:
-        """Return the GPUs of a type that a queue may have at most, by its limits and those above it."""
+        """Return the most GPUs of a type that a queue may have, by its limit and its ancestors'."""
         return min(get_most_gpus(self.queues[one], gpu_type) for one in self.path(name))
 
     def check_capacity(self, gpu_types: Sequence[str], capacity: Sequence[float]) -> None:
-        """Raise an `InputError` if quotas of top queues exceed the cluster's GPUs where they may not."""
+        """Raise an `InputError` if top queues' quotas exceed the cluster's GPUs without permission."""
         top = self.children[None]
         for gpu, gpus in zip(gpu_types, capacity, strict=True):
             finite = [own for name in top if (own := of_type(self.queues[name].quota, gpu)) < math.inf]
@@ -156,7 +156,7 @@ class QueueTree:
                 self.refuse(message, ("queues", top[-1], "quota"), remedy)
 
     def plain(self) -> dict[str, Any]:
-        """Return the settings and queues as plain values; evictions are there where they take time."""
+        """Return the settings and queues as plain values; evictions are included only if they take time."""
         settings = asdict(self.settings)
         if not self.settings.eviction_s:
             del settings["eviction_s"]
@@ -166,7 +166,7 @@ class QueueTree:
         }
 
     def reclaim_min_runtime_s(self, taker: str, victim: str) -> float:
-        """Return the time for which jobs of one leaf are safe from another's.
+        """Return the run time for which jobs of one leaf queue are protected from another leaf queue.
 
         That of the queue on the victim's side just below what both are in, or else of the nearest above it.
         """
@@ -177,11 +177,11 @@ class QueueTree:
         return self._nearest(other[: depth + 1], "reclaim_min_runtime_s")
 
     def preemption_delay_s(self, leaf: str) -> float:
-        """Return the time that a job of a leaf waits before others lose GPUs for it: the longest above it."""
+        """Return how long a job of a leaf queue waits before other jobs are preempted for it."""
         return max(self.queues[name].preemption_delay_s for name in self.path(leaf))
 
     def preempt_min_runtime_s(self, leaf: str) -> float:
-        """Return the time for which jobs of a leaf are safe from others of it."""
+        """Return the run time for which jobs of a leaf queue are protected from others of the same queue."""
         return self._nearest(self.path(leaf), "preempt_min_runtime_s")
 
     def _nearest(self, path: Sequence[str], key: str) -> float:
@@ -281,19 +281,19 @@ def _sums(amounts: Sequence[Amount], types: Sequence[str]) -> dict[str, float]:
 
 
 def list_gpu_types(queue: Queue) -> list[str]:
-    """Return the GPU types that a queue's amounts name."""
+    """Return the GPU types named in a queue's amounts."""
     amounts = (queue.quota, queue.limit, queue.guarantee, queue.lending_limit, queue.borrowing_limit)
     return _types(*amounts)[1:]
 
 
 def of_type(amount: Amount, gpu_type: str, missing: float = 0.0) -> float:
-    """Return the GPUs of a type in an amount, infinite if without limit; `missing` if it leaves it out."""
+    """Return the GPUs of a type in an amount; infinite without a limit, `missing` if not named."""
     given = amount.get(gpu_type, missing) if isinstance(amount, Mapping) else amount
     return math.inf if given is None else float(given)
 
 
 def get_most_gpus(queue: Queue, gpu_type: str) -> float:
-    """Return the GPUs of a type that a queue may have: its limit, or its quota and what it may borrow."""
+    """Return the most GPUs of a type that a queue may have: its limit, or quota plus what it may borrow."""
     limit = of_type(queue.limit, gpu_type, math.inf)
     if queue.borrowing_limit is None:
         return limit
@@ -302,7 +302,7 @@ def get_most_gpus(queue: Queue, gpu_type: str) -> float:
 
 
 def get_reserved_gpus(queue: Queue, gpu_type: str) -> float:
-    """Return the GPUs of a type kept from other queues: the guarantee, or the part of the quota not lent."""
+    """Return the GPUs of a type reserved for a queue: its guarantee, or the part of its quota not lent."""
     guarantee = of_type(queue.guarantee, gpu_type)
     if queue.lending_limit is None:
         return guarantee
@@ -341,7 +341,7 @@ def load_queues(path: Path) -> QueueTree:
 
 
 def queues_by_member(members: Sequence[str]) -> QueueTree:
-    """Return a tree of one queue for each member, without quota and of equal weight: plain fair sharing."""
+    """Return a tree with one queue for each member, without quotas and with equal weights."""
     return QueueTree({name: Queue() for name in sorted(set(members))}, Settings())
 
 
@@ -356,7 +356,7 @@ def list_queue_files() -> dict[str, Path]:
 
 @dataclass(frozen=True, eq=False)
 class Tenants:
-    """A tree of queues, and the queue of each of n jobs.
+    """A tree of queues, with the queue of each of n jobs.
 
     Attributes
     ----------
@@ -370,7 +370,7 @@ class Tenants:
 
     @classmethod
     def from_queues(cls, queues: str, trace: Trace, gpu_types: Sequence[str]) -> Tenants:
-        """Return the queues that a configuration names.
+        """Return the queues that a configuration chooses.
 
         Parameters
         ----------
@@ -405,5 +405,5 @@ class Tenants:
         return cls(tree, leaf)
 
     def fingerprint(self) -> Any:
-        """Return all settings of the tree that may change a run, as plain values."""
+        """Return all settings of the tree that can change a run, as plain values."""
         return [self.tree.plain(), self.leaf.tolist()]

@@ -45,7 +45,7 @@ class Offers:
         missing: Sequence[float],
         epsilon: float,
     ) -> None:
-        """Note what the queues in the places `wanting` are offered of `left`, and what each lacks.
+        """Record the part of `left` that each of the queues in `wanting` is offered, and what each lacks.
 
         One has all that it lacks if the offer is no more than `epsilon` below that, or else whole GPUs.
         """
@@ -65,7 +65,7 @@ class Offers:
     def deal(
         self, left: float, missing: Sequence[tuple[int, float]], rank: Sequence[int], lost: Sequence[float]
     ) -> None:
-        """Narrow the recorded bounds by who gets the GPUs that rounding leaves: one each, in order.
+        """Tighten the recorded bounds, given which queues get the GPUs left by rounding.
 
         Parameters
         ----------
@@ -97,7 +97,7 @@ class Offers:
             turn.most[row] = min(turn.most[row], turn.floor[row] + between)
 
     def bounds(self, history_weight: float) -> Bounds:
-        """Return between what each offer must stay; `history_weight` is k."""
+        """Return the bounds within which each offer must stay; `history_weight` is k."""
         if not self.certain or not self._turns:
             return Bounds.none(self.certain)
         queue, even, left, some, _, least, most = zip(*self._turns, strict=True)
@@ -162,7 +162,7 @@ class Bounds(NamedTuple):
 
     @staticmethod
     def together(several: Sequence[Bounds]) -> Bounds:
-        """Return the bounds of several divisions."""
+        """Return the bounds of several divisions as one."""
         begins, columns = 0, list[tuple[Floats | Ints | Bools, ...]]()
         for one in several:
             columns.append((one.queue, one.turn + begins, *one[3:]))
@@ -171,13 +171,13 @@ class Bounds(NamedTuple):
         return Bounds(certain, *(np.concatenate(column) for column in zip(*columns, strict=True)))
 
     def hold(self, gpu_s: Floats) -> bool:
-        """Whether all offers keep them by a past use; `gpu_s` as in `reach`."""
+        """Whether all offers are within the bounds for a past use; `gpu_s` as in `reach`."""
         if not self.certain or not len(self.queue):
             return self.certain
         return bool(gpu_s[-1] > 0 and self._room(gpu_s).min() >= 0)
 
     def reach(self, gpu_s: Floats, growth: Floats) -> float:
-        """Return for how long past use may grow linearly until an offer leaves its bounds; 0: one has now.
+        """Return how long past use may grow linearly until an offer leaves its bounds; 0 if one is outside.
 
         Parameters
         ----------

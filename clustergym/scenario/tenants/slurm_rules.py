@@ -43,7 +43,7 @@ _GPU_LIMIT = re.compile(r"gres/gpu(?::([^=,]+))?=(\d{1,7})", re.ASCII)
 
 @dataclass
 class Rules:
-    """A cluster's Slurm rules, as the keys of a queues' file and of a policy.
+    """A cluster's Slurm rules, as keys of a queues file and of a policy.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Rules:
 
 
 def one_queue() -> dict[str, Any]:
-    """Return a file of queues in which all jobs are in one."""
+    """Return the content of a queues file with a single queue for all jobs."""
     return {"assign_by": "virtual_cluster", "unknown": OTHERS, "queues": {OTHERS: {}}}
 
 
@@ -87,7 +87,7 @@ class _Config:
 
 
 def read_config(path: Path) -> tuple[dict[str, Any], Counter[str]]:
-    """Read `scontrol show config` as the parameters of the policy `slurm-multifactor`.
+    """Read `scontrol show config` into parameters of the policy `slurm-multifactor`.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def read_config(path: Path) -> tuple[dict[str, Any], Counter[str]]:
 def read_accounts(
     path: Path, by: Literal["account", "user"] = "account"
 ) -> tuple[dict[str, Any], Counter[str]]:
-    """Read `sacctmgr -P show assoc` as a file of queues: the tree of accounts with shares and GPU limits.
+    """Read `sacctmgr -P show assoc` into a queues file: a tree of accounts with shares and GPU limits.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ FACTORS = ("age", "association", "fair_share", "job_size", "partition", "qos", "
 
 
 def priority(factors: Mapping[str, float], weights: Mapping[str, float], nice: float = 0.0) -> float:
-    """Return the sum of weight times factor over `FACTORS`, less `nice`."""
+    """Return the sum of weight times factor over `FACTORS`, minus `nice`."""
     return sum(weights.get(name, 0.0) * factors.get(name, 0.0) for name in FACTORS) - nice
 
 
@@ -220,12 +220,12 @@ def age_factor(wait_s: float, longest_s: float = 7 * 86_400.0) -> float:
 
 
 def classic_fair_share(shares: float, usage: float, damping: float = 1.0) -> float:
-    """Return the factor of the older rule: 2^(-(usage / shares) / damping)."""
+    """Return the fair-share factor of Slurm's classic rule: 2^(-(usage / shares) / damping)."""
     return float(2.0 ** (-usage / shares / damping)) if shares else 0.0
 
 
 def effective_usage(own: float, above: float, shares: float) -> float:
-    """Return the usage that counts in the older rule: own use, and a part of what siblings have used.
+    """Return an account's effective usage in the classic rule: its own, and a part of its siblings'.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ def effective_usage(own: float, above: float, shares: float) -> float:
 
 @dataclass(frozen=True)
 class Account:
-    """An account with accounts or users in it, or a user (without any).
+    """An account that contains accounts or users, or a user.
 
     Attributes
     ----------
@@ -258,12 +258,12 @@ class Account:
 
     @property
     def used(self) -> float:
-        """Decayed use of all users in it."""
+        """Decayed usage of all users in the account."""
         return sum(one.used for one in self.members) if self.members else self.usage
 
 
 def fair_tree(accounts: Sequence[Account]) -> dict[str, float]:
-    """Return the fair-share factor of each user, above 0, up to 1.
+    """Return each user's fair-share factor by Slurm's Fair Tree rule, above 0 and up to 1.
 
     At each level siblings go by shares over use, both as parts of the level's; the best account's users come
     before those of the next. Accounts that tie are merged, users that tie share a rank.
@@ -305,6 +305,6 @@ def _group_tied(siblings: Sequence[Account]) -> Iterator[list[Account]]:
 
 
 def billing(amounts: Iterable[tuple[float, float]], largest_only: bool = False) -> float:
-    """Return the sum of amounts times weights that a job counts, or with `MAX_TRES` the largest."""
+    """Return a job's billing: the sum of amounts times weights or, with `MAX_TRES`, the largest product."""
     counted = [amount * weight for amount, weight in amounts]
     return max(counted, default=0.0) if largest_only else sum(counted)

@@ -171,7 +171,7 @@ def _take_away(episode: Episode, cluster: ClusterArrays, rows: Ints) -> None:
 
 @compile_in_place
 def launch(episode: Episode, cluster: ClusterArrays, launches: Ints, was_running: Bools) -> None:
-    """Launch jobs after all of them have released what they hold; `was_running` receives which did."""
+    """Release the GPUs of all jobs to launch, then launch them; set `was_running` for those that ran."""
     job = episode.job
     # All give up their GPUs before the first is launched: a decision is legal as a whole, and jobs may swap
     # GPUs.
@@ -186,7 +186,7 @@ def launch(episode: Episode, cluster: ClusterArrays, launches: Ints, was_running
 
 @compile_part
 def enact(episode: Episode, cluster: ClusterArrays) -> int:
-    """Give each job in view its target, and drop the rejected ones; return DECISION or STALLED.
+    """Give each job in view its target allotment, and drop rejected jobs; return DECISION or STALLED.
 
     Drops come first, then preemptions, then launches. A rejected job's target is NONE.
     """
@@ -201,7 +201,7 @@ def enact(episode: Episode, cluster: ClusterArrays) -> int:
 
 @compile_in_place
 def end_decision(episode: Episode, cluster: ClusterArrays) -> int:
-    """Continue after a decision was carried out; return DECISION or STALLED."""
+    """Continue after a decision has been carried out; return DECISION or STALLED."""
     clock = episode.clock
     clock[c.DECISION_DUE] = 0
     if profiles.active(episode):

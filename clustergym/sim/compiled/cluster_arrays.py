@@ -14,7 +14,7 @@ TIERS = 3
 
 
 class ClusterArrays(NamedTuple):
-    """A cluster as arrays for compiled functions: T GPU types, K GPU counts that an allotment may have.
+    """A cluster as arrays for compiled functions, with T GPU types and K possible GPU counts.
 
     Nodes of a type lie together; N is the number of nodes, S the most switches of a type in a tier.
 

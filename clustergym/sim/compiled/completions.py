@@ -29,14 +29,14 @@ def _put(episode: Episode, place: int, row: int) -> None:
 
 @compile_in_place
 def enter(episode: Episode, row: int) -> None:
-    """Add a job whose DUE and DUE_ID are set."""
+    """Add a job to the calendar of completions, at its DUE and DUE_ID."""
     episode.clock[c.RUNNING_JOBS] += 1
     _put(episode, episode.clock[c.RUNNING_JOBS] - 1, row)
 
 
 @compile_in_place
 def leave(episode: Episode, row: int) -> None:
-    """Take a job out, whose DUE and DUE_ID are as they were."""
+    """Remove a job from the calendar of completions; its DUE and DUE_ID must be those it was added with."""
     running, clock, place = episode.running, episode.clock, episode.job[row, c.PLACE]
     clock[c.RUNNING_JOBS] -= 1
     count = clock[c.RUNNING_JOBS]

@@ -19,7 +19,7 @@ Reasons = tuple[tuple[bool, str, str], ...]
 
 
 class UncoveredError(InputError):
-    """The compiled simulation does not cover what was asked for."""
+    """Raised if the compiled simulation does not support what is asked for."""
 
 
 def _reasons(scenario: Scenario, placer: Placer) -> Reasons:
@@ -47,7 +47,7 @@ def check_runnable(scenario: Scenario, placer: Placer) -> None:
 
 
 def check_covered(scenario: Scenario, information: InformationClass, placer: Placer) -> None:
-    """Raise an UncoveredError if compiled episodes of environments do not cover a scenario."""
+    """Raise an UncoveredError if environments on the compiled simulation do not support a scenario."""
     profiles = information.value in scenario.costs.profile
     many = profiles and len(scenario.cluster.gpu_types) > PROFILED_TYPES
     own = (

@@ -80,7 +80,7 @@ def _on_several_nodes(episode: Episode) -> Ints:
 
 @compile_part
 def defragment(episode: Episode, cluster: ClusterArrays) -> None:
-    """Move jobs to closer nodes where that pays, each DEFRAGMENT_EVERY; no move comes before any proposal."""
+    """Move jobs to closer nodes where that pays; look for moves every DEFRAGMENT_EVERY ticks."""
     clock = episode.clock
     every = clock[c.DEFRAGMENT_EVERY]
     if every == 0 or clock[c.NOW] - clock[c.DEFRAGMENTED_AT] < every:

@@ -8,7 +8,7 @@ from clustergym.common.arrays import Bools, Floats, Ints
 
 
 class Episode(NamedTuple):
-    """An episode of n jobs of C model classes on a cluster with T GPU types, K counts and N nodes.
+    """The arrays of an episode: n jobs of C model classes, T GPU types, K GPU counts and N nodes.
 
     In a batch of episodes every array has one axis more, the first. Arrays may be longer than the episode
     needs; `clock` says how many of their rows count.

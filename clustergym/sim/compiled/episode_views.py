@@ -14,7 +14,7 @@ from clustergym.sim.views import ViewMaker
 
 
 class EpisodeJobs(JobStates):
-    """The state of the jobs of an episode; its columns share their memory with the episode's arrays."""
+    """The state of an episode's jobs, in columns that share the episode's memory."""
 
     def __init__(self, scenario: Scenario, episode: Episode) -> None:
         n = len(scenario.trace)
@@ -26,7 +26,7 @@ class EpisodeJobs(JobStates):
 
 
 def refuse_places() -> None:
-    """Raise an UncoveredError: these Views do not say where jobs are."""
+    """Raise an UncoveredError, since these Views do not contain job locations."""
     message, remedy = "a compiled run does not say where jobs are", "declare Policy.needs_places = True"
     raise UncoveredError(message, field="run.engine", remedy=remedy)
 
@@ -49,7 +49,7 @@ class EpisodeViews(ViewMaker):
         super().__init__(scenario, EpisodeJobs(scenario, episode), information, setting)
 
     def view_of_now(self) -> View:
-        """Return the View of now."""
+        """Return the View of the present time."""
         episode, clock, available = self._episode, self._episode.clock, self._capacity.copy()
         if self.jobs.profiles:
             running = episode.profile[: clock[c.RUNNING_PROFILES], c.NTH_RUNNING]

@@ -50,6 +50,7 @@ class _Nodes:
     def read(self, first: Ints, count: Ints, event_node: Ints) -> list[tuple[Allocation, str]]:
         """Return the allocation of each of some events, and its text."""
         begin = int(first[0])
+        # Events of a slice hold adjacent rows of `event_node`, so that one copy serves all of them.
         own = event_node[begin : int((first + count).max())]
         packed, made = own.tobytes(), self._made
         ends = ((first - begin + count) * ROW_BYTES).tolist()
@@ -62,7 +63,7 @@ class _Nodes:
 
 
 class ArrayEvents(Sequence[Event]):
-    """The events in the arrays of an `Episode`; each is made when it is read, and not kept.
+    """The events in the arrays of an `Episode`, each created anew when it is read.
 
     Parameters
     ----------
@@ -105,9 +106,11 @@ class ArrayEvents(Sequence[Event]):
     __hash__ = None  # type: ignore[assignment]
 
     def lines(self) -> Iterator[str]:
-        """Yield the hashed text of events, as `clustergym.sim.log` writes it, some thousands at a time."""
+        """Yield the events' text in the form that `clustergym.sim.log` hashes, a few thousand at a time."""
         for times_s, rows, allocations, overheads_s, iterations_s in self._columns():
             columns = zip(times_s, rows, allocations, overheads_s, iterations_s, strict=True)
+            # Every value in quotes, as repr() of the tuple of texts that `EventLog` hashes: both engines
+            # have one digest.
             yield "".join(
                 f"('{now_s}', '{NAMES[what]}', '{job}', '{gpu_type}', '{gpus}', '{nodes[1]}', '{locality}', "
                 f"'{overhead_s}', '{time_s}', {REASONS[what]})\n"
@@ -136,7 +139,7 @@ def _digest(lines: Iterable[str]) -> str:
 
 
 class LazyLog(EventLog):
-    """The log of the events so far in the arrays of an `Episode`; its events are made when they are read.
+    """The event log of an `Episode` so far; events are created when they are read.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ SLACK = 1e-12
 
 
 class Sharing(NamedTuple):
-    """The jobs in the system, in a queue for each of D distinct caps.
+    """The jobs under fluid fair sharing, in a queue for each of D distinct caps.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Sharing(NamedTuple):
 
 
 def simulate_fluid(submit_s: Floats, work_gpu_s: Floats, cap_gpus: Floats | Ints, gpus: float) -> Floats:
-    """Return when each job finishes, as `results.metrics.fairness.simulate_fluid`, of checked arguments.
+    """Return when each job finishes, like `results.metrics.fairness.simulate_fluid`, without checks.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ from clustergym.sim import columns as c
 from clustergym.sim.compiled import completions, profiles
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
-from clustergym.sim.compiled.happenings import make_void, record, record_nodes, record_plain
+from clustergym.sim.compiled.event_recording import make_void, record, record_nodes, record_plain
 from clustergym.sim.compiled.numba_cache import compile_in_place
 from clustergym.sim.compiled.placement import give_back, place, take
 from clustergym.sim.compiled.shared_rules import rules
@@ -21,13 +21,13 @@ from clustergym.sim.compiled.shared_rules import rules
 
 @compile_in_place
 def is_profiled(episode: Episode, row: int, gpu_type: int) -> bool:
-    """Whether a job needs no profile on a type, or has it."""
+    """Whether a job's times on a type are known, by a profile or without one."""
     return not (episode.job[row, c.HIDDEN] >> gpu_type) & 1
 
 
 @compile_in_place
 def find_level(counts: Ints, gpus: int) -> int:
-    """Return the index of the least count that is not below `gpus`."""
+    """Return the index of the least GPU count that is at least `gpus`."""
     level = 0
     while level < len(counts) and counts[level] < gpus:
         level += 1
@@ -36,7 +36,7 @@ def find_level(counts: Ints, gpus: int) -> int:
 
 @compile_in_place
 def compute_remaining(episode: Episode, row: int, now: np.int64) -> float:
-    """Return the iterations that a job has left."""
+    """Return how many iterations a job has left."""
     job, figures = episode.job[row], episode.figures[row]
     return rules.compute_remaining(
         job[c.PHASE],
@@ -50,14 +50,14 @@ def compute_remaining(episode: Episode, row: int, now: np.int64) -> float:
 
 @compile_in_place
 def compute_attained(episode: Episode, row: int, now: np.int64) -> float:
-    """Return the GPU-seconds that a job has held."""
+    """Return the GPU-seconds that a job has received."""
     job, attained = episode.job[row], episode.figures[row, c.ATTAINED_GPU_S]
     return rules.compute_attained(attained, job[c.GPUS], 1.0, job[c.HELD_SINCE], now)
 
 
 @compile_in_place
 def plan_round(episode: Episode) -> None:
-    """Plan the next round, if rounds are used and jobs are in the system."""
+    """Plan the next round, if the policy decides in rounds and jobs are in the system."""
     clock = episode.clock
     round_ticks, now = clock[c.ROUND], clock[c.NOW]
     if round_ticks == 0 or clock[c.ROUND_PENDING] or clock[c.IN_VIEW] == 0:
@@ -82,7 +82,7 @@ def add_round(episode: Episode, tick: int | np.int64) -> None:
 
 @compile_in_place
 def request_decision(episode: Episode) -> None:
-    """Ask for a decision at the next possible time."""
+    """Request a decision at the next possible time."""
     clock = episode.clock
     if clock[c.ROUND] != 0:
         plan_round(episode)
@@ -95,7 +95,7 @@ def request_decision(episode: Episode) -> None:
 
 @compile_in_place
 def enqueue(episode: Episode, row: int) -> None:
-    """Let a job wait; a job that comes into view goes to its place among the rows."""
+    """Let a job wait; a job that was not in view is inserted into the ascending rows in view."""
     clock, rows = episode.clock, episode.in_view
     rules.wait(episode.job[row], clock[c.NOW])
     at = clock[c.IN_VIEW]
@@ -112,7 +112,7 @@ def enqueue(episode: Episode, row: int) -> None:
 
 @compile_in_place
 def vacate(episode: Episode, cluster: ClusterArrays, row: int) -> None:
-    """Record a job's progress and release its GPUs; `TYPE` and `LEVEL` become NONE."""
+    """Record a job's progress and release its GPUs; set `TYPE` and `LEVEL` to NONE."""
     job, clock = episode.job[row], episode.clock
     rules.settle(job, episode.figures[row], 1.0, clock[c.NOW])
     give_back(episode, job[c.FIRST_SHARE], job[c.TYPE])
@@ -125,7 +125,7 @@ def vacate(episode: Episode, cluster: ClusterArrays, row: int) -> None:
 
 @compile_in_place
 def leave(episode: Episode, row: int, phase: int) -> None:
-    """Take a job out of the system."""
+    """Remove a job from the system."""
     clock, rows = episode.clock, episode.in_view
     episode.job[row, c.PHASE], episode.job[row, c.LEAVE] = phase, clock[c.NOW]
     clock[c.LEFT] += 1
@@ -159,7 +159,7 @@ def submit(episode: Episode, row: int) -> None:
 
 @compile_in_place
 def end_profile(episode: Episode, at: int) -> None:
-    """Let a profile end: all jobs that share it are profiled on its type from now on."""
+    """End a profile: all jobs that share it are now profiled on its GPU type."""
     unit, gpu_type = at // len(episode.free), at % len(episode.free)
     profiles.stop(episode, at)
     # Shared profiles are one per model class, and any job of the trace may be of the class; others are one
@@ -175,7 +175,7 @@ def end_profile(episode: Episode, at: int) -> None:
 
 @compile_in_place
 def complete(episode: Episode, cluster: ClusterArrays, row: int) -> None:
-    """Let a job end."""
+    """Complete a job."""
     vacate(episode, cluster, row)
     episode.figures[row, c.REMAINING] = 0.0
     record_plain(episode, c.COMPLETE, row)
@@ -185,7 +185,7 @@ def complete(episode: Episode, cluster: ClusterArrays, row: int) -> None:
 
 @compile_in_place
 def preempt(episode: Episode, cluster: ClusterArrays, row: int) -> None:
-    """Take a running job's GPUs away; it waits."""
+    """Preempt a running job, which then waits."""
     vacate(episode, cluster, row)
     record_plain(episode, c.PREEMPT, row)
     enqueue(episode, row)
@@ -193,7 +193,7 @@ def preempt(episode: Episode, cluster: ClusterArrays, row: int) -> None:
 
 @compile_in_place
 def drop(episode: Episode, cluster: ClusterArrays, row: int) -> None:
-    """Let a job leave for good without completing."""
+    """Drop a job: it leaves without completing."""
     if episode.job[row, c.LEVEL] != c.NONE:
         vacate(episode, cluster, row)
     record_plain(episode, c.DROP_BY_POLICY, row)
@@ -202,7 +202,7 @@ def drop(episode: Episode, cluster: ClusterArrays, row: int) -> None:
 
 @compile_in_place
 def restart_s(episode: Episode, row: int, gpu_type: int, level: int) -> float:
-    """Return the seconds of standstill that a launch costs."""
+    """Return the seconds for which a job stands still when launched."""
     job = episode.job[row]
     return rules.compute_restart_s(
         job[c.LAUNCHED],
@@ -216,7 +216,7 @@ def restart_s(episode: Episode, row: int, gpu_type: int, level: int) -> float:
 
 @compile_in_place
 def find_locality(cluster: ClusterArrays, nodes: Ints) -> int:
-    """Return the lowest network tier that connects nodes, as `ClusterSpec.locality`."""
+    """Return the lowest network tier that connects nodes, like `ClusterSpec.locality`."""
     if len(nodes) == 1:
         return 0
     tier = 1

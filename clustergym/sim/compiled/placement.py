@@ -34,7 +34,7 @@ def place(episode: Episode, cluster: ClusterArrays, gpu_type: int, gpus: int) ->
 
 @compile_in_place
 def take(episode: Episode, count: int, gpu_type: int, gpus: int) -> int:
-    """Take the GPUs in `placed`; return the first of the shares that keep them."""
+    """Allocate the GPUs in `placed`; return the index of the first share that records them."""
     clock, share, first = episode.clock, episode.share, c.NONE
     # From the last node to the first, so that the list of shares begins with the first: `show` keeps the
     # order.
@@ -51,7 +51,7 @@ def take(episode: Episode, count: int, gpu_type: int, gpus: int) -> int:
 
 @compile_in_place
 def show(episode: Episode, first: int) -> int:
-    """Write a job's nodes, from its first share on, into `placed`; return their number."""
+    """Write a job's nodes into `placed`, from its first share on; return their number."""
     at, count = first, 0
     while at != c.NONE:
         episode.placed[0, count], episode.placed[1, count] = (
@@ -64,7 +64,7 @@ def show(episode: Episode, first: int) -> int:
 
 @compile_in_place
 def give_back(episode: Episode, first: int, gpu_type: int) -> None:
-    """Give back the GPUs of the shares from a first one on, and write them to `placed`."""
+    """Release the GPUs in a job's shares, from its first share on, and write them to `placed`."""
     clock, share, at = episode.clock, episode.share, first
     show(episode, first)
     while at != c.NONE:

@@ -10,7 +10,7 @@ import numpy as np
 from clustergym.sim import columns as c
 from clustergym.sim.compiled.cluster_arrays import ClusterArrays
 from clustergym.sim.compiled.episode import Episode
-from clustergym.sim.compiled.happenings import make_void, record, record_nodes
+from clustergym.sim.compiled.event_recording import make_void, record, record_nodes
 from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part
 from clustergym.sim.compiled.placement import give_back, place, take
 from clustergym.sim.compiled.shared_rules import rules
@@ -30,7 +30,7 @@ def active(episode: Episode) -> bool:
 
 @compile_in_place
 def find_due_profile(episode: Episode, number: np.int64) -> int:
-    """Return the first profile that ends at this tick before the numbered event; `NONE` if there is none."""
+    """Return the first profile that ends at this tick before the event with this number, or `NONE`."""
     found, first = c.NONE, number
     for nth in range(episode.clock[c.RUNNING_PROFILES]):
         at = episode.profile[nth, c.NTH_RUNNING]
@@ -60,7 +60,7 @@ def _remove(episode: Episode, list_column: int, count_column: int, at: int) -> N
 
 @compile_in_place
 def ask(episode: Episode, row: int) -> None:
-    """Queue the profiles that a job needs, except those that are known, wait or run already."""
+    """Queue the profiles that a job needs and that are not known, waiting or running."""
     job, types = episode.job[row], len(episode.free)
     for gpu_type in range(types):
         fits = False
@@ -94,7 +94,7 @@ def _start(episode: Episode, at: int) -> None:
 
 @compile_in_place
 def stop(episode: Episode, at: int) -> None:
-    """Stop a profile; keep what it has measured."""
+    """Stop a profile, and keep the time that it has measured."""
     profile, clock = episode.profile[at], episode.clock
     gpu_type = at % len(episode.free)
     give_back(episode, profile[c.PROFILE_SHARE], gpu_type)
@@ -109,7 +109,7 @@ def stop(episode: Episode, at: int) -> None:
 
 @compile_in_place
 def start_waiting(episode: Episode, cluster: ClusterArrays) -> None:
-    """Start waiting profiles on free GPUs, of each type in the order in which they wait."""
+    """Start waiting profiles on free GPUs, first come first served on each type."""
     clock, types, gpus = episode.clock, len(episode.free), episode.clock[c.PROFILE_GPUS]
     for gpu_type in range(types):
         nth = 0

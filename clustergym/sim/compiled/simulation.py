@@ -32,7 +32,7 @@ LAUNCHED = (c.START, c.RESUME, c.RESCALE)
 
 
 class CompiledSimulation:
-    """One run of a scenario; the caller makes the decisions, as those of a `Simulation`.
+    """One run of a scenario on the compiled engine; the caller makes the decisions.
 
     The events are those of a `Simulation`, to the bit. `apply` moves the clock, too, as the constructor does:
     what the attributes say is then of the next decision point.
@@ -80,7 +80,7 @@ class CompiledSimulation:
 
     @property
     def known_trace(self) -> Trace:
-        """The trace as the deciding policy may see it."""
+        """The trace in the form that the deciding policy may see."""
         return self.scenario.trace
 
     def _clock(self, column: int) -> int:
@@ -93,7 +93,7 @@ class CompiledSimulation:
 
     @property
     def end_s(self) -> float:
-        """Seconds at which the run ended; 0 before it has."""
+        """Seconds at which the run ended; 0 before the end."""
         return seconds(self._clock(c.END))
 
     @property
@@ -108,7 +108,7 @@ class CompiledSimulation:
 
     @property
     def jobs_in_view(self) -> int:
-        """Number of jobs that a View shows now."""
+        """Number of jobs in the present View."""
         return self._clock(c.IN_VIEW)
 
     @property
@@ -122,15 +122,15 @@ class CompiledSimulation:
 
     @property
     def changes(self) -> list[Change]:
-        """The changes that the decisions so far have made."""
+        """The changes made by decisions so far."""
         return list(self.iterate_changes())
 
     def iterate_changes(self) -> Iterator[Change]:
-        """Yield the changes that the decisions so far have made."""
+        """Yield the changes made by decisions so far."""
         return _changes(self._episode)
 
     def advance(self) -> View | None:
-        """Return the View of the next decision point, as `Simulation.advance`."""
+        """Run to the next decision point and return its View; None at the end."""
         if self._outcome == c.STALLED:
             rows = self._episode.in_view[: self.jobs_in_view].copy()
             profiled = self._views.jobs.find_profiled_types(rows)
@@ -141,9 +141,11 @@ class CompiledSimulation:
         return self._views.view_of_now()
 
     def apply(self, decision: Decision) -> None:
-        """Carry out a decision at the current decision point; same errors as `Simulation.apply`."""
+        """Carry out a decision at the present decision point; raises the errors of `Simulation.apply`."""
         if not self._await_answer:
             raise RuntimeError("apply() needs a decision point: call advance() first")
+        # The last View reads the job's columns lazily; it must be complete before the decision changes
+        # them.
         self._views.complete()
         decision = coerce_decision(decision)
         columns = [decision.job, decision.gpu_type, decision.gpus]
@@ -154,6 +156,8 @@ class CompiledSimulation:
             message = "asks for a decision point of its own, which the compiled engine has none of"
             raise DecisionError(message, remedy="give run.engine=simpy")
         beyond = decision.partner is not None or decision.move or len(decision.notice)
+        # The compiled engine checks the rest itself. What its arrays cannot hold is checked here, in
+        # Python.
         if beyond or any(len(column) != count for column in columns):
             self._check(decision)
         if count > len(self._decided):
@@ -163,6 +167,7 @@ class CompiledSimulation:
             self._decided[:count, at] = column
         self._drops = np.sort(decision.drop)
         outcome = self._go(count)
+        # It changes nothing if it refuses, so the checks in Python see the same state and name the rule.
         if outcome == ILLEGAL:
             self._check(decision)
             raise RuntimeError("the engine refuses a decision that is legal")
@@ -170,6 +175,8 @@ class CompiledSimulation:
 
     def _go(self, count: int) -> int:
         clock, full = self._episode.clock, self._batch.full_at
+        # Compiled code cannot grow arrays, so there must be room for all events up to the next decision
+        # point.
         if clock[c.EVENTS] > full[0] or clock[c.EVENT_NODES] > full[1]:
             self._batch.make_room()
             self._find_episode()

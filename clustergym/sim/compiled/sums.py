@@ -11,6 +11,9 @@ from clustergym.sim.compiled.numba_cache import compile_entry, compile_part
 @compile_part
 def _sum_of_block(values: Floats, first: int, count: int) -> float:
     """Return the sum of up to 128 values: of eight lanes, and of what is left over."""
+    # The lanes and the order of their sum are those of numpy's pairwise_sum (loops_utils.h.src).
+    # Floating-point addition is not associative: another order changes the last bits, and with them the
+    # digests of runs.
     total, whole = 0.0, 0
     if count >= 8:
         whole = count - count % 8
@@ -25,16 +28,18 @@ def _sum_of_block(values: Floats, first: int, count: int) -> float:
 
 @compile_entry
 def pairwise_sum(values: Floats) -> float:
-    """Return the sum in NumPy's order of additions: halves are added up, down to blocks of 128.
+    """Return the sum in the order of NumPy's additions: by halves, down to blocks of 128.
 
     It is a loop because Numba's cache does not keep functions that call themselves.
     """
+    # Each level halves the count, so 64 levels suffice for any array.
     first, count = np.zeros(64, np.int64), np.zeros(64, np.int64)
     halves, sums = np.zeros(64, np.int64), np.zeros((64, 2))
     depth, total, count[0] = 0, 0.0, len(values)
     while True:
         if count[depth] > 128 and halves[depth] < 2:
             left = count[depth] // 2
+            # As in NumPy, the left half is a multiple of the eight lanes.
             left -= left % 8
             right = halves[depth] == 1
             first[depth + 1] = first[depth] + (left if right else 0)

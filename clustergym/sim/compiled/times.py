@@ -86,7 +86,7 @@ def _guess(episode: Episode, rows: Ints, requested: Ints, time_s: Floats, known:
 
 @compile_part
 def guess_unknown_times(episode: Episode, counts: Ints, rows: Ints, time_s: Floats) -> None:
-    """Guess the times of jobs without a known time at their requested count or above.
+    """Guess the iteration times of jobs that have no known time at or above their requested count.
 
     Parameters
     ----------

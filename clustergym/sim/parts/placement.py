@@ -15,7 +15,7 @@ from clustergym.sim.parts.fragmentation import UsualRequests, fragments
 
 
 class PlacedRequest(NamedTuple):
-    """The place of a request: its node, and its devices as bits."""
+    """The place of a request: its node, and its devices as bits of an integer."""
 
     node: int
     devices: int
@@ -45,7 +45,7 @@ def find_fitting_requests(nodes: Nodes, requests: Requests) -> Bools:
 def score_nodes(
     nodes: Nodes, requests: Requests, request: int, placer: str, usual: UsualRequests
 ) -> tuple[Ints, Ints]:
-    """Return each node's score for a request, and the device that it would take there.
+    """Return each node's score for a request, and the device that the request would take there.
 
     Returns
     -------
@@ -82,7 +82,7 @@ def _score_all(
 def place(
     nodes: Nodes, requests: Requests, request: int, placer: str, usual: UsualRequests
 ) -> PlacedRequest | None:
-    """Allocate a request on the node of the highest score, of equal ones that of the lowest rank.
+    """Allocate a request on the node with the highest score; of equal ones, the lowest rank.
 
     `random-fit` gives all nodes the same score here. None: the request fits nowhere.
     """
@@ -99,7 +99,7 @@ def _take(nodes: Nodes, at: int, requests: Requests, request: int, device: int) 
 
 
 def release(nodes: Nodes, requests: Requests, request: int, placed: PlacedRequest) -> None:
-    """Give back the resources that a request holds."""
+    """Release the resources that a request holds."""
     _give_back(nodes, placed.node, requests, request, placed.devices)
 
 

@@ -64,7 +64,7 @@ def arrival_times(source: Source, jobs: int, span_s: float, seed: int, start_hou
 
 
 def in_bursts(submit_s: Floats, tenants: Sequence[str], share: float, seed: int) -> Floats:
-    """Return submissions in which the jobs of a share of the tenants come in bursts.
+    """Return submission times at which the jobs of a share of the tenants come in bursts.
 
     The trace's span is divided into `BURSTS` periods, which begin at another time for each tenant; all that
     a bursty tenant submits in a period comes in the first `BURST_SHARE` of it, in the same order.
@@ -93,7 +93,7 @@ def in_bursts(submit_s: Floats, tenants: Sequence[str], share: float, seed: int)
 
 
 def whole_milliseconds(seconds: Floats) -> Floats:
-    """Round seconds to milliseconds, so that machines whose last bits differ give equal times."""
+    """Round seconds to milliseconds, so that rounding errors of different machines do not show."""
     return np.rint(np.asarray(seconds, dtype=np.float64) * 1000.0) / 1000.0
 
 

@@ -36,7 +36,7 @@ Choices = tuple[ModelClass, ...]
 
 @dataclass(frozen=True)
 class JobClass:
-    """Distributions of the jobs of one purpose (such as pretraining): sizes, models, durations.
+    """Distributions of sizes, models and durations of jobs with one purpose, such as pre-training.
 
     Attributes
     ----------
@@ -338,7 +338,7 @@ def _fit_load(draft: _Draft, workload: LlmWorkload, cluster: ClusterSpec) -> _Dr
 
 
 def describe_classes(trace: Trace, duration_s: Floats) -> dict[str, dict[str, Any]]:
-    """Return of each purpose its jobs, GPU counts, median duration and share of the GPU time."""
+    """Return, for each purpose, the jobs, GPU counts, median duration and share of GPU time."""
     purpose, gpu_s = np.array(trace.virtual_cluster), duration_s * trace.gpus
     found = {}
     for name in CLASSES:

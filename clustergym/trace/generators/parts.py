@@ -1,6 +1,6 @@
 """A workload of parts of GPUs like Alibaba's openb cluster, without its files.
 
-Kinds of requests and their numbers follow the GPU cluster trace of 2023 (cluster-trace-gpu-v2023 of
+Types of requests and their numbers follow the GPU cluster trace of 2023 (cluster-trace-gpu-v2023 of
 https://github.com/alibaba/clusterdata; Weng et al., "Beware of Fragmentation", USENIX ATC 2023): amounts
 rounded to half a core and 4 GiB, requests below 3 in 1,000 left out. Durations have the mean and standard
 deviation of ln(seconds) of the pods of each class that ran (our own figures from its default list); arrivals
@@ -167,7 +167,7 @@ def _durations(of_class: Ints, workload: PartWorkload, rng: np.random.Generator)
 
 
 def at_load(trace: Trace, gpus: int, load: float) -> Trace:
-    """Return a trace with all times between submissions changed by one factor, which gives a load.
+    """Return a trace whose times between submissions are multiplied so that the load is as given.
 
     Parameters
     ----------

@@ -78,7 +78,7 @@ def draw_virtual_clusters(source: Source, gpus: Ints, seed: int) -> list[str]:
 
 
 def draw_tenants(shares: Mapping[str, float], jobs: int, seed: int) -> list[str]:
-    """Draw a virtual cluster for each job by the shares of all jobs that each has."""
+    """Draw a virtual cluster for each job, given each one's share of jobs."""
     chance = random_streams.VIRTUAL_CLUSTERS.generator(seed).random(jobs)
     names, weights = list(shares), np.array(list(shares.values()), dtype=np.float64)
     return [names[pick] for pick in _pick(weights, chance).tolist()]

@@ -27,14 +27,14 @@ class _Keys(BaseModel):
 
 
 class SourcePart(_Keys):
-    """One autoregressive part of the hourly log rate: its share of the variance and correlation time."""
+    """One autoregressive component of the hourly log rate: its share of variance and correlation time."""
 
     share: Positive
     correlation_h: Positive
 
 
 class Hourly(_Keys):
-    """Bursts from hour to hour: the rate factor's squared coefficient of variation and its memory."""
+    """Hourly bursts: the squared coefficient of variation of the rate factor, and its autocorrelation."""
 
     cv2: NotNegative
     parts: Annotated[tuple[SourcePart, ...], Field(min_length=1)]
@@ -47,7 +47,7 @@ class Hourly(_Keys):
 
 
 class Level(_Keys):
-    """Bursts within the hour: an independent rate factor every `period_s` seconds."""
+    """Bursts within an hour: an independent rate factor every `period_s` seconds."""
 
     period_s: Annotated[int, Field(ge=1, le=1800)]
     cv2: NotNegative
@@ -98,7 +98,7 @@ class Mixture(_Keys):
 
 
 class Durations(_Keys):
-    """The durations of jobs by GPU count, between bounds, seconds."""
+    """The durations of jobs by GPU count, between two bounds in seconds."""
 
     min_s: Positive
     max_s: Positive
@@ -113,7 +113,7 @@ class VirtualClusterShare(_Keys):
 
 
 class Source(_Keys):
-    """The figures of a published trace that a generator is calibrated on.
+    """Statistics of a published trace, on which a generator is calibrated.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class Source(_Keys):
     _weights: dict[int, Floats] = PrivateAttr(default_factory=dict)
 
     def virtual_cluster_weights(self, gpus: int) -> Floats:
-        """Return the share of each virtual cluster in the jobs of a GPU count, or in all if none has such."""
+        """Return each virtual cluster's share of the jobs with a GPU count, or of all jobs if none has it."""
         if gpus not in self._weights:
             groups = self.virtual_clusters.values()
             weights = np.array([group.jobs * group.gpus.get(gpus, 0.0) for group in groups])

@@ -29,7 +29,7 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
 
 
 def read_log(path: Path) -> RecordedJobs:
-    """Read the log without drawing models: instances of services, which run until they are deleted.
+    """Read the log of service instances, which run until deleted, without drawing models.
 
     It gives creation in seconds, seconds from creation to deletion, GPUs, and the application (as the
     virtual cluster); no outcome. An instance is counted inside the trace's time alone: one without a

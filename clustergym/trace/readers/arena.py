@@ -54,7 +54,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
 
 
 def read_divided(path: Path, options: ReadOptions, name: str, divisor: int) -> Trace:
-    """Read one of Arena's traces and divide its iterations (rounded down, at least 1)."""
+    """Read one of Arena's traces, with iterations divided by `divisor` (rounded down, at least 1)."""
     table = read_csv(path, REQUIRED)
     submit_s = numbers(table, "submission_time", low=0)
     deadline_s = numbers(table, "deadline", default=float("nan"))

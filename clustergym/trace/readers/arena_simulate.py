@@ -20,7 +20,7 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
 
 
 def read(path: Path, options: ReadOptions) -> Trace:
-    """Read one of Arena's traces with a fifth of its iterations, rounded down, at least 1.
+    """Read one of Arena's traces, with iterations divided by five (rounded down, at least 1).
 
     Raises
     ------

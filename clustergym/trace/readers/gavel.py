@@ -95,7 +95,7 @@ def read_table(path: Path) -> TextTable:
 
 
 def parse_models(job_types: Sequence[str], path: Path, line: Sequence[int] = ()) -> list[tuple[str, int]]:
-    """Return the family and the batch per worker of each of Gavel's job types, which stand on these lines."""
+    """Return the model family and batch per worker of Gavel's job types; `line` is for error messages."""
     lines: Sequence[int | None] = line or [None] * len(job_types)
     matches = [_JOB_TYPE.fullmatch(cell) for cell in job_types]
     names = [match["model"] if match else cell for match, cell in zip(matches, job_types, strict=True)]

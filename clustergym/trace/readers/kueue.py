@@ -24,7 +24,7 @@ NAME = "kueue"
 
 @dataclass
 class Names:
-    """Names that the other objects of the file define.
+    """Names that other objects in the file define.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
 
 
 def read_rows(path: Path) -> tuple[list[SlurmJob], Counter[str], str]:
-    """Read all Workloads as rows of jobs: the state of each is `PENDING`, `RUNNING` or how it ended.
+    """Read all Workloads as rows of jobs; a row's state is `PENDING`, `RUNNING` or how it ended.
 
     Raises
     ------

@@ -28,7 +28,7 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
 
 
 def read(path: Path, options: ReadOptions) -> Trace:
-    """Read a list of pods: requests, creation, and the time from scheduling to deletion.
+    """Read a list of pods: requests, creation time, and the time from scheduling to deletion.
 
     An iteration of such a job is a second, rounded up. Pods that were never scheduled, or ran 0 s, are left
     out. The options are not used.

@@ -71,7 +71,7 @@ def both_tables(path: Path) -> tuple[Path, Path]:
 
 
 class Need(NamedTuple):
-    """The GPUs and the time that a job's GPU tasks take together."""
+    """The GPUs and time of a job's GPU tasks together."""
 
     gpu_percent: float
     gpu_types: frozenset[str]
@@ -121,7 +121,7 @@ def _select_jobs(jobs: TextTable, submit_s: Floats, need: dict[str, Need]) -> tu
 
 
 def read(path: Path, options: ReadOptions) -> Trace:
-    """Read PAI's jobs: with models drawn, or with `keep_shares` as recorded jobs for parts of GPUs."""
+    """Read PAI's jobs, with models drawn or, with `keep_shares`, as recorded jobs on parts of GPUs."""
     if not options.keep_shares:
         return build_recorded_trace(read_log(path), options)
     return _shares(*_log(path), options)

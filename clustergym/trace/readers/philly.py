@@ -20,7 +20,7 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
 
 
 def read_log(path: Path) -> RecordedJobs:
-    """Read the log without drawing models: submission (dated), duration in seconds, GPUs, virtual cluster.
+    """Read submission date, duration in seconds, GPUs and virtual cluster, without drawing models.
 
     The jobs have no id; their number in the file stands for it. Jobs of 0 s are left out.
     """

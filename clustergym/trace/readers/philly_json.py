@@ -27,7 +27,7 @@ _CUT = "check that the file is whole"
 
 
 class Job(NamedTuple):
-    """The fields that are kept of one job."""
+    """A job of Philly's log, with the fields that become part of a trace."""
 
     row: int
     line: int
@@ -41,7 +41,7 @@ class Job(NamedTuple):
 
 
 class LeftOutError(Exception):
-    """The job is left out because it did not run as a GPU job; the message says why."""
+    """Raised to leave out a job that did not run on GPUs; the message says why."""
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from clustergym.cluster.slurm_text import gpus_of_gres, gpus_of_tres, read_gpus
+from clustergym.cluster.slurm_text import UNKNOWN_TEXTS, gpus_of_gres, gpus_of_tres, read_gpus
 from clustergym.common.columns import MAX_GPUS, number, quote_cell
 from clustergym.common.errors import InputError
 from clustergym.common.text_files import MOST_ROWS, read_text
@@ -33,6 +33,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "asked": ("reqtres",),
     "per_node": ("allocgres", "reqgres", "tres_per_node", "gres"),
     "nodes": ("nnodes", "allocnodes", "nodes", "reqnodes"),
+    "hosts": ("nodelist",),
     "partition": ("partition",),
     "qos": ("qos",),
     "account": ("account",),
@@ -48,7 +49,7 @@ _ASKED_NODES = re.compile(r"(?:^|,)node=(\d{1,6})(?:,|$)", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class SlurmJob:
-    """A row of Slurm's table of jobs; times are NaN and texts empty where unknown.
+    """A row of Slurm's table of jobs; unknown times are NaN, and unknown texts empty.
 
     Attributes
     ----------
@@ -64,6 +65,8 @@ class SlurmJob:
         Whether the GPUs are those asked for, as the row says of none that they were allocated.
     nodes : int
         On how many nodes it is to have its GPUs, equally many on each; 0: any, or not known.
+    hosts : str
+        Names of the nodes that it has, as `gpu[01-03,07]`; empty: not known, or none.
     """
 
     line: int
@@ -83,15 +86,16 @@ class SlurmJob:
     gpu_type: str
     from_request: bool
     nodes: int = 0
+    hosts: str = ""
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether the first line heads a table of Slurm's jobs."""
+    """Whether the first line is the header of a Slurm job table."""
     return {"jobid", "state"} <= {cell.strip().lower() for cell in lines[0].split("|")} if lines else False
 
 
 def read_rows(path: Path, rules: CellRules | None = None) -> tuple[list[SlurmJob], Counter[str], str]:
-    """Read all rows of jobs, with what was left out and the digest of the file.
+    """Read all rows of jobs, with counts of rows left out, and the digest of the file.
 
     Left out are job steps, and rows with more or fewer cells than the header (a job's name may hold a `|`).
 
@@ -188,6 +192,7 @@ def _job(row: _Row, rules: CellRules) -> SlurmJob:
         gpu_type=gpu_type,
         from_request=from_request,
         nodes=_nodes(row, gpus),
+        hosts="" if row.text("hosts").lower() in UNKNOWN_TEXTS else row.text("hosts"),
     )
 
 
@@ -228,7 +233,7 @@ def build_log(
     left_out: Counter[str],
     type_of_partition: Mapping[str, str],
 ) -> RecordedJobs:
-    """Return the jobs of a table that ran, with the report of what was read, left out and guessed.
+    """Return those jobs of a table that ran, with a report of what was read, left out and guessed.
 
     A run of a job that was requeued is a job of its own. A job that still ran when the table was printed is
     taken to end with the table's last event.
@@ -290,7 +295,7 @@ def build_recorded(
     facts: Mapping[str, int],
     guessed: Counter[str],
 ) -> RecordedJobs:
-    """Return jobs as columns, with the report of what was read, left out and guessed."""
+    """Return jobs as columns, with a report of what was read, left out and guessed."""
     limits = np.array([job.limit_s for job in jobs], dtype=np.float64)
     nodes = np.array([job.nodes for job in jobs], dtype=np.int64)
     return RecordedJobs(

@@ -131,7 +131,7 @@ def _of_class(application: str, model: ModelClass, table: TextTable, row: int, o
 
 
 def read(path: Path, options: ReadOptions) -> Trace:
-    """Read one of Sia's workloads, whose rows do not say how long a job trains.
+    """Read one of Sia's workloads, which do not state how long jobs train.
 
     A job has as many iterations, at its batch size, as take the application's run time alone
     (`ISOLATED_S`) at the reference iteration time of `options.reference_gpu`, on the least count of

@@ -133,7 +133,10 @@ CLAIMED: dict[str, tuple[dict[str, Any], str]] = {
         "not as published: entry.yaml: placer.depth: unknown key 'depth'",
     ),
     "a path": (
-        {"placer": {"name": "learned", "parameters": {"checkpoint": "/etc/passwd"}}, "trained_on": ["train"]},
+        {
+            "placer": {"name": "learned", "parameters": {"checkpoint": "/etc/passwd"}},
+            "trained_on": ["elsewhere"],
+        },
         "'/etc/passwd' is not a plain word: a file that an entry names is not opened",
     ),
     "training left out": (

@@ -32,14 +32,13 @@ def test_a_policy_within_has_plain_words_as_parameters(text, plain):
 
 
 def test_what_a_policy_within_was_trained_on_counts():
-    names = ("learned checkpoint=fair", "ares")
-    assert [
-        list_training_data([ComponentChoice(name="quotas", parameters={"within": name})], "tenants")
-        for name in names
-    ] == [
-        ["train"],
-        [],
+    tenants = load_board("tenants")
+    found = [
+        list_training_data([ComponentChoice(name="quotas", parameters={"within": name})], tenants)
+        for name in ("learned checkpoint=fair", "ares")
     ]
+    assert found == [["train"], []]
     learned = [ComponentChoice(name="learned")]
-    assert list_training_data(learned, "tenants") == ["train"]
-    assert list_training_data(learned, "llm-2026") == ["elsewhere"]  # None was trained on its jobs.
+    assert list_training_data(learned, tenants) == ["train"]
+    # No checkpoint was trained on the jobs of llm-2026.
+    assert list_training_data(learned, load_board("llm-2026")) == ["elsewhere"]

@@ -79,6 +79,15 @@ def test_restarts_take_a_multiple() -> None:
     assert np.allclose(slower.checkpoint_s, 2 * scenario.checkpoint_s)
     counts = np.array([1, 2, 64])
     assert np.allclose(slower.costs.search_s(counts), 2 * scenario.costs.search_s(counts))
+    changes = {change.name: change for change in list_changes(0.8, 7200.0, 30.0)}
+    for name, factor in (("restarts x 0.5", 0.5), ("restarts x 2", 2.0)):
+        made = changes[name].adapt(scenario, 0)
+        assert np.allclose(made.checkpoint_s, factor * scenario.checkpoint_s)
+    assert changes["estimates off by 10 %"].adapt(scenario, 3).sha256 == misstate_times(scenario, 3).sha256
+    assert changes["load"].overrides == ("trace.load=0.8",)
+    assert changes["longest duration"].overrides == ("trace.max_duration_s=7200",)
+    assert changes["common clock"].overrides == ("scenario.rounds=event", "scenario.apart_s=30")
+    assert changes["other seeds"].seeds == 500
 
 
 def test_decisions_at_events_are_apart() -> None:

@@ -13,13 +13,15 @@ from error_lines import error_line
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustergym.benchmark.twin.advice import quantiles, score_shadow
+from clustergym.benchmark.twin.advice import advise, quantiles, score_shadow
 from clustergym.benchmark.twin.ahead import Ahead
 from clustergym.benchmark.twin.folder import TwinFolder
 from clustergym.benchmark.twin.present import read_queue, snapshot
 from clustergym.benchmark.twin.run_times import LEAST_LEFT_S, PRIOR_RUNS, PastRuns
+from clustergym.cluster.cluster_files import load_cluster
 from clustergym.commands.twin import main
 from clustergym.common.errors import InputError
+from clustergym.sim.from_now import match_hosts
 from clustergym.trace.log_files import write_log
 from clustergym.trace.readers import sacct
 
@@ -280,3 +282,62 @@ def test_with_the_true_run_times_starts_are_those_of_the_log(tmp_path, monkeypat
     assert {name: round(start, 3) for name, start in starts.items()} == {
         name: round(logged[name], 3) for name in starts
     }
+
+
+def test_running_jobs_are_on_the_hosts_that_are_named(tmp_path):
+    # Two nodes of 8 GPUs: jobs 1 and 2 hold 4 on each, so that 8 are free but no node is. Job 3, of one node,
+    # starts when job 1 ends, after half of its four hours; packed on one node they would leave it the other.
+    write_cluster(tmp_path, A100=2)
+    head = (
+        "job_id,submit_time,start_time,duration,gpus,gpu_type,user,virtual_cluster,outcome,time_limit_s,nodes"
+    )
+    rows = [
+        f"{n},2026-03-01T0{n}:00:00,2026-03-01T0{n}:00:00,3600,8,A100,al,a,completed,7200,1" for n in range(8)
+    ]
+    (tmp_path / "log.csv").write_text("\n".join([head, *rows]) + "\n")
+    (tmp_path / "policy.yaml").write_text("name: fcfs\n")
+
+    def starts(*hosts):
+        return ahead(*hosts).starts(0)
+
+    def ahead(*hosts):
+        path = tmp_path / "squeue.txt"
+        jobs = [
+            row(1, "RUNNING", 4, start="2026-03-03T11:00:00"),
+            row(2, "RUNNING", 4, start="2026-03-03T11:30:00", limit="08:00:00"),
+            row(3, "PENDING", 8),
+        ]
+        lines = [f"{job}|{on}" for job, on in zip(jobs, [*hosts, ""], strict=True)]
+        path.write_text("\n".join([f"{QUEUE}|NODELIST", *lines]) + "\n")
+        return Ahead(TwinFolder(tmp_path), read_queue(path, NOW))
+
+    assert starts("gpu1", "gpu2") == {"3": pytest.approx(3600, abs=1)}
+    assert starts("gpu1", "gpu1") == starts("", "") == {"3": 0.0}
+    apart = ahead("gpu1", "gpu2")
+    (waits,) = advise(apart.now(), apart.present)
+    assert (waits["what"], waits["why"]) == (
+        "wait",
+        "its GPUs are free, but not on nodes as it asks for them",
+    )
+    together = ahead("gpu1", "gpu1")
+    (begins,) = advise(together.now(), together.present)
+    assert begins["what"] == "start"
+
+
+def test_hosts_are_matched_with_nodes(tmp_path):
+    cluster = load_cluster(str(write_cluster(tmp_path, A100=3, V100=1)))
+    starts = [(0, 0, 1), (1, 0, 4), (2, 0, 8), (3, 1, 4)]
+    hosts = {0: ["a"], 1: ["c", "b"], 2: ["b", "c"], 3: ["v"]}
+    assert match_hosts(starts, hosts, cluster) == {
+        0: ((0, 1),),
+        1: ((1, 2), (2, 2)),
+        2: ((1, 4), (2, 4)),
+        3: ((3, 4),),
+    }
+    # 12 GPUs on one host fit on no node: jobs of that type are left out, those of the other are not.
+    assert match_hosts(starts, {**hosts, 1: ["b"], 2: ["b"]}, cluster) == {3: ((3, 4),)}
+    # So are they where hosts are more than nodes: two of V100, or five of A100.
+    assert match_hosts(starts, {**hosts, 3: ["v", "w"]}, cluster).keys() == {0, 1, 2}
+    assert match_hosts(starts, {**hosts, 2: ["d", "e"]}, cluster).keys() == {3}
+    # 5 GPUs on two hosts are not equally many on each.
+    assert match_hosts([(0, 0, 5)], {0: ["a", "b"]}, cluster) == {}

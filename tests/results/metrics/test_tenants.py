@@ -13,7 +13,7 @@ from scenarios import Job, small_scenario
 
 from clustergym.results.measured_run import make_result, measure_run
 from clustergym.results.metrics.intervals import read_intervals
-from clustergym.results.metrics.takings import CAUSES, compute_queue_usage
+from clustergym.results.metrics.preemptions import CAUSES, compute_queue_usage
 from clustergym.results.metrics.tenants import jain_index, measure_tenants, tenant_metrics
 from clustergym.scenario.tenants.queue_tree import Tenants
 from clustergym.sim.drive import simulate

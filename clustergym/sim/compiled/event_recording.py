@@ -20,7 +20,7 @@ def record(
     overhead: np.int64 | int,
     iteration_s: float,
 ) -> None:
-    """Log an event, without nodes. An empty log is not kept."""
+    """Log an event, without its nodes; do nothing if the episode keeps no log."""
     clock = episode.clock
     at, capacity = clock[c.EVENTS], len(episode.event)
     if capacity == 0:
@@ -36,7 +36,7 @@ def record(
 
 @compile_in_place
 def record_nodes(episode: Episode, count: int) -> None:
-    """Add the nodes in `placed` to the last event."""
+    """Add the nodes in `placed` to the last event of the log."""
     clock = episode.clock
     if len(episode.event) == 0:
         return
@@ -49,14 +49,16 @@ def record_nodes(episode: Episode, count: int) -> None:
 
 @compile_in_place
 def record_plain(episode: Episode, event_type: int, row: int) -> None:
-    """Log an event that has no allotment."""
+    """Log an event without an allotment."""
     record(episode, event_type, row, c.NONE, 0, c.NONE, 0, 0.0)
 
 
 @compile_in_place
 def make_void(episode: Episode, due: np.int64) -> None:
-    """Note that nothing will happen at a tick for which an end was planned."""
+    """Record that a planned completion is cancelled, so that nothing happens at its tick."""
     clock = episode.clock
+    # The SimPy engine keeps a cancelled completion in its queue until its time, which can prolong a run.
+    # Only the latest such tick matters, so one number stands for all of them.
     if due > clock[c.HORIZON]:
         clock[c.VOID_BEYOND] = 1
     elif due > clock[c.VOID_UNTIL]:

@@ -1,4 +1,4 @@
-"""The desks of a batch of episodes."""
+"""The states of a batch of episodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clustergym.envs.observations import Summary, logarithm
 from clustergym.envs.scheduling_costs import Outcomes, ReferenceCostTimes
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.vector.costs import NAMES
-from clustergym.envs.vector.desk import STATE_COLUMNS, EpisodeRules, EpisodeState, Singles
+from clustergym.envs.vector.episode_state import STATE_COLUMNS, EpisodeRules, EpisodeState, Singles
 from clustergym.scenario.clock import ticks
 from clustergym.scenario.policy import InformationClass
 from clustergym.scenario.scenario import Scenario
@@ -24,7 +24,7 @@ from clustergym.sim.compiled.scenario_arrays import ScenarioArrays, scenario_arr
 
 
 class PreparedScenario(NamedTuple):
-    """A scenario with the observed arrays of its model classes, which `EpisodeState` describes.
+    """A scenario, with the arrays on its model classes that `EpisodeState` describes.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class PreparedScenario(NamedTuple):
 def prepare_scenario(
     scenario: Scenario, parameters: SchedulingParameters, reference: Outcomes | None = None, run_seed: int = 0
 ) -> PreparedScenario:
-    """Return a scenario's arrays for an environment, and the baseline's outcome on it."""
+    """Return a scenario's arrays for an environment, with the baseline's outcome on it."""
     information, counts = parameters.information_class, scenario.tables.counts
     arrays = scenario_arrays(scenario, information, parameters.round_s)
     yardsticks = ReferenceCostTimes.from_scenario(scenario, simulate_fluid)
@@ -88,7 +88,7 @@ def _least(time_s: Floats) -> Floats:
 
 
 class EpisodeStates:
-    """The desks of a batch of episodes, which grow with the number of model classes.
+    """The agents' states in a batch of episodes; the arrays grow with the number of model classes.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ class EpisodeStates:
         )
 
     def load(self, at: int, scenario: PreparedScenario) -> None:
-        """Show the model classes of a scenario in row `at`, and keep its baseline's outcome."""
+        """Load a scenario's model classes and baseline into row `at`."""
         for name in ("least_gpu_s", "least_s", "speed", "restart", "reference"):
             table, own = getattr(self.arrays, name), getattr(scenario, name)
             shape = tuple(map(max, table.shape[1:3], own.shape[:2]))

@@ -24,7 +24,7 @@ both; or no queue had more GPUs of the type then."""
 
 @dataclass(frozen=True, eq=False)
 class Preemptions:
-    """Jobs that lost GPUs to a decision, as columns.
+    """Decisions that took GPUs from running jobs, as columns.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Preemptions:
     gpus: Ints
 
     def of_queue(self, at: int) -> dict[str, dict[str, int]]:
-        """Return how often jobs of a leaf were stopped and shrunk, by cause."""
+        """Return how often jobs of a leaf queue were stopped or shrunk, by cause."""
         mine = self.queue == at
         return {
             name: {
@@ -55,7 +55,7 @@ class Preemptions:
         }
 
     def list_losses(self, leaves: Sequence[str]) -> list[dict[str, Any]]:
-        """Return the GPUs that each leaf queue lost to each other one."""
+        """Return the GPUs that each leaf queue lost to each other queue."""
         other = (self.taker >= 0) & (self.taker != self.queue)
         found = []
         for queue, taker in sorted(
@@ -77,7 +77,7 @@ class Preemptions:
 def find_preemptions(
     intervals: Intervals, leaf: Ints, standing: QueueUsage, quota: Floats, fair: Floats
 ) -> Preemptions:
-    """Return the preemptions: which queue took GPUs from which.
+    """Return the preemptions, with the queue that lost GPUs and the queue that took them.
 
     A job is stopped or shrunk for its own queue if that has no fewer GPUs of the type after the same moment
     than before, those of jobs that ended by themselves left out; else for the queue that has most more.
@@ -162,7 +162,7 @@ OF_QUEUE = "queue_gpus_"
 
 
 class QueueUsage(NamedTuple):
-    """GPUs of all types by leaf, from each of B breakpoints to the next, shape (B, L).
+    """GPUs of all types that each leaf queue holds and wants in each interval of time, shape (B, L).
 
     Attributes
     ----------

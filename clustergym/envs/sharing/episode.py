@@ -1,6 +1,6 @@
 """An episode of placing requests for parts of GPUs, one by one.
 
-The environment and the training of learned placers play the same desk.
+The environment and the training of learned placers play it by the same functions.
 
 A learned placer of shares: scores linear in the features of nodes, with weights by class of request.
 """
@@ -48,7 +48,7 @@ UNPLACED, REFUSED = -2, -1
 
 
 class SharingEpisode(NamedTuple):
-    """An episode; K distinct requests, N nodes, A arrivals, F features.
+    """An episode as arrays: K distinct requests, N nodes, A arrivals, F features.
 
     Attributes
     ----------
@@ -92,11 +92,11 @@ class SharingEpisode(NamedTuple):
 
 def start_episode(stream: Stream) -> SharingEpisode:
     """Return a stream's episode at its first request that fits somewhere."""
-    desk = make_empty_episode(stream.nodes.copy(), stream.requests, stream.arrivals, stream.usual)
+    episode = make_empty_episode(stream.nodes.copy(), stream.requests, stream.arrivals, stream.usual)
     leaving = np.argsort(stream.leaves_at, kind="stable")
-    desk = desk._replace(leaves_at=_whole(stream.leaves_at), leaving=leaving)
-    _begin(desk)
-    return desk
+    episode = episode._replace(leaves_at=_whole(stream.leaves_at), leaving=leaving)
+    _begin(episode)
+    return episode
 
 
 def make_empty_episode(
@@ -107,7 +107,7 @@ def make_empty_episode(
     Parameters
     ----------
     nodes : Nodes
-        As they are at the start; they are the desk's, not copied.
+        As they are at the start; they are the episode's, not copied.
     requests : Requests
     arrivals : ndarray of int, shape (A,)
         Index of the distinct request of each.
@@ -143,77 +143,77 @@ def _whole(column: Ints) -> Ints:
     return np.ascontiguousarray(column, dtype=np.int64)
 
 
-def put(desk: SharingEpisode, node: int, device: int) -> None:
-    """Place the current request, on one device if it asks for a part, and advance to the next that fits."""
-    _next(desk, node, device)
+def put(episode: SharingEpisode, node: int, device: int) -> None:
+    """Place the current request on a node (and one device for a part of a GPU), and advance to the next."""
+    _next(episode, node, device)
 
 
 @entry_in_place
-def _begin(desk: SharingEpisode) -> None:
-    for at in range(len(desk.fragments)):
-        desk.fragments[at] = fragments(desk.nodes, at, desk.usual)
-    seek(desk)
+def _begin(episode: SharingEpisode) -> None:
+    for at in range(len(episode.fragments)):
+        episode.fragments[at] = fragments(episode.nodes, at, episode.usual)
+    seek(episode)
 
 
 @entry_in_place
-def _put(desk: SharingEpisode, node: int, device: int) -> None:
-    accept(desk, node, device)
-    seek(desk)
+def _put(episode: SharingEpisode, node: int, device: int) -> None:
+    accept(episode, node, device)
+    seek(episode)
 
 
 _next = Direct(_put)
 
 
 @compile_in_place
-def accept(desk: SharingEpisode, node: int, device: int) -> None:
+def accept(episode: SharingEpisode, node: int, device: int) -> None:
     """Place the current request on a node where it fits."""
-    arrival = desk.counts[AT]
-    request = desk.arrivals[arrival]
-    desk.node[arrival] = node
-    desk.devices[arrival] = placers.take(desk.nodes, node, desk.requests, request, device)
-    desk.fragments[node] = fragments(desk.nodes, node, desk.usual)
-    desk.counts[USED] += desk.requests.gpus[request] * desk.requests.gpu_milli[request]
-    desk.used_sum[0] += desk.counts[USED]
-    desk.counts[AT] += 1
+    arrival = episode.counts[AT]
+    request = episode.arrivals[arrival]
+    episode.node[arrival] = node
+    episode.devices[arrival] = placers.take(episode.nodes, node, episode.requests, request, device)
+    episode.fragments[node] = fragments(episode.nodes, node, episode.usual)
+    episode.counts[USED] += episode.requests.gpus[request] * episode.requests.gpu_milli[request]
+    episode.used_sum[0] += episode.counts[USED]
+    episode.counts[AT] += 1
 
 
 @compile_in_place
-def seek(desk: SharingEpisode) -> None:
-    """Let requests leave, and reject arrivals, up to the next arrival that fits somewhere."""
-    while desk.counts[AT] < len(desk.arrivals):
-        arrival = desk.counts[AT]
-        _leave(desk, arrival)
-        if refresh(desk, desk.arrivals[arrival]):
+def seek(episode: SharingEpisode) -> None:
+    """Let requests leave, and reject arrivals, until one arrives that fits somewhere."""
+    while episode.counts[AT] < len(episode.arrivals):
+        arrival = episode.counts[AT]
+        _leave(episode, arrival)
+        if refresh(episode, episode.arrivals[arrival]):
             return
-        desk.node[arrival] = REFUSED
-        desk.counts[REJECTED] += 1
-        desk.used_sum[0] += desk.counts[USED]
-        desk.counts[AT] += 1
+        episode.node[arrival] = REFUSED
+        episode.counts[REJECTED] += 1
+        episode.used_sum[0] += episode.counts[USED]
+        episode.counts[AT] += 1
 
 
 @compile_in_place
-def _leave(desk: SharingEpisode, arrival: int) -> None:
-    while desk.counts[LEFT] < arrival:
-        leaver = desk.leaving[desk.counts[LEFT]]
-        if desk.leaves_at[leaver] > arrival:
+def _leave(episode: SharingEpisode, arrival: int) -> None:
+    while episode.counts[LEFT] < arrival:
+        leaver = episode.leaving[episode.counts[LEFT]]
+        if episode.leaves_at[leaver] > arrival:
             return
-        desk.counts[LEFT] += 1
-        node, request = desk.node[leaver], desk.arrivals[leaver]
+        episode.counts[LEFT] += 1
+        node, request = episode.node[leaver], episode.arrivals[leaver]
         if node >= 0:
-            placers.give_back(desk.nodes, node, desk.requests, request, desk.devices[leaver])
-            desk.fragments[node] = fragments(desk.nodes, node, desk.usual)
-            desk.counts[USED] -= desk.requests.gpus[request] * desk.requests.gpu_milli[request]
+            placers.give_back(episode.nodes, node, episode.requests, request, episode.devices[leaver])
+            episode.fragments[node] = fragments(episode.nodes, node, episode.usual)
+            episode.counts[USED] -= episode.requests.gpus[request] * episode.requests.gpu_milli[request]
 
 
 @compile_in_place
-def refresh(desk: SharingEpisode, request: int) -> bool:
-    """Compute the features of the nodes changed since this request last came; return whether it fits."""
+def refresh(episode: SharingEpisode, request: int) -> bool:
+    """Update the features of nodes that changed since this request last came; return whether it fits."""
     somewhere = False
-    for at in range(len(desk.fragments)):
-        if desk.version[request, at] != desk.nodes.version[at]:
-            _describe(desk, request, at)
-            desk.version[request, at] = desk.nodes.version[at]
-        somewhere |= desk.features[request, FITS, at] > 0
+    for at in range(len(episode.fragments)):
+        if episode.version[request, at] != episode.nodes.version[at]:
+            _describe(episode, request, at)
+            episode.version[request, at] = episode.nodes.version[at]
+        somewhere |= episode.features[request, FITS, at] > 0
     return somewhere
 
 
@@ -226,9 +226,14 @@ def _count_untouched(nodes: Nodes, at: int) -> int:
 
 
 @compile_in_place
-def _describe(desk: SharingEpisode, request: int, at: int) -> None:
+def _describe(episode: SharingEpisode, request: int, at: int) -> None:
     """Write the features of a node for a request, and the device that FGD would take for a part."""
-    nodes, requests, row, installed = desk.nodes, desk.requests, desk.features[request], desk.installed
+    nodes, requests, row, installed = (
+        episode.nodes,
+        episode.requests,
+        episode.features[request],
+        episode.installed,
+    )
     devices = max(nodes.devices[at], 1)
     row[:, at] = 0.0
     row[CPU, at] = nodes.cpu_milli[at] / installed[0, at]
@@ -236,25 +241,25 @@ def _describe(desk: SharingEpisode, request: int, at: int) -> None:
     row[GPU, at] = idle_milli(nodes, at) / installed[2, at]
     row[DEVICES, at] = WHOLE * devices / nodes.most[1]
     row[UNTOUCHED, at] = _count_untouched(nodes, at) / devices
-    row[FRAGMENTS, at] = desk.fragments[at] / installed[2, at]
+    row[FRAGMENTS, at] = episode.fragments[at] / installed[2, at]
     hosted = nodes.hosted[at].sum()
     if hosted > 0 and requests.gpus[request] > 0:
         row[ALIKE, at] = nodes.hosted[at, placers.classify_request(requests, request)] / hosted
     value = placers.score(
-        nodes, at, requests, request, placers.FGD, desk.usual, desk.device[request, at : at + 1]
+        nodes, at, requests, request, placers.FGD, episode.usual, episode.device[request, at : at + 1]
     )
     if value >= 0:
         row[FITS, at] = 1.0
-        _describe_placed_node(desk, request, at)
+        _describe_placed_node(episode, request, at)
 
 
 @compile_in_place
-def _describe_placed_node(desk: SharingEpisode, request: int, at: int) -> None:
+def _describe_placed_node(episode: SharingEpisode, request: int, at: int) -> None:
     """Write what a node would be with the request on it."""
-    nodes, row, installed = desk.nodes, desk.features[request], desk.installed
-    device, version = desk.device[request, at], nodes.version[at]
-    taken = placers.occupy(nodes, at, desk.requests, request, device)
-    idle, left = idle_milli(nodes, at), fragments(nodes, at, desk.usual)
+    nodes, row, installed = episode.nodes, episode.features[request], episode.installed
+    device, version = episode.device[request, at], nodes.version[at]
+    taken = placers.occupy(nodes, at, episode.requests, request, device)
+    idle, left = idle_milli(nodes, at), fragments(nodes, at, episode.usual)
     row[CPU_AFTER, at] = nodes.cpu_milli[at] / installed[0, at]
     row[MEMORY_AFTER, at] = nodes.memory_mib[at] / installed[1, at]
     row[GPU_AFTER, at] = idle / installed[2, at]
@@ -262,10 +267,10 @@ def _describe_placed_node(desk: SharingEpisode, request: int, at: int) -> None:
     if device >= 0:
         row[DEVICE_AFTER, at] = nodes.gpu_milli[at, device] / WHOLE
     row[FRAGMENTS_AFTER, at] = left / installed[2, at]
-    row[GROWTH, at] = (left - desk.fragments[at]) / nodes.most[1]
-    usual = nodes.cpu_milli[at] / max(idle * desk.cpu_per_gpu[0], 1.0)
+    row[GROWTH, at] = (left - episode.fragments[at]) / nodes.most[1]
+    usual = nodes.cpu_milli[at] / max(idle * episode.cpu_per_gpu[0], 1.0)
     row[BALANCE_AFTER, at] = usual / (1.0 + usual)
-    placers.give_back(nodes, at, desk.requests, request, taken)
+    placers.give_back(nodes, at, episode.requests, request, taken)
     nodes.version[at] = version
 
 
@@ -276,7 +281,7 @@ SHAPE = (len(CLASSES), len(NAMES))
 
 @compile_in_place
 def classify_request(requests: Requests, request: int) -> int:
-    """Return the class of a request, an index of CLASSES."""
+    """Return the class of a request as an index of CLASSES."""
     if requests.gpus[request] == 0:
         return 0
     if requests.gpu_milli[request] < WHOLE:
@@ -285,42 +290,42 @@ def classify_request(requests: Requests, request: int) -> int:
 
 
 @entry_in_place
-def choose(desk: SharingEpisode, weights: Floats) -> int:
+def choose(episode: SharingEpisode, weights: Floats) -> int:
     """Return the node with the highest score for the current request; ties go to the lowest rank."""
-    request = desk.arrivals[desk.counts[AT]]
-    own, rank, best, most = weights[classify_request(desk.requests, request)], desk.nodes.rank, -1, 0.0
+    request = episode.arrivals[episode.counts[AT]]
+    own, rank, best, most = weights[classify_request(episode.requests, request)], episode.nodes.rank, -1, 0.0
     for at in range(len(rank)):
-        if desk.features[request, FITS, at] == 0.0:
+        if episode.features[request, FITS, at] == 0.0:
             continue
         score = 0.0
         for feature in range(len(own)):
-            score += own[feature] * desk.features[request, feature, at]
+            score += own[feature] * episode.features[request, feature, at]
         if best < 0 or score > most or (score == most and rank[at] < rank[best]):
             best, most = at, score
     return best
 
 
 @entry_in_place
-def play(desk: SharingEpisode, weights: Floats) -> None:
-    """Place all requests that are left; weights of shape SHAPE."""
-    while desk.counts[AT] < len(desk.arrivals):
-        node = choose(desk, weights)
-        accept(desk, node, desk.device[desk.arrivals[desk.counts[AT]], node])
-        seek(desk)
+def play(episode: SharingEpisode, weights: Floats) -> None:
+    """Place all remaining requests by weights, shape SHAPE."""
+    while episode.counts[AT] < len(episode.arrivals):
+        node = choose(episode, weights)
+        accept(episode, node, episode.device[episode.arrivals[episode.counts[AT]], node])
+        seek(episode)
 
 
 @entry_in_place
-def answer(desk: SharingEpisode, weights: Floats, arrival: int, noted: Ints) -> int:
-    """Return the node for any of the arrivals, on nodes that others change; -1: it fits nowhere.
+def answer(episode: SharingEpisode, weights: Floats, arrival: int, noted: Ints) -> int:
+    """Return the node for an arrival, on nodes that others may have changed; -1 if it fits nowhere.
 
     Parameters
     ----------
     noted : ndarray of int, shape (N,)
-        Versions of the nodes that `desk.fragments` is of; -1: of none. Brought up to date.
+        Versions of the nodes that `episode.fragments` is of; -1: of none. Brought up to date.
     """
     for at in range(len(noted)):
-        if noted[at] != desk.nodes.version[at]:
-            desk.fragments[at] = fragments(desk.nodes, at, desk.usual)
-            noted[at] = desk.nodes.version[at]
-    desk.counts[AT] = arrival
-    return choose(desk, weights) if refresh(desk, desk.arrivals[arrival]) else -1
+        if noted[at] != episode.nodes.version[at]:
+            episode.fragments[at] = fragments(episode.nodes, at, episode.usual)
+            noted[at] = episode.nodes.version[at]
+    episode.counts[AT] = arrival
+    return choose(episode, weights) if refresh(episode, episode.arrivals[arrival]) else -1
