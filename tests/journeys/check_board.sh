@@ -3,9 +3,8 @@ set -euo pipefail
 mkdir -p boards/fair
 cp "$BOARDS/fair/board.yaml" boards/fair/
 cp -r "$BOARDS/fair/fcfs" boards/fair/
-clustergym leaderboard --root boards check fair fcfs --workers 1 | tee told
-grep 'every metric equal' told
-# One that gives itself a better figure is found out.
+# One that gives itself a better figure is found out, and nothing else is said of it. (docs/thirty-minutes.ipynb checks the
+# entry as it is.)
 python - <<'PY'
 import csv
 from pathlib import Path
@@ -21,3 +20,4 @@ PY
 if clustergym leaderboard --root boards check fair fcfs --workers 1 > told 2>&1; then exit 1; fi
 cat told
 grep ftf_mean told
+grep -q 'fair/fcfs: 1 FLAGS' told

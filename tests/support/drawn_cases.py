@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-CASES = int(os.environ.get("AGREEMENT_CASES", "500"))
+CASES = int(os.environ.get("AGREEMENT_CASES", "250"))
 BATCH = 250
 counted: Counter[str] = Counter()
 
