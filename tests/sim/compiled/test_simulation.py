@@ -47,7 +47,7 @@ def small() -> Scenario:
 
 
 def ended(scenario: Scenario, policy: Policy, placer: Buddy, engine: Engine) -> tuple[Any, Any]:
-    """Return a simulation after so many decisions, None if the policy refuses it, and what ended it before."""
+    """Return a simulation after so many decisions (None: the policy refuses it), and what ended it."""
     simulation = make_simulation(scenario, policy, placer, engine=engine)
     try:
         policy.check(simulation.known_trace, simulation.setting)
