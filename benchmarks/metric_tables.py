@@ -35,7 +35,9 @@ def metrics() -> str:
     special = {metric.name for some in SPECIAL.values() for metric in some}
     parts = [_metrics(metric for name, metric in METRICS.items() if name not in special)]
     parts += [f"### {title}\n\n{_metrics(some)}" for title, some in SPECIAL.items()]
-    where = "They stand in `tenants.queues` of `result.json`. Elsewhere `KEY of QUEUE` names them."
+    where = (
+        "They are stored under `tenants.queues` in `result.json`. Elsewhere they are named `KEY of QUEUE`."
+    )
     parts.append(f"### One queue of tenants\n\n{where}\n\n{_metrics(OF_ONE_QUEUE.values())}")
     return "\n\n".join(parts)
 
