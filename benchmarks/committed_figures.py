@@ -177,7 +177,12 @@ def changes_table() -> str:
         shown = ["-" if one is None else f"{one.value:.2f}" for one in conditions]
         figure = f"{world.figure(name).value:.2f}"
         rows.append([world.standings[name].entry.title, before.get(name, "-"), figure, *shown])
-    heads = ["scheduler", "version 2: cut at four hours", f"version {world.board.version}", *world.board.conditions]
+    heads = [
+        "scheduler",
+        "version 2: cut at four hours",
+        f"version {world.board.version}",
+        *world.board.conditions,
+    ]
     return table(heads, rows, words=(0,))
 
 
