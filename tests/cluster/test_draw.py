@@ -100,7 +100,9 @@ def test_bad_input_is_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     if any("/" in word or word == "f.svg" for word in arguments):
-        pytest.importorskip("matplotlib", reason="Matplotlib is not installed: pip install 'clustergym[report]'")
+        pytest.importorskip(
+            "matplotlib", reason="Matplotlib is not installed: pip install 'clustergym[report]'"
+        )
     monkeypatch.chdir(tmp_path)
     (tmp_path / "f.svg").mkdir()
     (tmp_path / "no").mkdir()
