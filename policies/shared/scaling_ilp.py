@@ -110,12 +110,15 @@ def _solve(cluster: VirtualCluster, found: ScalingCandidates, free: Ints, gap: f
     # Rows are scaled to 1: with larger coefficients a value within tolerance of 1 would violate its rows.
     largest = float(cluster.counts[-1])
     limits = np.concatenate([free / largest, np.ones(len(members))])
+    rows = csr_array(vstack([csr_array(use / largest), once]))
+    # SciPy 1.12 makes indices of 64 bits, and its solver takes none.
+    rows.indices, rows.indptr = rows.indices.astype(np.int32), rows.indptr.astype(np.int32)
     with _mute_stdout():
         answer = milp(
             -found.gain,
             integrality=np.ones(len(columns)),
             bounds=Bounds(0, 1),
-            constraints=LinearConstraint(vstack([csr_array(use / largest), once]), -np.inf, limits),
+            constraints=LinearConstraint(rows, -np.inf, limits),
             options={"node_limit": NODE_LIMIT, "mip_rel_gap": gap},
         )
     if answer.x is None:

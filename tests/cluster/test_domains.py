@@ -93,6 +93,7 @@ def test_the_compiled_engine_knows_no_domains(racks: ClusterSpec) -> None:
 def test_picture_and_tree_show_domains(
     racks: ClusterSpec, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    pytest.importorskip("matplotlib", reason="Matplotlib is not installed: pip install 'clustergym[report]'")
     first = minipods(racks)[0].leaves
     assert [(leaf.nodes, leaf.nodes_per_domain) for leaf in first] == [(5, 1), (12, 6), (2, 6)]
     assert main(["draw", str(tmp_path / "racks.yaml")]) == 0

@@ -128,7 +128,7 @@ BAD = [
     ),
     (
         [*FIT, "--data", "good.csv", "-o", "new.yaml"],
-        "good.csv: has 1 feasible optimal rows for 24",
+        "good.csv: has 1 feasible optimal rows for 14",
     ),
     ([*FIT, "--data", "good.csv", "-o", "."], ".: --output: is a folder"),
     (

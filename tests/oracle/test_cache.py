@@ -177,7 +177,7 @@ def test_no_flipped_bit_changes_a_table() -> None:
         refused += found is None
         assert found is None or found.tobytes() == stack.tobytes()
     # All but the few bits of the zip format that mean nothing, such as times and attributes.
-    assert refused > 1300
+    assert refused > 1200
 
 
 class Bomb:
