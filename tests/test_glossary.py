@@ -41,7 +41,6 @@ KINDS = {
     "cluster/schema.py": "`link_kind`, a key of clusters' files",
     "cluster/spec.py": "`link_kind`",
     "commands/cluster.py": "`link_kind`",
-    "oracle/roofline/devices.py": "`link_kind`",
     "oracle/models/catalog.py": "`kind`, a key of models' files",
 }
 """Modules with an identifier `kind`, and what it is there; everything else has its own name."""

@@ -70,6 +70,10 @@ class GpuType:
     fp4_tflops: float | None = None
     power_w: float | None = None
 
+    def links_by(self, technology: str) -> bool:
+        """Return whether the link between a node's GPUs is of a technology, such as `nvlink` or `pcie`."""
+        return self.link_kind.startswith(technology)
+
 
 @dataclass(frozen=True)
 class NodeGroup:

@@ -75,7 +75,7 @@ class Constants:
 
     def network_share(self, gpu: GpuType) -> float:
         """Return the share of a shared port's line rate that collectives across two nodes reach."""
-        return self.network if gpu.link_kind.startswith("nvlink") else self.host_network
+        return self.network if gpu.links_by("nvlink") else self.host_network
 
 
 def clock_share(gpu: GpuType) -> float:

@@ -235,7 +235,7 @@ def _flags(values: Iterable[bool]) -> Bools:
 
 
 def _all_to_all_share(gpu: GpuType) -> float:
-    shares = (share for link, share in ALL_TO_ALL_SHARE.items() if gpu.link_kind.startswith(link))
+    shares = (share for link, share in ALL_TO_ALL_SHARE.items() if gpu.links_by(link))
     return next(shares, min(ALL_TO_ALL_SHARE.values()))
 
 

@@ -97,9 +97,7 @@ def _device(gpu: GpuType) -> tuple[float, ...]:
 
 def link_gbs(gpu: GpuType) -> float:
     """Return the GB/s that collectives reach on the link inside a node."""
-    share = next(
-        (s for link, s in LINK_SHARE.items() if gpu.link_kind.startswith(link)), min(LINK_SHARE.values())
-    )
+    share = next((s for link, s in LINK_SHARE.items() if gpu.links_by(link)), min(LINK_SHARE.values()))
     return gpu.link_gbs * share
 
 
