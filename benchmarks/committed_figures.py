@@ -150,8 +150,8 @@ def best_table() -> str:
     known = [world.known() for world in worlds]
     shown = ["-" if one is None else interval(one) for one in known]
     rows.append(["*the best of these in each cell*", "", "", *shown])
-    rows.append(["*no schedule can be below*", "", "", *(interval(world.bound()) for world in worlds)])
-    text = table(["scheduler", "kind", "what it is told", *titles], rows, words=range(3 + len(titles)))
+    rows.append(["*lower bound*", "", "", *(interval(world.bound()) for world in worlds)])
+    text = table(["scheduler", "from", "information available", *titles], rows, words=range(3 + len(titles)))
     return f"{text}\n\n{speeds_of(world.board for world in worlds)}"
 
 
@@ -336,7 +336,7 @@ def arena_simulator() -> str:
             of_policy.setdefault(policy, []).append(one)
 
     def miss(policy: str) -> float:
-        return max(abs(one["as_published"] / one["paper"] - 1) for one in of_policy[policy])
+        return max(abs(float(one["as_published"]) / float(one["paper"]) - 1) for one in of_policy[policy])
 
     def told(policy: str) -> str:
         jobs, jct, throughput = of_policy[policy]
@@ -345,8 +345,8 @@ def arena_simulator() -> str:
 
     worst = max(of_policy, key=miss)
     return (
-        f"of its own policy, {told('arena')}; of the one of {len(of_policy)} that comes out worst, "
-        f"`{worst}`, {told(worst)}"
+        f"with its own policy, {told('arena')}; with `{worst}`, the least well reproduced of "
+        f"{len(of_policy)} policies, {told(worst)}"
     )
 
 

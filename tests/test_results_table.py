@@ -43,7 +43,7 @@ def test_figures_name_the_error_of_the_oracle_that_made_them(tables):
         f"`oracle=roofline`, which made tables of schedulers whose jobs are cut, is off by {said['roofline']}"
         in text
     )
-    assert "of the one of 5 that comes out worst, `elasticflow-ls`, " in text
+    assert "with `elasticflow-ls`, the least well reproduced of 5 policies, " in text
 
 
 def test_what_others_published_is_not_left_out_of_the_best_of_it(tables):
