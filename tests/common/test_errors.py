@@ -78,6 +78,6 @@ def test_the_remedy_of_a_file_that_cannot_be_read_is_told(name, tmp_path):
 
 def test_a_value_of_another_kind_is_quoted():
     node = KubernetesObject(Path("nodes.json"), {"kind": "Node", "metadata": {"name": "n1"}, "spec": [7, 8]})
-    told = r"nodes.json: Node n1: spec: is of another kind than expected: '\[7, 8\]'"
+    told = r"nodes.json: Node n1: spec: is of another type than expected: '\[7, 8\]'"
     with pytest.raises(InputError, match=told):
         node.get("spec", dict, {})

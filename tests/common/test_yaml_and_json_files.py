@@ -259,7 +259,7 @@ def test_objects_of_kubernetes() -> None:
         "Other",
     )
     assert one.items("spec.none") == []
-    groups, other = CLUSTER_QUEUE["spec"]["groups"], "is of another kind than expected:"
+    groups, other = CLUSTER_QUEUE["spec"]["groups"], "is of another type than expected:"
     nameless = KubernetesObject(Path("k"), {"metadata": {"name": []}})
     for do, line in (
         (lambda: one.get("spec.on", int, 0), f"spec.on: {other} 'True'"),
