@@ -17,7 +17,7 @@ from .shared.requests import request_options
 
 @dataclass
 class ShortestJobFirst(Policy):
-    """Shortest job first: gangs in order of run time at the request, without preemption.
+    """Shortest job first: gangs in order of run time on the GPUs that they ask for, without preemption.
 
     A job runs to completion once started. A waiting job takes the fastest type of its request
     that is free.

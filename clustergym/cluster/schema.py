@@ -45,7 +45,7 @@ class GpuTypeKeys(StrictSchema):
 
 
 class NodesKeys(StrictSchema):
-    """The keys of a group of equal nodes; its network keys override those of the GPU type.
+    """The keys of a cluster file for a group of equal nodes; network keys override those of the GPU type.
 
     With CPU (thousandths of a core) and memory (MiB) of each node, the cluster's GPUs can be divided
     (`clustergym.cluster.divisible`).

@@ -306,7 +306,7 @@ class JobRows(Summary):
 
 
 class MoveRows(JobRows):
-    """An observation of jobs in rows that includes the features of an auction's moves (`scored_moves`)."""
+    """An observation with a row for each job, with the auction's features of each change of its GPUs."""
 
     def make_layout(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of each part."""
@@ -336,7 +336,7 @@ class RankedRows(JobRows):
 
 
 class QueueRows(JobRows):
-    """An observation of jobs in rows that includes the queue of each row's job (`tenants`)."""
+    """An observation with a row for each job, which includes the job's queue (features `tenants`)."""
 
     def make_layout(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of each part."""

@@ -18,7 +18,7 @@ LEAVES = (EventType.COMPLETE, EventType.DROP)
 
 @dataclass(frozen=True, eq=False)
 class QueueRules:
-    """The queues of a scenario with n jobs and L leaf queues; GPUs of all types count equally.
+    """Quotas and limits of L leaf queues, and the queue of each of n jobs; GPUs of all types count equally.
 
     Attributes
     ----------

@@ -67,7 +67,7 @@ def choose_ink(colour: Colour) -> Colour:
 
 
 class Size(NamedTuple):
-    """Pixels of a rectangle."""
+    """Width and height of a rectangle, in pixels."""
 
     width: int
     height: int

@@ -152,7 +152,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
     @property
     def setting(self) -> Setting:
-        """The constants of the episode, as Views have them."""
+        """What stays constant in an episode: the same object as `View.setting`."""
         return make_setting(self.scenario, self.scenario.round_s(self.parameters.round_s))
 
     @property

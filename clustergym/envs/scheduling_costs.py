@@ -181,7 +181,7 @@ def jobs_in_system(now: Outcomes) -> float:
 
 
 def log_jct(now: Outcomes) -> float:
-    """Return the logarithm of the mean seconds in the system, at least 1; finally of the mean JCT.
+    """Return the log of jobs' mean seconds in the system so far (at least 1 s); at the end, of the mean JCT.
 
     Less a baseline's, it is the logarithm of a ratio of mean JCTs, which weighs short and long traces alike.
     """
@@ -199,7 +199,7 @@ def unfairness(now: Outcomes) -> float:
 
 
 def deadlines_met(now: Outcomes) -> float:
-    """Return minus the share of jobs that completed by their deadline."""
+    """Return the share of jobs that completed by their deadline, negated, so that lower is better."""
     return -float(now.meets_deadline().mean())
 
 

@@ -29,7 +29,7 @@ class DisturbanceMetric(NamedTuple):
 
 
 class DisturbedRun(Protocol):
-    """The interface of a run to disturbances (`sim.disturbances`), with all times in ticks."""
+    """What a disturbance, such as node failures, may read and change in a run; all times are ticks."""
 
     trace: Trace
     placer: Placer

@@ -58,7 +58,7 @@ class Exclusion:
 
 @dataclass(frozen=True)
 class Restart:
-    """The steps of a restart after a node failure.
+    """How long each phase of a restart after a node failure takes.
 
     Attributes
     ----------

@@ -48,7 +48,7 @@ def decode_message(message: bytes) -> tuple[dict[str, Any], dict[str, NDArray[An
 
 
 def packed_setting(setting: Setting, seed: int) -> bytes:
-    """Return the message that begins a run."""
+    """Return the first message of a run to an external policy program: the setting and a seed."""
     words = {"gpu_types": setting.gpu_types, "round_s": setting.round_s, "seed": seed}
     return encode_message(words, {name: getattr(setting, name) for name in SETTING})
 

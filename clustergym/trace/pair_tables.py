@@ -72,7 +72,7 @@ class PairTable:
 
 
 def read_pair_table(path: Path) -> PairTable:
-    """Read a table of pairs: a CSV file, a JSON file of Gavel's, or a folder that contains `SIMULATION`.
+    """Read speeds of pairs of jobs that share a GPU, from a CSV file, or Gavel's JSON file or its folder.
 
     Raises
     ------

@@ -95,7 +95,7 @@ def variant(setting: str, change: str, value: float | None = None) -> str:
 
 
 def is_measured(place: str) -> bool:
-    """Return whether a cluster's iteration times are measured by the artifact."""
+    """Return whether iteration times on this cluster are measurements that the paper's artifact has."""
     return _MEASURED in PLACES[place]
 
 

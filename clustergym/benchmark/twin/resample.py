@@ -18,7 +18,7 @@ from clustergym.trace.trace import Trace
 
 
 class Drawn(NamedTuple):
-    """A drawn log: its file, its jobs, and when its clock starts (seconds since 1970)."""
+    """A randomly generated log: its file, its jobs, and when its clock starts (seconds since 1970)."""
 
     path: Path
     jobs: int

@@ -181,7 +181,7 @@ def episode_instance(
     options: Mapping[str, Any],
     rng: np.random.Generator,
 ) -> Instance:
-    """Return the instance to place; values that the options do not set are drawn.
+    """Return the placement problem of an episode; what the options do not set is sampled.
 
     Raises
     ------

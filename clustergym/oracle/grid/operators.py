@@ -112,7 +112,7 @@ class OperatorGraph:
 
 
 def operator_graph(spec: ModelSpec, clusters: int = CLUSTERS) -> OperatorGraph:
-    """Return the clustered operators of a model.
+    """Return a model's operators, merged into groups that a plan keeps together.
 
     Parameters
     ----------

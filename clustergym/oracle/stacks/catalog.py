@@ -46,7 +46,7 @@ class Stack:
 
     @property
     def of_steps(self) -> bool:
-        """Whether the stack's constants are for the formulas of a whole transformer step."""
+        """Whether the stack's constants belong to formulas of a whole step, not of single operators."""
         return isinstance(self.constants, StackConstants)
 
     @property

@@ -23,7 +23,7 @@ from clustergym.scenario.tenants.slurm_rules import Rules
 
 @dataclass(frozen=True)
 class Cohort:
-    """A queue, or a cohort of queues and cohorts.
+    """A node of the tree of queues: a queue, or a cohort with queues and cohorts below it.
 
     Attributes
     ----------

@@ -225,7 +225,7 @@ def classic_fair_share(shares: float, usage: float, damping: float = 1.0) -> flo
 
 
 def effective_usage(own: float, above: float, shares: float) -> float:
-    """Return an account's effective usage in the classic rule: its own, and a part of its siblings'.
+    """Return an account's usage by Slurm's classic fair share: its own, and a part of its siblings'.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
 
 
 def read_log(path: Path) -> RecordedJobs:
-    """Read submission date, duration in seconds, GPUs and virtual cluster, without drawing models.
+    """Read each job's submission date, duration in seconds, GPUs and virtual cluster, but no model.
 
     The jobs have no id; their number in the file stands for it. Jobs of 0 s are left out.
     """

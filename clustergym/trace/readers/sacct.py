@@ -220,7 +220,7 @@ def _nodes(row: _Row, gpus: int) -> int:
 def read_log(
     path: Path, rules: CellRules | None = None, type_of_partition: Mapping[str, str] | None = None
 ) -> RecordedJobs:
-    """Read the jobs that ran, without drawing models; see `build_log`."""
+    """Read from a log the jobs that ran; they have no model yet (see `build_log`)."""
     rows, left_out, sha256 = read_rows(path, rules)
     return build_log(path, NAME, sha256, rows, left_out, type_of_partition or {})
 
