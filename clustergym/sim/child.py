@@ -155,6 +155,8 @@ def _receive_answer(reader: Connection, child: int, place: mmap.mmap, limit_s: f
         # Processes that the policy started may hold the pipe open.
         if os.waitid(os.P_PID, child, ended) is not None and not reader.poll(0):
             return None
+        # Packing clears all numbers, then writes one after the other: a time of 0 is being written now.
         role, *_, since = PLACE.unpack_from(place)
-        if limit_s is not None and role != NO_ROLE and time.monotonic() - since > limit_s + GRACE_S:
+        working = role != NO_ROLE and since > 0.0
+        if limit_s is not None and working and time.monotonic() - since > limit_s + GRACE_S:
             raise OvertimeError(f"took longer than {limit_s:g} s, could not be interrupted and was killed")

@@ -1,10 +1,12 @@
 """Policies and placers that exit, hang, or end the process: one error that says where, and no result."""
 
 import itertools
+import mmap
 import os
 import sys
 import time
 from functools import partial
+from multiprocessing import Pipe
 
 import pytest
 from clustergym.policies.placers.buddy import Buddy
@@ -15,7 +17,7 @@ from clustergym.scenario.policy import Decision, InformationClass, Policy
 from clustergym.sim import child
 from clustergym.sim.child import run_supervised
 from clustergym.sim.drive import simulate
-from clustergym.sim.guard import StepWatchdog, StoppedError
+from clustergym.sim.guard import PLACE, PLACER, StepWatchdog, StoppedError
 
 # a comes at 0 and b at 10, and each event is a decision point: the second decision, at 10, sees both jobs.
 SCENARIO = small_scenario(
@@ -191,3 +193,16 @@ def test_the_limit_is_one_of_a_decision_and_not_of_the_run():
 def test_a_limit_that_is_no_duration_is_refused(limit_s):
     with pytest.raises(InputError, match=r"run\.decision_limit_s"):
         StepWatchdog(limit_s)
+
+
+def test_a_step_whose_beginning_is_being_written_is_not_late():
+    # Packing writes the numbers one after the other, the time of the beginning last; until then it is 0.
+    place, (reader, writer) = mmap.mmap(-1, PLACE.size), Pipe(duplex=False)
+    PLACE.pack_into(place, 0, PLACER, 487, 2, 0.0, 0.0)
+    process = os.fork()
+    if not process:
+        time.sleep(0.5)
+        os._exit(0)
+    writer.close()
+    assert child._receive_answer(reader, process, place, 0.1) is None
+    os.waitpid(process, 0)
