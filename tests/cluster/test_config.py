@@ -17,6 +17,7 @@ from clustergym.cluster.cluster_files import (
     load_cluster,
     load_gpu_types,
 )
+from clustergym.cluster.spec import Fabric
 from clustergym.common.errors import InputError
 from clustergym.common.paths import conf_dir
 
@@ -65,6 +66,11 @@ def test_a_users_cluster() -> None:
     assert spec.groups[1].gpu_type.tf32_tflops is None
     assert (spec.fabric.nodes_per_leaf, spec.fabric.core_oversubscription) == (2, 3)
     assert spec.fabric.leaves_per_minipod == 8  # the default of Fabric
+
+
+def test_a_fabric_of_no_keys_is_the_default() -> None:
+    for given in ({}, {"core_oversubscription": 2.0}, {"nodes_per_leaf": 16}):
+        assert cluster_from_config(edited("fabric", given)).fabric == Fabric()
 
 
 def test_a_users_gpu_type_goes_before_the_catalogue() -> None:

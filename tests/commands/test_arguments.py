@@ -11,6 +11,7 @@ import pytest
 from command_parsers import WORDS, parser_of
 from error_lines import error_line
 
+import clustergym
 from clustergym.__main__ import COMMANDS as CONSOLE
 from clustergym.__main__ import main as console
 
@@ -66,3 +67,17 @@ def test_every_argument_says_what_it_is(words, monkeypatch):
     assert [
         (prog, action.option_strings or action.dest) for prog, action in arguments if not action.help
     ] == []
+
+
+def test_an_unknown_command_names_the_nearest(capsys):
+    assert console(["rnu"]) == 2
+    assert error_line(capsys) == "error: unknown command 'rnu' (did you mean run or train?)\n"
+
+
+def test_the_commands_are_told_and_the_version(capsys):
+    for words in ([], ["-h"], ["--help", "run"]):
+        assert console(words) == 0
+        assert "\n  run         " in capsys.readouterr().out
+    for words in (["-V"], ["--version", "run"]):
+        assert console(words) == 0
+        assert capsys.readouterr().out == f"clustergym {clustergym.__version__}\n"

@@ -131,6 +131,22 @@ def test_a_difference_is_shown_and_is_exit_status_1(tmp_path, capsys, monkeypatc
     assert text in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("states", "status"), [({"COMPLETED": 3}, 0), ({"COMPLETED": 2, "FAILED": 1}, 1)])
+def test_scripts_that_did_not_complete_are_exit_status_1(states, status, tmp_path, capsys, monkeypatch):
+    asked = []
+
+    def drive_scripts(jobs, folder, make, slurm, **more):
+        asked.append((jobs, [one.name for one in make()], more["queues"]))
+        return {"scripts": 3, "states": states, "jobs": folder / "jobs.csv"}
+
+    monkeypatch.setattr("clustergym.live.own.drive.drive_scripts", drive_scripts)
+    words = ["policy=srtf", f"live.jobs={tmp_path}", "live.engine=slurm", f"hydra.run.dir={tmp_path / 'out'}"]
+    assert live.main(words) == status
+    assert asked == [(tmp_path, ["srtf", "buddy"], None)]
+    told = ", ".join(f"{count} {state.lower()}" for state, count in states.items())
+    assert f"3 scripts: {told}; wrote " in capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_a_dry_run_prints_the_calls_and_writes_nothing(tmp_path, capsys):
     out = tmp_path / "out"

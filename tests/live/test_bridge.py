@@ -86,6 +86,16 @@ def test_stops_come_before_starts_and_the_result_is_the_simulators():
     assert simulation.log.digest == simulate(scenario, Script(scenario, dict(entries)), "buddy").digest
 
 
+@pytest.mark.parametrize("horizon_s", [60.0, 120.0])
+def test_a_run_ends_at_its_horizon(horizon_s):
+    # b comes at 50 s and takes 100 s: it never ends.
+    scenario = two_nodes([Job("a", 0, 100), Job("b", 50, 100)], horizon_s=horizon_s)
+    simulation = live(scenario, make_policy({"name": "fcfs"}), FakeBackend(scenario.cluster.node_gpus))
+    drive(simulation, make_policy({"name": "fcfs"}))
+    assert simulation.end_s == horizon_s
+    assert simulation.log.digest == simulate(scenario, make_policy({"name": "fcfs"}), "buddy").digest
+
+
 def test_a_job_that_is_gone_is_a_failure_and_runs_again():
     scenario = two_nodes([Job("a", 0, 100), Job("b", 10, 10)])
     backend = Watched(scenario.cluster.node_gpus)

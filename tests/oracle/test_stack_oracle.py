@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from clustergym.oracle.oracle_config import oracle_from_config
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 from clustergym.oracle.stacks.catalog import load_stack
 from clustergym.oracle.stacks.search import search_plans
-from clustergym.oracle.stacks.stack_oracle import StackOracle, make_machine, transformer_of
+from clustergym.oracle.stacks.stack_oracle import StackOracle, _at_tier, make_machine, transformer_of
 from clustergym.oracle.table_cache import load_or_build_tables
 
 LLM = load_cluster("llm-2026")
@@ -89,6 +90,17 @@ def test_wider_placements_are_never_faster() -> None:
     times = np.where(np.isfinite(tables().execution), tables().execution, np.nan)
     for tier in (Locality.LEAF, Locality.MINIPOD, Locality.CROSS):
         assert not (times[..., tier] < times[..., tier - 1] * (1 - 1e-9)).any()
+
+
+def test_slower_switches_are_a_slower_network_of_each_node() -> None:
+    # Through a core of three times fewer links each node has a third of its bandwidth.
+    h100 = make_machine(LLM.groups[0])
+    fabric = replace(LLM.fabric, spine_oversubscription=1.0, core_oversubscription=3.0)
+    slow = replace(LLM, fabric=fabric)
+    assert _at_tier(h100, slow, 0, Locality.NODE) == h100
+    assert _at_tier(h100, slow, 0, Locality.LEAF).nic_gbps == pytest.approx(h100.nic_gbps)
+    assert _at_tier(h100, slow, 0, Locality.MINIPOD).nic_gbps == pytest.approx(h100.nic_gbps)
+    assert _at_tier(h100, slow, 0, Locality.CROSS).nic_gbps == pytest.approx(h100.nic_gbps / 3)
 
 
 def test_information_classes_follow_from_the_plan() -> None:

@@ -279,8 +279,8 @@ def test_gavel_steps_of_workers(tmp_path: Path) -> None:
     assert trace.global_batch.tolist() == [40, 4, 512]
     assert trace.iterations.tolist() == [12, 77, 251]
     assert trace.deadline_s[1] == 204.5
-    with pytest.raises(InputError, match="gavel_steps: unknown value 'gpu'"):
-        load(tmp_path, "small.trace", GAVEL_10, ReadOptions(gavel_steps="gpu"))
+    with pytest.raises(InputError, match=r"gavel_steps: unknown value 'workers' \(did you mean worker\?\)"):
+        load(tmp_path, "small.trace", GAVEL_10, ReadOptions(gavel_steps="workers"))
 
 
 def test_gavel_seven_fields_have_arrival_before_scale_factor(tmp_path: Path) -> None:

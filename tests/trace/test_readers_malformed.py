@@ -168,6 +168,20 @@ BAD = {
     "arena-size": edited(ARENA, "2.6B", "2.7B", 3, "model_name", "did you mean"),
     "arena-deadline": edited(ARENA, "990", "150", 3, "deadline", "is not after"),
     "arena-gpu": edited(ARENA, "a40", "b40", 3, "gpu_type", "unknown GPU type"),
+    "arena-billion-gpus": edited(ARENA, "128,8", f"128,{10**9}", 3, "num_gpu", "is above 1000000"),
+    "philly-billion-gpus": edited(PHILLY, ",6,2,", f",6,{10**9},", 3, "num_gpus", "is above 1000000"),
+    "helios-billion-gpus": edited(HELIOS, "2,u,v,1", f"2,u,v,{10**9}", 3, "gpu_num", "is above 1000000"),
+    "sia-billion-gpus": edited(SIA, "bert,8", f"bert,{10**9}", 3, "num_replicas", "is above 1000000"),
+    "gavel-billion-gpus": edited(
+        GAVEL, "2000\t1", f"2000\t{10**9}", 2, "scale_factor", "is above 1000000", name="x.trace"
+    ),
+    "elasticflow-billion-gpus": edited(
+        ELASTICFLOW, "32768,8", f"32768,{10**9}", 3, "num_gpu", "is above 1000000"
+    ),
+    "durations-billion-gpus": edited(DURATIONS, "1800.5,2", f"1800.5,{10**9}", 3, "gpus", "is above 1000000"),
+    "acme-billion-gpus": edited(
+        ACME, "u2,1,1,16,Eval", f"u2,1,{10**9},16,Eval", 4, "gpu_num", "is above 1000000"
+    ),
     "arena-column": edited(ARENA, "batch_size", "batch", 1, "batch_size", "column missing"),
     "simulate-no-iterations": edited(
         ARENA, ",34,", ",0,", 3, "num_iteration", "below 1", name="simulate_trace.csv"

@@ -7,8 +7,9 @@ import json
 
 import numpy as np
 import pytest
+from clustergym.policies.placers.buddy import Buddy
 from log_readings import job_records, timeline
-from scenarios import Job, small_cluster, small_trace
+from scenarios import Job, Script, small_cluster, small_scenario, small_trace
 
 from clustergym.results.metrics.catalogue import (
     METRICS,
@@ -21,9 +22,11 @@ from clustergym.results.metrics.catalogue import (
 )
 from clustergym.results.metrics.intervals import Outcome
 from clustergym.results.metrics.jobs import job_table, write_csv
-from clustergym.results.metrics.metrics import measure
+from clustergym.results.metrics.metrics import measure, measure_scenario
 from clustergym.results.metrics.timeline import timeline_table
 from clustergym.scenario.disturbances.failures import NODE_FAIL, NODE_REPAIR
+from clustergym.sim.drive import drive
+from clustergym.sim.engine import Simulation, StalledError
 from clustergym.sim.log import NO_JOB, Event, EventType
 
 NAN = float("nan")
@@ -364,3 +367,23 @@ def test_timeline_csv(tmp_path):
     assert rows[12]["time_s"] == "360.0"
     assert (rows[12]["held_gpus_X"], rows[12]["held_gpus_Y"]) == ("6", "2")
     assert float(rows[12]["throughput"]) == pytest.approx(6.4 + 32 / 3 + 8)
+
+
+def test_a_stalled_run_ends_the_jobs_that_it_leaves():
+    # a runs from 0 to 10 s. b waits from 5 s on, until the run stalls at 10 s: it counts as if it took 5 s.
+    jobs = [Job("a", 0, 10), Job("b", 5, 10)]
+    scenario = small_scenario(jobs, {"X": (1, 1)}, {"m": {"X": {1: 1.0}}})
+    policy = Script(scenario, {0.0: {"a": ("X", 1)}, 5.0: {"a": ("X", 1)}, 10.0: {}})
+    simulation = Simulation(scenario, Buddy(), policy.information_class)
+    with pytest.raises(StalledError):
+        drive(simulation, policy)
+    left, stalled = (
+        measure_scenario(scenario, simulation.log.events, 10.0, stalled=one).metrics for one in (False, True)
+    )
+    assert (left["jct_mean"], left["makespan"]) == (10.0, None)
+    assert (stalled["jct_mean"], stalled["jct_p50"], stalled["makespan"]) == (7.5, 7.5, 10.0)
+    # No job has a deadline. All other figures that there would be of an ended run are there.
+    assert stalled["deadline_satisfaction"] is None
+    assert {name for name, value in left.items() if value is not None} < {
+        name for name, value in stalled.items() if value is not None
+    }
