@@ -21,6 +21,7 @@ from clustergym.commands.replay import main as replay
 from clustergym.commands.run import main as run_command
 from clustergym.common.errors import InputError
 from clustergym.results.metrics.intervals import read_intervals
+from clustergym.scenario.tenants.division import Division
 from clustergym.scenario.tenants.queue_tree import Tenants
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventType
@@ -231,6 +232,15 @@ def test_a_steady_policy_of_many_queues_is_asked_less_often(within, monkeypatch)
     often = len(calls)
     run(jobs, Asked(within), rounds=10.0)
     assert often < 0.7 * (len(calls) - often)
+
+
+def test_gpus_are_divided_anew_only_if_demand_changes(monkeypatch):
+    # a1 has the cluster from 0 to 100 s, a decision every 10 s; b1 comes at 55 s and waits. Demand changes
+    # when each of them comes, and when a1 ends.
+    divided, divide = [], Division.divide
+    monkeypatch.setattr(Division, "divide", lambda *given: divided.append(1) or divide(*given))
+    run([Job("a1", 0, 100, gpus=8), Job("b1", 55, 10, gpus=8)], Quotas(), rounds=10.0)
+    assert len(divided) == 3
 
 
 class Asked(Quotas):

@@ -103,6 +103,7 @@ def test_where_profiles_cost_jobs_share_them_as_in_the_file() -> None:
         ({"origin": "real"}, "origin=files"),
         ({"traces": {**TRACES, "files": ["none-*.csv"]}}, "no such file"),
         ({"traces": {**TRACES, "file": "x"}}, "unknown key"),
+        ({"traces": {**TRACES, "overrides": "x=1"}}, "'x=1' is not a list of texts (give a list)"),
     ],
 )
 def test_what_cannot_be_drawn_is_one_line(given: dict[str, object], said: str) -> None:
