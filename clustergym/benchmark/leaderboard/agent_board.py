@@ -14,9 +14,9 @@ from typing import Annotated, Any, NamedTuple
 
 import gymnasium
 import numpy as np
-from pydantic import AfterValidator, Field, PrivateAttr
+from pydantic import AfterValidator, Field
 
-from clustergym.benchmark.leaderboard.board import NAME, Name, boards_dir
+from clustergym.benchmark.leaderboard.board import NAME, InFolder, Name, boards_dir
 from clustergym.benchmark.leaderboard.entry import Line
 from clustergym.cluster.schema import StrictSchema, validate_content
 from clustergym.common import random_streams
@@ -71,7 +71,7 @@ class AgentEnvironment(StrictSchema):
         )
 
 
-class AgentBoard(StrictSchema):
+class AgentBoard(InFolder):
     """A leaderboard of agents, as its file agents.yaml defines it.
 
     Attributes
@@ -88,17 +88,6 @@ class AgentBoard(StrictSchema):
     summary: Annotated[str, Field(min_length=1, max_length=2000)]
     traces: Annotated[int, Field(ge=1, le=TRACES_OF["test"])]
     environments: Annotated[list[AgentEnvironment], Field(min_length=1, max_length=50)]
-    _folder: Path = PrivateAttr(default=Path())
-
-    @property
-    def folder(self) -> Path:
-        """The board's folder."""
-        return self._folder
-
-    def in_folder(self, folder: Path) -> AgentBoard:
-        """Return this board, which from now on has a folder."""
-        self._folder = folder
-        return self
 
     @property
     def seeds(self) -> list[int]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, PrivateAttr
 
@@ -96,7 +96,23 @@ class BoardScenario(StrictSchema):
         return next((str(entry[wanted]) for entry in defaults if wanted in entry), None)
 
 
-class Board(StrictSchema):
+class InFolder(StrictSchema):
+    """The content of a leaderboard's file, which knows the folder of the file."""
+
+    _folder: Path = PrivateAttr(default=Path())
+
+    @property
+    def folder(self) -> Path:
+        """The board's folder, leaderboards/<name>."""
+        return self._folder
+
+    def in_folder(self, folder: Path) -> Self:
+        """Return this board, which from now on has a folder."""
+        self._folder = folder
+        return self
+
+
+class Board(InFolder):
     """A leaderboard, as its file leaderboards/<name>/board.yaml defines it.
 
     Attributes
@@ -156,18 +172,7 @@ class Board(StrictSchema):
     shows: Annotated[list[Text], Field(min_length=1)] | None = None
     conditions: dict[Text, list[Text]] = Field(default_factory=dict)
     scenarios: Annotated[list[BoardScenario], Field(min_length=1)]
-    _folder: Path = PrivateAttr(default=Path())
     _composed: dict[tuple[str, ...], dict[str, Any]] = PrivateAttr(default_factory=dict)
-
-    @property
-    def folder(self) -> Path:
-        """The board's folder, leaderboards/<name>."""
-        return self._folder
-
-    def in_folder(self, folder: Path) -> Board:
-        """Return this board, which from now on has a folder."""
-        self._folder = folder
-        return self
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
@@ -199,7 +204,7 @@ class Board(StrictSchema):
 
     def with_keys(self, **keys: Any) -> Board:
         """Return a copy of the board, in the same folder, with other values of keys of board.yaml."""
-        return Board.model_validate(self.content() | keys).in_folder(self._folder)
+        return Board.model_validate(self.content() | keys).in_folder(self.folder)
 
     def constants(self, cell: Cell) -> CellConstants:
         """Return the constants of a cell."""

@@ -59,6 +59,7 @@ class Ahead:
         self.config = compose(words)
         self.conditions, self.present, self.log = Conditions.from_config(self.config), present, twin.log
         self.past, self.until_s = PastRuns(twin.log, until_s), until_s
+        self._hosts = {job.job_id: host_names(job.hosts) for job in present.running}
         first = [job.submit_s for job in present.waiting]
         self.base_s = min([*first, present.now_s])
 
@@ -94,9 +95,7 @@ class Ahead:
 
     def _moments(self, scenario: Scenario) -> Iterator[Moment]:
         policy, placer = make_policy(self.config["policy"]), make_placer(self.config["placer"])
-        running = [job.job_id for job in self.present.running]
-        hosts = {job.job_id: host_names(job.hosts) for job in self.present.running}
-        return list_moments(scenario, policy, placer, running, self._now_s, hosts)
+        return list_moments(scenario, policy, placer, self._hosts.keys(), self._now_s, self._hosts)
 
     @property
     def _now_s(self) -> float:
