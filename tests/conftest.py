@@ -123,8 +123,10 @@ def pytest_ignore_collect(collection_path, config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark the tests before those without the marks asked for are left out."""
+    """Mark the tests before those without the marks asked for are left out; skip those of `.ci/nightly`."""
     for item in items:
+        if item.get_closest_marker("nightly") and "NIGHTLY" not in os.environ:
+            item.add_marker(pytest.mark.skip(reason="NIGHTLY=1 runs it, as .ci/nightly does"))
         for mark in (*marks_of(item.path), *{"browser", "wheel"}.intersection(item.fixturenames)):
             item.add_marker(mark)
 

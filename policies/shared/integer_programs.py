@@ -244,13 +244,14 @@ def _best_of_each(problem: Choices) -> Ints | None:
 
 def _constraints(problem: Choices, row: Ints, column: Ints) -> object:
     """Return the constraint matrix: a line per job row and per GPU type, a column per variable."""
-    from scipy.sparse import csr_array
+    from scipy.sparse import csr_matrix
 
     n, variables = len(problem.value), np.arange(len(row))
     lines = np.concatenate([row, n + problem.gpu_type[column]])
     weights = np.concatenate([np.ones(len(row)), problem.gpus[column].astype(np.float64)])
     shape = (n + len(problem.capacity), len(row))
-    return csr_array((weights, (lines, np.concatenate([variables, variables]))), shape=shape)
+    # Not `csr_array`: that of SciPy 1.12 has indices of 64 bits, and its solver takes none.
+    return csr_matrix((weights, (lines, np.concatenate([variables, variables]))), shape=shape)
 
 
 def _solve_relaxation(problem: Choices, members: Ints) -> tuple[Floats, Floats]:

@@ -96,7 +96,7 @@ def _halvings(cluster: VirtualCluster, held: Ints) -> ScalingCandidates:
 def _solve(cluster: VirtualCluster, found: ScalingCandidates, free: Ints, gap: float) -> Ints | None:
     """Return the positions of the chosen candidates; None if there is no trustworthy solution."""
     from scipy.optimize import Bounds, LinearConstraint, milp
-    from scipy.sparse import csr_array, vstack
+    from scipy.sparse import csr_matrix, vstack
 
     types, columns = len(cluster.free), np.arange(len(found.at))
     use = np.zeros((types, len(columns)))
@@ -106,13 +106,12 @@ def _solve(cluster: VirtualCluster, found: ScalingCandidates, free: Ints, gap: f
     # A change of a running job gives back what it holds, so a shrink has a negative use.
     use[cluster.gpu_type[jobs], running] -= cluster.counts[cluster.level[jobs]]
     members, row = np.unique(found.at, return_inverse=True)
-    once = csr_array((np.ones(len(columns)), (row, columns)), shape=(len(members), len(columns)))
+    # Not `csr_array`: that of SciPy 1.12 has indices of 64 bits, and its solver takes none.
+    once = csr_matrix((np.ones(len(columns)), (row, columns)), shape=(len(members), len(columns)))
     # Rows are scaled to 1: with larger coefficients a value within tolerance of 1 would violate its rows.
     largest = float(cluster.counts[-1])
     limits = np.concatenate([free / largest, np.ones(len(members))])
-    rows = csr_array(vstack([csr_array(use / largest), once]))
-    # SciPy 1.12 makes indices of 64 bits, and its solver takes none.
-    rows.indices, rows.indptr = rows.indices.astype(np.int32), rows.indptr.astype(np.int32)
+    rows = csr_matrix(vstack([csr_matrix(use / largest), once]))
     with _mute_stdout():
         answer = milp(
             -found.gain,

@@ -184,7 +184,7 @@ def wait_for_nodes(ray: str, address: str, nodes: list[subprocess.Popen[str]], l
 
 
 # Ray gives a node 30 s to start, which a machine that does other work does not keep.
-@pytest.mark.skipif("NIGHTLY" not in os.environ, reason="NIGHTLY=1 runs it, as .ci/nightly does")
+@pytest.mark.nightly
 @needs_ray
 def test_a_ray_cluster_of_two_nodes_gives_the_same_results(plain, tmp_path):
     ray = str(Path(sys.executable).with_name("ray"))

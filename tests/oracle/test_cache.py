@@ -344,7 +344,9 @@ def test_a_script_without_a_main_guard_runs_once_even_where_its_processes_die(
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(imports=imports, oracle=oracle))
     done = run_python(script, tmp_path / "cache")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "the script runs\n", "")
+    # A loaded machine takes so long that the progress is printed.
+    printed = [line for line in done.stderr.splitlines() if not line.startswith("oracle tables: ")]
+    assert (done.returncode, done.stdout, printed) == (0, "the script runs\n", [])
     assert len(list((tmp_path / "cache").iterdir())) == 3
 
 

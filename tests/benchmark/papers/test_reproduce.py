@@ -160,6 +160,7 @@ def test_gavel_reproduces_its_simulator(capsys):
 
 
 @needs_data
+@pytest.mark.nightly
 def test_sia_and_gavel_are_within_10_percent_of_sias_simulator(capsys, monkeypatch):
     # One of its two traces; `.ci/nightly` holds the verdicts on both.
     monkeypatch.setattr(sia, "QUICK", (("philly", 1),))

@@ -284,6 +284,7 @@ def test_a_quick_trace_is_the_start_of_the_whole():
 
 
 @needs_data
+@pytest.mark.nightly
 def test_crius_quick_of_one_baseline(capsys):
     argv = ["crius", "--quick", "--data", str(DATA), "--policies", "fcfs", "--json", "figures.json"]
     assert main(argv) == 0
