@@ -67,6 +67,7 @@ MARKS = {
         "test_readme.py",
         "test_results_table.py",
     ),
+    "nightly": (),
     "processes": ("commands/test_sweeps.py",),
     "reproduction": ("benchmark/papers",),
     "slow": (
