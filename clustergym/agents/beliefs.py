@@ -42,7 +42,7 @@ LEAST_WORKED_S = 30.0
 
 
 class RunStats(NamedTuple):
-    """Speeds and progress observed so far for the N jobs of a run, in the order of the trace.
+    """What was measured so far of N jobs' speeds and progress, in the order of the trace.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class RunStats(NamedTuple):
 
 
 class JobsView(NamedTuple):
-    """Columns of the n jobs at a decision point that `Bids` does not have.
+    """Columns of the n jobs at a decision point that the auction's inputs (`Bids`) lack.
 
     Attributes
     ----------
@@ -91,14 +91,14 @@ class JobsView(NamedTuple):
 
 
 def split(weights: Floats) -> tuple[Floats, Floats]:
-    """Split an agent's weights into the auction's weights and the belief parameters (`NAMES`), if any."""
+    """Split an agent's weights into those of the auction and those that estimate iteration times, if any."""
     last = (len(weights) - features.COUNT) % (auction.INPUTS + 2)
     scores = len(weights) - (last if last in (COUNT, len(NAMES_TOLD)) else 0)
     return weights[:scores].copy(), weights[scores:].copy()
 
 
 def nothing_observed(jobs: int, types: int, levels: int) -> RunStats:
-    """Return empty statistics, for the start of a run."""
+    """Return empty measurements, for the start of a run of a number of jobs."""
     return RunStats(
         np.zeros((jobs, types, levels)),
         np.zeros(jobs),
@@ -112,7 +112,7 @@ def nothing_observed(jobs: int, types: int, levels: int) -> RunStats:
 
 
 def with_room(observed: RunStats, jobs: int) -> RunStats:
-    """Return a copy of the observations with room for more jobs, at least twice as many as before."""
+    """Return a copy of the measurements with room for `jobs` jobs, or themselves if there is room."""
     had = len(observed.gpu_type)
     if jobs <= had:
         return observed
@@ -149,7 +149,7 @@ def _learn(observed: RunStats, counts: Ints, row: int, gpu_type: int, level: int
 
 @compile_in_place
 def measure(observed: RunStats, counts: Ints, shown: JobsView, bids: Bids) -> None:
-    """Measure each job's speed since the earlier decision point from which its allotment is unchanged."""
+    """Measure each running job's seconds per iteration since it got its present GPUs."""
     for at in range(len(shown.rows)):
         row, gpu_type, level = shown.rows[at], bids.held_type[at], bids.held_level[at]
         if level == NONE or gpu_type != observed.gpu_type[row] or level != observed.level[row]:
@@ -170,7 +170,7 @@ def measure(observed: RunStats, counts: Ints, shown: JobsView, bids: Bids) -> No
 
 @compile_in_place
 def note(observed: RunStats, shown: JobsView, bids: Bids, gpu_type: Ints, level: Ints) -> None:
-    """Note, for each job that a decision launches, when it begins to work and how much work is left then."""
+    """Record when each job that a decision starts begins to work, and how much work is left then."""
     for at in range(len(shown.rows)):
         row = shown.rows[at]
         if level[at] != NONE and (gpu_type[at] != bids.held_type[at] or level[at] != bids.held_level[at]):
@@ -262,7 +262,7 @@ def _believe_job(
 
 @compile_part
 def believe(beliefs: Floats, observed: RunStats, counts: Ints, shown: JobsView, bids: Bids) -> None:
-    """Estimate the seconds per iteration and write them to `bids.time_s`; inf where infeasible.
+    """Estimate all seconds per iteration, and write them to `bids.time_s`; inf where a job cannot run.
 
     Parameters
     ----------
@@ -291,7 +291,7 @@ def decide(
     shown: JobsView,
     bids: Bids,
 ) -> tuple[Ints, Ints]:
-    """Run an auction (`auction.decide`) on the estimated times, and update the measurements.
+    """Run an auction with estimated iteration times, and update the measurements.
 
     `bids.time_s` receives the beliefs.
     """

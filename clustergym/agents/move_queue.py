@@ -11,7 +11,7 @@ from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part
 
 
 class MoveQueue(NamedTuple):
-    """A heap of moves and a list of moves put aside, which share two arrays.
+    """A heap of moves by score, and a list of moves that are put aside, in the same two arrays.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ def empty(moves: int) -> MoveQueue:
 
 @compile_in_place
 def push(queue: MoveQueue, score: float, move: int) -> None:
-    """Add a move."""
+    """Add a move with its score to the queue."""
     at = queue.size[0]
     queue.size[0] += 1
     while at > 0:
@@ -49,7 +49,7 @@ def push(queue: MoveQueue, score: float, move: int) -> None:
 
 @compile_in_place
 def pop(queue: MoveQueue) -> tuple[float, int]:
-    """Remove and return the score and the number of the first move; there must be one."""
+    """Remove and return the score and the number of the best move; there must be one."""
     first = queue.score[0], queue.move[0]
     queue.size[0] -= 1
     left, at = queue.size[0], 0

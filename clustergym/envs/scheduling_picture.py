@@ -47,7 +47,7 @@ MARGIN, TOP, LIST, ROW = 12, 64, 264, 17
 
 
 def as_text(simulation: Simulation) -> str:
-    """Return the GPUs of each type, and the jobs in the system in order of submission."""
+    """Return a cluster's state as text: the GPUs in use of each type, and the jobs that run or wait."""
     cluster, waiting, running = simulation.scenario.cluster, _waiting(simulation), _running(simulation)
     present = np.sort(np.concatenate([waiting, running]))
     lines = [
@@ -90,7 +90,7 @@ def _running(simulation: Simulation) -> Ints:
 
 
 def as_pixels(simulation: Simulation) -> Pixels:
-    """Return a picture of the cluster, a square per GPU in its job's colour, beside a list of the jobs.
+    """Return a picture of a cluster, a square per GPU in its job's colour, beside a list of the jobs.
 
     A job has the number of its row in the trace. The size depends on the cluster alone.
 

@@ -44,7 +44,7 @@ VALIDATION_SEED_OFFSET = 1_000_003
 
 @dataclass
 class AuctionEvolution(Agent):
-    """Optimises the auction's weights by an evolution strategy, on newly drawn scenarios.
+    """Trains the weights of an auction of GPUs by an evolution strategy, on newly sampled scenarios.
 
     The objective is the mean over windows of `objective`. All candidates of
     a generation meet the same windows, which no other generation sees; every `validate_every` generations the
@@ -105,7 +105,7 @@ class AuctionEvolution(Agent):
         self._goal()
 
     def train(self, seed: int, processes: Processes, state: Path, progress: Progress) -> TrainingOutcome:
-        """Train from the beginning, or from the state that a killed run left."""
+        """Train from the beginning, or from the state that a killed run saved; return the best weights."""
         key = {"agent": self.name, "seed": seed, "features": features.VERSION, **asdict(self)}
         history = History.read(state, key)
         searched, begin = self._select_searched(), self._start(seed)
@@ -207,7 +207,7 @@ def _replace_weights(weights: Floats, searched: Ints, values: Floats) -> Floats:
 
 
 def start() -> Floats:
-    """Return the weights with which the search begins."""
+    """Return the auction's weights with which the search begins."""
     return auction.make_weights(features.PRIOR)
 
 
@@ -220,7 +220,7 @@ def objectives(
     weights: Floats,
     index: int,
 ) -> Floats:
-    """Return the objective of each row of weights in a scenario, shape (rows,)."""
+    """Return the objective of each row of weights on one sampled scenario, shape (rows,)."""
     scenario = draw_scenario(distribution, split, seed, index)
     jct_s_of, judged = auction_episodes(scenario, information), goal.judge(scenario)
     return np.array([judged(jct_s_of(row)) for row in weights])
@@ -246,7 +246,7 @@ that of the metrics: against fluid sharing capped at the request, computed once 
 
 @dataclass(frozen=True)
 class Objective:
-    """A weighted sum of terms to minimise.
+    """An objective to minimise: a weighted sum of terms, such as the mean JCT.
 
     Parameters
     ----------
@@ -271,7 +271,7 @@ class Objective:
         require(some, "agent.objective", dict(self.weights), f"weigh one of {', '.join(TERMS)}")
 
     def judge(self, scenario: Scenario) -> Callable[[Floats], float]:
-        """Return a function that maps JCTs (seconds, shape (n,)) in a scenario to the objective."""
+        """Return a function that computes the objective from a scenario's JCTs (seconds, shape (n,))."""
         yardsticks = ReferenceCostTimes.from_scenario(scenario)
         parts = [(float(weight), TERMS[name]) for name, weight in self.weights.items() if weight > 0]
         return lambda jct_s: sum(weight * term(jct_s, yardsticks) for weight, term in parts)

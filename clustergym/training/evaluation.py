@@ -36,7 +36,7 @@ from clustergym.training.windows import TraceFiles
 
 
 def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any]:
-    """Run every policy on every window; return plain figures; show `progress` on stderr.
+    """Run every policy on every window of jobs, and return the figures and ratios as plain dicts and lists.
 
     Returns
     -------
@@ -150,7 +150,7 @@ def _ratios(
 
 
 def markdown(outcome: Mapping[str, Any], overrides: Iterable[str]) -> str:
-    """Return the comparison as Markdown: for each load a table of the first policy's ratios to the others.
+    """Return a comparison as Markdown: per load, a table of the first policy's ratios to the others.
 
     `overrides` are the words of the command line that made it.
     """

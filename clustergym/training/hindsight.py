@@ -71,7 +71,7 @@ def _of_tenants(scenario: Scenario) -> Callable[[Floats], float]:
 
 
 class Goal(NamedTuple):
-    """The objective to minimise, and the initial temperature of simulated annealing.
+    """The objective of a search in hindsight, and the initial temperature of its simulated annealing.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ def search(
     index: int = 0,
     of_types: float = OF_TYPES,
 ) -> Plan:
-    """Return the best plan for a scenario among `evaluations` tried plans.
+    """Return the best of `evaluations` plans (weights and biases of an auction) tried on a scenario.
 
     Parameters
     ----------

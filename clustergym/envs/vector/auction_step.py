@@ -28,7 +28,7 @@ HELD = -1
 
 
 class AuctionRules(NamedTuple):
-    """Settings that all episodes share besides those in `EpisodeRules`.
+    """Constants of the auction that all episodes of a batch share.
 
     Attributes
     ----------
@@ -208,7 +208,7 @@ def step(
     first: int,
     last: int,
 ) -> None:
-    """Take an auction's action in each of the episodes first..last.
+    """Apply an auction's action in each of the episodes first..last - 1, and write rewards and outcomes.
 
     An action that holds for several decision points is taken at one of them, as there may be no room for more
     events; the outcome is HELD until it has been taken at all.
@@ -245,7 +245,7 @@ def step(
 
 @entry_in_place
 def draw_numbers(states: npt.NDArray[np.uint64], numbers: Floats) -> None:
-    """Draw an action in each episode: uniform numbers from -1 to 1."""
+    """Write a random action for each episode into `numbers`: uniform from -1 to 1."""
     for at in range(len(numbers)):
         for place in range(numbers.shape[1]):
             numbers[at, place] = np.float64(steps.next_bits(states, at)) / 2.0**52 - 1.0

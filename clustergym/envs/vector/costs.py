@@ -37,7 +37,7 @@ def _leave(
 
 @compile_in_place
 def end_of_reference_s(episode: Episode, episode_state: EpisodeState) -> float:
-    """Return when the last job leaves under the baseline, seconds."""
+    """Return the seconds at which the last job leaves if the baseline policy schedules."""
     end_s = 0.0
     for row in range(episode.clock[c.JOBS]):
         if episode_state.reference[row, 0] != c.NEVER:
@@ -47,7 +47,7 @@ def end_of_reference_s(episode: Episode, episode_state: EpisodeState) -> float:
 
 @compile_part
 def cost(episode: Episode, episode_state: EpisodeState, now_s: float, which: int, baseline: bool) -> float:
-    """Return one of the costs of the episode, or of the baseline, up to a time."""
+    """Compute the cost number `which` up to a time, of the episode, or of the baseline policy on it."""
     if which in (DEADLINES_MET, BROKEN_PROMISES):
         return _promises(episode, episode_state, now_s, which, baseline)
     n = episode.clock[c.JOBS]
