@@ -386,7 +386,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Run `clustergym leaderboard`; return 2 if a check fails or the input is bad."""
+    """Run the command `clustergym leaderboard`; return the exit status, 2 if a check or the input fails."""
     options = _parser().parse_args(argv)
     return COMMANDS[options.command](options)
 

@@ -156,7 +156,7 @@ def _join(given: argparse.Namespace) -> dict[str, Any]:
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Reproduce a paper, or all papers: print tables, and write pages and, where asked, JSON."""
+    """Run `clustergym reproduce`: compare papers' figures with ours, print tables and write pages."""
     given = _parser().parse_args(argv)
     _check(given)
     plain: dict[str, Any] = {"quick": given.quick}

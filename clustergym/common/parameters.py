@@ -50,7 +50,7 @@ class Parameters:
 
 
 def build(made_by: Any, given: Mapping[str, Any], where: str, beside: Collection[str] = ()) -> Any:
-    """Build a dataclass from a mapping; check names, types and bounds, and ignore the keys in `beside`.
+    """Make a dataclass instance from a mapping, and check names, types and bounds of its fields.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def build(made_by: Any, given: Mapping[str, Any], where: str, beside: Collection
 
 
 def build_from_keywords(made_by: Any, given: Mapping[str, Any], where: str) -> Any:
-    """Build a dataclass from a constructor's keyword arguments, with the checks of `build`.
+    """Make a dataclass instance from keyword arguments, with the checks of `build`.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def check_fields(made: Any, where: str) -> None:
 
 
 def check_value(value: Any, hint: Any, where: str) -> Any:
-    """Convert a value to its type hint: a whole number to a float, a list to a tuple.
+    """Check that a value has a type, and convert it: a whole number to a float, a list to a tuple.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def check_value(value: Any, hint: Any, where: str) -> Any:
 
 
 def describe_type(hint: Any, key: str = "") -> str:
-    """Describe what a type accepts, such as "a number above 0, up to 1", with the unit that the key names."""
+    """Describe in words what a type accepts, such as "a number above 0, up to 1", with its unit."""
     *first, last = [word for option in _options(hint) for word in _names(option) or [_words(option, key)]]
     words = f"{', '.join(map(str, first))} or {last}" if first else str(last)
     return words + (", or null" if type(None) in typing.get_args(hint) else "")

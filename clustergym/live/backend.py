@@ -144,4 +144,4 @@ class Backend(ABC):
 
     @abstractmethod
     def close(self) -> str:
-        """End everything that this run started; return a description of what may be left, if anything."""
+        """End everything that this run started; return a text on what may be left, or an empty one."""

@@ -18,7 +18,7 @@ SUMMARY = "show how a model trains on an allocation, and why"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
+    """Add the arguments of `clustergym oracle explain` to a parser."""
     parser.add_argument(
         "--model", required=True, metavar="NAME", help="as in gpt3-2.6B, llama3-70B or a config.json"
     )
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the oracle's explanation of an iteration time; return the exit status."""
+    """Run `clustergym oracle explain`: print how an iteration time comes about; return the exit status."""
     from clustergym.common.figures import check_figure
     from clustergym.oracle.models.shape_files import is_transformer
 

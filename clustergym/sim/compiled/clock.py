@@ -107,7 +107,7 @@ def _any_queued(episode: Episode) -> bool:
 
 @compile_in_place
 def advance(episode: Episode, cluster: ClusterArrays) -> int:
-    """Move the clock to the next decision point; return DECISION, OVER or STALLED."""
+    """Simulate up to the next decision point; return DECISION, or OVER or STALLED at the end."""
     clock = episode.clock
     while clock[c.SCORED_LEFT] > 0:
         tick = _next_tick(episode)
@@ -171,7 +171,7 @@ def _take_away(episode: Episode, cluster: ClusterArrays, rows: Ints) -> None:
 
 @compile_in_place
 def launch(episode: Episode, cluster: ClusterArrays, launches: Ints, was_running: Bools) -> None:
-    """Release the GPUs of all jobs to launch, then launch them; set `was_running` for those that ran."""
+    """Release the GPUs of all jobs that are to be launched, then launch them on their new GPUs."""
     job = episode.job
     # All give up their GPUs before the first is launched: a decision is legal as a whole, and jobs may swap
     # GPUs.
@@ -186,7 +186,7 @@ def launch(episode: Episode, cluster: ClusterArrays, launches: Ints, was_running
 
 @compile_part
 def enact(episode: Episode, cluster: ClusterArrays) -> int:
-    """Give each job in view its target allotment, and drop rejected jobs; return DECISION or STALLED.
+    """Carry out a decision: drop, preempt and launch the jobs in view; return DECISION or STALLED.
 
     Drops come first, then preemptions, then launches. A rejected job's target is NONE.
     """
@@ -201,7 +201,7 @@ def enact(episode: Episode, cluster: ClusterArrays) -> int:
 
 @compile_in_place
 def end_decision(episode: Episode, cluster: ClusterArrays) -> int:
-    """Continue after a decision has been carried out; return DECISION or STALLED."""
+    """Finish a decision point, after the decision is carried out; return DECISION or STALLED."""
     clock = episode.clock
     clock[c.DECISION_DUE] = 0
     if profiles.active(episode):

@@ -80,7 +80,7 @@ def _on_several_nodes(episode: Episode) -> Ints:
 
 @compile_part
 def defragment(episode: Episode, cluster: ClusterArrays) -> None:
-    """Move jobs to closer nodes where that pays; look for moves every DEFRAGMENT_EVERY ticks."""
+    """Move running jobs to closer nodes where they end earlier by it; look for such moves now and then."""
     clock = episode.clock
     every = clock[c.DEFRAGMENT_EVERY]
     if every == 0 or clock[c.NOW] - clock[c.DEFRAGMENTED_AT] < every:

@@ -14,7 +14,7 @@ SLACK = 1e-12
 
 
 class Sharing(NamedTuple):
-    """The jobs under fluid fair sharing, in a queue for each of D distinct caps.
+    """The state of jobs that share a cluster equally at all times, in a queue per cap on a job's GPUs.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Sharing(NamedTuple):
 
 
 def simulate_fluid(submit_s: Floats, work_gpu_s: Floats, cap_gpus: Floats | Ints, gpus: float) -> Floats:
-    """Return when each job finishes, like `results.metrics.fairness.simulate_fluid`, without checks.
+    """Return when each job would finish if all shared the GPUs equally at all times, in seconds.
 
     Parameters
     ----------
