@@ -52,7 +52,7 @@ class Bids(NamedTuple):
 
 
 class FeatureInputs(NamedTuple):
-    """All values from which the features of an auction's moves are computed.
+    """All values from which features of moves (starting a job, or doubling its GPUs) are computed.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class FeatureInputs(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """The state of an auction: each job's GPUs so far, and its next move on each GPU type with its score.
+    """The state of an auction: each job's GPUs so far, and the score of its next move on each GPU type.
 
     Attributes
     ----------
@@ -149,7 +149,7 @@ def count_hidden_units(weights: Floats, count: int = features.COUNT) -> int:
 
 @compile_in_place
 def next_level(counts: Ints, time_s: Floats, level: int) -> int:
-    """Return the index of the least GPU count of at least double size that is faster, or NONE."""
+    """Return the index of the least GPU count that at least doubles `level`'s and is faster, or NONE."""
     for k in range(level + 1, len(counts)):
         if counts[k] >= 2 * counts[level] and time_s[k] < time_s[level]:
             return k
@@ -167,7 +167,7 @@ def first_level(time_s: Floats) -> int:
 
 @compile_part
 def compute_sizes(counts: Ints, bids: Bids) -> tuple[Floats, Floats, Floats]:
-    """Return each job's least GPU-seconds, least seconds, and least seconds with a restart, to its end."""
+    """Return each job's least remaining GPU-seconds, seconds, and seconds with a restart, shape (n,) each."""
     jobs, types, levels = bids.time_s.shape
     gpu_s, best_s, soonest_s = np.full(jobs, np.inf), np.full(jobs, np.inf), np.full(jobs, np.inf)
     for j in range(jobs):
@@ -232,14 +232,14 @@ def rank_sizes(size: Floats) -> Floats:
 
 @compile_in_place
 def derive_jobs(facts: Floats, point: Floats) -> None:
-    """Fill in those properties of jobs that are computed from their others, in place."""
+    """Fill in, in `facts`, those properties of jobs that are computed from their other properties."""
     for j in range(len(facts)):
         features.derive_job(facts[j], point)
 
 
 @compile_part
 def compute_feature_inputs(gpus: int, counts: Ints, bids: Bids) -> FeatureInputs:
-    """Compute the values from which features of moves are computed, of the jobs and the decision point."""
+    """Compute the values from which moves' features are computed, of all jobs and the decision point."""
     jobs, (gpu_s, best_s, soonest_s) = len(bids.remaining), compute_sizes(counts, bids)
     rank, total, logs, known = rank_sizes(gpu_s), 0.0, 0.0, 0
     facts, point = np.empty((jobs, features.JOB_FACTS)), np.empty(features.POINT_FACTS)
@@ -292,7 +292,7 @@ def score_move(weights: Floats, values: Floats, point: Floats) -> float:
 def fill_move(
     values: Floats, facts: FeatureInputs, counts: Ints, bids: Bids, j: int, t: int, k: int, before: int
 ) -> None:
-    """Write the features of a move: job j gets GPU count k of type t, after count `before` or NONE."""
+    """Write the features of a move: job j goes from GPU count `before` (or NONE) to count k of type t."""
     running = bids.held_level[j] >= 0
     features.fill(
         values,

@@ -291,7 +291,7 @@ def decide(
     shown: JobsView,
     bids: Bids,
 ) -> tuple[Ints, Ints]:
-    """Run an auction with estimated iteration times, and update the measurements.
+    """Run an auction with estimated iteration times; return each job's GPU type and count index.
 
     `bids.time_s` receives the beliefs.
     """

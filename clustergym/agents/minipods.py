@@ -34,7 +34,7 @@ NOWHERE, INSIDE, ACROSS = range(3)
 
 
 class PlacementEpisode(NamedTuple):
-    """An episode of jobs of whole nodes, of one GPU type, that run shortest first without preemption.
+    """Jobs that ask for whole nodes of one GPU type, and run shortest first: input of a simulation.
 
     Attributes
     ----------

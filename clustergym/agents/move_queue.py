@@ -11,7 +11,7 @@ from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part
 
 
 class MoveQueue(NamedTuple):
-    """A heap of moves by score, and a list of moves that are put aside, in the same two arrays.
+    """A heap of an auction's moves by score, and a list of moves put aside, in the same two arrays.
 
     Attributes
     ----------

@@ -15,7 +15,7 @@ class AllocationError(RuntimeError):
 
 
 class Allocations:
-    """Which job or profile holds which GPUs on the nodes of a cluster, and which GPUs are free.
+    """Which job or profiling run (that measures speed) holds which GPUs of a cluster, and which are free.
 
     A method that raises leaves the state as it was.
 
@@ -43,15 +43,15 @@ class Allocations:
 
     @property
     def holders(self) -> KeysView[int]:
-        """What holds GPUs, in order of allocation: jobs (their rows, >= 0) and profiles (< 0)."""
+        """What holds GPUs, in order of allocation: jobs (their rows, >= 0) and profiling runs (< 0)."""
         return self.nodes_of.keys()
 
     def holding(self, holder: int) -> Nodes:
-        """Return the (node, GPUs) pairs that a job or profile holds; empty if none."""
+        """Return the (node, GPUs) pairs that a job or profiling run holds; empty if none."""
         return self.nodes_of.get(holder, ())
 
     def allocate(self, holder: int, nodes: Nodes) -> None:
-        """Give GPUs, as (node, GPUs) pairs, to a job or profile that holds none.
+        """Give GPUs, as (node, GPUs) pairs, to a job or profiling run that holds none.
 
         Parameters
         ----------
@@ -95,7 +95,7 @@ class Allocations:
         return self.nodes_of[holder]
 
     def release(self, holder: int) -> Nodes:
-        """Take back all GPUs of a job or profile, and return them as (node, GPUs) pairs.
+        """Take back all GPUs of a job or profiling run, and return them as (node, GPUs) pairs.
 
         Raises
         ------

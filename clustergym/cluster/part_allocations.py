@@ -15,7 +15,7 @@ from clustergym.cluster.spec import Nodes
 
 
 class PartAllocations(Allocations):
-    """Which job holds which parts of the nodes, where jobs can hold fractions of a GPU.
+    """Which job holds which parts of the nodes of a cluster whose GPUs can be divided.
 
     `free_on_node` and `free` count untouched GPUs. A job without GPUs holds one node like all others, and the
     pair (node, 1). A method that raises leaves the state as it was.

@@ -51,7 +51,7 @@ def _parser() -> Parser:
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Run `clustergym offline`: record episodes of each quality as a data set for Minari."""
+    """Run `clustergym offline`: record expert, medium and random episodes as data sets for Minari."""
     options = _parser().parse_args(argv)
     from clustergym.common.progress import track_results
     from clustergym.envs.driver import driving_parameters

@@ -141,7 +141,7 @@ def write_rules(options: argparse.Namespace) -> int:
 
 
 def fit_past(options: argparse.Namespace) -> int:
-    """Print logged waiting times beside those that the twin simulates; return the exit status."""
+    """Print logged waiting times beside those simulated on a twin of the cluster; return the status."""
     from clustergym.benchmark.twin.fit import fit, fit_text
     from clustergym.benchmark.twin.folder import TwinFolder
 

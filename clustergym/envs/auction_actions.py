@@ -105,7 +105,7 @@ class AuctionActions(Actions):
         self._turn = 0
 
     def begin(self, view: View) -> None:
-        """Prepare for the action at a new decision point: compute the features of jobs' possible moves."""
+        """Prepare for the action at a new decision point: compute features of all changes of jobs' GPUs."""
         self._bid(view)
         self.shown = choose_rows(view, self.rows, self._turn)
         self._turn += 1
@@ -135,7 +135,7 @@ class AuctionActions(Actions):
         self.begin(view)
 
     def mask(self) -> Bools:
-        """Return a mask of the action's numbers that can affect this decision, shape (its length,)."""
+        """Return a mask of an action's numbers, true for those that can affect this decision."""
         if self.decides_by == WEIGHTS:
             return np.ones(self.number, dtype=np.bool_)
         if self.decides_by == PRIORITIES:
@@ -186,7 +186,7 @@ class AuctionActions(Actions):
 
 @entry_in_place
 def fill_bias(priorities: Floats, bias: Floats) -> None:
-    """Write what two priorities per job add to the scores of the job's moves, into `bias`, shape (n, T, 2).
+    """Write what each job's two priorities add to the scores of giving it GPUs into `bias`.
 
     Parameters
     ----------

@@ -92,7 +92,7 @@ def node_columns(gpus: int) -> int:
 
 
 def make_layout(cluster: ClusterSpec, most: Size) -> ClusterLayout:
-    """Return the positions of a cluster's boxes in a picture of at most a size, with the largest squares.
+    """Return the positions of all boxes in a picture of a cluster, with squares as large as fit.
 
     If not even the smallest squares fit, the layout is higher than `most`.
     """

@@ -43,7 +43,7 @@ class Drive:
 
 
 def driving_parameters(policy: Policy | str) -> dict[str, Any]:
-    """Return the parameters of an environment in which a policy sees what it sees in a simulation."""
+    """Return the parameters of an environment that shows a policy what it would see in a simulation."""
     policy = _make_policy(policy)
     known = {"information": policy.information_class.value, "round_s": policy.round_s}
     return {**known, "mask_stop_while_idle": False}

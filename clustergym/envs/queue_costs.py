@@ -52,7 +52,7 @@ class QueueRules:
 
 
 class QueueImbalance:
-    """Adds up, over an episode, how far queues were from their quota and fair share, in hours of the cluster.
+    """Measures over an episode by how many GPU-hours queues missed their quotas and fair shares.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class QueueImbalance:
         self._shares: dict[bytes, Floats] = {}
 
     def read(self, event: Event) -> None:
-        """Update the sums and the GPUs that queues hold by the next event of the log."""
+        """Update the sums, and the GPUs that queues hold, by the next event of the log."""
         if event.job == NO_JOB or event.event_type not in (*LAUNCHES, *ENDS, EventType.SUBMIT):
             return
         if event.time_s > self._time_s[-1]:
@@ -80,11 +80,11 @@ class QueueImbalance:
         self._rate = None
 
     def compute_owed(self, now_s: float) -> float:
-        """Return the GPU-hours of quota that queues asked for but lacked so far, over the cluster's GPUs."""
+        """Return the GPU-hours of quota that queues asked for but lacked so far, divided by all GPUs."""
         return self._until(now_s)[0]
 
     def share_error(self, now_s: float) -> float:
-        """Return the GPU-hours by which queues were off their fair share so far, over the cluster's GPUs."""
+        """Return the GPU-hours by which queues missed or exceeded fair shares so far, divided by all GPUs."""
         return self._until(now_s)[1]
 
     def _until(self, now_s: float) -> tuple[float, float]:

@@ -105,7 +105,7 @@ class Picture:
     def box(
         self, left: float, top: float, width: float, height: float, fill: Colour, line: Colour | None = None
     ) -> None:
-        """Draw a filled rectangle, rounded to whole pixels, if it has any."""
+        """Draw a filled rectangle, rounded to whole pixels; draw nothing if it is smaller than one."""
         if width >= 1 and height >= 1:
             corners = (left, top, left + width - 1, top + height - 1)
             self._draw.rectangle(corners, fill=fill, outline=line)

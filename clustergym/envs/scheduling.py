@@ -186,7 +186,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         return self._episode.find_mask()
 
     def row_jobs(self) -> Ints:
-        """Return the position in the trace of the job in each row of the observation, or -1, shape (R,)."""
+        """Return the position in the trace of each observed row's job, -1 for an empty row, shape (R,)."""
         found, view = np.full(self.parameters.rows, -1), self.view
         if view is not None:
             shown = self.actions.shown

@@ -101,7 +101,7 @@ class Outcomes:
         self._read = 0
 
     def read(self, events: list[Event], now_s: float) -> None:
-        """Read the events that were added to the log since the last call."""
+        """Update the times at which jobs left from the events logged since the last call."""
         for event in events[self._read :]:
             if event.event_type in (EventType.COMPLETE, EventType.DROP):
                 self.leave_s[event.job] = event.time_s
@@ -111,7 +111,7 @@ class Outcomes:
         self._read, self.now_s = len(events), now_s
 
     def rewind(self, now_s: float) -> Outcomes:
-        """Return what was known at an earlier time of when jobs left."""
+        """Return which jobs had left, and when, as known at an earlier time."""
         then = Outcomes(self.of)
         past = self.leave_s <= now_s
         then.now_s = now_s
@@ -156,7 +156,7 @@ def slow_down(age_s: Number, run_s: Number) -> Number:
 
 
 def exceed_fairness(age_s: Number, fair_s: Number) -> Number:
-    """Return by how much a job's seconds so far exceed, as a ratio, those with an equal share; at least 0."""
+    """Return max(age_s / fair_s - 1, 0): how far a job's time exceeds that with an equal share."""
     return np.fmax(np.minimum(age_s / fair_s, LARGEST) - 1.0, 0.0)
 
 
@@ -209,13 +209,13 @@ def broken_promises(now: Outcomes) -> float:
 
 
 def compute_owed_hours(now: Outcomes) -> float:
-    """Return the GPU-hours of quota that queues asked for but lacked so far, over the cluster's GPUs."""
+    """Return the GPU-hours of quota that queues asked for but lacked so far, divided by all GPUs."""
     assert now.queues is not None
     return now.queues.compute_owed(now.now_s)
 
 
 def share_error(now: Outcomes) -> float:
-    """Return the GPU-hours by which queues were above or below their fair share, over the cluster's GPUs."""
+    """Return the GPU-hours by which queues missed or exceeded fair shares so far, divided by all GPUs."""
     assert now.queues is not None
     return now.queues.share_error(now.now_s)
 

@@ -70,7 +70,7 @@ class LiveAllocator(Allocator):
         }
 
     def allocate(self, holder: int, nodes: Nodes) -> Nodes | Infeasible:
-        """Allocate GPUs to a job or profile on the scheduler; if that refuses, the policy decides again."""
+        """Allocate GPUs to a job or profiling run on the scheduler; if refused, the policy decides again."""
         self.stop_released()
         self._attempts[holder] += 1
         label = f"{holder}" if holder >= 0 else f"p{-holder}"
@@ -84,7 +84,7 @@ class LiveAllocator(Allocator):
         return super().allocate(holder, nodes)
 
     def release(self, holder: int) -> Nodes:
-        """Take back the nodes of a job or profile, and mark its allocation to be stopped soon."""
+        """Take back the nodes of a job or profiling run, and mark its allocation to be stopped soon."""
         nodes = super().release(holder)
         self._leaving += list_parts(self.names.pop(holder), nodes)
         return nodes
@@ -157,7 +157,7 @@ class LiveDisturbances(Disturbances):
         super().give_back(node, event)
 
     def see_gone(self, part_name: str) -> None:
-        """Interrupt the job or profile whose allocation the scheduler has ended."""
+        """Interrupt the job or profiling run whose allocation the scheduler has ended."""
         name = part_name.rpartition(".")[0]
         holder = next((holder for holder, held in self.allocator.names.items() if held == name), None)
         if holder is None:

@@ -15,7 +15,7 @@ from clustergym.sim.clock import Clock
 
 
 class LiveClock(ABC):
-    """The interface of the clock of a live run, which counts in ticks."""
+    """The interface of the clock of a live run, which counts in ticks (microseconds)."""
 
     @abstractmethod
     def begin(self, wall_s: float, tick: int = 0) -> None:

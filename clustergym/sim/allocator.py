@@ -98,7 +98,7 @@ class Allocator:
     def place(
         self, gpu_type: int, gpus: int, until: float, on: int = 0, avoid: tuple[int, ...] = (), row: int = -1
     ) -> Nodes | Infeasible:
-        """Ask the placer for the nodes of a launch whose job or profile will hold them until tick `until`.
+        """Ask the placer for nodes that a job or profiling run will hold until tick `until`.
 
         It asks for `on` nodes, 0 for any, and for none of `avoid`, as the job of a row needs its GPUs in
         NVLink domains; -1: of no job. An answer that names a failed node counts as `Infeasible`.
@@ -152,12 +152,12 @@ class Allocator:
         return {**kept, **self.suspect}
 
     def allocate(self, holder: int, nodes: Nodes) -> Nodes | Infeasible:
-        """Allocate nodes to a job or profile; return them, or the reason why a live scheduler refuses."""
+        """Allocate nodes to a job or profiling run; return them, or why a live scheduler refuses."""
         self.allocations.allocate(holder, nodes)
         return nodes
 
     def release(self, holder: int) -> Nodes:
-        """Take back the nodes of a job or profile, and return them."""
+        """Take back the nodes of a job or profiling run, and return them."""
         return self.allocations.release(holder)
 
     def stop_released(self) -> None:

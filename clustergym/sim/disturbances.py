@@ -74,7 +74,7 @@ class Disturbances:
         detection: int = 0,
         restart_s: float = 0.0,
     ) -> None:
-        """Take a node out of use for some ticks; its jobs are interrupted, and its profiles start again.
+        """Take a node out of use for some ticks: its jobs are interrupted, its profiling runs start again.
 
         The first of the `events` is logged now, the second when the time is over. A node that several
         disturbances have taken out is back in use when the last of them is over.
@@ -102,7 +102,7 @@ class Disturbances:
         self.clock.after(detection + duration, lambda: self.give_back(node, events[1]))
 
     def lose(self, node: int, event: str, reason: str) -> None:
-        """Take a node out of use at once, until `give_back`."""
+        """Take a node out of use at once, until `give_back` is called."""
         self._count_outage(node, event, "")
         self._close(node, _Interruption(reason, "", 0.0))
 
@@ -169,7 +169,7 @@ class Disturbances:
         self.clock.after(duration, lambda: change(factors.remove, events[1]))
 
     def clear(self, nodes: Collection[int]) -> None:
-        """Preempt the jobs on some nodes, and postpone the profiles there."""
+        """Preempt the jobs on some nodes, and postpone the profiling runs there."""
         for holder in self.allocator.list_holders(nodes):
             if holder < 0:
                 self.profiler.postpone(holder)
@@ -201,7 +201,7 @@ class Disturbances:
         return gpu_type, gpus
 
     def start_at_nodes(self, row: int, gpu_type: int, gpus: int, nodes: Nodes) -> None:
-        """Take the GPUs of some nodes from all jobs and profiles, and start a waiting job there."""
+        """Take the GPUs of some nodes from all jobs and profiling runs, and start a waiting job there."""
         self.clear([node for node, _ in nodes])
         self.execution.launch(row, gpu_type, gpus, rescale=False, on=nodes)
         self.decide_again()

@@ -77,7 +77,7 @@ class Change:
 
 
 class Terms(NamedTuple):
-    """Conditions on the jobs that a decision launches: nodes to avoid or to move to, and who saves first."""
+    """Conditions of a decision's launches: nodes to avoid or move to, and jobs that save before they stop."""
 
     avoid: Mapping[int, tuple[int, ...]]
     moves: Mapping[int, Nodes | int]

@@ -303,7 +303,7 @@ class JobExecution:
         return self.allocator.release(row)
 
     def undo(self, row: int) -> tuple[float, float]:
-        """Vacate a job and return it to its last checkpoint; return the seconds and iterations lost."""
+        """Release a job's GPUs and undo its work since the last checkpoint; return (seconds, iterations)."""
         jobs = self.jobs
         left, undone = jobs.at_checkpoint(row, self.clock.now)
         self.vacate(row)
@@ -354,7 +354,7 @@ class JobExecution:
         self.queue.leave(row, phase)
 
     def defragment(self) -> None:
-        """Ask the placer for moves of jobs to closer nodes, and make those that are worth a restart."""
+        """Ask the placer for moves of jobs to nodes closer together; make those that are worth a restart."""
         placer, now = self.allocator.placer, self.clock.now
         if placer.defragment_s is None or now - self.defragmented_at < ticks(placer.defragment_s):
             return

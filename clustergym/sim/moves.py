@@ -74,7 +74,7 @@ def list_stops(decision: Decision, rows: Ints, jobs: JobStates) -> tuple[list[in
 def find_notice_fault(
     decision: Decision, jobs: JobStates, scenario: Scenario, held: Allocations
 ) -> Fault | None:
-    """Return the first error in which jobs a decision lets save before they stop, or None."""
+    """Return the first error in a decision's list of jobs that save before they stop, or None."""
     rows = decision.notice.tolist()
     if not rows:
         return None

@@ -23,7 +23,7 @@ from clustergym.sim.state import Phase
 
 @dataclass(eq=False)
 class Profile:
-    """A run that measures a job's speed on one GPU type, and is not finished yet.
+    """A profiling run, which measures a job's speed on one GPU type, that is not finished yet.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Profile:
 
 
 def compute_profile_ticks(scenario: Scenario, price: ProfilePrice) -> Ints:
-    """Return the ticks that profiling each class of model takes on each GPU type, shape (C, T)."""
+    """Return the ticks for which each class of model is profiled on each GPU type, shape (C, T)."""
     parts = scenario.feasible.sum(axis=2)
     if price.per == "job":
         parts = np.ones_like(parts)
@@ -60,7 +60,7 @@ def compute_profile_ticks(scenario: Scenario, price: ProfilePrice) -> Ints:
 
 
 class Profiler:
-    """Queues and runs the profiles that measure jobs' speeds before a policy may start the jobs.
+    """Queues and starts the profiling runs that measure jobs' speeds before a policy may start the jobs.
 
     Attributes
     ----------
@@ -94,11 +94,11 @@ class Profiler:
 
     @property
     def active(self) -> bool:
-        """Return whether any profile waits or runs."""
+        """Return whether any profiling run waits or runs."""
         return bool(self.running) or any(self.waiting)
 
     def ask(self, row: int) -> None:
-        """Queue the profiles that a job needs, except on types that are known or already being profiled."""
+        """Queue the profiling runs that a job needs, except on types that are known or queued already."""
         assert self._price is not None
         scenario, hidden, unit = self._scenario, int(self._jobs.hidden[row]), int(self._unit_of[row])
         asked, asked_only = int(scenario.request_type[row]), self._price.types == "requested"
@@ -118,7 +118,7 @@ class Profiler:
         return int(self._takes[self._scenario.class_of[row], gpu_type])
 
     def start_waiting(self) -> None:
-        """Start waiting profiles on free GPUs, first come first served on each GPU type."""
+        """Start waiting profiling runs on free GPUs, first come first served on each GPU type."""
         free = self._allocator.allocations.free
         for gpu_type, waiting in enumerate(self.waiting):
             while waiting and free[gpu_type] >= self.gpus:
@@ -167,7 +167,7 @@ class Profiler:
         return np.flatnonzero(self._unit_of == profile.unit)
 
     def hand_over_profiles(self, row: int) -> None:
-        """Give the profiles of a leaving job to another job that shares them, or stop them."""
+        """Give the profiling runs of a leaving job to another job that shares them, or stop them."""
         there = [*self.running, *(profile for waiting in self.waiting for profile in waiting)]
         for profile in [profile for profile in there if profile.row == row]:
             others = set(self._jobs_of(profile).tolist()) - {row} - self._jobs.unseen
@@ -185,7 +185,7 @@ class Profiler:
                 self._start(profile, nodes)
 
     def postpone(self, holder: int, forget: bool = False) -> None:
-        """Stop a profile whose nodes are needed, and put it first in its GPU type's queue.
+        """Stop a profiling run whose nodes are needed, and put it first in its GPU type's queue.
 
         Parameters
         ----------

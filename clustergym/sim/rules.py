@@ -118,7 +118,7 @@ def pays_to_move(
 
 
 def needs_profile(fits: bool, hidden: Number, gpu_type: int, asked: int, asked_only: bool) -> bool:
-    """Return whether a job needs a profile (a run that measures its speed) on a GPU type."""
+    """Return whether a job needs a profiling run, which measures its speed, on a GPU type."""
     other = asked_only and asked != c.NONE and asked != gpu_type
     # Bit t of `hidden` is set as long as the job is not profiled on type t.
     return fits and not other and (hidden >> gpu_type) & 1 == 1

@@ -27,7 +27,7 @@ from clustergym.sim.state import JobStates, Phase
 
 
 class Shown:
-    """The jobs of a View at a decision point, with the columns that were computed so far.
+    """The jobs of a View (what a policy sees), with the columns that were computed so far.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class LazyView(View):
 
     @classmethod
     def of(cls, shown: Shown, given: Mapping[str, Any]) -> LazyView:
-        """Make a View of some jobs; `given` are its fields other than columns."""
+        """Make a View (what a policy sees) of some jobs; `given` are its fields other than columns."""
         view = object.__new__(cls)
         view.__dict__.update(given)
         view.__dict__["_shown"] = shown
@@ -188,7 +188,7 @@ class ViewMaker:
         return found
 
     def view(self, now: int, rows: Ints, available: Ints, free: Ints, **more: Any) -> View:
-        """Make the View of the jobs `rows` at tick `now`, which takes over the given arrays."""
+        """Make the View (what a policy sees) of the jobs `rows` at tick `now`; it takes over the arrays."""
         shown = Shown(rows, now, self)
         self._last = ref(shown)
         for array in (rows, available, free):
@@ -216,7 +216,7 @@ class ViewMaker:
             shown.complete()
 
     def part_view(self, now: int, rows: Ints, available: Ints, allocations: PartAllocations) -> View:
-        """Make the View of the jobs `rows` at tick `now` on a cluster whose GPUs can be divided."""
+        """Make the View (what a policy sees) of the jobs `rows` where GPUs can be divided."""
         view = self.view(now, rows, available, allocations.free.copy())
         parts = PartView(
             allocations.parts.requests,

@@ -64,7 +64,7 @@ class ScenarioSource(Protocol):
 
 
 class Ratio(NamedTuple):
-    """A geometric-mean ratio of two policies' results, with its 95 % bootstrap interval and its range."""
+    """A geometric-mean ratio of two policies' results: 95 % bootstrap interval, and range over seeds."""
 
     value: float
     low: float
@@ -204,7 +204,7 @@ def tune_entrant(
     windows: int,
     run: Callable[..., Iterable[Floats]],
 ) -> dict[str, Any]:
-    """Return the parameters of a policy that give the least mean log(mean JCT) on training windows."""
+    """Return the parameters of a policy that give the least mean log(mean JCT) on training scenarios."""
     choices = entrant.choices()
     if len(choices) == 1:
         return choices[0]
@@ -245,7 +245,7 @@ def _draws(rng: np.random.Generator, count: int) -> Floats:
 
 
 def common_knowledge(seeds: Sequence[Mapping[str, Any]]) -> str:
-    """Return the information class that all training seeds of an agent share; an error if they differ.
+    """Return what all training seeds of an agent know of iteration times; raise an error if they differ.
 
     Raises
     ------

@@ -234,7 +234,7 @@ def least_counts(rng: np.random.Generator, gpus: Ints) -> Ints:
 def iteration_times(
     rng: np.random.Generator, gpus: Ints, at_request_s: Floats, types: int, counts: Ints, capacity: Ints
 ) -> Floats:
-    """Sample seconds per iteration by job, GPU type and GPU count, shape (n, T, K); inf if it cannot fit.
+    """Sample seconds per iteration by job, GPU type and count, shape (n, T, K); inf where a job cannot fit.
 
     Parameters
     ----------

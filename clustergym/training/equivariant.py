@@ -71,7 +71,7 @@ class Encoder(nn.Module):
         self.all = _mlp([hidden[-1] + shared, *hidden])
 
     def forward(self, flat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return job codes (m, hidden), each job's batch index and row, and a code of it all (batch, hidden).
+        """Return job codes (m, hidden), each job's batch and row index, and codes of observations.
 
         Rows without a job cost nothing: the m jobs of the batch are encoded as one list.
         """

@@ -71,7 +71,7 @@ def _of_tenants(scenario: Scenario) -> Callable[[Floats], float]:
 
 
 class Goal(NamedTuple):
-    """The objective of a search in hindsight, and the initial temperature of its simulated annealing.
+    """The objective of the search for a known trace's best schedule, and its annealing's temperature.
 
     Attributes
     ----------

@@ -29,7 +29,7 @@ from clustergym.training.row_network import MASKED, RowNetwork, Rows, Singles
 
 @dataclass(frozen=True)
 class JobCredit:
-    """Settings of a PPO learner that credits actions by the later cost of each job by itself.
+    """Settings of a PPO learner whose critic values each job separately.
 
     Parameters
     ----------

@@ -87,7 +87,7 @@ class NetworkAgent(EnvironmentAgent):
     def prepare(
         self, model: Any, validate: Any, seed: int, history: History, progress: Progress
     ) -> Tensors | None:
-        """Prepare before the first segment; return the tensors of a network to surpass, or None."""
+        """Prepare before the first segment; return the tensors of the best network so far, or None."""
         return None
 
     def segment(self, model: Any, number: int) -> None:

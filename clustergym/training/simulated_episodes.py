@@ -39,7 +39,7 @@ from clustergym.sim.log import EventType
 
 
 def auction_episodes(scenario: Scenario, information: InformationClass) -> Callable[[Floats], Floats]:
-    """Return a function that runs an auction with given weights on a scenario, and returns jobs' JCTs."""
+    """Return a function that simulates a scenario under an auction with given weights; it returns JCTs."""
     try:
         episode = AuctionEpisode.from_scenario(scenario, information)
     except UncoveredError:
@@ -48,7 +48,7 @@ def auction_episodes(scenario: Scenario, information: InformationClass) -> Calla
 
 
 def plan_episodes(scenario: Scenario) -> Callable[[Plan], Floats]:
-    """Return a function that runs an auction with a plan on a scenario, and returns jobs' JCTs."""
+    """Return a function that simulates a scenario under an auction with a given plan; it returns JCTs."""
     try:
         episode = AuctionEpisode.from_scenario(replace(scenario, tenants=None), InformationClass.CLAIRVOYANT)
     except UncoveredError:

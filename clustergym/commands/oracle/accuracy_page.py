@@ -168,7 +168,7 @@ def get_figure(figures: Figures, path: Path) -> Any:
 
 
 def accuracy_section(accuracy: Figures) -> str:
-    """Return the page's section on errors of predicted iteration times, in Markdown."""
+    """Return the accuracy page's section on errors of predicted iteration times, in Markdown."""
     columns = [accuracy[name] for name in COLUMNS]
     rows = [
         (what, *(percent(get_figure(column, path)) for column in columns), target)
@@ -279,7 +279,7 @@ RULES_FIGURES = (
 
 
 def planning_section(planning: Figures) -> str:
-    """Return the page's section on how good quickly found parallel plans are, in Markdown."""
+    """Return the accuracy page's section on how good quickly found parallel plans are, in Markdown."""
     measured, every = planning["as_measured"], planning["all"]
     rows = [(what, show(measured[name]), show(every[name]), papers) for what, name, show, papers in PLANNING]
     rows.append(("Allocations", f"{measured['allocations']:,}", f"{every['allocations']:,}", "-"))
@@ -323,7 +323,7 @@ def _row(row: Figures) -> tuple[str, ...]:
 
 
 def memory_section(memory: Figures) -> str:
-    """Return the page's section on errors of predicted memory, in Markdown."""
+    """Return the accuracy page's section on errors of predicted memory, in Markdown."""
     rows = [
         (name, f"{row['rows']:,}", percent(row["median_ape"]), percent(row["mape"]))
         for name, row in {"all": memory, **memory["by_family"]}.items()
@@ -336,7 +336,7 @@ def memory_section(memory: Figures) -> str:
 
 
 def misses_section(figures: Figures) -> str:
-    """Return the page's list of what is known to be wrong or cannot be checked, in Markdown."""
+    """Return the accuracy page's list of what is known to be wrong or cannot be checked, in Markdown."""
     fitted, left_out = figures["accuracy"]["fitted"], figures["accuracy"]["leave_one_model_out"]
     recalled = round(fitted["failures"] * (fitted["failure_recall"] or 0))
     lost = percent(left_out["regret_within_type"])

@@ -121,7 +121,7 @@ mixtures of experts use defaults: the stack `fsdp-2023` was measured on dense mo
 
 
 def stack_section(figures: Figures) -> str:
-    """Return the page's section on software stacks as Markdown, given the figures of `measure_stacks`."""
+    """Return the accuracy page's section on software stacks, as Markdown, given measured figures."""
     three = ("median", "mean", "90th percentile")
     left_out = ("left out: median", *three[1:])
     errors = [
@@ -295,7 +295,7 @@ GRID_MODELS = (
 
 
 def measure_grids() -> Figures:
-    """Measure by strategy how far quickly found parallel plans, and estimates, are from the best."""
+    """Measure, by type of parallelism, how far quickly found plans, and estimates, are from the best."""
     from clustergym.oracle.grid.profiler import STRATEGIES
     from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
     from clustergym.oracle.stacks.catalog import choose_for_shape

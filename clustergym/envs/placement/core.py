@@ -39,12 +39,12 @@ PORTS = 8
 
 
 def constant(factor: float) -> Core:
-    """Return a rule by which traffic between minipods is slower by the same factor, however many they are."""
+    """Return a rule that slows traffic between minipods by the same factor in every placement."""
     return lambda matrix, wraps: Across(factor, factor)
 
 
 def rising(coefficient: float, exponent: float = 1.0, growth: Growth = "power") -> Core:
-    """Return a rule by which traffic is slower the more minipods a communication group spans.
+    """Return a rule that slows traffic the more, the more minipods a communication group spans.
 
     1 + coefficient (k - 1)^exponent, or 1 + coefficient log2 k: 1 where k is 1, 1 + coefficient where it is
     2. No source gives the shape; the coefficient is what a measurement with k = 2 ties.
@@ -61,7 +61,7 @@ def rising(coefficient: float, exponent: float = 1.0, growth: Growth = "power") 
 
 
 def share_uplinks(uplinks: int) -> Core:
-    """Return a rule by which the job's own flows share the uplinks of each minipod equally.
+    """Return a rule that slows traffic as the job's own flows share each minipod's uplinks equally.
 
     Each of the `PORTS` ports of a node that sends to another minipod is a flow at line rate. All uplinks of a
     minipod count as one link, in each direction; under max-min fairness the slowest flow, which all
@@ -80,7 +80,7 @@ def share_uplinks(uplinks: int) -> Core:
 
 
 def static_routes(uplinks: int, flows: int = 1, draws: int = 20, seed: int = 0) -> Core:
-    """Return a rule by which each flow takes one uplink and one downlink, chosen at random, and may collide.
+    """Return a rule that slows traffic as the job's randomly routed flows collide on links.
 
     The core is not blocking, but flows that meet on a link share it, max-min fair, and all wait for the
     slowest. The factor is the mean over draws of the load of the fullest link; other jobs send nothing.

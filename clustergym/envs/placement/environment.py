@@ -24,7 +24,7 @@ from clustergym.scenario.placement_problem import Assignment, Instance, Pretrain
 
 
 class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
-    """An environment whose agent spreads the nodes of an LLM pre-training job over a cluster's minipods.
+    """An environment whose agent spreads a pre-training job over minipods (nodes below a spine switch).
 
     ## Description
 
@@ -143,7 +143,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
 
     @property
     def minipods(self) -> int:
-        """Number of minipods of the cluster, which is the number of actions."""
+        """Number of minipods (groups of nodes below a spine switch) of the cluster: one action for each."""
         return len(self.problem.minipod_nodes)
 
     @property
@@ -193,7 +193,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
         return self.begin_episode(PlacementState(instance), most_steps)
 
     def step(self, action: Any) -> Step:
-        """Put the next node, or nodes, of the current communication group into the minipod `action`."""
+        """Put the next node, or nodes, of the job's current communication group into minipod `action`."""
         minipod, state = self.check_action(action), self.state
         if state.shortfall:
             self._over = True

@@ -12,7 +12,7 @@ MOST_DRAWS = 100_000
 
 
 def minipod_sizes(cluster: ClusterSpec) -> Ints:
-    """Return the number of nodes of each of the M minipods of a cluster, shape (M,)."""
+    """Return how many nodes each minipod (nodes below a spine switch) of a cluster has, shape (M,)."""
     return np.bincount(cluster.node_minipod).astype(np.int64)
 
 

@@ -90,7 +90,7 @@ class PlacementState:
 
     @property
     def score(self) -> float:
-        """The weighted sum of the DP and the PP spread so far; 0 at the start."""
+        """The weighted sum of data-parallel and pipeline-parallel groups' spread so far; 0 at the start."""
         return weigh_spread(self.spread, self.instance.alpha)
 
     def assignment(self) -> Assignment:

@@ -24,7 +24,7 @@ MEDIAN_S, LN_SIGMA = 7200.0, 0.8
 
 
 class Gangs(NamedTuple):
-    """The jobs of an episode, in order of submission: times, and trays per segment.
+    """The jobs (gangs) of an episode: submission times, durations, and the rack trays that each needs.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class RackParameters(Parameters):
 
     @property
     def most_trays(self) -> int:
-        """The most trays of one rack that a gang (job) may hold."""
+        """The most trays (of four GPUs each) of one rack that a gang (job) may hold."""
         return min(self.trays, self.gang_trays)
 
     def fitting_shapes(self) -> list[tuple[int, int, float]]:

@@ -26,7 +26,7 @@ from clustergym.sim.parts.placers import (
 
 
 class Filling(NamedTuple):
-    """Where each of A arriving requests was placed, or that it was rejected, and the GPU in use after each.
+    """Where each of A arriving requests was placed, if it was, and how much GPU was in use after it.
 
     Attributes
     ----------

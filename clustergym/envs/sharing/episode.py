@@ -102,7 +102,7 @@ def start_episode(stream: Stream) -> SharingEpisode:
 def make_empty_episode(
     nodes: Nodes, requests: Requests, arrivals: Ints, usual: UsualRequests
 ) -> SharingEpisode:
-    """Make an episode before its first request, in which no request ever leaves.
+    """Make the start of an episode in which no request is placed yet, and none will ever leave.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def _leave(episode: SharingEpisode, arrival: int) -> None:
 
 @compile_in_place
 def refresh(episode: SharingEpisode, request: int) -> bool:
-    """Update a request's features of the nodes that have changed; return whether the request fits on any."""
+    """Recompute a request's features on nodes that have changed; return whether it fits on any node."""
     somewhere = False
     for at in range(len(episode.fragments)):
         if episode.version[request, at] != episode.nodes.version[at]:

@@ -98,7 +98,7 @@ class SharingState:
 
     @property
     def fragments(self) -> float:
-        """Share of the installed GPUs that is idle but in pieces that a usual request cannot use."""
+        """Share of the installed GPUs that is idle, but in pieces that frequent requests cannot use."""
         return float(self.episode.fragments.sum()) / self._installed
 
     @property

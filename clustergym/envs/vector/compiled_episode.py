@@ -98,7 +98,7 @@ class CompiledEpisode:
         return self._core.episode_states.observation[0].copy(), self._core.info(0, False)
 
     def leave(self) -> None:
-        """Compute the rest of the last View now, so that it stays valid when the episode continues."""
+        """Compute all columns of the last View (what a policy sees) before the episode's state changes."""
         self._views.complete()
         if self._shown is not None and not self._left:
             self._left = True

@@ -114,7 +114,7 @@ class Core:
         return self.batch.episodes.clock[:, c.NOW] / c.TICKS_PER_S
 
     def row_jobs(self) -> Ints:
-        """Return the position in the trace of the job in each row of the observations, or -1, (size, R)."""
+        """Return the position in the trace of each observed row's job, -1 for an empty row, (size, R)."""
         episode_states = self._episode_states.arrays
         filled = np.arange(episode_states.shown.shape[1]) < episode_states.state[:, SHOWN, None]
         return np.where(filled, episode_states.shown, -1)

@@ -218,7 +218,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return self.core.episode_states.mask.copy()
 
     def row_jobs(self) -> Ints:
-        """Return the position in the trace of the job in each observed row, or -1, (num_envs, R)."""
+        """Return the position in the trace of each observed row's job, -1 if empty, (num_envs, R)."""
         return self.core.row_jobs()
 
     def time_in_system_s(self, jobs: Ints) -> Floats:

@@ -69,7 +69,7 @@ class EpisodeState(NamedTuple):
 
 
 class EpisodeRules(NamedTuple):
-    """Constants that all episodes of a vector environment share.
+    """Constants of a vector environment's episodes, such as the number of rows and the reward's weights.
 
     Attributes
     ----------

@@ -165,7 +165,7 @@ def _fill_options(
 def update_edited_row(
     episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, rules: EpisodeRules, at: int
 ) -> None:
-    """Update what the agent's change to the GPUs of the job in row `at` has changed in the observation."""
+    """Update the observation after the agent has changed the GPUs of the job in row `at`."""
     types, seen = len(cluster.capacity), episode_state.observation
     for gpu_type in range(types):
         seen[gpu_type] = episode_state.free[gpu_type] / cluster.capacity[gpu_type]

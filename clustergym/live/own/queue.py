@@ -68,7 +68,7 @@ class OwnQueue:
         self._user = str(os.geteuid())
 
     def read(self, *words: str) -> list[str]:
-        """Run a command that only reads, again while it fails, and return the lines it prints."""
+        """Run a command that only reads, repeat it while it fails, and return the lines that it prints."""
         until = time.monotonic() + self.patience_s
         while True:
             try:

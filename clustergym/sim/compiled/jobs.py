@@ -159,7 +159,7 @@ def submit(episode: Episode, row: int) -> None:
 
 @compile_in_place
 def end_profile(episode: Episode, at: int) -> None:
-    """End a profile, after which the iteration times it measured are known for all jobs that share it."""
+    """End a profiling run; the iteration times that it measured are now known for all jobs that share it."""
     unit, gpu_type = at // len(episode.free), at % len(episode.free)
     profiles.stop(episode, at)
     # Shared profiles are one per model class, and any job of the trace may be of the class; others are one
