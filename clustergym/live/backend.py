@@ -102,7 +102,7 @@ class Backend(ABC):
 
     @abstractmethod
     def first_claim(self) -> Claim | None:
-        """Return the claim of the run that now controls the cluster, or None."""
+        """Return the claim (reservation) of the run that now controls the cluster, or None."""
 
     @abstractmethod
     def claim(self, where: str) -> None:

@@ -67,7 +67,7 @@ class SlurmBackend(Backend):
     # The claim to the cluster
 
     def first_claim(self) -> Claim | None:
-        """Return the claim of the run that now controls the cluster, or None."""
+        """Return the claim (reservation) of the run that now controls the cluster, or None."""
         rows = [
             (int(row[1]), row[2], row[3])
             for row in self._rows(r"(\d+)\|(\d+)\|([^|]*)", "-n", CLAIM, "-o", "%A|%U|%u")

@@ -164,7 +164,7 @@ class Allocator:
         """Stop what still runs on released nodes; a simulation has nothing to do, a real scheduler has."""
 
     def list_holders(self, nodes: Collection[int]) -> list[int]:
-        """Return the jobs (>= 0) and profiles (< 0) that hold GPUs of some nodes, in order of allocation."""
+        """Return the jobs (>= 0) and profiling runs (< 0) that hold GPUs of some nodes, oldest first."""
         held = self.allocations
         return [holder for holder in held.holders if any(on in nodes for on, _ in held.holding(holder))]
 

@@ -196,7 +196,7 @@ def stack_section(figures: Figures) -> str:
 
 
 def find_missed_curves(curves: Iterable[Figures]) -> list[tuple[Figures, Figures, float]]:
-    """Return the scaling curves predicted worst, with the point that is off most, and by how much.
+    """Return the scaling curves that predictions miss by too much, with their worst point and its error.
 
     The worst comes first.
     """

@@ -292,7 +292,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return self.call(name)
 
     def digest(self, row: int) -> str:
-        """Return the digest (a hash) of an environment's event log so far."""
+        """Return the digest (a hash) of an environment's event log so far; needs `summaries`."""
         return self.core.log(row).digest
 
     def _get_observations(self) -> tuple[Singles, Bytes]:

@@ -66,7 +66,7 @@ class EngineEnv(SchedulingEnv):
     def actions(self) -> AnyActions:
         """The object that interprets actions, with the changes to jobs' GPUs made at this decision point.
 
-        What is done to them does nothing to a compiled episode.
+        What is done to it does nothing to a compiled episode.
         """
         if isinstance(self._episode, CompiledEpisode):
             self._episode.catch_up()

@@ -52,7 +52,7 @@ class Entry:
 
 
 class Ledger:
-    """The open record of each script's state, with the file to which every change is written first.
+    """The open record of the state of each user script, and its file, to which changes are written first.
 
     Attributes
     ----------

@@ -65,7 +65,7 @@ def compile_part(function: F) -> F:
 
 
 def compile_in_place(function: F) -> F:
-    """Like `compile_part`, for a function that makes no arrays, and which is then faster to call.
+    """Like `compile_part`, for a function that neither makes nor returns arrays; it is faster to call.
 
     Counting them, one atomic instruction for each view of an array, took half of the time of a step.
     """
@@ -73,7 +73,7 @@ def compile_in_place(function: F) -> F:
 
 
 def entry_in_place(function: F) -> F:
-    """Like `compile_entry`, for a function that makes no arrays, and which is then faster to call.
+    """Like `compile_entry`, for a function that neither makes nor returns arrays; it is faster to call.
 
     A call from Python then takes less time too.
     """
