@@ -80,7 +80,10 @@ class PartAllocations(Allocations):
         self.node_of[holder], self.devices_of[holder] = nodes[0][0], devices
 
     def release(self, holder: int) -> Nodes:
-        """Take back all that a job holds, and return its node."""
+        """Take back all that a job holds, and return its node.
+
+        Raises the errors of `Allocations.release`.
+        """
         if holder not in self.nodes_of:
             raise AllocationError(f"holder {holder} holds nothing to release")
         nodes = self.nodes_of.pop(holder)
@@ -89,7 +92,10 @@ class PartAllocations(Allocations):
         return nodes
 
     def fail(self, node: int) -> None:
-        """Take a failed node, on which no job holds anything, out of use."""
+        """Take a failed node, on which no job holds anything, out of use.
+
+        Raises the errors of `Allocations.fail`.
+        """
         if any(at == node for nodes in self.nodes_of.values() for at, _ in nodes):
             raise AllocationError(f"node {node} cannot be taken out of use: a job holds a part of it")
         super().fail(node)
@@ -98,7 +104,10 @@ class PartAllocations(Allocations):
         self.nodes.version[node] += 1
 
     def repair(self, node: int) -> None:
-        """Put a repaired node back into use."""
+        """Put a repaired node back into use.
+
+        Raises the errors of `Allocations.repair`.
+        """
         super().repair(node)
         for name in ("cpu_milli", "memory_mib", "gpu_milli"):
             getattr(self.nodes, name)[node] = getattr(self._whole, name)[node]

@@ -144,7 +144,10 @@ def _find_line(content: bytes, position: int) -> int:
 
 
 def read_text(path: Path) -> tuple[str, str]:
-    """Return a file's text, and the SHA-256 of its bytes."""
+    """Return a file's text, and the SHA-256 of its bytes.
+
+    Raises the errors of `read_bytes` and `decode`.
+    """
     content = read_bytes(path)
     return decode(content, path), hashlib.sha256(content).hexdigest()
 

@@ -60,12 +60,18 @@ def write_files(files: Mapping[Path, bytes], option: str | None = None) -> None:
 
 
 def write_text(path: Path, text: str, option: str | None = None) -> None:
-    """Write a text to a file as UTF-8."""
+    """Write a text to a file as UTF-8.
+
+    Raises the errors of `write_files`.
+    """
     write_files({path: text.encode("utf-8")}, option)
 
 
 def write_json(path: Path | None, value: Any, option: str | None = "--json") -> None:
-    """Write a value to a file as JSON, unless `path` is None."""
+    """Write a value to a file as JSON, unless `path` is None.
+
+    Values are converted by `plain`. Raises the errors of `write_files`.
+    """
     if path is not None:
         write_text(path, json.dumps(plain(value), indent=2, allow_nan=False) + "\n", option)
 

@@ -68,7 +68,10 @@ def read_mapping(path: Path) -> YamlMapping:
 
 
 def parse_mapping(content: bytes, path: Path) -> YamlMapping:
-    """Parse the content of a YAML file whose top level is a mapping."""
+    """Parse the content of a YAML file whose top level is a mapping.
+
+    Raises the errors of `read_mapping`.
+    """
     text = _text(content, path)
     try:
         _check_events(text, path)

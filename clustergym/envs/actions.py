@@ -299,7 +299,10 @@ class MetaActions(Actions):
         self.shown = np.empty(0, dtype=np.int64)
 
     def reset(self, trace: Trace, setting: Setting, rng: np.random.Generator) -> None:
-        """Prepare for a new episode: check and reset every policy of the menu."""
+        """Prepare for a new episode: check and reset every policy of the menu.
+
+        Each policy has the random stream that it has in a simulation.
+        """
         for policy in self.policies:
             policy.check(trace, setting)
             policy.reset(setting, copy.deepcopy(rng))

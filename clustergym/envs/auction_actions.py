@@ -148,7 +148,10 @@ class AuctionActions(Actions):
         return True
 
     def act(self, action: Any) -> Decision:
-        """Return the auction's decision with an action's numbers; jobs without a row may keep their GPUs."""
+        """Return the auction's decision with an action's numbers; jobs without a row may keep their GPUs.
+
+        Jobs without a row keep their allotment, unless the action is weights.
+        """
         view, bids, numbers = self.view, self._bids, self.deciding(action)
         gpu_type, level = bids.held_type.copy(), bids.held_level.copy()
         available = view.available.astype(np.int64)

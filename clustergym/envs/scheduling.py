@@ -179,7 +179,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     def action_masks(self) -> npt.NDArray[np.int8]:
         """Return a mask that is 1 for each legal action, else 0, shape (number of actions,).
 
-        `action_space.sample(mask=…)` takes it.
+        All 1 when the episode is over. `action_space.sample(mask=…)` takes it.
         """
         if self._episode is None:
             return np.ones(self.parts.actions.number, dtype=np.int8)

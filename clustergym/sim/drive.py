@@ -64,7 +64,10 @@ def simulate(
     watch: StepWatchdog | None = None,
     engine: Engine = "auto",
 ) -> Run:
-    """Simulate a scenario to its end under a policy and a placer, and return the finished run."""
+    """Simulate a scenario to its end under a policy and a placer, and return the finished run.
+
+    Raises the errors of `drive` and `chosen_engine`.
+    """
     return drive(make_simulation(scenario, policy, placer, seed, engine), policy, seed, progress, watch)
 
 
@@ -157,7 +160,10 @@ def replay(
 
 
 def follow(simulation: Simulation, changes: Sequence[Change]) -> None:
-    """Carry out the decisions of a decision log in a new simulation."""
+    """Carry out the decisions of a decision log in a new simulation.
+
+    Raises the errors of `replay`.
+    """
     at = 0
     while (view := simulation.advance()) is not None:
         if at < len(changes) and changes[at].time_s < view.now_s:

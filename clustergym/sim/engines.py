@@ -65,7 +65,10 @@ def chosen_engine(scenario: Scenario, policy: Policy, placer: Placer, engine: En
 def make_simulation(
     scenario: Scenario, policy: Policy, placer: Placer, seed: int = 0, engine: Engine = "auto"
 ) -> AnySimulation:
-    """Make a new simulation for a policy, on the chosen engine."""
+    """Make a new simulation for a policy, on the chosen engine.
+
+    Raises the errors of `chosen_engine`.
+    """
     if chosen_engine(scenario, policy, placer, engine) == "simpy":
         return Simulation(scenario, placer, policy.information_class, policy.round_s, seed)
     from clustergym.sim.compiled.simulation import CompiledSimulation

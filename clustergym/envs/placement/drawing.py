@@ -166,7 +166,10 @@ class PlacementParameters(Parameters):
     """Steps after which an episode is truncated; null: twice the nodes of the job."""
 
     def problem(self) -> Problem:
-        """Return the cluster and the job of the environment's episodes."""
+        """Return the cluster and the job of the environment's episodes.
+
+        Raises the errors of `load_problem`.
+        """
         names = ("cluster", "gpus", "tensor_parallel", "pipeline_parallel", "core_oversubscription")
         changes = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         return load_problem(self.setting, changes)

@@ -186,7 +186,10 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode, and return its first observation and info."""
+        """Begin an episode, and return its first observation and info.
+
+        The options are those under Starting State.
+        """
         super().reset(seed=seed)
         instance = episode_instance(self.parameters, self.problem, options or {}, self.np_random)
         most_steps = self.parameters.max_steps or 2 * self.problem.job.nodes

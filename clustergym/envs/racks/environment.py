@@ -140,7 +140,10 @@ class RackEnv(PlacingEnv[RackState, RackParameters]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode, and return its first observation and info."""
+        """Begin an episode, and return its first observation and info.
+
+        The options are those under Starting State.
+        """
         super().reset(seed=seed)
         gangs = episode_gangs(self.parameters, options or {}, self.np_random)
         return self.begin_episode(

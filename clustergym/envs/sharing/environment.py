@@ -187,7 +187,10 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode, and return its first observation and info."""
+        """Begin an episode, and return its first observation and info.
+
+        The options are those under Starting State.
+        """
         super().reset(seed=seed)
         stream = episode_stream(self.parameters, self.source, options or {}, self.np_random)
         state = SharingState(stream)

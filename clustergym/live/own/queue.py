@@ -79,7 +79,10 @@ class OwnQueue:
                 time.sleep(min(1.0, self.patience_s / 10))
 
     def submit(self, script: Script, attempt: int, gpus: int) -> str:
-        """Submit a script as a job on hold, with a number of GPUs, and return its job number."""
+        """Submit a script as a job on hold, with a number of GPUs, and return its job number.
+
+        Raises a `NoAnswerError` if Slurm does not answer.
+        """
         words = ["sbatch", "--parsable", "--hold", f"--comment={self._comment(script.name, attempt)}"]
         if not script.folder:
             words.append(f"--chdir={script.path.parent.absolute()}")

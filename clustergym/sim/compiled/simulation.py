@@ -141,7 +141,10 @@ class CompiledSimulation:
         return self._views.view_of_now()
 
     def apply(self, decision: Decision) -> None:
-        """Check and carry out a decision at the present decision point."""
+        """Check and carry out a decision at the present decision point.
+
+        Raises the errors of `Simulation.apply`.
+        """
         if not self._await_answer:
             raise RuntimeError("apply() needs a decision point: call advance() first")
         # The last View reads the job's columns lazily; it must be complete before the decision changes
