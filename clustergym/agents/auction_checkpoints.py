@@ -84,7 +84,7 @@ def load(name: str) -> AuctionCheckpoint:
 
 
 def _beliefs(stored: CheckpointContent, names: list[str]) -> Floats:
-    """Check the numbers by which an agent believes iteration times."""
+    """Check and return the numbers by which an agent estimates iteration times."""
     if stored.about.get("beliefs") != names:
         raise _make_outdated_error(stored.yaml, "are not this version's", "beliefs")
     believed = stored.tensors.get("beliefs")

@@ -115,7 +115,7 @@ def _fill_shown(episode: Episode, shown: JobsView) -> None:
 def _decide_believing(
     episode: Episode, cluster: ClusterArrays, weights: Floats, believed: Floats, observed: RunStats
 ) -> None:
-    """Let the auction set the targets by times that it believes."""
+    """Let an auction with estimated iteration times decide which GPUs each job is to hold."""
     rows = episode.in_view[: episode.clock[c.IN_VIEW]]
     n, bids = len(rows), bids_of_rows(episode, cluster, rows)
     now_s = episode.clock[c.NOW] / c.TICKS_PER_S
@@ -129,7 +129,7 @@ def _decide_believing(
 
 @compile_part
 def _decide_biased(episode: Episode, cluster: ClusterArrays, weights: Floats, bias: Floats) -> None:
-    """Let the auction set the targets with a bias for each job of the trace."""
+    """Let an auction with a bias on each job's scores decide which GPUs each job is to hold."""
     rows = episode.in_view[: episode.clock[c.IN_VIEW]]
     bids, available = bids_of_rows(episode, cluster, rows), count_available(episode, cluster, rows)
     gpu_type, level = auction.decide_biased(weights, bias[rows], available, cluster.counts, bids)

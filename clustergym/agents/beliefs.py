@@ -125,13 +125,13 @@ def with_room(observed: RunStats, jobs: int) -> RunStats:
 
 @compile_in_place
 def _estimate_power(counts: Ints, time_s: Floats, low: int, high: int) -> float:
-    """Return the power of GPUs by which a job is faster at one level than at a lower one."""
+    """Return the exponent x for which a job's speed grows with GPUs^x between two GPU counts."""
     return math.log(time_s[low] / time_s[high]) / math.log(counts[high] / counts[low])
 
 
 @compile_in_place
 def _learn(observed: RunStats, counts: Ints, row: int, gpu_type: int, level: int) -> None:
-    """Compare a job's first measurement on an allotment with its others."""
+    """Update the estimates of speedups and of ratios between types by a job's first measurement."""
     time_s = observed.time_s[row]
     for k in range(time_s.shape[1]):
         if k != level and time_s[gpu_type, k] > 0.0:
@@ -181,7 +181,7 @@ def note(observed: RunStats, shown: JobsView, bids: Bids, gpu_type: Ints, level:
 
 @compile_in_place
 def _nearest(time_s: Floats, level: int) -> int:
-    """Return the measured level nearest to a level, the lower of two; NONE if none is measured."""
+    """Return the index of the measured GPU count nearest to `level`, the lower of two, or NONE."""
     for distance in range(len(time_s)):
         if level >= distance and time_s[level - distance] > 0.0:
             return level - distance
@@ -197,7 +197,7 @@ def _share(logit: float) -> float:
 
 @compile_in_place
 def _own_power(counts: Ints, time_s: Floats) -> float:
-    """Return a job's power between the least and the greatest count measured on a type; NaN: just one."""
+    """Return a job's speedup exponent between its least and greatest measured count; NaN if just one."""
     low, high = NONE, NONE
     for k in range(len(time_s)):
         if time_s[k] > 0.0:
@@ -208,7 +208,7 @@ def _own_power(counts: Ints, time_s: Floats) -> float:
 
 @compile_in_place
 def _take_for_measured(told_s: Floats, measured: Floats, taken: Floats) -> None:
-    """Write a job's measured times, or without any the known times at the least count of each type."""
+    """Write a job's measured times or, if there are none, the known times on its least GPU counts."""
     none = True
     for t in range(len(measured)):
         none &= _nearest(measured[t], 0) == NONE

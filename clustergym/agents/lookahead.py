@@ -52,7 +52,7 @@ class Candidates(NamedTuple):
 
 @compile_part
 def _join_bids(bids: Bids, more: Bids, first: int, last: int) -> Bids:
-    """Return the bids followed by rows first to last of other bids."""
+    """Return an auction's inputs followed by rows first..last - 1 of others."""
     return Bids(
         np.concatenate((bids.remaining, more.remaining[first:last])),
         np.concatenate((bids.time_s, more.time_s[first:last])),
@@ -83,7 +83,7 @@ def _of_rows(bids: Bids, rows: Ints) -> Bids:
 
 @compile_part
 def _bar_jobs(bids: Bids, jobs: Ints) -> Bids:
-    """Return bids in which jobs can run nowhere."""
+    """Return a copy of an auction's inputs in which some jobs can run nowhere."""
     time_s = bids.time_s.copy()
     for j in jobs:
         time_s[j] = np.inf
@@ -102,7 +102,7 @@ def _bar_jobs(bids: Bids, jobs: Ints) -> Bids:
 
 @compile_in_place
 def _is_known(made: Candidates) -> bool:
-    """Whether the decision in the first row that does not count yet is a candidate already."""
+    """Return whether the decision just written is a candidate already."""
     last = made.filled[0]
     for at in range(last):
         same = True
@@ -152,7 +152,7 @@ def candidates(weights: Floats, available: Ints, counts: Ints, bids: Bids) -> Ca
 
 @compile_in_place
 def _enact(bids: Bids, restart_s: Floats, rows: Ints, gpu_type: Ints, level: Ints) -> None:
-    """Give jobs their allotments."""
+    """Give jobs the GPU types and counts of a decision, with the restarts that follow."""
     for at in range(len(rows)):
         j, t, k = rows[at], gpu_type[at], level[at]
         if t == bids.held_type[j] and k == bids.held_level[j]:

@@ -78,7 +78,7 @@ def _choose_inside(free: Ints, sizes: Ints, wanted: int, weights: Floats) -> int
 
 @compile_part
 def _score(weights: Floats, first: int, free: Ints, sizes: Ints, wanted: int) -> float:
-    """Return the score of FRAGMENTS or WAIT."""
+    """Return the score of splitting a job over minipods (FRAGMENTS) or letting it WAIT."""
     return (
         weights[first]
         + weights[first + 1] * math.log2(wanted) / 7.0
@@ -110,7 +110,7 @@ def _spread(free: Ints, wanted: int, fragments: bool, counts: Ints) -> None:
 
 @compile_part
 def _choose(free: Ints, sizes: Ints, wanted: int, may_wait: bool, weights: Floats, counts: Ints) -> int:
-    """Write the nodes that each minipod gives to a job for which enough are free; return where it then is."""
+    """Write how many nodes each minipod gives to a job; return whether it then waits, is inside or across."""
     counts[:] = 0
     inside = _choose_inside(free, sizes, wanted, weights)
     if inside >= 0:

@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_searches(commands: Any) -> None:
-    """Add the commands that search for schedules or train."""
+    """Add the sub-commands that search for schedules or train agents to a parser."""
     known = commands.add_parser("best-known", help="search in hindsight for the best schedule of each cell")
     known.add_argument("board", help="name of its folder")
     words = "cells, or scenarios for all of their seeds (all)"

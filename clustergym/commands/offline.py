@@ -110,7 +110,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _scores(name: str, words: Mapping[str, Any]) -> bool:
-    """Return whether actions of an environment score an auction, which weights can do."""
+    """Return whether an environment's actions score an auction, as learned weights can do."""
     from clustergym.envs.auction_actions import NAMES
     from clustergym.envs.registration import make_env
 

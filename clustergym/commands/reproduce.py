@@ -136,7 +136,7 @@ def _reproduce(given: argparse.Namespace, paper: str) -> Report:
 
 
 def _is_papers_own(given: argparse.Namespace) -> bool:
-    """Whether the page is the paper's own, at its own place, so that its claims are kept."""
+    """Return whether the page is the paper's own, at its own place, so that its claims are kept."""
     return all(value is None for value in (given.out, given.policies, given.workloads, given.seeds))
 
 

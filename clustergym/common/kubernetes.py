@@ -31,7 +31,7 @@ class KubernetesObject:
 
     @property
     def kind(self) -> str:
-        """The object's kind, such as `Workload`."""
+        """The object's type, such as `Workload`."""
         return self.text("kind")
 
     @property

@@ -169,7 +169,7 @@ def _hints(made_by: Any) -> dict[str, Any]:
 
 @cache
 def _adapter(hint: Any) -> Any:
-    """Return pydantic's check of a type, any if it knows none; it converts only whole numbers to floats."""
+    """Return pydantic's validator of a type, or of any value if it does not know the type."""
     from pydantic import ConfigDict, PydanticUserError, TypeAdapter
 
     config = ConfigDict(strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
@@ -181,7 +181,7 @@ def _adapter(hint: Any) -> Any:
 
 @cache
 def _options(hint: Any) -> tuple[Any, ...]:
-    """Return the types of a union but null."""
+    """Return the types of a union, without None."""
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     options = typing.get_args(hint) if union else (hint,)
     return tuple(option for option in options if option is not type(None))
@@ -192,7 +192,7 @@ def _bare(option: Any) -> Any:
 
 
 def _marks(option: Any) -> list[Any]:
-    """Return the markers of a type; pydantic's `Field` holds several."""
+    """Return the markers of an annotated type, such as its bounds."""
     given = typing.get_args(option)[1:] if typing.get_origin(option) is Annotated else ()
     return [mark for marker in given for mark in getattr(marker, "metadata", [marker])]
 

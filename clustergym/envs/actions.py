@@ -366,7 +366,7 @@ def choose_rows(view: View, rows: int, turn: int = 0) -> Ints:
 
 
 def _in_turn(ordered: Ints, number: int, turn: int) -> Ints:
-    """Choose `number` members: half from the front, a quarter from the end, the others in rotation."""
+    """Choose `number` of the values: half from the front, a quarter from the end, the others in rotation."""
     if number >= len(ordered):
         return ordered
     front, back = number // 2, number // 4

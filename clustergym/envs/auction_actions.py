@@ -121,7 +121,7 @@ class AuctionActions(Actions):
         return facts[self.shown][:, RANKED]
 
     def _bid(self, view: View) -> None:
-        """Let the jobs of a View bid."""
+        """Make the auction's inputs for the jobs in a View; raise an InputError if iteration times lack."""
         time_s = view.iteration_time_s()
         enough = view.setting.counts >= view.requested_gpus[:, None, None]
         if not (np.isfinite(time_s) & enough).any(axis=(1, 2)).all():
@@ -168,7 +168,7 @@ class AuctionActions(Actions):
         return Decision(view.job[runs], gpu_type[runs], self._counts[level[runs]])
 
     def _decide(self, numbers: Floats, available: Ints, bids: Bids) -> tuple[Ints, Ints]:
-        """Return type and level of the jobs with a row."""
+        """Return the GPU type and count index that the auction gives the jobs with a row."""
         jobs = len(bids.remaining)
         if self.decides_by == SCORES:
             scores = numbers.reshape(self._shape)[:jobs]

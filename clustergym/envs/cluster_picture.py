@@ -105,7 +105,7 @@ def make_layout(cluster: ClusterSpec, most: Size) -> ClusterLayout:
 
 
 def _largest(leaves: Sequence[_Leaf], style: LabelStyle, most: Size) -> _Tree:
-    """Return the tree with the largest squares that fit, by bisection; with the smallest if none fit."""
+    """Return the layout tree with the largest squares that fit, or with the smallest if none fit."""
     best, low, high = _lowest(leaves, style, SMALLEST, most.width), SMALLEST + 1, LARGEST
     while low <= high:
         square = (low + high) // 2
@@ -118,7 +118,7 @@ def _largest(leaves: Sequence[_Leaf], style: LabelStyle, most: Size) -> _Tree:
 
 
 def _lowest(leaves: Sequence[_Leaf], style: LabelStyle, square: int, most: int) -> _Tree:
-    """Return the lowest tree: try every number of nodes side by side in a leaf."""
+    """Return the layout tree of least height, among all numbers of nodes side by side in a leaf's box."""
     columns = range(1, max(leaf.nodes for leaf in leaves) + 1)
     tries = [_Tree(leaves, style, square, number, most) for number in columns]
     return min(
@@ -127,7 +127,7 @@ def _lowest(leaves: Sequence[_Leaf], style: LabelStyle, square: int, most: int) 
 
 
 class _Leaf(NamedTuple):
-    """A leaf switch with equal nodes."""
+    """A leaf switch with equal nodes, as a picture shows it."""
 
     number: int
     spine: int
@@ -151,7 +151,7 @@ def _make_leaves(cluster: ClusterSpec) -> list[_Leaf]:
 
 
 class _Tree:
-    """Spines, their leaves and nodes with their sizes, for a number of nodes side by side in a leaf."""
+    """The sizes and positions of the boxes of a picture, for a number of nodes side by side in a leaf."""
 
     def __init__(
         self, leaves: Sequence[_Leaf], style: LabelStyle, square: int, columns: int, most: int

@@ -148,7 +148,7 @@ def targets(view: View, decision: Decision) -> tuple[Ints, Ints]:
 
 
 class _Edits:
-    """The edits so far, and the GPUs that they leave free."""
+    """The actions chosen so far that carry out a decision, and the GPUs that they leave free."""
 
     def __init__(self, actions: EditActions, view: View) -> None:
         self.free = view.free.copy()

@@ -168,7 +168,7 @@ class Episodes:
         return self._keep(trace, seed)
 
     def _keep(self, trace: Mapping[str, Any], seed: int) -> Scenario:
-        """Return a drawn scenario; build it unless an environment of this process has done so before."""
+        """Return a sampled scenario, built at most once in this process."""
         key = self._name, seed, *trace.items()
         made = _kept.pop(key, None)
         if made is None or Path(self.parameters.source).is_file():
@@ -180,7 +180,7 @@ class Episodes:
 
     @cached_property
     def _name(self) -> str:
-        """A name that tells drawn scenarios of one seed apart, beside the trace's keys."""
+        """A text that tells apart sampled scenarios which have the same seed."""
         parameters = self.parameters
         named = [parameters.costs, parameters.horizon_s, parameters.failures, parameters.failure_scale]
         named += [parameters.queues, parameters.checkpoint_every_s]
@@ -208,7 +208,7 @@ class Episodes:
 
     @property
     def _failures(self) -> dict[str, Any]:
-        """The keys under `scenario` of the failures that the parameters name."""
+        """The configuration of the failures that the parameters name; empty for none."""
         if self.parameters.failures is None:
             return {}
         given = _read_group("failures", self.parameters.failures)

@@ -79,7 +79,7 @@ def share(value: Any, half: float) -> Any:
 
 
 def _least(time_s: Floats) -> Floats:
-    """Return the least number of each job, shape (n,), of (n, T, K); 0: there is none."""
+    """Return each job's least finite value in an array of shape (n, T, K), or 0 if there is none."""
     least = time_s.reshape(len(time_s), -1).min(axis=1, initial=np.inf)
     return np.where(np.isfinite(least), least, 0.0)
 

@@ -94,7 +94,7 @@ class QueueImbalance:
         return float(owed), float(error)
 
     def _at(self, now_s: float) -> tuple[float, float]:
-        """Return the sums at a time after the last event."""
+        """Return both sums, of missed quota and missed fair share, at a time after the last event."""
         if self._rate is None:
             self._rate = self._rates()
         hours = (now_s - self._time_s[-1]) / 3600.0

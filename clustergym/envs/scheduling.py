@@ -217,7 +217,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         return self._start(self.episodes.choose(options, self.np_random), run_seed)
 
     def _start(self, scenario: Scenario, run_seed: int) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode of a scenario."""
+        """Begin an episode of a scenario; return the first observation and info."""
         check_queues(scenario, self.parameters)
         self._episode = self.begin_episode(scenario, run_seed)
         self._begun, self._explain_taken = (scenario, run_seed), []

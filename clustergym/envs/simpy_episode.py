@@ -141,7 +141,7 @@ class SimPyEpisode:
         return self._parts.features.values(), self._info(self._no_terms, False)
 
     def _begin(self) -> None:
-        """Read the new events, and begin the decision point."""
+        """Read the new events, and prepare actions and observation for the decision point."""
         parts, simulation = self._parts, self.simulation
         self.outcomes.read(simulation.log.events, simulation.now_s)
         if self.view is not None:
@@ -168,7 +168,7 @@ class SimPyEpisode:
         return self._parts.features.values(), 0.0, False, False, self._info(self._no_terms, True)
 
     def _decide(self, decision: Decision, action: Any) -> FlatStep:
-        """Apply a decision, and go on deciding by the same action for as many decision points as it holds."""
+        """Apply a decision, and decide by the same action at as many decision points as the action holds."""
         simulation, actions, decided = self.simulation, self._parts.actions, 1
         try:
             simulation.apply(decision)

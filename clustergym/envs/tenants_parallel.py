@@ -196,7 +196,7 @@ class TenantsParallelEnv(ParallelEnv):
         """Do nothing, since this environment holds nothing that needs closing."""
 
     def _weights(self, actions: Mapping[str, Any]) -> Floats:
-        """Return the weight of each queue, shape (L,)."""
+        """Check the agents' actions, and return the weight of each queue, shape (L,)."""
         weights = np.empty(len(self.possible_agents))
         for at, agent in enumerate(self.possible_agents):
             if agent not in actions:
@@ -209,7 +209,7 @@ class TenantsParallelEnv(ParallelEnv):
         return weights
 
     def _decide(self, view: View, weights: Floats) -> Decision:
-        """Return the outcome of the auction by queues' weights."""
+        """Return the decision of the auction with the queues' weights."""
         if not len(view):
             return Decision.keep(view)
         there = weights[np.unique(view.queue)]
@@ -224,12 +224,12 @@ class TenantsParallelEnv(ParallelEnv):
         return Decision(view.job[runs], gpu_type[runs], self._counts[level[runs]])
 
     def _by_queue(self, values: Floats) -> Floats:
-        """Return the sum over the jobs of each queue of values of all jobs, shape (L,)."""
+        """Sum values of all jobs by the jobs' queues, shape (L,)."""
         summed: Floats = np.bincount(self._queues.leaf, values, len(self.possible_agents)).astype(np.float64)
         return summed
 
     def _costs_h(self) -> Floats:
-        """Return the mean hours of each queue's jobs in the system so far, shape (L,); 0 without jobs."""
+        """Return the mean hours since submission of each queue's jobs, until they left or now, shape (L,)."""
         simulation = self._running()
         now_s = simulation.end_s if self._view is None else simulation.now_s
         self._outcomes.read(simulation.log.events, now_s)

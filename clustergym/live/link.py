@@ -246,7 +246,7 @@ class Link:
         return set(self.expected().keys() - seen.parts.keys())
 
     def _wrong(self, seen: BackendStatus) -> set[str]:
-        """Return the names of allocations that differ from what was asked for."""
+        """Return the names of allocations whose nodes differ from what was asked for."""
         expected = self.expected()
         return {name for name, part in seen.parts.items() if expected.get(name, part) != part}
 

@@ -244,7 +244,7 @@ class Disturbances:
         return hangs
 
     def _hang(self, row: int, duration: int, interruption: _Interruption) -> None:
-        """Let a job stand still for some ticks until a failure of its node is noticed."""
+        """Let a job stand still for some ticks, until a failure of its node is noticed."""
         if not self.jobs.hangs[row]:
             self._undetected[row], self.jobs.hangs[row] = interruption, True
             self.stand_still(row, duration)

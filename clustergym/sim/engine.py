@@ -268,7 +268,7 @@ class Simulation:
         return float(self.clock.peek())
 
     def _decides_first(self) -> bool:
-        """Whether a decision is made before profiles start: profiles are active and a job is queued."""
+        """Return whether a decision comes before profiling runs start: there are such, and a job waits."""
         phase = self.jobs.phase
         return self.profiler.active and any(phase[row] == Phase.QUEUED for row in self.queue.in_view)
 
@@ -298,7 +298,7 @@ class Simulation:
         return self.views.view(now, rows.copy(), available, held.free.copy(), where=where, coming=coming)
 
     def _places(self) -> Places:
-        """Return the nodes of the View's jobs."""
+        """Return on which nodes the jobs in the View are, and what is free there."""
         held, rows = self.allocations, set(self.queue.in_view)
         nodes = {row: held.holding(row) for row in held.holders if row in rows}
         cluster, free = self.scenario.cluster, held.free_on_node.copy()
@@ -404,7 +404,7 @@ class Simulation:
             )
 
     def _new_batches(self, decision: Decision, launched: Bools) -> dict[int, int]:
-        """Return the new batch of each job, by row.
+        """Return the global batch of each job whose batch a decision changes, by row.
 
         Contains jobs that are launched at another batch than the requested one, and running jobs whose
         batch changes.

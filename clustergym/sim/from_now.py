@@ -97,7 +97,7 @@ def list_moments(
 
 
 def _held_now(view: View, running: Collection[int]) -> list[tuple[int, int, int]]:
-    """Return the starts of the jobs that run now, each on the first type that has room."""
+    """Return (job, GPU type, GPUs) of the jobs that run now, each on the first type with room."""
     free, found = view.free.copy(), []
     for at in np.flatnonzero((view.state == QUEUED) & np.isin(view.job, list(running))).tolist():
         gpus, asked = int(view.requested_gpus[at]), int(view.requested_type[at])

@@ -257,7 +257,7 @@ class JobExecution:
         beside: int,
         avoid: tuple[int, ...],
     ) -> Nodes | Infeasible:
-        """Return the nodes of a launch; the arguments are those of `launch`."""
+        """Return the nodes on which a job is launched, or why there are none."""
         allocations, sharing = self.allocator.allocations, self.progress.sharing
         if isinstance(allocations, PartAllocations):
             return self.allocator.place_part(allocations, row)

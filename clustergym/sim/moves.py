@@ -170,7 +170,7 @@ def _count_free(decision: Decision, jobs: JobStates, held: Allocations) -> Ints:
 def _take(
     row: int, target: Nodes | int, gpu_type: int, gpus: int, free: Ints, cluster: ClusterSpec
 ) -> Fault | None:
-    """Take a job's GPUs from those that are free, or return why they cannot be had."""
+    """Subtract a job's GPUs from the free ones, or return why that cannot be."""
     if isinstance(target, int):
         inside = list_domain_nodes(cluster, target, gpu_type)
         short = gpus - int(free[inside].sum())

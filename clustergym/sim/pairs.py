@@ -120,7 +120,7 @@ def list_paired_launches(decision: Decision, jobs: JobStates) -> PairedLaunches:
 
 
 def _name_held_gpus(row: int, jobs: JobStates) -> int:
-    """Return a name of the GPUs that a running job holds: the lowest row that holds them."""
+    """Return an identifier of the GPUs that a running job holds: the lowest row that holds them."""
     other = jobs.get_partner(row)
     return row if other == NO_JOB else min(row, other)
 

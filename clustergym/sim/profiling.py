@@ -127,7 +127,7 @@ class Profiler:
                     break
 
     def _start(self, profile: Profile, nodes: Nodes) -> bool:
-        """Start a profile on nodes; if they are not given, queue it first of its type and return False."""
+        """Start a profiling run on nodes; if refused, queue it first of its GPU type and return False."""
         if isinstance(self._allocator.allocate(self._holder(profile), nodes), Infeasible):
             self.waiting[profile.gpu_type].appendleft(profile)
             return False
@@ -143,7 +143,7 @@ class Profiler:
         return -1 - (profile.row * len(self.waiting) + profile.gpu_type)
 
     def _stop(self, profile: Profile) -> Nodes:
-        """Stop a profile, keep what it has measured, and return the nodes it held."""
+        """Stop a profiling run, keep what it has measured, and return the nodes it held."""
         nodes = self._allocator.release(self._holder(profile))
         profile.settle(self._clock.now)
         self.running.remove(profile)
@@ -163,7 +163,7 @@ class Profiler:
         self._queue.decide_again()
 
     def _jobs_of(self, profile: Profile) -> Ints:
-        """Return the jobs (rows of the trace) that share the result of a profile."""
+        """Return the jobs (rows of the trace) that share the result of a profiling run."""
         return np.flatnonzero(self._unit_of == profile.unit)
 
     def hand_over_profiles(self, row: int) -> None:

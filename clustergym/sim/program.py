@@ -203,7 +203,7 @@ def _error(message: str, remedy: str) -> ProgramError:
 
 
 def _declared(made: Mapping[str, Any]) -> tuple[InformationClass, float | None]:
-    """Return the information class and the period that a program declares."""
+    """Return the information class and the seconds between decisions that a program declares."""
     try:
         period = None if made["round_s"] is None else float(made["round_s"])
         if period is not None and not 1.0 <= period < 1e9:

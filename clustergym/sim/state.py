@@ -153,7 +153,7 @@ class JobStates:
         return left
 
     def _share(self, rows: Ints | int) -> Any:
-        """Return the share of its GPUs that each job holds: one of a pair has half."""
+        """Return the part of its GPUs that each job holds: of two jobs on the same GPUs, half."""
         share = 1.0 if self.part is None else self.part[rows]
         return share if self.partner is None else np.where(self.partner[rows] >= 0, share / 2, share)
 

@@ -176,7 +176,7 @@ class ViewMaker:
         return found
 
     def _of_profiled(self, known: Any, rows: Ints, otherwise: Any = False) -> Any:
-        """Return values of jobs where they are profiled, `otherwise` elsewhere, shape (n, T, ...)."""
+        """Return known values where jobs are profiled, `otherwise` elsewhere, shape (n, T, ...)."""
         if not self.jobs.profiles:
             return known
         profiled = self.jobs.find_profiled_types(rows)

@@ -129,7 +129,7 @@ class AuctionEvolution(Agent):
         )
 
     def _with_start_deadlines(self, weights: Floats, seed: int) -> Floats:
-        """Return weights; those of deadlines are as at the start if no training window had deadlines.
+        """Return weights in which those of deadlines are as at the start, unless training had deadlines.
 
         The search lets such weights drift, and they would count as soon as the agent meets deadlines.
         """
@@ -151,14 +151,14 @@ class AuctionEvolution(Agent):
         return len(self.scenarios.deadline_slack) > 0 or self.scenarios.traces is not None
 
     def _select_searched(self) -> Ints:
-        """Return which weights are searched: those of deadlines only if windows have deadlines."""
+        """Return the indices of the weights to search: those of deadlines only if there are deadlines."""
         last = self._scores + len(self._beliefs())
         linear = np.arange(features.COUNT if self._meets_deadlines() else features.WITHOUT_DEADLINES)
         kept = linear[[features.NAMES[at] not in self.without for at in linear]]
         return np.concatenate([kept, np.arange(features.COUNT, last)])
 
     def _start(self, seed: int) -> Floats:
-        """Return the weights the search begins with; hidden units are drawn, and add 0 to a score."""
+        """Return the weights the search begins with; hidden units are random, and add 0 to a score."""
         linear, believed = start(), self._beliefs()
         if self.initial is not None:
             linear, found = beliefs.split(load(self.initial).weights)
@@ -176,7 +176,7 @@ class AuctionEvolution(Agent):
 
     @property
     def _scores(self) -> int:
-        """The number of weights of scores."""
+        """The number of weights that scores of moves depend on."""
         return features.COUNT + self.hidden * (INPUTS + 2)
 
     def _beliefs(self) -> Floats:
@@ -188,7 +188,7 @@ class AuctionEvolution(Agent):
     def _evaluate(
         self, run: Any, candidates: Sequence[Floats], split: str, seed: int, first: int, episodes: int
     ) -> list[float]:
-        """Return the objective of each candidate on windows `first` to `first + episodes`."""
+        """Return the objective of each candidate, a mean over windows `first` to `first + episodes`."""
         weights = np.stack([np.asarray(weights, dtype=np.float64) for weights in candidates])
         known = InformationClass(self.information)
         task = partial(objectives, self.scenarios, split, seed, known, self._goal(), weights)

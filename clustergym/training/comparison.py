@@ -237,7 +237,7 @@ def ratio(mine: Floats, reference: Floats, seed: int = 0) -> Ratio:
 
 
 def _draws(rng: np.random.Generator, count: int) -> Floats:
-    """Return how often each of `count` is drawn in each resample, as shares, shape (RESAMPLES, count)."""
+    """Return how often each of `count` values is in each bootstrap resample, as shares."""
     if count == 1:
         return np.ones((RESAMPLES, 1))
     drawn = rng.integers(count, size=(RESAMPLES, count)) + np.arange(RESAMPLES)[:, None] * count
@@ -287,7 +287,7 @@ def lower_bound(scenario: Scenario, seed: int, parameters: Mapping[str, Any]) ->
 def compute_proved_bound(
     scenario: Scenario, seed: int, parameters: Mapping[str, Any]
 ) -> tuple[Floats, float]:
-    """Return each job's JCT if it were alone, in seconds, and the bound on mean JCT that a search proves."""
+    """Return each job's JCT if it were alone, in seconds, and a bound on mean JCT proved by a search."""
     _only(parameters)
     return least_work(scenario)[0], search(build_programme(scenario, "jct_mean")).value
 

@@ -138,7 +138,7 @@ def draw_scenario(distribution: Distribution, split: str, seed: int, index: int)
 
 
 def _with_deadlines(rng: np.random.Generator, scenario: Scenario, slack: tuple[float, ...]) -> Scenario:
-    """Give every job a deadline; this draws last, so that all else stays the same."""
+    """Give every job a random deadline, sampled last, so that all else stays the same."""
     trace = scenario.trace
     run_s = scenario.reference_iteration_time_s * trace.iterations
     ahead_s = np.maximum(np.round(rng.uniform(slack[0], slack[1], size=len(trace)) * run_s, 3), 0.001)
@@ -194,7 +194,7 @@ def _scenario(
 
 
 def _fast_gpus(times: Floats, gpus: Ints, counts: Ints, capacity: Ints) -> float:
-    """Return the number of GPUs, each weighed by the mean speed of jobs on it relative to the first type."""
+    """Return the number of GPUs, each weighted by jobs' mean speed on its type relative to the first type."""
     at_request = np.take_along_axis(times, np.searchsorted(counts, gpus)[:, None, None], axis=2)[..., 0]
     return float((capacity * (at_request[:, :1] / at_request).mean(axis=0)).sum())
 

@@ -110,13 +110,13 @@ def _label(label: str, knobs: Mapping[str, Any], choice: Mapping[str, Any]) -> s
 
 
 def _plain(figures: Any) -> Any:
-    """Return nested lists with None for what a row does not have, as JSON knows no NaN."""
+    """Return an array as nested lists, with None for NaN, which JSON does not know."""
     plain: Any = np.where(np.isnan(figures), None, figures)
     return plain.tolist()
 
 
 def _columns(members: Sequence[Sequence[Any]]) -> list[list[int]]:
-    """Return for each row the columns of the figures that its seeds are in."""
+    """Return for each compared policy the columns of the figures that its training seeds are in."""
     ends = np.cumsum([len(seeds) for seeds in members]).tolist()
     return [list(range(end - len(seeds), end)) for end, seeds in zip(ends, members, strict=True)]
 

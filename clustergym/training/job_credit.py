@@ -227,7 +227,7 @@ class JobCreditLearner:
         return self.policy.decide(observations, masks)
 
     def _draw(self, rows: Rows, masks: npt.NDArray[np.int8]) -> tuple[Choices, Any, Tensor]:
-        """Draw actions for scaled observations; return choices, actions for the environments, and values."""
+        """Sample actions for rows; return them as choices and for the environments, and the rows' values."""
         if not self.policy.discrete:
             head, values, _ = self.policy(rows)
             choice: Any = Normal(head, self.policy.log_std.exp())
@@ -317,13 +317,13 @@ class JobCreditLearner:
         return dict(zip(("approx_kl", "value_loss", "entropy"), means.tolist(), strict=True))
 
     def _select(self, choices: Choices, batch: Tensor, places: Tensor) -> Choices:
-        """Return the choices in some observations, whose rows are at `places`."""
+        """Return the choices in the observations numbered `batch`, whose rows are numbered `places`."""
         of = batch if self.policy.discrete else places
         actions, log_probs = choices.actions[of], choices.log_probs[of]
         return Choices(actions, log_probs, choices.legal[places], choices.may_stop[batch])
 
     def _step(self, rows: Rows, choices: Choices, gain: Tensor, goal: Tensor) -> Floats:
-        """Make a step of gradient on some of the actions; return figures of it."""
+        """Make one gradient step on some of the actions; return its losses and other figures."""
         settings, policy = self.settings, self.policy
         head, values, stop = policy(rows)
         if policy.discrete:

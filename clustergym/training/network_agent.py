@@ -126,7 +126,7 @@ class NetworkAgent(EnvironmentAgent):
         return TrainingOutcome(best, information, curves, {**layout, "hidden": list(self.hidden)})
 
     def _tell(self, history: History, progress: Progress) -> None:
-        """Report the progress that a killed training saved."""
+        """Report the progress of the segments that a killed training had saved."""
         progress(0, self.steps, {})
         rounds = history.stage.get("imitation", [])
         for number, row in enumerate(rounds, start=1):
@@ -191,7 +191,7 @@ def play(policy: Any, env: SplitEnv, index: int) -> float:
 
 
 def _draw_segment_seed(seed: int, number: int) -> int:
-    """Return the seed of a segment."""
+    """Return the seed of segment `number` of the training."""
     return int(random_streams.TRAINING_SEGMENTS.generator(seed, number).integers(2**31 - 1))
 
 

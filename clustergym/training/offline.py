@@ -128,7 +128,7 @@ def at_random(env: Recorder, seed: int) -> None:
 
 
 def _play_to_the_end(env: Recorder, seed: int, choose: Callable[[Mapping[str, Any]], Any]) -> None:
-    """Play an episode by what a function chooses, given the last info."""
+    """Play an episode with the actions that `choose` returns for each info."""
     _, info = env.reset(seed=seed)
     over = False
     while not over:

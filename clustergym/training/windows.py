@@ -75,7 +75,7 @@ def philly_file() -> Path:
 
 @cache
 def _philly(split: str, path: Path) -> tuple[Floats, Floats, Ints]:
-    """Return submission, duration and GPUs of a split's jobs, in order of submission."""
+    """Return submission times, durations and GPUs of a split's jobs in Philly's log, in order."""
     from clustergym.trace.readers.philly import read_log
 
     log = read_log(path)
@@ -298,7 +298,7 @@ def _window(
 
 
 def _failing_otherwise(rng: np.random.Generator, window: Scenario) -> Scenario:
-    """Return a window whose disturbances are drawn by another seed."""
+    """Return a scenario whose disturbances (such as failures) have another random seed."""
     seed, drawn = int(rng.integers(2**31)), list[Any](window.disturbances)
     anew = (replace(one, seed=seed) if hasattr(one, "seed") else one for one in drawn)
     return replace(window, disturbances=tuple(anew))

@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _explain_model(options: argparse.Namespace) -> int:
-    """Explain a model of the catalogue on a cluster."""
+    """Explain the iteration time of a model of the catalogue on a cluster; return the exit status."""
     from clustergym.cluster.cluster_files import load_cluster
     from clustergym.commands.oracle import step_explanation
     from clustergym.oracle.models.catalog import load_catalog
@@ -108,7 +108,7 @@ def _explain_operators(
 
 
 def _check_absent(options: argparse.Namespace, stack: str) -> None:
-    """Check that no option is given that only stacks of transformers have."""
+    """Raise an InputError if an option is given that only stacks of transformers have."""
     for option in ("sequence_length", "precision", "accelerators"):
         if getattr(options, option) is not None:
             message = f"is not for {options.model} with the stack {stack}"

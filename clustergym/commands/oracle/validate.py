@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check_absent(options: argparse.Namespace, measured: str) -> None:
-    """Check that no option is given that these measurements do not have."""
+    """Raise an InputError if an option is given that does not go with these measurements."""
     of: dict[str, tuple[str, ...]] = {
         "throughput": ("stack", "cross_validate", "plot", "shapes", "accelerators")
     }

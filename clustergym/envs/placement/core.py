@@ -103,7 +103,7 @@ def static_routes(uplinks: int, flows: int = 1, draws: int = 20, seed: int = 0) 
 
 
 def _crossings(matrix: Ints, wraps: bool) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
-    """Return source and destination minipods of messages to the next stage and round the column's ring.
+    """Return the minipods that each node sends from and to: to the next stage, and round its column's ring.
 
     Shape (nodes,); the source is -1 where the message stays in its minipod.
     """
@@ -136,7 +136,7 @@ def _collisions(
 def _mean_load(
     source: Ints, destination: Ints, uplinks: int, flows: int, draws: int, rng: np.random.Generator
 ) -> float:
-    """Return the fullest link's load in ports, a mean over draws; at least 1."""
+    """Return the load of the fullest link, in ports, averaged over random routes; at least 1."""
     crosses = source >= 0
     ends = [where[crosses] * uplinks for where in (source, destination)]
     most = np.full(draws, flows)

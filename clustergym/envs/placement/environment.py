@@ -217,7 +217,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
         return draw(self.state, self.problem.minipod_nodes.tolist())
 
     def _observation_layout(self) -> dict[str, Floats]:
-        """Return the divisor of each part of an observation, in order."""
+        """Return the divisors that scale each part of an observation, by name, in order."""
         job, minipods = self.problem.job, self.minipods
         groups = job.groups(self.parameters.unit)
         return {
@@ -263,7 +263,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
 
 
 def _by_groups(counts: list[list[int]], free: list[int]) -> list[int]:
-    """Return the actions of a placement in which each action fills a minipod or ends a group."""
+    """Return the actions that make a placement if each action fills a minipod or ends a group."""
     actions = []
     for group, row in enumerate(counts):
         used = [minipod for minipod, nodes in enumerate(row) if nodes]

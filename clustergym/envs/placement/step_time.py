@@ -238,14 +238,14 @@ def _reduction_s(model: PretrainingModel, job: PretrainingJob, layout: Layout, l
 
 
 def _hop_tier(place: list[Ints], wraps: bool) -> Locality:
-    """Return the highest tier between any two neighbours in a row."""
+    """Return the highest network tier between any two neighbours in a row of the matrix."""
     shift = 0 if wraps else 1
     same = [(np.roll(where, -1, axis=1) == where)[:, : where.shape[1] - shift].all() for where in place]
     return _tier([bool(answer) for answer in same])
 
 
 def _column_tier(place: list[Ints]) -> Locality:
-    """Return the highest tier that any column crosses."""
+    """Return the highest network tier that any column of the matrix crosses."""
     return Locality.NODE if len(place[0]) == 1 else _tier([bool((w == w[0]).all()) for w in place])
 
 

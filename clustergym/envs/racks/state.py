@@ -158,7 +158,7 @@ class RackState:
         return min(free, self.parameters.most_trays) // size
 
     def _fits(self, row: int) -> bool:
-        """Whether all segments of a gang that have no rack yet have room."""
+        """Return whether all segments of a gang that have no rack yet have room."""
         if row == self.offered and self.left < int(self.gangs.segments[row]):
             return True
         size = int(self.gangs.trays[row])

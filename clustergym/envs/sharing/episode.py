@@ -227,7 +227,7 @@ def _count_untouched(nodes: Nodes, at: int) -> int:
 
 @compile_in_place
 def _describe(episode: SharingEpisode, request: int, at: int) -> None:
-    """Write the features of a node for a request, and the device that FGD would take for a part."""
+    """Write a node's features for a request, and the device FGD's rule would take for a part of a GPU."""
     nodes, requests, row, installed = (
         episode.nodes,
         episode.requests,
@@ -255,7 +255,7 @@ def _describe(episode: SharingEpisode, request: int, at: int) -> None:
 
 @compile_in_place
 def _describe_placed_node(episode: SharingEpisode, request: int, at: int) -> None:
-    """Write what a node would be with the request on it."""
+    """Write the features of a node as it would be with the request on it."""
     nodes, row, installed = episode.nodes, episode.features[request], episode.installed
     device, version = episode.device[request, at], nodes.version[at]
     taken = placers.occupy(nodes, at, episode.requests, request, device)

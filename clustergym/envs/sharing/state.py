@@ -242,7 +242,7 @@ def as_pixels(state: SharingState) -> Pixels:
 
 
 def _grid(nodes: int, devices: int) -> tuple[int, int, int]:
-    """Return the side of a square, nodes in a line, and the height of the picture: the largest that fits."""
+    """Return a square's side, the nodes in a line, and the picture's height, for the largest squares."""
     for side in range(LARGEST, SMALLEST - 1, -1):
         columns = max(1, (WIDTH - 2 * MARGIN) // (side * devices + 2 * GAP))
         needed = TOP + -(-nodes // columns) * (side + side // 3 + GAP) + MARGIN

@@ -26,7 +26,7 @@ for rule in of_job.OF_ONE_JOB:
 def _leave(
     episode: Episode, episode_state: EpisodeState, row: int, now_s: float, baseline: bool
 ) -> tuple[float, bool]:
-    """Return when a job left, in seconds, inf: not until `now_s`; and whether it had completed."""
+    """Return when a job left, in seconds (inf: not by `now_s`), and whether it had completed."""
     if baseline:
         tick, completed = episode_state.reference[row, 0], episode_state.reference[row, 1] == 1
     else:
@@ -63,7 +63,7 @@ def cost(episode: Episode, episode_state: EpisodeState, now_s: float, which: int
 def _shares(
     episode: Episode, episode_state: EpisodeState, now_s: float, which: int, baseline: bool, part: Floats
 ) -> None:
-    """Write what each job adds to a cost."""
+    """Write what each job contributes to a cost."""
     figures = episode.figures
     for row in range(len(part)):
         leave_s, _ = _leave(episode, episode_state, row, now_s, baseline)
@@ -78,7 +78,7 @@ def _shares(
 def _promises(
     episode: Episode, episode_state: EpisodeState, now_s: float, which: int, baseline: bool
 ) -> float:
-    """Return minus the share of jobs that met their deadline, or the share that broke it and was admitted."""
+    """Return minus the share of jobs that met their deadline, or the share that broke a promised one."""
     n, met, broken = episode.clock[c.JOBS], 0, 0
     for row in range(n):
         deadline_s = episode.figures[row, c.DEADLINE_S]

@@ -88,7 +88,7 @@ def begin(episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState,
 
 @compile_in_place
 def _all_feasible(episode: Episode, episode_state: EpisodeState, row: int, at: int) -> None:
-    """Let a row's job be assigned wherever it fits in memory and is profiled."""
+    """Let the job in a row be assigned all GPU types and counts on which it fits and is profiled."""
     hidden = episode.job[row, c.HIDDEN]
     feasible = episode.feasible[episode.job[row, c.CLASS]]
     types, levels = feasible.shape

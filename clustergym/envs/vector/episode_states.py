@@ -82,7 +82,7 @@ def _find_leave_ticks(outcomes: Outcomes | None) -> Ints:
 
 
 def _least(time_s: Floats) -> Floats:
-    """Return the least value by model class and set of hidden types; 0 if all are hidden."""
+    """Return the least value by model class and set of GPU types not yet profiled; 0 if all are."""
     least = time_s.min(axis=(2, 3), initial=np.inf)
     return np.where(np.isfinite(least), least, 0.0)
 

@@ -26,7 +26,7 @@ from clustergym.sim.state import make_setting
 
 
 class _RowViews:
-    """What makes the Views of each row of a core, as long as its episode's arrays are the same."""
+    """The objects that make the Views of each row's episode, kept while its arrays are the same."""
 
     def __init__(self, core: Core, chosen: SchedulingParameters) -> None:
         self._core, self._chosen = core, chosen
@@ -59,7 +59,7 @@ class _RowViews:
 
 
 def _set_targets(job: Ints, shown: Ints, decision: Decision, counts: Ints) -> None:
-    """Write a decision into the columns of an episode's jobs."""
+    """Write the GPUs that a decision gives each job into the columns of an episode's jobs."""
     job[shown, c.TARGET_TYPE] = job[shown, c.TARGET_LEVEL] = c.NONE
     job[decision.job, c.TARGET_TYPE] = decision.gpu_type
     job[decision.job, c.TARGET_LEVEL] = np.searchsorted(counts, decision.gpus)

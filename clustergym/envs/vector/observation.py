@@ -78,7 +78,7 @@ def _add_up(episode: Episode, episode_state: EpisodeState, age: Floats, work: Fl
 
 @compile_part
 def _fill_available(episode: Episode, cluster: ClusterArrays, share: Singles) -> None:
-    """Write the share of each type's GPUs that no profile holds."""
+    """Write the share of each type's GPUs that no profiling run holds."""
     available = cluster.capacity.copy()
     for at in range(episode.clock[c.RUNNING_PROFILES]):
         gpu_type = episode.profile[at, c.NTH_RUNNING] % len(available)

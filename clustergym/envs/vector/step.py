@@ -58,7 +58,7 @@ def begin_episode(episode_state: EpisodeState) -> None:
 def _act(
     episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, rules: EpisodeRules, action: int
 ) -> int:
-    """Take an action; return EDITED, DECIDED if the clock is to move now, or STALLED."""
+    """Apply an action; return EDITED, DECIDED if time is to pass now, or STALLED."""
     if not episode_state.mask[action]:
         episode_state.state[d.ILLEGAL] += 1
         episode.clock[c.END] = episode.clock[c.NOW]
@@ -82,7 +82,7 @@ def classify_end(episode: Episode, came_to: int) -> int:
 
 @compile_inline
 def _move(episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, rules: EpisodeRules) -> int:
-    """Move the clock; return DECIDED at the next decision point, or how the episode has ended."""
+    """Simulate on; return DECIDED at the next decision point, or how the episode has ended."""
     came_to = clock.advance(episode, cluster)
     if came_to == c.DECISION:
         edits.begin(episode, cluster, episode_state, rules)

@@ -94,7 +94,7 @@ def _most(cluster: ClusterSpec, gpu_type: str) -> int:
 
 
 def _cluster(nodes: Mapping[str, NodeState]) -> ClusterSpec:
-    """Return the GPUs of each type as one node: where jobs fit is Slurm's business."""
+    """Return a cluster with all GPUs of each type as one node, as Slurm decides where jobs fit."""
     gpus = Counter[str]()
     for state in nodes.values():
         gpus[state.gpu_type] += state.gpus

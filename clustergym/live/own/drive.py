@@ -183,7 +183,7 @@ class ScriptRun:
                     self.queue.cancel(entry.number)
 
     def _hold_again(self, seen: Mapping[str, QueuedJob]) -> None:
-        """Hold what was released and does not start: others were faster, or it lacks something else."""
+        """Put jobs on hold again that were released and do not start in time."""
         now = time.monotonic()
         for entry in self.open:
             job = seen.get(entry.number)

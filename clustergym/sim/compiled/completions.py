@@ -9,7 +9,7 @@ from clustergym.sim.compiled.numba_cache import compile_in_place
 
 @compile_in_place
 def _before(episode: Episode, row: int, other: int) -> bool:
-    """Whether a job completes before another; at the same tick, the one that was planned first does."""
+    """Return whether a job completes before another; at the same tick, the one planned first does."""
     one, two = episode.job[row], episode.job[other]
     return one[c.DUE] < two[c.DUE] or (one[c.DUE] == two[c.DUE] and one[c.DUE_ID] < two[c.DUE_ID])
 

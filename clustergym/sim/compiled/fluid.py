@@ -67,7 +67,7 @@ def simulate_fluid(submit_s: Floats, work_gpu_s: Floats, cap_gpus: Floats | Ints
 def _serve(
     sharing: Sharing, submit_s: Floats, work_gpu_s: Floats, row: Ints, gpus: float, finish_s: Floats
 ) -> None:
-    """Enter when each job finishes; `row` is that of its cap."""
+    """Write when each job finishes to `finish_s`; `row` is the row of each job's cap."""
     now = 0.0
     for job in range(len(submit_s) + 1):
         until = submit_s[job] if job < len(submit_s) else np.inf
@@ -93,7 +93,7 @@ def _serve(
 
 @compile_part
 def _level(sharing: Sharing, gpus: float) -> float:
-    """Return the water level, GPUs per job; inf if every job has its cap."""
+    """Return the GPUs that each job without its full cap gets; inf if every job has its cap."""
     left, jobs = gpus, (sharing.behind - sharing.first).sum()
     for row in sharing.ascending:
         # Least caps first: jobs whose cap lies below the equal share take their cap, and the others divide

@@ -77,7 +77,7 @@ def ask(episode: Episode, row: int) -> None:
 
 @compile_in_place
 def _start(episode: Episode, at: int) -> None:
-    """Start a profile on the nodes in `placed`."""
+    """Start a profiling run on the nodes in `episode.placed`."""
     profile, clock = episode.profile[at], episode.clock
     gpu_type = at % len(episode.free)
     profile[c.PROFILE_SHARE] = take(episode, profile[c.PROFILE_NODES], gpu_type, clock[c.PROFILE_GPUS])
@@ -125,7 +125,7 @@ def start_waiting(episode: Episode, cluster: ClusterArrays) -> None:
 
 @compile_in_place
 def _heir(episode: Episode, row: int) -> int:
-    """Return the first other job in the system that shares a job's profiles; `NONE` if there is none."""
+    """Return the first other job in the system that shares a job's profiling runs; NONE if there is none."""
     if not episode.clock[c.SHARED_PROFILES]:
         return c.NONE
     for other in range(episode.clock[c.AHEAD]):

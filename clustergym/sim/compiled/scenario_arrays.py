@@ -82,7 +82,7 @@ def scenario_arrays(
 
 
 def _profiles(scenario: Scenario, information: InformationClass, clock: Ints, job: Ints) -> Ints:
-    """Return the profiles that an information class needs; write their prices to `clock` and `job`."""
+    """Return the profiling runs that an information class needs; write their costs to `clock` and `job`."""
     price, shared = scenario.costs.profile.get(information.value), scenario.costs.profile_reuse == "model"
     types = len(scenario.cluster.gpu_types)
     if price is None:

@@ -194,7 +194,7 @@ class CompiledSimulation:
 
 
 def _changes(episode: Episode) -> Iterator[Change]:
-    """Yield the changes of a run: what happens to jobs at a decision's time, and only then."""
+    """Yield what each decision of a run changed: launches, preemptions and drops."""
     event = episode.event[: episode.clock[c.EVENTS]]
     chosen = np.isin(event[:, c.EVENT_TYPE], (*LAUNCHED, c.PREEMPT, c.DROP_BY_POLICY))
     columns = (c.TIME, c.EVENT_TYPE, c.JOB, c.EVENT_GPU_TYPE, c.EVENT_GPUS)

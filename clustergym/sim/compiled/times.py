@@ -36,7 +36,7 @@ def _median(values: Floats) -> float:
 
 @compile_part
 def _slower(time_s: Floats, known: Bools) -> Floats:
-    """Return the median over known jobs of each type's time by the job's fastest, shape (T,)."""
+    """Return by what factor jobs are slower on each type than on their fastest, a median, shape (T,)."""
     types = time_s.shape[1]
     slower, ratio = np.ones(types), np.empty(len(known))
     for gpu_type in range(types):

@@ -79,7 +79,7 @@ def idle_milli(nodes: Nodes, at: int) -> np.int64:
 def _unusable(
     nodes: Nodes, at: int, usual: UsualRequests, request: int, idle: np.int64
 ) -> tuple[int, np.int64]:
-    """Return why a usual request cannot use idle GPU of a node, and how much of it it cannot use."""
+    """Return why a frequent request cannot use a node's idle GPU, and how much of it, in thousandths."""
     enough_cpu = nodes.cpu_milli[at] >= usual.cpu_milli[request]
     if usual.gpus[request] == 0:
         return (NO_GPU if enough_cpu else NO_GPU_LACKS_CPU), idle

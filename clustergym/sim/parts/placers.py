@@ -130,7 +130,7 @@ def _dot_product(nodes: Nodes, at: int, requests: Requests, request: int) -> np.
 
 @compile_in_place
 def _best_fit(nodes: Nodes, at: int, requests: Requests, request: int) -> np.int64:
-    """Prefer nodes on which least is left."""
+    """Score a node: the higher, the less would be left free on it."""
     cpu = (nodes.cpu_milli[at] - requests.cpu_milli[request]) / float(nodes.most[0])
     gpu = (idle_milli(nodes, at) - requests.gpus[request] * requests.gpu_milli[request]) / float(
         nodes.most[1]
@@ -140,7 +140,7 @@ def _best_fit(nodes: Nodes, at: int, requests: Requests, request: int) -> np.int
 
 @compile_in_place
 def _gpu_clustering(nodes: Nodes, at: int, requests: Requests, request: int) -> np.int64:
-    """Prefer nodes with requests of the same class alone, then among others, then empty ones."""
+    """Score a node: best with requests of the same type only, then among others, then empty."""
     if requests.gpus[request] == 0:
         return np.int64(0)
     most = nodes.most[1]
@@ -155,7 +155,7 @@ def _gpu_clustering(nodes: Nodes, at: int, requests: Requests, request: int) -> 
 
 @compile_in_place
 def _gpu_packing(nodes: Nodes, at: int, requests: Requests, request: int) -> np.int64:
-    """Prefer devices in use, then free devices of nodes in use, then empty nodes of few devices."""
+    """Score a node: best if devices in use suffice, then if others are in use, then if empty."""
     if requests.gpus[request] == 0:
         return np.int64(0)
     untouched = np.int64(0)
@@ -176,7 +176,7 @@ def _gpu_packing(nodes: Nodes, at: int, requests: Requests, request: int) -> np.
 def _gradient(
     nodes: Nodes, at: int, requests: Requests, request: int, device: int, usual: UsualRequests
 ) -> np.int64:
-    """Return FGD's score: the less the fragments grow, the higher."""
+    """Return FGD's score of a node: the higher, the less unusable idle GPU grows."""
     before = fragments(nodes, at, usual)
     taken = occupy(nodes, at, requests, request, device)
     grown = fragments(nodes, at, usual) - before
