@@ -173,7 +173,7 @@ def draw(spec: ClusterSpec, path: Path) -> None:
 
 
 def columns(runs: Sequence[Minipod]) -> list[Minipod]:
-    """Return what a picture shows side by side: each leaf switch, or groups of equal ones if too many."""
+    """Return the minipods to draw: with each leaf switch, or grouped into equal ones if too many."""
     each = [
         Minipod(1, tuple(leaf._replace(leaves=1) for leaf in run.leaves for _ in range(leaf.leaves)))
         for run in runs

@@ -47,7 +47,7 @@ class QueueRules:
         return QueueRules(tree, tenants.leaf, asked, list_quotas(tree), float(cluster.capacity.sum()))
 
     def by_leaf(self, gpus: Ints) -> Ints:
-        """Return the sum over each queue's jobs of their GPUs, shape (number of queues,)."""
+        """Sum the jobs' GPUs by queue, shape (number of queues,)."""
         return np.bincount(self.leaf, gpus, len(self.quota)).astype(np.int64)
 
 

@@ -24,7 +24,7 @@ MANY = 4000
 
 
 def expected_steps(scenario: Scenario, policy: Policy) -> float:
-    """Estimate how many starts and ends of jobs, or decisions if there are more, a run will have.
+    """Estimate a run's number of steps: starts and ends of jobs, or decisions if those are more.
 
     A decision is made at each start and end, or each round while jobs arrive.
     """

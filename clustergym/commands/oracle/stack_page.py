@@ -272,7 +272,7 @@ def _scaling(curves: list[Figures]) -> str:
 
 
 def measure_stacks(table: Path, progress: Callable[[str], None]) -> Figures:
-    """Return the errors of predicted against measured throughput, and of strong-scaling curves."""
+    """Return how far predicted throughput of software stacks, and its scaling, are from measured ones."""
     from clustergym.oracle.calibration import throughput_validation as validation
     from clustergym.oracle.stacks.throughput import read_throughput, strong_scaling
 

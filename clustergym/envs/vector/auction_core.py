@@ -73,7 +73,7 @@ class AuctionCore(Core):
 
 
 def make_core(single: SchedulingEnv, size: int, logged: bool, threads: int = 1) -> Core:
-    """Make a batch of `size` compiled episodes, of the class for the environment's type of actions."""
+    """Make a batch of `size` compiled episodes, of the class that the environment's actions need."""
     made: type[Core] = AuctionCore if isinstance(single.actions, AuctionActions) else Core
     if isinstance(single.actions, MetaActions):
         made = MenuCore

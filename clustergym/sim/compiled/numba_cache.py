@@ -51,7 +51,7 @@ def has_numba() -> bool:
 
 
 def compile_entry(function: F) -> F:
-    """Have a function of scalars and arrays compiled by Numba at its first call, and cached on disk.
+    """Compile a function of scalars and arrays by Numba at its first call, and cache it on disk.
 
     The compiled function does not hold Python's global lock. It must not call itself: Numba's cache does not
     keep such functions.
@@ -60,12 +60,12 @@ def compile_entry(function: F) -> F:
 
 
 def compile_part(function: F) -> F:
-    """Have a function that only compiled functions call compiled, in less time than `compile_entry`."""
+    """Compile a function for calls from compiled functions only, in less time than `compile_entry`."""
     return _compile(function, {**PART, "_nrt": True})
 
 
 def compile_in_place(function: F) -> F:
-    """Like `compile_part`, for a function that neither makes nor returns arrays; it is faster to call.
+    """Compile like `compile_part`, faster to call; the function may neither make nor return arrays.
 
     Counting them, one atomic instruction for each view of an array, took half of the time of a step.
     """
@@ -73,7 +73,7 @@ def compile_in_place(function: F) -> F:
 
 
 def entry_in_place(function: F) -> F:
-    """Like `compile_entry`, for a function that neither makes nor returns arrays; it is faster to call.
+    """Compile like `compile_entry`, faster to call; the function may neither make nor return arrays.
 
     A call from Python then takes less time too.
     """
@@ -81,7 +81,7 @@ def entry_in_place(function: F) -> F:
 
 
 def compile_inline(function: F) -> F:
-    """Have a function inlined in the compiled functions that call it, to which it may return arrays."""
+    """Inline a function in the compiled functions that call it; it may return arrays to them."""
     return _compile(function, {"inline": "always"})
 
 
