@@ -263,7 +263,7 @@ def compute_feature_inputs(gpus: int, counts: Ints, bids: Bids) -> FeatureInputs
 
 @compile_in_place
 def score_move(weights: Floats, values: Floats, point: Floats) -> float:
-    """Return a move's score: the weighted sum of its features, plus what hidden units add.
+    """Return the score of a move (a job's start, or doubling of GPUs): weighted features, plus hidden units.
 
     Parameters
     ----------
@@ -312,7 +312,7 @@ def fill_move(
 
 @compile_part
 def begin(bids: Bids) -> Moves:
-    """Return the state at the start of an auction, in which no job has GPUs and no move has a score."""
+    """Return the state at the start of an auction, in which no job has GPUs and nothing is scored yet."""
     jobs, types, _ = bids.time_s.shape
     gpu_type, level = np.full(jobs, NONE, np.int64), np.full(jobs, NONE, np.int64)
     target = np.empty((jobs, types), np.int64)
@@ -331,7 +331,7 @@ def score_moves(
     counts: Ints,
     bids: Bids,
 ) -> None:
-    """Score the next move of job j on each type; forbidden moves get the score BARRED.
+    """Score job j's next move (start, or doubling of GPUs) on each GPU type; BARRED if forbidden.
 
     `values` is room for the features of a move.
     """
@@ -356,7 +356,7 @@ def score_moves(
 
 @compile_in_place
 def add_moves(j: int, moves: Moves, queue: MoveQueue) -> None:
-    """Put the next moves of job j into the queue, except those that are barred."""
+    """Put job j's next moves (start, or doubling of GPUs) into the queue, except those that are barred."""
     types = moves.score.shape[1]
     for t in range(types):
         if moves.score[j, t] > BARRED:
@@ -365,7 +365,7 @@ def add_moves(j: int, moves: Moves, queue: MoveQueue) -> None:
 
 @compile_in_place
 def best_move(moves: Moves, counts: Ints, free: Ints, queue: MoveQueue) -> tuple[int, int]:
-    """Remove and return the best-scoring move that the free GPUs allow, as (job, type), or NONE.
+    """Remove and return the best-scoring move that the free GPUs allow, as (job, GPU type), or NONE.
 
     It leaves the queue. Moves without room are put aside: there is no more room before something is reverted.
     """
@@ -385,7 +385,7 @@ def best_move(moves: Moves, counts: Ints, free: Ints, queue: MoveQueue) -> tuple
 
 @compile_in_place
 def revert(moves: Moves, free: Ints, counts: Ints, bids: Bids) -> bool:
-    """Undo enlargements of running jobs that do not repay a restart; return whether there were any."""
+    """Undo GPU doublings of running jobs that do not repay a restart; return whether there were any."""
     reverted = False
     for j in range(len(moves.gpu_type)):
         t, k, h = moves.gpu_type[j], moves.level[j], bids.held_level[j]
@@ -420,7 +420,7 @@ def make_moves(
     bids: Bids,
     room: AuctionBuffers,
 ) -> None:
-    """Make the moves of an auction one by one, the best first, and take their GPUs from the free ones."""
+    """Start jobs and double their GPUs one by one, the best-scoring move first, while GPUs are free."""
     free, values, queue = room
     for j in range(len(moves.gpu_type)):
         score_moves(j, moves, given, weights, values, facts, counts, bids)
@@ -469,7 +469,7 @@ def decide(weights: Floats, available: Ints, counts: Ints, bids: Bids) -> tuple[
 
 @compile_entry
 def decide_by_scores(scores: Floats, available: Ints, counts: Ints, bids: Bids) -> tuple[Ints, Ints]:
-    """Run an auction of all GPUs, given the moves' scores; return each job's GPU type and count index.
+    """Run an auction of all GPUs, given the score of each move; return each job's type and count index.
 
     Parameters
     ----------
@@ -487,7 +487,7 @@ def decide_by_scores(scores: Floats, available: Ints, counts: Ints, bids: Bids) 
 def decide_biased(
     weights: Floats, bias: Floats, available: Ints, counts: Ints, bids: Bids
 ) -> tuple[Ints, Ints]:
-    """Run an auction of all GPUs with a bias on each job's scores; return each job's type and count index.
+    """Run an auction of all GPUs with a bias on each job's scores; return jobs' GPU types and count indices.
 
     Parameters
     ----------
@@ -505,7 +505,7 @@ def decide_biased(
 def describe_moves(
     j: int, facts: FeatureInputs, counts: Ints, bids: Bids, values: Floats, out: Singles
 ) -> None:
-    """Write the features of each move that job j can make into `out`, shape (T, K, COUNT)."""
+    """Write the features of each move (start, or doubling of GPUs) that job j can make into `out`."""
     for t in range(out.shape[0]):
         before, k = NONE, first_level(bids.time_s[j, t])
         while k >= 0:
@@ -532,7 +532,7 @@ def job_facts(gpus: int, counts: Ints, bids: Bids) -> Floats:
 
 @compile_entry
 def write_move_features(gpus: int, counts: Ints, bids: Bids, out: Singles) -> None:
-    """Write the features of all jobs' moves, and 0 where there is no move, shape (n, T, K, COUNT)."""
+    """Write the features of all jobs' moves (starts, or doublings of GPUs), shape (n, T, K, COUNT)."""
     facts, values = compute_feature_inputs(gpus, counts, bids), np.empty(features.COUNT)
     out[:] = 0.0
     describe_rows(np.arange(len(out)), facts, counts, bids, values, out)

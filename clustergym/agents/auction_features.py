@@ -114,7 +114,7 @@ def fill(
     type_speed: float,
     advantage: float,
 ) -> None:
-    """Write the features of a move, in which a job gets more GPUs, into `out`, shape (COUNT,).
+    """Write the features of a move (a job's start, or doubling of GPUs) into `out`, shape (COUNT,).
 
     Parameters
     ----------

@@ -183,7 +183,7 @@ class AuctionActions(Actions):
         return self.act(action)
 
     def describe(self, action: Any) -> str:
-        """Return what the numbers of an action are: `scores of moves`, `weights of features` or another."""
+        """Return what the numbers of an action are, such as `weights of features` or `priorities of jobs`."""
         return ("scores of moves", "weights of features", "priorities of jobs")[self.decides_by]
 
 

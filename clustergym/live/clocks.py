@@ -107,7 +107,7 @@ class LateClock(Clock):
     _now: Any
 
     def catch_up(self, tick: int) -> None:
-        """Move the clock forward to a tick, unless it is past; events due before become due at once."""
+        """Move the clock forward to a tick, unless it is past; events due before it then happen at once."""
         if tick <= self._now:
             return
         late = []

@@ -207,7 +207,7 @@ def _replace_weights(weights: Floats, searched: Ints, values: Floats) -> Floats:
 
 
 def start() -> Floats:
-    """Return the auction's weights with which the search begins."""
+    """Return the auction's weights with which the evolutionary search begins."""
     return auction.make_weights(features.PRIOR)
 
 

@@ -45,7 +45,7 @@ def choose_action(actions: AuctionActions, weights: Floats) -> npt.NDArray[np.fl
 
 
 def rank_as_priorities(moves: Floats, weights: Floats) -> Floats:
-    """Return two priorities per job that rank jobs' moves as an auction's weights do, shape (2 R,).
+    """Return two priorities per job that order jobs' starts and GPU doublings as an auction's weights do.
 
     Parameters
     ----------

@@ -347,7 +347,7 @@ class JobCreditLearner:
         return np.array([float(part.detach()) for part in (moved, error, entropy)])
 
     def learn(self, until: int, steps: int) -> dict[str, float]:
-        """Train until `until` of `steps` steps in all are taken; return the updates' mean figures, by name.
+        """Train until step number `until`, of `steps` in all; return the updates' mean figures, by name.
 
         The learning rate falls on a line, from the first step to 0 at the last.
         """

@@ -42,7 +42,7 @@ MARKERS, HATCHES = "osD^vPX*", ("", "//", "..", "xx")
 
 
 def list_plans(explanation: Explanation) -> dict[str, Plan]:
-    """Return the parallel plans in an explanation, by name (`proxy`, `chosen` and others)."""
+    """Return the parallel plans in an iteration time's explanation, by name (`proxy`, `chosen`, …)."""
     proxy = explanation.proxy
     plans = {
         "proxy": None if proxy is None else proxy.plan,
@@ -54,7 +54,7 @@ def list_plans(explanation: Explanation) -> dict[str, Plan]:
 
 
 def figures(explanation: Explanation) -> dict[str, Any]:
-    """Return an explanation as JSON values, in seconds and bytes."""
+    """Return the explanation of an iteration time as JSON values, in seconds and bytes."""
     plans, chosen = list_plans(explanation), explanation.chosen
     return {
         "model": explanation.model.model,
@@ -108,7 +108,7 @@ def why(reason: OutOfMemory) -> str:
 
 
 def title(explanation: Explanation) -> str:
-    """Return a title on one line: model, batch and GPUs."""
+    """Return a title for an explained iteration time, on one line: model, batch and GPUs."""
     e = explanation
     nodes = _many(e.nodes, "node")
     batch = f"global batch {e.model.global_batch:,}"
@@ -118,7 +118,7 @@ def title(explanation: Explanation) -> str:
 
 
 def tables(explanation: Explanation) -> list[Table]:
-    """Return an explanation as tables: plans tried, pipeline stages, time by cause, costs."""
+    """Return an iteration time's explanation as tables: plans tried, stages, time by cause, costs."""
     shown = [_grids_table(explanation)]
     if explanation.proxy is not None:
         best = explanation.proxy.plan.grid
@@ -241,7 +241,7 @@ def _costs_table(explanation: Explanation) -> Table:
 
 
 def verdict(explanation: Explanation) -> str:
-    """Return the outcome on one line: the chosen parallel plan, or why none fits."""
+    """Return an explanation's outcome on one line: the chosen parallel plan, or why none fits."""
     chosen = explanation.chosen
     if chosen is None:
         reason = explanation.reason
@@ -251,7 +251,7 @@ def verdict(explanation: Explanation) -> str:
 
 
 def write_plot(explanation: Explanation, path: Path) -> None:
-    """Plot the best plans and the time by cause of an explanation into a file."""
+    """Plot the best plans, and an iteration's time by cause, into a file."""
     draw_figure(path, (12, 4.8), lambda figure: _fill(figure, explanation), "--plot")
 
 

@@ -59,7 +59,7 @@ class AuctionCore(Core):
         return numbers
 
     def prepare_step(self, actions: Ints) -> Callable[[int, int], None]:
-        """Return a function that applies the actions in the episodes of a range (first, last)."""
+        """Return a function (first, last) that applies the actions in the episodes first..last - 1."""
         return partial(
             self._step,
             *self.arrays,

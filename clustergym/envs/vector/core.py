@@ -182,7 +182,7 @@ class Core:
         return actions
 
     def prepare_step(self, actions: Ints) -> Callable[[int, int], None]:
-        """Return a function that applies the actions in the episodes of a range (first, last)."""
+        """Return a function (first, last) that applies the actions in the episodes first..last - 1."""
         return partial(
             self._step,
             self.batch.episodes,
@@ -237,29 +237,29 @@ class Core:
         }
 
     def log(self, row: int) -> EventLog:
-        """Return all events so far of the episode in a row of the batch."""
+        """Return all events so far of the episode in row `row`."""
         return self.batch.log(row)
 
     def episode(self, row: int) -> tuple[Episode, EpisodeState]:
-        """Return the episode in a row of the batch, and its agent's state, as views of the batch's arrays."""
+        """Return the episode in row `row`, and its agent's state, as views of the batch's arrays."""
         episodes, episode_states = self.batch.episodes, self._episode_states.arrays
         return Episode._make(part[row] for part in episodes), EpisodeState._make(
             part[row] for part in episode_states
         )
 
     def summary(self, row: int) -> Summary:
-        """Return a snapshot of an episode, from which its metrics and digest can be computed later."""
+        """Return a snapshot of the episode in row `row`, from which metrics can be computed later."""
         scenario, over = self.scenarios[row], self.outcomes[row] >= steps.TERMINATED
         assert scenario is not None
         end_s = float(self.batch.episodes.clock[row, c.END if over else c.NOW]) / c.TICKS_PER_S
         return Summary(scenario, self.batch.log(row), end_s, self.is_stalled(row))
 
     def is_stalled(self, row: int) -> bool:
-        """Return whether an episode ended because its jobs would wait for ever."""
+        """Return whether the episode in row `row` ended because its jobs would wait for ever."""
         return bool(self.outcomes[row] == steps.STALLED)
 
     def get_outcomes(self, row: int) -> Outcomes:
-        """Return the times at which jobs have left so far in the episode in a row of the batch."""
+        """Return when each job of the episode in row `row` has left, so far."""
         scenario, episodes = self.scenarios[row], self.batch.episodes
         assert scenario is not None
         found = Outcomes(ReferenceCostTimes.from_scenario(scenario))

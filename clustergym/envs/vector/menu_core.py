@@ -113,7 +113,7 @@ class MenuCore(Core):
         super().take(taken, over, *copies)
 
     def prepare_step(self, actions: Ints) -> Callable[[int, int], None]:
-        """Return a function that ends the decision points of the episodes of a range (first, last)."""
+        """Return a function (first, last) that ends the decision points of episodes first..last - 1."""
         # A policy decides all edits: what is left of the decision point is its end, the last action.
         mask = self.episode_states.mask
         end = super().prepare_step(np.where(actions >= 0, mask.shape[1] - 1, actions))
