@@ -214,9 +214,9 @@ def from_first(submit_s: Floats) -> tuple[Floats, float]:
 
 
 def relative_origin(submit_s: Floats) -> float:
-    """Return the seconds to subtract from submission times: 0 if a trace starts within the first day.
+    """Return the seconds to subtract from submission times: the first one, or 0 if it is below a day.
 
-    Otherwise it is the first time: the trace was cut from a longer one, or counts from 1970.
+    Later first times are of a trace that was cut from a longer one, or counts from 1970.
     """
     first = float(submit_s.min())
     return first if first > DAY_S else 0.0

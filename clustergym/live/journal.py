@@ -62,7 +62,7 @@ class Journal:
         self.used = bool(entries)
 
     def asking(self, ask: Ask, go_on: Callable[[Answer], object]) -> Ask:
-        """Return a function that answers calls from the journal while it can, then makes and records them.
+        """Return a function that answers calls from the journal, then by `ask`, whose answers it records.
 
         `go_on` is called before the first call that the journal does not answer, if it answers any, with its
         last answer.

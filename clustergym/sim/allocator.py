@@ -85,7 +85,7 @@ class Allocator:
     suspect: dict[int, str] = field(default_factory=dict)
 
     def asked_nodes(self, row: int, gpus: int) -> int:
-        """Return how many nodes a job requests with so many GPUs; 0 if any number is right."""
+        """Return how many nodes a job requests with so many GPUs; 0 if it accepts any number."""
         nodes = self.scenario.trace.nodes
         return int(nodes[row]) if nodes is not None and gpus == self.scenario.request_gpus[row] else 0
 

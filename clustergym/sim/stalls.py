@@ -32,7 +32,7 @@ class StallWatch:
         self.idle_rounds = 0
 
     def check(self) -> None:
-        """Raise a StalledError if jobs have waited in vain for too many decisions in a row.
+        """Raise a StalledError if, after several decisions in a row, jobs wait that nothing can start.
 
         Raises
         ------

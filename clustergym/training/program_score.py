@@ -38,7 +38,7 @@ SRTF_S = {
 def score_program(
     file: Path, split: str = "dev", traces: int = TRACES, limits: Limits | None = None
 ) -> dict[str, Any]:
-    """Run a policy program from a file on the first traces of a split, and score its mean JCT.
+    """Run a policy program on a split's first traces, and score its mean JCT relative to that of srtf.
 
     Returns
     -------

@@ -87,7 +87,7 @@ class Batch:
         self.make_room()
 
     def make_room(self) -> None:
-        """Enlarge the arrays for all events that can happen up to each episode's next decision point."""
+        """Enlarge the log's arrays for all events up to each episode's next decision point."""
         if not self.logged:
             return
         most = np.maximum.reduce(self.episodes.clock).tolist()
