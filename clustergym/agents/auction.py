@@ -27,7 +27,7 @@ LEAST_LEFT = 1e-9
 
 
 class Bids(NamedTuple):
-    """The auction's inputs: n jobs on a cluster with T GPU types and K GPU counts.
+    """The inputs of an auction of GPUs: n jobs' remaining work, speeds, restart costs and present GPUs.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Bids(NamedTuple):
 
 
 class FeatureInputs(NamedTuple):
-    """Everything that the features of a move are computed from.
+    """All values from which features of moves (starting a job, or doubling its GPUs) are computed.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class FeatureInputs(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """The state of an auction: each job's GPUs, and its next move on each GPU type with that move's score.
+    """The state of an auction: each job's GPUs so far, and the score of its next move on each GPU type.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class Moves(NamedTuple):
 
 
 class AuctionBuffers(NamedTuple):
-    """Free GPUs and scratch arrays of one auction.
+    """Free GPUs, and arrays to be overwritten, of one auction.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ class AuctionBuffers(NamedTuple):
 
 
 def make_bids(view: View, time_s: Floats) -> Bids:
-    """Return the bids of the jobs of a View, given the seconds per iteration, shape (n, T, K).
+    """Return the auction's inputs for the jobs in a View, given seconds per iteration, shape (n, T, K).
 
     The arrays of a View cannot be written; those of compiled episodes can. Copies share their machine code.
     """
@@ -128,12 +128,12 @@ def make_bids(view: View, time_s: Floats) -> Bids:
 
 
 def make_weights(named: Mapping[str, float]) -> Floats:
-    """Return weights by name as an array, shape (features.COUNT,), with 0 for features that are not named."""
+    """Return weights given by feature name as an array, shape (features.COUNT,); 0 where none is given."""
     return np.array([named.get(name, 0.0) for name in features.NAMES])
 
 
 def count_hidden_units(weights: Floats, count: int = features.COUNT) -> int:
-    """Return the number of hidden units in an array of weights that has `count` features.
+    """Return how many hidden units an array of weights for `count` features has.
 
     Raises
     ------
@@ -149,7 +149,7 @@ def count_hidden_units(weights: Floats, count: int = features.COUNT) -> int:
 
 @compile_in_place
 def next_level(counts: Ints, time_s: Floats, level: int) -> int:
-    """Return the least GPU count's index with at least twice the GPUs and a shorter iteration, or NONE."""
+    """Return the index of the least GPU count that at least doubles `level`'s and is faster, or NONE."""
     for k in range(level + 1, len(counts)):
         if counts[k] >= 2 * counts[level] and time_s[k] < time_s[level]:
             return k
@@ -158,7 +158,7 @@ def next_level(counts: Ints, time_s: Floats, level: int) -> int:
 
 @compile_in_place
 def first_level(time_s: Floats) -> int:
-    """Return the index of the least feasible GPU count, or NONE."""
+    """Return the index of the least GPU count on which the job fits (finite time), or NONE."""
     for k in range(len(time_s)):
         if time_s[k] < np.inf:
             return k
@@ -167,7 +167,7 @@ def first_level(time_s: Floats) -> int:
 
 @compile_part
 def compute_sizes(counts: Ints, bids: Bids) -> tuple[Floats, Floats, Floats]:
-    """Return each job's least GPU-seconds, least seconds, and least seconds with a restart; inf if none."""
+    """Return each job's least remaining GPU-seconds, seconds, and seconds with a restart, shape (n,) each."""
     jobs, types, levels = bids.time_s.shape
     gpu_s, best_s, soonest_s = np.full(jobs, np.inf), np.full(jobs, np.inf), np.full(jobs, np.inf)
     for j in range(jobs):
@@ -184,7 +184,7 @@ def compute_sizes(counts: Ints, bids: Bids) -> tuple[Floats, Floats, Floats]:
 
 @compile_in_place
 def first_levels(time_s: Floats, level: Ints) -> None:
-    """Return the index of each job's least feasible GPU count on each type, or NONE, shape (n, T)."""
+    """Write the index of the least GPU count on which each job fits, by GPU type, or NONE, into `level`."""
     for j in range(level.shape[0]):
         for t in range(level.shape[1]):
             level[j, t] = first_level(time_s[j, t])
@@ -192,7 +192,7 @@ def first_levels(time_s: Floats, level: Ints) -> None:
 
 @compile_part
 def advantages(time_s: Floats, counts: Ints) -> tuple[Floats, Floats]:
-    """Return each type's mean log speed, shape (T,), and each job's advantage on it, shape (n, T).
+    """Return each GPU type's mean log speed, shape (T,), and each job's speed relative to it, shape (n, T).
 
     Per GPU at the least feasible count, relative to the job's best type.
     """
@@ -222,7 +222,7 @@ def advantages(time_s: Floats, counts: Ints) -> tuple[Floats, Floats]:
 
 @compile_part
 def rank_sizes(size: Floats) -> Floats:
-    """Return the rank of each job's size, from -1 (smallest) to 1; equal sizes rank in the array's order."""
+    """Return the rank of each job's size, from -1 for the smallest to 1 for the largest, shape (n,)."""
     order = np.argsort(size, kind="mergesort")
     rank = np.zeros(len(size))
     for place in range(len(size)):
@@ -232,14 +232,14 @@ def rank_sizes(size: Floats) -> Floats:
 
 @compile_in_place
 def derive_jobs(facts: Floats, point: Floats) -> None:
-    """Compute the facts of jobs that depend on their other facts."""
+    """Fill in, in `facts`, those properties of jobs that are computed from their other properties."""
     for j in range(len(facts)):
         features.derive_job(facts[j], point)
 
 
 @compile_part
 def compute_feature_inputs(gpus: int, counts: Ints, bids: Bids) -> FeatureInputs:
-    """Return the feature inputs of the jobs and of the decision point."""
+    """Compute the values from which moves' features are computed, of all jobs and the decision point."""
     jobs, (gpu_s, best_s, soonest_s) = len(bids.remaining), compute_sizes(counts, bids)
     rank, total, logs, known = rank_sizes(gpu_s), 0.0, 0.0, 0
     facts, point = np.empty((jobs, features.JOB_FACTS)), np.empty(features.POINT_FACTS)
@@ -263,7 +263,7 @@ def compute_feature_inputs(gpus: int, counts: Ints, bids: Bids) -> FeatureInputs
 
 @compile_in_place
 def score_move(weights: Floats, values: Floats, point: Floats) -> float:
-    """Return a move's score: the weighted sum of its features, plus the output of the hidden units.
+    """Return the score of a move (a job's start, or doubling of GPUs): weighted features, plus hidden units.
 
     Parameters
     ----------
@@ -292,7 +292,7 @@ def score_move(weights: Floats, values: Floats, point: Floats) -> float:
 def fill_move(
     values: Floats, facts: FeatureInputs, counts: Ints, bids: Bids, j: int, t: int, k: int, before: int
 ) -> None:
-    """Write the features of a move of job j on type t to level k, from level `before` or NONE."""
+    """Write the features of a move: job j goes from GPU count `before` (or NONE) to count k of type t."""
     running = bids.held_level[j] >= 0
     features.fill(
         values,
@@ -312,7 +312,7 @@ def fill_move(
 
 @compile_part
 def begin(bids: Bids) -> Moves:
-    """Return the state at the start of an auction: no job has GPUs, and no move has a score yet."""
+    """Return the state at the start of an auction, in which no job has GPUs and nothing is scored yet."""
     jobs, types, _ = bids.time_s.shape
     gpu_type, level = np.full(jobs, NONE, np.int64), np.full(jobs, NONE, np.int64)
     target = np.empty((jobs, types), np.int64)
@@ -331,7 +331,7 @@ def score_moves(
     counts: Ints,
     bids: Bids,
 ) -> None:
-    """Score the next move of job j on each type; forbidden moves get the score BARRED.
+    """Score job j's next move (start, or doubling of GPUs) on each GPU type; BARRED if forbidden.
 
     `values` is room for the features of a move.
     """
@@ -356,7 +356,7 @@ def score_moves(
 
 @compile_in_place
 def add_moves(j: int, moves: Moves, queue: MoveQueue) -> None:
-    """Queue the moves of job j that are not barred."""
+    """Put job j's next moves (start, or doubling of GPUs) into the queue, except those that are barred."""
     types = moves.score.shape[1]
     for t in range(types):
         if moves.score[j, t] > BARRED:
@@ -365,7 +365,7 @@ def add_moves(j: int, moves: Moves, queue: MoveQueue) -> None:
 
 @compile_in_place
 def best_move(moves: Moves, counts: Ints, free: Ints, queue: MoveQueue) -> tuple[int, int]:
-    """Return (job, type) of the move with the best score that the free GPUs allow, or NONE.
+    """Remove and return the best-scoring move that the free GPUs allow, as (job, GPU type), or NONE.
 
     It leaves the queue. Moves without room are put aside: there is no more room before something is reverted.
     """
@@ -385,7 +385,7 @@ def best_move(moves: Moves, counts: Ints, free: Ints, queue: MoveQueue) -> tuple
 
 @compile_in_place
 def revert(moves: Moves, free: Ints, counts: Ints, bids: Bids) -> bool:
-    """Undo enlargements that save running jobs less time than a restart costs; return whether any were."""
+    """Undo GPU doublings of running jobs that do not repay a restart; return whether there were any."""
     reverted = False
     for j in range(len(moves.gpu_type)):
         t, k, h = moves.gpu_type[j], moves.level[j], bids.held_level[j]
@@ -403,7 +403,7 @@ def revert(moves: Moves, free: Ints, counts: Ints, bids: Bids) -> bool:
 def hold(
     given: Floats, weights: Floats, facts: FeatureInputs, available: Ints, counts: Ints, bids: Bids
 ) -> tuple[Ints, Ints]:
-    """Hold an auction by `given` scores or, if these are empty, by scores from the weights."""
+    """Run an auction; return each job's GPU type and index of its GPU count, -1 for no GPUs, shape (n,)."""
     moves = begin(bids)
     room = AuctionBuffers(available.copy(), np.empty(features.COUNT), move_queue.empty(moves.score.size))
     make_moves(moves, given, weights, facts, counts, bids, room)
@@ -420,7 +420,7 @@ def make_moves(
     bids: Bids,
     room: AuctionBuffers,
 ) -> None:
-    """Make the moves of an auction one by one, and take their GPUs from the free ones."""
+    """Start jobs and double their GPUs one by one, the best-scoring move first, while GPUs are free."""
     free, values, queue = room
     for j in range(len(moves.gpu_type)):
         score_moves(j, moves, given, weights, values, facts, counts, bids)
@@ -443,7 +443,7 @@ def make_moves(
 
 @compile_entry
 def decide(weights: Floats, available: Ints, counts: Ints, bids: Bids) -> tuple[Ints, Ints]:
-    """Return the outcome of an auction of all GPUs.
+    """Run an auction of all GPUs with the given weights; return each job's GPU type and count index.
 
     All GPUs are free at first. The best-scoring move is made again and again: a job that has
     nothing starts with its least count on a type, or one that has something doubles it. A
@@ -469,7 +469,7 @@ def decide(weights: Floats, available: Ints, counts: Ints, bids: Bids) -> tuple[
 
 @compile_entry
 def decide_by_scores(scores: Floats, available: Ints, counts: Ints, bids: Bids) -> tuple[Ints, Ints]:
-    """Return the outcome of an auction, as `decide` does, from the scores of moves.
+    """Run an auction of all GPUs, given the score of each move; return each job's type and count index.
 
     Parameters
     ----------
@@ -487,7 +487,7 @@ def decide_by_scores(scores: Floats, available: Ints, counts: Ints, bids: Bids) 
 def decide_biased(
     weights: Floats, bias: Floats, available: Ints, counts: Ints, bids: Bids
 ) -> tuple[Ints, Ints]:
-    """Return the outcome of an auction, as `decide` does, with a bias added for each job.
+    """Run an auction of all GPUs with a bias on each job's scores; return jobs' GPU types and count indices.
 
     Parameters
     ----------
@@ -505,7 +505,7 @@ def decide_biased(
 def describe_moves(
     j: int, facts: FeatureInputs, counts: Ints, bids: Bids, values: Floats, out: Singles
 ) -> None:
-    """Write the features of job j's moves into `out`, shape (T, K, COUNT), at each move's target."""
+    """Write the features of each move (start, or doubling of GPUs) that job j can make into `out`."""
     for t in range(out.shape[0]):
         before, k = NONE, first_level(bids.time_s[j, t])
         while k >= 0:
@@ -519,20 +519,20 @@ def describe_moves(
 def describe_rows(
     rows: Ints, facts: FeatureInputs, counts: Ints, bids: Bids, values: Floats, out: Singles
 ) -> None:
-    """Write the features of the moves of some jobs, one job after the other."""
+    """Write the features of the moves of the jobs numbered in `rows` into `out`, one job after the other."""
     for at in range(len(rows)):
         describe_moves(rows[at], facts, counts, bids, values, out[at])
 
 
 @compile_entry
 def job_facts(gpus: int, counts: Ints, bids: Bids) -> Floats:
-    """Return the facts of jobs, shape (n, features.JOB_FACTS)."""
+    """Return properties of jobs, as age and size, that features use, shape (n, features.JOB_FACTS)."""
     return compute_feature_inputs(gpus, counts, bids).job
 
 
 @compile_entry
 def write_move_features(gpus: int, counts: Ints, bids: Bids, out: Singles) -> None:
-    """Write the features of each job's moves, and 0 where there is no move, shape (n, T, K, COUNT)."""
+    """Write the features of all jobs' moves (starts, or doublings of GPUs), shape (n, T, K, COUNT)."""
     facts, values = compute_feature_inputs(gpus, counts, bids), np.empty(features.COUNT)
     out[:] = 0.0
     describe_rows(np.arange(len(out)), facts, counts, bids, values, out)

@@ -22,7 +22,7 @@ AGENTS = ("auction_es", "group_pg")
 
 @dataclass(frozen=True, eq=False)
 class AuctionCheckpoint:
-    """The weights of a trained auction, with their description.
+    """The weights of a trained auction, and what its YAML file says.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class AuctionCheckpoint:
 
 
 def save(path: Path, weights: Floats, information: InformationClass, about: Mapping[str, Any]) -> None:
-    """Write weights to `path`, and their description to a YAML file of the same name."""
+    """Write an auction's weights to `path`, and their description to a YAML file of the same name."""
     head = {
         "schema": AUCTION_SCHEMA,
         "agent": about.get("training", {}).get("name", AGENTS[0]),
@@ -59,7 +59,7 @@ def save(path: Path, weights: Floats, information: InformationClass, about: Mapp
 
 
 def load(name: str) -> AuctionCheckpoint:
-    """Read a checkpoint.
+    """Read the checkpoint of an auction by its path, or by its name in the package.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def load(name: str) -> AuctionCheckpoint:
 
 
 def _beliefs(stored: CheckpointContent, names: list[str]) -> Floats:
-    """Check the numbers by which an agent believes iteration times."""
+    """Check and return the numbers by which an agent estimates iteration times."""
     if stored.about.get("beliefs") != names:
         raise _make_outdated_error(stored.yaml, "are not this version's", "beliefs")
     believed = stored.tensors.get("beliefs")

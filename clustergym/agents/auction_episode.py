@@ -17,7 +17,7 @@ from clustergym.sim.compiled.numba_cache import compile_entry, compile_in_place,
 
 @compile_part
 def bids_of_rows(episode: Episode, cluster: ClusterArrays, rows: Ints) -> Bids:
-    """Return the bids of jobs of a compiled episode, as `auction.make_bids` does for a View."""
+    """Return the auction's inputs for the jobs in `rows` of a compiled episode."""
     n = len(rows)
     shape = (n, *episode.known_s.shape[1:])
     bids = Bids(
@@ -63,7 +63,7 @@ def _fill_bids(episode: Episode, cluster: ClusterArrays, rows: Ints, bids: Bids)
 
 @compile_in_place
 def set_targets(episode: Episode, rows: Ints, gpu_type: Ints, level: Ints) -> None:
-    """Set the target allotments of jobs."""
+    """Set the GPU type and count that each job in `rows` is to hold."""
     for at in range(len(rows)):
         episode.job[rows[at], c.TARGET_TYPE] = gpu_type[at]
         episode.job[rows[at], c.TARGET_LEVEL] = level[at]
@@ -71,7 +71,7 @@ def set_targets(episode: Episode, rows: Ints, gpu_type: Ints, level: Ints) -> No
 
 @compile_in_place
 def add_held(episode: Episode, counts: Ints, rows: Ints, available: Ints) -> None:
-    """Add the GPUs that jobs hold."""
+    """Add the GPUs that the jobs in `rows` hold to `available`, by type."""
     for row in rows:
         job = episode.job[row]
         if job[c.LEVEL] != c.NONE:
@@ -80,7 +80,7 @@ def add_held(episode: Episode, counts: Ints, rows: Ints, available: Ints) -> Non
 
 @compile_part
 def count_available(episode: Episode, cluster: ClusterArrays, rows: Ints) -> Ints:
-    """Return the GPUs that a decision on jobs may use: those that are free, and those they hold."""
+    """Return by type how many GPUs a decision on jobs can use: those that are free, and those they hold."""
     available = episode.free.copy()
     add_held(episode, cluster.counts, rows, available)
     return available
@@ -88,7 +88,7 @@ def count_available(episode: Episode, cluster: ClusterArrays, rows: Ints) -> Int
 
 @compile_part
 def decide(episode: Episode, cluster: ClusterArrays, weights: Floats) -> None:
-    """Let the auction with these weights set the target of every job in view."""
+    """Let an auction with these weights decide which GPUs each job is to hold."""
     rows = episode.in_view[: episode.clock[c.IN_VIEW]]
     bids = bids_of_rows(episode, cluster, rows)
     times.guess_unknown_times(episode, cluster.counts, rows, bids.time_s)
@@ -115,7 +115,7 @@ def _fill_shown(episode: Episode, shown: JobsView) -> None:
 def _decide_believing(
     episode: Episode, cluster: ClusterArrays, weights: Floats, believed: Floats, observed: RunStats
 ) -> None:
-    """Let the auction set the targets by times that it believes."""
+    """Let an auction with estimated iteration times decide which GPUs each job is to hold."""
     rows = episode.in_view[: episode.clock[c.IN_VIEW]]
     n, bids = len(rows), bids_of_rows(episode, cluster, rows)
     now_s = episode.clock[c.NOW] / c.TICKS_PER_S
@@ -129,7 +129,7 @@ def _decide_believing(
 
 @compile_part
 def _decide_biased(episode: Episode, cluster: ClusterArrays, weights: Floats, bias: Floats) -> None:
-    """Let the auction set the targets with a bias for each job of the trace."""
+    """Let an auction with a bias on each job's scores decide which GPUs each job is to hold."""
     rows = episode.in_view[: episode.clock[c.IN_VIEW]]
     bids, available = bids_of_rows(episode, cluster, rows), count_available(episode, cluster, rows)
     gpu_type, level = auction.decide_biased(weights, bias[rows], available, cluster.counts, bids)
@@ -145,7 +145,7 @@ def run(
     episodes: Episode,
     cluster: ClusterArrays,
 ) -> int:
-    """Run the auction in the first episode of a batch; return OVER or STALLED.
+    """Run the auction at all decision points of the first episode of a batch; return OVER or STALLED.
 
     Parameters
     ----------

@@ -79,14 +79,14 @@ POINT_FACTS = BACKLOG + 1
 
 @compile_in_place
 def derive_point(point: Floats) -> None:
-    """Compute the facts of a decision point that depend on its other facts."""
+    """Fill in those properties of a decision point that are computed from its other properties."""
     point[QUEUE] = math.log(point[JOBS]) / 3.0
     point[BACKLOG] = math.log1p(point[BACKLOG_H]) / 2.0
 
 
 @compile_in_place
 def derive_job(job: Floats, point: Floats) -> None:
-    """Compute the facts of a job that depend on its other facts."""
+    """Fill in those properties of a job that are computed from its other properties."""
     age_s, least_gpu_s, best_s = job[AGE_S], job[LEAST_GPU_S], job[LEAST_S]
     even_s = max(least_gpu_s * point[JOBS] / point[GPUS], best_s)
     job[SIZE] = (math.log(least_gpu_s) - point[MEAN_LOG]) / 2.0
@@ -114,7 +114,7 @@ def fill(
     type_speed: float,
     advantage: float,
 ) -> None:
-    """Write the features of a move into `out`, shape (COUNT,).
+    """Write the features of a move (a job's start, or doubling of GPUs) into `out`, shape (COUNT,).
 
     Parameters
     ----------

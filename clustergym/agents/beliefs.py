@@ -42,7 +42,7 @@ LEAST_WORKED_S = 30.0
 
 
 class RunStats(NamedTuple):
-    """Speeds and progress observed so far for the N jobs of a run, in the order of the trace.
+    """What was measured so far of N jobs' speeds and progress, in the order of the trace.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class RunStats(NamedTuple):
 
 
 class JobsView(NamedTuple):
-    """Columns of the n jobs at a decision point that `Bids` does not have.
+    """Columns of the n jobs at a decision point that the auction's inputs (`Bids`) lack.
 
     Attributes
     ----------
@@ -91,14 +91,14 @@ class JobsView(NamedTuple):
 
 
 def split(weights: Floats) -> tuple[Floats, Floats]:
-    """Split an agent's weights into the auction's weights and the belief parameters (`NAMES`), if any."""
+    """Split an agent's weights into those of the auction and those that estimate iteration times, if any."""
     last = (len(weights) - features.COUNT) % (auction.INPUTS + 2)
     scores = len(weights) - (last if last in (COUNT, len(NAMES_TOLD)) else 0)
     return weights[:scores].copy(), weights[scores:].copy()
 
 
 def nothing_observed(jobs: int, types: int, levels: int) -> RunStats:
-    """Return empty statistics, for the start of a run."""
+    """Return empty measurements, for the start of a run of a number of jobs."""
     return RunStats(
         np.zeros((jobs, types, levels)),
         np.zeros(jobs),
@@ -112,7 +112,7 @@ def nothing_observed(jobs: int, types: int, levels: int) -> RunStats:
 
 
 def with_room(observed: RunStats, jobs: int) -> RunStats:
-    """Return a copy of the observations with room for more jobs, at least twice as many as before."""
+    """Return a copy of the measurements with room for `jobs` jobs, or themselves if there is room."""
     had = len(observed.gpu_type)
     if jobs <= had:
         return observed
@@ -125,13 +125,13 @@ def with_room(observed: RunStats, jobs: int) -> RunStats:
 
 @compile_in_place
 def _estimate_power(counts: Ints, time_s: Floats, low: int, high: int) -> float:
-    """Return the power of GPUs by which a job is faster at one level than at a lower one."""
+    """Return the exponent x for which a job's speed grows with GPUs^x between two GPU counts."""
     return math.log(time_s[low] / time_s[high]) / math.log(counts[high] / counts[low])
 
 
 @compile_in_place
 def _learn(observed: RunStats, counts: Ints, row: int, gpu_type: int, level: int) -> None:
-    """Compare a job's first measurement on an allotment with its others."""
+    """Update the estimates of speedups and of ratios between types by a job's first measurement."""
     time_s = observed.time_s[row]
     for k in range(time_s.shape[1]):
         if k != level and time_s[gpu_type, k] > 0.0:
@@ -149,7 +149,7 @@ def _learn(observed: RunStats, counts: Ints, row: int, gpu_type: int, level: int
 
 @compile_in_place
 def measure(observed: RunStats, counts: Ints, shown: JobsView, bids: Bids) -> None:
-    """Measure each job's speed since the earlier decision point from which its allotment is unchanged."""
+    """Measure each running job's seconds per iteration since it got its present GPUs."""
     for at in range(len(shown.rows)):
         row, gpu_type, level = shown.rows[at], bids.held_type[at], bids.held_level[at]
         if level == NONE or gpu_type != observed.gpu_type[row] or level != observed.level[row]:
@@ -170,7 +170,7 @@ def measure(observed: RunStats, counts: Ints, shown: JobsView, bids: Bids) -> No
 
 @compile_in_place
 def note(observed: RunStats, shown: JobsView, bids: Bids, gpu_type: Ints, level: Ints) -> None:
-    """Note, for each job that a decision launches, when it begins to work and how much work is left then."""
+    """Record when each job that a decision starts begins to work, and how much work is left then."""
     for at in range(len(shown.rows)):
         row = shown.rows[at]
         if level[at] != NONE and (gpu_type[at] != bids.held_type[at] or level[at] != bids.held_level[at]):
@@ -181,7 +181,7 @@ def note(observed: RunStats, shown: JobsView, bids: Bids, gpu_type: Ints, level:
 
 @compile_in_place
 def _nearest(time_s: Floats, level: int) -> int:
-    """Return the measured level nearest to a level, the lower of two; NONE if none is measured."""
+    """Return the index of the measured GPU count nearest to `level`, the lower of two, or NONE."""
     for distance in range(len(time_s)):
         if level >= distance and time_s[level - distance] > 0.0:
             return level - distance
@@ -197,7 +197,7 @@ def _share(logit: float) -> float:
 
 @compile_in_place
 def _own_power(counts: Ints, time_s: Floats) -> float:
-    """Return a job's power between the least and the greatest count measured on a type; NaN: just one."""
+    """Return a job's speedup exponent between its least and greatest measured count; NaN if just one."""
     low, high = NONE, NONE
     for k in range(len(time_s)):
         if time_s[k] > 0.0:
@@ -208,7 +208,7 @@ def _own_power(counts: Ints, time_s: Floats) -> float:
 
 @compile_in_place
 def _take_for_measured(told_s: Floats, measured: Floats, taken: Floats) -> None:
-    """Write a job's measured times, or without any the known times at the least count of each type."""
+    """Write a job's measured times or, if there are none, the known times on its least GPU counts."""
     none = True
     for t in range(len(measured)):
         none &= _nearest(measured[t], 0) == NONE
@@ -262,7 +262,7 @@ def _believe_job(
 
 @compile_part
 def believe(beliefs: Floats, observed: RunStats, counts: Ints, shown: JobsView, bids: Bids) -> None:
-    """Estimate the seconds per iteration and write them to `bids.time_s`; inf where infeasible.
+    """Estimate all seconds per iteration, and write them to `bids.time_s`; inf where a job cannot run.
 
     Parameters
     ----------
@@ -291,7 +291,7 @@ def decide(
     shown: JobsView,
     bids: Bids,
 ) -> tuple[Ints, Ints]:
-    """Run an auction (`auction.decide`) on the estimated times, and update the measurements.
+    """Run an auction with estimated iteration times; return each job's GPU type and count index.
 
     `bids.time_s` receives the beliefs.
     """

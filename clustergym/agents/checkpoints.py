@@ -31,7 +31,7 @@ SUFFIX = ".safetensors"
 
 @dataclass(frozen=True, eq=False)
 class CheckpointContent:
-    """The content of the two files of a checkpoint.
+    """The content of a checkpoint's two files: tensors, and the YAML that describes them.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class CheckpointContent:
 
 
 def find(name: str) -> Path:
-    """Return the weights file of a checkpoint, given its path or its name in the package.
+    """Return the path of a checkpoint's weights file, given that path or its name in the package.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def find(name: str) -> Path:
 
 
 def is_network(name: str) -> bool:
-    """Whether a checkpoint of this name exists and holds a network."""
+    """Return whether a checkpoint of this name exists and holds a neural network."""
     try:
         return read_schema(name) == NETWORK_SCHEMA
     except InputError:
@@ -85,7 +85,7 @@ def is_network(name: str) -> bool:
 
 
 def read_schema(name: str) -> str:
-    """Return the schema that the first line of a checkpoint's YAML names; empty if it names none.
+    """Return the schema that the first line of a checkpoint's YAML names, or an empty text.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def write(
     information: InformationClass,
     about: Mapping[str, Any],
 ) -> None:
-    """Write tensors to `path`, then their description and digest to a YAML file of the same name."""
+    """Write tensors to `path`, and their description and digest to a YAML file of the same name."""
     from safetensors.numpy import save as packed
 
     data = packed(dict(tensors))
@@ -117,7 +117,7 @@ def write(
 
 
 def read(name: str, schema: str) -> CheckpointContent:
-    """Read the two files of a checkpoint, by its path or name.
+    """Read the two files of a checkpoint, by its path or name, and check their schema and digest.
 
     Raises
     ------

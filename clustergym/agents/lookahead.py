@@ -22,7 +22,7 @@ ENDED_S = 1e-3
 
 
 class Futures(NamedTuple):
-    """Drawn future arrivals for a decision point with n jobs: F draws of m arrivals each.
+    """Sampled future arrivals of jobs after a decision point: F futures of m arrivals each.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Futures(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Up to C candidate decisions for n jobs, shape (C, n); -1 is no GPUs; `filled[0]` rows are used."""
+    """Up to C candidate decisions: each of n jobs' GPU type and count index, -1 for no GPUs, shape (C, n)."""
 
     gpu_type: Ints
     level: Ints
@@ -52,7 +52,7 @@ class Candidates(NamedTuple):
 
 @compile_part
 def _join_bids(bids: Bids, more: Bids, first: int, last: int) -> Bids:
-    """Return the bids followed by rows first to last of other bids."""
+    """Return an auction's inputs followed by rows first..last - 1 of others."""
     return Bids(
         np.concatenate((bids.remaining, more.remaining[first:last])),
         np.concatenate((bids.time_s, more.time_s[first:last])),
@@ -83,7 +83,7 @@ def _of_rows(bids: Bids, rows: Ints) -> Bids:
 
 @compile_part
 def _bar_jobs(bids: Bids, jobs: Ints) -> Bids:
-    """Return bids in which jobs can run nowhere."""
+    """Return a copy of an auction's inputs in which some jobs can run nowhere."""
     time_s = bids.time_s.copy()
     for j in jobs:
         time_s[j] = np.inf
@@ -102,7 +102,7 @@ def _bar_jobs(bids: Bids, jobs: Ints) -> Bids:
 
 @compile_in_place
 def _is_known(made: Candidates) -> bool:
-    """Whether the decision in the first row that does not count yet is a candidate already."""
+    """Return whether the decision just written is a candidate already."""
     last = made.filled[0]
     for at in range(last):
         same = True
@@ -134,7 +134,7 @@ def _add(made: Candidates, weights: Floats, available: Ints, counts: Ints, bids:
 
 @compile_entry
 def candidates(weights: Floats, available: Ints, counts: Ints, bids: Bids) -> Candidates:
-    """Return candidate decisions: first the auction's own, then variations of it.
+    """Return candidate decisions: first the auction's own, then variations in which jobs keep their GPUs.
 
     In one all running jobs keep what they hold; in each further one, a job whose allotment the auction
     would change keeps what it holds.
@@ -152,7 +152,7 @@ def candidates(weights: Floats, available: Ints, counts: Ints, bids: Bids) -> Ca
 
 @compile_in_place
 def _enact(bids: Bids, restart_s: Floats, rows: Ints, gpu_type: Ints, level: Ints) -> None:
-    """Give jobs their allotments."""
+    """Give jobs the GPU types and counts of a decision, with the restarts that follow."""
     for at in range(len(rows)):
         j, t, k = rows[at], gpu_type[at], level[at]
         if t == bids.held_type[j] and k == bids.held_level[j]:
@@ -204,7 +204,7 @@ def run_playout(
     level: Ints,
     limit_s: float,
 ) -> float:
-    """Simulate one drawn future; return the seconds that all jobs together spend in the system from now on.
+    """Simulate a decision in one sampled future; return the seconds that all jobs then spend, summed.
 
     Parameters
     ----------
@@ -246,7 +246,7 @@ def run_playout(
 def decide(
     weights: Floats, available: Ints, counts: Ints, bids: Bids, futures: Futures
 ) -> tuple[Ints, Ints, int]:
-    """Return each job's GPU type and count index in the best candidate over all futures, and its index.
+    """Simulate candidate decisions; return each job's GPU type and count index in the best, and its number.
 
     The first future has no arrivals: with drawn ones alone, waiting for the next one looks better than it is.
     A candidate is given up once its sum over the futures so far is above that of the auction's own decision,
@@ -290,7 +290,7 @@ LEAST_GAPS = 10
 
 
 class LookAhead:
-    """Decides by simulating candidate decisions under `futures` draws of arrivals.
+    """Decides by simulating candidate decisions in several sampled futures.
 
     Gaps and jobs are drawn from those seen in Views of the run so far, each independently.
 
@@ -309,7 +309,7 @@ class LookAhead:
     def decide(
         self, weights: Floats, view: View, available: Ints, counts: Ints, bids: Bids
     ) -> tuple[Ints, Ints]:
-        """Return the GPU type and count index of each job; -1 for no GPUs."""
+        """Return each job's GPU type and GPU count index in the best decision; -1 for no GPUs."""
         self._remember(view, bids)
         gpu_type, level, _ = decide(weights, available, counts, bids, self._draw(view, bids))
         return gpu_type, level

@@ -34,7 +34,7 @@ NOWHERE, INSIDE, ACROSS = range(3)
 
 
 class PlacementEpisode(NamedTuple):
-    """Jobs of whole nodes of one GPU type that run shortest first, without preemption, in rounds.
+    """Jobs that ask for whole nodes of one GPU type, and run shortest first: input of a simulation.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ def _choose_inside(free: Ints, sizes: Ints, wanted: int, weights: Floats) -> int
 
 @compile_part
 def _score(weights: Floats, first: int, free: Ints, sizes: Ints, wanted: int) -> float:
-    """Return the score of FRAGMENTS or WAIT."""
+    """Return the score of splitting a job over minipods (FRAGMENTS) or letting it WAIT."""
     return (
         weights[first]
         + weights[first + 1] * math.log2(wanted) / 7.0
@@ -110,7 +110,7 @@ def _spread(free: Ints, wanted: int, fragments: bool, counts: Ints) -> None:
 
 @compile_part
 def _choose(free: Ints, sizes: Ints, wanted: int, may_wait: bool, weights: Floats, counts: Ints) -> int:
-    """Write the nodes that each minipod gives to a job for which enough are free; return where it then is."""
+    """Write how many nodes each minipod gives to a job; return whether it then waits, is inside or across."""
     counts[:] = 0
     inside = _choose_inside(free, sizes, wanted, weights)
     if inside >= 0:
@@ -129,7 +129,7 @@ def _choose(free: Ints, sizes: Ints, wanted: int, may_wait: bool, weights: Float
 
 @compile_entry
 def choose(free: Ints, sizes: Ints, wanted: int, may_wait: bool, weights: Floats) -> Ints:
-    """Return how many nodes each minipod gives to a job, shape (M,); all 0 if the job waits.
+    """Choose how many nodes each minipod (group of nodes) gives to a job, shape (M,); all 0: it waits.
 
     Parameters
     ----------
@@ -146,13 +146,13 @@ def choose(free: Ints, sizes: Ints, wanted: int, may_wait: bool, weights: Floats
 
 @compile_entry
 def choose_inside(free: Ints, sizes: Ints, wanted: int, weights: Floats) -> int:
-    """Return the one minipod into which a job moves; -1 if none has room."""
+    """Choose the one minipod (group of nodes) into which a job moves; -1 if none has room."""
     return _choose_inside(free, sizes, wanted, weights)
 
 
 @compile_entry
 def move_order(nodes: Ints, weights: Floats) -> Ints:
-    """Return the order in which jobs that span minipods are moved; equal ones keep their order."""
+    """Return the order in which jobs that span minipods are moved, as indices of `nodes`."""
     return np.argsort(-weights[MOVE] * np.log2(nodes), kind="mergesort")
 
 
@@ -209,7 +209,7 @@ def _start(
 
 @compile_entry
 def run(episode: PlacementEpisode, weights: Floats) -> Floats:
-    """Run an episode; return the seconds from submission to completion of each job, shape (n,)."""
+    """Run an episode with a placer's weights; return each job's seconds from submission to end."""
     n, now, moved_s = len(episode.submit_s), 0.0, -np.inf
     where, end_s = np.zeros(n, np.int64), np.full(n, np.inf)
     held, free, over = (

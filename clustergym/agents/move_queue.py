@@ -11,7 +11,7 @@ from clustergym.sim.compiled.numba_cache import compile_in_place, compile_part
 
 
 class MoveQueue(NamedTuple):
-    """A heap of moves and a list of moves put aside, which share two arrays.
+    """A heap of an auction's moves by score, and a list of moves put aside, in the same two arrays.
 
     Attributes
     ----------
@@ -29,13 +29,13 @@ class MoveQueue(NamedTuple):
 
 @compile_part
 def empty(moves: int) -> MoveQueue:
-    """Return an empty queue with room for a number of moves."""
+    """Return an empty queue with room for a number of moves of an auction."""
     return MoveQueue(np.empty(moves), np.empty(moves, np.int64), np.zeros(2, np.int64))
 
 
 @compile_in_place
 def push(queue: MoveQueue, score: float, move: int) -> None:
-    """Add a move."""
+    """Add an auction's move, with its score, to the queue."""
     at = queue.size[0]
     queue.size[0] += 1
     while at > 0:
@@ -49,7 +49,7 @@ def push(queue: MoveQueue, score: float, move: int) -> None:
 
 @compile_in_place
 def pop(queue: MoveQueue) -> tuple[float, int]:
-    """Remove and return the score and the number of the first move; there must be one."""
+    """Remove and return the score and the number of the best-scoring move; there must be one."""
     first = queue.score[0], queue.move[0]
     queue.size[0] -= 1
     left, at = queue.size[0], 0
@@ -69,7 +69,7 @@ def pop(queue: MoveQueue) -> tuple[float, int]:
 
 @compile_in_place
 def put_aside(queue: MoveQueue, score: float, move: int) -> None:
-    """Put a popped move aside until `take_back` returns it to the heap."""
+    """Put a move aside that was popped, until `take_back` returns it to the heap."""
     queue.size[1] += 1
     at = len(queue.score) - queue.size[1]
     queue.score[at], queue.move[at] = score, move
@@ -77,7 +77,7 @@ def put_aside(queue: MoveQueue, score: float, move: int) -> None:
 
 @compile_in_place
 def take_back(queue: MoveQueue) -> None:
-    """Return all moves that were put aside to the heap."""
+    """Put all moves that were put aside back into the heap."""
     while queue.size[1] > 0:
         at = len(queue.score) - queue.size[1]
         queue.size[1] -= 1

@@ -14,7 +14,7 @@ NAME = "best-known"
 
 
 class Plan(NamedTuple):
-    """A schedule, stored as the weights and biases of the auction that produces it.
+    """A schedule of a known trace, stored as the weights and biases of the auction that produces it.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Plan(NamedTuple):
 
 
 class PlanPolicy(Policy):
-    """A policy that carries out a plan which was searched for with the whole trace known."""
+    """A policy that carries out a schedule which was searched for with the whole trace known."""
 
     name: ClassVar[str] = NAME
     information_class = InformationClass.CLAIRVOYANT
@@ -40,7 +40,7 @@ class PlanPolicy(Policy):
         self._plan = plan
 
     def schedule(self, view: View) -> Decision:
-        """Hold the auction with the plan's weights and biases."""
+        """Return the decision of an auction with the schedule's weights and biases."""
         from clustergym.agents.auction import decide_biased, make_bids
 
         if not len(view):

@@ -15,7 +15,7 @@ class AllocationError(RuntimeError):
 
 
 class Allocations:
-    """The GPUs held and free on the nodes of a cluster.
+    """Which job or profiling run (that measures speed) holds which GPUs of a cluster, and which are free.
 
     A method that raises leaves the state as it was.
 
@@ -43,15 +43,15 @@ class Allocations:
 
     @property
     def holders(self) -> KeysView[int]:
-        """Holders of GPUs in order of allocation: rows of jobs (>= 0) and of profiling runs (< 0)."""
+        """What holds GPUs, in order of allocation: jobs (their rows, >= 0) and profiling runs (< 0)."""
         return self.nodes_of.keys()
 
     def holding(self, holder: int) -> Nodes:
-        """Return the nodes and GPUs of a holder; empty if it holds none."""
+        """Return the (node, GPUs) pairs that a job or profiling run holds; empty if none."""
         return self.nodes_of.get(holder, ())
 
     def allocate(self, holder: int, nodes: Nodes) -> None:
-        """Give GPUs to a holder that holds none.
+        """Give GPUs, as (node, GPUs) pairs, to a job or profiling run that holds none.
 
         Parameters
         ----------
@@ -78,7 +78,7 @@ class Allocations:
         self.nodes_of[holder] = pairs
 
     def share(self, holder: int, other: int) -> Nodes:
-        """Give a holder the same GPUs that another holds, and return their nodes.
+        """Let a job use the same GPUs that another holds, and return them as (node, GPUs) pairs.
 
         Raises
         ------
@@ -95,7 +95,7 @@ class Allocations:
         return self.nodes_of[holder]
 
     def release(self, holder: int) -> Nodes:
-        """Take back all GPUs of a holder and return its nodes; GPUs shared with another holder stay held.
+        """Take back all GPUs of a job or profiling run, and return them as (node, GPUs) pairs.
 
         Raises
         ------
@@ -123,7 +123,7 @@ class Allocations:
         return self._down
 
     def fail(self, node: int) -> None:
-        """Take a failed node out of use.
+        """Take a failed node, on which no GPU is held, out of use.
 
         Raises
         ------
@@ -150,7 +150,7 @@ class Allocations:
 
     @contextmanager
     def hidden(self, nodes: Iterable[int]) -> Iterator[None]:
-        """Count the free GPUs of some nodes as taken, inside a `with` block.
+        """Give a context in which the free GPUs of some nodes count as taken.
 
         Nothing may be allocated or released inside the block.
         """
@@ -164,7 +164,7 @@ class Allocations:
                 self.set_free(node, gpus)
 
     def set_free(self, node: int, gpus: int) -> None:
-        """Say how many GPUs of a node are free, which its type's free GPUs follow."""
+        """Set how many GPUs of a node are free, and update the free GPUs of its type."""
         self._free[self._type_of_node[node]] += gpus - self._free_on_node[node]
         self._free_on_node[node] = gpus
 

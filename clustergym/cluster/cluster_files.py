@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def cluster_names() -> list[str]:
-    """Return the names of the clusters in conf/cluster, ascending."""
+    """Return the sorted names of the clusters in the folder conf/cluster."""
     return sorted(path.stem for path in (conf_dir() / "cluster").glob("*.yaml") if path.stem != "file")
 
 
@@ -43,7 +43,7 @@ def load_cluster(name_or_path: str) -> ClusterSpec:
 
 
 def cluster_from_config(mapping: Mapping[str, Any]) -> ClusterSpec:
-    """Return the cluster that a mapping with the keys of conf/cluster/*.yaml describes.
+    """Build the cluster that a mapping with the keys of conf/cluster/*.yaml describes.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def cluster_from_config(mapping: Mapping[str, Any]) -> ClusterSpec:
 
 
 def canonical_gpu_type(name: str) -> str:
-    """Return the catalogue's name of a GPU type or alias, given in upper or lower case.
+    """Return the catalogue's spelling of a GPU type's name or alias.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def canonical_gpu_type(name: str) -> str:
 
 
 def gpu_type_names(*clusters: ClusterSpec) -> Callable[[str], str]:
-    """Return a function that finds a GPU type's name among those of the clusters, then in the catalogue.
+    """Return a function that finds the proper name of a GPU type of some clusters or of the catalogue.
 
     It takes a name in upper or lower case, and raises an `InputError` with the nearest names for one that is
     neither.
@@ -101,7 +101,7 @@ def gpu_type_names(*clusters: ClusterSpec) -> Callable[[str], str]:
 
 @lru_cache(maxsize=1)
 def load_gpu_types() -> Mapping[str, GpuType]:
-    """Load the GPU types of conf/hardware/gpus.yaml by canonical name (cached)."""
+    """Load the data sheets of the GPU types in conf/hardware/gpus.yaml, by name."""
     return _catalogue()[0]
 
 

@@ -29,7 +29,7 @@ MOST_MILLI = 10**9
 
 
 class NodeShape(NamedTuple):
-    """A group of adjacent, equal nodes.
+    """A group of adjacent, equal nodes: GPU model, GPUs, CPU and memory of each, and their number.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class NodeShape(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class DivisibleCluster(ClusterSpec):
-    """A cluster on which jobs can hold parts of a node: CPU, memory and shares of GPUs.
+    """A cluster on which jobs can hold parts of a node: CPU, memory and fractions of a GPU.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class DivisibleCluster(ClusterSpec):
 
     @staticmethod
     def from_shapes(name: str, shapes: tuple[NodeShape, ...]) -> DivisibleCluster:
-        """Return the cluster of nodes of the given shapes."""
+        """Make a cluster of groups of equal nodes."""
         nodes, most = sum(shape.nodes for shape in shapes), max(shape.gpus for shape in shapes)
         return DivisibleCluster(name, (NodeGroup(POOL, nodes, most),), Fabric(), shapes)
 
@@ -71,12 +71,12 @@ class DivisibleCluster(ClusterSpec):
 
     @cached_property
     def models(self) -> tuple[str, ...]:
-        """Names of the GPU models, sorted."""
+        """Sorted names of the GPU models on the cluster's nodes."""
         return tuple(sorted({shape.model for shape in self.shapes if shape.gpus}))
 
     @property
     def named_types(self) -> tuple[str, ...]:
-        """GPU models of the nodes; the simulation treats them all as one GPU type."""
+        """Names of GPU models by which jobs may ask; the simulation treats them as one GPU type."""
         return self.models
 
     @cached_property
@@ -86,7 +86,7 @@ class DivisibleCluster(ClusterSpec):
 
     @cached_property
     def capacity(self) -> Ints:
-        """Number of all GPUs, shape (1,)."""
+        """Number of GPUs of the whole cluster, shape (1,), as all count as one type."""
         return np.array([self.node_gpus.sum()])
 
     @cached_property
@@ -95,7 +95,7 @@ class DivisibleCluster(ClusterSpec):
         return int(self.node_gpus.max())
 
     def empty_nodes(self) -> Nodes:
-        """Return the nodes, all wholly free."""
+        """Return the resources of all nodes while no job holds anything."""
         known = {name: row for row, name in enumerate(self.models)}
         model = [known.get(shape.model, 0) for shape in self.shapes]
         return empty_nodes(

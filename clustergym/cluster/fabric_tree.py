@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Leaf(NamedTuple):
-    """A group of adjacent, equal leaf switches.
+    """A group of adjacent, equal leaf switches, with the nodes and ports of each.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Leaf(NamedTuple):
 
 
 class Minipod(NamedTuple):
-    """A group of adjacent, equal minipods, each with the same leaves."""
+    """A group of adjacent, equal minipods (spine switches), each with the same leaf switches."""
 
     minipods: int
     leaves: tuple[Leaf, ...]
@@ -77,13 +77,13 @@ class Minipod(NamedTuple):
         return sum(leaf.leaves * leaf.nodes * leaf.gpus_per_node for leaf in self.leaves)
 
     def up_gbps(self, core_oversubscription: float) -> float:
-        """Return the bandwidth between one minipod and the core, Gbit/s."""
+        """Return the bandwidth from one minipod up to the core switches, in Gbit/s."""
         below = sum(leaf.leaves * leaf.down_ports * leaf.port_gbps for leaf in self.leaves)
         return below / core_oversubscription
 
 
 def minipods(spec: ClusterSpec) -> list[Minipod]:
-    """Return the minipods of a cluster in order, with adjacent equal ones grouped."""
+    """Return the minipods (groups of nodes below a spine switch) of a cluster; equal ones are grouped."""
     single = [_minipod(spec, number) for number in range(int(spec.node_minipod[-1]) + 1)]
     return [Minipod(len(list(run)), leaves) for leaves, run in groupby(single)]
 
@@ -104,7 +104,7 @@ def _minipod(spec: ClusterSpec, number: int) -> tuple[Leaf, ...]:
 
 
 def tier_label(spec: ClusterSpec, tier: Locality) -> str:
-    """Return a text with a tier's oversubscription and the bandwidth of a node through it."""
+    """Return a text with a network tier's oversubscription, and a node's bandwidth through it."""
     factor = {
         Locality.LEAF: spec.fabric.leaf_oversubscription,
         Locality.MINIPOD: spec.fabric.spine_oversubscription,
@@ -116,12 +116,12 @@ def tier_label(spec: ClusterSpec, tier: Locality) -> str:
 
 
 def quantify(number: int, noun: str, plural: str | None = None) -> str:
-    """Return a number with its noun in singular or plural, e.g. `2 nodes`."""
+    """Return a number with its noun in singular or plural, such as `2 nodes`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def text_tree(spec: ClusterSpec) -> Tree:
-    """Return the tree of switches as text for a terminal."""
+    """Return a cluster's switches and nodes as a tree of text for the terminal."""
     from rich.markup import escape
     from rich.tree import Tree
 
@@ -165,7 +165,7 @@ HEIGHTS = {"core": 3.0, "minipod": 2.0, "leaf": 1.0, "domain": 0.5, "nodes": 0.0
 
 
 def draw(spec: ClusterSpec, path: Path) -> None:
-    """Draw the tree of switches as `draw_figure` does and write the picture."""
+    """Draw a picture of a cluster's switches and nodes, and write it to a file."""
     shown = columns(minipods(spec))
     leaves = sum(len(minipod.leaves) for minipod in shown)
     size = 3.5 + 1.1 * max(3, leaves), 4.2
@@ -173,7 +173,7 @@ def draw(spec: ClusterSpec, path: Path) -> None:
 
 
 def columns(runs: Sequence[Minipod]) -> list[Minipod]:
-    """Return the columns to draw: all leaf switches, or groups of equal ones."""
+    """Return the minipods to draw: with each leaf switch, or grouped into equal ones if too many."""
     each = [
         Minipod(1, tuple(leaf._replace(leaves=1) for leaf in run.leaves for _ in range(leaf.leaves)))
         for run in runs

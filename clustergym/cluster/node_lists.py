@@ -40,12 +40,12 @@ class Node:
 
 
 def read_product(labels: Mapping[str, str], name: str) -> str:
-    """Return the GPU type named by the labels of a node or flavor, or else by its name."""
+    """Return the GPU type that the labels of a Kubernetes node name, or else its name."""
     return known_type(next((labels[label] for label in PRODUCTS if label in labels), name))
 
 
 def read_nodes(path: Path) -> tuple[list[Node], Counter[str]]:
-    """Read the nodes with GPUs from `scontrol show node`, `sinfo` or a list of Kubernetes nodes.
+    """Read the nodes with GPUs from a file that Slurm or Kubernetes printed.
 
     Returns
     -------
@@ -147,7 +147,7 @@ def host_names(text: str) -> list[str]:
 
 
 def types_of_partitions(nodes: Sequence[Node]) -> dict[str, str]:
-    """Return the GPU type of each partition whose GPU nodes all have the same type."""
+    """Return the GPU type of each Slurm partition whose GPU nodes all have the same type."""
     gpu_types = dict[str, set[str]]()
     for node in nodes:
         for partition in node.partitions:
@@ -158,7 +158,7 @@ def types_of_partitions(nodes: Sequence[Node]) -> dict[str, str]:
 def cluster_keys(
     nodes: Sequence[Node], name: str, like: Mapping[str, str], path: Path
 ) -> tuple[dict[str, Any], Counter[str]]:
-    """Return the content of a cluster's file, and how many of its values were guessed.
+    """Return nodes as the content of a cluster's YAML file, and count what had to be guessed.
 
     A type whose nodes have different numbers of GPUs gets nodes of their greatest common divisor, so that
     the number of GPUs is right.
@@ -202,7 +202,7 @@ def cluster_keys(
 
 
 def cluster_text(keys: Mapping[str, Any], source: str, guessed: Mapping[str, int]) -> str:
-    """Return a cluster's file as YAML; a comment states its source and the guessed values."""
+    """Return the text of a cluster's YAML file, with comments on its source and guessed values."""
     notes = [f"# From {source}.", *(f"# Guessed: {what} ({count})." for what, count in guessed.items())]
     notes.append("# The lists name no switches: one leaf of 16 nodes each, 8 leaves a minipod (see docs).")
     return "\n".join(notes) + "\n" + yaml.safe_dump(dict(keys), sort_keys=False, default_flow_style=None)

@@ -15,7 +15,7 @@ from clustergym.cluster.spec import Nodes
 
 
 class PartAllocations(Allocations):
-    """The parts of a divisible cluster's nodes that each job holds.
+    """Which job holds which parts of the nodes of a cluster whose GPUs can be divided.
 
     `free_on_node` and `free` count untouched GPUs. A job without GPUs holds one node like all others, and the
     pair (node, 1). A method that raises leaves the state as it was.
@@ -43,11 +43,11 @@ class PartAllocations(Allocations):
         )
 
     def count_gpus(self, row: int) -> int:
-        """Return a job's number of GPUs in counts of whole GPUs: at least 1, even for a part of a GPU."""
+        """Return a job's GPUs as a whole number: at least 1, even for a fraction of a GPU."""
         return max(self._requests[self._request_of[row]][2], 1)
 
     def intend(self, row: int, place: Place) -> Nodes:
-        """Choose where the next `allocate` puts a job, and return the nodes to pass to it.
+        """Set the node and device that the next `allocate` gives a job; return the node to pass to it.
 
         Raises
         ------
@@ -60,7 +60,7 @@ class PartAllocations(Allocations):
         return ((place.node, self.count_gpus(row)),)
 
     def allocate(self, holder: int, nodes: Nodes) -> None:
-        """Give a job the place that `intend` chose.
+        """Give a job the node and device that `intend` set for it.
 
         Raises
         ------
@@ -80,7 +80,10 @@ class PartAllocations(Allocations):
         self.node_of[holder], self.devices_of[holder] = nodes[0][0], devices
 
     def release(self, holder: int) -> Nodes:
-        """Take back all that a holder has and return its node; raises the errors of `Allocations.release`."""
+        """Take back all that a job holds, and return its node.
+
+        Raises the errors of `Allocations.release`.
+        """
         if holder not in self.nodes_of:
             raise AllocationError(f"holder {holder} holds nothing to release")
         nodes = self.nodes_of.pop(holder)
@@ -89,7 +92,10 @@ class PartAllocations(Allocations):
         return nodes
 
     def fail(self, node: int) -> None:
-        """Take a failed node out of use; raises the errors of `Allocations.fail`."""
+        """Take a failed node, on which no job holds anything, out of use.
+
+        Raises the errors of `Allocations.fail`.
+        """
         if any(at == node for nodes in self.nodes_of.values() for at, _ in nodes):
             raise AllocationError(f"node {node} cannot be taken out of use: a job holds a part of it")
         super().fail(node)
@@ -98,7 +104,10 @@ class PartAllocations(Allocations):
         self.nodes.version[node] += 1
 
     def repair(self, node: int) -> None:
-        """Put a repaired node back into use; raises the errors of `Allocations.repair`."""
+        """Put a repaired node back into use.
+
+        Raises the errors of `Allocations.repair`.
+        """
         super().repair(node)
         for name in ("cpu_milli", "memory_mib", "gpu_milli"):
             getattr(self.nodes, name)[node] = getattr(self._whole, name)[node]
@@ -106,7 +115,7 @@ class PartAllocations(Allocations):
 
     @contextmanager
     def hidden(self, nodes: Iterable[int]) -> Iterator[None]:
-        """Do nothing: no part of a node can be kept for a planned job."""
+        """Give a context that does nothing; raise an error if nodes are to be kept for planned jobs."""
         if list(nodes):
             raise AllocationError("divisible nodes cannot be kept for planned jobs")
         yield

@@ -17,7 +17,7 @@ CLASSES = 33
 
 
 class Nodes(NamedTuple):
-    """Total and free resources of N nodes with at most D devices each.
+    """Total and free CPU, memory and GPU of N nodes with at most D devices (GPUs) each.
 
     Attributes
     ----------
@@ -53,17 +53,17 @@ class Nodes(NamedTuple):
         return Nodes(*(array.copy() for array in self))
 
     def with_ranks(self, rank: Ints) -> Nodes:
-        """Return a copy in which the nodes have other ranks."""
+        """Return a copy in which the nodes have other ranks, by which ties are broken."""
         return self.copy()._replace(rank=rank)
 
     @property
     def installed_milli(self) -> int:
-        """Total of all devices, free or not, in thousandths of a device."""
+        """Total of all GPUs, free or not, in thousandths of a GPU."""
         return WHOLE * int(self.devices.sum())
 
 
 def empty_nodes(cpu_milli: Ints, memory_mib: Ints, devices: Ints, model: Ints) -> Nodes:
-    """Return wholly free nodes, ranked in their order.
+    """Return nodes with the given totals, all of it free, ranked in their order.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def empty_nodes(cpu_milli: Ints, memory_mib: Ints, devices: Ints, model: Ints) -
 
 
 class Requests(NamedTuple):
-    """The requests of K groups of equal jobs.
+    """CPU, memory and GPU that each of K groups of equal jobs asks for.
 
     Attributes
     ----------
@@ -104,13 +104,13 @@ class Requests(NamedTuple):
     models: Ints
 
     def unpack_row(self, request: int) -> tuple[int, int, int, int, int]:
-        """Return one request: CPU, memory, devices, thousandths of each device, and accepted models."""
+        """Return one group's request: CPU, memory, GPUs, thousandths of each GPU, and accepted models."""
         cpu, memory, gpus, milli, models = (int(column[request]) for column in self)
         return cpu, memory, gpus, milli, models
 
 
 def distinct(rows: Requests) -> tuple[Requests, Ints]:
-    """Return the distinct requests in order of first occurrence, and the index of each row's request."""
+    """Return the distinct requests among the given ones, and for each given one the index of its equal."""
     table = np.stack(rows, axis=1)
     _, first, request = np.unique(table, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)
@@ -120,12 +120,12 @@ def distinct(rows: Requests) -> tuple[Requests, Ints]:
 
 
 def encode_models(names: Sequence[str], known: Sequence[str]) -> int:
-    """Return the GPU models that a request accepts as bits of an integer; no names mean all models."""
+    """Encode the GPU models that a request accepts as bits of an integer; no names mean all models."""
     return sum(1 << known.index(name) for name in set(names)) if names else (1 << len(known)) - 1
 
 
 class Place(NamedTuple):
-    """The place of a request: a node and, for a part of a GPU, the GPU on it.
+    """Where a request is placed: on a node and, for a fraction of a GPU, on one GPU of it.
 
     The device is -1 for a request of whole devices, which takes the lowest untouched ones, or of none.
     """
@@ -136,7 +136,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """The requests of n jobs on a cluster of divisible nodes.
+    """What n jobs ask for of nodes whose GPUs can be divided.
 
     Attributes
     ----------
@@ -157,17 +157,17 @@ class Parts:
 
     @property
     def rows(self) -> Requests:
-        """The request of each job, in columns of shape (n,)."""
+        """What each job asks for, in columns of shape (n,)."""
         return Requests(*(column[self.request] for column in self.requests))
 
     @property
     def gpus(self) -> Floats:
-        """GPUs that each job asks for, 0.5 for half of one, shape (n,)."""
+        """GPUs that each job asks for, such as 0.5 for half of one, shape (n,)."""
         return (self.requests.gpus * self.requests.gpu_milli)[self.request] / WHOLE
 
 
 def fitting(nodes: Nodes, requests: Requests) -> Bools:
-    """Return whether some node has room for each request now, shape (K,)."""
+    """Return a mask of the requests for which some node has room now, shape (K,)."""
     found = np.zeros(len(requests.gpus), dtype=np.bool_)
     for request in range(len(found)):
         cpu, memory, gpus, milli, models = requests.unpack_row(request)
@@ -180,7 +180,7 @@ def fitting(nodes: Nodes, requests: Requests) -> Bools:
 
 
 def book(nodes: Nodes, request: tuple[int, int, int, int, int], node: int, devices: int, sign: int) -> None:
-    """Take a request's resources from a node's devices (sign -1), or give them back (sign 1)."""
+    """Take a request's CPU, memory and GPU from a node (sign -1), or give them back (sign 1)."""
     cpu, memory, gpus, milli, _ = request
     nodes.cpu_milli[node] += sign * cpu
     nodes.memory_mib[node] += sign * memory

@@ -22,13 +22,13 @@ Count = Annotated[int, Field(ge=1, le=MOST_GPUS)]
 
 
 class StrictSchema(BaseModel):
-    """A schema that refuses unknown keys, NaN, infinity, and values of the wrong type."""
+    """Base of the schemas of files: refuses unknown keys, NaN, infinity, and values of the wrong type."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
 
 class GpuTypeKeys(StrictSchema):
-    """The keys of a GPU type: the fields of `clustergym.cluster.spec.GpuType` without its name."""
+    """Schema of a GPU type in a YAML file: performance, memory, links and power."""
 
     fp16_tflops: Positive
     fp32_tflops: Positive
@@ -45,7 +45,7 @@ class GpuTypeKeys(StrictSchema):
 
 
 class NodesKeys(StrictSchema):
-    """The keys of a cluster file for a group of equal nodes; network keys override those of the GPU type.
+    """Schema of a group of equal nodes in a cluster's YAML file.
 
     With CPU (thousandths of a core) and memory (MiB) of each node, the cluster's GPUs can be divided
     (`clustergym.cluster.divisible`).
@@ -63,7 +63,7 @@ class NodesKeys(StrictSchema):
 
 
 class FabricKeys(StrictSchema):
-    """The keys of a network fabric: the fields of `clustergym.cluster.spec.Fabric`."""
+    """Schema of the network in a cluster's YAML file: nodes per switch, and oversubscription."""
 
     nodes_per_leaf: Count = 16
     leaves_per_minipod: Count | None = None
@@ -74,7 +74,7 @@ class FabricKeys(StrictSchema):
 
 
 class ClusterKeys(StrictSchema):
-    """The keys of a cluster file."""
+    """Schema of a cluster's YAML file."""
 
     name: Text | None = None
     path: Text | None = None
@@ -84,7 +84,7 @@ class ClusterKeys(StrictSchema):
 
 
 class CatalogueKeys(StrictSchema):
-    """The keys of conf/hardware/gpus.yaml."""
+    """Schema of the catalogue of GPU types, conf/hardware/gpus.yaml."""
 
     gpu_types: dict[Text, GpuTypeKeys]
     aliases: dict[Text, Text] = Field(default_factory=dict)
@@ -96,7 +96,7 @@ M = TypeVar("M", bound=StrictSchema)
 def validate_content(
     schema: type[M], content: object, *, file: str | Path | None = None, source: YamlMapping | None = None
 ) -> M:
-    """Validate content against a schema.
+    """Check the content of a file against a schema, and return it with the schema's types.
 
     Raises
     ------

@@ -55,5 +55,5 @@ def gpus_of_gres(text: str) -> tuple[int, str]:
 
 
 def read_gpus(text: str) -> tuple[int, str]:
-    """Return the number and main type of the GPUs in a list of TRES or GRES."""
+    """Return the number and main type of the GPUs in a Slurm list of either form, TRES or GRES."""
     return gpus_of_tres(text) if "gres/gpu" in text and "=" in text else gpus_of_gres(text)

@@ -16,7 +16,7 @@ Nodes = tuple[tuple[int, int], ...]
 
 
 class Locality(enum.IntEnum):
-    """The lowest network tier that connects all nodes of a placement; it sets the bandwidth of collectives.
+    """The lowest network tier that connects all nodes of a placement; it sets the bandwidth between them.
 
     In an NVLink domain of several nodes, such as a rack of 72 GPUs, each GPU reaches all others at the rate
     of its link, in its node or not: to be in one domain is to be on one node.
@@ -98,13 +98,13 @@ class NodeGroup:
 
     @property
     def domain_gpus(self) -> int:
-        """Number of GPUs in one NVLink domain that a gang of jobs may count on."""
+        """Number of GPUs of one NVLink domain (GPUs that NVLink joins) that a job may count on."""
         return self.gpus_per_node * (self.gang_nodes or self.nodes_per_domain)
 
 
 @dataclass(frozen=True)
 class Fabric:
-    """The network of a cluster: leaf (s0), spine (s1, one per minipod) and core (s2) switches.
+    """The network of a cluster: how many nodes share a switch, and how oversubscribed each tier is.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ class Fabric:
 
 @dataclass(frozen=True, eq=False)
 class ClusterSpec:
-    """An immutable cluster. Node and type indices are positions in its arrays.
+    """An immutable cluster: groups of equal nodes, and the network between them.
 
     Attributes
     ----------
@@ -146,12 +146,12 @@ class ClusterSpec:
 
     @cached_property
     def gpu_types(self) -> tuple[str, ...]:
-        """Names of the GPU types; axis T."""
+        """Names of the cluster's GPU types, in the order of type indices."""
         return tuple(group.gpu_type.name for group in self.groups)
 
     @property
     def named_types(self) -> tuple[str, ...]:
-        """GPU type names by which a job may ask for GPUs."""
+        """Names of GPU types by which a job may ask for GPUs."""
         return self.gpu_types
 
     @cached_property
@@ -161,7 +161,7 @@ class ClusterSpec:
 
     @cached_property
     def most_gpus(self) -> int:
-        """Most GPUs that one job can hold: those of the largest type."""
+        """The most GPUs that one job can hold: all those of the largest type."""
         return int(self.capacity.max())
 
     @cached_property
@@ -171,7 +171,7 @@ class ClusterSpec:
 
     @cached_property
     def node_type(self) -> Ints:
-        """Type index of each node, shape (N,)."""
+        """Index of the GPU type of each node, shape (N,)."""
         return np.repeat(np.arange(len(self.groups)), [g.nodes for g in self.groups])
 
     @cached_property
@@ -193,7 +193,7 @@ class ClusterSpec:
 
     @cached_property
     def node_domain(self) -> Ints:
-        """Index of each node's NVLink domain, ascending, shape (N,); domains fill leaves in order."""
+        """Index of the NVLink domain (GPUs that NVLink joins) of each node, ascending, shape (N,)."""
         opens = np.flatnonzero(np.diff(self.node_leaf, prepend=-1))
         position = np.arange(len(self.node_leaf)) - np.repeat(
             opens, np.diff(opens, append=len(self.node_leaf))
@@ -203,17 +203,17 @@ class ClusterSpec:
 
     @cached_property
     def domain_gpus(self) -> Ints:
-        """Number of GPUs that a gang may count on in one NVLink domain or node, by type, shape (T,)."""
+        """Number of GPUs of one NVLink domain or node that a job may count on, by GPU type, shape (T,)."""
         return np.array([group.domain_gpus for group in self.groups], dtype=np.int64)
 
     @cached_property
     def has_domains(self) -> bool:
-        """Whether an NVLink domain joins several nodes."""
+        """Whether NVLink joins the GPUs of several nodes."""
         return any(group.nodes_per_domain > 1 for group in self.groups)
 
     @cached_property
     def node_minipod(self) -> Ints:
-        """Index of each node's minipod (spine switch), ascending, shape (N,)."""
+        """Index of the minipod (nodes below one spine switch) of each node, ascending, shape (N,)."""
         if self.fabric.minipods is not None:
             return self._assigned_minipod
         return self.node_leaf // self.fabric.leaves_per_minipod
@@ -236,7 +236,7 @@ class ClusterSpec:
         return domains
 
     def locality(self, nodes: Nodes) -> Locality:
-        """Return the lowest network tier that connects all the nodes."""
+        """Return the lowest network tier that connects the nodes of (node, GPUs) pairs."""
         if len(nodes) == 1:
             return Locality.NODE
         leaf, minipod = self._switches
@@ -249,7 +249,7 @@ class ClusterSpec:
         return Locality.CROSS
 
     def compact_locality(self, gpu_type: int, gpus: int) -> Locality:
-        """Return the lowest tier that can hold `gpus` GPUs of a type on the empty cluster."""
+        """Return the lowest network tier within which `gpus` GPUs of a type fit on the empty cluster."""
         group = self.groups[gpu_type]
         if gpus <= group.domain_gpus:
             return Locality.NODE
@@ -275,14 +275,14 @@ class ClusterSpec:
 
     @cached_property
     def place_in_domain(self) -> Ints:
-        """Position of each node within its NVLink domain, from 0, shape (N,)."""
+        """Position of each node within its NVLink domain, counted from 0, shape (N,)."""
         opens = np.flatnonzero(np.diff(self.node_domain, prepend=-1))
         sizes = np.diff(opens, append=len(self.node_domain))
         place: Ints = np.arange(len(self.node_domain)) - np.repeat(opens, sizes)
         return place
 
     def bandwidth_gbs(self, gpu_type: int, locality: Locality) -> float:
-        """Return the bandwidth in one direction, GB/s: per GPU inside a node, per node across nodes.
+        """Return the bandwidth at a network tier in one direction, GB/s: per GPU in a node, else per node.
 
         A node whose GPUs each have a port counts all of its ports.
         """

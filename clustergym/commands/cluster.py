@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Run `clustergym cluster`: describe or draw a cluster; return the exit status."""
+    """Run `clustergym cluster`: describe, draw or import a cluster; return the exit status."""
     options = _parser().parse_args(argv)
     if options.command == "draw":
         return _draw(options)
@@ -112,7 +112,7 @@ def _print(shown: Table | Tree) -> None:
 
 
 def figures(spec: ClusterSpec) -> dict[str, Any]:
-    """Return the sizes of a cluster and of its GPU types, as JSON values.
+    """Return the sizes, bandwidths and GPU types of a cluster as JSON values.
 
     Bandwidths in GB/s, one direction: `node` per GPU, the wider localities per node.
     """
@@ -165,7 +165,7 @@ def _type_figures(spec: ClusterSpec, row: int) -> dict[str, Any]:
 
 
 def table(shown: dict[str, Any]) -> Table:
-    """Return the sizes of a cluster as a table with a row for each GPU type or shape of node."""
+    """Arrange the figures of a cluster in a table with a row for each GPU type or shape of node."""
     if "shapes" in shown:
         return _shapes(shown)
     title = "{name}: {gpus:,} GPUs, {nodes:,} nodes, {leaves:,} leaves, {minipods:,} minipods".format(**shown)

@@ -32,7 +32,7 @@ def _parser() -> argparse.ArgumentParser:
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Print tables of the results in folders; write JSON and CSV where asked."""
+    """Run `clustergym collect`: print tables of the results in folders, and write files where asked."""
     options = _parser().parse_args(argv)
     results = read_results(options.places)
     metrics = choose_metrics(results, options.metric)

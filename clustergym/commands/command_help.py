@@ -33,7 +33,7 @@ hydra.sweep.dir=DIR; of the reference policy below compare/. `clustergym collect
 def print_help_if_asked(
     name: str, summary: str, argv: Sequence[str], config: str | None = None, more: str = ""
 ) -> bool:
-    """Print the help of a command if `argv` asks for it; return whether it did.
+    """Print the help of a command if `argv` asks for it with -h or --help; return whether it did.
 
     Parameters
     ----------

@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_searches(commands: Any) -> None:
-    """Add the commands that search for schedules or train."""
+    """Add the sub-commands that search for schedules or train agents to a parser."""
     known = commands.add_parser("best-known", help="search in hindsight for the best schedule of each cell")
     known.add_argument("board", help="name of its folder")
     words = "cells, or scenarios for all of their seeds (all)"
@@ -386,7 +386,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Run `clustergym leaderboard`; return 2 if a check fails or the input is bad."""
+    """Run the command `clustergym leaderboard`; return the exit status, 2 if a check or the input fails."""
     options = _parser().parse_args(argv)
     return COMMANDS[options.command](options)
 

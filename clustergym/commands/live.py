@@ -28,7 +28,7 @@ Killed and started again by the same command, it goes on with what runs (journal
 
 
 def live_job(config: Mapping[str, Any], folder: Path) -> bool:
-    """Run one configuration on a live cluster; return whether it decided otherwise than in simulation."""
+    """Run one configuration on a real scheduler; return whether its events differ from the simulation's."""
     from clustergym.common.parameters import build
     from clustergym.common.tables import print_table
     from clustergym.live.comparison import call_lines, first_difference
@@ -97,7 +97,7 @@ def _drive_own_scripts(config: Mapping[str, Any], options: LiveOptions, folder: 
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Run `clustergym live` with the arguments `argv` (default: the process's)."""
+    """Run the command `clustergym live` with the arguments `argv`; return the exit status."""
     from clustergym.commands.command_help import print_help_if_asked
 
     given = sys.argv[1:] if argv is None else argv

@@ -51,7 +51,7 @@ def _parser() -> Parser:
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Write a data set of each quality, and print its path and mean return."""
+    """Run `clustergym offline`: record expert, medium and random episodes as data sets for Minari."""
     options = _parser().parse_args(argv)
     from clustergym.common.progress import track_results
     from clustergym.envs.driver import driving_parameters
@@ -110,7 +110,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _scores(name: str, words: Mapping[str, Any]) -> bool:
-    """Return whether actions of an environment score an auction, which weights can do."""
+    """Return whether an environment's actions score an auction, as learned weights can do."""
     from clustergym.envs.auction_actions import NAMES
     from clustergym.envs.registration import make_env
 

@@ -12,7 +12,7 @@ from clustergym.common.writing import write_json
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Replay each folder; return 0 if all are equal, 1 if one differs, 2 for bad input."""
+    """Run `clustergym replay`; return 0 if all results are reproduced, 1 if one is not, 2 for bad input."""
     summary = "Rebuild results from their decision logs and compare digests."
     parser = Parser(prog="clustergym replay", description=summary)
     parser.add_argument("folder", nargs="+", type=Path, help="folder of a finished run")

@@ -32,7 +32,7 @@ def _run_folder(places: Sequence[Path]) -> Path | None:
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Write the page and print its path."""
+    """Run `clustergym report`: write a web page of results, and print its path."""
     parser = Parser(
         prog="clustergym report",
         description="Draw the results in and below folders in one page. Of one run's folder it is the page "
@@ -72,7 +72,7 @@ HOST = "127.0.0.1"
 
 
 def make_server(page: str, port: int) -> ThreadingHTTPServer:
-    """Return a server of one page, which listens on 127.0.0.1 only.
+    """Make a web server of one page, which listens on 127.0.0.1 only.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def make_server(page: str, port: int) -> ThreadingHTTPServer:
 
 
 def serve(server: ThreadingHTTPServer) -> None:
-    """Print the address and serve until the process is interrupted."""
+    """Print a web server's address, and serve until the process is interrupted."""
     print(f"http://{HOST}:{server.server_port}/ (Ctrl+C ends it)", flush=True)
     try:
         server.serve_forever()

@@ -136,7 +136,7 @@ def _reproduce(given: argparse.Namespace, paper: str) -> Report:
 
 
 def _is_papers_own(given: argparse.Namespace) -> bool:
-    """Whether the page is the paper's own, at its own place, so that its claims are kept."""
+    """Return whether the page is the paper's own, at its own place, so that its claims are kept."""
     return all(value is None for value in (given.out, given.policies, given.workloads, given.seeds))
 
 
@@ -156,7 +156,7 @@ def _join(given: argparse.Namespace) -> dict[str, Any]:
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Reproduce a paper, or all papers: print tables, and write pages and, where asked, JSON."""
+    """Run `clustergym reproduce`: compare papers' figures with ours, print tables and write pages."""
     given = _parser().parse_args(argv)
     _check(given)
     plain: dict[str, Any] = {"quick": given.quick}

@@ -31,7 +31,7 @@ def _parser() -> Parser:
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Run a study and write its page."""
+    """Run `clustergym study`: run every policy, scenario and seed of a study, and write its page."""
     given = sys.argv[1:] if argv is None else argv
     options = _parser().parse_intermixed_args(given)
     # Late, as they load Hydra and pydantic, which `--help` does not need.

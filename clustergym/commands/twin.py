@@ -116,7 +116,7 @@ def _price_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def write_rules(options: argparse.Namespace) -> int:
-    """Write the queues and the policy of a twin's folder; return the exit status."""
+    """Write files of a cluster's queues and policy, read from its scheduler's settings; return the status."""
     from clustergym.benchmark.twin.folder import POLICY as POLICY_FILE
     from clustergym.benchmark.twin.folder import QUEUES, write_rules
     from clustergym.benchmark.twin.rules import read_rules
@@ -141,7 +141,7 @@ def write_rules(options: argparse.Namespace) -> int:
 
 
 def fit_past(options: argparse.Namespace) -> int:
-    """Print logged waits beside simulated ones; return the exit status."""
+    """Print logged waiting times beside those simulated on a twin of the cluster; return the status."""
     from clustergym.benchmark.twin.fit import fit, fit_text
     from clustergym.benchmark.twin.folder import TwinFolder
 
@@ -152,7 +152,7 @@ def fit_past(options: argparse.Namespace) -> int:
 
 
 def ask_whatif(options: argparse.Namespace) -> int:
-    """Run the study of a what-if question and write its page; return the exit status."""
+    """Simulate what would happen on a changed cluster, and write a page of it; return the exit status."""
     from clustergym.benchmark.twin.folder import TwinFolder
     from clustergym.benchmark.twin.page import html_page, list_sections, markdown_page
     from clustergym.benchmark.twin.whatif import Question, ask
@@ -252,7 +252,7 @@ def _ahead(options: argparse.Namespace) -> Ahead:
 
 
 def print_starts(options: argparse.Namespace) -> int:
-    """Print when each waiting job starts; return the exit status."""
+    """Print when each waiting job will start, as simulated; return the exit status."""
     from clustergym.benchmark.twin.advice import estimate_starts
     from clustergym.common.columns import iso
     from clustergym.common.tables import table
@@ -278,7 +278,7 @@ def print_starts(options: argparse.Namespace) -> int:
 
 
 def print_advice(options: argparse.Namespace) -> int:
-    """Print the policy's present decision; return the exit status."""
+    """Print which waiting jobs the policy would start now; return the exit status."""
     from clustergym.benchmark.twin.advice import advise, log_shadow
     from clustergym.common.columns import iso
     from clustergym.common.tables import table
@@ -308,7 +308,7 @@ def print_advice(options: argparse.Namespace) -> int:
 
 
 def print_score(options: argparse.Namespace) -> int:
-    """Print how a later log compares with advice; return the exit status."""
+    """Print how a later log of the cluster compares with recorded advice; return the exit status."""
     from clustergym.benchmark.twin.advice import score_shadow
     from clustergym.benchmark.twin.fit import minutes
     from clustergym.benchmark.twin.folder import TwinFolder
@@ -334,7 +334,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
 
 @exits_on_bad_input
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command of `clustergym twin`; return the exit status."""
+    """Run a sub-command of `clustergym twin`; return the exit status."""
     given = list(sys.argv[1:] if argv is None else argv)
     if not given:
         raise InputError("no command given", remedy=f"give one of {', '.join(COMMANDS)}")

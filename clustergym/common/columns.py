@@ -25,12 +25,12 @@ _EPOCH = datetime(1970, 1, 1)
 
 
 def quote_cell(cell: str) -> str:
-    """Quote a cell's text, shortened if it is long, for an error message."""
+    """Return a cell's text in quotes, shortened if it is long, for an error message."""
     return repr(cell if len(cell) <= 40 else cell[:37] + "…")
 
 
 def number(cell: str) -> float:
-    """Parse a cell as a finite number.
+    """Parse the text of a table's cell as a finite number.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def numbers(
     high: float | None = None,
     default: float | None = None,
 ) -> Floats:
-    """Return a column of finite numbers, shape (n,).
+    """Return a column of a table as finite numbers, shape (n,).
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def integers(
     high: float | None = None,
     default: int | None = None,
 ) -> Ints:
-    """Return a column of whole numbers, shape (n,), with the arguments and errors of `numbers`."""
+    """Return a column of a table as whole numbers, shape (n,)."""
     values = numbers(table, column, low=low, high=high, default=default)
     broken = values != np.floor(values)
     if broken.any():
@@ -179,7 +179,7 @@ def dates(table: TextTable, column: str, missing: Collection[str] = ()) -> Float
 
 
 def durations(table: TextTable, start_s: Floats, end_s: Floats, start: str, end: str) -> Floats:
-    """Return the seconds from start to end, shape (n,); NaN where either is missing.
+    """Return the seconds from start to end times, shape (n,); NaN where either is missing.
 
     Raises
     ------
@@ -197,26 +197,26 @@ def durations(table: TextTable, start_s: Floats, end_s: Floats, start: str, end:
 
 
 def texts(table: TextTable, column: str) -> list[str]:
-    """Return a column of text; a missing column gives empty strings."""
+    """Return a column of a table as texts; a missing column gives empty ones."""
     return table.columns.get(column, [""] * len(table))
 
 
 def round_up_counts(gpus: Ints) -> Ints:
-    """Round each count up to a power of two."""
+    """Round each count of GPUs up to a power of two."""
     bits = np.frexp(gpus - 1)[1]
     return np.int64(1) << bits.astype(np.int64)
 
 
 def from_first(submit_s: Floats) -> tuple[Floats, float]:
-    """Return the times relative to the first, rounded to microseconds, and the first time itself."""
+    """Return times relative to the first, rounded to microseconds, and the first time itself."""
     origin = float(submit_s.min())
     return np.round(submit_s - origin, 6), origin
 
 
 def relative_origin(submit_s: Floats) -> float:
-    """Return the time to subtract from submission times: 0 if a trace starts within the first day.
+    """Return the seconds to subtract from submission times: the first one, or 0 if it is below a day.
 
-    Otherwise it is the first time: the trace was cut from a longer one, or counts from 1970.
+    Later first times are of a trace that was cut from a longer one, or counts from 1970.
     """
     first = float(submit_s.min())
     return first if first > DAY_S else 0.0

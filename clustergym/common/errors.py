@@ -19,7 +19,7 @@ LONGEST = (600, 200, 800, 380)
 
 
 class InputError(ValueError):
-    """Bad input from outside: a file, an option, a decision.
+    """An error in what a user gave, such as a file, an option or a decision, told in one line.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def _shorten_part(part: str, longest: int) -> str:
 
 
 def nearest(name: object, valid: Iterable[object], limit: int = 3) -> str:
-    """Return a remedy, such as "did you mean …?", with the valid names most similar to `name`.
+    """Return a remedy for an unknown name, such as "did you mean …?", with the most similar valid names.
 
     Names may be whole numbers, as keys of YAML are.
     """
@@ -93,13 +93,13 @@ def nearest(name: object, valid: Iterable[object], limit: int = 3) -> str:
 
 
 def require(holds: bool, field: str, value: object, remedy: str) -> None:
-    """Raise an `InputError` about a parameter's value unless a condition holds."""
+    """Raise an `InputError` that a parameter's value is not valid, unless a condition holds."""
     if not holds:
         raise InputError(f"{value} is not valid", field=field, remedy=remedy)
 
 
 def out_of_memory(error: MemoryError) -> InputError:
-    """Return the `InputError` to report when memory has run out."""
+    """Return the `InputError` that reports that memory has run out."""
     told = f": {error}" if str(error) else ""
     return InputError(f"out of memory{told}", remedy="give fewer jobs or processes, or more memory")
 
@@ -169,7 +169,7 @@ def shorten_text(text: str, longest: int) -> str:
 
 
 def alike(text: str) -> str:
-    """Return a normal form of a title that is equal for titles which look alike.
+    """Return a normal form of a title, which is equal for titles that look alike.
 
     It ignores compatibility forms, upper and lower case, different spaces and whatever `visible` writes
     out. It does not match letters of different scripts that look alike.

@@ -23,7 +23,7 @@ SETTINGS = {"svg.hashsalt": "clustergym", "svg.fonttype": "none"}
 
 
 def check_figure(path: Path | None, option: str | None = None) -> None:
-    """Check, before any work is done, that a figure can be drawn into a file, if one is given.
+    """Raise an `InputError` if a plot cannot be written to a file, before any work is done.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def draw_figure(
     option: str | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> None:
-    """Draw a figure and write its file completely or not at all.
+    """Draw a Matplotlib figure by a function, and write it to a file completely or not at all.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ REMEDY = "print it with kubectl get KIND -A -o json"
 
 
 class KubernetesObject:
-    """One object of a list, with access to its fields by path.
+    """A Kubernetes object, with access to its fields by path.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class KubernetesObject:
 
     @property
     def kind(self) -> str:
-        """The object's type, as in `Workload`."""
+        """The object's type, such as `Workload`."""
         return self.text("kind")
 
     @property
@@ -45,7 +45,7 @@ class KubernetesObject:
         return InputError(message, file=self.path, field=where, remedy=REMEDY)
 
     def get(self, field: str, expected: type | tuple[type, ...], missing: Any) -> Any:
-        """Return the value at a path of keys, or `missing` if there is none or it is null.
+        """Return the value of a field, such as `spec.queue`, or `missing` if there is none or it is null.
 
         Raises
         ------
@@ -62,18 +62,18 @@ class KubernetesObject:
         return found
 
     def text(self, field: str) -> str:
-        """Return the text at a path of keys; empty if there is none."""
+        """Return the text in a field, such as `metadata.name`; empty if there is none."""
         return str(self.get(field, (str, int), ""))
 
     def flag(self, *keys: str) -> bool:
-        """Whether the value at a path of keys is true."""
+        """Return whether the value at a path of keys is true."""
         found: Any = self.content
         for key in keys:
             found = found.get(key) if isinstance(found, Mapping) else None
         return found is True
 
     def items(self, field: str) -> list[KubernetesObject]:
-        """Return the objects in a list, each with access to its own fields."""
+        """Return the list in a field as objects, each with access to its own fields."""
         found = self.get(field, list, [])
         if not all(isinstance(entry, Mapping) for entry in found):
             raise self.error(field, "is not a list of objects")
@@ -87,7 +87,7 @@ class KubernetesObject:
 
 
 def read_objects(path: Path) -> list[KubernetesObject]:
-    """Read the objects in a list, or the one object in a file.
+    """Read the Kubernetes objects in a file, which holds a list or one object.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def _objects(value: Any, path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def quantity(one: KubernetesObject, field: str, value: Any) -> int:
-    """Return a count of GPUs that Kubernetes writes as a number or a text.
+    """Return a number of GPUs that Kubernetes writes as a number or a text.
 
     Raises
     ------

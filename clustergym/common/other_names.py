@@ -204,7 +204,7 @@ CLASSES: dict[str, dict[str, str]] = {
 
 
 def own_name(name: str) -> str | None:
-    """Return the present name of a module that `name` named earlier; None if `name` is a present one.
+    """Return the present name of a module, given an earlier one; None if `name` is a present one.
 
     >>> own_name("clustergym.run"), own_name("clustergym.interface.policy")
     ('clustergym.commands.run', 'clustergym.scenario.policy')
@@ -225,7 +225,7 @@ def own_name(name: str) -> str | None:
 
 
 def find_other_names() -> None:
-    """Let imports find modules by their earlier names."""
+    """Install an import hook, so that modules can be imported by their earlier names."""
     if not any(getattr(finder, "finds_other_names", False) for finder in sys.meta_path):
         # First: below a package that is imported by another name, its folder would give a second copy.
         sys.meta_path.insert(0, _Finder())

@@ -15,13 +15,13 @@ from annotated_types import Ge, Gt, Le, Lt, Predicate
 
 @dataclass(frozen=True)
 class Condition(Predicate):
-    """A condition on a value, with words that continue "a number" in an error's remedy."""
+    """A condition on a parameter's value, with words for it in error messages."""
 
     words: str
 
 
 class OneOf:
-    """Restricts a text to the names of a table."""
+    """Restricts a text parameter to the names in a table."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names = tuple(map(str, names))

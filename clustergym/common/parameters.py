@@ -50,7 +50,7 @@ class Parameters:
 
 
 def build(made_by: Any, given: Mapping[str, Any], where: str, beside: Collection[str] = ()) -> Any:
-    """Build a dataclass from a mapping; check names, types and bounds, and ignore the keys in `beside`.
+    """Make a dataclass instance from a mapping, and check names, types and bounds of its fields.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def build(made_by: Any, given: Mapping[str, Any], where: str, beside: Collection
 
 
 def build_from_keywords(made_by: Any, given: Mapping[str, Any], where: str) -> Any:
-    """Build a dataclass from a constructor's keyword arguments, with the checks of `build`.
+    """Make a dataclass instance from keyword arguments, with the checks of `build`.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def check_fields(made: Any, where: str) -> None:
 
 
 def check_value(value: Any, hint: Any, where: str) -> Any:
-    """Convert a value to its type hint: a whole number to a float, a list to a tuple.
+    """Check that a value has a type, and convert it: a whole number to a float, a list to a tuple.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def check_value(value: Any, hint: Any, where: str) -> Any:
 
 
 def describe_type(hint: Any, key: str = "") -> str:
-    """Describe what a type accepts, such as "a number above 0, up to 1", with the unit that the key names."""
+    """Describe in words what a type accepts, such as "a number above 0, up to 1", with its unit."""
     *first, last = [word for option in _options(hint) for word in _names(option) or [_words(option, key)]]
     words = f"{', '.join(map(str, first))} or {last}" if first else str(last)
     return words + (", or null" if type(None) in typing.get_args(hint) else "")
@@ -169,7 +169,7 @@ def _hints(made_by: Any) -> dict[str, Any]:
 
 @cache
 def _adapter(hint: Any) -> Any:
-    """Return pydantic's check of a type, any if it knows none; it converts only whole numbers to floats."""
+    """Return pydantic's validator of a type, or of any value if it does not know the type."""
     from pydantic import ConfigDict, PydanticUserError, TypeAdapter
 
     config = ConfigDict(strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
@@ -181,7 +181,7 @@ def _adapter(hint: Any) -> Any:
 
 @cache
 def _options(hint: Any) -> tuple[Any, ...]:
-    """Return the types of a union but null."""
+    """Return the types of a union, without None."""
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     options = typing.get_args(hint) if union else (hint,)
     return tuple(option for option in options if option is not type(None))
@@ -192,7 +192,7 @@ def _bare(option: Any) -> Any:
 
 
 def _marks(option: Any) -> list[Any]:
-    """Return the markers of a type; pydantic's `Field` holds several."""
+    """Return the markers of an annotated type, such as its bounds."""
     given = typing.get_args(option)[1:] if typing.get_origin(option) is Annotated else ()
     return [mark for marker in given for mark in getattr(marker, "metadata", [marker])]
 

@@ -17,17 +17,17 @@ def _data_folder(name: str) -> Path:
 
 
 def conf_dir() -> Path:
-    """Return the absolute path of the folder of YAML configuration."""
+    """Return the absolute path of the folder of YAML configuration (conf)."""
     return _data_folder("conf")
 
 
 def traces_dir() -> Path:
-    """Return the absolute path of the folder of committed traces."""
+    """Return the absolute path of the folder of traces that come with the package."""
     return _data_folder("traces")
 
 
 def install_line(extra: str) -> str:
-    """Return the pip command that installs an extra."""
+    """Return the pip command that installs an optional set of dependencies, such as `rl`."""
     root = PACKAGE.parent
     where = f"-e '{root}[{extra}]'" if (root / "pyproject.toml").is_file() else f"'clustergym[{extra}]'"
     return f"pip install {where}"

@@ -33,7 +33,7 @@ QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 def cores() -> int:
-    """Return the number of cores that this process may use, within a container's limit of processor time."""
+    """Return the number of CPU cores that this process may use, within a container's limit."""
     there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota_us, period_us = map(int, QUOTA.read_text(encoding="ascii").split())
@@ -43,7 +43,7 @@ def cores() -> int:
 
 
 def check_processes(value: Any, field: str = "processes") -> Processes:
-    """Return a valid number of processes, or `ray`; raise an InputError for anything else."""
+    """Check a number of processes (0: one per core) or the word `ray`, and return it."""
     if value == RAY:
         return "ray"
     try:
@@ -58,7 +58,7 @@ def check_processes(value: Any, field: str = "processes") -> Processes:
 def workers(
     processes: Processes, start: str | None = None, prepare: Callable[[], object] | None = None
 ) -> Iterator[Any]:
-    """Yield a `map` that runs in so many processes (0: one per core; 1: this process).
+    """Give a context with a `map` that runs in a number of processes (0: one per core; 1: this process).
 
     `start` is the start method of a process; use `spawn` where PyTorch may have threads, which do not
     survive a fork.
@@ -81,7 +81,7 @@ def workers(
 
 @contextmanager
 def report_lost_processes() -> Iterator[None]:
-    """Raise an `InputError` if a worker process is killed, as when memory runs out."""
+    """Give a context that raises an `InputError` if a worker process is killed."""
     try:
         yield
     except BrokenProcessPool as error:
@@ -92,7 +92,7 @@ def report_lost_processes() -> Iterator[None]:
 def in_order(
     task: Callable[[T], R], items: Sequence[T], processes: Processes = 1, label: str | None = None
 ) -> Iterator[R]:
-    """Yield the task's result for each item, in order; with a label, show progress on stderr."""
+    """Run a task on each item in several processes, and yield the results in the items' order."""
     count = processes if isinstance(processes, str) else max(1, min(processes, len(items)))
     with report_lost_processes(), workers(count) as run:
         yield from track_results(label or "", run(task, items), len(items), label is not None)
@@ -100,7 +100,7 @@ def in_order(
 
 @contextmanager
 def ray_workers() -> Iterator[Callable[..., Iterator[Any]]]:
-    """Yield a `map` that runs tasks on Ray, one core each, and returns results in order.
+    """Give a context with a `map` that runs tasks on a Ray cluster, one core each.
 
     The cluster is that of `RAY_ADDRESS`, or one that `ray start` has started here; if there is none, one of
     this machine's cores is started and ended. Tasks import this package, so that every machine needs it.

@@ -12,15 +12,15 @@ T = TypeVar("T")
 
 
 class Clock(Protocol):
-    """The interface to read progress from: simulated time, and the number of jobs that have ended."""
+    """The interface of a simulation whose progress is shown: its time, and the jobs that have left."""
 
     @property
     def now_s(self) -> float:
-        """Simulated time, seconds."""
+        """Simulated time, in seconds."""
 
     @property
     def jobs_left(self) -> int:
-        """Number of jobs that have finished or been dropped."""
+        """Number of jobs that have completed or been dropped."""
 
 
 Show = Callable[[Clock], None]
@@ -30,7 +30,7 @@ EVERY_LINE_S = 10.0
 
 
 def track_results(name: str, results: Iterable[T], total: int, wanted: bool) -> Iterator[T]:
-    """Yield results and show their count: a progress bar on a terminal, otherwise an occasional line."""
+    """Yield results unchanged, and show on stderr how many of `total` there have been."""
     if not wanted:
         yield from results
     elif sys.stderr.isatty():
@@ -49,7 +49,7 @@ def track_results(name: str, results: Iterable[T], total: int, wanted: bool) -> 
 
 @contextlib.contextmanager
 def show_jobs_progress(name: str, jobs: int, wanted: bool) -> Iterator[Show | None]:
-    """Yield a callback that shows how many jobs have left the simulation.
+    """Give a context with a callback that shows on stderr how many jobs have left the simulation.
 
     It shows a bar on a terminal, elsewhere a line now and then; None if progress is not wanted.
     """

@@ -20,7 +20,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class RandomStream:
-    """A random stream, named for the purpose of its numbers.
+    """A source of random numbers for one purpose, which its name says.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class RandomStream:
     words: tuple[int, ...] | None = None
 
     def generator(self, seed: int, *indices: int) -> np.random.Generator:
-        """Return a new generator at the beginning of the stream.
+        """Make a new random generator at the beginning of the stream.
 
         Parameters
         ----------
@@ -49,7 +49,7 @@ class RandomStream:
         return np.random.default_rng(self.seed_sequence(seed, *indices))
 
     def seed_sequence(self, seed: int, *indices: int) -> np.random.SeedSequence:
-        """Return the seed sequence of the generator.
+        """Return NumPy's seed sequence for the stream's generator.
 
         Raises
         ------

@@ -51,7 +51,7 @@ def _reason(error: Exception) -> str:
 
 
 def read_regular(path: Path, largest_bytes: int, remedy: str | None = None) -> bytes:
-    """Read the bytes of a regular file.
+    """Read the bytes of a regular file, up to a limit.
 
     Raises
     ------

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def print_table(table: Table) -> None:
-    """Print a table on stdout; without a terminal at full width, so that nothing is cut."""
+    """Print a table on stdout; if that is no terminal, at full width, so that nothing is cut."""
     from rich.console import Console
 
     if hasattr(sys.stdout, "reconfigure"):
@@ -28,7 +28,7 @@ def text_table(
     words: Collection[int] = (0,),
     **options: Any,
 ) -> Table:
-    """Return a table for `print_table`; columns at the positions in `words` are aligned left.
+    """Make a table for `print_table` from texts; columns numbered in `words` are aligned left.
 
     `options` are those of Rich's tables. Texts are shown as they are; Rich reads no markup in them.
     """
@@ -45,11 +45,11 @@ def text_table(
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], words: Collection[int] = (0,)) -> str:
-    """Return a Markdown table; the columns at the positions in `words` are aligned left, others right."""
+    """Return a Markdown table; the columns numbered in `words` are aligned left, others right."""
     lines = [headers, ["---" if at in words else "---:" for at in range(len(headers))], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def percent(value: float) -> str:
-    """Format a share as a signed percentage."""
+    """Format a share from -1 to 1 as a signed percentage."""
     return f"{100 * value:+.2f} %"

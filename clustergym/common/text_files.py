@@ -22,7 +22,7 @@ SNIFFED_LINES = 20
 
 @dataclass(frozen=True)
 class TextTable:
-    """A CSV file as columns of stripped cells.
+    """A CSV file as columns of cells without surrounding spaces.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class TextTable:
         return len(self.line)
 
     def select(self, rows: Sequence[int]) -> TextTable:
-        """Return the table of the given rows."""
+        """Return a table of the rows with the given numbers."""
         columns = {name: [cells[row] for row in rows] for name, cells in self.columns.items()}
         return TextTable(self.path, columns, [self.line[row] for row in rows], self.sha256)
 
@@ -82,7 +82,7 @@ def _unreadable(path: Path, error: Exception) -> InputError:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return a file's bytes.
+    """Return a file's bytes, unpacked if its name ends in `.gz`.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def _unpack_content(content: bytes, path: Path) -> bytes:
 
 
 def decode(content: bytes, path: Path) -> str:
-    """Decode UTF-8 text and drop a byte-order mark.
+    """Decode UTF-8 text, and drop a byte-order mark.
 
     Raises
     ------
@@ -144,7 +144,10 @@ def _find_line(content: bytes, position: int) -> int:
 
 
 def read_text(path: Path) -> tuple[str, str]:
-    """Return a file's text and the SHA-256 of its bytes; raises the errors of `read_bytes` and `decode`."""
+    """Return a file's text, and the SHA-256 of its bytes.
+
+    Raises the errors of `read_bytes` and `decode`.
+    """
     content = read_bytes(path)
     return decode(content, path), hashlib.sha256(content).hexdigest()
 
@@ -178,7 +181,7 @@ def read_csv(
     names: Sequence[str] | None = None,
     known: Iterable[str] | None = None,
 ) -> TextTable:
-    """Read a comma-separated file.
+    """Read a comma-separated file as columns of text.
 
     Parameters
     ----------

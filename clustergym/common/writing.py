@@ -15,7 +15,7 @@ from clustergym.common.errors import InputError
 
 @contextlib.contextmanager
 def atomic_path(path: Path, option: str | None = None) -> Iterator[Path]:
-    """Yield a temporary path that replaces `path` on success and is deleted on failure.
+    """Give a context with a temporary path that replaces `path` on success and is deleted on failure.
 
     Raises
     ------
@@ -34,7 +34,7 @@ def atomic_path(path: Path, option: str | None = None) -> Iterator[Path]:
 
 
 def write_files(files: Mapping[Path, bytes], option: str | None = None) -> None:
-    """Write all files, or none if one cannot be written.
+    """Write several files, or none if one cannot be written.
 
     Parameters
     ----------
@@ -60,18 +60,24 @@ def write_files(files: Mapping[Path, bytes], option: str | None = None) -> None:
 
 
 def write_text(path: Path, text: str, option: str | None = None) -> None:
-    """Write a text file as UTF-8; raises the errors of `write_files`."""
+    """Write a text to a file as UTF-8.
+
+    Raises the errors of `write_files`.
+    """
     write_files({path: text.encode("utf-8")}, option)
 
 
 def write_json(path: Path | None, value: Any, option: str | None = "--json") -> None:
-    """Write a value as JSON (see `plain`), unless `path` is None; raises the errors of `write_files`."""
+    """Write a value to a file as JSON, unless `path` is None.
+
+    Values are converted by `plain`. Raises the errors of `write_files`.
+    """
     if path is not None:
         write_text(path, json.dumps(plain(value), indent=2, allow_nan=False) + "\n", option)
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON types: NumPy numbers as Python numbers, and NaN and infinity as None."""
+    """Convert a value to JSON types: NumPy numbers to Python's, NaN and infinity to None."""
     if isinstance(value, Mapping):
         return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):

@@ -43,7 +43,7 @@ class YamlMapping:
     root: yaml.MappingNode
 
     def line(self, keys: Iterable[str | int]) -> int:
-        """Return the 1-based line of the value at a path of keys, or of the last key that exists."""
+        """Return the line number, from 1, of the value at a path of keys, or of the last key that exists."""
         node: yaml.Node = self.root
         mark = node.start_mark
         for key in keys:
@@ -68,7 +68,10 @@ def read_mapping(path: Path) -> YamlMapping:
 
 
 def parse_mapping(content: bytes, path: Path) -> YamlMapping:
-    """Parse the content of a YAML file whose top level is a mapping; raises the errors of `read_mapping`."""
+    """Parse the content of a YAML file whose top level is a mapping.
+
+    Raises the errors of `read_mapping`.
+    """
     text = _text(content, path)
     try:
         _check_events(text, path)
@@ -248,6 +251,6 @@ def _input_error(error: yaml.YAMLError, path: Path) -> InputError:
 
 
 def field_name(keys: Sequence[str | int]) -> str:
-    """Return the keys of a value as a path, e.g. `nodes[0].count` for ("nodes", 0, "count")."""
+    """Join the keys that lead to a value: `nodes[0].count` for ("nodes", 0, "count")."""
     name = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
     return name.removeprefix(".")

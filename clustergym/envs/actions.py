@@ -26,7 +26,7 @@ from clustergym.trace.trace import Trace
 
 
 class Actions(ABC):
-    """Turns an environment's actions into decisions, and knows which actions are legal.
+    """The interface of an environment's actions: which are legal, and which scheduling decision they make.
 
     Attributes
     ----------
@@ -44,11 +44,11 @@ class Actions(ABC):
 
     @property
     def space(self) -> spaces.Space[Any]:
-        """The action space."""
+        """The Gymnasium space of the environment's actions."""
         return spaces.Discrete(self.number)
 
     def check_action(self, action: Any) -> Any:
-        """Check an action and return it in the form that `act` takes.
+        """Check that an action is in the action space, and return it in the form that `act` takes.
 
         Raises
         ------
@@ -64,15 +64,15 @@ class Actions(ABC):
 
     @abstractmethod
     def reset(self, trace: Trace, setting: Setting, rng: np.random.Generator) -> None:
-        """Begin an episode."""
+        """Prepare for a new episode, in which the jobs of a trace are scheduled."""
 
     @abstractmethod
     def begin(self, view: View) -> None:
-        """Begin a decision point."""
+        """Prepare for the agent's actions at a new decision point, whose jobs and free GPUs `view` holds."""
 
     @abstractmethod
     def mask(self) -> Bools:
-        """Return which actions are legal now, shape (number,)."""
+        """Return a mask that is true for each action that is legal now, shape (number of actions,)."""
 
     @abstractmethod
     def legal(self, action: Any) -> bool:
@@ -80,15 +80,15 @@ class Actions(ABC):
 
     @abstractmethod
     def act(self, action: Any) -> Decision | None:
-        """Take a legal action; return the Decision if it ends the decision point."""
+        """Apply a legal action; return the scheduling decision if this action completes it, else None."""
 
     @abstractmethod
     def describe(self, action: Any) -> str:
-        """Describe the effect of an action, for messages."""
+        """Return a description of an action's effect, for error messages."""
 
 
 class Edits(NamedTuple):
-    """The agent's edits so far to the allotments of a View of n jobs.
+    """What an agent has changed so far at a decision point in the GPUs that each of n jobs is to hold.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class Edits(NamedTuple):
 
 
 class EditActions(Actions):
-    """Actions that each edit the allotment of one job; the action `stop` ends the decision point.
+    """Actions that each change the GPUs of one job; the action `stop` ends the decision point.
 
     Row r of R has W = T K + 1 actions, or T K + 2 with rejection: r W + t K + k gives the job
     `counts[k]` GPUs of type t, r W + T K preempts it, r W + T K + 1 rejects it. The last action of
@@ -163,11 +163,11 @@ class EditActions(Actions):
         self._link()
 
     def reset(self, trace: Trace, setting: Setting, rng: np.random.Generator) -> None:
-        """Begin an episode: no job is admitted yet."""
+        """Prepare for a new episode, in which no job is admitted yet."""
         self._decided, self._turn = np.zeros(len(trace), dtype=np.bool_), 0
 
     def begin(self, view: View) -> None:
-        """Begin a decision point; no allotment is edited yet."""
+        """Prepare for a new decision point, at which every job still has the GPUs that it holds in `view`."""
         n = len(view)
         self.view, self.shown = view, choose_rows(view, self.rows, self._turn)
         self._turn += 1
@@ -190,7 +190,7 @@ class EditActions(Actions):
         self._refresh()
 
     def adopt_allotments(self, view: View, edits: Edits) -> None:
-        """Replace the edits by those made on another copy of this View."""
+        """Replace the agent's changes at this decision point by those made on another copy of the View."""
         self.view, self.shown = view, edits.shown
         self.target_type, self.target_gpus, self.free = edits.target_type, edits.target_gpus, edits.free
         self.assigned, self.preempted = edits.assigned, edits.preempted
@@ -214,7 +214,7 @@ class EditActions(Actions):
         self._mask[-1] = not (self._mask_stop and legal[waiting].any())
 
     def mask(self) -> Bools:
-        """Return which actions are legal now, shape (number,)."""
+        """Return a mask that is true for each action that is legal now, shape (number of actions,)."""
         return self._mask.copy()
 
     def legal(self, action: int) -> bool:
@@ -222,17 +222,17 @@ class EditActions(Actions):
         return bool(self._mask[action])
 
     def index(self, row: int, gpu_type: int, gpus: int) -> int:
-        """Return the action that gives a row's job `gpus` GPUs of a type; 0 GPUs preempt the job."""
+        """Return the action that gives the job in an observation's row GPUs of a type; 0 GPUs preempt it."""
         if gpus == 0:
             return row * self.width + self.options
         return row * self.width + gpu_type * self.levels + int(np.searchsorted(self._counts, gpus))
 
     def rejection(self, row: int) -> int:
-        """Return the action that rejects the job of a row."""
+        """Return the action that rejects the job in a row of the observation."""
         return row * self.width + self.options + 1
 
     def act(self, action: int) -> Decision | None:
-        """Edit the allotment of a job, or stop."""
+        """Change the GPUs of a job and return None; for the action `stop`, return the completed decision."""
         if action == self.stop:
             return self._decision()
         row, option = divmod(action, self.width)
@@ -269,7 +269,7 @@ class EditActions(Actions):
         )
 
     def describe(self, action: int) -> str:
-        """Describe the effect of an action."""
+        """Return a description of an action, as `row 2: assign 4 A100`."""
         if action == self.stop:
             return "stop"
         row, option = divmod(action, self.width)
@@ -280,7 +280,7 @@ class EditActions(Actions):
 
 
 class MetaActions(Actions):
-    """Actions that each choose a policy from a menu; that policy makes the decision.
+    """Actions that each choose a scheduling policy from a menu; that policy then makes the decision.
 
     Parameters
     ----------
@@ -299,25 +299,28 @@ class MetaActions(Actions):
         self.shown = np.empty(0, dtype=np.int64)
 
     def reset(self, trace: Trace, setting: Setting, rng: np.random.Generator) -> None:
-        """Begin an episode: reset every policy, with the random stream that it has in a simulation."""
+        """Prepare for a new episode: check and reset every policy of the menu.
+
+        Each policy has the random stream that it has in a simulation.
+        """
         for policy in self.policies:
             policy.check(trace, setting)
             policy.reset(setting, copy.deepcopy(rng))
 
     def begin(self, view: View) -> None:
-        """Begin a decision point."""
+        """Store the View of a new decision point, on which the chosen policy will decide."""
         self.view = view
 
     def mask(self) -> Bools:
-        """Return which actions are legal now: all of them."""
+        """Return a mask of the legal actions, which is true everywhere, as any policy may be chosen."""
         return np.ones(self.number, dtype=np.bool_)
 
     def legal(self, action: int) -> bool:
-        """Return whether an action is legal now: always."""
+        """Return True, as every action is legal at all times."""
         return True
 
     def act(self, action: int) -> Decision | None:
-        """Return the decision of the chosen policy.
+        """Return the scheduling decision that the policy chosen by the action makes now.
 
         A policy that needs no profile may name a type on which a job is not profiled yet; that
         job keeps waiting.
@@ -332,12 +335,12 @@ class MetaActions(Actions):
         return replace(decision, **kept, batch=batch)
 
     def describe(self, action: int) -> str:
-        """Return the policy's name and parameters."""
+        """Return the name and parameters of the policy that an action chooses."""
         return self._texts[action]
 
 
 def choose_rows(view: View, rows: int, turn: int = 0) -> Ints:
-    """Return which jobs have a row in the observation, at most `rows`, as ascending positions in the View.
+    """Return the positions in the View of the jobs that get a row in the observation, ascending.
 
     Where all jobs fit, all have a row. Otherwise waiting jobs and running jobs have half of the
     rows each; what the one part leaves goes to the other. Of each part's rows half go to the jobs
@@ -363,7 +366,7 @@ def choose_rows(view: View, rows: int, turn: int = 0) -> Ints:
 
 
 def _in_turn(ordered: Ints, number: int, turn: int) -> Ints:
-    """Choose `number` members: half from the front, a quarter from the end, the others in rotation."""
+    """Choose `number` of the values: half from the front, a quarter from the end, the others in rotation."""
     if number >= len(ordered):
         return ordered
     front, back = number // 2, number // 4

@@ -37,7 +37,7 @@ RANKED = (features.SIZE, features.RANK, features.LOG_AGE, features.STRETCH, feat
 
 
 class AuctionActions(Actions):
-    """Actions that each determine a whole decision, by scores of moves, feature weights, or job priorities.
+    """Actions that each set the scores, weights or job priorities by which an auction allots all GPUs.
 
     Parameters
     ----------
@@ -80,20 +80,20 @@ class AuctionActions(Actions):
 
     @property
     def numbers(self) -> int:
-        """Number of values in an action that affect the auction: scores, weights, or priorities."""
+        """Number of values that an action passes to the auction: scores, weights, or priorities."""
         return (int(np.prod(self._shape)), features.COUNT, 2 * self.rows)[self.decides_by]
 
     @property
     def space(self) -> spaces.Space[Any]:
-        """The action space: vectors of numbers."""
+        """The Gymnasium space of the actions: vectors of numbers between -`bound` and `bound`."""
         return spaces.Box(-self.bound, self.bound, (self.number,), np.float32)
 
     def check_action(self, action: Any) -> Floats:
-        """Check an action and return its numbers without a change of precision."""
+        """Check that an action is in the action space, and return it as float64 numbers."""
         return check_numbers(action, (self.number,), self.bound)
 
     def deciding(self, actions: Floats) -> Floats:
-        """Return the part of each action that affects the auction, shape (..., numbers)."""
+        """Return the numbers that actions pass to the auction, shape (..., numbers)."""
         if not self.knobs:
             return actions
         weights = np.broadcast_to(self._prior, (*actions.shape[:-1], features.COUNT)).copy()
@@ -101,11 +101,11 @@ class AuctionActions(Actions):
         return weights
 
     def reset(self, trace: Trace, setting: Setting, rng: np.random.Generator) -> None:
-        """Begin an episode."""
+        """Prepare for a new episode."""
         self._turn = 0
 
     def begin(self, view: View) -> None:
-        """Begin a decision point."""
+        """Prepare for the action at a new decision point: compute features of all changes of jobs' GPUs."""
         self._bid(view)
         self.shown = choose_rows(view, self.rows, self._turn)
         self._turn += 1
@@ -116,12 +116,12 @@ class AuctionActions(Actions):
         self.described[:shown], self.described[shown:] = moves[self.shown], 0.0
 
     def rank_jobs(self) -> Floats:
-        """Return the values by which jobs with a row are sorted, shape (m, len(RANKED))."""
+        """Return the features that rank the m jobs of an observation's rows, shape (m, len(RANKED))."""
         facts = auction.job_facts(int(self.view.available.sum()), self._counts, self._bids)
         return facts[self.shown][:, RANKED]
 
     def _bid(self, view: View) -> None:
-        """Let the jobs of a View bid."""
+        """Make the auction's inputs for the jobs in a View; raise an InputError if iteration times lack."""
         time_s = view.iteration_time_s()
         enough = view.setting.counts >= view.requested_gpus[:, None, None]
         if not (np.isfinite(time_s) & enough).any(axis=(1, 2)).all():
@@ -130,12 +130,12 @@ class AuctionActions(Actions):
         self.view, self._bids = view, make_bids(view, time_s)
 
     def begin_decision(self, view: View, turn: int) -> None:
-        """Begin a decision point that follows `turn` others."""
+        """Prepare for the action at decision point number `turn` of the episode, counted from 0."""
         self._turn = turn
         self.begin(view)
 
     def mask(self) -> Bools:
-        """Return which numbers of an action have an effect in this decision, shape (number,)."""
+        """Return a mask of an action's numbers, true for those that can affect this decision."""
         if self.decides_by == WEIGHTS:
             return np.ones(self.number, dtype=np.bool_)
         if self.decides_by == PRIORITIES:
@@ -144,11 +144,14 @@ class AuctionActions(Actions):
         return moves
 
     def legal(self, action: Any) -> bool:
-        """Return whether an action is legal now: always."""
+        """Return True, as every action is legal at all times."""
         return True
 
     def act(self, action: Any) -> Decision:
-        """Run the auction; jobs without a row keep their allotment, unless the action is weights."""
+        """Return the auction's decision with an action's numbers; jobs without a row may keep their GPUs.
+
+        Jobs without a row keep their allotment, unless the action is weights.
+        """
         view, bids, numbers = self.view, self._bids, self.deciding(action)
         gpu_type, level = bids.held_type.copy(), bids.held_level.copy()
         available = view.available.astype(np.int64)
@@ -165,7 +168,7 @@ class AuctionActions(Actions):
         return Decision(view.job[runs], gpu_type[runs], self._counts[level[runs]])
 
     def _decide(self, numbers: Floats, available: Ints, bids: Bids) -> tuple[Ints, Ints]:
-        """Return type and level of the jobs with a row."""
+        """Return the GPU type and count index that the auction gives the jobs with a row."""
         jobs = len(bids.remaining)
         if self.decides_by == SCORES:
             scores = numbers.reshape(self._shape)[:jobs]
@@ -175,18 +178,18 @@ class AuctionActions(Actions):
         return auction.decide_biased(self._of_priorities, bias, available, self._counts, bids)
 
     def act_again(self, view: View, action: Any) -> Decision:
-        """Decide at a later decision point by the weights of an earlier action."""
+        """Return the auction's decision at a later decision point, with the weights of an earlier action."""
         self._bid(view)
         return self.act(action)
 
     def describe(self, action: Any) -> str:
-        """Describe the effect of an action."""
+        """Return what the numbers of an action are, such as `weights of features` or `priorities of jobs`."""
         return ("scores of moves", "weights of features", "priorities of jobs")[self.decides_by]
 
 
 @entry_in_place
 def fill_bias(priorities: Floats, bias: Floats) -> None:
-    """Write the amounts that priorities add to the scores of jobs with a row, shape (n, T, 2).
+    """Write what each job's two priorities add to the scores of giving it GPUs into `bias`.
 
     Parameters
     ----------
@@ -200,7 +203,7 @@ def fill_bias(priorities: Floats, bias: Floats) -> None:
 
 
 def check_numbers(action: Any, shape: tuple[int, ...], bound: float) -> Floats:
-    """Return the numbers of an action after checking their shape and that none exceeds `bound`.
+    """Check the shape of an action and that no number exceeds `bound` in size; return it as float64.
 
     Raises
     ------
@@ -227,7 +230,7 @@ AnyActions = EditActions | MetaActions | AuctionActions
 
 
 def make_actions(parameters: SchedulingParameters, setting: Setting) -> AnyActions:
-    """Return the actions that `parameters.actions` names."""
+    """Make the object that interprets an environment's actions, of the type that `parameters` name."""
     if parameters.actions == "meta":
         return MetaActions(parameters, setting)
     if parameters.actions in NAMES:

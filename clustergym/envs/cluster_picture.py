@@ -35,7 +35,7 @@ _COLOURS = {FREE: WHITE, DOWN: INK, PROFILING: FAINT}
 
 
 class LabelStyle(NamedTuple):
-    """Whether switches are labelled, and the pixels between boxes."""
+    """How much of the switches' names is written in a picture, and the pixels left between its boxes."""
 
     leaf: str
     spine: str
@@ -54,7 +54,7 @@ STYLES = (
 
 
 class Box(NamedTuple):
-    """A labelled rectangle."""
+    """A rectangle with a label, at a position in pixels."""
 
     left: int
     top: int
@@ -64,7 +64,7 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True)
 class ClusterLayout:
-    """The positions of all boxes of switches and squares of GPUs in a picture of a cluster.
+    """The positions in a picture of all boxes for switches and nodes, and of all squares for GPUs.
 
     Attributes
     ----------
@@ -87,12 +87,12 @@ class ClusterLayout:
 
 
 def node_columns(gpus: int) -> int:
-    """Return in how many columns the GPUs of a node are drawn: 2 for 4 GPUs, 4 for 8 or 16."""
+    """Return in how many columns a node's GPUs are drawn in a picture: 2 for 4 GPUs, 4 for 8 or 16."""
     return 1 << -(-(gpus - 1).bit_length() // 2)
 
 
 def make_layout(cluster: ClusterSpec, most: Size) -> ClusterLayout:
-    """Return the layout that fits into `most` with the longest labels and then the largest squares.
+    """Return the positions of all boxes in a picture of a cluster, with squares as large as fit.
 
     If not even the smallest squares fit, the layout is higher than `most`.
     """
@@ -105,7 +105,7 @@ def make_layout(cluster: ClusterSpec, most: Size) -> ClusterLayout:
 
 
 def _largest(leaves: Sequence[_Leaf], style: LabelStyle, most: Size) -> _Tree:
-    """Return the tree with the largest squares that fit, by bisection; with the smallest if none fit."""
+    """Return the layout tree with the largest squares that fit, or with the smallest if none fit."""
     best, low, high = _lowest(leaves, style, SMALLEST, most.width), SMALLEST + 1, LARGEST
     while low <= high:
         square = (low + high) // 2
@@ -118,7 +118,7 @@ def _largest(leaves: Sequence[_Leaf], style: LabelStyle, most: Size) -> _Tree:
 
 
 def _lowest(leaves: Sequence[_Leaf], style: LabelStyle, square: int, most: int) -> _Tree:
-    """Return the lowest tree: try every number of nodes side by side in a leaf."""
+    """Return the layout tree of least height, among all numbers of nodes side by side in a leaf's box."""
     columns = range(1, max(leaf.nodes for leaf in leaves) + 1)
     tries = [_Tree(leaves, style, square, number, most) for number in columns]
     return min(
@@ -127,7 +127,7 @@ def _lowest(leaves: Sequence[_Leaf], style: LabelStyle, square: int, most: int) 
 
 
 class _Leaf(NamedTuple):
-    """A leaf switch with equal nodes."""
+    """A leaf switch with equal nodes, as a picture shows it."""
 
     number: int
     spine: int
@@ -151,7 +151,7 @@ def _make_leaves(cluster: ClusterSpec) -> list[_Leaf]:
 
 
 class _Tree:
-    """Spines, their leaves and nodes with their sizes, for a number of nodes side by side in a leaf."""
+    """The sizes and positions of the boxes of a picture, for a number of nodes side by side in a leaf."""
 
     def __init__(
         self, leaves: Sequence[_Leaf], style: LabelStyle, square: int, columns: int, most: int
@@ -192,7 +192,7 @@ class _Tree:
         return self._around(inner, self._leaf_label(leaf), 11)
 
     def layout(self) -> ClusterLayout:
-        """Return the places of all boxes and squares."""
+        """Return the positions of all boxes and squares of the picture."""
         spines, leaves, nodes, lefts, tops = [], [], [], [], []
         for (spine, members), place, size, inner in zip(
             self.members.items(), self.places, self.spine_sizes, self.inner, strict=True
@@ -236,7 +236,7 @@ def _flow(sizes: Sequence[Size], most: int, gap: int) -> tuple[list[tuple[int, i
 
 
 def draw_switches(picture: Picture, layout: ClusterLayout, left: int, top: int) -> None:
-    """Draw the switches with their names, and the nodes, which are the same in every picture."""
+    """Draw the boxes of switches, with their names, and of nodes, with the top left corner at (left, top)."""
     for boxes, fill, line, size in ((layout.spines, WHITE, LINE, 12), (layout.leaves, (247,) * 3, LINE, 11)):
         for box in boxes:
             x, y = left + box.left, top + box.top
@@ -247,7 +247,7 @@ def draw_switches(picture: Picture, layout: ClusterLayout, left: int, top: int) 
 
 
 def fill_squares(pixels: Pixels, layout: ClusterLayout, owners: Ints, left: int, top: int) -> None:
-    """Paint the square of each GPU in the colour of its job, in place.
+    """Paint the square of each GPU in the colour of the job that holds it, in place.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ def fill_squares(pixels: Pixels, layout: ClusterLayout, owners: Ints, left: int,
 
 
 def number_squares(picture: Picture, layout: ClusterLayout, owners: Ints, left: int, top: int) -> None:
-    """Write each job's row number once on every node where it has GPUs, if there is room."""
+    """Write a job's number on the squares of its GPUs, once on each node, if the squares are large enough."""
     side = layout.square
     size = min(14, side - 3)
     if size < 8:

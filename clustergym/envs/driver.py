@@ -20,7 +20,7 @@ from clustergym.scenario.registry import make_policy
 
 @dataclass(frozen=True)
 class Drive:
-    """An episode in which a policy chose the actions.
+    """The results of an episode in which a policy chose the actions.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Drive:
 
 
 def driving_parameters(policy: Policy | str) -> dict[str, Any]:
-    """Return environment parameters under which a policy gets the same Views as in a simulation."""
+    """Return the parameters of an environment that shows a policy what it would see in a simulation."""
     policy = _make_policy(policy)
     known = {"information": policy.information_class.value, "round_s": policy.round_s}
     return {**known, "mask_stop_while_idle": False}
@@ -56,7 +56,7 @@ def drive(
     seed: int | None = None,
     options: dict[str, Any] | None = None,
 ) -> Drive:
-    """Let a policy play an episode: translate its decisions into edits and stops.
+    """Run an episode of an environment in which a policy decides; its decisions are translated into actions.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def drive(
 
 
 def edits(actions: EditActions, view: View, decision: Decision) -> tuple[list[int], int]:
-    """Return the edits that turn the present allotments into a decision, without the final `stop`.
+    """Return the actions that change the jobs' GPUs as decided, and how many changes are left out.
 
     Preemptions come first, then assignments, those that fit as they are; a running job whose new
     allotment must wait for GPUs that another such job holds is preempted before. What concerns a
@@ -140,7 +140,7 @@ def edits(actions: EditActions, view: View, decision: Decision) -> tuple[list[in
 
 
 def targets(view: View, decision: Decision) -> tuple[Ints, Ints]:
-    """Return the GPU type (-1: none) and the number of GPUs that a decision gives each job, shape (n,)."""
+    """Return each job's GPU type (-1: none) and number of GPUs after a decision, shape (n,) each."""
     gpu_type, gpus = np.full(len(view), -1, dtype=np.int64), np.zeros(len(view), dtype=np.int64)
     at = np.searchsorted(view.job, decision.job)
     gpu_type[at], gpus[at] = decision.gpu_type, decision.gpus
@@ -148,7 +148,7 @@ def targets(view: View, decision: Decision) -> tuple[Ints, Ints]:
 
 
 class _Edits:
-    """The edits so far, and the GPUs that they leave free."""
+    """The actions chosen so far that carry out a decision, and the GPUs that they leave free."""
 
     def __init__(self, actions: EditActions, view: View) -> None:
         self.free = view.free.copy()

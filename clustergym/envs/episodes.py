@@ -36,12 +36,12 @@ _kept: OrderedDict[tuple[Any, ...], Scenario] = OrderedDict()
 
 
 def trace_seed(split: str, index: int) -> int:
-    """Return the seed of trace `index` of a split; different splits never share a seed."""
+    """Return the seed of trace number `index` of a split (train, test, ...); no two splits share a seed."""
     return index * len(SPLITS) + SPLITS.index(split)
 
 
 class Episodes:
-    """The scenarios of an environment, all on the same cluster, so that its spaces stay the same.
+    """Chooses the scenario of each episode: the jobs, and the cluster, which is always the same.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class Episodes:
 
     @cached_property
     def fixed(self) -> Scenario | None:
-        """The scenario of every episode, or None if each episode draws one."""
+        """The scenario that all episodes have, or None if each episode samples its own."""
         parameters = self.parameters
         if parameters.scenario is not None:
             from clustergym.scenario.by_name import load_scenario
@@ -94,7 +94,7 @@ class Episodes:
         return None
 
     def check_times(self) -> None:
-        """Raise an InputError if the information class has no iteration times, which an auction needs.
+        """Raise an InputError if agents would not see all jobs' iteration times, which an auction needs.
 
         Profiles of data parallelism alone lack jobs that need more memory. Drawn traces are alike: the first
         one shows it.
@@ -113,7 +113,7 @@ class Episodes:
             raise InputError(message, field="env.information", remedy=remedy)
 
     def choose(self, options: Mapping[str, Any], rng: np.random.Generator) -> Scenario:
-        """Return the scenario of an episode.
+        """Return the scenario of the next episode, as `reset`'s options say; by default it is sampled.
 
         Parameters
         ----------
@@ -168,7 +168,7 @@ class Episodes:
         return self._keep(trace, seed)
 
     def _keep(self, trace: Mapping[str, Any], seed: int) -> Scenario:
-        """Return a drawn scenario; build it unless an environment of this process has done so before."""
+        """Return a sampled scenario, built at most once in this process."""
         key = self._name, seed, *trace.items()
         made = _kept.pop(key, None)
         if made is None or Path(self.parameters.source).is_file():
@@ -180,7 +180,7 @@ class Episodes:
 
     @cached_property
     def _name(self) -> str:
-        """A name that tells drawn scenarios of one seed apart, beside the trace's keys."""
+        """A text that tells apart sampled scenarios which have the same seed."""
         parameters = self.parameters
         named = [parameters.costs, parameters.horizon_s, parameters.failures, parameters.failure_scale]
         named += [parameters.queues, parameters.checkpoint_every_s]
@@ -208,7 +208,7 @@ class Episodes:
 
     @property
     def _failures(self) -> dict[str, Any]:
-        """The keys under `scenario` of the failures that the parameters name."""
+        """The configuration of the failures that the parameters name; empty for none."""
         if self.parameters.failures is None:
             return {}
         given = _read_group("failures", self.parameters.failures)

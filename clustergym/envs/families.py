@@ -10,7 +10,7 @@ from clustergym.envs.vector.single import EngineEnv
 
 
 class ElasticEnv(EngineEnv):
-    """The agent gives jobs of a GPU cluster types and counts of GPUs, and takes them away.
+    """An environment whose agent gives GPUs to jobs of a cluster, by type and count, and takes them away.
 
     ## Description
 
@@ -157,7 +157,7 @@ class ElasticEnv(EngineEnv):
 
 
 class FairEnv(EngineEnv):
-    """The agent schedules data-parallel jobs on GPUs of one type, fast and fairly (Ares, section 5.1).
+    """An environment whose agent schedules data-parallel jobs on GPUs of one type, for speed and fairness.
 
     ## Description
 
@@ -193,7 +193,7 @@ class FairEnv(EngineEnv):
 
 
 class DeadlineEnv(EngineEnv):
-    """The agent admits jobs with deadlines, and has to meet the deadlines of admitted jobs.
+    """An environment whose agent admits or rejects jobs with deadlines, and has to meet those it admits.
 
     ## Description
 
@@ -234,7 +234,7 @@ class DeadlineEnv(EngineEnv):
 
 
 class MetaEnv(EngineEnv):
-    """The agent chooses at each decision point the policy, and its parameters, that decides.
+    """An environment whose agent chooses, at each decision point, the scheduling policy that decides there.
 
     ## Description
 
@@ -264,7 +264,7 @@ class MetaEnv(EngineEnv):
 
 
 class AuctionEnv(EngineEnv):
-    """The agent scores the moves of an auction, which decides what every job gets.
+    """An environment whose agent scores the possible changes of jobs' GPUs; an auction makes the best ones.
 
     ## Description
 
@@ -310,7 +310,7 @@ class AuctionEnv(EngineEnv):
 
 
 class PriorityEnv(EngineEnv):
-    """The agent gives each job two priorities; an auction uses them to fill the cluster.
+    """An environment whose agent gives each job two priorities, by which an auction allots the GPUs.
 
     ## Description
 
@@ -351,7 +351,7 @@ class PriorityEnv(EngineEnv):
 
 
 class KnobsEnv(EngineEnv):
-    """The agent sets the weights of an auction once, and the auction schedules the whole episode.
+    """An environment whose agent sets an auction's weights once; the auction then schedules all jobs.
 
     ## Description
 
@@ -398,7 +398,7 @@ class KnobsEnv(EngineEnv):
 
 
 class TenantsEnv(EngineEnv):
-    """The agent gives GPUs to the jobs of tenants, so that each tenant gets its quota and fair share.
+    """An environment whose agent gives GPUs to the jobs of tenants, who each have a quota and a fair share.
 
     ## Description
 
@@ -445,7 +445,7 @@ class TenantsEnv(EngineEnv):
 
 
 class ReclaimEnv(EngineEnv):
-    """The agent chooses how queues reclaim their quotas: which jobs stop, and with how much notice.
+    """An environment whose agent chooses how queues get their quota back: whose jobs stop, with what notice.
 
     ## Description
 

@@ -68,24 +68,24 @@ _COLUMN = {name: at for at, name in enumerate(JOB_FEATURES)}
 
 
 def logarithm(seconds: Any) -> Any:
-    """Return log(1 + x) / log(1 + ten years), with x in seconds, from 0 to 1; NaN becomes 0."""
+    """Scale seconds to 0 to 1 by log(1 + seconds) / log(1 + ten years); NaN becomes 0."""
     # fmax and fmin pass over NaN: in this order NaN becomes 0.
     return np.log1p(np.fmin(np.fmax(seconds, 0.0), LONGEST_S)) * _PER_LOGARITHM
 
 
 def share(value: Any, half: float) -> Any:
-    """Return x / (x + half)."""
+    """Scale a number from 0 up to the range 0 to 1 by x / (x + half), which is 1/2 at x = half."""
     return value / (value + half)
 
 
 def _least(time_s: Floats) -> Floats:
-    """Return the least number of each job, shape (n,), of (n, T, K); 0: there is none."""
+    """Return each job's least finite value in an array of shape (n, T, K), or 0 if there is none."""
     least = time_s.reshape(len(time_s), -1).min(axis=1, initial=np.inf)
     return np.where(np.isfinite(least), least, 0.0)
 
 
 class Summary:
-    """An observation of the cluster and the queue as a whole, without rows of jobs.
+    """An observation of the cluster and of the queue of jobs as a whole, without rows for single jobs.
 
     `clustergym.envs.families.ElasticEnv` describes its parts, `cluster` and `queue`. All numbers come from
     what a policy of the information class is shown, and from how many jobs have left: never from the trace,
@@ -127,11 +127,11 @@ class Summary:
         self._link()
 
     def make_layout(self) -> dict[str, tuple[int, ...]]:
-        """Return the shape of each part."""
+        """Return the shape of each part of the observation, by name."""
         return {"cluster": (3, self.types), "queue": (len(QUEUE_FEATURES),)}
 
     def bounds(self) -> tuple[Singles, Singles]:
-        """Return the least and the largest value of each number, shape (size,)."""
+        """Return the least and the largest possible value of each number observed, shape (size,)."""
         low, high = np.zeros(self.size, np.float32), np.ones(self.size, np.float32)
         for name in {"scored_moves", "ranked"} & set(self.parts):
             low[self.parts[name]], high[self.parts[name]] = -LARGEST_FEATURE, LARGEST_FEATURE
@@ -177,7 +177,7 @@ class Summary:
         self.work = work
 
     def update_edited(self, actions: Actions, action: int) -> None:
-        """Update the numbers that an edit has changed."""
+        """Update the parts of the observation that the agent's last action has changed."""
         if not isinstance(actions, EditActions):
             return
         self._edits += 1
@@ -185,7 +185,7 @@ class Summary:
         self.tables["queue"][6] = share(self._edits, 10.0)
 
     def unpack(self, observation: Mapping[str, Singles] | Singles) -> dict[str, Singles]:
-        """Return an observation, or a batch of observations, as the tables of `layout`.
+        """Return the parts of an observation, or of a batch, by name, each in its own shape.
 
         Parameters
         ----------
@@ -208,15 +208,15 @@ class Summary:
         return tables
 
     def values(self) -> Singles:
-        """Return a copy of all numbers, shape (size,)."""
+        """Return a copy of the observation as one flat array, shape (size,)."""
         return self._flat.copy()
 
 
 class JobRows(Summary):
-    """An observation of the cluster and queue, and of single jobs with their options, one row each."""
+    """An observation of the cluster, the queue, and single jobs with the GPUs they could get, in rows."""
 
     def make_layout(self) -> dict[str, tuple[int, ...]]:
-        """Return the shape of each part."""
+        """Return the shape of each part of the observation, by name."""
         return {
             "cluster": (3, self.types),
             "jobs": (self.rows, len(JOB_FEATURES) + 2 * self.types),
@@ -289,7 +289,7 @@ class JobRows(Summary):
         return np.log2(1.0 + gpus) / math.log2(1.0 + float(self.setting.counts[-1]))
 
     def update_edited(self, actions: Actions, action: int) -> None:
-        """Update the row that an edit has changed."""
+        """Update the row of the job whose GPUs the agent's last action has changed."""
         super().update_edited(actions, action)
         assert isinstance(actions, EditActions)
         row = action // actions.width
@@ -306,10 +306,10 @@ class JobRows(Summary):
 
 
 class MoveRows(JobRows):
-    """An observation with a row for each job, with the auction's features of each change of its GPUs."""
+    """An observation with a row per job: what an auction knows of each way to change the job's GPUs."""
 
     def make_layout(self) -> dict[str, tuple[int, ...]]:
-        """Return the shape of each part."""
+        """Return the shape of each part of the observation, by name."""
         moves = (self.rows, self.types, self.levels, auction_features.COUNT)
         return {**super().make_layout(), "scored_moves": moves}
 
@@ -321,10 +321,10 @@ class MoveRows(JobRows):
 
 
 class RankedRows(JobRows):
-    """An observation of jobs in rows that includes the values an auction ranks jobs by (`ranked`)."""
+    """An observation with a row per job, which includes the features by which an auction ranks jobs."""
 
     def make_layout(self) -> dict[str, tuple[int, ...]]:
-        """Return the shape of each part."""
+        """Return the shape of each part of the observation, by name."""
         return {**super().make_layout(), "ranked": (self.rows, len(RANKED))}
 
     def begin(self, view: View, actions: Actions, left: int, known: bool) -> None:
@@ -336,10 +336,10 @@ class RankedRows(JobRows):
 
 
 class QueueRows(JobRows):
-    """An observation with a row for each job, which includes the job's queue (features `tenants`)."""
+    """An observation with a row per job, which includes the quota and use of the job's queue."""
 
     def make_layout(self) -> dict[str, tuple[int, ...]]:
-        """Return the shape of each part."""
+        """Return the shape of each part of the observation, by name."""
         return {**super().make_layout(), "tenants": (self.rows, len(TENANT_FEATURES))}
 
     def begin(self, view: View, actions: Actions, left: int, known: bool) -> None:
@@ -358,7 +358,7 @@ class QueueRows(JobRows):
         table[: len(shown), 2] = fair[shown] / self.total
 
     def update_edited(self, actions: Actions, action: int) -> None:
-        """Update the share of the GPUs that each queue holds after the agent's edits."""
+        """Update the share of the GPUs that each queue holds after the agent's last action."""
         super().update_edited(actions, action)
         assert isinstance(actions, EditActions)
         shown = self._leaf[actions.shown]
@@ -376,5 +376,5 @@ FEATURES: Mapping[str, type[Summary]] = {
 
 
 def times_known(information: InformationClass) -> bool:
-    """Return whether policies of an information class know iteration times."""
+    """Return whether policies with this information class are told jobs' iteration times."""
     return information != InformationClass.NONE

@@ -20,11 +20,11 @@ Step = tuple[Observation, float, bool, bool, dict[str, Any]]
 
 
 class IllegalActions(Protocol):
-    """The parameters that set the cost of an illegal action; see the environments' docstrings."""
+    """The parameters that say what an illegal action costs."""
 
     @property
     def on_illegal(self) -> str:
-        """`penalty`, `noop` or `raise`."""
+        """What an illegal action does: `penalty` lowers the reward, `noop` does nothing, `raise` raises."""
 
     @property
     def illegal_penalty(self) -> float:
@@ -36,7 +36,7 @@ P = TypeVar("P", bound=IllegalActions)
 
 
 class PlacingEnv(gymnasium.Env[Observation, np.int64], Generic[State, P]):
-    """An environment with one discrete action a step, several reward terms and illegal-action penalties."""
+    """Base of the environments in which each step places one thing, by one of a set of numbered actions."""
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 8}  # noqa: RUF012
     parameters: P
@@ -50,14 +50,14 @@ class PlacingEnv(gymnasium.Env[Observation, np.int64], Generic[State, P]):
 
     @property
     def state(self) -> State:
-        """The state of the episode."""
+        """The state of the present episode; an error if none has begun."""
         if self._state is None:
             raise ResetNeeded("there is no episode yet: call reset() first")
         return self._state
 
     @abstractmethod
     def action_masks(self) -> npt.NDArray[np.int8]:
-        """Return 1 for each legal action, else 0."""
+        """Return a mask that is 1 for each legal action, else 0."""
 
     @abstractmethod
     def _observe(self) -> Observation: ...
@@ -66,13 +66,13 @@ class PlacingEnv(gymnasium.Env[Observation, np.int64], Generic[State, P]):
     def _info(self, terms: dict[str, float] | None = None, illegal: bool = False) -> dict[str, Any]: ...
 
     def begin_episode(self, state: State, max_steps: int) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode with a state, and return what `reset` does."""
+        """Begin an episode from a given state; return the first observation and info, as `reset` does."""
         self._state, self._over, self._steps, self.max_steps = state, False, 0, max_steps
         self._reward.reset()
         return self._observe(), self._info()
 
     def check_action(self, action: Any) -> int:
-        """Return an action as an int.
+        """Check that an episode is going on and that an action is in the action space; return it as an int.
 
         Raises
         ------
@@ -90,14 +90,14 @@ class PlacingEnv(gymnasium.Env[Observation, np.int64], Generic[State, P]):
         return int(action)
 
     def refuse_action(self, message: str, most: int | None = None) -> None:
-        """Raise an InputError that names up to `most` legal actions, if `on_illegal` is `raise`."""
+        """Raise an InputError for an illegal action if the parameters ask for it; name `most` legal ones."""
         if self.parameters.on_illegal == "raise":
             legal = np.flatnonzero(self.action_masks())
             shown = ", ".join(map(str, legal[:most])) + (", …" if legal[:most].size < legal.size else "")
             raise InputError(message, field="action", remedy=f"legal: {shown}")
 
     def end_step(self, legal: bool, terminated: bool) -> Step:
-        """Return observation, reward and flags of a step whose action has been carried out."""
+        """Finish a step whose action is carried out; return observation, reward, end flags and info."""
         terms = self._reward.terms(self.state)
         reward = self._reward.total(terms)
         if not legal and self.parameters.on_illegal == "penalty":

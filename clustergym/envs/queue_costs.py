@@ -18,7 +18,7 @@ LEAVES = (EventType.COMPLETE, EventType.DROP)
 
 @dataclass(frozen=True, eq=False)
 class QueueRules:
-    """Quotas and limits of L leaf queues, and the queue of each of n jobs; GPUs of all types count equally.
+    """Quotas and limits of L tenants' queues, and the queue of each of n jobs; all GPU types count equally.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class QueueRules:
 
     @staticmethod
     def from_scenario(scenario: Scenario) -> QueueRules | None:
-        """Return the queues of a scenario; None if it has none."""
+        """Return the queues of a scenario's tenants, or None if it has no tenants."""
         tenants, cluster = scenario.tenants, scenario.cluster
         if tenants is None:
             return None
@@ -47,12 +47,12 @@ class QueueRules:
         return QueueRules(tree, tenants.leaf, asked, list_quotas(tree), float(cluster.capacity.sum()))
 
     def by_leaf(self, gpus: Ints) -> Ints:
-        """Return the jobs' GPUs summed by leaf queue, shape (L,)."""
+        """Sum the jobs' GPUs by queue, shape (number of queues,)."""
         return np.bincount(self.leaf, gpus, len(self.quota)).astype(np.int64)
 
 
 class QueueImbalance:
-    """GPU-hours by which queues deviated from their due so far, divided by the cluster's GPUs.
+    """Measures over an episode by how many GPU-hours queues missed their quotas and fair shares.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class QueueImbalance:
         self._shares: dict[bytes, Floats] = {}
 
     def read(self, event: Event) -> None:
-        """Add up the time until an event of the log."""
+        """Update the sums, and the GPUs that queues hold, by the next event of the log."""
         if event.job == NO_JOB or event.event_type not in (*LAUNCHES, *ENDS, EventType.SUBMIT):
             return
         if event.time_s > self._time_s[-1]:
@@ -80,11 +80,11 @@ class QueueImbalance:
         self._rate = None
 
     def compute_owed(self, now_s: float) -> float:
-        """Return the quota that queues wanted but did not get so far, in hours of the whole cluster."""
+        """Return the GPU-hours of quota that queues asked for but lacked so far, divided by all GPUs."""
         return self._until(now_s)[0]
 
     def share_error(self, now_s: float) -> float:
-        """Return the absolute deviation from fair shares so far, in hours of the whole cluster."""
+        """Return the GPU-hours by which queues missed or exceeded fair shares so far, divided by all GPUs."""
         return self._until(now_s)[1]
 
     def _until(self, now_s: float) -> tuple[float, float]:
@@ -94,7 +94,7 @@ class QueueImbalance:
         return float(owed), float(error)
 
     def _at(self, now_s: float) -> tuple[float, float]:
-        """Return the sums at a time after the last event."""
+        """Return both sums, of missed quota and missed fair share, at a time after the last event."""
         if self._rate is None:
             self._rate = self._rates()
         hours = (now_s - self._time_s[-1]) / 3600.0

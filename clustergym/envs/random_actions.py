@@ -11,7 +11,7 @@ from gymnasium.spaces import Box
 
 
 def random_action(env: gymnasium.Env[Any, Any], info: Mapping[str, Any], rng: np.random.Generator) -> Any:
-    """Return a random action among the legal ones, each with the same probability.
+    """Return a legal action of an environment, chosen at random with equal probabilities.
 
     Where an action is a vector, its numbers are between -1 and 1.
 

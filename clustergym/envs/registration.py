@@ -24,14 +24,14 @@ REGISTRY_MODULE = "gymnasium.envs.registration"
 
 
 def register_envs() -> None:
-    """Import Gymnasium, and register those environments of `ENVIRONMENTS` that its registry lacks."""
+    """Register this package's environments with Gymnasium, except those that are registered already."""
     from importlib import import_module
 
     _enter(import_module(REGISTRY_MODULE))
 
 
 def register_when_gymnasium_loads() -> None:
-    """Register the environments as soon as Gymnasium's registry is loaded."""
+    """Have the environments registered as soon as Gymnasium is imported, without importing it."""
     if not any(getattr(finder, "registers_clustergym", False) for finder in sys.meta_path):
         sys.meta_path.insert(0, _AfterGymnasium())
     if REGISTRY_MODULE in sys.modules:
@@ -39,7 +39,7 @@ def register_when_gymnasium_loads() -> None:
 
 
 def make_env(mapping: Mapping[str, Any], render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
-    """Make the environment of a mapping `{id: …, parameter: value, …}`.
+    """Make the environment that a mapping `{id: …, parameter: value, …}` describes.
 
     Raises
     ------

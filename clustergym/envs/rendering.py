@@ -35,7 +35,7 @@ GAP = 8
 
 
 def check_mode(given: str | None, modes: Sequence[str]) -> str | None:
-    """Return the render mode; raise an InputError if the environment does not support it."""
+    """Check that an environment supports the render mode, and return it."""
     if given is not None and given not in modes:
         raise InputError(f"unknown mode {given!r}", field="render_mode", remedy=nearest("", modes))
     return given
@@ -56,7 +56,7 @@ minipods share a colour if there are more of them than colours."""
 
 
 def choose_colour(number: int) -> Colour:
-    """Return the colour of a job or a minipod."""
+    """Return the colour in which the job or minipod with this number is drawn."""
     return PALETTE[number % len(PALETTE)]
 
 
@@ -74,7 +74,7 @@ class Size(NamedTuple):
 
 
 class Picture:
-    """A picture on which rectangles and text are drawn.
+    """An image on which rectangles and text can be drawn.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class Picture:
     def box(
         self, left: float, top: float, width: float, height: float, fill: Colour, line: Colour | None = None
     ) -> None:
-        """Draw a rectangle of whole pixels, unless it is empty."""
+        """Draw a filled rectangle, rounded to whole pixels; draw nothing if it is smaller than one."""
         if width >= 1 and height >= 1:
             corners = (left, top, left + width - 1, top + height - 1)
             self._draw.rectangle(corners, fill=fill, outline=line)
@@ -113,7 +113,7 @@ class Picture:
     def bar(
         self, left: int, top: int, width: int, height: int, parts: Sequence[tuple[float, Colour]]
     ) -> None:
-        """Draw a bar from coloured parts, each a share of its width; the rest stays empty."""
+        """Draw a bar of coloured parts, given each one's share of the width; the rest stays empty."""
         self.box(left, top, width, height, EMPTY)
         end = 0.0
         for share, colour in parts:
@@ -129,7 +129,7 @@ class Picture:
         self._draw.bitmap((round(left) + right, round(top) + down), stamp, colour)
 
     def pixels(self) -> Pixels:
-        """Return the picture, shape (height, width, 3)."""
+        """Return the picture as an array of colours, shape (height, width, 3)."""
         return np.array(self._image, dtype=np.uint8)
 
 
@@ -147,7 +147,7 @@ def _stamp(text: str, size: int, anchor: str) -> tuple[Image.Image, int, int]:
 
 @cache
 def font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    """Return the font that comes with Pillow."""
+    """Return Pillow's built-in font in a size in pixels."""
     from PIL import ImageFont
 
     return ImageFont.load_default(size)
@@ -155,19 +155,19 @@ def font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
 
 @lru_cache(maxsize=4096)
 def measure_width(text: str, size: int) -> float:
-    """Return the width of a line of text, pixels."""
+    """Return the width in pixels of a line of text in a font size."""
     return float(font(size).getlength(text))
 
 
 def clock(seconds: float) -> str:
-    """Return a simulated time as text: days, hours, minutes and seconds."""
+    """Return a simulated time in seconds as text: `day 1  02:30:00`."""
     minutes, second = divmod(int(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"day {hours // 24}  {hours % 24:02d}:{minute:02d}:{second:02d}"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return right-aligned columns under a header."""
+    """Return a table as text: right-aligned columns under a header."""
     lines = [[str(item) for item in row] for row in (header, *rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     return "\n".join(

@@ -12,7 +12,7 @@ State = TypeVar("State")
 
 
 class Reward(Generic[State]):
-    """A reward: minus the increase of a weighted sum of costs since the last step.
+    """Computes rewards: minus the increase of a weighted sum of costs since the last step.
 
     Over an episode a term adds up to minus the cost at its end, as each cost is 0 at the start.
 
@@ -37,18 +37,18 @@ class Reward(Generic[State]):
         self._last = dict.fromkeys(self.weights, 0.0)
 
     def reset(self) -> None:
-        """Begin an episode, at a cost of 0."""
+        """Set the last known value of each cost to 0, for a new episode."""
         self._last = dict.fromkeys(self.weights, 0.0)
 
     def terms(self, state: State) -> dict[str, float]:
-        """Return the unweighted reward terms of the step that led to a state."""
+        """Return, by name, minus the increase of each cost since the last call, unweighted."""
         now = {name: float(cost(state)) for name, cost in self._costs.items()}
         terms = {name: self._last[name] - cost for name, cost in now.items()}
         self._last = now
         return terms
 
     def total(self, terms: Mapping[str, float]) -> float:
-        """Return the weighted sum of terms."""
+        """Return the reward: the weighted sum of its terms."""
         return sum(weight * terms[name] for name, weight in self.weights.items())
 
 

@@ -43,7 +43,7 @@ UNPICKLED = frozenset({"_episode", "parts", "_references", "placer", "features"}
 
 
 class SchedulingEnv(gymnasium.Env[Observation, Any]):
-    """An agent schedules a simulated GPU cluster; `clustergym.envs.families` has the registered environments.
+    """Base of the environments whose agent schedules the jobs of a simulated GPU cluster.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         self.observation_space = self._observation_space()
 
     def make_parts(self) -> None:
-        """Make the parts that have a state during an episode."""
+        """Make the objects that have a state during an episode: placer, actions, observation and baseline."""
         chosen, setting = self.parameters, self.episodes.setting
         self.placer = make_placer({"name": chosen.placer})
         self.features = FEATURES[chosen.features](setting, chosen.rows)
@@ -128,65 +128,65 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
     @property
     def actions(self) -> AnyActions:
-        """The environment's actions, with the agent's edits so far at the present decision point."""
+        """The object that interprets actions, with the changes to jobs' GPUs made at this decision point."""
         return self.parts.actions
 
     @property
     def episode(self) -> PlayedEpisode:
-        """The present or last episode; its attribute `engine` names its engine."""
+        """The present episode, or the last one if it is over; an error if none has begun."""
         if self._episode is None:
             raise ResetNeeded("there is no episode yet: call reset() first")
         return self._episode
 
     @property
     def simulation(self) -> Simulation:
-        """The simulation of the episode, with its logs; available on the SimPy engine alone."""
+        """The simulation in which the present episode runs; an error on the compiled engine."""
         return self.episode.simulation
 
     @property
     def scenario(self) -> Scenario:
-        """The scenario of the episode."""
+        """The scenario (cluster, jobs, costs and oracle) of the present episode."""
         if self._begun is None:
             raise ResetNeeded("there is no episode yet: call reset() first")
         return self._begun[0]
 
     @property
     def setting(self) -> Setting:
-        """What stays constant in an episode: the same object as `View.setting`."""
+        """Constants of the episode that a policy may use, such as GPU types and seconds between decisions."""
         return make_setting(self.scenario, self.scenario.round_s(self.parameters.round_s))
 
     @property
     def known_trace(self) -> Trace:
-        """The trace that a policy may see; only clairvoyant policies see which jobs end early."""
+        """The jobs as the agent may know them: only a clairvoyant one knows which jobs will end early."""
         clairvoyant = self.parameters.information_class == InformationClass.CLAIRVOYANT
         return self.scenario.trace if clairvoyant else self.scenario.trace.as_asked()
 
     @property
     def log(self) -> EventLog:
-        """The event log of the episode so far."""
+        """All events of the episode so far."""
         return self.episode.log
 
     @property
     def view(self) -> View | None:
-        """The View that a policy would get at the present decision point; None when the episode is over."""
+        """What a policy would see at the present decision point; None when the episode is over."""
         return None if self._episode is None else self._episode.view
 
     @property
     def outcomes(self) -> Outcomes:
-        """The times at which jobs left the system, in the episode so far."""
+        """The times at which jobs have left the cluster in the episode so far."""
         return self.episode.outcomes
 
     def action_masks(self) -> npt.NDArray[np.int8]:
-        """Return 1 for each legal action, else 0, shape (number of actions,); all 1 when the episode is over.
+        """Return a mask that is 1 for each legal action, else 0, shape (number of actions,).
 
-        `action_space.sample(mask=…)` takes it.
+        All 1 when the episode is over. `action_space.sample(mask=…)` takes it.
         """
         if self._episode is None:
             return np.ones(self.parts.actions.number, dtype=np.int8)
         return self._episode.find_mask()
 
     def row_jobs(self) -> Ints:
-        """Return the position in the trace of each shown row's job, shape (R,); -1 for an empty row."""
+        """Return the position in the trace of each observed row's job, -1 for an empty row, shape (R,)."""
         found, view = np.full(self.parameters.rows, -1), self.view
         if view is not None:
             shown = self.actions.shown
@@ -194,14 +194,14 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         return found
 
     def time_in_system_s(self, jobs: Ints) -> Floats:
-        """Return the seconds that jobs, shape (m,), have been in the system so far; NaN for -1."""
+        """Return jobs' seconds from submission to end, or until now, shape (m,); NaN for job -1."""
         spent: Floats = np.where(jobs < 0, np.nan, self.outcomes.age_s()[jobs])
         return spent
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode at its first decision point.
+        """Begin an episode; return the observation and info at its first decision point.
 
         Parameters
         ----------
@@ -217,7 +217,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         return self._start(self.episodes.choose(options, self.np_random), run_seed)
 
     def _start(self, scenario: Scenario, run_seed: int) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode of a scenario."""
+        """Begin an episode of a scenario; return the first observation and info."""
         check_queues(scenario, self.parameters)
         self._episode = self.begin_episode(scenario, run_seed)
         self._begun, self._explain_taken = (scenario, run_seed), []
@@ -225,18 +225,18 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         return self.as_observation(seen), info
 
     def begin_episode(self, scenario: Scenario, run_seed: int) -> PlayedEpisode:
-        """Return a new episode of a scenario."""
+        """Make a new episode of a scenario, at its first decision point."""
         reference = self.reference_outcomes(scenario, run_seed)
         return SimPyEpisode(self.parts, scenario, run_seed, reference)
 
     def reference_outcomes(self, scenario: Scenario, run_seed: int) -> Outcomes | None:
-        """Return when each job leaves under the baseline policy; None if there is no baseline."""
+        """Return when each job leaves if the baseline policy schedules; None if there is no baseline."""
         if self._references is None:
             return None
         return self._references.outcomes(scenario, ReferenceCostTimes.from_scenario(scenario), run_seed)
 
     def step(self, action: Any) -> Step:
-        """Take an action; the clock moves only if it ends the decision point."""
+        """Apply an action; simulated time passes only if it ends the decision point."""
         if self._episode is None or not self._episode.goes_on:
             begun = "there is no episode yet" if self._begun is None else "the episode is over"
             raise ResetNeeded(f"{begun}: call reset() first")
@@ -246,17 +246,17 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         return self.as_observation(seen), reward, terminated, truncated, info
 
     def metrics(self) -> Metrics:
-        """Return the metrics of the episode so far, under the names of `result.json`."""
+        """Return the metrics of the episode so far, named as in a run's `result.json`."""
         return self.episode.measure()
 
     def as_observation(self, flat: npt.NDArray[np.float32]) -> Observation:
-        """Return features, shape (..., number of features), in the observation's form (`dict` or `flat`)."""
+        """Return flat observations in the form of the observation space: unchanged, or as a dict of parts."""
         if self.parameters.observation == "flat":
             return flat
         return {name: flat[..., part] for name, part in self.features.parts.items()}
 
     def render(self) -> Any:
-        """Return a picture of the cluster and the queue, as text or as pixels."""
+        """Return a picture of the cluster and the queue, as text or as pixels; None without a render mode."""
         if self.render_mode is None:
             return None
         draw = {"ansi": as_text, "rgb_array": as_pixels}[self.render_mode]
@@ -264,7 +264,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
 
 def check_queues(scenario: Scenario, parameters: SchedulingParameters) -> None:
-    """Raise an InputError if queues and the observation do not match: one has tenants, the other has not.
+    """Raise an InputError if only one of the scenario and the observation has tenants' queues.
 
     An agent that chooses among policies leaves queues to them.
     """
@@ -283,6 +283,6 @@ def check_queues(scenario: Scenario, parameters: SchedulingParameters) -> None:
 
 
 def read_run_seed(options: Mapping[str, Any]) -> int:
-    """Return the option `run_seed` of `reset`."""
+    """Return the option `run_seed` of `reset`, a whole number, 0 by default."""
     run_seed: int = check_value(options.get("run_seed", 0), NonNegativeInt, "options.run_seed")
     return run_seed

@@ -38,7 +38,7 @@ Number = Any
 
 @dataclass(frozen=True, eq=False)
 class ReferenceCostTimes:
-    """Reference times of a scenario's jobs, from which costs are computed; arrays of shape (n,).
+    """Each job's deadline, its run time alone, and its time with an equal share of the cluster.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class ReferenceCostTimes:
 
     @staticmethod
     def from_scenario(scenario: Scenario, finish_s: FinishS = simulate_fluid) -> ReferenceCostTimes:
-        """Return the reference times of a scenario's jobs; `finish_s` computes fluid fair sharing."""
+        """Compute each job's reference times; `finish_s` simulates equal shares of the cluster."""
         trace, gpus = scenario.trace, scenario.request_gpus
         work = trace.work_iterations * scenario.fair_iteration_time_s * gpus
         total = float(scenario.cluster.capacity.sum())
@@ -75,7 +75,7 @@ class ReferenceCostTimes:
 
 
 class Outcomes:
-    """The time at which each job of a run left the system, according to its event log so far.
+    """When each job of a run left the cluster, completed or dropped, according to the event log so far.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class Outcomes:
         self._read = 0
 
     def read(self, events: list[Event], now_s: float) -> None:
-        """Read the events that were logged since the last call."""
+        """Update the times at which jobs left from the events logged since the last call."""
         for event in events[self._read :]:
             if event.event_type in (EventType.COMPLETE, EventType.DROP):
                 self.leave_s[event.job] = event.time_s
@@ -111,7 +111,7 @@ class Outcomes:
         self._read, self.now_s = len(events), now_s
 
     def rewind(self, now_s: float) -> Outcomes:
-        """Return the outcomes as they were at an earlier time."""
+        """Return which jobs had left, and when, as known at an earlier time."""
         then = Outcomes(self.of)
         past = self.leave_s <= now_s
         then.now_s = now_s
@@ -122,22 +122,22 @@ class Outcomes:
 
     @property
     def left(self) -> int:
-        """Which jobs have left so far."""
+        """Number of jobs that have left so far."""
         return int(np.isfinite(self.leave_s).sum())
 
     @property
     def end_s(self) -> float:
-        """Seconds until the last job left that has left so far."""
+        """Seconds at which the last job so far left; 0 if none has left."""
         left = self.leave_s[np.isfinite(self.leave_s)]
         return float(left.max(initial=0.0))
 
     def age_s(self) -> Floats:
-        """Return seconds in the system so far, 0 before submission, shape (n,)."""
+        """Return the seconds from each job's submission to its end, or until now, shape (n,)."""
         age: Floats = compute_age_s(self.now_s, self.leave_s, self.of.submit_s)
         return age
 
     def meets_deadline(self) -> Bools:
-        """Return which jobs completed by their deadline, shape (n,)."""
+        """Return a mask of the jobs that completed by their deadline, shape (n,)."""
         met: Bools = meet_deadline(self.completed, self.leave_s, self.of.deadline_s)
         return met
 
@@ -146,17 +146,17 @@ class Outcomes:
 
 
 def compute_age_s(now_s: Number, leave_s: Number, submit_s: Number) -> Number:
-    """Return the seconds that a job has been in the system; `leave_s` is inf for a job that has not left."""
+    """Return the seconds from submission until a job left, or until now if it has not (`leave_s` inf)."""
     return np.maximum(np.minimum(now_s, leave_s) - submit_s, 0.0)
 
 
 def slow_down(age_s: Number, run_s: Number) -> Number:
-    """Return the slowdown: time in the system over the run time alone, taken as at least 10 min."""
+    """Return a job's slowdown: its seconds since submission over its run time alone, of at least 10 min."""
     return age_s / np.fmax(run_s, BOUND_S)
 
 
 def exceed_fairness(age_s: Number, fair_s: Number) -> Number:
-    """Return the excess of finish-time fairness over 1, which grows while a job is late."""
+    """Return max(age_s / fair_s - 1, 0): how far a job's time exceeds that with an equal share."""
     return np.fmax(np.minimum(age_s / fair_s, LARGEST) - 1.0, 0.0)
 
 
@@ -166,7 +166,7 @@ def meet_deadline(completed: Number, leave_s: Number, deadline_s: Number) -> Num
 
 
 def break_promise(now_s: Number, completed: Number, leave_s: Number, deadline_s: Number) -> Number:
-    """Return whether a job is late: neither dropped nor complete by its deadline."""
+    """Return whether a job is late: past its deadline, not dropped, and not completed in time."""
     dropped = (leave_s < np.inf) & (completed == 0)
     late = np.minimum(now_s, leave_s) > deadline_s
     return late & (dropped == 0) & (meet_deadline(completed, leave_s, deadline_s) == 0)
@@ -176,12 +176,12 @@ OF_ONE_JOB = (compute_age_s, slow_down, exceed_fairness, meet_deadline, break_pr
 
 
 def jobs_in_system(now: Outcomes) -> float:
-    """Return the integral of jobs in the system over the number of jobs, hours; finally the mean JCT."""
+    """Return jobs' mean hours from submission until they left, or until now; at the end, the mean JCT."""
     return float(now.age_s().sum()) / (3600.0 * len(now.leave_s))
 
 
 def log_jct(now: Outcomes) -> float:
-    """Return the log of jobs' mean seconds in the system so far (at least 1 s); at the end, of the mean JCT.
+    """Return the log of the mean seconds of all jobs since submission; at the end, the log of the mean JCT.
 
     Less a baseline's, it is the logarithm of a ratio of mean JCTs, which weighs short and long traces alike.
     """
@@ -189,33 +189,33 @@ def log_jct(now: Outcomes) -> float:
 
 
 def slowdown(now: Outcomes) -> float:
-    """Return the jobs' mean slowdown."""
+    """Return the mean over jobs of their slowdown so far: time since submission over run time alone."""
     return float(slow_down(now.age_s(), now.of.run_s).mean())
 
 
 def unfairness(now: Outcomes) -> float:
-    """Return the jobs' mean excess of finish-time fairness over 1."""
+    """Return the mean over jobs of how far their time exceeds that with an equal share of the cluster."""
     return float(exceed_fairness(now.age_s(), now.of.fair_s).mean())
 
 
 def deadlines_met(now: Outcomes) -> float:
-    """Return the share of jobs that completed by their deadline, negated, so that lower is better."""
+    """Return minus the share of jobs that completed by their deadline, as a lower cost is better."""
     return -float(now.meets_deadline().mean())
 
 
 def broken_promises(now: Outcomes) -> float:
-    """Return the share of jobs that are late, neither dropped nor complete by their deadline."""
+    """Return the share of jobs that are past their deadline, neither dropped nor completed in time."""
     return float(break_promise(now.now_s, now.completed, now.leave_s, now.of.deadline_s).mean())
 
 
 def compute_owed_hours(now: Outcomes) -> float:
-    """Return the quota that queues wanted but did not get so far, in hours of the whole cluster."""
+    """Return the GPU-hours of quota that queues asked for but lacked so far, divided by all GPUs."""
     assert now.queues is not None
     return now.queues.compute_owed(now.now_s)
 
 
 def share_error(now: Outcomes) -> float:
-    """Return queues' absolute deviation from fair shares so far, in hours of the whole cluster."""
+    """Return the GPU-hours by which queues missed or exceeded fair shares so far, divided by all GPUs."""
     assert now.queues is not None
     return now.queues.share_error(now.now_s)
 
@@ -242,7 +242,7 @@ _kept: OrderedDict[str, Outcomes] = OrderedDict()
 
 
 class ReferenceCosts:
-    """Runs the reference policy once on each scenario, with its own information class and rounds.
+    """Runs the baseline policy once on each scenario, so that rewards can be compared to it.
 
     Parameters
     ----------
@@ -258,7 +258,7 @@ class ReferenceCosts:
         self._key = json.dumps([described, self._policy.fingerprint()], sort_keys=True, default=str)
 
     def outcomes(self, scenario: Scenario, yardsticks: ReferenceCostTimes, seed: int) -> Outcomes:
-        """Return when each job leaves under the reference policy.
+        """Return when each job leaves if the baseline policy schedules the scenario.
 
         Raises
         ------

@@ -130,12 +130,12 @@ class SchedulingParameters(Parameters):
 
     @property
     def information_class(self) -> InformationClass:
-        """`information` as an `InformationClass`."""
+        """The parameter `information` as a member of the enumeration `InformationClass`."""
         return InformationClass(self.information)
 
 
 class SchedulingKeywords(TypedDict, total=False):
-    """The fields of `SchedulingParameters` as keywords, so that an editor knows them."""
+    """The fields of `SchedulingParameters` as typed keyword arguments, for completion in editors."""
 
     scenario: str | None
     cluster: str

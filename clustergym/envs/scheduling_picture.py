@@ -47,7 +47,7 @@ MARGIN, TOP, LIST, ROW = 12, 64, 264, 17
 
 
 def as_text(simulation: Simulation) -> str:
-    """Return the GPUs of each type, and the jobs in the system in order of submission."""
+    """Return a cluster's state as text: the GPUs in use of each type, and the jobs that run or wait."""
     cluster, waiting, running = simulation.scenario.cluster, _waiting(simulation), _running(simulation)
     present = np.sort(np.concatenate([waiting, running]))
     lines = [
@@ -90,7 +90,7 @@ def _running(simulation: Simulation) -> Ints:
 
 
 def as_pixels(simulation: Simulation) -> Pixels:
-    """Return a picture of the cluster, a square per GPU in its job's colour, beside a list of the jobs.
+    """Return a picture of a cluster, a square per GPU in its job's colour, beside a list of the jobs.
 
     A job has the number of its row in the trace. The size depends on the cluster alone.
 
@@ -125,7 +125,7 @@ def _background(cluster: ClusterSpec) -> tuple[ClusterLayout, Pixels]:
 
 
 def _owners(simulation: Simulation) -> Ints:
-    """Return the holder of each GPU, in order of nodes, shape (GPUs,)."""
+    """Return the job that holds each GPU, in order of nodes, or FREE or PROFILING, shape (GPUs,)."""
     cluster, allocations = simulation.scenario.cluster, simulation.allocations
     first = np.cumsum(cluster.node_gpus) - cluster.node_gpus
     owners, used = np.full(int(cluster.node_gpus.sum()), FREE, dtype=np.int64), first.copy()
@@ -139,7 +139,7 @@ def _owners(simulation: Simulation) -> Ints:
 
 
 def _use(picture: Picture, simulation: Simulation, owners: Ints) -> None:
-    """Draw a bar for each GPU type: the share of its GPUs in use."""
+    """Draw a bar for each GPU type, filled to the share of its GPUs in use."""
     cluster = simulation.scenario.cluster
     types = np.repeat(cluster.node_type, cluster.node_gpus)
     held = np.bincount(types[(owners >= 0) | (owners == PROFILING)], minlength=len(cluster.capacity))
@@ -155,7 +155,7 @@ def _use(picture: Picture, simulation: Simulation, owners: Ints) -> None:
 
 
 def _jobs(picture: Picture, simulation: Simulation, bottom: int) -> None:
-    """List waiting jobs with their requests, and running jobs with their progress."""
+    """Draw the list of waiting jobs with their requests, and of running jobs with their progress."""
     waiting, running = _waiting(simulation), _running(simulation)
     lines = (bottom - MARGIN) // ROW - 5
     for_queue = max(lines // 2, lines - len(running))

@@ -32,7 +32,7 @@ MOST_ILLEGAL = 1000
 
 @dataclass(eq=False)
 class EpisodeParts:
-    """The parts that all episodes of an environment share."""
+    """The objects that all episodes of an environment share: parameters, placer, actions and observation."""
 
     parameters: SchedulingParameters
     placer: Placer
@@ -41,7 +41,7 @@ class EpisodeParts:
 
 
 class PlayedEpisode(Protocol):
-    """An episode that is being played, on the engine `simpy` or `compiled`."""
+    """The interface of an episode that is being played, on either simulation engine."""
 
     engine: str
 
@@ -51,35 +51,35 @@ class PlayedEpisode(Protocol):
 
     @property
     def view(self) -> View | None:
-        """The View that a policy would get now; None when the episode is over."""
+        """What a policy would see at the present decision point; None when the episode is over."""
 
     @property
     def outcomes(self) -> Outcomes:
-        """The times at which jobs left the system so far."""
+        """The times at which jobs have left the cluster so far."""
 
     @property
     def log(self) -> EventLog:
-        """The event log so far."""
+        """All events of the episode so far."""
 
     @property
     def simulation(self) -> Simulation:
-        """The simulation with its logs, on the SimPy engine alone."""
+        """The SimPy simulation in which the episode runs; an error on the compiled engine, which has none."""
 
     def begin(self) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
-        """Return the first observation and its info."""
+        """Return the flat observation and the info at the first decision point."""
 
     def act(self, action: Any) -> FlatStep:
-        """Take an action; the clock moves only if it ends the decision point."""
+        """Apply an action and return the step's result; time passes only if it ends the decision point."""
 
     def find_mask(self) -> npt.NDArray[np.int8]:
-        """Return 1 for each legal action, else 0; all 1 when the episode is over."""
+        """Return a mask that is 1 for each legal action, else 0; all 1 when the episode is over."""
 
     def measure(self) -> Metrics:
-        """Return the metrics so far, under the names of `result.json`."""
+        """Return the metrics of the episode so far, named as in a run's `result.json`."""
 
 
 class SimPyEpisode:
-    """An episode that is played on the SimPy engine.
+    """An episode that runs on the simulation engine written with SimPy.
 
     Parameters
     ----------
@@ -127,21 +127,21 @@ class SimPyEpisode:
 
     @property
     def log(self) -> EventLog:
-        """The event log so far."""
+        """All events of the episode so far."""
         return self.simulation.log
 
     def find_mask(self) -> npt.NDArray[np.int8]:
-        """Return 1 for each legal action, else 0; all 1 when the episode is over."""
+        """Return a mask that is 1 for each legal action, else 0; all 1 when the episode is over."""
         if not self.goes_on:
             return np.ones(self._parts.actions.number, dtype=np.int8)
         return self._parts.actions.mask().view(np.int8)
 
     def begin(self) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
-        """Return the first observation and its info."""
+        """Return the flat observation and the info at the first decision point."""
         return self._parts.features.values(), self._info(self._no_terms, False)
 
     def _begin(self) -> None:
-        """Read the new events, and begin the decision point."""
+        """Read the new events, and prepare actions and observation for the decision point."""
         parts, simulation = self._parts, self.simulation
         self.outcomes.read(simulation.log.events, simulation.now_s)
         if self.view is not None:
@@ -149,7 +149,7 @@ class SimPyEpisode:
             parts.features.begin(self.view, parts.actions, self.outcomes.left, self._known)
 
     def act(self, action: Any) -> FlatStep:
-        """Take an action; the clock moves only if it ends the decision point."""
+        """Apply an action and return the step's result; time passes only if it ends the decision point."""
         actions, features = self._parts.actions, self._parts.features
         if not actions.legal(action):
             return self._refuse(action)
@@ -168,7 +168,7 @@ class SimPyEpisode:
         return self._parts.features.values(), 0.0, False, False, self._info(self._no_terms, True)
 
     def _decide(self, decision: Decision, action: Any) -> FlatStep:
-        """Apply a decision, and go on deciding by the same action for as many decision points as it holds."""
+        """Apply a decision, and decide by the same action at as many decision points as the action holds."""
         simulation, actions, decided = self.simulation, self._parts.actions, 1
         try:
             simulation.apply(decision)
@@ -211,7 +211,7 @@ class SimPyEpisode:
         return {name: value - reference[name] for name, value in terms.items()}
 
     def measure(self) -> Metrics:
-        """Return the metrics of the episode so far, under the names of `result.json`."""
+        """Return the metrics of the episode so far, named as in a run's `result.json`."""
         simulation = self.simulation
         end_s = simulation.now_s if self.goes_on else simulation.end_s
         return measure_scenario(simulation.scenario, simulation.log.events, end_s, self._stalled).metrics
@@ -226,7 +226,7 @@ class SimPyEpisode:
 
 
 def check_legal(parameters: SchedulingParameters, actions: Actions, action: Any, legal: bool) -> None:
-    """Raise an InputError if an action is illegal and the parameters make that an error."""
+    """Raise an InputError if an action is illegal and the parameter `on_illegal` is `raise`."""
     if not legal and parameters.on_illegal == "raise":
         raise InputError(
             f"{action} ({actions.describe(action)}) is illegal now",

@@ -55,7 +55,7 @@ Single = npt.NDArray[np.float32]
 
 
 class TenantsParallelEnv(ParallelEnv):
-    """A game in which each tenant weighs the priority of its own jobs in an auction of the cluster's GPUs.
+    """A multi-agent environment in which each tenant weights its own jobs in an auction of a cluster's GPUs.
 
     At each decision point every agent, a queue of the scenario, gives one weight. The score of a move of
     its jobs in the auction `clustergym.agents.auction_features.PRIOR`, a logarithm of priority, has the
@@ -116,16 +116,16 @@ class TenantsParallelEnv(ParallelEnv):
         self._simulation: Simulation | None = None
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
-        """Return the space of an agent's observations: `FEATURES`."""
+        """Return the Gymnasium space of an agent's observations."""
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> spaces.Space[Any]:
-        """Return the space of an agent's action: one weight for its queue."""
+        """Return the Gymnasium space of an agent's actions: one weight for its tenant's queue."""
         return self.action_spaces[agent]
 
     @property
     def scenario(self) -> Scenario:
-        """The scenario of the episode."""
+        """The scenario (cluster, jobs and tenants) of the present episode."""
         return self._running().scenario
 
     def _running(self) -> Simulation:
@@ -136,7 +136,7 @@ class TenantsParallelEnv(ParallelEnv):
     def reset(
         self, seed: int | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[dict[str, Single], dict[str, dict[str, Any]]]:
-        """Begin an episode at its first decision point; options are those of the single-agent environment."""
+        """Begin an episode; return each agent's observation and info at its first decision point."""
         if seed is not None:
             self._rng, _ = seeding.np_random(seed)
         chosen, given = self.parameters, dict(options or {})
@@ -168,7 +168,7 @@ class TenantsParallelEnv(ParallelEnv):
         dict[str, bool],
         dict[str, dict[str, Any]],
     ]:
-        """Decide by an auction with the agents' weights, and move the clock to the next decision point."""
+        """Run an auction with the agents' weights, and advance the simulation to the next decision point."""
         simulation, before_h = self._running(), self._cost_h
         if self._view is None:
             raise ResetNeeded("the episode is over: call reset() first")
@@ -193,10 +193,10 @@ class TenantsParallelEnv(ParallelEnv):
         """Do nothing, since this environment has no picture."""
 
     def close(self) -> None:
-        """Do nothing: there is nothing to close."""
+        """Do nothing, since this environment holds nothing that needs closing."""
 
     def _weights(self, actions: Mapping[str, Any]) -> Floats:
-        """Return the weight of each queue, shape (L,)."""
+        """Check the agents' actions, and return the weight of each queue, shape (L,)."""
         weights = np.empty(len(self.possible_agents))
         for at, agent in enumerate(self.possible_agents):
             if agent not in actions:
@@ -209,7 +209,7 @@ class TenantsParallelEnv(ParallelEnv):
         return weights
 
     def _decide(self, view: View, weights: Floats) -> Decision:
-        """Return the outcome of the auction by queues' weights."""
+        """Return the decision of the auction with the queues' weights."""
         if not len(view):
             return Decision.keep(view)
         there = weights[np.unique(view.queue)]
@@ -224,12 +224,12 @@ class TenantsParallelEnv(ParallelEnv):
         return Decision(view.job[runs], gpu_type[runs], self._counts[level[runs]])
 
     def _by_queue(self, values: Floats) -> Floats:
-        """Return the sum over the jobs of each queue of values of all jobs, shape (L,)."""
+        """Sum values of all jobs by the jobs' queues, shape (L,)."""
         summed: Floats = np.bincount(self._queues.leaf, values, len(self.possible_agents)).astype(np.float64)
         return summed
 
     def _costs_h(self) -> Floats:
-        """Return the mean hours of each queue's jobs in the system so far, shape (L,); 0 without jobs."""
+        """Return the mean hours since submission of each queue's jobs, until they left or now, shape (L,)."""
         simulation = self._running()
         now_s = simulation.end_s if self._view is None else simulation.now_s
         self._outcomes.read(simulation.log.events, now_s)

@@ -16,7 +16,7 @@ class NoAnswerError(InputError):
 
 @dataclass(frozen=True)
 class Part:
-    """A part of an allocation with the same number of GPUs on each of its nodes.
+    """A part of an allocation: nodes, and the number of GPUs that it has on each of them.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Part:
 
 
 def list_parts(name: str, nodes: Nodes) -> dict[str, Part]:
-    """Return the parts, by name, that together make up the nodes and GPUs of a launch."""
+    """Split a launch's (node, GPUs) pairs into parts with equal GPUs per node; return them by name."""
     counts = sorted({gpus for _, gpus in nodes}, reverse=True)
     return {
         f"{name}.{number}": Part(tuple(node for node, on_node in nodes if on_node == gpus), gpus)
@@ -41,7 +41,7 @@ def list_parts(name: str, nodes: Nodes) -> dict[str, Part]:
 
 @dataclass(frozen=True)
 class BackendStatus:
-    """The state of the scheduler, as a back end reads it.
+    """The state of a real scheduler: this run's allocations, and the nodes that are out of use.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class BackendStatus:
 
 @dataclass(frozen=True)
 class Claim:
-    """A mark on a scheduler by which one live run claims the cluster.
+    """A mark on a real scheduler by which one live run reserves the cluster for itself.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class FinishedAllocation:
-    """An entry of the scheduler's own log of ended jobs; times are seconds since 1970."""
+    """A job that ended, from the scheduler's own log; times are seconds since 1970."""
 
     name: str
     state: str
@@ -90,7 +90,7 @@ class FinishedAllocation:
 
 
 class Backend(ABC):
-    """A scheduler that allocates GPUs for a live run; every call may be repeated safely.
+    """The interface to a real scheduler that allocates GPUs for a live run; calls may be repeated.
 
     Attributes
     ----------
@@ -102,19 +102,19 @@ class Backend(ABC):
 
     @abstractmethod
     def first_claim(self) -> Claim | None:
-        """Return the claim of the run that now controls the cluster, if there is one."""
+        """Return the claim (reservation) of the run that now controls the cluster, or None."""
 
     @abstractmethod
     def claim(self, where: str) -> None:
-        """Claim the cluster for this run, described by `where`."""
+        """Reserve the cluster for this run, with the text `where` as description."""
 
     @abstractmethod
     def others(self) -> list[str]:
-        """Return a description of other users' jobs on the run's nodes."""
+        """Return a description of each job of other users on the run's nodes."""
 
     @abstractmethod
     def submit(self, name: str, part: Part) -> str:
-        """Allocate GPUs under a name; return the reason if it fails, else an empty text."""
+        """Allocate GPUs under a name; return the reason if that fails, else an empty text."""
 
     @abstractmethod
     def cancel(self, names: Collection[str]) -> None:
@@ -122,7 +122,7 @@ class Backend(ABC):
 
     @abstractmethod
     def poll(self) -> BackendStatus:
-        """Return the allocations with their nodes, and the nodes that are out of use.
+        """Return this run's allocations with their nodes, and the nodes that are out of use.
 
         Raises
         ------
@@ -144,4 +144,4 @@ class Backend(ABC):
 
     @abstractmethod
     def close(self) -> str:
-        """End everything that this run started; return a description of what may be left, if anything."""
+        """End everything that this run started; return a text on what may be left, or an empty one."""

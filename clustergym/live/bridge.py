@@ -48,11 +48,11 @@ class LiveAllocator(Allocator):
     _leaving: list[str] = field(default_factory=list)
 
     def connect(self, clock: LateClock, queue: JobQueue, ask: Ask, run: str) -> None:
-        """Connect to a scheduler under the name of a run; the clock follows the scheduler's calls."""
+        """Set the clock and the function `ask` that makes the scheduler's calls, under the name of a run."""
         self._clock, self._queue, self._ask_link, self._run = clock, queue, ask, run
 
     def ask(self, call: str, **given: object) -> Answer:
-        """Make a call of the scheduler, and move the clock forward to the time of its answer."""
+        """Make a call of the scheduler, move the clock forward to the time of its answer, and return that."""
         if not self.begun:
             self.begun = True
             self.ask("begin")
@@ -70,7 +70,7 @@ class LiveAllocator(Allocator):
         }
 
     def allocate(self, holder: int, nodes: Nodes) -> Nodes | Infeasible:
-        """Start a job or profile on the scheduler; if it is refused, the policy decides again."""
+        """Allocate GPUs to a job or profiling run on the scheduler; if refused, the policy decides again."""
         self.stop_released()
         self._attempts[holder] += 1
         label = f"{holder}" if holder >= 0 else f"p{-holder}"
@@ -84,13 +84,13 @@ class LiveAllocator(Allocator):
         return super().allocate(holder, nodes)
 
     def release(self, holder: int) -> Nodes:
-        """Take back the nodes of a job or profile, and mark it to be stopped before the next call."""
+        """Take back the nodes of a job or profiling run, and mark its allocation to be stopped soon."""
         nodes = super().release(holder)
         self._leaving += list_parts(self.names.pop(holder), nodes)
         return nodes
 
     def stop_released(self) -> None:
-        """Stop the released allocations, and wait until they are gone."""
+        """Stop the released allocations on the scheduler, and wait until they are gone."""
         leaving, self._leaving = self._leaving, []
         if leaving:
             self.ask("stop", names=leaving)
@@ -98,12 +98,12 @@ class LiveAllocator(Allocator):
 
 @dataclass(eq=False)
 class LiveExecution(JobExecution):
-    """Job execution of a live run, which also logs idle time caused by late events."""
+    """Starts and stops the jobs of a live run, and logs idle time that late events cause."""
 
     _stopped: dict[int, Event] = field(default_factory=dict)
 
     def vacate(self, row: int) -> Nodes:
-        """Release a job's GPUs; if its work ended earlier, log the time from which it stood still."""
+        """Release a job's GPUs; if its work had ended earlier, log that it stood still since then."""
         jobs, now = self.jobs, self.clock.now
         done = max(int(jobs.worked_until[row]), int(jobs.ready[row]))
         done += math.ceil(float(jobs.remaining[row]) * float(jobs.iteration_s[row]) * TICKS_PER_S)
@@ -144,7 +144,7 @@ class LiveDisturbances(Disturbances):
     def take_out(
         self, node: int, duration: int, events: tuple[str, str], reason: str, *more: Any, **named: Any
     ) -> None:
-        """Take a node out of use on the scheduler; once it is gone, continue as the simulation does."""
+        """Take a node out of use on the scheduler and, once that is confirmed, in the simulation."""
         if not self.out[node]:
             self.allocator.ask("fail", node=node)
         super().take_out(node, duration, events, reason, *more, **named)
@@ -157,7 +157,7 @@ class LiveDisturbances(Disturbances):
         super().give_back(node, event)
 
     def see_gone(self, part_name: str) -> None:
-        """Interrupt a job or profile that the scheduler has ended."""
+        """Interrupt the job or profiling run whose allocation the scheduler has ended."""
         name = part_name.rpartition(".")[0]
         holder = next((holder for holder, held in self.allocator.names.items() if held == name), None)
         if holder is None:
@@ -168,18 +168,18 @@ class LiveDisturbances(Disturbances):
             self.profiler.postpone(holder, forget=True)
 
     def see_down(self, node: int) -> None:
-        """Take a node out of use that the scheduler has taken out."""
+        """Take a node out of use in the simulation that the scheduler has taken out."""
         self.seen_down.add(node)
         self.lose(node, NODE_FAIL, f"node {node} is down")
 
     def see_back(self, node: int) -> None:
-        """Put a node back into use that the scheduler has put back."""
+        """Put a node back into use in the simulation that the scheduler has put back."""
         self.seen_down.discard(node)
         super().give_back(node, NODE_REPAIR)
 
 
 class LiveSimulation(Simulation):
-    """A run whose jobs hold GPUs of a real scheduler.
+    """A simulation whose jobs hold the GPUs of a real scheduler.
 
     The table of jobs, the View, the checks of decisions and the logs are the simulation's own. What holds
     GPUs is started and stopped on the scheduler: all stops first, confirmed, then the starts. What the
@@ -217,7 +217,7 @@ class LiveSimulation(Simulation):
         self.allocator.connect(self.clock, self.queue, ask, run)
 
     def next_instant(self) -> float:
-        """Wait for the next event of the simulation or the scheduler, and return its tick."""
+        """Wait for the next event of the simulation or the scheduler, and return its time in ticks."""
         due, clock, disturbances = super().next_instant(), self.clock, self.disturbances
         if due == 0 and not self.allocator.begun:
             # The clock runs from the first call on: what is due at 0 is not late.
@@ -238,7 +238,7 @@ class LiveSimulation(Simulation):
         return super().next_instant()
 
     def advance(self) -> View | None:
-        """Run to the next decision point, or to the end; submissions that came late keep their own times."""
+        """Run to the next decision point, and return what the policy sees there; None at the end."""
         view = super().advance()
         if view is None:
             self.log.sort()

@@ -73,7 +73,7 @@ def _list_nodes(slurm: Slurm) -> list[_Node]:
 def choose_words(
     slurm: Slurm, cluster: ClusterSpec, options: LiveOptions, teams: Sequence[str] = ()
 ) -> SlurmWords:
-    """Choose and check the nodes of a user's cluster that represent the scenario's nodes.
+    """Choose and check nodes of a user's cluster for the scenario's nodes; return Slurm's arguments for them.
 
     `teams` are those of the scenario's jobs, by row.
 

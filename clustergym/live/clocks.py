@@ -15,7 +15,7 @@ from clustergym.sim.clock import Clock
 
 
 class LiveClock(ABC):
-    """The clock of a live run."""
+    """The interface of the clock of a live run, which counts in ticks (microseconds)."""
 
     @abstractmethod
     def begin(self, wall_s: float, tick: int = 0) -> None:
@@ -23,15 +23,15 @@ class LiveClock(ABC):
 
     @abstractmethod
     def reading(self) -> int | None:
-        """Return the present tick; None if only events move the clock."""
+        """Return the present time in ticks; None if only events move the clock."""
 
     @abstractmethod
     def compute_wait_s(self, tick: float) -> float:
-        """Return the wall seconds to wait until a tick; 0 or less if it is past."""
+        """Return the real seconds to wait until a tick; 0 or less if it is past."""
 
     @contextmanager
     def waiting(self, due: float | None) -> Iterator[None]:
-        """Wait, until a tick at most, inside the `with` block."""
+        """Give a context in which the run waits, until a tick at most."""
         yield
 
 
@@ -51,7 +51,7 @@ class LockStepClock(LiveClock):
 
 
 class ScaledClock(LiveClock):
-    """A clock that runs faster than wall time while the run waits, and at wall time otherwise.
+    """A clock that runs faster than real time while the run waits, and in real time otherwise.
 
     So calls and decisions take as long in the run as they really take, whatever the scale: 0.1 s of a
     scheduler are not 6 s of a run of which an hour takes 60 s.
@@ -76,16 +76,16 @@ class ScaledClock(LiveClock):
         return self._tick + (time.monotonic() - self._since) * self._pace * TICKS_PER_S
 
     def reading(self) -> int:
-        """Return the present tick."""
+        """Return the present time in ticks."""
         return round(self._now())
 
     def compute_wait_s(self, tick: float) -> float:
-        """Return the wall seconds to wait until a tick."""
+        """Return the real seconds to wait until a tick."""
         return (tick - self._now()) / (self._scale * TICKS_PER_S)
 
     @contextmanager
     def waiting(self, due: float | None) -> Iterator[None]:
-        """Run fast inside the `with` block, but not beyond the tick that is waited for."""
+        """Give a context in which the clock runs fast, but not beyond the tick that is waited for."""
         self._turn(self._scale, self._now())
         try:
             yield
@@ -107,7 +107,7 @@ class LateClock(Clock):
     _now: Any
 
     def catch_up(self, tick: int) -> None:
-        """Move the clock forward to a tick, unless it is past; late events are due at once."""
+        """Move the clock forward to a tick, unless it is past; events due before it then happen at once."""
         if tick <= self._now:
             return
         late = []
@@ -118,5 +118,5 @@ class LateClock(Clock):
             heappush(self._queue, (tick, priority, next(self._eid), event))
 
     def peek(self) -> Any:
-        """Return the tick of the next event; inf if there is none."""
+        """Return the time of the next event, in ticks; inf if there is none."""
         return self._queue[0][0] if self._queue else math.inf

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def first_difference(live: Path, simulated: Path) -> str:
-    """Describe the first event in which the logs of two folders differ; empty if they are equal."""
+    """Describe the first event in which the event logs of two folders differ; empty if they are equal."""
     pairs = zip_longest(_events(live), _events(simulated), fillvalue="nothing")
     for number, (ours, theirs) in enumerate(pairs, start=1):
         if ours != theirs:
@@ -25,7 +25,7 @@ def _events(folder: Path) -> Iterator[str]:
 
 
 def call_lines(live: Mapping[str, Any]) -> Iterator[str]:
-    """Yield lines of text on the calls of a live run and on the scheduler's own log."""
+    """Yield lines of text on the calls that a live run made, and on the scheduler's own log of it."""
     calls = ", ".join(
         f"{told['count']} {call} ({told['median_ms']:.0f} ms, at most {told['max_ms']:.0f})"
         for call, told in live["calls"].items()

@@ -10,7 +10,7 @@ from clustergym.live.backend import Backend, BackendStatus, Claim, FinishedAlloc
 
 
 class FakeBackend(Backend):
-    """A back end that allocates the GPUs of nodes in memory, without a scheduler.
+    """A back end that allocates the GPUs of nodes in memory, without a real scheduler.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class FakeBackend(Backend):
         return None
 
     def others(self) -> list[str]:
-        """Return nothing, since no other user has jobs in memory."""
+        """Return no jobs, since no other user has any in memory."""
         return []
 
     def claim(self, where: str) -> None:
@@ -49,7 +49,7 @@ class FakeBackend(Backend):
         return ""
 
     def cancel(self, names: Collection[str]) -> None:
-        """End allocations."""
+        """End allocations, given their names."""
         for name in names:
             self._end(name, "CANCELLED")
 
@@ -59,17 +59,17 @@ class FakeBackend(Backend):
             self.ended.append(FinishedAllocation(name, state, part.nodes, self._began.pop(name), time.time()))
 
     def poll(self) -> BackendStatus:
-        """Return the allocations that are held."""
+        """Return the allocations that are held, and the nodes that are out of use."""
         return BackendStatus(dict(self.parts), frozenset(self.down))
 
     def node_down(self, node: int) -> None:
-        """Let a node fail."""
+        """Take a node out of use, and end the allocations on it."""
         self.down.add(node)
         for name in [name for name, part in self.parts.items() if node in part.nodes]:
             self._end(name, "NODE_FAIL")
 
     def node_up(self, node: int) -> None:
-        """Repair a node."""
+        """Put a node back into use."""
         self.down.discard(node)
 
     def log(self) -> Sequence[FinishedAllocation] | None:
@@ -83,7 +83,7 @@ class FakeBackend(Backend):
 
 
 class PrintingBackend(FakeBackend):
-    """A back end in memory that prints the calls which another back end would make.
+    """A back end in memory that also prints the calls which a real back end would make.
 
     Parameters
     ----------
@@ -98,23 +98,23 @@ class PrintingBackend(FakeBackend):
         self._words = words
 
     def submit(self, name: str, part: Part) -> str:
-        """Print the submission, and hold its GPUs."""
+        """Print the call that would allocate GPUs, and allocate them in memory."""
         print(self._words("submit", name, part))
         return super().submit(name, part)
 
     def cancel(self, names: Collection[str]) -> None:
-        """Print the cancellation, and end the allocations."""
+        """Print the call that would end allocations, and end them in memory."""
         held = sorted(set(names) & self.parts.keys())
         if held:
             print(self._words("cancel", held))
         super().cancel(names)
 
     def node_down(self, node: int) -> None:
-        """Print that a node fails, and let it fail."""
+        """Print the call that would take a node out of use, and do so in memory."""
         print(self._words("down", node))
         super().node_down(node)
 
     def node_up(self, node: int) -> None:
-        """Print that a node is repaired, and repair it."""
+        """Print the call that would put a node back into use, and do so in memory."""
         print(self._words("up", node))
         super().node_up(node)

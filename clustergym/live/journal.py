@@ -29,7 +29,7 @@ REMEDY = "give the folder of a live run"
 
 
 class Header(NamedTuple):
-    """The first line of a journal.
+    """The first line of a live run's journal: the run's name, what determines it, and its clock.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Header(NamedTuple):
 
 
 class Journal:
-    """An open journal.
+    """An open journal: the file of all answers that a live run got, by which a killed run continues.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Journal:
         self.used = bool(entries)
 
     def asking(self, ask: Ask, go_on: Callable[[Answer], object]) -> Ask:
-        """Return a function that answers calls from the journal first, and then makes and records new ones.
+        """Return a function that answers calls from the journal, then by `ask`, whose answers it records.
 
         `go_on` is called before the first call that the journal does not answer, if it answers any, with its
         last answer.
@@ -87,7 +87,7 @@ class Journal:
 
 
 def answering(entries: list[Any]) -> Callable[[str, dict[str, Any]], Answer | None]:
-    """Return a function that gives the journal's answers in order, and None after the last."""
+    """Return a function that gives a journal's answers in order, and None after the last."""
     at = 0
 
     def answer(call: str, given: dict[str, Any]) -> Answer | None:
@@ -108,7 +108,7 @@ def answering(entries: list[Any]) -> Callable[[str, dict[str, Any]], Answer | No
 
 
 def make_clock(folder: Path) -> Callable[[float], float]:
-    """Return a function from wall time (seconds since 1970) to a run's time in seconds, by its journal.
+    """Return a function from real time (seconds since 1970) to a live run's time in seconds.
 
     On a clock that does not run by itself it is the wall second.
     """

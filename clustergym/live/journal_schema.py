@@ -15,7 +15,7 @@ Numbers = list[Annotated[int, Field(ge=0)]]
 
 
 class CallAnswer(BaseModel):
-    """The fields of every answer; `t` is the run's tick, or null on a clock that only events move."""
+    """The fields that every answer in a journal has: the run's tick (or null), and the real time."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False, extra="allow")
 
@@ -24,19 +24,19 @@ class CallAnswer(BaseModel):
 
 
 class StartAnswer(CallAnswer):
-    """The answer to a launch: whether it was refused, and why."""
+    """The answer to a call that starts a job: whether it was refused, and why."""
 
     refused: str = ""
 
 
 class RepairAnswer(CallAnswer):
-    """The answer to a repair: whether the node is back in use."""
+    """The answer to a call that repairs a node: whether the node is back in use."""
 
     back: bool
 
 
 class WaitAnswer(CallAnswer):
-    """The answer to a wait: the allocations that are gone, and the nodes that are down."""
+    """The answer to a wait: the allocations that are gone, and the nodes that are out of use."""
 
     gone: Names = Field(default_factory=list)
     down: Numbers = Field(default_factory=list)
@@ -55,7 +55,7 @@ Entry = TypeAdapter(tuple[str, dict[str, Any], dict[str, Any]])
 
 
 def check_entry(entry: object) -> None:
-    """Check an entry of the journal, a call with its answer.
+    """Check an entry of a journal, which is a call with its answer; raise a ValueError if it is wrong.
 
     Raises
     ------

@@ -27,7 +27,7 @@ MOST_REFUSALS = 20
 
 
 class Link:
-    """Makes the calls of a live run, and waits until the back end shows their effect.
+    """Makes the calls of a live run to the scheduler, and waits until their effect is confirmed.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class Link:
         self._refused_at: dict[str, float] = {}
 
     def ask(self, call: str, given: dict[str, Any]) -> Answer:
-        """Make a call: begin, start, stop, fail, repair or wait."""
+        """Make a call by name (begin, start, stop, fail, repair or wait), and return the answer."""
         before = time.perf_counter()
         answer: Answer = getattr(self, f"_{call}")(**given)
         if call not in ("begin", "wait"):
@@ -246,7 +246,7 @@ class Link:
         return set(self.expected().keys() - seen.parts.keys())
 
     def _wrong(self, seen: BackendStatus) -> set[str]:
-        """Return the names of allocations that differ from what was asked for."""
+        """Return the names of allocations whose nodes differ from what was asked for."""
         expected = self.expected()
         return {name for name, part in seen.parts.items() if expected.get(name, part) != part}
 

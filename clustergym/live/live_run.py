@@ -34,7 +34,7 @@ from clustergym.sim.engine import StalledError
 
 
 def live_key(scenario: Scenario, policy: Policy, placer: Placer, seed: int, options: LiveOptions) -> str:
-    """Return the SHA-256 of everything that determines a live run, except the scheduler's behaviour."""
+    """Return a hash (SHA-256) of everything that determines a live run, except the scheduler's behaviour."""
     parts = [run_key(scenario, policy, placer, seed), options.engine, options.clock, options.seconds_per_hour]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -47,7 +47,7 @@ def run_live(
     options: LiveOptions,
     folder: Path,
 ) -> dict[str, Any]:
-    """Run a policy live and write its result into a folder, unless the folder has it already.
+    """Run a policy on a real scheduler, and write the result to a folder unless it is there already.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def _drive_run(simulation: LiveSimulation, policy: Policy, seed: int, show: Prog
 
 @contextmanager
 def back_end(scenario: Scenario, options: LiveOptions, folder: Path, run: str) -> Iterator[Backend]:
-    """Yield the back end of a run, which claims the cluster; finally end everything that the run started.
+    """Give a context with the back end of a run, which claims the cluster; at its end, end what was started.
 
     Raises
     ------

@@ -68,7 +68,7 @@ SlurmdTimeout=300
 
 
 def node_names(cluster: ClusterSpec) -> list[str]:
-    """Return a name for each node of a cluster, made of GPU type and number, such as `a40n0`."""
+    """Return a name for each node of a cluster, made of its GPU type and a number, such as `a40n0`."""
     names, seen = [], dict.fromkeys(range(len(cluster.gpu_types)), 0)
     for gpu_type in cluster.node_type.tolist():
         plain = re.sub(r"[^a-z0-9]", "", cluster.gpu_types[gpu_type].lower())
@@ -78,7 +78,7 @@ def node_names(cluster: ClusterSpec) -> list[str]:
 
 
 class LocalSlurm:
-    """Slurm's daemons for a cluster, with all their files in one folder.
+    """The daemons of a Slurm cluster on this machine, with all their files in one folder.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ class LocalSlurm:
 
 
 def may_have_gpus(cluster: ClusterSpec) -> bool:
-    """Whether nodes can have GPUs here: Slurm needs root to take terminals as stand-ins for GPUs."""
+    """Return whether nodes can have GPUs here, for which Slurm needs root and enough terminals."""
     last = int(cluster.node_gpus.max(initial=1)) - 1
     return os.geteuid() == 0 and Path(f"/dev/tty{last}").exists()
 
@@ -251,7 +251,7 @@ def _search_path() -> str:
 
 
 def packages_root() -> Path | None:
-    """Return the folder into which Debian packages are unpacked; None if Slurm is installed.
+    """Return the folder of Slurm's unpacked Debian packages, fetched if needed; None if Slurm is installed.
 
     They are fetched once, by `apt-get download`, into `$XDG_CACHE_HOME/clustergym/slurm`.
 

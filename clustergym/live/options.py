@@ -44,10 +44,10 @@ class LiveOptions(Parameters):
             raise InputError(f"node {twice[0]} is named twice", field="live.nodes", remedy="name each once")
 
     def team_words(self, team: str) -> list[str]:
-        """Return the arguments that salloc gets for a team's jobs."""
+        """Return the arguments of salloc for the account and partition of a team's jobs."""
         account, partition = self.accounts.get(team), self.partitions.get(team)
         return [*(["-A", account] if account else []), *(["-p", partition] if partition else [])]
 
     def live_clock(self) -> LiveClock:
-        """Return the clock that the options choose."""
+        """Make the clock that the options choose."""
         return LockStepClock() if self.clock == "lockstep" else ScaledClock(self.seconds_per_hour)

@@ -18,7 +18,7 @@ COMMANDS = ("salloc", "sbatch", "scancel", "scontrol", "sinfo", "squeue")
 
 
 class Slurm:
-    """The commands of a Slurm cluster.
+    """Runs the commands of a Slurm cluster.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class Slurm:
         self.environment = dict(os.environ if environment is None else environment)
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run a command; return its output and exit status.
+        """Run a command, and return its output and exit status.
 
         Bytes that are no UTF-8, which names of jobs may have, are replaced.
 
@@ -63,7 +63,7 @@ class Slurm:
             raise InputError(message, field="live.engine", remedy="look at slurmctld's log") from None
 
     def read(self, *words: str) -> list[str]:
-        """Return the lines that a command prints; only line feeds end them.
+        """Run a command, and return the lines that it prints; raise if it fails.
 
         Raises
         ------
@@ -80,7 +80,7 @@ class Slurm:
 
     @cache  # noqa: B019 -- one for a run
     def hosts(self, listed: str) -> tuple[str, ...]:
-        """Return the names in a list of hosts such as `a40n[0-3]`."""
+        """Return the node names in a list such as `a40n[0-3]`."""
         if "[" not in listed:
             return tuple(name for name in listed.split(",") if name)
         return tuple(self.read("scontrol", "show", "hostnames", listed))
@@ -93,7 +93,7 @@ def last_line(text: str) -> str:
 
 
 class SlurmWords:
-    """The arguments of Slurm commands that manage a run's allocations.
+    """Builds the arguments of the Slurm commands that manage a live run's allocations.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class SlurmWords:
         self.of_job = of_job
 
     def submit(self, name: str, part: Part) -> list[str]:
-        """Return the arguments that allocate GPUs."""
+        """Return the command's arguments that allocate GPUs under a name."""
         each = [f"--gres=gpu:{part.gpus}", "--ntasks-per-node=1"]
         words = ["salloc", "--no-shell", "--immediate=1", "-J", name, "-N", str(len(part.nodes))]
         words += ["-w", ",".join(self.nodes[node] for node in part.nodes)]
@@ -132,15 +132,15 @@ class SlurmWords:
         return [*words, *(["-p", self.partition] if self.partition else []), *self.further, *own]
 
     def down(self, node: int) -> list[str]:
-        """Return the arguments that take a node out of use."""
+        """Return the command's arguments that take a node out of use."""
         return ["scontrol", "update", f"nodename={self.nodes[node]}", "state=down", "reason=clustergym"]
 
     def up(self, node: int) -> list[str]:
-        """Return the arguments that put a node back into use."""
+        """Return the command's arguments that put a node back into use."""
         return ["scontrol", "update", f"nodename={self.nodes[node]}", "state=resume"]
 
     def format_call(self, call: str, *given: object) -> str:
-        """Return a call as a user could type it; it cancels allocations by name."""
+        """Return a call (submit, cancel, down or up) as a command line that a user could type."""
         if call == "cancel":
             return "\n".join(f"scancel --user=$USER --name={name}" for name in given[0])  # type: ignore[attr-defined]
         return " ".join(getattr(self, call)(*given))

@@ -41,7 +41,7 @@ GONE = ("Invalid job id specified", "already completing or completed")
 
 
 class SlurmBackend(Backend):
-    """A run's allocations on a Slurm cluster.
+    """A live run's back end on a Slurm cluster: empty Slurm jobs hold the GPUs.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class SlurmBackend(Backend):
     # The claim to the cluster
 
     def first_claim(self) -> Claim | None:
-        """Return the claim of the first job in the queue that has the name of a claim."""
+        """Return the claim (reservation) of the run that now controls the cluster, or None."""
         rows = [
             (int(row[1]), row[2], row[3])
             for row in self._rows(r"(\d+)\|(\d+)\|([^|]*)", "-n", CLAIM, "-o", "%A|%U|%u")
@@ -85,7 +85,7 @@ class SlurmBackend(Backend):
         return Claim(run, f"{name}, {where}", own)
 
     def claim(self, where: str) -> None:
-        """Claim the cluster by a held job with this project's name."""
+        """Claim the cluster for this run, by a held job in Slurm's queue."""
         words = ["sbatch", "--parsable", "-H", "-n", "1", "-J", CLAIM, f"--comment={self.run} {where}"]
         partition = ["-p", self.words.partition] if self.words.partition else []
         further = [*partition, *_accounting(self.words.further)]
@@ -94,7 +94,7 @@ class SlurmBackend(Backend):
         self._claim = found[0] if found else ""
 
     def others(self) -> list[str]:
-        """Return the jobs on the run's nodes that it did not start."""
+        """Return a description of each job on the run's nodes that the run did not start."""
         self._take_up()
         own = set(self._numbers.values())
         found = []
@@ -107,7 +107,7 @@ class SlurmBackend(Backend):
     # Allocations
 
     def submit(self, name: str, part: Part) -> str:
-        """Allocate whole nodes, or parts of nodes, at once or not at all."""
+        """Allocate GPUs under a name, at once or not at all; return why it failed, or an empty text."""
         if name in self._numbers:
             return ""
         self._open.add(name)
@@ -126,7 +126,7 @@ class SlurmBackend(Backend):
         return last_line(done.stderr) or f"salloc: exit status {done.returncode}"
 
     def cancel(self, names: Collection[str]) -> None:
-        """End allocations."""
+        """End allocations, given their names."""
         known = [name for name in names if name in self._numbers]
         if known:
             self._ending.update(known)
@@ -197,18 +197,18 @@ class SlurmBackend(Backend):
         return frozenset(down), frozenset(unsure)
 
     def node_down(self, node: int) -> None:
-        """Set a node down, which ends its jobs."""
+        """Take a node out of use, which ends its jobs."""
         self.slurm.read(*self.words.down(node))
 
     def node_up(self, node: int) -> None:
-        """Let a node be used again."""
+        """Put a node back into use."""
         if node in self._states()[0]:
             self.slurm.read(*self.words.up(node))
 
     # The end
 
     def log(self) -> Sequence[FinishedAllocation] | None:
-        """Return this run's records in Slurm's completion log, if that is a file, or else in sacct."""
+        """Return this run's ended allocations from Slurm's completion log or accounting, or None."""
         pairs = (line.partition("=") for line in self.slurm.read("scontrol", "show", "config"))
         settings = {key.strip(): value.strip() for key, _, value in pairs}
         path = Path(settings.get("JobCompLoc", ""))
@@ -259,7 +259,7 @@ class SlurmBackend(Backend):
         return FinishedAllocation(name, record["state"], nodes, *times)
 
     def close(self) -> str:
-        """End this run's allocations and its claim, by job number."""
+        """End this run's allocations and its claim; return a description of what may be left."""
         numbers = [number for number in (*self._numbers.values(), self._claim) if number]
         words = [numbers] if numbers else []
         if self._open:

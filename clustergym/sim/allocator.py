@@ -21,7 +21,7 @@ from clustergym.sim.state import JobStates
 
 
 def make_allocations(scenario: Scenario, placer: Placer) -> Allocations:
-    """Return the allocations of an empty cluster: of GPUs, or of parts of divisible nodes.
+    """Make the record of what jobs hold on an empty cluster: whole GPUs, or parts of nodes.
 
     Raises
     ------
@@ -85,12 +85,12 @@ class Allocator:
     suspect: dict[int, str] = field(default_factory=dict)
 
     def asked_nodes(self, row: int, gpus: int) -> int:
-        """Return how many nodes a job requests with so many GPUs; 0 for any number."""
+        """Return how many nodes a job requests with so many GPUs; 0 if it accepts any number."""
         nodes = self.scenario.trace.nodes
         return int(nodes[row]) if nodes is not None and gpus == self.scenario.request_gpus[row] else 0
 
     def keeps_segments(self, row: int, nodes: Nodes) -> bool:
-        """Whether each block of a job's GPUs that must be in one NVLink domain is so on these nodes."""
+        """Return whether these nodes keep each block of a job's GPUs that must share NVLink together."""
         cluster, gpus = self.scenario.cluster, sum(count for _, count in nodes)
         segment = self.scenario.segment(row, int(cluster.node_type[nodes[0][0]]), gpus)
         return keeps_segments(cluster, nodes, segment)
@@ -98,7 +98,7 @@ class Allocator:
     def place(
         self, gpu_type: int, gpus: int, until: float, on: int = 0, avoid: tuple[int, ...] = (), row: int = -1
     ) -> Nodes | Infeasible:
-        """Ask the placer for nodes that a job or profile will hold until tick `until`.
+        """Ask the placer for nodes that a job or profiling run will hold until tick `until`.
 
         It asks for `on` nodes, 0 for any, and for none of `avoid`, as the job of a row needs its GPUs in
         NVLink domains; -1: of no job. An answer that names a failed node counts as `Infeasible`.
@@ -128,7 +128,7 @@ class Allocator:
         return tuple((int(node), int(count)) for node, count in nodes)
 
     def place_part(self, parts: PartAllocations, row: int) -> Nodes | Infeasible:
-        """Ask the placer where to place a job on a divisible cluster; otherwise like `place`."""
+        """Ask the placer for a node, and a device for a part of a GPU; return it, or why there is none."""
         place = self.placer.place_part(parts, row)
         if isinstance(place, Infeasible):
             return place
@@ -137,7 +137,7 @@ class Allocator:
         return parts.intend(row, place)
 
     def claim(self, nodes: Nodes, until: float) -> Nodes | Infeasible:
-        """Return the nodes for a launch that ends at tick `until`, or why they are not available."""
+        """Return given nodes if a launch that ends at tick `until` may use them, or why it may not."""
         withheld = self.withheld(until)
         kept_for = next((withheld[node] for node, _ in nodes if node in withheld), None)
         return nodes if kept_for is None else Infeasible(f"nodes are kept for {kept_for}")
@@ -152,24 +152,24 @@ class Allocator:
         return {**kept, **self.suspect}
 
     def allocate(self, holder: int, nodes: Nodes) -> Nodes | Infeasible:
-        """Allocate nodes to a job or profile; return them, or the reason why a live scheduler refuses."""
+        """Allocate nodes to a job or profiling run; return them, or why a live scheduler refuses."""
         self.allocations.allocate(holder, nodes)
         return nodes
 
     def release(self, holder: int) -> Nodes:
-        """Take back the nodes of a job or profile, and return them."""
+        """Take back the nodes of a job or profiling run, and return them."""
         return self.allocations.release(holder)
 
     def stop_released(self) -> None:
-        """Stop what still runs on released nodes, which a simulation need not do."""
+        """Stop what still runs on released nodes; a simulation has nothing to do, a real scheduler has."""
 
     def list_holders(self, nodes: Collection[int]) -> list[int]:
-        """Return the jobs (>= 0) and profiles (< 0) that hold GPUs of some nodes, in order of allocation."""
+        """Return the jobs (>= 0) and profiling runs (< 0) that hold GPUs of some nodes, oldest first."""
         held = self.allocations
         return [holder for holder in held.holders if any(on in nodes for on, _ in held.holding(holder))]
 
     def available(self, profiled: Ints) -> Ints:
-        """Return how many GPUs of each type decisions may use, without those `profiled`, shape (T,)."""
+        """Return how many GPUs of each type a decision may use, without `profiled` ones, shape (T,)."""
         cluster = self.scenario.cluster
         available: Ints = cluster.capacity - profiled
         for node in self.allocations.down:

@@ -40,7 +40,7 @@ PR_SET_PDEATHSIG = 1
 def run_supervised(
     task: Callable[[StepWatchdog], R], policy: Policy, placer: Placer, limit_s: float | None = None
 ) -> R:
-    """Run a task that uses a policy, in a separate process if policy or placer are third-party code.
+    """Run a task that uses a policy: in a separate process if policy or placer are third-party code.
 
     Parameters
     ----------

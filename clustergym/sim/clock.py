@@ -11,25 +11,25 @@ from clustergym.scenario.clock import seconds
 
 
 class Clock(simpy.Environment):
-    """SimPy's clock and event calendar, with time in ticks."""
+    """SimPy's clock and calendar of events, with time in ticks (microseconds)."""
 
     @property
     def now(self) -> int:
-        """Present tick."""
+        """The present time, in ticks."""
         return int(self._now)
 
     @property
     def now_s(self) -> float:
-        """Simulated time, seconds."""
+        """The present simulated time, in seconds."""
         return seconds(self.now)
 
     def after(self, delay: int, action: Callable[[], object]) -> None:
-        """Call an action after a number of ticks."""
+        """Schedule a call of `action` after a number of ticks."""
         callbacks: Any = self.timeout(delay).callbacks
         callbacks.append(lambda _: action())
 
     def follow(self, steps: Iterator[int]) -> None:
-        """Run a generator in the simulation, each of whose values is the tick until which it waits."""
+        """Run a generator in the simulation; each value it yields is the tick until which it waits."""
         self.process(self._wait(steps))
 
     def _wait(self, steps: Iterator[int]) -> Generator[simpy.Event, Any, None]:

@@ -15,7 +15,7 @@ TICKS_PER_S = clock.TICKS_PER_S
 
 
 class Phase(enum.IntEnum):
-    """Phase of a job in the simulation."""
+    """Phases of a job in the simulation, from its submission to its end."""
 
     FUTURE = 0
     PROFILING = 1

@@ -24,7 +24,7 @@ from clustergym.sim.state import JobStates
 
 
 class DecisionError(InputError):
-    """A Decision that breaks a rule; the message names the job and the rule.
+    """An error in a policy's decision; the message names the job and the rule that is broken.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class DecisionError(InputError):
 
 @dataclass(frozen=True)
 class Limits:
-    """Everything that a legal decision is checked against, copied so that a policy cannot alter it.
+    """The jobs and GPUs against which a decision is checked, copied so that a policy cannot change them.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ def _whole(name: str, value: Any) -> Ints:
 
 
 def check_decision(decision: Decision, limits: Limits, scenario: Scenario) -> None:
-    """Raise a `DecisionError` if a decision is not legal."""
+    """Raise a `DecisionError` if a policy's decision breaks a rule."""
     again_s = decision.again_s
     if again_s is not None and not (isinstance(again_s, float | int) and math.isfinite(again_s)):
         raise DecisionError(f"asks to decide again at {again_s!r}", remedy="give seconds, or None")

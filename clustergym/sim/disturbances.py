@@ -29,7 +29,7 @@ class _Interruption(NamedTuple):
 
 
 class Disturbances:
-    """Runs the disturbances of a scenario: starts them, and carries out the changes that they request.
+    """Starts a scenario's disturbances (such as node failures), and carries out what they do.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Disturbances:
 
     @property
     def now(self) -> int:
-        """Present tick of the clock."""
+        """The present time, in ticks."""
         return self.clock.now
 
     # Nodes
@@ -74,7 +74,7 @@ class Disturbances:
         detection: int = 0,
         restart_s: float = 0.0,
     ) -> None:
-        """Take a node out of use for some ticks; its jobs are interrupted, and its profiles start again.
+        """Take a node out of use for some ticks: its jobs are interrupted, its profiling runs start again.
 
         The first of the `events` is logged now, the second when the time is over. A node that several
         disturbances have taken out is back in use when the last of them is over.
@@ -102,7 +102,7 @@ class Disturbances:
         self.clock.after(detection + duration, lambda: self.give_back(node, events[1]))
 
     def lose(self, node: int, event: str, reason: str) -> None:
-        """Take a node out of use at once, until `give_back`."""
+        """Take a node out of use at once, until `give_back` is called."""
         self._count_outage(node, event, "")
         self._close(node, _Interruption(reason, "", 0.0))
 
@@ -153,7 +153,7 @@ class Disturbances:
         return busy
 
     def slow(self, node: int, factor: float, duration: int, events: tuple[str, str], cause: str = "") -> None:
-        """Slow down all jobs on a node by a factor for some ticks; logs events as `take_out` does.
+        """Slow down all jobs on a node by a factor for a number of ticks, and log the two events.
 
         A job is as slow as its slowest node. Factors of one node multiply.
         """
@@ -169,7 +169,7 @@ class Disturbances:
         self.clock.after(duration, lambda: change(factors.remove, events[1]))
 
     def clear(self, nodes: Collection[int]) -> None:
-        """Preempt the jobs on some nodes, and postpone the profiles there."""
+        """Preempt the jobs on some nodes, and postpone the profiling runs there."""
         for holder in self.allocator.list_holders(nodes):
             if holder < 0:
                 self.profiler.postpone(holder)
@@ -179,19 +179,19 @@ class Disturbances:
     # Jobs
 
     def waits(self, row: int) -> bool:
-        """Whether a job is in the queue."""
+        """Return whether a job waits for GPUs."""
         return bool(self.jobs.phase[row] == Phase.QUEUED)
 
     def find_queued_tick(self, row: int) -> int:
-        """Return the tick at which a job last began to wait, which identifies one of its runs."""
+        """Return the tick at which a job last began to wait for GPUs."""
         return int(self.jobs.queued_since[row])
 
     def find_work_tick(self, row: int) -> int | None:
-        """Return the tick at which a job starts or started to work on its GPUs; None if it holds none."""
+        """Return the tick at which a job starts, or started, to work on its GPUs; None if it holds none."""
         return int(self.jobs.ready[row]) if self.jobs.gpus[row] else None
 
     def request(self, row: int) -> tuple[int, int]:
-        """Return (type index, GPUs) of a job's request; "any type" becomes the job's fastest type."""
+        """Return a job's request as (type index, GPUs); "any type" becomes the job's fastest type."""
         scenario = self.scenario
         gpu_type, gpus = int(scenario.request_type[row]), int(scenario.request_gpus[row])
         if gpu_type < 0:
@@ -201,7 +201,7 @@ class Disturbances:
         return gpu_type, gpus
 
     def start_at_nodes(self, row: int, gpu_type: int, gpus: int, nodes: Nodes) -> None:
-        """Free nodes of all jobs and profiles, and start a waiting job there."""
+        """Take the GPUs of some nodes from all jobs and profiling runs, and start a waiting job there."""
         self.clear([node for node, _ in nodes])
         self.execution.launch(row, gpu_type, gpus, rescale=False, on=nodes)
         self.decide_again()
@@ -237,14 +237,14 @@ class Disturbances:
             course.note_interruption(row)
 
     def give_up(self, row: int) -> bool:
-        """Interrupt a job if it hangs; return whether it hung."""
+        """Interrupt a job if it hangs (its node has failed unnoticed); return whether it did."""
         hangs = bool(self.jobs.hangs[row])
         if hangs:
             self.interrupt(row, *self._undetected[row])
         return hangs
 
     def _hang(self, row: int, duration: int, interruption: _Interruption) -> None:
-        """Let a job stand still for some ticks until a failure of its node is noticed."""
+        """Let a job stand still for some ticks, until a failure of its node is noticed."""
         if not self.jobs.hangs[row]:
             self._undetected[row], self.jobs.hangs[row] = interruption, True
             self.stand_still(row, duration)
@@ -267,7 +267,7 @@ class Disturbances:
         self.progress.update_speed(row, EventType.HALT, reason=reason, cause=cause, **marks)
 
     def stand_still(self, row: int, duration: int) -> tuple[float, int]:
-        """Let a job stand still for some ticks; return its state at its last checkpoint."""
+        """Let a job stand still; return the iterations left at its last checkpoint, and the ticks since."""
         jobs, now = self.jobs, self.clock.now
         left, undone = jobs.at_checkpoint(row, now)
         jobs.settle(row, now)

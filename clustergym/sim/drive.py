@@ -24,20 +24,20 @@ Progress = Callable[[AnySimulation], None]
 
 @dataclass
 class DecisionTimes:
-    """A histogram of decision times in wall seconds, with percentiles accurate to 2 %."""
+    """A histogram of the real seconds that decisions take, with percentiles accurate to 2 %."""
 
     count: int = 0
     bins: dict[int, int] = field(default_factory=dict)
 
     def add(self, wall_s: float) -> None:
-        """Count the time of one decision."""
+        """Add the real seconds that one decision took."""
         self.count += 1
         # Bins of equal ratio keep the relative error the same from microseconds to minutes.
         key = math.floor(math.log(max(wall_s, 1e-9)) / 0.02)
         self.bins[key] = self.bins.get(key, 0) + 1
 
     def percentile(self, share: float) -> float | None:
-        """Return the quantile `share` of decision times, wall seconds; None without decisions."""
+        """Return the quantile `share` (0 to 1) of decision times, in real seconds; None without decisions."""
         seen = 0
         for key in sorted(self.bins):
             seen += self.bins[key]
@@ -48,7 +48,7 @@ class DecisionTimes:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: the simulation with its logs, and the times of decisions."""
+    """A finished run: the simulation with its logs, and how long decisions took in real seconds."""
 
     simulation: AnySimulation
     decision_times: DecisionTimes
@@ -64,7 +64,10 @@ def simulate(
     watch: StepWatchdog | None = None,
     engine: Engine = "auto",
 ) -> Run:
-    """Run a policy on a scenario to its end; raises the errors of `drive` and `chosen_engine`."""
+    """Simulate a scenario to its end under a policy and a placer, and return the finished run.
+
+    Raises the errors of `drive` and `chosen_engine`.
+    """
     return drive(make_simulation(scenario, policy, placer, seed, engine), policy, seed, progress, watch)
 
 
@@ -75,7 +78,7 @@ def drive(
     progress: Progress | None = None,
     watch: StepWatchdog | None = None,
 ) -> Run:
-    """Run a policy on a new simulation from start to end.
+    """Let a policy decide in a new simulation from start to end, and return the finished run.
 
     Raises
     ------
@@ -142,7 +145,7 @@ def replay(
     seed: int,
     changes: Sequence[Change],
 ) -> Simulation:
-    """Rebuild a run from its decision log alone.
+    """Simulate a run again from its decision log, without its policy.
 
     Raises
     ------
@@ -157,7 +160,10 @@ def replay(
 
 
 def follow(simulation: Simulation, changes: Sequence[Change]) -> None:
-    """Carry out the decisions of a log in a new simulation; raises the errors of `replay`."""
+    """Carry out the decisions of a decision log in a new simulation.
+
+    Raises the errors of `replay`.
+    """
     at = 0
     while (view := simulation.advance()) is not None:
         if at < len(changes) and changes[at].time_s < view.now_s:

@@ -41,7 +41,7 @@ __all__ = ["IDLE_ROUNDS", "Change", "Simulation", "StalledError"]
 
 @dataclass(frozen=True)
 class Change:
-    """One entry of the decision log, with the changes that a decision made.
+    """An entry of the decision log: what one decision changed.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Change:
 
 
 class Terms(NamedTuple):
-    """The conditions of a decision's launches: nodes to avoid, nodes to move to, and jobs that save first."""
+    """Conditions of a decision's launches: nodes to avoid or move to, and jobs that save before they stop."""
 
     avoid: Mapping[int, tuple[int, ...]]
     moves: Mapping[int, Nodes | int]
@@ -85,7 +85,7 @@ class Terms(NamedTuple):
 
 
 class Simulation:
-    """One run of a scenario; the caller makes the decisions.
+    """One run of a scenario on the SimPy engine; the caller makes the decisions.
 
     `advance` runs to the next decision point and returns its View, or None at the end;
     `apply` carries out a Decision there. The state is a pure function of scenario, seed,
@@ -159,18 +159,18 @@ class Simulation:
 
     @property
     def known_trace(self) -> Trace:
-        """The trace that a policy may see; only clairvoyant policies see which jobs end early."""
+        """The jobs as the policy may know them: only a clairvoyant one knows which jobs will end early."""
         trace = self.scenario.trace
         return trace if self.information == InformationClass.CLAIRVOYANT else trace.as_asked()
 
     @property
     def now_s(self) -> float:
-        """Simulated time, seconds."""
+        """The present simulated time, in seconds."""
         return self.clock.now_s
 
     @property
     def jobs_in_view(self) -> int:
-        """Number of jobs in the next View."""
+        """Number of jobs that the policy sees at the next decision point."""
         return len(self.queue.in_view)
 
     @property
@@ -215,7 +215,7 @@ class Simulation:
     # Driving
 
     def advance(self) -> View | None:
-        """Run to the next decision point.
+        """Simulate up to the next decision point, and return what the policy sees there; None at the end.
 
         Returns
         -------
@@ -260,15 +260,15 @@ class Simulation:
         return None
 
     def iterate_changes(self) -> Iterator[Change]:
-        """Yield the changes made by decisions so far."""
+        """Yield what each decision so far has changed."""
         return iter(self.changes)
 
     def next_instant(self) -> float:
-        """Return the tick of the next event; inf if there is none."""
+        """Return the time of the next event, in ticks; inf if there is none."""
         return float(self.clock.peek())
 
     def _decides_first(self) -> bool:
-        """Whether a decision is made before profiles start: profiles are active and a job is queued."""
+        """Return whether a decision comes before profiling runs start: there are such, and a job waits."""
         phase = self.jobs.phase
         return self.profiler.active and any(phase[row] == Phase.QUEUED for row in self.queue.in_view)
 
@@ -287,7 +287,7 @@ class Simulation:
         return self.make_view()
 
     def make_view(self) -> View:
-        """Return the present View, and record what a decision on it may do."""
+        """Return what a policy sees now, and record the limits of a decision on it."""
         rows, now, held = self.queue.rows, self.clock.now, self.allocations
         available = self.allocator.available(self.profiler.held)
         # Copies, for the View hands its arrays to a policy that may write into them.
@@ -298,7 +298,7 @@ class Simulation:
         return self.views.view(now, rows.copy(), available, held.free.copy(), where=where, coming=coming)
 
     def _places(self) -> Places:
-        """Return the nodes of the View's jobs."""
+        """Return on which nodes the jobs in the View are, and what is free there."""
         held, rows = self.allocations, set(self.queue.in_view)
         nodes = {row: held.holding(row) for row in held.holders if row in rows}
         cluster, free = self.scenario.cluster, held.free_on_node.copy()
@@ -307,7 +307,7 @@ class Simulation:
         return Places(cluster.node_type, free, nodes, *domains, segment)
 
     def apply(self, decision: Decision) -> None:
-        """Carry out a decision at the present decision point.
+        """Check and carry out a decision at the present decision point.
 
         Raises
         ------
@@ -404,7 +404,7 @@ class Simulation:
             )
 
     def _new_batches(self, decision: Decision, launched: Bools) -> dict[int, int]:
-        """Return the new batch of each job, by row.
+        """Return the global batch of each job whose batch a decision changes, by row.
 
         Contains jobs that are launched at another batch than the requested one, and running jobs whose
         batch changes.

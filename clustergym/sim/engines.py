@@ -24,7 +24,7 @@ MANY = 4000
 
 
 def expected_steps(scenario: Scenario, policy: Policy) -> float:
-    """Estimate the number of steps in a run: starts and ends of jobs, or decisions if there are more.
+    """Estimate a run's number of steps: starts and ends of jobs, or decisions if those are more.
 
     A decision is made at each start and end, or each round while jobs arrive.
     """
@@ -38,7 +38,7 @@ def expected_steps(scenario: Scenario, policy: Policy) -> float:
 
 
 def chosen_engine(scenario: Scenario, policy: Policy, placer: Placer, engine: Engine) -> Engine:
-    """Return the name of the engine that simulates a run, `simpy` or `compiled`.
+    """Return the name of the engine that will simulate a run, `simpy` or `compiled`.
 
     Raises
     ------
@@ -65,7 +65,10 @@ def chosen_engine(scenario: Scenario, policy: Policy, placer: Placer, engine: En
 def make_simulation(
     scenario: Scenario, policy: Policy, placer: Placer, seed: int = 0, engine: Engine = "auto"
 ) -> AnySimulation:
-    """Return a new simulation for a policy; raises the errors of `chosen_engine`."""
+    """Make a new simulation for a policy, on the chosen engine.
+
+    Raises the errors of `chosen_engine`.
+    """
     if chosen_engine(scenario, policy, placer, engine) == "simpy":
         return Simulation(scenario, placer, policy.information_class, policy.round_s, seed)
     from clustergym.sim.compiled.simulation import CompiledSimulation

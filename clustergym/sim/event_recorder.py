@@ -14,7 +14,7 @@ from clustergym.sim.state import JobStates
 
 
 class EventRecorder(EventLog):
-    """The event log of a run, with methods that log events at the present time."""
+    """The event log of a run, with methods that add events at the present time."""
 
     def __init__(self, scenario: Scenario, clock: Clock, jobs: JobStates, allocations: Allocations) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class EventRecorder(EventLog):
     def record(
         self, event_type: str, row: int, gpu_type: int = -1, gpus: int = 0, nodes: Nodes = (), **more: Any
     ) -> None:
-        """Log an event at the present time; `more` are further columns of `Event`."""
+        """Add an event of a job at the present time; `more` are further fields of the event."""
         if event_type in PACES:
             batch = int(self._jobs.batch[row])
             if batch != self._requested[row]:
@@ -39,7 +39,7 @@ class EventRecorder(EventLog):
         self.append(Event(self._clock.now_s, event_type, row, gpu_type, gpus, nodes, **more))
 
     def note(self, event_type: str, node: int, cause: str = "") -> None:
-        """Log an event of a node at the present time."""
+        """Add an event of a node, such as a failure, at the present time."""
         gpus = int(self._cluster.node_gpus[node])
         self.record(
             event_type, NO_JOB, int(self._cluster.node_type[node]), gpus, ((node, gpus),), cause=cause

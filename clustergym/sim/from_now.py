@@ -25,7 +25,7 @@ LONGEST_S = 30 * DAY_S
 
 @dataclass(frozen=True)
 class Moment:
-    """A decision point of a running cluster, with the policy's decision.
+    """A decision point of a running cluster: what the policy sees, and what it decides.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ def list_moments(
     now_s: float,
     hosts: Mapping[str, Sequence[str]] | None = None,
 ) -> Iterator[Moment]:
-    """Yield a policy's decisions from `now_s` on; only the running jobs start earlier.
+    """Simulate a cluster from `now_s` on, on which jobs already run; yield each decision of the policy.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def list_moments(
 
 
 def _held_now(view: View, running: Collection[int]) -> list[tuple[int, int, int]]:
-    """Return the starts of the jobs that run now, each on the first type that has room."""
+    """Return (job, GPU type, GPUs) of the jobs that run now, each on the first type with room."""
     free, found = view.free.copy(), []
     for at in np.flatnonzero((view.state == QUEUED) & np.isin(view.job, list(running))).tolist():
         gpus, asked = int(view.requested_gpus[at]), int(view.requested_type[at])
@@ -111,7 +111,7 @@ def _held_now(view: View, running: Collection[int]) -> list[tuple[int, int, int]
 def match_hosts(
     starts: Sequence[tuple[int, int, int]], hosts: Mapping[int, Sequence[str]], cluster: ClusterSpec
 ) -> dict[int, Nodes]:
-    """Return nodes for jobs whose hosts are known by name: jobs of one host are on one node.
+    """Choose nodes for jobs whose host names are known: jobs of one host get the same node.
 
     Nodes of one type are alike, so that any may be the host of any name. A type whose hosts do not fit on its
     nodes is left out, as are jobs without names, or with other than equally many GPUs on each host.
@@ -144,7 +144,7 @@ def match_hosts(
 
 
 def drop_row(view: View, row: int) -> View:
-    """Return a view without one job."""
+    """Return a View from which one job is left out."""
     keep = view.job != row
     columns: dict[str, Any] = {}
     for column in fields(view):

@@ -30,7 +30,7 @@ NO_ROLE, POLICY, PLACER = range(3)
 
 
 class StoppedError(InputError):
-    """Raised if the policy or placer ended, crashed or exceeded its time limit."""
+    """Raised if the policy or placer ended its process, crashed, or exceeded its time limit."""
 
     def __reduce__(self) -> tuple[type[InputError], tuple[str]]:
         """Pickle as the error line alone."""
@@ -38,7 +38,7 @@ class StoppedError(InputError):
 
 
 class OvertimeError(BaseException):
-    """Raised inside a step that exceeds its time limit.
+    """Raised inside a step of a run (a decision, or what follows it) that exceeds its time limit.
 
     It is not an `Exception`, so that a policy that catches exceptions does not catch it.
     """
@@ -59,7 +59,7 @@ def make_stopped_error(
 
 
 def describe_stop(who: str, what: str, role: int, decision: int, jobs: int, now_s: float) -> StoppedError:
-    """Return the error for a run that stopped at the given decision and simulated time."""
+    """Make the error for a run that stopped: what happened, in which decision, at what simulated time."""
     shown = f"{jobs} job{'s' * (jobs != 1)} in the view"
     where = f"in decision {decision}, at {now_s:,.0f} s of simulated time with {shown}"
     if role == NO_ROLE:
@@ -113,7 +113,7 @@ class StepWatchdog:
         raise OvertimeError(f"took longer than {self.limit_s:g} s")
 
     def steps(self, simulation: AnySimulation, policy: Policy) -> Steps:
-        """Return the three steps of a run (advance, schedule, apply), each with the time limit."""
+        """Return a run's three functions (advance, schedule, apply), each with the time limit."""
         if self.limit_s is None and self.place is None:
             return simulation.advance, policy.schedule, simulation.apply
 
@@ -143,7 +143,7 @@ class StepWatchdog:
 
 
 def check_limit(limit_s: float | None, field: str = "run.decision_limit_s") -> float | None:
-    """Return the time limit of decisions; raise an `InputError` if it is not a valid duration."""
+    """Check that a time limit of decisions is a valid number of seconds, and return it."""
     seconds: float | None = check_value(limit_s, Period | None, field)
     return seconds
 
@@ -153,7 +153,7 @@ Logs = Literal["auto", "lines", "columns"]
 
 @dataclass(frozen=True)
 class RunOptions(Parameters):
-    """The configuration's group `run`.
+    """Options of a run: its engine, its logs, and the time limit of decisions.
 
     Attributes
     ----------

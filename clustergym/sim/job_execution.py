@@ -57,7 +57,7 @@ class JobProgress:
     def iteration_s(
         self, row: int, gpu_type: int, level: int, nodes: Nodes, remaining: float, slowdown: float = 1.0
     ) -> float:
-        """Return the seconds that a job now needs for one iteration at its requested batch."""
+        """Return the seconds that a job now needs for one iteration on the given GPUs and nodes."""
         scenario, choices = self.scenario, self.scenario.batch_choices
         column = -1 if choices is None else choices.column(row, int(self.jobs.batch[row]))
         locality = int(scenario.cluster.locality(nodes))
@@ -76,7 +76,7 @@ class JobProgress:
         return iteration_s / choices.worth(row, column, remaining)
 
     def plan_checkpoints(self, row: int, nodes: Nodes) -> None:
-        """Set a job's checkpoint interval on some nodes to the shortest that a disturbance asks for."""
+        """Set how often a running job saves: the shortest interval that a disturbance asks for."""
         jobs, scenario = self.jobs, self.scenario
         asked = [disturbance.checkpoints(scenario.cluster, nodes) for disturbance in scenario.disturbances]
         every_s, write_s = min((plan for plan in asked if plan is not None), default=(0.0, 0.0))
@@ -85,7 +85,7 @@ class JobProgress:
         jobs.unsaved[row], jobs.restart_s[row] = 0, 0.0
 
     def await_completion(self, row: int) -> None:
-        """Schedule the job's completion, or its next change of efficiency, from its present progress.
+        """Schedule a running job's completion, or its next change of speed, from its present progress.
 
         A new `generation` makes what was scheduled before void.
         """
@@ -118,7 +118,7 @@ class JobProgress:
         self.update_speed(row)
 
     def update_speed(self, row: int, event: EventType = EventType.RATE, **marks: Any) -> None:
-        """Recompute and log a running job's speed, from its batch, progress and share of network links."""
+        """Recompute and log a running job's speed, after its batch or share of network links has changed."""
         jobs = self.jobs
         jobs.settle(row, self.clock.now)
         gpu_type, gpus = int(jobs.gpu_type[row]), int(jobs.gpus[row])
@@ -133,7 +133,7 @@ class JobProgress:
         self.log.record(event, row, gpu_type, gpus, **marks)
 
     def update_speeds(self) -> None:
-        """Update the speed of each running job whose partner or share of network links has changed."""
+        """Update the speed of each job whose partner on its GPUs, or share of network links, has changed."""
         jobs = self.jobs
         if self.sharing is not None:
             for row in self.sharing.list_changed_jobs():
@@ -257,7 +257,7 @@ class JobExecution:
         beside: int,
         avoid: tuple[int, ...],
     ) -> Nodes | Infeasible:
-        """Return the nodes of a launch; the arguments are those of `launch`."""
+        """Return the nodes on which a job is launched, or why there are none."""
         allocations, sharing = self.allocator.allocations, self.progress.sharing
         if isinstance(allocations, PartAllocations):
             return self.allocator.place_part(allocations, row)
@@ -288,7 +288,7 @@ class JobExecution:
         return sharing.join(row, beside, self.clock.now)
 
     def vacate(self, row: int) -> Nodes:
-        """Record a job's progress, release its GPUs and return the nodes it held."""
+        """Record a job's progress, release its GPUs, and return its (node, GPUs) pairs."""
         jobs, progress = self.jobs, self.progress
         jobs.settle(row, self.clock.now)
         if progress.sharing is not None:
@@ -303,7 +303,7 @@ class JobExecution:
         return self.allocator.release(row)
 
     def undo(self, row: int) -> tuple[float, float]:
-        """Vacate a job and return it to its last checkpoint; return the seconds and iterations lost."""
+        """Release a job's GPUs and undo its work since the last checkpoint; return (seconds, iterations)."""
         jobs = self.jobs
         left, undone = jobs.at_checkpoint(row, self.clock.now)
         self.vacate(row)
@@ -312,7 +312,7 @@ class JobExecution:
         return seconds(undone), lost
 
     def stop(self, row: int, saves: bool) -> None:
-        """Vacate a job; a job that does not save first loses its work since the last checkpoint."""
+        """Release a job's GPUs; unless it saves first, it loses its work since the last checkpoint."""
         if saves or not self.jobs.stops_lose:
             self.vacate(row)
             return
@@ -354,7 +354,7 @@ class JobExecution:
         self.queue.leave(row, phase)
 
     def defragment(self) -> None:
-        """Carry out the moves that the placer proposes, where a move is worth its restart."""
+        """Ask the placer for moves of jobs to nodes closer together; make those that are worth a restart."""
         placer, now = self.allocator.placer, self.clock.now
         if placer.defragment_s is None or now - self.defragmented_at < ticks(placer.defragment_s):
             return

@@ -14,7 +14,7 @@ from clustergym.sim.state import JobStates, Phase
 
 
 class JobQueue:
-    """The jobs in the system, which of them a View shows, and the next decision point.
+    """The jobs in the system, which of them the policy sees, and when it decides next.
 
     Attributes
     ----------
@@ -48,13 +48,13 @@ class JobQueue:
 
     @property
     def rows(self) -> Ints:
-        """Jobs that a View shows, ascending."""
+        """Jobs that the policy sees, as ascending rows of the trace."""
         if self._rows is None:
             self._rows = np.array(sorted(self.in_view), dtype=np.int64)
         return self._rows
 
     def enqueue(self, row: int) -> None:
-        """Let a job wait, and request a decision if the policy sees the job."""
+        """Let a job wait for GPUs, and request a decision if the policy sees the job."""
         jobs = self.jobs
         rules.wait(jobs.job[row], self.clock.now)
         # A job that waits forgets the batch that was chosen for its last allotment.
@@ -65,19 +65,19 @@ class JobQueue:
             self.decide_again()
 
     def hide(self, row: int) -> None:
-        """Remove a job from Views until it waits again."""
+        """Hide a job from the policy until it waits again."""
         self.in_view.discard(row)
         self._rows = None
 
     def leave(self, row: int, phase: Phase) -> None:
-        """Let a job leave the system, completed or dropped."""
+        """Remove a job, which has completed or is dropped, from the system."""
         self.jobs.phase[row] = phase
         self.scored_left -= bool(self._scored[row])
         self.hide(row)
         self.leaving[row].succeed()
 
     def decide_again(self) -> None:
-        """Request a decision at the next possible time."""
+        """Request that the policy decides again at the next possible time."""
         if self._round is None:
             # Decisions at events are at least `apart` ticks from each other (`scenario.apart_s`).
             left = self.decided_at + self._apart - self.clock.now if self.decided_at >= 0 else 0
@@ -90,7 +90,7 @@ class JobQueue:
             self.plan_round()
 
     def plan_round(self) -> None:
-        """Schedule the next round, if the policy decides in rounds and a View would show jobs."""
+        """Plan the next decision round, if the policy decides in rounds and sees jobs."""
         if self._round is None or self._round_pending or not self.in_view:
             return
         now = self.clock.now
@@ -100,7 +100,7 @@ class JobQueue:
         self.clock.after(rules.find_next_round(self._round, later, now) - now, self._begin_round)
 
     def ask_at(self, tick: int) -> None:
-        """Request a decision at a tick without an event; replaces an earlier request."""
+        """Request a decision at a given tick, which replaces an earlier request."""
         if self._round is None and tick != self._asked_for and tick > self.clock.now:
             self._asked_for = tick
             self.clock.after(tick - self.clock.now, self._decide_as_asked)

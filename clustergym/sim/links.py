@@ -55,7 +55,7 @@ def max_min_rates(flows: Sequence[Flows], demand: Sequence[float], capacity: Seq
 
 
 class Uplinks:
-    """The uplinks of leaf switches and minipods, and the traffic flows of jobs on them.
+    """The links from leaf switches and minipods upwards, and the flows of jobs' traffic over them.
 
     All uplinks of a switch count as one link in each direction: the bandwidth of the ports below it
     over `Fabric.spine_oversubscription`, for a minipod over `Fabric.core_oversubscription`. A job
@@ -84,11 +84,11 @@ class Uplinks:
         self._minipod: list[int] = (spec.node_minipod + len(leaves)).tolist()
 
     def demand_gbs(self, nodes: Nodes) -> float:
-        """Return the rate, in GB/s, of one flow of an allocation on unshared links."""
+        """Return the rate, in GB/s, that one flow of an allocation has if no other job shares its links."""
         return self._flow_gbs[self._type[nodes[0][0]]]
 
     def flows(self, nodes: Nodes) -> dict[int, int]:
-        """Return an allocation's flows over each link that it crosses; empty inside a leaf switch."""
+        """Return how many flows an allocation has over each link that it crosses; none in one leaf switch."""
         per_gpu = self._per_gpu[self._type[nodes[0][0]]]
         below: dict[int, int] = {}
         total = 0
@@ -103,7 +103,7 @@ class Uplinks:
 
 
 class SharedLinks:
-    """Records which jobs share network links, and how much sharing slows each job's traffic.
+    """Keeps account of which jobs share network links, and how much slower each job's traffic is by it.
 
     Only a link that its jobs could fill (a crowded link) slows jobs down, so a change is worked out
     only for the jobs that crowded links connect to it.
@@ -145,7 +145,7 @@ class SharedLinks:
         return self._slowdown.get(job, 1.0)
 
     def update(self) -> dict[int, float]:
-        """Return the new slowdown of each job whose slowdown may have changed since the last call."""
+        """Recompute and return the slowdown of each job for which it may have changed since the last call."""
         if not self._changed_links:
             return {}
         # Once before and once after the links are weighed: a link that stops being crowded frees its jobs,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class EventType(enum.StrEnum):
-    """Types of job events; the disturbances name those of nodes (`scenario.disturbance`)."""
+    """Types of events of jobs in the event log, such as a start or a preemption."""
 
     SUBMIT = "submit"
     """The job enters the system."""
@@ -66,7 +66,7 @@ PACES = (*LAUNCHES, EventType.RATE, EventType.HANG, EventType.HALT, EventType.SA
 
 
 class Event(NamedTuple):
-    """One row of the event log.
+    """One event of a run: its time, type, job, GPUs, nodes and costs.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ class Event(NamedTuple):
 
 
 class EventLog:
-    """Events in order of time, with a running SHA-256 digest over their exact values."""
+    """The events of a run in order of time, with a SHA-256 digest of their exact values."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -138,18 +138,18 @@ class EventLog:
         self._sha256.update(_line(event).encode())
 
     def extend(self, events: Sequence[Event]) -> None:
-        """Add events, which must be in order of time."""
+        """Add several events, which must be in order of time."""
         self.events += events
         self._sha256.update("".join(map(_line, events)).encode())
 
     def sort(self) -> None:
-        """Sort the events by time, if they were not added in order."""
+        """Sort the events by time, and recompute the digest."""
         events, self.events, self._sha256 = self.events, [], hashlib.sha256()
         self.extend(sorted(events, key=lambda event: event.time_s))
 
     @property
     def digest(self) -> str:
-        """SHA-256 digest of all events so far, hexadecimal."""
+        """The SHA-256 digest of all events so far, as hexadecimal text."""
         return self._sha256.hexdigest()
 
 

@@ -16,7 +16,7 @@ from clustergym.sim.state import JobStates
 
 
 class Fault(NamedTuple):
-    """An error in a decision; `row` is the row of the wrong job in the trace."""
+    """An error in a policy's decision: the row of the wrong job, what is wrong, and a remedy."""
 
     row: int
     message: str
@@ -24,14 +24,14 @@ class Fault(NamedTuple):
 
 
 def list_domain_nodes(cluster: ClusterSpec, domain: int, gpu_type: int) -> list[int]:
-    """Return the nodes of a type in an NVLink domain."""
+    """Return the nodes of a GPU type in an NVLink domain (nodes whose GPUs NVLink joins)."""
     inside = (cluster.node_domain == domain) & (cluster.node_type == gpu_type)
     found: list[int] = np.flatnonzero(inside).tolist()
     return found
 
 
 def keeps_segments(cluster: ClusterSpec, nodes: Nodes, segment: int) -> bool:
-    """Whether each block of `segment` GPUs of a job on these nodes is in one NVLink domain."""
+    """Return whether each block of `segment` GPUs of a job on these nodes is in one NVLink domain."""
     in_node = segment <= cluster.node_gpus[nodes[0][0]]
     inside = Counter[int]()
     for node, count in nodes:
@@ -40,7 +40,7 @@ def keeps_segments(cluster: ClusterSpec, nodes: Nodes, segment: int) -> bool:
 
 
 def list_moves(decision: Decision, allocations: Allocations) -> dict[int, Nodes | int]:
-    """Return the target nodes of a decision's moves by row, without jobs that are already there."""
+    """Return where a decision moves each job, by row, without jobs that are there already."""
     found: dict[int, Nodes | int] = {}
     for row, target in (decision.move or {}).items():
         held = allocations.holding(row)
@@ -55,14 +55,14 @@ def list_moves(decision: Decision, allocations: Allocations) -> dict[int, Nodes 
 
 
 def list_launched_jobs(decision: Decision, jobs: JobStates, allocations: Allocations) -> set[int]:
-    """Return the jobs whose GPUs a decision changes, if no jobs share GPUs."""
+    """Return the rows of the jobs whose GPUs a decision changes, if no jobs share GPUs."""
     changed = jobs.gpu_type[decision.job] != decision.gpu_type
     changed |= jobs.gpus[decision.job] != decision.gpus
     return set(decision.job[changed].tolist()) | list_moves(decision, allocations).keys()
 
 
 def list_stops(decision: Decision, rows: Ints, jobs: JobStates) -> tuple[list[int], list[int]]:
-    """Return which of the jobs `rows` a decision stops at once, and which save first."""
+    """Return two lists of jobs that a decision stops: those that stop at once, and those that save first."""
     leaving = jobs.gpus[rows] > 0
     # A decision names all that is to hold GPUs; a running job that it does not name loses its own.
     leaving[np.searchsorted(rows, decision.job)] = False
@@ -74,7 +74,7 @@ def list_stops(decision: Decision, rows: Ints, jobs: JobStates) -> tuple[list[in
 def find_notice_fault(
     decision: Decision, jobs: JobStates, scenario: Scenario, held: Allocations
 ) -> Fault | None:
-    """Return the first error in a decision's notices."""
+    """Return the first error in a decision's list of jobs that save before they stop, or None."""
     rows = decision.notice.tolist()
     if not rows:
         return None
@@ -99,7 +99,7 @@ def find_notice_fault(
 def find_move_fault(
     decision: Decision, jobs: JobStates, scenario: Scenario, held: Allocations
 ) -> Fault | None:
-    """Return the first error in the nodes that a decision names."""
+    """Return the first error in the nodes to which a decision moves jobs, or None."""
     moves = list_moves(decision, held)
     if not moves:
         return None
@@ -170,7 +170,7 @@ def _count_free(decision: Decision, jobs: JobStates, held: Allocations) -> Ints:
 def _take(
     row: int, target: Nodes | int, gpu_type: int, gpus: int, free: Ints, cluster: ClusterSpec
 ) -> Fault | None:
-    """Take a job's GPUs from those that are free, or return why they cannot be had."""
+    """Subtract a job's GPUs from the free ones, or return why that cannot be."""
     if isinstance(target, int):
         inside = list_domain_nodes(cluster, target, gpu_type)
         short = gpus - int(free[inside].sum())
@@ -190,5 +190,5 @@ def _take(
 
 
 def list_nodes_outside(cluster: ClusterSpec, domain: int) -> tuple[int, ...]:
-    """Return all nodes outside an NVLink domain."""
+    """Return the indices of all nodes outside an NVLink domain."""
     return tuple(np.flatnonzero(cluster.node_domain != domain).tolist())

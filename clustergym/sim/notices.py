@@ -13,14 +13,14 @@ from clustergym.sim.log import EventType
 
 
 class Notices:
-    """Jobs that were given notice: each saves its state, then stops; Views do not show it until it waits."""
+    """Lets running jobs save their state on their GPUs before they are stopped."""
 
     def __init__(self, disturbances: Disturbances) -> None:
         self._disturbances, self._execution = disturbances, disturbances.execution
         self._jobs, self._queue = self._execution.jobs, self._execution.queue
 
     def stop_all(self, drops: Sequence[int], preempts: Sequence[int], saves: Sequence[int]) -> None:
-        """Drop jobs, stop jobs at once, and give other jobs notice."""
+        """Drop the jobs `drops`, stop the jobs `preempts` at once, and let the jobs `saves` save first."""
         for row in drops:
             self._execution.drop(row, "policy")
         for row in preempts:
@@ -30,7 +30,7 @@ class Notices:
             self.give(row)
 
     def give(self, row: int) -> None:
-        """Let a running job save, then stop it; a job that hangs is interrupted at once."""
+        """Let a running job save its state, then stop it; a job that hangs is interrupted at once."""
         if self._disturbances.give_up(row):
             return
         jobs, clock, takes = self._jobs, self._execution.clock, ticks(float(self._jobs.save_s[row]))
@@ -46,7 +46,7 @@ class Notices:
             self._execution.preempt(row)
 
     def coming_gpus(self) -> Ints | None:
-        """Return the GPUs of each type that saving jobs will release; None if no job saves."""
+        """Return the GPUs of each type that jobs which are saving will release; None if no job saves."""
         rows = list(self._jobs.saving)
         if not rows:
             return None

@@ -18,7 +18,7 @@ from clustergym.sim.state import JobStates
 
 
 class PairFault(NamedTuple):
-    """An error in a pair of a decision; `row` is its index among the decision's jobs."""
+    """An error in a decision's pairs of jobs that share GPUs: which job is wrong, why, and a remedy."""
 
     row: int
     message: str
@@ -26,7 +26,7 @@ class PairFault(NamedTuple):
 
 
 def find_pair_fault(decision: Decision, scenario: Scenario) -> PairFault | None:
-    """Return the first error in a decision's pairs, given that its columns are otherwise legal."""
+    """Return the first error in a decision's pairs of jobs that share GPUs, or None."""
     partner = decision.partner
     if partner is None or not (partner != NO_JOB).any():
         return None
@@ -60,7 +60,7 @@ def find_pair_fault(decision: Decision, scenario: Scenario) -> PairFault | None:
 
 
 def mark_counted_jobs(decision: Decision) -> Bools:
-    """Return which jobs' GPUs count, shape (m,): in a pair only those of the job with the lower row."""
+    """Return a mask of the jobs whose GPUs count, shape (m,): of two jobs that share GPUs, only one."""
     if decision.partner is None:
         return np.ones(len(decision.job), dtype=np.bool_)
     counts: Bools = (decision.partner == NO_JOB) | (decision.job < decision.partner)
@@ -68,7 +68,7 @@ def mark_counted_jobs(decision: Decision) -> Bools:
 
 
 class PairedLaunches(NamedTuple):
-    """The launches and stops of a decision with pairs.
+    """The jobs that a decision launches, and whose GPUs each of them joins, where jobs share GPUs.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class PairedLaunches(NamedTuple):
 
 
 def list_paired_launches(decision: Decision, jobs: JobStates) -> PairedLaunches:
-    """Return which jobs a decision launches, if jobs may share GPUs.
+    """Return which jobs a decision launches, and whose GPUs each of them joins, where jobs share GPUs.
 
     Each pair, or job on its own, stays on the GPUs that one of its jobs holds now, if they have the type and
     count; each GPU is kept by one pair or job, that of the lowest row: two want the same GPUs only where a
@@ -120,7 +120,7 @@ def list_paired_launches(decision: Decision, jobs: JobStates) -> PairedLaunches:
 
 
 def _name_held_gpus(row: int, jobs: JobStates) -> int:
-    """Return a name of the GPUs that a running job holds: the lowest row that holds them."""
+    """Return an identifier of the GPUs that a running job holds: the lowest row that holds them."""
     other = jobs.get_partner(row)
     return row if other == NO_JOB else min(row, other)
 
@@ -130,7 +130,7 @@ def _rows(decision: Decision, column: Ints) -> Iterable[tuple[int, int]]:
 
 
 class Sharing:
-    """The pairs of jobs in a run that share GPUs.
+    """Keeps account of which two jobs share the same GPUs, and how fast each of them then is.
 
     Attributes
     ----------
@@ -148,7 +148,7 @@ class Sharing:
         self._changed: set[int] = set()
 
     def join(self, row: int, other: int, now: int) -> Nodes | Infeasible:
-        """Let a job share another job's GPUs from tick `now`, and return their nodes."""
+        """Let a job share another job's GPUs from tick `now`; return their (node, GPUs) pairs."""
         jobs = self._jobs
         if not jobs.gpus[other]:
             return Infeasible(f"{self._trace.job_id[other]}, whose GPUs it was to share, has none")
@@ -162,7 +162,7 @@ class Sharing:
         return self._allocations.share(row, other)
 
     def part(self, row: int, now: int) -> None:
-        """End a job's sharing at tick `now`, if it has a partner."""
+        """End a job's sharing of GPUs at tick `now`, if it shares them."""
         other = int(self._partner[row])
         if other != NO_JOB:
             self._jobs.settle(other, now)
@@ -170,16 +170,16 @@ class Sharing:
             self._changed.add(other)
 
     def list_changed_jobs(self) -> list[int]:
-        """Return the running jobs whose partner has changed since the last call."""
+        """Return the running jobs that began or ended to share GPUs since the last call."""
         rows = sorted(row for row in self._changed if self._jobs.gpus[row])
         self._changed.clear()
         return rows
 
     def get_kept_speed(self, row: int, gpu_type: int, level: int) -> float:
-        """Return a job's speed on an allotment beside its present partner, as a share of its speed alone."""
+        """Return a job's speed beside the job it now shares GPUs with, as a share of its speed alone."""
         other = int(self._partner[row])
         return 1.0 if other == NO_JOB else self.get_pair_speed(row, other, gpu_type, level)
 
     def get_pair_speed(self, row: int, other: int, gpu_type: int, level: int) -> float:
-        """Return a job's speed on an allotment beside another job, as a share of its speed alone."""
+        """Return a job's speed if it shared its GPUs with another job, as a share of its speed alone."""
         return float(self._speeds.kept[self._class_of[row], self._class_of[other], gpu_type, level])

@@ -23,7 +23,7 @@ from clustergym.sim.state import Phase
 
 @dataclass(eq=False)
 class Profile:
-    """An unfinished profile on one GPU type.
+    """A profiling run, which measures a job's speed on one GPU type, that is not finished yet.
 
     Attributes
     ----------
@@ -46,12 +46,12 @@ class Profile:
     since: int = -1
 
     def settle(self, now: int) -> None:
-        """Subtract the time measured up to a tick from the time left."""
+        """Subtract the time measured up to tick `now` from the time that is left."""
         self.left, self.since = self.left - (now - self.since), now
 
 
 def compute_profile_ticks(scenario: Scenario, price: ProfilePrice) -> Ints:
-    """Return how many ticks the profile of each model class takes on each GPU type, shape (C, T)."""
+    """Return the ticks for which each class of model is profiled on each GPU type, shape (C, T)."""
     parts = scenario.feasible.sum(axis=2)
     if price.per == "job":
         parts = np.ones_like(parts)
@@ -60,7 +60,7 @@ def compute_profile_ticks(scenario: Scenario, price: ProfilePrice) -> Ints:
 
 
 class Profiler:
-    """Runs the profiles that a policy's information class requires.
+    """Queues and starts the profiling runs that measure jobs' speeds before a policy may start the jobs.
 
     Attributes
     ----------
@@ -94,11 +94,11 @@ class Profiler:
 
     @property
     def active(self) -> bool:
-        """Whether any profile waits or runs."""
+        """Return whether any profiling run waits or runs."""
         return bool(self.running) or any(self.waiting)
 
     def ask(self, row: int) -> None:
-        """Queue the profiles that a job needs, except on types that are known or already being profiled."""
+        """Queue the profiling runs that a job needs, except on types that are known or queued already."""
         assert self._price is not None
         scenario, hidden, unit = self._scenario, int(self._jobs.hidden[row]), int(self._unit_of[row])
         asked, asked_only = int(scenario.request_type[row]), self._price.types == "requested"
@@ -118,7 +118,7 @@ class Profiler:
         return int(self._takes[self._scenario.class_of[row], gpu_type])
 
     def start_waiting(self) -> None:
-        """Start waiting profiles on free GPUs, first come first served."""
+        """Start waiting profiling runs on free GPUs, first come first served on each GPU type."""
         free = self._allocator.allocations.free
         for gpu_type, waiting in enumerate(self.waiting):
             while waiting and free[gpu_type] >= self.gpus:
@@ -127,7 +127,7 @@ class Profiler:
                     break
 
     def _start(self, profile: Profile, nodes: Nodes) -> bool:
-        """Start a profile on nodes; if they are not given, queue it first of its type and return False."""
+        """Start a profiling run on nodes; if refused, queue it first of its GPU type and return False."""
         if isinstance(self._allocator.allocate(self._holder(profile), nodes), Infeasible):
             self.waiting[profile.gpu_type].appendleft(profile)
             return False
@@ -143,7 +143,7 @@ class Profiler:
         return -1 - (profile.row * len(self.waiting) + profile.gpu_type)
 
     def _stop(self, profile: Profile) -> Nodes:
-        """Stop a profile, keep what it has measured, and return the nodes it held."""
+        """Stop a profiling run, keep what it has measured, and return the nodes it held."""
         nodes = self._allocator.release(self._holder(profile))
         profile.settle(self._clock.now)
         self.running.remove(profile)
@@ -163,11 +163,11 @@ class Profiler:
         self._queue.decide_again()
 
     def _jobs_of(self, profile: Profile) -> Ints:
-        """Return the jobs (rows of the trace) that share the result of a profile."""
+        """Return the jobs (rows of the trace) that share the result of a profiling run."""
         return np.flatnonzero(self._unit_of == profile.unit)
 
     def hand_over_profiles(self, row: int) -> None:
-        """Hand the profiles of a leaving job to another job that shares them, or stop them."""
+        """Give the profiling runs of a leaving job to another job that shares them, or stop them."""
         there = [*self.running, *(profile for waiting in self.waiting for profile in waiting)]
         for profile in [profile for profile in there if profile.row == row]:
             others = set(self._jobs_of(profile).tolist()) - {row} - self._jobs.unseen
@@ -185,7 +185,7 @@ class Profiler:
                 self._start(profile, nodes)
 
     def postpone(self, holder: int, forget: bool = False) -> None:
-        """Stop a profile whose nodes are needed, and put it first in its type's queue.
+        """Stop a profiling run whose nodes are needed, and put it first in its GPU type's queue.
 
         Parameters
         ----------

@@ -33,7 +33,7 @@ WALL_FACTOR = 10
 
 @dataclass(frozen=True)
 class Limits(Parameters):
-    """Limits on a program's resources, over all its runs together.
+    """Limits on the CPU time and memory of a policy program, over all its runs together.
 
     Attributes
     ----------
@@ -49,11 +49,11 @@ class Limits(Parameters):
 
 
 class ProgramError(InputError):
-    """Raised if a program does not load, exceeds its limits or returns no valid decision."""
+    """Raised if a policy program does not load, exceeds its limits or returns no valid decision."""
 
 
 def read_program(path: Path) -> str:
-    """Read the text of a program.
+    """Read the text of a policy program from a file.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def read_program(path: Path) -> str:
 
 
 class Program(Policy):
-    """A policy that gets its decisions from a program in another process; leaving the context ends it.
+    """A policy whose decisions a program makes in a process with resource limits; also a context manager.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class Program(Policy):
         self.close()
 
     def close(self) -> None:
-        """End the process, and remove its folder."""
+        """End the program's process, and remove its folder."""
         self._late.cancel()
         self._process.kill()
         self._process.wait()
@@ -136,14 +136,14 @@ class Program(Policy):
         self._folder.cleanup()
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Begin a run; the program's own random generator has the same seed in every run."""
+        """Begin a run, and send the program the run's constants."""
         if setting.queues is not None or setting.batch_models:
             message = "is sent no queues of tenants and no choices of batch"
             raise InputError(message, field="policy program", remedy="choose a scenario without")
         self._send(packed_setting(setting, 0))
 
     def schedule(self, view: View) -> Decision:
-        """Return the program's decision.
+        """Send the program what the policy sees, and return its decision.
 
         Raises
         ------
@@ -203,7 +203,7 @@ def _error(message: str, remedy: str) -> ProgramError:
 
 
 def _declared(made: Mapping[str, Any]) -> tuple[InformationClass, float | None]:
-    """Return the information class and the period that a program declares."""
+    """Return the information class and the seconds between decisions that a program declares."""
     try:
         period = None if made["round_s"] is None else float(made["round_s"])
         if period is not None and not 1.0 <= period < 1e9:

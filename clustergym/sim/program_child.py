@@ -35,11 +35,11 @@ LISTING = ("os.listdir", "os.scandir")
 
 
 class Limit(BaseException):
-    """A reached limit; as no `Exception`, it is not caught by programs that catch exceptions."""
+    """Raised when a program reaches a limit; programs that catch exceptions do not catch it."""
 
 
 class Source(importlib.abc.InspectLoader):
-    """A loader of a module from its text."""
+    """A loader that makes a Python module from a text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -50,7 +50,7 @@ class Source(importlib.abc.InspectLoader):
 
 
 def load(text: str) -> Policy:
-    """Return the policy in a program: its only subclass of Policy, or its function `schedule`.
+    """Return the policy that a program's text defines: its one subclass of Policy, or function `schedule`.
 
     Raises
     ------
@@ -134,7 +134,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def serve(channel: Connection) -> None:
-    """Load the program in the first message, then answer messages until there are no more."""
+    """Load the program in the first message, then answer messages with its decisions until they end."""
     words, _ = decode_message(channel.recv_bytes())
     limit(words["cpu_s"], words["memory_bytes"])
     policy = load(words["text"])

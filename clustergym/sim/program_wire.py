@@ -29,7 +29,7 @@ ANSWER = ("job", "gpu_type", "gpus", "drop", "batch", "partner")
 
 
 def encode_message(words: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] | None = None) -> bytes:
-    """Return a message of JSON values and named arrays."""
+    """Encode JSON values and named arrays as the bytes of a message."""
     given = arrays or {}
     shapes = [(name, one.dtype.str, one.shape) for name, one in given.items()]
     head = json.dumps({"words": dict(words), "arrays": shapes}).encode()
@@ -37,7 +37,7 @@ def encode_message(words: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] 
 
 
 def decode_message(message: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the values and read-only arrays of a message that `encode_message` wrote."""
+    """Decode a message of `encode_message` to its JSON values and read-only arrays."""
     start = LENGTH.size + LENGTH.unpack_from(message)[0]
     head, arrays = json.loads(message[LENGTH.size : start]), {}
     for name, dtype, shape in head["arrays"]:
@@ -48,19 +48,19 @@ def decode_message(message: bytes) -> tuple[dict[str, Any], dict[str, NDArray[An
 
 
 def packed_setting(setting: Setting, seed: int) -> bytes:
-    """Return the first message of a run to an external policy program: the setting and a seed."""
+    """Encode a run's constants and a seed as the first message to a policy program."""
     words = {"gpu_types": setting.gpu_types, "round_s": setting.round_s, "seed": seed}
     return encode_message(words, {name: getattr(setting, name) for name in SETTING})
 
 
 def decode_setting(words: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Setting:
-    """Return the Setting in a message that `packed_setting` wrote."""
+    """Decode the run's constants in a message of `packed_setting`."""
     given: dict[str, Any] = dict(arrays)
     return Setting(tuple(words["gpu_types"]), **given, round_s=words["round_s"])
 
 
 def packed_view(view: View, information: InformationClass) -> bytes:
-    """Return the message of a decision point: its View, without parts, pairs and batches."""
+    """Encode what a policy sees at a decision point as a message to a policy program."""
     arrays = {name: getattr(view, name) for name in COLUMNS}
     if view.time_limit_s is not None:
         arrays["time_limit_s"] = view.time_limit_s
@@ -71,7 +71,7 @@ def packed_view(view: View, information: InformationClass) -> bytes:
 
 
 def decode_view(words: Mapping[str, Any], arrays: dict[str, NDArray[Any]], setting: Setting) -> View:
-    """Return the View in a message that `packed_view` wrote."""
+    """Decode what a policy sees in a message of `packed_view`."""
     times, costs = arrays.pop("times", None), arrays.pop("costs")
 
     def give_times() -> NDArray[Any]:
@@ -84,7 +84,7 @@ def decode_view(words: Mapping[str, Any], arrays: dict[str, NDArray[Any]], setti
 
 
 def encode_answer(decision: object) -> dict[str, Any]:
-    """Return the columns of a program's decision as lists.
+    """Return the columns of a policy program's decision as lists, for JSON.
 
     Raises
     ------

@@ -30,12 +30,12 @@ def compute_remaining(
 def compute_attained(
     attained_gpu_s: Number, gpus: Number, share: Number, since: Number, now: Number
 ) -> Number:
-    """Return the GPU-seconds that a job has held; in a pair only its share of the GPUs counts."""
+    """Return the GPU-seconds that a job has held; of two jobs on the same GPUs, each holds half."""
     return attained_gpu_s + gpus * (now - since) * share / c.TICKS_PER_S
 
 
 def settle(job: Ints, figures: Floats, share: float, now: int) -> None:
-    """Record a job's progress and GPU-seconds up to now, before its allotment changes."""
+    """Record a job's progress and GPU-seconds up to `now`, before its GPUs change."""
     figures[c.REMAINING] = compute_remaining(
         job[c.PHASE],
         figures[c.REMAINING],
@@ -58,7 +58,7 @@ def compute_restart_s(
     searched: Number,
     search_s: Number,
 ) -> Number:
-    """Return the seconds for which a job stands still at its launch.
+    """Return the seconds for which a job stands still when it is launched.
 
     It loads its checkpoint, the first time only if that costs too, as a job that never ran has none; waits
     for what a disturbance has added; and searches for a plan where it has none yet.
@@ -68,14 +68,14 @@ def compute_restart_s(
 
 
 def wait(job: Ints, now: int) -> None:
-    """Let a job without GPUs wait from tick `now`."""
+    """Mark a job, which has no GPUs, as waiting from tick `now` on."""
     job[c.PHASE], job[c.QUEUED_SINCE] = c.QUEUED, now
 
 
 def begin_to_hold(
     job: Ints, figures: Floats, allotment: tuple[int, int, int], iteration_s: float, standstill: int, now: int
 ) -> None:
-    """Let a job hold an allotment (type, level, GPUs) from tick `now`, and work after a standstill."""
+    """Mark a job as holding a GPU type and count from tick `now` on, and working after a standstill."""
     job[c.PHASE] = c.RUNNING
     job[c.TYPE], job[c.LEVEL], job[c.GPUS] = allotment
     figures[c.ITERATION_S], job[c.READY] = iteration_s, now + standstill
@@ -86,18 +86,18 @@ def begin_to_hold(
 
 
 def end_holding(job: Ints) -> None:
-    """Take a job's GPUs; call `settle` first."""
+    """Mark a job as holding no GPUs; `settle` must have been called before."""
     job[c.TYPE] = job[c.LEVEL] = c.NONE
     job[c.GPUS] = 0
 
 
 def count_work(remaining: float, iteration_s: float) -> int:
-    """Return how many ticks a job works on a number of iterations."""
+    """Return how many ticks a job works on its remaining iterations."""
     return ticks(remaining * iteration_s)
 
 
 def find_next_round(every: int, later: bool, now: int) -> int:
-    """Return the next tick that is a multiple of the round: after `now` if `later`, else also `now`.
+    """Return the tick of the next decision round: after `now` if `later`, else also at `now`.
 
     Rounds lie at multiples of their length since 0, not since the last event. An instant has one decision at
     most, so that the next round after a decision is a later one.
@@ -109,7 +109,7 @@ def find_next_round(every: int, later: bool, now: int) -> int:
 def pays_to_move(
     restart_s: float, remaining: float, iteration_s: float, iteration_there_s: float, ready: int, now: int
 ) -> bool:
-    """Whether a job ends earlier if it moves, despite its restart.
+    """Return whether a job ends earlier if it moves to other GPUs, despite its restart.
 
     The rest of a standstill that is under way is saved by no move, so it counts for staying.
     """
@@ -118,7 +118,7 @@ def pays_to_move(
 
 
 def needs_profile(fits: bool, hidden: Number, gpu_type: int, asked: int, asked_only: bool) -> bool:
-    """Whether a job needs a profile on a GPU type, given whether it fits there and the type it requests."""
+    """Return whether a job needs a profiling run, which measures its speed, on a GPU type."""
     other = asked_only and asked != c.NONE and asked != gpu_type
     # Bit t of `hidden` is set as long as the job is not profiled on type t.
     return fits and not other and (hidden >> gpu_type) & 1 == 1

@@ -14,11 +14,11 @@ IDLE_ROUNDS = 1000
 
 
 class StalledError(RuntimeError):
-    """Raised if the run cannot continue: no event or decision will start a job, or nodes only fail."""
+    """Raised if a run cannot continue, as no event or decision will start a job."""
 
 
 class StallWatch:
-    """Detects that a run cannot continue.
+    """Detects that a run cannot continue, as jobs wait that nothing will start.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class StallWatch:
         self.idle_rounds = 0
 
     def check(self) -> None:
-        """Check, after a decision, whether the run can continue.
+        """Raise a StalledError if, after several decisions in a row, jobs wait that nothing can start.
 
         Raises
         ------
@@ -51,7 +51,7 @@ class StallWatch:
             raise self.error()
 
     def error(self) -> StalledError:
-        """Return the error for a run that can no longer continue."""
+        """Make the error for a run that cannot continue."""
         rows, views = np.asarray(self._queue.rows, dtype=np.int64), self._views
         return make_stalled_error(
             self._scenario,
@@ -65,7 +65,7 @@ class StallWatch:
 def make_stalled_error(
     scenario: Scenario, information: InformationClass, waiting: Ints, profiled: Bools, now_s: float
 ) -> StalledError:
-    """Return the error for a run that stalled.
+    """Make the error for a run that cannot continue: how many jobs wait, and why if known.
 
     Parameters
     ----------

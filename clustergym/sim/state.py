@@ -18,7 +18,7 @@ __all__ = ["JobStates", "Phase", "make_rows", "make_setting"]
 
 
 def make_setting(scenario: Scenario, round_s: float | None) -> Setting:
-    """Return the constants of a run with a decision every `round_s` seconds, or for None at every event."""
+    """Return the constants of a run, such as GPU types, for a decision every `round_s` seconds."""
     return Setting(
         scenario.cluster.gpu_types,
         scenario.cluster.capacity.copy(),
@@ -31,7 +31,7 @@ def make_setting(scenario: Scenario, round_s: float | None) -> Setting:
 
 
 def make_rows(scenario: Scenario) -> tuple[Ints, Floats]:
-    """Return the initial rows of `job` and `figures` for a scenario's jobs."""
+    """Return the initial state of a scenario's jobs as two arrays, of whole numbers and of floats."""
     trace, n = scenario.trace, len(scenario.trace)
     job = np.zeros((n, c.JOB_COLUMNS), dtype=np.int64)
     job[:, c.SUBMIT] = np.rint(trace.submit_s * c.TICKS_PER_S)
@@ -49,7 +49,7 @@ def make_rows(scenario: Scenario) -> tuple[Ints, Floats]:
 
 
 class JobStates:
-    """State of every job of a trace, in arrays (`sim/columns.py`) with named columns; times are ticks.
+    """The state of all jobs of a trace, in arrays with named columns; times are ticks.
 
     Progress is integrated piecewise: `remaining` holds at tick `worked_until`, and a
     running job has worked since max(`worked_until`, `ready`) at `iteration_s` an iteration. Iterations
@@ -83,7 +83,7 @@ class JobStates:
         self.partner = None if scenario.pairs is None else np.full(n, NO_JOB, dtype=np.int64)
 
     def take_rows(self, scenario: Scenario, job: Ints, figures: Floats, searched: Bools) -> None:
-        """Use the given arrays as the state of all jobs, and precompute what stays constant."""
+        """Use the given arrays as the state of all jobs, and compute what stays constant."""
         self.job, self.figures, self.searched = job, figures, searched
         of_job, of_figures = job.T, figures.T
         self.submit, self.phase, self.hidden = of_job[c.SUBMIT], of_job[c.PHASE], of_job[c.HIDDEN]
@@ -110,17 +110,17 @@ class JobStates:
         self.profiles = True
 
     def find_profiled_types(self, rows: Ints) -> Bools:
-        """Return on which GPU types jobs are profiled or need no profile, shape (n, T)."""
+        """Return a mask of the GPU types on which jobs' iteration times are known, shape (n, T)."""
         found: Bools = (self.hidden[rows, None] >> np.arange(self.searched.shape[1])) % 2 == 0
         return found
 
     def is_profiled(self, row: int) -> bool:
-        """Whether a job is profiled on at least one GPU type."""
+        """Return whether a job's iteration times are known on at least one GPU type."""
         types: int = self.searched.shape[1]
         return int(self.hidden[row]) + 1 != 1 << types
 
     def restart_cost_s(self, rows: Ints | int) -> Floats:
-        """Return the seconds for which jobs stand still if launched on each allotment, shape (..., T, K).
+        """Return the seconds that jobs stand still if launched, by GPU type and count, shape (..., T, K).
 
         A job pays for saving its checkpoint as well as loading it, unless it paid before.
         """
@@ -137,7 +137,7 @@ class JobStates:
         return found
 
     def get_partner(self, row: int) -> int:
-        """Return the job that shares a job's GPUs, or `NO_JOB`."""
+        """Return the row of the job that shares a job's GPUs, or `NO_JOB`."""
         return NO_JOB if self.partner is None else int(self.partner[row])
 
     def compute_remaining(self, rows: Ints | int, now: int) -> Floats:
@@ -153,12 +153,12 @@ class JobStates:
         return left
 
     def _share(self, rows: Ints | int) -> Any:
-        """Return the share of its GPUs that each job holds: one of a pair has half."""
+        """Return the part of its GPUs that each job holds: of two jobs on the same GPUs, half."""
         share = 1.0 if self.part is None else self.part[rows]
         return share if self.partner is None else np.where(self.partner[rows] >= 0, share / 2, share)
 
     def compute_attained(self, rows: Ints, now: int) -> Floats:
-        """Return the GPU-seconds each job has held up to tick `now`, shape of `rows`."""
+        """Return the GPU-seconds that each job has held up to tick `now`, shape of `rows`."""
         attained: Floats = rules.compute_attained(
             self.attained_gpu_s[rows], self.gpus[rows], self._share(rows), self.held_since[rows], now
         )
@@ -178,7 +178,7 @@ class JobStates:
         return float(self.compute_remaining(row, now - since)), since
 
     def settle(self, row: int, now: int) -> None:
-        """Record a job's progress and GPU-seconds up to tick `now`; call it before the allotment changes."""
+        """Record a job's progress and GPU-seconds up to tick `now`, before its GPUs change."""
         if self.disturbed:
             self.checkpointed[row] = self.at_checkpoint(row, now)[0]
         rules.settle(self.job[row], self.figures[row], self._share(row), now)

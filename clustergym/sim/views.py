@@ -27,7 +27,7 @@ from clustergym.sim.state import JobStates, Phase
 
 
 class Shown:
-    """The jobs of a View at a decision point, with the columns that were read.
+    """The jobs of a View (what a policy sees), with the columns that were computed so far.
 
     Parameters
     ----------
@@ -44,31 +44,31 @@ class Shown:
 
     @cached_property
     def queued(self) -> Bools:
-        """Whether each job waits, shape (n,)."""
+        """Return a mask of the jobs that wait, shape (n,)."""
         found: Bools = self.views.jobs.phase[self.rows] == Phase.QUEUED
         return found
 
     def column(self, name: str) -> Any:
-        """Return a column, read-only."""
+        """Return a column of the View by name, read-only, and compute it at the first call."""
         if name not in self.columns:
             self.columns[name] = value = self.views.makers[name](self)
             value.setflags(write=False)
         return self.columns[name]
 
     def complete(self) -> None:
-        """Compute all columns, before the state of the jobs changes."""
+        """Compute all columns that are missing, before the state of the jobs changes."""
         for name in self.views.makers:
             self.column(name)
 
 
 class LazyView(View):
-    """A View whose columns are computed when they are first read."""
+    """A View (what a policy sees) whose columns are computed when they are first read."""
 
     _shown: Shown
 
     @classmethod
     def of(cls, shown: Shown, given: Mapping[str, Any]) -> LazyView:
-        """Return a View of some jobs; `given` are its fields other than columns."""
+        """Make a View (what a policy sees) of some jobs; `given` are its fields other than columns."""
         view = object.__new__(cls)
         view.__dict__.update(given)
         view.__dict__["_shown"] = shown
@@ -83,7 +83,7 @@ class LazyView(View):
         return value
 
     def find_fitting_types(self, at: Ints | slice, level: Ints) -> Bools:
-        """Return on which GPU types jobs fit, each with its own GPU count, like `View.find_fitting_types`."""
+        """Return a mask of the GPU types on which jobs fit with their GPU counts, shape (m, T)."""
         shown = self.__dict__.get("_shown")
         if shown is None or "feasible" in self.__dict__:
             return super().find_fitting_types(at, level)
@@ -91,14 +91,14 @@ class LazyView(View):
         return found
 
     def with_columns(self, columns: Mapping[str, object]) -> View:
-        """Return a View with some fields replaced, like `View.with_columns`."""
+        """Return a copy of the View with some columns replaced."""
         for name in self._shown.views.makers:
             getattr(self, name)
         return super().with_columns(columns)
 
 
 class ViewMaker:
-    """Builds Views for a policy's information class; computes once what is constant in a run.
+    """Builds Views, which hold what a policy of an information class may see at a decision point.
 
     Attributes
     ----------
@@ -176,19 +176,19 @@ class ViewMaker:
         return found
 
     def _of_profiled(self, known: Any, rows: Ints, otherwise: Any = False) -> Any:
-        """Return values of jobs where they are profiled, `otherwise` elsewhere, shape (n, T, ...)."""
+        """Return known values where jobs are profiled, `otherwise` elsewhere, shape (n, T, ...)."""
         if not self.jobs.profiles:
             return known
         profiled = self.jobs.find_profiled_types(rows)
         return np.where(profiled.reshape(*profiled.shape, *(1,) * (known.ndim - 2)), known, otherwise)
 
     def find_fitting_types(self, rows: Ints, level: Ints) -> Bools:
-        """Return on which GPU types jobs fit, each with its own GPU count, shape (m, T)."""
+        """Return a mask of the GPU types on which jobs fit with their GPU counts, shape (m, T)."""
         found: Bools = self._of_profiled(self.feasible[self.class_of[rows], :, level], rows)
         return found
 
     def view(self, now: int, rows: Ints, available: Ints, free: Ints, **more: Any) -> View:
-        """Return the View of the jobs `rows` at tick `now`; it owns the arrays; `more` are further fields."""
+        """Make the View (what a policy sees) of the jobs `rows` at tick `now`; it takes over the arrays."""
         shown = Shown(rows, now, self)
         self._last = ref(shown)
         for array in (rows, available, free):
@@ -210,13 +210,13 @@ class ViewMaker:
         return LazyView.of(shown, given | more)
 
     def complete(self) -> None:
-        """Compute all columns of the last View if it is still in use, before the jobs' state changes."""
+        """Compute all columns of the last View, if it is still in use, before the jobs' state changes."""
         shown = self._last() if self._last else None
         if shown is not None:
             shown.complete()
 
     def part_view(self, now: int, rows: Ints, available: Ints, allocations: PartAllocations) -> View:
-        """Return the View of the jobs `rows` at tick `now` on a divisible cluster."""
+        """Make the View (what a policy sees) of the jobs `rows` where GPUs can be divided."""
         view = self.view(now, rows, available, allocations.free.copy())
         parts = PartView(
             allocations.parts.requests,
@@ -231,7 +231,7 @@ class ViewMaker:
         return view.with_columns({"feasible": feasible, "parts": parts})
 
     def stop_costs(self, rows: Ints, now: int) -> StopCosts:
-        """Return the costs of stopping the jobs `rows` at tick `now`."""
+        """Return what it costs to stop the jobs `rows` at tick `now`: work lost, and seconds to save."""
         jobs, gpus = self.jobs, self.jobs.gpus[rows]
         undone_s, lost = np.zeros(len(rows)), np.zeros(len(rows))
         left = jobs.compute_remaining(rows, now)
@@ -263,7 +263,7 @@ class ViewMaker:
         return known
 
     def make_batch_options(self, rows: Ints, now: int) -> BatchOptions | None:
-        """Return the global batches at which jobs may train; None if the policy does not choose batches."""
+        """Return the global batches at which jobs may train, with their speeds, or None without a choice."""
         if self.information == InformationClass.NONE:
             raise InformationError("a policy of information class 'none' has no iteration times")
         if self.batches is None or self.known_at_batches is None:
@@ -272,7 +272,7 @@ class ViewMaker:
         return self.batches.options(rows, self.jobs.compute_remaining(rows, now), times)
 
     def costs(self, rows: Ints) -> Floats:
-        """Return the seconds for which jobs would stand still on each allotment, shape (len(rows), T, K)."""
+        """Return the seconds jobs would stand still if launched, by type and count, (len(rows), T, K)."""
         jobs = self.jobs
         cost = jobs.restart_cost_s(rows)
         held = np.flatnonzero(jobs.gpus[rows] > 0)

@@ -35,7 +35,7 @@ AGENTS = {
 
 @dataclass(frozen=True, eq=False)
 class TrainingOutcome:
-    """The result of a training.
+    """The result of a training: weights, what the agent knows of iteration times, and figures over time.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class TrainingOutcome:
 
 
 class Agent(Parameters, ABC):
-    """An agent to train, whose parameters are dataclass fields; `split` names its training windows."""
+    """Base of agents that can be trained; their dataclass fields are the parameters of the training."""
 
     config_key: ClassVar[str] = "agent"
     name: ClassVar[str]
@@ -63,7 +63,7 @@ class Agent(Parameters, ABC):
 
     @abstractmethod
     def train(self, seed: int, processes: Processes, state: Path, progress: Progress) -> TrainingOutcome:
-        """Train, and store the state in a file from which a killed training continues.
+        """Train with a seed, and save the progress to the file `state`, from which a killed run continues.
 
         Parameters
         ----------
@@ -80,13 +80,13 @@ class Agent(Parameters, ABC):
         """
 
     def leak(self) -> tuple[str, str] | None:
-        """Return a field and an error message if training would use test traces; else None."""
+        """Return a field's name and an error message if the agent would train on test jobs, else None."""
         if self.split == "train":
             return None
         return "agent.split", f"training on the {self.split} split would leak it"
 
     def save(self, path: Path, trained: TrainingOutcome, about: Mapping[str, Any]) -> None:
-        """Write a checkpoint: weights to `path`, and everything else to a YAML file of the same name."""
+        """Write a checkpoint: the weights to `path`, and all else to a YAML file of the same name."""
         if isinstance(trained.weights, Mapping):
             from clustergym.training.network_checkpoints import save as save_network
 
@@ -98,7 +98,7 @@ class Agent(Parameters, ABC):
 
 
 def make_agent(parameters: Mapping[str, Any]) -> Agent:
-    """Build an agent from `{name: …, parameter: value, …}`.
+    """Make the trainable agent that a mapping `{name: …, parameter: value, …}` describes.
 
     `scenarios` (of `auction_es`) and `env` (of the others) are mappings of their own.
 

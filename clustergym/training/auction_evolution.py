@@ -44,7 +44,7 @@ VALIDATION_SEED_OFFSET = 1_000_003
 
 @dataclass
 class AuctionEvolution(Agent):
-    """Optimises the auction's weights by an evolution strategy, on newly drawn scenarios.
+    """Trains the weights of an auction of GPUs by an evolution strategy, on newly sampled scenarios.
 
     The objective is the mean over windows of `objective`. All candidates of
     a generation meet the same windows, which no other generation sees; every `validate_every` generations the
@@ -105,7 +105,7 @@ class AuctionEvolution(Agent):
         self._goal()
 
     def train(self, seed: int, processes: Processes, state: Path, progress: Progress) -> TrainingOutcome:
-        """Train from the beginning, or from the state that a killed run left."""
+        """Train from the beginning, or from the state that a killed run saved; return the best weights."""
         key = {"agent": self.name, "seed": seed, "features": features.VERSION, **asdict(self)}
         history = History.read(state, key)
         searched, begin = self._select_searched(), self._start(seed)
@@ -129,7 +129,7 @@ class AuctionEvolution(Agent):
         )
 
     def _with_start_deadlines(self, weights: Floats, seed: int) -> Floats:
-        """Return weights; those of deadlines are as at the start if no training window had deadlines.
+        """Return weights in which those of deadlines are as at the start, unless training had deadlines.
 
         The search lets such weights drift, and they would count as soon as the agent meets deadlines.
         """
@@ -151,14 +151,14 @@ class AuctionEvolution(Agent):
         return len(self.scenarios.deadline_slack) > 0 or self.scenarios.traces is not None
 
     def _select_searched(self) -> Ints:
-        """Return which weights are searched: those of deadlines only if windows have deadlines."""
+        """Return the indices of the weights to search: those of deadlines only if there are deadlines."""
         last = self._scores + len(self._beliefs())
         linear = np.arange(features.COUNT if self._meets_deadlines() else features.WITHOUT_DEADLINES)
         kept = linear[[features.NAMES[at] not in self.without for at in linear]]
         return np.concatenate([kept, np.arange(features.COUNT, last)])
 
     def _start(self, seed: int) -> Floats:
-        """Return the weights the search begins with; hidden units are drawn, and add 0 to a score."""
+        """Return the weights the search begins with; hidden units are random, and add 0 to a score."""
         linear, believed = start(), self._beliefs()
         if self.initial is not None:
             linear, found = beliefs.split(load(self.initial).weights)
@@ -176,7 +176,7 @@ class AuctionEvolution(Agent):
 
     @property
     def _scores(self) -> int:
-        """The number of weights of scores."""
+        """The number of weights that scores of moves depend on."""
         return features.COUNT + self.hidden * (INPUTS + 2)
 
     def _beliefs(self) -> Floats:
@@ -188,7 +188,7 @@ class AuctionEvolution(Agent):
     def _evaluate(
         self, run: Any, candidates: Sequence[Floats], split: str, seed: int, first: int, episodes: int
     ) -> list[float]:
-        """Return the objective of each candidate on windows `first` to `first + episodes`."""
+        """Return the objective of each candidate, a mean over windows `first` to `first + episodes`."""
         weights = np.stack([np.asarray(weights, dtype=np.float64) for weights in candidates])
         known = InformationClass(self.information)
         task = partial(objectives, self.scenarios, split, seed, known, self._goal(), weights)
@@ -207,7 +207,7 @@ def _replace_weights(weights: Floats, searched: Ints, values: Floats) -> Floats:
 
 
 def start() -> Floats:
-    """Return the weights with which the search begins."""
+    """Return the auction's weights with which the evolutionary search begins."""
     return auction.make_weights(features.PRIOR)
 
 
@@ -220,7 +220,7 @@ def objectives(
     weights: Floats,
     index: int,
 ) -> Floats:
-    """Return the objective of each row of weights in a scenario, shape (rows,)."""
+    """Return the objective of each row of weights on one sampled scenario, shape (rows,)."""
     scenario = draw_scenario(distribution, split, seed, index)
     jct_s_of, judged = auction_episodes(scenario, information), goal.judge(scenario)
     return np.array([judged(jct_s_of(row)) for row in weights])
@@ -246,7 +246,7 @@ that of the metrics: against fluid sharing capped at the request, computed once 
 
 @dataclass(frozen=True)
 class Objective:
-    """A weighted sum of terms to minimise.
+    """An objective to minimise: a weighted sum of terms, such as the mean JCT.
 
     Parameters
     ----------
@@ -271,7 +271,7 @@ class Objective:
         require(some, "agent.objective", dict(self.weights), f"weigh one of {', '.join(TERMS)}")
 
     def judge(self, scenario: Scenario) -> Callable[[Floats], float]:
-        """Return a function that maps JCTs (seconds, shape (n,)) in a scenario to the objective."""
+        """Return a function that computes the objective from a scenario's JCTs (seconds, shape (n,))."""
         yardsticks = ReferenceCostTimes.from_scenario(scenario)
         parts = [(float(weight), TERMS[name]) for name, weight in self.weights.items() if weight > 0]
         return lambda jct_s: sum(weight * term(jct_s, yardsticks) for weight, term in parts)

@@ -20,7 +20,7 @@ _START, _DOUBLE = features.NAMES.index("start"), features.NAMES.index("double")
 
 
 def choose_action(actions: AuctionActions, weights: Floats) -> npt.NDArray[np.float32]:
-    """Return the action closest to the decision of an auction with the given weights.
+    """Return the environment action that comes closest to an auction's decision with the given weights.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def choose_action(actions: AuctionActions, weights: Floats) -> npt.NDArray[np.fl
 
 
 def rank_as_priorities(moves: Floats, weights: Floats) -> Floats:
-    """Return two priorities for each job that rank its best start and doubling as the weights would.
+    """Return two priorities per job that order jobs' starts and GPU doublings as an auction's weights do.
 
     Parameters
     ----------

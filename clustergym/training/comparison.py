@@ -57,14 +57,14 @@ TUNING_SEED_OFFSET = 2_000_003
 
 
 class ScenarioSource(Protocol):
-    """A source of scenarios: a distribution, or files."""
+    """The interface of a source of scenarios: a distribution to sample from, or files."""
 
     def draw(self, split: str, seed: int, index: int) -> Scenario:
-        """Return a scenario; equal arguments give equal scenarios."""
+        """Return scenario number `index` of a split; equal arguments give equal scenarios."""
 
 
 class Ratio(NamedTuple):
-    """A geometric-mean ratio with its 95 % bootstrap interval, and the least and greatest over seeds."""
+    """A geometric-mean ratio of two policies' results: 95 % bootstrap interval, and range over seeds."""
 
     value: float
     low: float
@@ -75,7 +75,7 @@ class Ratio(NamedTuple):
 
 @dataclass(frozen=True)
 class Entrant:
-    """A policy to compare, with the values of its parameters among which to choose.
+    """A policy that takes part in a comparison, with the parameter values among which to choose.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class Entrant:
 
     @classmethod
     def from_given(cls, given: Any) -> Entrant:
-        """Read an entrant: a policy's name, a checkpoint, or a mapping in which lists are values to tune.
+        """Make an entrant from a policy's name, a checkpoint, or a mapping whose lists are values to tune.
 
         A list of checkpoints is not tuned: its members are training seeds of one agent.
 
@@ -127,12 +127,12 @@ class Entrant:
         return cls(" ".join([str(fixed["name"]), *own, *pooled]), fixed, lists, checkpoints)
 
     def choices(self) -> list[dict[str, Any]]:
-        """Return every combination of the tuned parameters, without checkpoints."""
+        """Return every combination of the values to tune, as the policy's parameters without checkpoints."""
         values = itertools.product(*self.knobs.values())
         return [{**self.parameters, **dict(zip(self.knobs, chosen, strict=True))} for chosen in values]
 
     def seeds(self, choice: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the parameters of each training seed, given one of `choices`."""
+        """Return a policy's parameters with each checkpoint of its training seeds, for one of `choices`."""
         return [{**choice, "checkpoint": name} for name in self.checkpoints] or [dict(choice)]
 
 
@@ -148,7 +148,7 @@ def _distinct(checkpoints: list[Any]) -> list[str]:
 def run_figures(
     source: ScenarioSource, split: str, seed: int, policies: Sequence[Mapping[str, Any]], index: int
 ) -> Floats:
-    """Return the metrics of each policy on a drawn scenario, shape (policies, METRICS)."""
+    """Run each policy on one scenario, and return the metrics, shape (policies, len(METRICS))."""
     from clustergym.sim.child import run_supervised
     from clustergym.sim.engine import StalledError
 
@@ -204,7 +204,7 @@ def tune_entrant(
     windows: int,
     run: Callable[..., Iterable[Floats]],
 ) -> dict[str, Any]:
-    """Return the tuned parameters with the least mean log(mean JCT) on training windows."""
+    """Return the parameters of a policy that give the least mean log(mean JCT) on training scenarios."""
     choices = entrant.choices()
     if len(choices) == 1:
         return choices[0]
@@ -215,7 +215,7 @@ def tune_entrant(
 
 
 def ratio(mine: Floats, reference: Floats, seed: int = 0) -> Ratio:
-    """Return the geometric mean of mine / reference over windows and training seeds.
+    """Return the geometric mean of mine / reference over windows and training seeds, with its interval.
 
     The percentile bootstrap draws windows anew, the same for both, and each side's seeds: the two factors are
     crossed, as every seed meets every window (Owen, The pigeonhole bootstrap, 2007).
@@ -237,7 +237,7 @@ def ratio(mine: Floats, reference: Floats, seed: int = 0) -> Ratio:
 
 
 def _draws(rng: np.random.Generator, count: int) -> Floats:
-    """Return how often each of `count` is drawn in each resample, as shares, shape (RESAMPLES, count)."""
+    """Return how often each of `count` values is in each bootstrap resample, as shares."""
     if count == 1:
         return np.ones((RESAMPLES, 1))
     drawn = rng.integers(count, size=(RESAMPLES, count)) + np.arange(RESAMPLES)[:, None] * count
@@ -245,7 +245,7 @@ def _draws(rng: np.random.Generator, count: int) -> Floats:
 
 
 def common_knowledge(seeds: Sequence[Mapping[str, Any]]) -> str:
-    """Return the information class of a row's training seeds, which must all have the same.
+    """Return what all training seeds of an agent know of iteration times; raise an error if they differ.
 
     Raises
     ------
@@ -264,14 +264,14 @@ def common_knowledge(seeds: Sequence[Mapping[str, Any]]) -> str:
 
 
 def knowledge(parameters: Mapping[str, Any]) -> str:
-    """Return a policy's information class, or that of a reference row."""
+    """Return the name of a policy's information class, which says what it knows of iteration times."""
     if parameters["name"] in BOUNDS:
         return "all, in hindsight"
     return make_policy(parameters).information_class.value
 
 
 def full_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Check a policy, and return its name and all parameters; a reference row's as given."""
+    """Check a policy's parameters, and return its name and all of them, with defaults filled in."""
     if parameters["name"] in BOUNDS:
         return dict(parameters)
     policy: Policy = make_policy(parameters)
@@ -279,7 +279,7 @@ def full_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def lower_bound(scenario: Scenario, seed: int, parameters: Mapping[str, Any]) -> tuple[Floats, float]:
-    """Return each job's JCT alone, and the lower bound of `results.bounds.bounds` on mean JCT."""
+    """Return each job's JCT if it were alone, in seconds, and a lower bound on the mean JCT."""
     _only(parameters)
     return least_work(scenario)[0], lower_bounds(scenario).jct_mean
 
@@ -287,13 +287,13 @@ def lower_bound(scenario: Scenario, seed: int, parameters: Mapping[str, Any]) ->
 def compute_proved_bound(
     scenario: Scenario, seed: int, parameters: Mapping[str, Any]
 ) -> tuple[Floats, float]:
-    """Return each job's JCT alone, and the lower bound of `results.bounds.price_search` on mean JCT."""
+    """Return each job's JCT if it were alone, in seconds, and a bound on mean JCT proved by a search."""
     _only(parameters)
     return least_work(scenario)[0], search(build_programme(scenario, "jct_mean")).value
 
 
 def hindsight(scenario: Scenario, seed: int, parameters: Mapping[str, Any]) -> tuple[Floats, float]:
-    """Return JCTs, and their mean, under an auction with weights fitted to this scenario.
+    """Return jobs' JCTs, and their mean, under an auction whose weights are fitted to this scenario.
 
     Parameters: `checkpoint` to start from, `generations` of 16 candidates, `sigma`.
     """

@@ -41,7 +41,7 @@ IN_ORDER_OR_NONE = Condition(lambda pair: not pair or IN_ORDER.func(pair), f"{IN
 
 @dataclass(frozen=True)
 class Distribution(Parameters):
-    """A distribution of scenarios; a pair of numbers is a range, drawn uniformly (factors: in the log).
+    """A distribution of training scenarios: ranges from which load, cluster, jobs and costs are sampled.
 
     Attributes
     ----------
@@ -94,22 +94,22 @@ class Distribution(Parameters):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Cluster sizes in GPUs, of which each episode draws one."""
+        """The possible sizes of the cluster in GPUs; each episode samples one."""
         return (self.gpus,) if isinstance(self.gpus, int) else self.gpus
 
     def draw(self, split: str, seed: int, index: int) -> Scenario:
-        """Draw a scenario of this distribution; see `draw_scenario`."""
+        """Sample scenario number `index` of a split; equal arguments give equal scenarios."""
         return draw_scenario(self, split, seed, index)
 
     def draw_factors(self, rng: np.random.Generator) -> tuple[float, float, float]:
-        """Draw the load, the factor on restart costs, and the error of known iteration times."""
+        """Sample the load, the factor on restart costs, and the error of the known iteration times."""
         load = float(rng.uniform(self.load[0], self.load[1]))
         restart = float(np.exp(rng.uniform(*np.log(self.restart_factor))))
         return load, restart, float(rng.uniform(self.size_error[0], self.size_error[1]))
 
 
 def draw_scenario(distribution: Distribution, split: str, seed: int, index: int) -> Scenario:
-    """Draw a scenario; equal arguments give an equal scenario in any process.
+    """Sample scenario number `index` of a split; equal arguments give equal scenarios in any process.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def draw_scenario(distribution: Distribution, split: str, seed: int, index: int)
 
 
 def _with_deadlines(rng: np.random.Generator, scenario: Scenario, slack: tuple[float, ...]) -> Scenario:
-    """Give every job a deadline; this draws last, so that all else stays the same."""
+    """Give every job a random deadline, sampled last, so that all else stays the same."""
     trace = scenario.trace
     run_s = scenario.reference_iteration_time_s * trace.iterations
     ahead_s = np.maximum(np.round(rng.uniform(slack[0], slack[1], size=len(trace)) * run_s, 3), 0.001)
@@ -194,7 +194,7 @@ def _scenario(
 
 
 def _fast_gpus(times: Floats, gpus: Ints, counts: Ints, capacity: Ints) -> float:
-    """Return the number of GPUs, each weighed by the mean speed of jobs on it relative to the first type."""
+    """Return the number of GPUs, each weighted by jobs' mean speed on its type relative to the first type."""
     at_request = np.take_along_axis(times, np.searchsorted(counts, gpus)[:, None, None], axis=2)[..., 0]
     return float((capacity * (at_request[:, :1] / at_request).mean(axis=0)).sum())
 
@@ -206,7 +206,7 @@ LIMITS = (0.8, 0.4)
 
 
 def speedups(rng: np.random.Generator, jobs: int, counts: Ints) -> Floats:
-    """Return throughput on each GPU count relative to one GPU, shape (jobs, K).
+    """Sample a speedup curve for each job: throughput over that on one GPU, shape (jobs, K counts).
 
     A third of the jobs each follows a power law (exponent 0.5 to 1), Amdahl's law (serial part 10^-3 to
     10^-0.5), and compute plus communication that grows with the count and can win, so that more GPUs
@@ -225,7 +225,7 @@ def speedups(rng: np.random.Generator, jobs: int, counts: Ints) -> Floats:
 
 
 def least_counts(rng: np.random.Generator, gpus: Ints) -> Ints:
-    """Return the fewest GPUs that each job fits on, shape (n,): mostly 1, and at most its request."""
+    """Sample the fewest GPUs that each job fits on, at most its request, shape (n,)."""
     chance = rng.random(len(gpus))
     halved = np.maximum(gpus // 2 ** rng.integers(0, 3, size=len(gpus)), 1)
     return np.where(chance < LIMITS[0], 1, halved).astype(np.int64)
@@ -234,7 +234,7 @@ def least_counts(rng: np.random.Generator, gpus: Ints) -> Ints:
 def iteration_times(
     rng: np.random.Generator, gpus: Ints, at_request_s: Floats, types: int, counts: Ints, capacity: Ints
 ) -> Floats:
-    """Return seconds per iteration, shape (n, T, K); inf where a job does not fit.
+    """Sample seconds per iteration by job, GPU type and count, shape (n, T, K); inf where a job cannot fit.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ POOLED = 16.0
 
 
 class Shapes(NamedTuple):
-    """The positions of the parts of a flat observation.
+    """Where the parts of a flat observation begin and end, and its numbers of rows and actions per row.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Shapes(NamedTuple):
 
 
 def find_shapes(env: Any) -> Shapes:
-    """Return the positions for an environment with rows of jobs."""
+    """Return where the parts of an environment's flat observations begin and end."""
     core = env.unwrapped
     parts = {name: (part.start, part.stop) for name, part in core.features.parts.items()}
     return Shapes(parts, core.actions.rows, core.actions.width)
@@ -50,7 +50,7 @@ def _mlp(sizes: list[int]) -> nn.Sequential:
 
 
 class Encoder(nn.Module):
-    """Encodes each job together with the parts common to all jobs, and sums the codes.
+    """A network that encodes each job with what all jobs have in common, and sums the codes.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Encoder(nn.Module):
         self.all = _mlp([hidden[-1] + shared, *hidden])
 
     def forward(self, flat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return job codes (m, hidden), their batch and row, and the code of the whole (batch, hidden).
+        """Return job codes (m, hidden), each job's batch and row index, and codes of observations.
 
         Rows without a job cost nothing: the m jobs of the batch are encoded as one list.
         """
@@ -87,7 +87,7 @@ class Encoder(nn.Module):
 
 
 class Heads(nn.Module):
-    """Two encoders: one for the logits of all actions, one for the features of the value.
+    """An actor and a critic network with an encoder each: for logits of actions, and features of values.
 
     They share nothing: a critic that is still wrong does not bend the actor's features.
     """
@@ -101,11 +101,11 @@ class Heads(nn.Module):
         self.latent_dim_pi, self.latent_dim_vf = shapes.rows * shapes.width + 1, hidden[-1]
 
     def forward(self, flat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return logits, shape (batch, actions), and the critic's features, (batch, hidden)."""
+        """Return the logits of actions, (batch, actions), and the critic's features, (batch, hidden)."""
         return self.forward_actor(flat), self.forward_critic(flat)
 
     def forward_actor(self, flat: torch.Tensor) -> torch.Tensor:
-        """Return logits, shape (batch, actions)."""
+        """Return the logits of all actions, shape (batch, actions)."""
         encoded, at, row, whole = self.actor(flat)
         options = torch.zeros(len(flat), self.shapes.rows, self.shapes.width)
         options[at, row] = self.options(torch.cat([encoded, whole[at]], dim=1))
@@ -118,7 +118,7 @@ class Heads(nn.Module):
 
 
 class EquivariantPolicy(MaskableActorCriticPolicy):
-    """sb3-contrib's masked policy with `Heads`; exchanging two rows exchanges their logits only.
+    """sb3-contrib's masked policy with a network that treats all rows of jobs alike.
 
     Parameters
     ----------
@@ -150,12 +150,12 @@ class EquivariantPolicy(MaskableActorCriticPolicy):
         self.optimizer = torch.optim.Adam(self.parameters(), lr=lr_schedule(1), eps=1e-5)
 
     def actor_parameters(self) -> list[nn.Parameter]:
-        """Return the parameters on which the choice of actions depends."""
+        """Return the network's parameters on which the choice of actions depends, not the critic's."""
         heads: Any = self.mlp_extractor
         return [value for part in (heads.actor, heads.options, heads.stop) for value in part.parameters()]
 
     def sharpen(self, temperature: float) -> None:
-        """Divide all logits by a temperature; below 1, actions other than the greedy one become rarer."""
+        """Divide all logits by a temperature; below 1, the most probable action becomes more probable."""
         heads: Any = self.mlp_extractor
         with torch.no_grad():
             for last in (heads.options[-1], heads.stop[-1]):
@@ -163,7 +163,7 @@ class EquivariantPolicy(MaskableActorCriticPolicy):
                 last.bias.div_(temperature)
 
     def logits(self, flat: torch.Tensor, masks: torch.Tensor) -> torch.Tensor:
-        """Return logits, shape (batch, actions), minus infinity where an action is illegal."""
+        """Return the logits of actions, shape (batch, actions), minus infinity for illegal ones."""
         logits: torch.Tensor = self.mlp_extractor.forward_actor(flat)
         return logits.masked_fill(~masks, -torch.inf)
 

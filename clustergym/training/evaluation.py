@@ -36,7 +36,7 @@ from clustergym.training.windows import TraceFiles
 
 
 def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any]:
-    """Run every policy on every window; return plain figures; show `progress` on stderr.
+    """Run every policy on every window of jobs, and return the figures and ratios as plain dicts and lists.
 
     Returns
     -------
@@ -110,13 +110,13 @@ def _label(label: str, knobs: Mapping[str, Any], choice: Mapping[str, Any]) -> s
 
 
 def _plain(figures: Any) -> Any:
-    """Return nested lists with None for what a row does not have, as JSON knows no NaN."""
+    """Return an array as nested lists, with None for NaN, which JSON does not know."""
     plain: Any = np.where(np.isnan(figures), None, figures)
     return plain.tolist()
 
 
 def _columns(members: Sequence[Sequence[Any]]) -> list[list[int]]:
-    """Return for each row the columns of the figures that its seeds are in."""
+    """Return for each compared policy the columns of the figures that its training seeds are in."""
     ends = np.cumsum([len(seeds) for seeds in members]).tolist()
     return [list(range(end - len(seeds), end)) for end, seeds in zip(ends, members, strict=True)]
 
@@ -150,7 +150,7 @@ def _ratios(
 
 
 def markdown(outcome: Mapping[str, Any], overrides: Iterable[str]) -> str:
-    """Return the comparison as Markdown: for each load a table of the first policy's ratios to the others.
+    """Return a comparison as Markdown: per load, a table of the first policy's ratios to the others.
 
     `overrides` are the words of the command line that made it.
     """

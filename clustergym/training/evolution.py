@@ -19,7 +19,7 @@ from clustergym.training.training_state import TrainingHistory
 
 
 def start_search(mean: Floats, sigma: float, population: int, seed: int, diagonal: bool) -> Any:
-    """Return a CMA-ES search with its own random stream."""
+    """Make a CMA-ES search that starts from a mean and step size `sigma`, with its own random stream."""
     try:
         import cma
     except ImportError as error:
@@ -38,14 +38,14 @@ def start_search(mean: Floats, sigma: float, population: int, seed: int, diagona
 
 @dataclass
 class History(TrainingHistory):
-    """The fitness values of a search, from which CMA-ES can be brought back to the same state."""
+    """All fitness values of a search, by which CMA-ES can be brought back to the state after them."""
 
     schema = "clustergym.evolution/1"
     fitness: list[list[float]] = field(default_factory=list)
     validated: list[list[float]] = field(default_factory=list)
 
     def check(self) -> None:
-        """Raise a ValueError if no training with this key can have written the history."""
+        """Raise a ValueError if the history cannot come from a training with these parameters."""
         every, last = int(self.key["validate_every"]), int(self.key["generations"])
         done = range(1, len(self.fitness) + 1)
         numbers = np.array(self.fitness, dtype=np.float64).reshape(len(self.fitness), self.key["population"])
@@ -57,13 +57,13 @@ class History(TrainingHistory):
             raise ValueError("values that no training has written")
 
     def figures(self, generation: int, search: Any) -> dict[str, float]:
-        """Return the figures of the last generation of a search."""
+        """Return the objective, the step size and any validation after a generation, by name."""
         figures = {"objective": float(np.mean(self.fitness[generation - 1])), "sigma": float(search.sigma)}
         validated = {int(row[0]): row[1] for row in self.validated}
         return figures | ({"validation": validated[generation]} if generation in validated else {})
 
     def outcome(self) -> tuple[Floats, dict[str, Any]]:
-        """Return the weights with the best validation, and the curves of the training."""
+        """Return the weights with the best validation, and the objective and validation over time."""
         best = min(self.validated, key=lambda row: row[1])
         curves = {
             "objective": [float(np.mean(row)) for row in self.fitness],
@@ -80,7 +80,7 @@ def evolve(
     state: Path,
     progress: Progress,
 ) -> tuple[Floats, dict[str, Any]]:
-    """Search from the beginning, or from a stored history; return the best weights and the curves.
+    """Run a CMA-ES search, or continue a stored one; return the best weights and the figures over time.
 
     Parameters
     ----------

@@ -71,7 +71,7 @@ def _of_tenants(scenario: Scenario) -> Callable[[Floats], float]:
 
 
 class Goal(NamedTuple):
-    """The objective to minimise, and the initial temperature of simulated annealing.
+    """The objective of the search for a known trace's best schedule, and its annealing's temperature.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ def search(
     index: int = 0,
     of_types: float = OF_TYPES,
 ) -> Plan:
-    """Return the best plan for a scenario among `evaluations` tried plans.
+    """Return the best of `evaluations` plans (weights and biases of an auction) tried on a scenario.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def search(
 
 
 def _starts(scenario: Scenario, metric: str) -> list[Plan]:
-    """Return the candidates to begin with: each of `STARTS`, without biases and, if asked, with them."""
+    """Return the plans with which the search begins: each of `STARTS`, with and without biases if asked."""
     biases = [np.zeros((len(scenario.trace), len(scenario.cluster.gpu_types), 2))]
     if GOALS[metric].weighed:
         weight = compute_weights(scenario, metric)
@@ -154,7 +154,7 @@ def _starts(scenario: Scenario, metric: str) -> list[Plan]:
 
 
 def _propose_type_change(bias: Floats, fits: Bools, rng: np.random.Generator) -> Floats:
-    """Return biases by which one job is kept off one more type it can run on, or that type is free again."""
+    """Return biases that keep one job off one more GPU type, or allow it that type again."""
     changed, job, gpu_type = bias.copy(), rng.integers(len(bias)), rng.integers(bias.shape[1])
     off = np.isneginf(bias[job, :, 0])
     if off[gpu_type]:
@@ -165,7 +165,7 @@ def _propose_type_change(bias: Floats, fits: Bools, rng: np.random.Generator) ->
 
 
 def _near(plan: Plan, fits: Bools, of_types: float, rng: np.random.Generator) -> Plan:
-    """Return a random neighbour of a plan: some weights or biases changed; `fits` says where jobs can run."""
+    """Return a random neighbour of a plan, with some weights or biases changed."""
     if of_types > 0.0 and fits.shape[1] > 1 and rng.random() < of_types:
         return Plan(plan.weights, _propose_type_change(plan.bias, fits, rng))
     if rng.random() < OF_WEIGHTS:

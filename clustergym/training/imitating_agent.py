@@ -40,7 +40,7 @@ EXPERT = "learned checkpoint=elastic round_s=300"
 
 @dataclass
 class ImitatingAgent(NetworkAgent):
-    """Base of agents with the equivariant network, which may first be trained to imitate an expert.
+    """Base of agents whose network may first learn to imitate an expert policy.
 
     The actor imitates `expert` in `imitation_rounds` rounds of `imitation_traces` traces.
 
@@ -69,7 +69,7 @@ class ImitatingAgent(NetworkAgent):
             parse_policy(self.expert, "agent.expert")
 
     def check_env(self, env: SplitEnv) -> None:
-        """Refuse environments without rows of jobs and masks of edits."""
+        """Raise an InputError if the environment lacks rows of jobs and masks of legal actions."""
         if not isinstance(getattr(env.unwrapped, "actions", None), EditActions):
             raise InputError(
                 "has no rows of jobs with masked edits",
@@ -80,7 +80,7 @@ class ImitatingAgent(NetworkAgent):
     def prepare(
         self, model: Any, validate: SplitEnv, seed: int, history: History, progress: Progress
     ) -> Tensors | None:
-        """Train the network to imitate the expert; return the imitator that is best on validation."""
+        """Train the network to imitate the expert; return its tensors when it was best on validation."""
         if self.expert is None:
             return None
         import torch
@@ -128,7 +128,7 @@ class ImitatingAgent(NetworkAgent):
 
 @dataclass
 class MaskablePpo(ImitatingAgent, Ppo):
-    """Masked PPO (Huang and Ontanon, 2022) with a permutation-equivariant network.
+    """PPO with masks of legal actions (Huang and Ontanon, 2022), and a network that treats rows alike.
 
     After imitation the critic alone learns for `critic_segments` segments, and after that both. `steps=0` is
     the imitator alone.
@@ -166,7 +166,7 @@ class MaskablePpo(ImitatingAgent, Ppo):
     name = "maskable_ppo"
 
     def model(self, envs: Any, seed: int) -> Any:
-        """Return sb3-contrib's MaskablePPO with the equivariant network."""
+        """Make sb3-contrib's MaskablePPO for the training environments."""
         from sb3_contrib import MaskablePPO
 
         from clustergym.training.equivariant import EquivariantPolicy, find_shapes
@@ -176,7 +176,7 @@ class MaskablePpo(ImitatingAgent, Ppo):
         return MaskablePPO(EquivariantPolicy, envs, seed=seed, target_kl=self.target_kl, **given)
 
     def segment(self, model: Any, number: int) -> None:
-        """Train only the critic in the first segments after imitation."""
+        """Prepare for segment `number` of the training: in the first ones, only the critic learns."""
         moves = self.expert is None or number > self.critic_segments
         model.learning_rate = self.learning_rate if moves else self.critic_rate
         model._setup_lr_schedule()
@@ -190,7 +190,7 @@ Chooser = Callable[[Any, Bools, Bools], int]
 
 @dataclass
 class Demonstrations:
-    """Recorded steps: observations, legal actions and acceptable actions, with masks stored as bits."""
+    """Recorded steps of an expert: observations, legal actions, and actions that the expert accepts."""
 
     actions: int
     observations: list[npt.NDArray[np.float16]] = field(default_factory=list)
@@ -198,7 +198,7 @@ class Demonstrations:
     acceptable: list[npt.NDArray[np.uint8]] = field(default_factory=list)
 
     def add(self, observation: Any, legal: Bools, acceptable: Bools) -> None:
-        """Record a step."""
+        """Record a step: an observation, and the masks of legal and of acceptable actions."""
         self.observations.append(np.asarray(observation, dtype=np.float16))
         self.legal.append(np.packbits(legal))
         self.acceptable.append(np.packbits(acceptable))
@@ -207,7 +207,7 @@ class Demonstrations:
         return len(self.observations)
 
     def batch(self, at: Ints) -> tuple[npt.NDArray[np.float32], Bools, Bools]:
-        """Return observations, legal and acceptable actions of the steps `at`, shape (len(at), …)."""
+        """Return the observations and both masks of the recorded steps number `at`, shape (len(at), …)."""
         observations = np.stack([self.observations[i] for i in at]).astype(np.float32)
         bits = [np.stack([rows[i] for i in at]) for rows in (self.legal, self.acceptable)]
         legal, acceptable = (
@@ -217,7 +217,7 @@ class Demonstrations:
 
 
 def acceptable_actions(actions: EditActions, gpu_type: Ints, gpus: Ints) -> Bools:
-    """Return which legal actions lead towards the expert's allotments, shape (actions,).
+    """Return a mask of the legal actions that lead towards the expert's decision, shape (actions,).
 
     They are the assignments and preemptions that give a job what it is to have; where none is legal though
     some job still waits for GPUs that another must give up, the preemptions of those others; and where no
@@ -248,7 +248,7 @@ def acceptable_actions(actions: EditActions, gpu_type: Ints, gpus: Ints) -> Bool
 
 
 def demonstrate(env: SplitEnv, expert: Policy, index: int, choose: Chooser, kept: Demonstrations) -> None:
-    """Play a trace by `choose`, and record the actions acceptable to the expert at every step.
+    """Play a trace with the actions of `choose`, and record those that the expert accepts at each step.
 
     Raises
     ------
@@ -275,7 +275,7 @@ def demonstrate(env: SplitEnv, expert: Policy, index: int, choose: Chooser, kept
 
 
 def ask_expert(expert: Policy, view: View) -> Decision:
-    """Return an expert's decision; raise an `InputError` if the expert lacks information."""
+    """Return an expert policy's decision; raise an InputError if the environment shows it too little."""
     try:
         return expert.schedule(view)
     except InformationError as error:
@@ -285,17 +285,17 @@ def ask_expert(expert: Policy, view: View) -> Decision:
 
 
 def as_expert(rng: np.random.Generator) -> Chooser:
-    """Return a function that draws one of the expert's edits."""
+    """Return a function that chooses at random one of the actions that the expert accepts."""
     return lambda observation, legal, acceptable: int(rng.choice(np.flatnonzero(acceptable)))
 
 
 def as_learner(policy: Any) -> Chooser:
-    """Return a function that takes the greedy action of a network."""
+    """Return a function that chooses a network's most probable legal action."""
     return lambda observation, legal, acceptable: int(policy.greedy_masked(observation, legal))
 
 
 def set_loss(logits: Any, acceptable: Any) -> Any:
-    """Return the mean of -log(sum of the probabilities of the acceptable actions).
+    """Return the loss of imitation: the mean of -log(probability of any acceptable action).
 
     Parameters
     ----------
@@ -313,7 +313,7 @@ def set_loss(logits: Any, acceptable: Any) -> Any:
 def fit(
     policy: Any, kept: Demonstrations, epochs: int, batch_size: int, optimizer: Any, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """Train the actor on all recorded steps.
+    """Train the actor on all recorded steps; return the last epoch's mean loss and share of agreement.
 
     Returns
     -------

@@ -29,7 +29,7 @@ from clustergym.training.row_network import MASKED, RowNetwork, Rows, Singles
 
 @dataclass(frozen=True)
 class JobCredit:
-    """Settings of a PPO learner in which each job is credited with its own cost.
+    """Settings of a PPO learner whose critic values each job separately.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class JobCredit:
 
 
 class Choices(NamedTuple):
-    """The chosen actions in observations, and the legal ones.
+    """The actions chosen in a batch of observations, their log-probabilities, and the legal actions.
 
     Priorities are chosen for each row with a job, shape (m, 2), and edits in each observation, shape (n,).
 
@@ -90,7 +90,7 @@ class Choices(NamedTuple):
 
 
 class Rollout(NamedTuple):
-    """Steps of some environments, as arrays with the axes step, environment and value.
+    """Recorded steps of some environments, as arrays with the axes step, environment and value.
 
     There is a value for each row of jobs, or with `critic="episode"` one of the episode.
 
@@ -120,7 +120,7 @@ class Rollout(NamedTuple):
 
 
 def advantages_by_job(rollout: Rollout, settings: JobCredit) -> tuple[Floats, Floats]:
-    """Return each action's advantage, shape (S, E), and the targets of values, shape (S, E, V)."""
+    """Return each action's advantage, shape (S steps, E envs), and the values' targets, shape (S, E, V)."""
     number, envs, columns = rollout.cost.shape
     own = np.zeros((number, envs, columns))
     following = np.zeros((envs, columns))
@@ -145,7 +145,7 @@ def advantages_by_job(rollout: Rollout, settings: JobCredit) -> tuple[Floats, Fl
 
 
 def log_probs_of_edits(rows: Rows, choices: Choices, head: Tensor, stop: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the log-probabilities of edits, and the entropies, shapes (n,).
+    """Return the log-probabilities of the chosen actions, and the distributions' entropies, (n,) each.
 
     Rows without a job, most of them, take no part.
 
@@ -175,7 +175,7 @@ def log_probs_of_edits(rows: Rows, choices: Choices, head: Tensor, stop: Tensor)
 
 
 class JobCreditLearner:
-    """Trains a network over rows of jobs, in environments on the compiled simulation.
+    """Trains a network that reads rows of jobs, by PPO in a vector environment on the compiled engine.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ class JobCreditLearner:
         self.begin(envs, seed)
 
     def begin(self, envs: SchedulingVectorEnv, seed: int) -> None:
-        """Begin new episodes in some environments, and seed the random streams."""
+        """Begin new episodes in the environments, and seed the random streams."""
         self.envs = envs
         self._generator = torch.Generator().manual_seed(seed)
         self._observations: Any = envs.reset(seed=seed)[0]
@@ -223,11 +223,11 @@ class JobCreditLearner:
             self.policy.see(self.policy.read_rows(self._observations).inputs)
 
     def decide(self, observations: Singles, masks: npt.NDArray[np.int8]) -> npt.NDArray[Any]:
-        """Return the greedy actions."""
+        """Return the network's most probable action for each observation."""
         return self.policy.decide(observations, masks)
 
     def _draw(self, rows: Rows, masks: npt.NDArray[np.int8]) -> tuple[Choices, Any, Tensor]:
-        """Draw actions for scaled observations; return choices, actions for the environments, and values."""
+        """Sample actions for rows; return them as choices and for the environments, and the rows' values."""
         if not self.policy.discrete:
             head, values, _ = self.policy(rows)
             choice: Any = Normal(head, self.policy.log_std.exp())
@@ -249,7 +249,7 @@ class JobCreditLearner:
         return values_of_rollout
 
     def collect(self) -> Rollout:
-        """Step the environments and return the recorded steps."""
+        """Step the environments with sampled actions, and return the recorded steps."""
         kept: dict[str, list[Any]] = {name: [] for name in Rollout._fields}
         envs, by_job = self.envs, self.settings.critic == "job"
         one = np.zeros((envs.num_envs, 1), dtype=np.int64)
@@ -285,7 +285,7 @@ class JobCreditLearner:
         return Rollout(joined, choices, **{name: np.stack(parts) for name, parts in kept.items()})
 
     def update(self, rollout: Rollout, rate: float = 1.0) -> dict[str, float]:
-        """Improve the network on recorded steps; return figures of the update.
+        """Update the network by PPO on recorded steps; return losses and other figures, by name.
 
         Parameters
         ----------
@@ -317,13 +317,13 @@ class JobCreditLearner:
         return dict(zip(("approx_kl", "value_loss", "entropy"), means.tolist(), strict=True))
 
     def _select(self, choices: Choices, batch: Tensor, places: Tensor) -> Choices:
-        """Return the choices in some observations, whose rows are at `places`."""
+        """Return the choices in the observations numbered `batch`, whose rows are numbered `places`."""
         of = batch if self.policy.discrete else places
         actions, log_probs = choices.actions[of], choices.log_probs[of]
         return Choices(actions, log_probs, choices.legal[places], choices.may_stop[batch])
 
     def _step(self, rows: Rows, choices: Choices, gain: Tensor, goal: Tensor) -> Floats:
-        """Make a step of gradient on some of the actions; return figures of it."""
+        """Make one gradient step on some of the actions; return its losses and other figures."""
         settings, policy = self.settings, self.policy
         head, values, stop = policy(rows)
         if policy.discrete:
@@ -347,7 +347,7 @@ class JobCreditLearner:
         return np.array([float(part.detach()) for part in (moved, error, entropy)])
 
     def learn(self, until: int, steps: int) -> dict[str, float]:
-        """Train until `until` of `steps` steps have been taken; return the mean figures of the updates.
+        """Train until step number `until`, of `steps` in all; return the updates' mean figures, by name.
 
         The learning rate falls on a line, from the first step to 0 at the last.
         """

@@ -20,7 +20,7 @@ from clustergym.training.split_env import SplitEnv, has_fixed_trace, make_compil
 
 @dataclass
 class JobCreditAgent(NetworkAgent):
-    """PPO (Schulman et al., 2017) over rows of jobs, with a value and an advantage for each row.
+    """PPO (Schulman et al., 2017) whose critic has a value for each job in the observation's rows.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class JobCreditAgent(NetworkAgent):
 
     @contextmanager
     def envs(self, processes: Processes) -> Iterator[list[Any]]:
-        """Make the environments with bursts, if bursts are configured, and those with long episodes."""
+        """Make the training environments: the usual ones and, if configured, some with bursts of jobs."""
         given = {**self.env, "split": self.split, "traces": self.traces}
         if has_fixed_trace(self.env):
             require(not self.burst_share, "agent.burst_share", self.burst_share, "give 0: the trace is fixed")
@@ -89,7 +89,7 @@ class JobCreditAgent(NetworkAgent):
         return made
 
     def check_env(self, env: SplitEnv) -> None:
-        """Refuse environments whose rewards are no sum over jobs, or whose observations have no rows."""
+        """Raise an InputError if rewards are not a sum over jobs, or observations have no rows of jobs."""
         core: Any = env.unwrapped
         if not isinstance(getattr(core, "features", None), JobRows):
             raise InputError(
@@ -101,7 +101,7 @@ class JobCreditAgent(NetworkAgent):
             raise InputError("is for critics of the whole episode", field="env.baseline", remedy=remedy)
 
     def model(self, envs: list[Any], seed: int) -> Any:
-        """Return the learner of the environments."""
+        """Make the object that trains the network in the environments."""
         from clustergym.training.job_credit import JobCredit, JobCreditLearner
 
         same = {of.name: getattr(self, of.name) for of in fields(JobCredit) if hasattr(self, of.name)}
@@ -111,11 +111,11 @@ class JobCreditAgent(NetworkAgent):
         return model
 
     def begin(self, model: Any, seed: int) -> None:
-        """Seed the random streams, and begin new episodes, with bursts first."""
+        """Seed the random streams, and begin new episodes: with bursts in the first part of the training."""
         short = model.num_timesteps < self.burst_share * self.steps
         model.begin(self._envs[0 if short else -1], seed)
 
     def learn(self, model: Any) -> dict[str, float]:
-        """Make the updates of a segment; return their mean figures."""
+        """Train for `validate_every` steps; return the updates' mean figures, by name."""
         figures: dict[str, float] = model.learn(model.num_timesteps + self.validate_every, self.steps)
         return figures

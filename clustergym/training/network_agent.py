@@ -36,7 +36,7 @@ from clustergym.training.training_state import (
 
 @dataclass
 class NetworkAgent(EnvironmentAgent):
-    """Base of the agents that train a network.
+    """Base of the agents that train a neural network.
 
     A segment is `validate_every` steps; it begins with new episodes and random streams of its own, so that
     a training that goes on after a kill gives the same bytes. At its end the greedy policy plays the first
@@ -70,28 +70,28 @@ class NetworkAgent(EnvironmentAgent):
 
     @abstractmethod
     def envs(self, processes: Processes) -> AbstractContextManager[Any]:
-        """Make the training environments."""
+        """Make the training environments, as a context manager that closes them."""
 
     @abstractmethod
     def model(self, envs: Any, seed: int) -> Any:
-        """Return the untrained algorithm, which has `policy` and `num_timesteps`."""
+        """Make the untrained learning algorithm for environments; its attribute `policy` is the network."""
 
     @abstractmethod
     def begin(self, model: Any, seed: int) -> None:
-        """Seed the random streams of a segment, and begin new episodes."""
+        """Seed the random streams of a segment of the training, and begin new episodes."""
 
     @abstractmethod
     def learn(self, model: Any) -> dict[str, float]:
-        """Train for a segment; return its figures."""
+        """Train for one segment (`validate_every` steps); return its figures, by name."""
 
     def prepare(
         self, model: Any, validate: Any, seed: int, history: History, progress: Progress
     ) -> Tensors | None:
-        """Prepare the model before the first segment; return a network to surpass, if there is one."""
+        """Prepare before the first segment; return the tensors of the best network so far, or None."""
         return None
 
     def segment(self, model: Any, number: int) -> None:
-        """Prepare the model for a segment."""
+        """Prepare the algorithm for segment `number` of the training."""
 
     def train(self, seed: int, processes: Processes, state: Path, progress: Progress) -> TrainingOutcome:
         """Train from the beginning, or from the last segment that a killed run completed."""
@@ -126,7 +126,7 @@ class NetworkAgent(EnvironmentAgent):
         return TrainingOutcome(best, information, curves, {**layout, "hidden": list(self.hidden)})
 
     def _tell(self, history: History, progress: Progress) -> None:
-        """Report the progress that a killed training saved."""
+        """Report the progress of the segments that a killed training had saved."""
         progress(0, self.steps, {})
         rounds = history.stage.get("imitation", [])
         for number, row in enumerate(rounds, start=1):
@@ -155,7 +155,7 @@ class NetworkAgent(EnvironmentAgent):
         return best
 
     def make_env(self, split: str, traces: int, reward_scale: float = 1.0) -> SplitEnv:
-        """Make the environment, with episodes from a split."""
+        """Make an environment with episodes from the first `traces` traces of a split."""
         made = make_split_env(self.env, split, traces, reward_scale)
         self.check_env(made)
         return made
@@ -165,7 +165,7 @@ class NetworkAgent(EnvironmentAgent):
 
 
 def greedy_figures(policy: Any, env: SplitEnv, traces: int) -> dict[str, float]:
-    """Return the greedy policy's mean return and mean JCT in hours on the first traces of a split."""
+    """Return the mean return, and mean JCT in hours, of a network's best actions on traces of a split."""
     returns, hours = [], []
     for index in range(traces):
         returns.append(play(policy, env, index))
@@ -176,7 +176,7 @@ def greedy_figures(policy: Any, env: SplitEnv, traces: int) -> dict[str, float]:
 
 
 def play(policy: Any, env: SplitEnv, index: int) -> float:
-    """Return the greedy policy's return on one trace."""
+    """Play one trace with a network's most probable actions, and return the sum of rewards."""
     observation, _ = env.reset(options={"index": index})
     total, over = 0.0, False
     while not over:
@@ -191,7 +191,7 @@ def play(policy: Any, env: SplitEnv, index: int) -> float:
 
 
 def _draw_segment_seed(seed: int, number: int) -> int:
-    """Return the seed of a segment."""
+    """Return the seed of segment `number` of the training."""
     return int(random_streams.TRAINING_SEGMENTS.generator(seed, number).integers(2**31 - 1))
 
 
@@ -215,7 +215,7 @@ def _description(env: SplitEnv) -> tuple[InformationClass, dict[str, Any]]:
 
 
 def needs_torch() -> None:
-    """Raise an `InputError` without PyTorch and Stable-Baselines3; limit PyTorch to one core."""
+    """Raise an InputError if PyTorch or Stable-Baselines3 is missing; limit PyTorch to one core."""
     try:
         import safetensors  # noqa: F401
         import stable_baselines3  # noqa: F401

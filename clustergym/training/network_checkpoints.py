@@ -28,7 +28,7 @@ COLUMNS = {
 
 @dataclass(frozen=True, eq=False)
 class NetworkCheckpoint:
-    """A trained network, with its description.
+    """A trained network, the environment it was trained in, and what its YAML file says.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class NetworkCheckpoint:
 
 
 def describe_env(env: Any) -> dict[str, Any]:
-    """Return the shapes and names of an environment on which its networks depend."""
+    """Return what a network depends on of its environment: id, number of inputs, number of actions."""
     core = env.unwrapped
     described: dict[str, Any] = {
         "environment": core.spec.id,
@@ -79,13 +79,13 @@ def save(
     information: InformationClass,
     about: Mapping[str, Any],
 ) -> None:
-    """Write tensors to `path`, and their description to a YAML file of the same name."""
+    """Write a network's tensors to `path`, and their description to a YAML file of the same name."""
     packable = {name: np.ascontiguousarray(value) for name, value in sorted(tensors.items())}
     write(path, packable, {"schema": NETWORK_SCHEMA, "agent": agent, **described}, information, about)
 
 
 def load(name: str) -> NetworkCheckpoint:
-    """Read a checkpoint and build its network.
+    """Read a checkpoint by path or name, and build its network.
 
     Raises
     ------
@@ -141,7 +141,7 @@ def _short(value: Any) -> str:
 
 
 def build_policy(agent: str, env: Any, hidden: Sequence[int]) -> Any:
-    """Return an agent's untrained network for an environment with flat observations.
+    """Build the untrained network of a type of agent, for an environment with flat observations.
 
     Parameters
     ----------

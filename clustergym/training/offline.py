@@ -32,7 +32,7 @@ Play = Callable[["Recorder", int], None]
 
 @dataclass
 class Episode:
-    """The steps of an episode, with one more observation and mask than actions.
+    """The recorded steps of an episode, with one more observation and mask than actions.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Episode:
 
 
 class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Records the steps of the present episode.
+    """An environment wrapper that records the steps of the present episode.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode."""
+        """Begin an episode, and start a new record with its first observation."""
         assert seed is not None
         observation, info = self.env.reset(seed=seed, options=options)
         self.episode = Episode(seed)
@@ -71,7 +71,7 @@ class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Take a step."""
+        """Apply an action, and record it with its reward and the next observation."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         whole = isinstance(self.action_space, gymnasium.spaces.Discrete)
         self.episode.actions.append(int(action) if whole else np.array(action))
@@ -87,7 +87,7 @@ class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def by_policy(policy: Policy) -> Play:
-    """Return a function that plays a policy's decisions as edits and stops (`clustergym.envs.driver`)."""
+    """Return a function that plays an episode in which a scheduling policy decides."""
 
     def play(env: Recorder, seed: int) -> None:
         drive(env, policy, seed=seed)
@@ -96,7 +96,7 @@ def by_policy(policy: Policy) -> Play:
 
 
 def by_weights(policy: Policy, option: str) -> Play:
-    """Return a function that plays the weights of a learned auction (`auction_experts`).
+    """Return a function that plays an episode in which the weights of a learned auction decide.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def by_weights(policy: Policy, option: str) -> Play:
 
 
 def at_random(env: Recorder, seed: int) -> None:
-    """Play random actions: uniform among the legal ones, or within their bounds."""
+    """Play an episode with random actions: legal ones with equal probability, or numbers within bounds."""
     rng, space = random_streams.RANDOM_EPISODES.generator(seed), env.action_space
 
     def choose(info: Mapping[str, Any]) -> Any:
@@ -128,7 +128,7 @@ def at_random(env: Recorder, seed: int) -> None:
 
 
 def _play_to_the_end(env: Recorder, seed: int, choose: Callable[[Mapping[str, Any]], Any]) -> None:
-    """Play an episode by what a function chooses, given the last info."""
+    """Play an episode with the actions that `choose` returns for each info."""
     _, info = env.reset(seed=seed)
     over = False
     while not over:
@@ -137,7 +137,7 @@ def _play_to_the_end(env: Recorder, seed: int, choose: Callable[[Mapping[str, An
 
 
 def episodes(env: gymnasium.Env[Any, Any], play: Play, number: int) -> Iterator[Episode]:
-    """Yield episodes on the first traces of the train split.
+    """Play the first `number` traces of the train split with a function, and yield the recorded episodes.
 
     Raises
     ------
@@ -160,7 +160,7 @@ def episodes(env: gymnasium.Env[Any, Any], play: Play, number: int) -> Iterator[
 
 
 def needs_minari() -> None:
-    """Raise an InputError if Minari, or the library that it stores data sets with, is not installed."""
+    """Raise an InputError if Minari, or a package that it stores data sets with, is not installed."""
     try:
         import h5py  # noqa: F401
         import minari  # noqa: F401
@@ -173,7 +173,7 @@ def needs_minari() -> None:
 def write(
     out: Path, name: str, env: gymnasium.Env[Any, Any], played: Iterable[Episode], algorithm: str
 ) -> tuple[Path, list[float]]:
-    """Write a data set that Minari can read; return its folder and the return of each episode.
+    """Write episodes as a data set of Minari's; return its folder and the return of each episode.
 
     Parameters
     ----------

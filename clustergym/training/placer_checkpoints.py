@@ -23,7 +23,7 @@ from clustergym.sim.parts.fragmentation import find_usual_requests
 
 @dataclass(frozen=True, eq=False)
 class PlacerCheckpoint:
-    """A trained placer's weights, with their description.
+    """The weights of a trained placer, which chooses nodes for jobs, and what its YAML file says.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class PlacerCheckpoint:
 
 @dataclass(frozen=True)
 class PlacerType:
-    """A type of learned placer, with the schema of its weights.
+    """A type of learned placer, which chooses nodes for jobs: names and shape of its weights.
 
     Attributes
     ----------
@@ -54,12 +54,12 @@ class PlacerType:
     shape: tuple[int, ...]
 
     def save(self, path: Path, weights: Floats, about: Mapping[str, Any]) -> None:
-        """Write weights to `path`, and their description to a YAML file of the same name."""
+        """Write a placer's weights to `path`, and their description to a YAML file of the same name."""
         tensors = {"weights": np.ascontiguousarray(weights, dtype=np.float64)}
         write(path, tensors, {"schema": self.schema, **self.names}, InformationClass.NONE, about)
 
     def load(self, name: str) -> PlacerCheckpoint:
-        """Read a checkpoint by its path, or by its name in the package.
+        """Read a placer's checkpoint by its path, or by its name in the package.
 
         Raises
         ------
@@ -87,7 +87,7 @@ SHARES = PlacerType(
 
 
 class LearnedScores:
-    """Places jobs where a learned score is highest (`clustergym.envs.sharing.episode`).
+    """Places jobs that ask for parts of GPUs on the node with the highest learned score.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class LearnedScores:
         self._known: tuple[PartAllocations, Any, Any] | None = None
 
     def place(self, allocations: PartAllocations, job: int) -> Place | None:
-        """Choose a node and device, as `Placer.place_part` does; None if no node has room."""
+        """Choose a node, and a device for a part of a GPU, for a job; return None if no node has room."""
         parts = allocations.parts
         if self._known is None or self._known[0] is not allocations:
             assert isinstance(allocations.spec, DivisibleCluster)

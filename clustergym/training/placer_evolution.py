@@ -31,7 +31,7 @@ SEEDS = {"train": 0, "dev": 500}
 
 @dataclass
 class PlacerEvolution(Agent):
-    """Optimises a placer's weights by an evolution strategy, with `sjf` as policy.
+    """Trains the weights by which a placer chooses nodes for jobs, by an evolution strategy.
 
     The objective is the mean over episodes of log(mean JCT). Every generation meets other seeds, in turn;
     every `validate_every` generations the distribution's mean is measured on the dev seeds of all
@@ -73,7 +73,7 @@ class PlacerEvolution(Agent):
     split = "train"
 
     def train(self, seed: int, processes: Processes, state: Path, progress: Progress) -> TrainingOutcome:
-        """Train in this process, from the beginning or from the state that a killed run left."""
+        """Train from the beginning, or from the state that a killed run saved; return the best weights."""
         key = {"agent": self.name, "seed": seed, "features": NAMES, **asdict(self)}
         history = History.read(state, key)
         start = np.array([START.get(name, 0.0) for name in NAMES])
@@ -93,14 +93,14 @@ class PlacerEvolution(Agent):
         return TrainingOutcome(best, InformationClass.NONE, curves)
 
     def record(self) -> dict[str, Any]:
-        """Return a description of the training traces' source, for the checkpoint."""
+        """Return which scenarios and seeds the agent was trained on, for its checkpoint."""
         ends = {"train": self.seeds, "dev": self.validation}
         return {"scenarios": list(self.scenarios)} | {
             split: [first, first + ends[split] - 1] for split, first in SEEDS.items()
         }
 
     def save(self, path: Path, trained: TrainingOutcome, about: Mapping[str, Any]) -> None:
-        """Write a checkpoint of the placer."""
+        """Write a checkpoint of the trained placer."""
         from clustergym.training.placer_checkpoints import NODES
 
         NODES.save(path, np.asarray(trained.weights), about)
@@ -119,12 +119,12 @@ class PlacerEvolution(Agent):
 
 
 def objective(episodes: Sequence[PlacementEpisode], weights: Floats) -> float:
-    """Return the mean over episodes of log(mean JCT)."""
+    """Return the objective of a placer's weights: the mean over episodes of log(mean JCT)."""
     return float(np.mean([np.log(run(episode, weights).mean()) for episode in episodes]))
 
 
 def placement_episode(scenario: Scenario, round_s: float, defragment_s: float) -> PlacementEpisode:
-    """Return a scenario as an episode of placements under `sjf`.
+    """Convert a scenario to an episode in which policy `sjf` orders jobs and a placer chooses nodes.
 
     Failures and shared links are left out, and nodes that jobs hold inside a minipod are not told apart.
 

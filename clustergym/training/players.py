@@ -18,7 +18,7 @@ from clustergym.training.network_checkpoints import NetworkCheckpoint
 
 
 class NetworkPlayer:
-    """Uses a trained network to decide at the decision points of a run.
+    """Makes a scheduling policy's decisions with a trained network.
 
     It needs nothing but Views: the jobs that have left are those that an earlier one showed.
 
@@ -48,7 +48,7 @@ class NetworkPlayer:
         self._known = times_known(self.information_class)
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Refuse a cluster whose GPU types or counts differ from the training's."""
+        """Raise an InputError if the cluster's GPU types or counts differ from those of the training."""
         trained, message = self._trained, ""
         if setting.gpu_types != trained.gpu_types or not np.array_equal(setting.counts, trained.counts):
             message = (
@@ -64,14 +64,14 @@ class NetworkPlayer:
         self._trace = trace
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Begin a run."""
+        """Prepare for a new run."""
         self._met: set[int] = set()
         self._actions = make_actions(self._parameters, setting)
         self._features = FEATURES[self._parameters.features](setting, self._parameters.rows)
         self._actions.reset(self._trace, setting, copy.deepcopy(rng))
 
     def schedule(self, view: View) -> Decision:
-        """Take greedy actions until one ends the decision point."""
+        """Return the decision that the network's most probable actions lead to."""
         actions, features = self._actions, self._features
         self._met.update(view.job.tolist())
         actions.begin(view)

@@ -38,7 +38,7 @@ SRTF_S = {
 def score_program(
     file: Path, split: str = "dev", traces: int = TRACES, limits: Limits | None = None
 ) -> dict[str, Any]:
-    """Run a program on the first traces of a split, in a process with resource limits.
+    """Run a policy program on a split's first traces, and score its mean JCT relative to that of srtf.
 
     Returns
     -------
@@ -85,7 +85,7 @@ def _check_split(split: str, traces: int) -> None:
 
 
 def draw(split: str, traces: int) -> list[Scenario]:
-    """Return the scenarios of the first traces of a split, drawn as the environment draws them."""
+    """Return the scenarios that the environment has for the first traces of a split."""
     (row,) = (one for one in ENVIRONMENTS if one.id == ENVIRONMENT)
     episodes = Episodes(SchedulingParameters(**row.kwargs))
     rng = random_streams.FIRST_EPISODE.generator(0)
@@ -93,13 +93,13 @@ def draw(split: str, traces: int) -> list[Scenario]:
 
 
 def _references(split: str, traces: int) -> tuple[Sequence[Scenario], Sequence[float]]:
-    """Return scenarios, and the mean JCT of srtf on each."""
+    """Return the scenarios of the first traces of a split, and the mean JCT of srtf on each."""
     scenarios, known = draw(split, traces), SRTF_S.get(split, ())[:traces]
     return scenarios, [*known, *(srtf_s(one) for one in scenarios[len(known) :])]
 
 
 def srtf_s(scenario: Scenario) -> float:
-    """Return the mean JCT of the policy srtf with default parameters."""
+    """Return the mean JCT in seconds of the policy srtf on a scenario."""
     return _mean_jct_s(scenario, make_policy({"name": "srtf"}))
 
 

@@ -22,7 +22,7 @@ LEAST_DEVIATION = 0.05
 
 
 class Rows(NamedTuple):
-    """The rows that hold a job, in a batch of n observations, one observation after the other.
+    """The m rows that hold a job in a batch of n observations, one observation after the other.
 
     Attributes
     ----------
@@ -40,16 +40,16 @@ class Rows(NamedTuple):
     rows: int
 
     def spread(self, values: Tensor, other: float = 0.0) -> Tensor:
-        """Return rows' values, shape (m, …), as a table, shape (n, R, …), with `other` in empty rows."""
+        """Arrange values of rows, shape (m, …), in a table, shape (n, R, …), with `other` in empty rows."""
         shape = (self.observations, self.rows, *values.shape[1:])
         return torch.full(shape, other).index_put((self.batch, self.row), values)
 
     def total(self, values: Tensor) -> Tensor:
-        """Return the sums over each observation of its rows' values, shape (n, …)."""
+        """Return the sum of the rows' values in each observation, shape (n, …)."""
         return torch.zeros(self.observations, *values.shape[1:]).index_add(0, self.batch, values)
 
     def counts(self) -> Tensor:
-        """Return the number of rows of each observation, shape (n,)."""
+        """Return the number of rows with a job in each observation, shape (n,)."""
         return torch.bincount(self.batch, minlength=self.observations)
 
     @classmethod
@@ -61,7 +61,7 @@ class Rows(NamedTuple):
         return cls(inputs, batch, row, firsts[-1], parts[0].rows)
 
     def places(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the chosen observations' rows, and for each row its observation's index in `chosen`."""
+        """Return the indices of the chosen observations' rows, and each row's index in `chosen`."""
         every = self.counts()
         counts = every[chosen]
         batch = torch.repeat_interleave(torch.arange(len(chosen)), counts)
@@ -70,7 +70,7 @@ class Rows(NamedTuple):
 
 
 class RowNetwork(nn.Module):
-    """Computes actions and values from rows of jobs, with weights that all rows share.
+    """A network that computes actions and values from rows of jobs, with the same weights for all rows.
 
     Each row is encoded with what the observation has of no single job, then again with the mean of all
     encoded rows, so that two rows that are exchanged exchange their outputs and nothing else.
@@ -122,7 +122,7 @@ class RowNetwork(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def read_rows(self, observations: Any) -> Rows:
-        """Return the rows with a job in flat observations, shape (n, size)."""
+        """Extract the rows that hold a job from flat observations, shape (n, size)."""
         tables = self._features.unpack(observations)
         n, rows = tables["jobs"].shape[:2]
         batch, row = np.nonzero(tables["jobs"][:, :, 0] > 0)
@@ -132,19 +132,19 @@ class RowNetwork(nn.Module):
         return Rows(inputs, torch.from_numpy(batch), torch.from_numpy(row), n, rows)
 
     def see(self, inputs: Tensor) -> None:
-        """Update the mean and deviation that normalise inputs with these rows."""
+        """Update the running mean and deviation of inputs, by which they are normalised, with new rows."""
         share = len(inputs) / (len(inputs) + self.seen)
         self.mean += share * (inputs.mean(0) - self.mean)
         self.squares += share * ((inputs**2).mean(0) - self.squares)
         self.seen += len(inputs)
 
     def scale(self, rows: Rows) -> Rows:
-        """Normalise rows by the mean and deviation of the inputs so far."""
+        """Return rows with their inputs normalised by the running mean and deviation."""
         std = (self.squares - self.mean**2).clamp_min(LEAST_DEVIATION**2).sqrt()
         return rows._replace(inputs=((rows.inputs - self.mean) / std).clamp(-5.0, 5.0))
 
     def forward(self, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
-        """Return outputs (m, outputs) and values (m,) of rows, and the logit of the action to stop (n,)."""
+        """Return the actor's outputs (m, outputs), values (m,), and the logits of the action `stop` (n,)."""
         own = torch.tanh(self.row(rows.inputs))
         pooled = rows.total(own) / rows.counts().clamp_min(1)[:, None]
         # What all rows of an observation share goes through its half of the layer once.
@@ -154,13 +154,13 @@ class RowNetwork(nn.Module):
         return self.head(mixed), self.value(mixed).squeeze(1), self.stop(pooled).squeeze(1)
 
     def log_chances(self, rows: Rows, masks: npt.NDArray[np.int8]) -> tuple[Tensor, Tensor]:
-        """Return the log-probability of each action, shape (n, actions), and the values of rows."""
+        """Return the log-probability of each action, shape (n, actions), and the value of each row, (m,)."""
         head, values, stop = self(rows)
         logits = torch.cat([rows.spread(head, MASKED).flatten(1), stop[:, None]], 1)
         return torch.log_softmax(logits.masked_fill(torch.from_numpy(masks == 0), MASKED), 1), values
 
     def decide(self, observations: Singles, masks: npt.NDArray[np.int8]) -> npt.NDArray[Any]:
-        """Return the greedy action for each observation, in the form that a vector environment takes."""
+        """Return the most probable legal action for each observation, or the mean priorities of its jobs."""
         with torch.no_grad():
             rows = self.scale(self.read_rows(observations))
             if self.discrete:
@@ -170,15 +170,15 @@ class RowNetwork(nn.Module):
 
     @staticmethod
     def fill_priorities(rows: Rows, priorities: Tensor) -> Singles:
-        """Return priorities of rows, shape (m, 2), in the form of actions, shape (n, 2 R)."""
+        """Arrange priorities of the rows, shape (m, 2), as actions of the environments, shape (n, 2 R)."""
         filled: Singles = rows.spread(priorities.clamp(-1.0, 1.0)).flatten(1).numpy()
         return filled
 
     def predict(self, observation: Singles, deterministic: bool = True) -> tuple[npt.NDArray[Any], None]:
-        """Return the greedy priorities for one observation, with the interface of Stable-Baselines3."""
+        """Return the best action for one observation, with the interface of Stable-Baselines3's policies."""
         return self.decide(np.asarray(observation, np.float32)[None], np.ones((1, 1), np.int8))[0], None
 
     def greedy_masked(self, observation: Singles, mask: npt.NDArray[np.int8]) -> npt.NDArray[Any] | int:
-        """Return the greedy legal action for one observation."""
+        """Return the most probable legal action for one observation."""
         chosen = self.decide(np.asarray(observation, np.float32)[None], np.asarray(mask)[None])[0]
         return int(chosen) if self.discrete else chosen

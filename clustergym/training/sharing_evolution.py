@@ -32,7 +32,7 @@ START = -8.0
 
 @dataclass
 class SharingEvolution(Agent):
-    """Optimises linear scores of nodes, for each class of request, by an evolution strategy.
+    """Trains linear scores that choose nodes for parts of GPUs, by an evolution strategy.
 
     The objective is minus the mean return of the environment's episodes. Every generation meets new seeds;
     every `validate_every` generations the distribution's mean is measured on dev seeds, and the best such
@@ -63,7 +63,7 @@ class SharingEvolution(Agent):
     split = "train"
 
     def train(self, seed: int, processes: Processes, state: Path, progress: Progress) -> TrainingOutcome:
-        """Train in this process, from the beginning or from the state that a killed run left."""
+        """Train from the beginning, or from the state that a killed run saved; return the best weights."""
         env = make_env(self.env).unwrapped
         if not isinstance(env, SharingEnv):
             raise InputError("has no shares of GPUs to place", field="env", remedy="give env=sharing")
@@ -85,7 +85,7 @@ class SharingEvolution(Agent):
         return TrainingOutcome(best.reshape(SHAPE), InformationClass.NONE, curves)
 
     def record(self) -> dict[str, Any]:
-        """Return a description of the training streams' source, for the checkpoint."""
+        """Return the environment and the seeds that the agent was trained on, for its checkpoint."""
         ends = {"train": self.generations * self.episodes, "dev": self.validation}
         seeds = {split: list_seeds(split, 0, number) for split, number in ends.items()}
         return {"environment": dict(self.env)} | {
@@ -93,20 +93,20 @@ class SharingEvolution(Agent):
         }
 
     def save(self, path: Path, trained: TrainingOutcome, about: Mapping[str, Any]) -> None:
-        """Write a checkpoint of the placer."""
+        """Write a checkpoint of the trained placer."""
         from clustergym.training.placer_checkpoints import SHARES
 
         SHARES.save(path, np.asarray(trained.weights), about)
 
 
 def list_seeds(split: str, first: int, number: int) -> range:
-    """Return `number` seeds of a split."""
+    """Return `number` seeds of a split (train, dev or test), from its seed number `first` on."""
     begin = FIRST_SEED[split] + first
     return range(begin, begin + number)
 
 
 def objective(env: SharingEnv, seeds: Sequence[int], weights: Floats) -> float:
-    """Return minus the mean return of episodes with some seeds, placed by the weights."""
+    """Return the objective of weights: minus the mean return of the episodes with some seeds."""
     parameters, costs = env.parameters, []
     for seed in seeds:
         rng = random_streams.SHARING_REQUESTS.generator(seed)

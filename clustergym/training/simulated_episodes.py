@@ -39,7 +39,7 @@ from clustergym.sim.log import EventType
 
 
 def auction_episodes(scenario: Scenario, information: InformationClass) -> Callable[[Floats], Floats]:
-    """Return a function that maps an auction's weights to an `EpisodeOutcome`."""
+    """Return a function that simulates a scenario under an auction with given weights; it returns JCTs."""
     try:
         episode = AuctionEpisode.from_scenario(scenario, information)
     except UncoveredError:
@@ -48,7 +48,7 @@ def auction_episodes(scenario: Scenario, information: InformationClass) -> Calla
 
 
 def plan_episodes(scenario: Scenario) -> Callable[[Plan], Floats]:
-    """Return a function that maps a plan to an `EpisodeOutcome`."""
+    """Return a function that simulates a scenario under an auction with a given plan; it returns JCTs."""
     try:
         episode = AuctionEpisode.from_scenario(replace(scenario, tenants=None), InformationClass.CLAIRVOYANT)
     except UncoveredError:
@@ -79,7 +79,7 @@ NO_BIAS, NOTHING_BELIEVED = np.empty((0, 0, 0)), np.empty(0)
 
 @dataclass(frozen=True, eq=False)
 class EpisodeOutcome:
-    """The JCTs and related times of an episode's n jobs.
+    """The JCTs, in seconds, and the restarts of an episode's n jobs, and the number of decisions.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class EpisodeOutcome:
 
 @dataclass(frozen=True, eq=False)
 class AuctionEpisode:
-    """A scenario on which the auction can be run repeatedly.
+    """A scenario, prepared so that an auction can be run on it again and again.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class AuctionEpisode:
     def from_scenario(
         cls, scenario: Scenario, information: InformationClass, round_s: float | None = None
     ) -> AuctionEpisode:
-        """Return a scenario as an episode for an information class, with the placer `buddy`.
+        """Prepare a scenario for auctions that know what an information class tells of iteration times.
 
         Parameters
         ----------
@@ -132,7 +132,7 @@ class AuctionEpisode:
         return cls(batch, scenario_arrays(scenario, information, round_s))
 
     def run(self, weights: Floats) -> EpisodeOutcome:
-        """Run the auction with these weights to the episode's end.
+        """Run the auction with these weights until all jobs have left, and return the outcome.
 
         Those of an auction that measures jobs end in the numbers of `clustergym.agents.beliefs`.
 
@@ -145,7 +145,7 @@ class AuctionEpisode:
         return self._run(scores, NO_BIAS, believed)
 
     def run_biased(self, weights: Floats, bias: Floats) -> EpisodeOutcome:
-        """Run the auction with these weights and biases (`clustergym.agents.plan`) to the episode's end."""
+        """Run the auction with these weights, and a bias on each job's scores, and return the outcome."""
         return self._run(weights, bias, NOTHING_BELIEVED)
 
     def _run(self, weights: Floats, bias: Floats, believed: Floats) -> EpisodeOutcome:

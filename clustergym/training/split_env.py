@@ -21,7 +21,7 @@ LARGEST_REWARD = 1e12
 
 
 class SplitEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Draws each episode from the first traces of a split, and scales rewards.
+    """An environment wrapper whose episodes play the first traces of a split, with scaled rewards.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class SplitEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode on a trace of the split."""
+        """Begin an episode on a trace of the split, chosen at random or by the option `index`."""
         if seed is not None:
             self._rng = random_streams.TRAINING_EPISODES.generator(seed)
         index = int(self._rng.integers(self.traces))
@@ -58,20 +58,20 @@ class SplitEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self.env.reset(seed=drawn, options={"trace_seed": drawn} if own else None)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Take an action, and scale the reward."""
+        """Apply an action; return the step's result with the reward scaled."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         scaled = float(reward) * self.reward_scale
         check_reward(scaled)
         return observation, scaled, terminated, truncated, info
 
     def action_masks(self) -> npt.NDArray[np.int8]:
-        """Return 1 for each legal action, else 0."""
+        """Return a mask that is 1 for each legal action, else 0."""
         masks: npt.NDArray[np.int8] = self.env.get_wrapper_attr("action_masks")()
         return masks
 
 
 class EnvironmentAgent(Agent):
-    """An agent that is trained in an environment, on the first traces of a split.
+    """Base of agents that are trained in a Gymnasium environment, on the first traces of a split.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class EnvironmentAgent(Agent):
     traces: int
 
     def leak(self) -> tuple[str, str] | None:
-        """Return a field and an error message if training would use test traces; else None."""
+        """Return a field's name and an error message if the agent would train on test traces, else None."""
         if has_fixed_trace(self.env):
             return "env.trace", "every episode would be the one trace that the agent is measured on"
         if self.env.get("split") == "test":
@@ -92,25 +92,25 @@ class EnvironmentAgent(Agent):
         return super().leak()
 
     def record(self) -> dict[str, Any]:
-        """Return a description of the training traces."""
+        """Return which environment and traces the agent was trained on, for its checkpoint."""
         bounds = {"trace_seed": f"3 i + {SPLITS.index(self.split)}", "i_below": self.traces}
         return {"env": dict(self.env), self.split: bounds}
 
 
 def check_reward(scaled: float) -> None:
-    """Raise an InputError if a reward is not a number, or too large for single precision."""
+    """Raise an InputError if a reward is NaN, or too large for single precision."""
     if not abs(scaled) < LARGEST_REWARD:
         remedy = f"give weights, and agent.reward_scale, that keep it below {LARGEST_REWARD:g}"
         raise InputError(f"the reward is {scaled}", field="env.reward", remedy=remedy)
 
 
 def has_fixed_trace(parameters: Mapping[str, Any]) -> bool:
-    """Return whether an environment plays the same trace in every episode."""
+    """Return whether an environment's parameters give all its episodes the same jobs."""
     return any(parameters.get(name) is not None for name in ("scenario", "trace"))
 
 
 def make_compiled_envs(mapping: Mapping[str, Any], number: int, **options: Any) -> Any:
-    """Make a vector environment on the compiled simulation with flat observations, or None if it has none.
+    """Make a vector environment on the compiled engine, with flat observations; None if there is none.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def make_compiled_envs(mapping: Mapping[str, Any], number: int, **options: Any) 
 
 
 def not_compiled(mapping: Mapping[str, Any], remedy: str) -> InputError:
-    """Return the error for an agent whose environment the compiled simulation does not support."""
+    """Return the error for an agent whose environment cannot run on the compiled engine."""
     message = f"{mapping['id']} with these parameters is stepped by no compiled simulation"
     return InputError(message, field="env", remedy=remedy)
 
@@ -144,7 +144,7 @@ def not_compiled(mapping: Mapping[str, Any], remedy: str) -> InputError:
 def make_split_env(
     mapping: Mapping[str, Any], split: str, traces: int, reward_scale: float = 1.0
 ) -> SplitEnv:
-    """Make the environment of a mapping, with flat observations and episodes from a split.
+    """Make an environment with flat observations, whose episodes play the first traces of a split.
 
     Raises
     ------

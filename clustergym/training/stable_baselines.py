@@ -25,7 +25,7 @@ FIGURES = ("approx_kl", "entropy_loss", "explained_variance", "value_loss", "los
 
 @dataclass
 class StableBaselinesAgent(NetworkAgent):
-    """An algorithm of Stable-Baselines3.
+    """Base of the agents that train with an algorithm of Stable-Baselines3.
 
     Parameters
     ----------
@@ -41,14 +41,14 @@ class StableBaselinesAgent(NetworkAgent):
     reward_scale: Factor = 10.0
 
     def require_whole_batches(self, n_steps: int) -> None:
-        """Refuse a batch size that does not divide a rollout into equal batches."""
+        """Raise an InputError if the batch size does not divide a rollout into equal batches."""
         rollout = n_steps * self.n_envs
         remedy = f"give a divisor of n_steps x n_envs = {rollout}"
         require(rollout % self.batch_size == 0, "agent.batch_size", self.batch_size, remedy)
 
     @contextmanager
     def envs(self, processes: Processes) -> Iterator[Any]:
-        """Make the training environments: compiled, else in this process, or each in another process."""
+        """Make the training environments: on the compiled engine, in this process, or in one process each."""
         from stable_baselines3.common.vec_env import DummyVecEnv
 
         from clustergym.training.vector_envs import ProcessEnvs, split_vec_env
@@ -64,7 +64,7 @@ class StableBaselinesAgent(NetworkAgent):
             made.close()
 
     def begin(self, model: Any, seed: int) -> None:
-        """Seed all random streams, and begin new episodes."""
+        """Seed all random streams for a segment of the training, and begin new episodes."""
         from stable_baselines3.common.utils import set_random_seed
 
         set_random_seed(seed)
@@ -75,7 +75,7 @@ class StableBaselinesAgent(NetworkAgent):
             model.ep_info_buffer.clear()
 
     def learn(self, model: Any) -> dict[str, float]:
-        """Train for a segment; return its figures."""
+        """Train for one segment (`validate_every` steps); return its figures, by name."""
         model.learn(self.validate_every, callback=_whole_schedule(self.steps), reset_num_timesteps=False)
         return _figures(model)
 
@@ -110,7 +110,7 @@ def _figures(model: Any) -> dict[str, float]:
 
 @dataclass
 class Ppo(StableBaselinesAgent):
-    """Proximal policy optimisation (Schulman et al., 2017) with two separate networks.
+    """Proximal policy optimisation (Schulman et al., 2017) with separate actor and critic networks.
 
     Parameters
     ----------
@@ -132,18 +132,18 @@ class Ppo(StableBaselinesAgent):
         self.require_whole_batches(self.n_steps)
 
     def check_env(self, env: SplitEnv) -> None:
-        """Refuse environments that raise on illegal actions."""
+        """Raise an InputError if illegal actions, which this agent may choose, are errors."""
         _require_forgiving(env)
 
     def model(self, envs: Any, seed: int) -> Any:
-        """Return Stable-Baselines3's PPO."""
+        """Make Stable-Baselines3's PPO for the training environments."""
         from stable_baselines3 import PPO
 
         given = {"policy_kwargs": {"net_arch": list(self.hidden)}, **self.algorithm()}
         return PPO("MlpPolicy", envs, seed=seed, **given)
 
     def algorithm(self) -> dict[str, Any]:
-        """Return the parameters that Stable-Baselines3 and sb3-contrib have in common."""
+        """Return the arguments for PPO that Stable-Baselines3 and sb3-contrib have in common."""
         names = ["n_steps", "n_epochs", "batch_size", "learning_rate", "gamma", "gae_lambda"]
         names += ["clip_range", "ent_coef"]
         return {"device": "cpu", **{name: getattr(self, name) for name in names}}

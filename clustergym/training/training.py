@@ -36,7 +36,7 @@ SUFFIX = ".safetensors"
 
 
 def train(config: Mapping[str, Any], overrides: list[str]) -> Path:
-    """Train as a configuration says; return the checkpoint's path.
+    """Train the agent that a configuration describes, and return its checkpoint's path.
 
     Raises
     ------
@@ -176,7 +176,7 @@ IMITATION = "imitation/"
 
 
 class TrainingLog:
-    """Writes a training's figures to all logs; it is a context manager and the agent's `Progress`.
+    """Writes a training's progress to the terminal, TensorBoard and Weights & Biases, as configured.
 
     Parameters
     ----------
@@ -228,13 +228,13 @@ class TrainingLog:
             self.mirror.log(step, figures)
 
     def finish(self, path: Path, about: Mapping[str, Any]) -> None:
-        """Send the finished checkpoint to the mirror."""
+        """Send the finished checkpoint to Weights & Biases, if that is configured."""
         if self.mirror is not None:
             self.mirror.finish(path, about)
 
 
 class Mirror:
-    """Sends a training's figures to one run of Weights & Biases, which a resumed training continues.
+    """Sends a training's figures to one run of Weights & Biases, even if the training is resumed.
 
     A kill loses what wandb has not written yet. A resumed agent first repeats the figures that it saved, and
     every call has its number as wandb's step, so that the run has each of them once.
@@ -263,7 +263,7 @@ class Mirror:
             self._run.finish(exit_code=0 if error_type is None else 1)
 
     def log(self, step: int, figures: Mapping[str, float]) -> None:
-        """Log the figures of a step; the first call begins the run."""
+        """Send the figures of a step to Weights & Biases; the first call begins the run."""
         with one_line("try logger.mode=offline, or logger=none; the training goes on where it was"):
             if self._run is None:
                 self._begin()
@@ -286,7 +286,7 @@ class Mirror:
                 temporary.write_text(text + "\n", encoding="utf-8")
 
     def finish(self, path: Path, about: Mapping[str, Any]) -> None:
-        """Log the checkpoint as an artifact, and the final figures of the training."""
+        """Send the checkpoint, as an artifact, and the final figures to Weights & Biases."""
         with one_line("the checkpoint is written; try logger.mode=offline"):
             curves = about["curves"]
             summary = {name: value for name, value in curves.items() if isinstance(value, int | float)}

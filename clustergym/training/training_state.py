@@ -27,7 +27,7 @@ COUNTERS = ("num_timesteps", "_n_updates")
 
 @dataclass
 class History:
-    """The stored history of a training.
+    """The saved progress of a network's training: its parameters, validations, best return and counters.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class History:
 
 
 def write_state(path: Path, history: History, model: Any, best: Tensors) -> None:
-    """Write the complete state of a training at the end of a segment."""
+    """Write all that a training needs to continue after a segment: history, network and optimizer."""
     from safetensors.numpy import save as packed
 
     history.counters = {name: int(getattr(model, name)) for name in COUNTERS if hasattr(model, name)}
@@ -67,7 +67,7 @@ def write_state(path: Path, history: History, model: Any, best: Tensors) -> None
 
 
 def read_state(path: Path, key: dict[str, Any]) -> tuple[History, Tensors]:
-    """Read a stored state; return a new history and no tensors if there is no file.
+    """Read the saved state of a training: its history and tensors; both are empty if there is no file.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def _digest(text: str, tensors: Mapping[str, npt.NDArray[Any]]) -> str:
 
 
 def restore(model: Any, history: History, tensors: Mapping[str, npt.NDArray[Any]], path: Path) -> None:
-    """Load a stored state into a new model."""
+    """Load a saved state into a new model: the network, the optimizer and the step counters."""
     try:
         load_arrays(model.policy, select_part(tensors, "policy."))
         _restore_optimizer(model.policy.optimizer, select_part(tensors, "optimizer."))
@@ -140,12 +140,12 @@ def _restore_optimizer(optimizer: Any, tensors: Tensors) -> None:
 
 
 def arrays(policy: Any) -> Tensors:
-    """Return copies of a network's tensors."""
+    """Return copies of a network's tensors as NumPy arrays, by name."""
     return {name: value.detach().cpu().numpy().copy() for name, value in policy.state_dict().items()}
 
 
 def load_arrays(policy: Any, tensors: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Load tensors into a network, which must have the same names and shapes."""
+    """Load tensors into a network that has the same names and shapes."""
     import torch
 
     policy.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in tensors.items()})
@@ -157,7 +157,7 @@ REMEDY = "delete it, or give another output="
 
 @dataclass
 class TrainingHistory:
-    """The record from which a training continues, as plain numbers, lists and dicts.
+    """Base of the saved progress from which a training continues; it is stored as JSON.
 
     Attributes
     ----------
@@ -170,7 +170,7 @@ class TrainingHistory:
 
     @classmethod
     def read(cls, path: Path, key: dict[str, Any]) -> Self:
-        """Read the history of a training with this key; it is empty if there is no file.
+        """Read the progress of a training with these parameters (`key`); it is empty if there is no file.
 
         Raises
         ------
@@ -193,24 +193,24 @@ class TrainingHistory:
         return history
 
     def check(self) -> None:
-        """Raise a ValueError if no training with this key can have written the history."""
+        """Raise a ValueError if the history cannot come from a training with these parameters."""
 
     def write(self, path: Path) -> None:
-        """Write the state to a file, atomically."""
+        """Write the progress to a file, atomically."""
         with atomic_path(path) as temporary:
             temporary.write_text(json.dumps({"schema": self.schema, **asdict(self)}), encoding="utf-8")
 
 
 def plain(value: Any) -> Any:
-    """Return a value in the form in which JSON returns it."""
+    """Return a value as it comes back from JSON, with lists for tuples."""
     return json.loads(json.dumps(value))
 
 
 def make_damaged_error(path: Path) -> InputError:
-    """Return the error for a file that no training has written."""
+    """Return the error for a file that is not the state of a training."""
     return InputError("is not a state of a training", file=path, remedy=REMEDY)
 
 
 def of_another(path: Path) -> InputError:
-    """Return the error for the state of a training with another key."""
+    """Return the error for the saved state of a training with other parameters."""
     return InputError("is of a training with other parameters", file=path, remedy=REMEDY)

@@ -27,7 +27,7 @@ from clustergym.training.split_env import check_reward, has_fixed_trace, make_co
 
 
 class SchedulingVecEnv(VecEnv):
-    """A `VecEnv` of Stable-Baselines3 over a vector environment, with masks for sb3-contrib's MaskablePPO.
+    """Stable-Baselines3's `VecEnv` over a vector environment on the compiled engine, with action masks.
 
     Where an episode ends, the next one begins in the same step. The info of that environment has
     `terminal_observation`, `TimeLimit.truncated`, `stalled`, with summaries `digest`, and `episode` as of
@@ -59,7 +59,7 @@ class SchedulingVecEnv(VecEnv):
         self._actions: npt.NDArray[np.int64] = np.zeros(self.num_envs, dtype=np.int64)
 
     def reset(self) -> Any:
-        """Begin an episode of each environment; return the observations."""
+        """Begin an episode in each environment; return the observations."""
         self.reset_infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         observations = self._begin(np.ones(self.num_envs, dtype=np.bool_))
         self._reset_seeds()
@@ -81,7 +81,7 @@ class SchedulingVecEnv(VecEnv):
         self._actions = np.asarray(actions)
 
     def step_wait(self) -> tuple[Any, npt.NDArray[np.float32], Bools, list[dict[str, Any]]]:
-        """Take the stored actions; return observations, rewards, ends and infos."""
+        """Apply the stored actions; return observations, rewards, end flags and infos."""
         observations, rewards, terminated, truncated, found = self.envs.step(self._actions)
         scaled, over = rewards * self.reward_scale, terminated | truncated
         check_reward(float(scaled[np.argmax(np.abs(scaled))]))
@@ -114,14 +114,14 @@ class SchedulingVecEnv(VecEnv):
     def env_method(
         self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any
     ) -> list[Any]:
-        """Return `action_masks` of each environment, the only supported method."""
+        """Return the masks of legal actions of environments, the only method that can be called."""
         if method_name != "action_masks":
             raise AttributeError(f"vector environments have no method {method_name!r} of a single one")
         masks = self.envs.action_masks()
         return [masks[row] for row in self._get_indices(indices)]
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """Return an attribute of each environment, read from a single one with the same parameters."""
+        """Return an attribute that all environments have in common, once for each."""
         return [getattr(self.envs.single, attr_name)] * len(list(self._get_indices(indices)))
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
@@ -133,12 +133,12 @@ class SchedulingVecEnv(VecEnv):
         return [False for _ in self._get_indices(indices)]
 
     def close(self) -> None:
-        """Stop the threads."""
+        """Stop the threads that step the environments."""
         self.envs.close()
 
 
 class SplitVecEnv(SchedulingVecEnv):
-    """Draws each episode from the first traces of a split, as `SplitEnv` does with the same seeds.
+    """A `VecEnv` of Stable-Baselines3 whose episodes play the first traces of a split.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ class SplitVecEnv(SchedulingVecEnv):
         self._rngs = [random_streams.TRAINING_EPISODES.generator(0) for _ in range(self.num_envs)]
 
     def choose_episodes(self, rows: Bools) -> tuple[list[int | None], dict[str, Any]]:
-        """Return the seed of each environment, and the traces of the next episodes."""
+        """Return each environment's seed, and options that choose the traces of the next episodes."""
         drawn: list[int | None] = [None] * self.num_envs
         for row in np.flatnonzero(rows).tolist():
             if (seed := self._seeds[row]) is not None:
@@ -169,7 +169,7 @@ class SplitVecEnv(SchedulingVecEnv):
 def split_vec_env(
     mapping: Mapping[str, Any], number: int, split: str, traces: int, reward_scale: float = 1.0
 ) -> SplitVecEnv | None:
-    """Make environments with flat observations and episodes from a split; None if none can be batched.
+    """Make environments on the compiled engine, with episodes from a split; None if it cannot run them.
 
     Parameters
     ----------
@@ -189,12 +189,12 @@ COMPLAINT = "clustergym.complaint"
 
 
 class InputErrorForwarding(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Passes an `InputError` on in `info`, since a process that raises it would print a traceback."""
+    """An environment wrapper that puts an InputError into `info`, to be raised in the main process."""
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode."""
+        """Begin an episode; if that raises an InputError, put the error in `info`."""
         try:
             return self.env.reset(seed=seed, options=options)
         except InputError as error:
@@ -232,13 +232,13 @@ class ProcessEnvs(VecEnvWrapper):
         super().__init__(SubprocVecEnv([partial(_complaining, make) for make in makers]))
 
     def reset(self) -> Any:
-        """Begin an episode in each environment."""
+        """Begin an episode in each environment; return the observations."""
         observations = self.venv.reset()
         self._raise(self.venv.reset_infos)
         return observations
 
     def step_wait(self) -> Any:
-        """Return the results of a step in each environment."""
+        """Return the results of a step of each environment, or raise the InputError that one had."""
         stepped = self.venv.step_wait()
         self._raise(stepped[3])
         self._raise(self.venv.reset_infos)

@@ -45,7 +45,7 @@ ORIGINS = ("real", "synthetic", "mixed")
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """Consecutive jobs of a cluster's log.
+    """Consecutive jobs of a log: submission times, durations and GPUs.
 
     Attributes
     ----------
@@ -69,13 +69,13 @@ def data_folder() -> Path:
 
 
 def philly_file() -> Path:
-    """Return the path of Philly's log, whether it exists or not."""
+    """Return the path of Microsoft's Philly log of jobs, whether it exists or not."""
     return data_folder() / "sia" / "philly.csv"
 
 
 @cache
 def _philly(split: str, path: Path) -> tuple[Floats, Floats, Ints]:
-    """Return submission, duration and GPUs of a split's jobs, in order of submission."""
+    """Return submission times, durations and GPUs of a split's jobs in Philly's log, in order."""
     from clustergym.trace.readers.philly import read_log
 
     log = read_log(path)
@@ -86,7 +86,7 @@ def _philly(split: str, path: Path) -> tuple[Floats, Floats, Ints]:
 
 
 def draw_window(rng: np.random.Generator, split: str, origin: str, jobs: int) -> Window:
-    """Draw a window of consecutive jobs.
+    """Sample consecutive jobs of a split, from the Philly log or generated ones, as `origin` says.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ KEYS = ("scenario", "overrides", "files")
 
 @dataclass(frozen=True)
 class TraceFiles:
-    """A source of scenarios: trace files on a scenario's cluster.
+    """A source of scenarios that takes the jobs of each from a trace file, and all else from a scenario.
 
     Attributes
     ----------
@@ -165,7 +165,7 @@ class TraceFiles:
 
     @classmethod
     def from_given(cls, given: Any, least: int = 2) -> TraceFiles:
-        """Read `{scenario: …, overrides: […], files: [pattern, …]}`; `{data}` is the public data's folder.
+        """Make a source from a mapping `{scenario: …, overrides: […], files: [pattern, …]}`.
 
         There must be `least` files at least: intervals need two.
 
@@ -203,7 +203,7 @@ class TraceFiles:
         return tuple(text.replace("{data}", str(data_folder().absolute())) for text in given)
 
     def draw(self, split: str, seed: int, index: int) -> Scenario:
-        """Return the scenario of one file, with a decision point at every event.
+        """Return the scenario of trace file number `index`, with a decision point at every event.
 
         Nobody profiles, as in drawn windows, unless `overrides` name costs.
         """
@@ -227,7 +227,7 @@ def trace_window(
     jobs_range: tuple[int, ...],
     draw_factors: Callable[[np.random.Generator], tuple[float, float, float]],
 ) -> Scenario:
-    """Draw consecutive jobs of a file, and stretch their arrivals to a load; failures are drawn anew.
+    """Sample consecutive jobs of a trace file, and stretch their submissions to a sampled load.
 
     `draw_factors` draws the load, the factor of the restart time, and the error of known times.
 
@@ -255,7 +255,7 @@ def trace_window(
 
 
 def record(traces: Mapping[str, str | tuple[str, ...]]) -> dict[str, Any]:
-    """Return the digests of the files from which windows were drawn, and each split's share of the jobs."""
+    """Return the digests of the trace files used, and the part of each file that each split takes."""
     found = TraceFiles.from_given(traces, least=1).files
     digests = {Path(path).name: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in found}
     return {"origin": "files", "sha256": digests, "shares": {key: list(two) for key, two in SHARES.items()}}
@@ -298,7 +298,7 @@ def _window(
 
 
 def _failing_otherwise(rng: np.random.Generator, window: Scenario) -> Scenario:
-    """Return a window whose disturbances are drawn by another seed."""
+    """Return a scenario whose disturbances (such as failures) have another random seed."""
     seed, drawn = int(rng.integers(2**31)), list[Any](window.disturbances)
     anew = (replace(one, seed=seed) if hasattr(one, "seed") else one for one in drawn)
     return replace(window, disturbances=tuple(anew))
@@ -316,7 +316,7 @@ def _stretch_submissions(whole: Scenario, rows: Ints, load: float) -> Floats:
 def job_tables(
     trace: Trace, cluster: ClusterSpec, counts: Ints, times: Floats, known: Floats
 ) -> tuple[OracleTables, list[int]]:
-    """Return tables of real and of known seconds per iteration, and the jobs in the tables' order.
+    """Return iteration times as the simulator's tables, true and known to policies, and the jobs' order.
 
     Parameters
     ----------

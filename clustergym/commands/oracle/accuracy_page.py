@@ -123,7 +123,7 @@ Published data, not part of this project, and the start of its sha256.
 
 
 def factor(value: float | None) -> str:
-    """Return a factor as text; a dash for None."""
+    """Format a factor as text, such as `1.3x`; a dash for None."""
     return "-" if value is None else f"{value:.1f}x"
 
 
@@ -168,7 +168,7 @@ def get_figure(figures: Figures, path: Path) -> Any:
 
 
 def accuracy_section(accuracy: Figures) -> str:
-    """Return the section on measured iteration times."""
+    """Return the accuracy page's section on errors of predicted iteration times, in Markdown."""
     columns = [accuracy[name] for name in COLUMNS]
     rows = [
         (what, *(percent(get_figure(column, path)) for column in columns), target)
@@ -279,7 +279,7 @@ RULES_FIGURES = (
 
 
 def planning_section(planning: Figures) -> str:
-    """Return the section on time estimates, proxy plans and pruned search."""
+    """Return the accuracy page's section on how good quickly found parallel plans are, in Markdown."""
     measured, every = planning["as_measured"], planning["all"]
     rows = [(what, show(measured[name]), show(every[name]), papers) for what, name, show, papers in PLANNING]
     rows.append(("Allocations", f"{measured['allocations']:,}", f"{every['allocations']:,}", "-"))
@@ -323,7 +323,7 @@ def _row(row: Figures) -> tuple[str, ...]:
 
 
 def memory_section(memory: Figures) -> str:
-    """Return the section on memory."""
+    """Return the accuracy page's section on errors of predicted memory, in Markdown."""
     rows = [
         (name, f"{row['rows']:,}", percent(row["median_ape"]), percent(row["mape"]))
         for name, row in {"all": memory, **memory["by_family"]}.items()
@@ -336,7 +336,7 @@ def memory_section(memory: Figures) -> str:
 
 
 def misses_section(figures: Figures) -> str:
-    """Return what is known to be wrong or cannot be checked, in one list."""
+    """Return the accuracy page's list of what is known to be wrong or cannot be checked, in Markdown."""
     fitted, left_out = figures["accuracy"]["fitted"], figures["accuracy"]["leave_one_model_out"]
     recalled = round(fitted["failures"] * (fitted["failure_recall"] or 0))
     lost = percent(left_out["regret_within_type"])
@@ -365,7 +365,7 @@ def misses_section(figures: Figures) -> str:
 
 
 def page(figures: Figures) -> str:
-    """Return the accuracy page, filled with measured figures (see `report.measured`)."""
+    """Return the accuracy page of the documentation as Markdown, filled with measured figures."""
     sources = [(f"`{name}`", f"`{digest}`") for name, digest in figures["sources"].items()]
     stacks = (stack_section(figures["stacks"]),) if "stacks" in figures else ()
     picture = (PICTURE_NOTE,) if stacks else ()

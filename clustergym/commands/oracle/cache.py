@@ -12,7 +12,7 @@ SUMMARY = "show where tables are kept, or clear them"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
+    """Add the arguments of `clustergym oracle cache` to a parser."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text in (("where", "print the folder and what lies in it"), ("clear", "delete every table")):
         action = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show or clear the oracle's cache; return the exit status."""
+    """Run `clustergym oracle cache`: show or delete the cached tables; return the exit status."""
     folder = options.folder if options.folder is not None else cache_folder()
     if folder is None:
         raise InputError("there is no home folder to keep tables in", remedy="set CLUSTERGYM_CACHE")

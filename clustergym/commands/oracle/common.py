@@ -35,14 +35,14 @@ _GPUS = re.compile(r"([0-9]{1,18})[xX](.+)")
 
 
 class StrictParser(arguments.Parser):
-    """A parser that raises `InputError` and accepts no abbreviated options."""
+    """A parser of arguments that raises `InputError` and accepts no abbreviated options."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
 
 class Allocation(NamedTuple):
-    """GPUs of one type on a cluster.
+    """A number of GPUs of one type on a cluster, and the network tier that connects them.
 
     Attributes
     ----------
@@ -61,18 +61,18 @@ class Allocation(NamedTuple):
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
-    """Add the option `--cluster`."""
+    """Add the option `--cluster` to a parser."""
     text = f"a YAML file, or one of {', '.join(cluster_names())} (arena-sim)"
     parser.add_argument("--cluster", metavar="NAME", default="arena-sim", help=text)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add the option `--json`."""
+    """Add the option `--json` to a parser."""
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the same figures, unrounded")
 
 
 def add_shapes(parser: argparse.ArgumentParser) -> None:
-    """Add the options `--shapes` and `--accelerators`: files of transformers and of accelerators."""
+    """Add the options `--shapes` and `--accelerators` to a parser: files of transformers and of GPUs."""
     text = "a YAML file of further {}, in the form of {}"
     parser.add_argument(
         "--shapes",
@@ -89,7 +89,7 @@ def add_shapes(parser: argparse.ArgumentParser) -> None:
 
 
 def add_data(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
-    """Add the option `--data`, and the options of `add_shapes`."""
+    """Add the option `--data` to a parser, and the options of `add_shapes`."""
     text = (
         "measured throughput, iteration times, memory or collectives, by its columns: a CSV file, or `modern`"
         " (../shared/data/modern/throughput.csv)"
@@ -99,7 +99,7 @@ def add_data(parser: argparse.ArgumentParser, *, required: bool = False) -> None
 
 
 def what_is_measured(data: str) -> str:
-    """Return the type of a table by its columns: `throughput`, `times`, `memory` or `collectives`."""
+    """Return what a file of measurements holds: `throughput`, `times`, `memory` or `collectives`."""
     from clustergym.common.text_files import first_lines, header
 
     names = set() if data == "modern" else header(first_lines(Path(data)))
@@ -111,7 +111,7 @@ def what_is_measured(data: str) -> str:
 
 
 def throughput_rows(options: argparse.Namespace) -> list[ThroughputRow]:
-    """Return the measured rows that `--data` names."""
+    """Read the measured throughputs in the file that the option `--data` names."""
     from clustergym.oracle.calibration.throughput_validation import MODERN
     from clustergym.oracle.stacks.throughput import read_throughput
 
@@ -120,7 +120,7 @@ def throughput_rows(options: argparse.Namespace) -> list[ThroughputRow]:
 
 
 def parse_model(text: str, batch: int | None, catalog: Catalog) -> ModelClass:
-    """Parse the name of a model such as gpt3-2.6B; the batch is the smallest listed one by default.
+    """Parse a model's name, such as gpt3-2.6B; the default global batch is the smallest in the catalogue.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def parse_model(text: str, batch: int | None, catalog: Catalog) -> ModelClass:
 
 
 def check_divisible(model: ModelClass, catalog: Catalog) -> None:
-    """Check that a batch divides into equal micro-batches; data-parallel models need no check.
+    """Raise an `InputError` unless a model's global batch divides into equal micro-batches.
 
     Raises
     ------
@@ -161,7 +161,7 @@ def check_divisible(model: ModelClass, catalog: Catalog) -> None:
 
 
 def parse_allocation(text: str, locality: str | None, cluster: ClusterSpec) -> Allocation:
-    """Return the allocation of a text such as 8xA40 on a cluster.
+    """Parse a text such as 8xA40 as a number of GPUs of a type on a cluster.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ def _locality(name: str, best: Locality, gpus: int) -> Locality:
 
 
 def check_target(path: Path | None, option: str) -> None:
-    """Check, before any work is done, that an output file can be written.
+    """Raise an `InputError` if an output file could not be written, before any work is done.
 
     Raises
     ------
@@ -260,7 +260,7 @@ def check_target(path: Path | None, option: str) -> None:
 
 
 def percent(share: float | None, digits: int = 1) -> str:
-    """Return a share in percent; `-` where there is none."""
+    """Format a share from 0 to 1 in percent; `-` where there is none."""
     return "-" if share is None or not math.isfinite(share) else f"{100 * share:.{digits}f} %"
 
 
@@ -279,7 +279,7 @@ def print_written(*paths: Path | None) -> None:
 
 @contextlib.contextmanager
 def telling() -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows progress on stderr: a status on a terminal, else a line."""
+    """Give a context with a function that shows progress messages on stderr."""
     if not sys.stderr.isatty():
         yield lambda message: print(message, file=sys.stderr)
         return
@@ -297,7 +297,7 @@ SHARES = {"mape", "ape", "p90", "regret", "agreement", "recall", "share"}
 
 
 def human(name: str, value: float | None) -> str:
-    """Return a figure as text: shares in percent, other fractions with four digits."""
+    """Format a figure as text: shares in percent, other fractions with four digits, `-` for None."""
     if value is None:
         return "-"
     if isinstance(value, int):
@@ -306,7 +306,7 @@ def human(name: str, value: float | None) -> str:
 
 
 def print_figures(title: str, figures: Figures) -> None:
-    """Print single figures in one table, and each group of figures in another.
+    """Print figures: single ones in one table, and each group of them in another.
 
     A mapping of plain figures (as of a group of its own) is a table of one row.
     """

@@ -18,7 +18,7 @@ SUMMARY = "show how a model trains on an allocation, and why"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
+    """Add the arguments of `clustergym oracle explain` to a parser."""
     parser.add_argument(
         "--model", required=True, metavar="NAME", help="as in gpt3-2.6B, llama3-70B or a config.json"
     )
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the oracle's explanation of an iteration time; return the exit status."""
+    """Run `clustergym oracle explain`: print how an iteration time comes about; return the exit status."""
     from clustergym.common.figures import check_figure
     from clustergym.oracle.models.shape_files import is_transformer
 
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _explain_model(options: argparse.Namespace) -> int:
-    """Explain a model of the catalogue on a cluster."""
+    """Explain the iteration time of a model of the catalogue on a cluster; return the exit status."""
     from clustergym.cluster.cluster_files import load_cluster
     from clustergym.commands.oracle import step_explanation
     from clustergym.oracle.models.catalog import load_catalog
@@ -108,7 +108,7 @@ def _explain_operators(
 
 
 def _check_absent(options: argparse.Namespace, stack: str) -> None:
-    """Check that no option is given that only stacks of transformers have."""
+    """Raise an InputError if an option is given that only stacks of transformers have."""
     for option in ("sequence_length", "precision", "accelerators"):
         if getattr(options, option) is not None:
             message = f"is not for {options.model} with the stack {stack}"

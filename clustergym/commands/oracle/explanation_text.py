@@ -42,7 +42,7 @@ MARKERS, HATCHES = "osD^vPX*", ("", "//", "..", "xx")
 
 
 def list_plans(explanation: Explanation) -> dict[str, Plan]:
-    """Return the plans that an explanation has, by the keys of `PLANS`."""
+    """Return the parallel plans in an iteration time's explanation, by name (`proxy`, `chosen`, …)."""
     proxy = explanation.proxy
     plans = {
         "proxy": None if proxy is None else proxy.plan,
@@ -54,7 +54,7 @@ def list_plans(explanation: Explanation) -> dict[str, Plan]:
 
 
 def figures(explanation: Explanation) -> dict[str, Any]:
-    """Return an explanation as plain JSON values, seconds and bytes."""
+    """Return the explanation of an iteration time as JSON values, in seconds and bytes."""
     plans, chosen = list_plans(explanation), explanation.chosen
     return {
         "model": explanation.model.model,
@@ -81,7 +81,7 @@ def figures(explanation: Explanation) -> dict[str, Any]:
 
 
 def plan_figures(plan: Plan) -> dict[str, Any]:
-    """Return a plan as plain JSON values."""
+    """Return a parallel plan as JSON values, with its memory in bytes."""
     return asdict(plan) | {"memory_bytes": plan.memory_bytes}
 
 
@@ -101,14 +101,14 @@ def _point(point: ProxyPlan) -> dict[str, Any]:
 
 
 def why(reason: OutOfMemory) -> str:
-    """Return the reason why a stage does not fit: too little memory, or no allowed split."""
+    """Say why a pipeline stage does not fit: too little memory, or no allowed split."""
     if math.isfinite(reason.excess_bytes):
         return str(reason)
     return f"operators {reason.first} to {reason.last} cannot be split over {_many(reason.gpus, 'GPU')}"
 
 
 def title(explanation: Explanation) -> str:
-    """Return a title for the explained model and allocation, on one line."""
+    """Return a title for an explained iteration time, on one line: model, batch and GPUs."""
     e = explanation
     nodes = _many(e.nodes, "node")
     batch = f"global batch {e.model.global_batch:,}"
@@ -118,7 +118,7 @@ def title(explanation: Explanation) -> str:
 
 
 def tables(explanation: Explanation) -> list[Table]:
-    """Return an explanation as tables: grids, frontier, stages, time by cause, costs."""
+    """Return an iteration time's explanation as tables: plans tried, stages, time by cause, costs."""
     shown = [_grids_table(explanation)]
     if explanation.proxy is not None:
         best = explanation.proxy.plan.grid
@@ -132,7 +132,7 @@ def tables(explanation: Explanation) -> list[Table]:
 
 
 def shape(plan: Plan) -> str:
-    """Return a plan's stages as data x tensor, grouped where equal: `3 x (2x1) + 1 x (1x2)`."""
+    """Describe a plan's stages as data x tensor parallelism, equal ones grouped: `3 x (2x1) + 1 x (1x2)`."""
     runs: list[tuple[str, int]] = []
     for stage in plan.stages:
         form = f"{stage.data}x{stage.tensor}"
@@ -241,7 +241,7 @@ def _costs_table(explanation: Explanation) -> Table:
 
 
 def verdict(explanation: Explanation) -> str:
-    """Return the outcome on one line: the chosen plan, or why nothing fits."""
+    """Return an explanation's outcome on one line: the chosen parallel plan, or why none fits."""
     chosen = explanation.chosen
     if chosen is None:
         reason = explanation.reason
@@ -251,7 +251,7 @@ def verdict(explanation: Explanation) -> str:
 
 
 def write_plot(explanation: Explanation, path: Path) -> None:
-    """Draw the frontiers and the time by cause as `draw_figure` does."""
+    """Plot the best plans, and an iteration's time by cause, into a file."""
     draw_figure(path, (12, 4.8), lambda figure: _fill(figure, explanation), "--plot")
 
 

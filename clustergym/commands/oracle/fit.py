@@ -30,7 +30,7 @@ FORMULAS_FILE = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
+    """Add the arguments of `clustergym oracle fit` to a parser."""
     common.add_data(parser, required=True)
     parser.add_argument("--stack", required=True, metavar="NAME", help="as in megatron-2026, or all")
     text = "where the constants go (conf/stack/NAME.yaml)"
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Fit the oracle's constants, write and print them; return the exit status."""
+    """Run `clustergym oracle fit`: fit constants to measurements, and write them; return the exit status."""
     from clustergym.common.paths import conf_dir
     from clustergym.oracle.calibration.step_fit import FREE
     from clustergym.oracle.stacks.catalog import OPERATORS_STACK

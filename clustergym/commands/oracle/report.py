@@ -12,7 +12,7 @@ SUMMARY = "measure every figure and write the table of ours beside the papers'"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
+    """Add the arguments of `clustergym oracle report` to a parser."""
     data, output = Path("../shared/data"), Path("docs/oracle-accuracy.md")
     parser.add_argument(
         "--data", type=Path, metavar="DIR", default=data, help=f"with arena/ and sia/ ({data})"
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure the oracle's accuracy and write the page; return the exit status."""
+    """Run `clustergym oracle report`: measure the oracle's errors, and write the accuracy page."""
     from clustergym.commands.oracle.accuracy_page import page
     from clustergym.commands.oracle.stack_page import PICTURE, draw_stacks, measure_stacks
     from clustergym.oracle.calibration.accuracy import measure_figures

@@ -121,7 +121,7 @@ mixtures of experts use defaults: the stack `fsdp-2023` was measured on dense mo
 
 
 def stack_section(figures: Figures) -> str:
-    """Return the section on software stacks, given the figures of `measure_stacks`."""
+    """Return the accuracy page's section on software stacks, as Markdown, given measured figures."""
     three = ("median", "mean", "90th percentile")
     left_out = ("left out: median", *three[1:])
     errors = [
@@ -196,7 +196,7 @@ def stack_section(figures: Figures) -> str:
 
 
 def find_missed_curves(curves: Iterable[Figures]) -> list[tuple[Figures, Figures, float]]:
-    """Return the curves off by more than `MISSED_POINTS`: curve, its worst point and how far off, in points.
+    """Return the scaling curves that predictions miss by too much, with their worst point and its error.
 
     The worst comes first.
     """
@@ -272,7 +272,7 @@ def _scaling(curves: list[Figures]) -> str:
 
 
 def measure_stacks(table: Path, progress: Callable[[str], None]) -> Figures:
-    """Return errors of software stacks against measured throughput, and strong-scaling curves."""
+    """Return how far predicted throughput of software stacks, and its scaling, are from measured ones."""
     from clustergym.oracle.calibration import throughput_validation as validation
     from clustergym.oracle.stacks.throughput import read_throughput, strong_scaling
 
@@ -295,7 +295,7 @@ GRID_MODELS = (
 
 
 def measure_grids() -> Figures:
-    """Return the gaps between proxy plans and the optimum, and between estimates and plans, by strategy."""
+    """Measure, by type of parallelism, how far quickly found plans, and estimates, are from the best."""
     from clustergym.oracle.grid.profiler import STRATEGIES
     from clustergym.oracle.models.shape_files import load_accelerator, load_transformer
     from clustergym.oracle.stacks.catalog import choose_for_shape
@@ -327,7 +327,7 @@ def measure_grids() -> Figures:
 
 
 def measure_collectives(folder: Path) -> Figures:
-    """Return errors of collectives on the machines of Vidur's tables; empty if the tables are missing."""
+    """Return the errors of predicted collectives on the machines of Vidur's tables; empty without tables."""
     from clustergym.oracle.stacks.collectives import validate_collectives
 
     found: dict[str, dict[str, Any]] = {}
@@ -340,7 +340,7 @@ def measure_collectives(folder: Path) -> Figures:
 
 
 def draw_stacks(data: Path, target: Path) -> None:
-    """Draw the throughput of stacks and Arena's iterations, given a folder of measurements."""
+    """Plot predicted against measured throughput, given a folder of measurements."""
     import numpy as np
 
     from clustergym.oracle.calibration.throughput_validation import draw, predict_rows

@@ -37,7 +37,7 @@ _GPUS = re.compile(r"([0-9]{1,9})[xX](.+)", re.ASCII)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Explain a current transformer on GPUs of the catalogue of accelerators; return the exit status."""
+    """Explain how a current transformer trains on GPUs of the catalogue; return the exit status."""
     for option in ("plot", "locality"):
         if getattr(options, option) is not None:
             remedy = f"{options.model} is planned as a step of a transformer: leave it out"
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
 def explain(
     options: argparse.Namespace, shape: TransformerShape, machine: Machine, gpus: int, stack: Stack
 ) -> int:
-    """Print a transformer's step time on GPUs of a machine; return the exit status."""
+    """Print the time and plan of a transformer's training step on a machine; return the exit status."""
     options.precision = options.precision or PRECISIONS[0]
     options.sequence_length = USUAL_LENGTH if options.sequence_length is None else options.sequence_length
     _check(options, machine)
@@ -104,7 +104,7 @@ def _check(options: argparse.Namespace, machine: Machine) -> None:
 
 
 def tokens_per_s_per_gpu(step: PlannedStep, gpus: int, options: argparse.Namespace) -> float:
-    """Return the tokens per second of each GPU."""
+    """Return the tokens per second that each GPU trains on."""
     return float(options.batch * options.sequence_length / step.seconds / gpus)
 
 
@@ -122,7 +122,7 @@ def figures(
     gpus: int,
     options: argparse.Namespace,
 ) -> dict[str, Any]:
-    """Return the explanation as JSON values; `plan` is None where no plan fits."""
+    """Return the explanation as JSON values; `plan` is None where no parallel plan fits."""
 
     def plain(step: PlannedStep) -> dict[str, Any]:
         return {

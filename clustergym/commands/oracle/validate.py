@@ -18,7 +18,7 @@ ORACLES = ("stack", "roofline")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
+    """Add the arguments of `clustergym oracle validate` to a parser."""
     common.add_data(parser, required=True)
     text = "one software stack, or a file, for all rows (throughput: that of each row's source and date)"
     parser.add_argument("--stack", metavar="NAME", help=text)
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the oracle's errors overall and by groups; return the exit status."""
+    """Run `clustergym oracle validate`: print errors of predictions; return the exit status."""
     from clustergym.common.figures import check_figure
 
     check_choice(options.oracle, ORACLES, "--oracle")
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check_absent(options: argparse.Namespace, measured: str) -> None:
-    """Check that no option is given that these measurements do not have."""
+    """Raise an InputError if an option is given that does not go with these measurements."""
     of: dict[str, tuple[str, ...]] = {
         "throughput": ("stack", "cross_validate", "plot", "shapes", "accelerators")
     }

@@ -109,7 +109,7 @@ def _check_command(given: Sequence[str]) -> None:
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Run a trace command; return the exit status."""
+    """Run a sub-command of `clustergym trace`; return the exit status."""
     given = sys.argv[1:] if argv is None else argv
     _check_command(given)
     args = _parser(given[0]).parse_args(given)

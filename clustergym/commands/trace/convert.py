@@ -73,7 +73,7 @@ def validate_traces(args: argparse.Namespace) -> int:
 
 
 def slice_trace(args: argparse.Namespace) -> int:
-    """Write a part of a trace; return the exit status."""
+    """Write a part of a trace to a file; return the exit status."""
     refuse_overwrite((args.output, provenance_path(args.output)), args.force)
     trace, form = _load(args.source, args)
     bounds = {name: getattr(args, name) for name in ("start_s", "end_s", "skip", "first", "rebase")}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `generate`."""
+    """Add the arguments of `clustergym trace generate` to a parser."""
     from clustergym.trace.generators import source_names
 
     add = parser.add_argument
@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Generate and write a trace; return the exit status."""
+    """Run `clustergym trace generate`: write a synthetic trace; return the exit status."""
     from clustergym.cluster.cluster_files import load_cluster
     from clustergym.trace.native import provenance_path, write_trace
     from clustergym.trace.trace_statistics import trace_statistics
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def refuse_overwrite(paths: tuple[Path, ...], force: bool) -> None:
-    """Raise an `InputError` if a file exists and overwriting is not forced."""
+    """Raise an `InputError` if an output file exists and `force` is not given."""
     for path in paths:
         if path.exists() and not force:
             raise InputError(

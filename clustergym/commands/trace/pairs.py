@@ -30,13 +30,13 @@ SHOWN = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `pairs`."""
+    """Add the arguments of `clustergym trace pairs` to a parser."""
     parser.add_argument("file", type=Path, metavar="TABLE", help="a CSV, or a JSON file or folder of Gavel's")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the same figures, unrounded")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read a table of job pairs and describe it; return the exit status."""
+    """Print statistics of a table of pairs of jobs that share GPUs; return the exit status."""
     table = read_pair_table(args.file)
     rows = [statistics.plain() for statistics in pair_statistics(table)]
     cells = [

@@ -15,7 +15,7 @@ from clustergym.scenario.placement_problem import cell_spread
 
 
 class Across(NamedTuple):
-    """Factors by which bandwidth is lower across minipods than inside one, by type of traffic.
+    """Factors by which bandwidth is lower between minipods (groups of nodes) than inside one.
 
     Attributes
     ----------
@@ -39,12 +39,12 @@ PORTS = 8
 
 
 def constant(factor: float) -> Core:
-    """Return a rule with the same factor for any number of minipods."""
+    """Return a rule that slows traffic between minipods by the same factor in every placement."""
     return lambda matrix, wraps: Across(factor, factor)
 
 
 def rising(coefficient: float, exponent: float = 1.0, growth: Growth = "power") -> Core:
-    """Return a rule that grows with k, the most minipods that a communication group spans.
+    """Return a rule that slows traffic the more, the more minipods a communication group spans.
 
     1 + coefficient (k - 1)^exponent, or 1 + coefficient log2 k: 1 where k is 1, 1 + coefficient where it is
     2. No source gives the shape; the coefficient is what a measurement with k = 2 ties.
@@ -61,7 +61,7 @@ def rising(coefficient: float, exponent: float = 1.0, growth: Growth = "power") 
 
 
 def share_uplinks(uplinks: int) -> Core:
-    """Return a rule in which the job's own flows share each minipod's uplinks equally.
+    """Return a rule that slows traffic as the job's own flows share each minipod's uplinks equally.
 
     Each of the `PORTS` ports of a node that sends to another minipod is a flow at line rate. All uplinks of a
     minipod count as one link, in each direction; under max-min fairness the slowest flow, which all
@@ -80,7 +80,7 @@ def share_uplinks(uplinks: int) -> Core:
 
 
 def static_routes(uplinks: int, flows: int = 1, draws: int = 20, seed: int = 0) -> Core:
-    """Return a rule in which each flow uses one uplink and one downlink, drawn at random (assumed).
+    """Return a rule that slows traffic as the job's randomly routed flows collide on links.
 
     The core is not blocking, but flows that meet on a link share it, max-min fair, and all wait for the
     slowest. The factor is the mean over draws of the load of the fullest link; other jobs send nothing.
@@ -103,7 +103,7 @@ def static_routes(uplinks: int, flows: int = 1, draws: int = 20, seed: int = 0) 
 
 
 def _crossings(matrix: Ints, wraps: bool) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
-    """Return source and destination minipods of messages to the next stage and round the column's ring.
+    """Return the minipods that each node sends from and to: to the next stage, and round its column's ring.
 
     Shape (nodes,); the source is -1 where the message stays in its minipod.
     """
@@ -136,7 +136,7 @@ def _collisions(
 def _mean_load(
     source: Ints, destination: Ints, uplinks: int, flows: int, draws: int, rng: np.random.Generator
 ) -> float:
-    """Return the fullest link's load in ports, a mean over draws; at least 1."""
+    """Return the load of the fullest link, in ports, averaged over random routes; at least 1."""
     crosses = source >= 0
     ends = [where[crosses] * uplinks for where in (source, destination)]
     most = np.full(draws, flows)

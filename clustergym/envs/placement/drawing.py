@@ -27,7 +27,7 @@ from clustergym.scenario.placement_problem import Instance, PretrainingJob, Unit
 
 
 class PlacementSetting(NamedTuple):
-    """A cluster and a job of the benchmark."""
+    """A named pair of a cluster and a pre-training job to place on it."""
 
     name: str
     cluster: str
@@ -51,7 +51,7 @@ _DEGREES = ("gpus", "tensor_parallel", "pipeline_parallel")
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """The cluster and the job, which are the same in all episodes.
+    """The cluster and the job to place on it, which are the same in all episodes.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Problem:
 
 
 def load_problem(setting: str, changes: Mapping[str, Any]) -> Problem:
-    """Return the problem of a setting of `clustergym.envs.placement.drawing`, with some values changed.
+    """Return the cluster and job of a named setting, with some of the job's or cluster's values changed.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def _cluster(name: str, core_oversubscription: float | None) -> ClusterSpec:
 
 
 def draw_free_nodes(problem: Problem, fits: bool, rng: np.random.Generator) -> Ints:
-    """Draw the free nodes of each minipod, as `clustergym.envs.placement.free_nodes` does, shape (M,).
+    """Sample how many nodes of each minipod are free, so that the job fits or does not, shape (M,).
 
     Where the job shall not fit though it would, single nodes drawn at random are taken away until
     one is lacking.
@@ -166,7 +166,10 @@ class PlacementParameters(Parameters):
     """Steps after which an episode is truncated; null: twice the nodes of the job."""
 
     def problem(self) -> Problem:
-        """Return the job and the minipods; raises the errors of `load_problem`."""
+        """Return the cluster and the job of the environment's episodes.
+
+        Raises the errors of `load_problem`.
+        """
         names = ("cluster", "gpus", "tensor_parallel", "pipeline_parallel", "core_oversubscription")
         changes = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         return load_problem(self.setting, changes)
@@ -181,7 +184,7 @@ def episode_instance(
     options: Mapping[str, Any],
     rng: np.random.Generator,
 ) -> Instance:
-    """Return the placement problem of an episode; what the options do not set is sampled.
+    """Return the placement problem of an episode; what the options do not give is sampled.
 
     Raises
     ------

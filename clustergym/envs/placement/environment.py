@@ -24,7 +24,7 @@ from clustergym.scenario.placement_problem import Assignment, Instance, Pretrain
 
 
 class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
-    """The agent spreads the nodes of an LLM pre-training job over the minipods of a cluster.
+    """An environment whose agent spreads a pre-training job over minipods (nodes below a spine switch).
 
     ## Description
 
@@ -143,20 +143,20 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
 
     @property
     def minipods(self) -> int:
-        """Minipods of the cluster, M: the number of actions."""
+        """Number of minipods (groups of nodes below a spine switch) of the cluster: one action for each."""
         return len(self.problem.minipod_nodes)
 
     @property
     def instance(self) -> Instance:
-        """The placement problem of the episode."""
+        """The placement problem that the present episode poses."""
         return self.state.instance
 
     def assignment(self) -> Assignment:
-        """Return the episode's placement if the whole job is placed, else an infeasible answer."""
+        """Return the episode's placement of the job, or an infeasible one while nodes are not placed."""
         return self.state.assignment()
 
     def action_masks(self) -> npt.NDArray[np.int8]:
-        """Return 1 for each legal action, the minipods with a free node, else 0, shape (M,).
+        """Return a mask that is 1 for each minipod with a free node, else 0, shape (number of minipods,).
 
         Where nothing is left to place, or the job does not fit, every action is legal.
         `action_space.sample(mask=…)` takes it.
@@ -167,7 +167,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
         return (np.array(state.free) > 0).view(np.int8)
 
     def list_actions(self, assignment: Assignment) -> list[int]:
-        """Return the actions that lead from the start of the episode to a placement.
+        """Return the sequence of actions that makes a given placement, from the start of the episode.
 
         Raises
         ------
@@ -186,14 +186,17 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode; see the options under Starting State."""
+        """Begin an episode, and return its first observation and info.
+
+        The options are those under Starting State.
+        """
         super().reset(seed=seed)
         instance = episode_instance(self.parameters, self.problem, options or {}, self.np_random)
         most_steps = self.parameters.max_steps or 2 * self.problem.job.nodes
         return self.begin_episode(PlacementState(instance), most_steps)
 
     def step(self, action: Any) -> Step:
-        """Place the next node or nodes of the current group in minipod `action`."""
+        """Put the next node, or nodes, of the job's current communication group into minipod `action`."""
         minipod, state = self.check_action(action), self.state
         if state.shortfall:
             self._over = True
@@ -207,14 +210,14 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
         return self.end_step(legal, state.placed)
 
     def render(self) -> Any:
-        """Return the placement so far as text or picture (height, width, 3); None without a render mode."""
+        """Return the placement so far as text or a picture (height, width, 3); None without a render mode."""
         if self.render_mode is None:
             return None
         draw = as_text if self.render_mode == "ansi" else as_pixels
         return draw(self.state, self.problem.minipod_nodes.tolist())
 
     def _observation_layout(self) -> dict[str, Floats]:
-        """Return the divisor of each part of an observation, in order."""
+        """Return the divisors that scale each part of an observation, by name, in order."""
         job, minipods = self.problem.job, self.minipods
         groups = job.groups(self.parameters.unit)
         return {
@@ -260,7 +263,7 @@ class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
 
 
 def _by_groups(counts: list[list[int]], free: list[int]) -> list[int]:
-    """Return the actions of a placement in which each action fills a minipod or ends a group."""
+    """Return the actions that make a placement if each action fills a minipod or ends a group."""
     actions = []
     for group, row in enumerate(counts):
         used = [minipod for minipod, nodes in enumerate(row) if nodes]
@@ -275,7 +278,7 @@ def _by_groups(counts: list[list[int]], free: list[int]) -> list[int]:
 
 
 class StepTimeCost:
-    """A cost: the share by which a training step takes longer than with the whole job inside one minipod.
+    """A cost of a placement: the share by which a training step is slower than inside a single minipod.
 
     While groups are missing, they are taken to be placed like the last one that is whole, so that
     the cost is 0 until the first group is split or the second is elsewhere, and never falls.
@@ -307,17 +310,17 @@ class StepTimeCost:
         return self._known[2]
 
     def check(self) -> None:
-        """Raise an InputError if the model cannot be trained with this job."""
+        """Raise an InputError if the language model cannot be split as the job's parallelism asks."""
         self.inside_s  # noqa: B018  computed once
 
     @cached_property
     def inside_s(self) -> float:
-        """Seconds of a step with the whole job in one minipod, even if no minipod is large enough."""
+        """Seconds of a training step if the whole job were in one minipod, even if none is large enough."""
         job = self._problem.job
         return self.seconds(np.zeros((job.rows, job.columns), dtype=np.int64))
 
     def seconds(self, matrix: Ints) -> float:
-        """Return the seconds of a step, given the minipod of each node, shape (rows, columns)."""
+        """Predict the seconds of a training step, given each node's minipod, shape (rows, columns)."""
         return predict(matrix, self._problem.job, self._model, self._tiers).total_s
 
     @cached_property

@@ -27,7 +27,7 @@ from clustergym.scenario.placement_problem import Assignment, Instance, Spread, 
 
 
 class PlacementState:
-    """The placement so far; groups are placed in order, node by node.
+    """A partly placed job: its communication groups are placed in order, node by node.
 
     Parameters
     ----------
@@ -57,16 +57,16 @@ class PlacementState:
 
     @property
     def placed(self) -> bool:
-        """True when the whole job is placed."""
+        """Whether all nodes of the job are placed."""
         return self.group == self.instance.groups
 
     @property
     def of_group(self) -> list[int]:
-        """Number of nodes of the present group in each minipod; all 0 when the job is placed."""
+        """Number of nodes of the current communication group in each minipod; all 0 after the last group."""
         return [0] * self.instance.minipods if self.placed else self.counts[self.group]
 
     def place(self, minipod: int, nodes: int) -> None:
-        """Put nodes of the present group into a minipod."""
+        """Put a number of nodes of the current communication group into a minipod."""
         if not 0 < nodes <= min(self.free[minipod], self.left):
             raise ValueError(
                 f"{nodes} nodes in minipod {minipod} of {self.free[minipod]} free, {self.left} left"
@@ -83,18 +83,18 @@ class PlacementState:
 
     @property
     def spread(self) -> Spread:
-        """The DP and PP spread so far, in the units of `clustergym.scenario.placement_problem.spread`."""
+        """The numbers of minipods over which data-parallel and pipeline-parallel groups spread so far."""
         if self.instance.unit == "pp":
             return Spread(self._touched, self._most)
         return Spread(self._most, self._touched)
 
     @property
     def score(self) -> float:
-        """The weighted spread so far; 0 at the start."""
+        """The weighted sum of data-parallel and pipeline-parallel groups' spread so far; 0 at the start."""
         return weigh_spread(self.spread, self.instance.alpha)
 
     def assignment(self) -> Assignment:
-        """Return the answer to the instance: the placement, or infeasible until the whole job is placed."""
+        """Return the placement that was made, or an infeasible one while the job is not wholly placed."""
         if not self.placed:
             return Assignment.infeasible(self.instance)
         return Assignment(np.array(self.counts, dtype=np.int64))
@@ -113,7 +113,7 @@ MARGIN, TOP, BARS = 12, 64, 300
 
 
 def as_text(state: PlacementState, minipod_nodes: Sequence[int]) -> str:
-    """Return a text table of minipods, the current group and the spreads so far.
+    """Return the state as text: a table of the minipods, the current group, and the spread so far.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def _in_hand(state: PlacementState) -> str:
 
 
 def as_pixels(state: PlacementState, minipod_nodes: Sequence[int]) -> Pixels:
-    """Return a picture: a square per node of the job in the colour of its minipod, beside the minipods.
+    """Return a picture of the state: the job's nodes in the colour of their minipods, beside the minipods.
 
     A minipod's bar is as long as it has nodes: those of others dark, the job's coloured, free ones
     light. Its size depends on the number of minipods alone.

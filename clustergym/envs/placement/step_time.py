@@ -31,7 +31,7 @@ TOKENS, VOCABULARY, EXPERT_GROUP = 2048, 51200, 2048
 
 @dataclass(frozen=True)
 class PretrainingModel:
-    """A language model and the schedule of its training.
+    """A language model's dimensions, and how a training step is split into micro-batches and chunks.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class PretrainingModel:
 
     @cached_property
     def costs(self) -> Costs:
-        """Costs of one sequence, computed from the model's dimensions."""
+        """FLOPs and bytes of training the model on one sequence, by name."""
         element = ELEMENT_BYTES["fp16"]
         size = {"hidden": self.hidden, "layers": self.layers, "heads": self.heads}
         if not self.experts:
@@ -66,7 +66,7 @@ class PretrainingModel:
         return mixture_of_experts(size | {"experts": self.experts}, TOKENS, VOCABULARY, element, EXPERT_GROUP)
 
     def chunks(self, stages: int) -> int:
-        """Return the number of virtual stages on each of `stages` pipeline stages.
+        """Return how many chunks of layers each of `stages` pipeline stages holds.
 
         Raises
         ------
@@ -84,7 +84,7 @@ class PretrainingModel:
 
 
 class StepTime(NamedTuple):
-    """Seconds of a step by cause; communication that overlaps computation is left out.
+    """Seconds of a training step, by cause; communication that overlaps computation is left out.
 
     Attributes
     ----------
@@ -100,17 +100,17 @@ class StepTime(NamedTuple):
 
     @property
     def total_s(self) -> float:
-        """Seconds of a step."""
+        """Seconds of a training step in total."""
         return sum(self)
 
     @property
     def communication_share(self) -> float:
-        """Share of a step that is not computation."""
+        """Share of a training step's time that goes to communication, from 0 to 1."""
         return 1.0 - self.compute_s / self.total_s
 
 
 class Tiers(NamedTuple):
-    """The bandwidths and latency of each network tier, for nodes of one GPU type.
+    """The bandwidth and latency of each network tier (node, leaf, minipod, core) of a cluster.
 
     Attributes
     ----------
@@ -127,7 +127,7 @@ class Tiers(NamedTuple):
     matmul_flops: float
 
     def layout(self, tier: Locality, across: float | None) -> Layout:
-        """Return the layout of a tier; `across` is the factor by which the core is slower than a minipod."""
+        """Return the bandwidths of a network tier; `across` is how much slower the core is than a minipod."""
         if tier != Locality.CROSS or across is None:
             return self.layouts[tier]
         inside = self.layouts[Locality.MINIPOD]
@@ -136,7 +136,7 @@ class Tiers(NamedTuple):
 
     @staticmethod
     def from_cluster(cluster: ClusterSpec, network_share: float | None = None) -> Tiers:
-        """Return a cluster's tiers for its first GPU type.
+        """Return the network tiers of a cluster, with the bandwidths of its first GPU type.
 
         Messages reach `network_share` of a port; by default as much as in the oracles
         (`devices.network_shares`).
@@ -166,7 +166,7 @@ def predict(
     leaves: Ints | None = None,
     core: Core | None = None,
 ) -> StepTime:
-    """Predict the time of a step; each collective runs at the speed of the slowest tier it crosses.
+    """Predict the time of a training step of a job whose nodes are in given minipods.
 
     Parameters
     ----------
@@ -238,14 +238,14 @@ def _reduction_s(model: PretrainingModel, job: PretrainingJob, layout: Layout, l
 
 
 def _hop_tier(place: list[Ints], wraps: bool) -> Locality:
-    """Return the highest tier between any two neighbours in a row."""
+    """Return the highest network tier between any two neighbours in a row of the matrix."""
     shift = 0 if wraps else 1
     same = [(np.roll(where, -1, axis=1) == where)[:, : where.shape[1] - shift].all() for where in place]
     return _tier([bool(answer) for answer in same])
 
 
 def _column_tier(place: list[Ints]) -> Locality:
-    """Return the highest tier that any column crosses."""
+    """Return the highest network tier that any column of the matrix crosses."""
     return Locality.NODE if len(place[0]) == 1 else _tier([bool((w == w[0]).all()) for w in place])
 
 

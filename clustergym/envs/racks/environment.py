@@ -16,7 +16,7 @@ from clustergym.envs.rewards import Reward
 
 
 class RackEnv(PlacingEnv[RackState, RackParameters]):
-    """The agent places gangs in NVLink racks, moves running gangs to make room, or lets a gang wait.
+    """An environment whose agent places multi-GPU jobs in NVLink racks, moves them, or lets them wait.
 
     ## Description
 
@@ -126,7 +126,7 @@ class RackEnv(PlacingEnv[RackState, RackParameters]):
         return spaces.Dict({name: spaces.Box(0.0, 1.0, (size,), np.float32) for name, size in sizes.items()})
 
     def action_masks(self) -> npt.NDArray[np.int8]:
-        """Return 1 for each legal action, else 0, shape (2 R + 1,).
+        """Return a mask that is 1 for each legal action, else 0, shape (2 R + 1,) for R racks.
 
         Where no gang is left, every action is legal. `action_space.sample(mask=…)` takes it.
         """
@@ -140,7 +140,10 @@ class RackEnv(PlacingEnv[RackState, RackParameters]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode; see the options under Starting State."""
+        """Begin an episode, and return its first observation and info.
+
+        The options are those under Starting State.
+        """
         super().reset(seed=seed)
         gangs = episode_gangs(self.parameters, options or {}, self.np_random)
         return self.begin_episode(
@@ -148,7 +151,7 @@ class RackEnv(PlacingEnv[RackState, RackParameters]):
         )
 
     def step(self, action: Any) -> Step:
-        """Place the next segment, move a gang, or let the offered gang wait."""
+        """Place a segment of the offered gang (job) in a rack, move a running gang, or leave it waiting."""
         action, state = self.check_action(action), self.state
         legal = bool(self.action_masks()[action])
         if not legal:

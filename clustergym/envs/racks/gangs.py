@@ -24,7 +24,7 @@ MEDIAN_S, LN_SIGMA = 7200.0, 0.8
 
 
 class Gangs(NamedTuple):
-    """The jobs of an episode, in order of submission.
+    """The jobs (gangs) of an episode: submission times, durations, and the rack trays that each needs.
 
     Attributes
     ----------
@@ -85,16 +85,16 @@ class RackParameters(Parameters):
 
     @property
     def most_trays(self) -> int:
-        """Most trays of a rack that a gang can have."""
+        """The most trays (of four GPUs each) of one rack that a gang (job) may hold."""
         return min(self.trays, self.gang_trays)
 
     def fitting_shapes(self) -> list[tuple[int, int, float]]:
-        """Return the shapes in `SHAPES` that fit in empty racks."""
+        """Return the usual sizes of gangs that fit in empty racks, as (trays, segments, probability)."""
         return [shape for shape in SHAPES if self.most_trays // shape[0] * self.racks >= shape[1]]
 
 
 def episode_gangs(parameters: RackParameters, options: Mapping[str, Any], rng: np.random.Generator) -> Gangs:
-    """Return the gangs of an episode: those in the option `gangs`, or drawn ones.
+    """Return the gangs (jobs) of an episode: those in the option `gangs`, or sampled ones.
 
     Raises
     ------

@@ -26,7 +26,7 @@ from clustergym.envs.rendering import (
 
 
 class RackState:
-    """Gangs that run in racks or wait, and the gang that is offered for placement.
+    """Gangs (jobs) that run in racks or wait, and the one that is offered to the agent for placement.
 
     Parameters
     ----------
@@ -69,39 +69,39 @@ class RackState:
 
     @property
     def over(self) -> bool:
-        """Whether all gangs have started."""
+        """Whether all gangs have started, which ends the episode."""
         return self.offered is None
 
     @property
     def size(self) -> int:
-        """Trays of a segment of the offered gang; 0 if no gang is offered."""
+        """Trays that each segment of the offered gang needs in one rack; 0 if no gang is offered."""
         return 0 if self.offered is None else int(self.gangs.trays[self.offered])
 
     @property
     def waiting_cost(self) -> float:
-        """Mean hours that gangs waited, weighted by trays."""
+        """Mean hours that gangs have waited so far, weighted by their trays."""
         return self.waited_tray_s / self.total_trays / 3600
 
     @property
     def moved_cost(self) -> float:
-        """Mean hours of restarts after moves, weighted by trays."""
+        """Mean hours that gangs lost by restarts after moves so far, weighted by their trays."""
         return self.moved_tray_s / self.total_trays / 3600
 
     @property
     def stranded(self) -> int:
-        """Free trays that no segment of the offered gang can use."""
+        """Free trays left over in the racks after as many segments of the offered gang as fit."""
         size = self.size
         return sum(free - self._room(free, size) * size for free in self.free) if size else 0
 
     def has_room(self, rack: int) -> bool:
-        """Whether a rack has room for the next segment of the offered gang."""
+        """Return whether a rack has room for the next segment of the offered gang."""
         if self.offered is None or not self._fits(self.offered):
             return False
         used = self.held.get(self.offered, Counter())[rack]
         return self.free[rack] >= self.size and used + self.size <= self.parameters.most_trays
 
     def find_move(self, rack: int) -> tuple[int, int] | None:
-        """Return the smallest gang that can move out of a rack, and the rack that it moves to.
+        """Find the smallest gang that can leave a rack; return it and the rack it can go to, or None.
 
         None: there is none, no move is left, or the gang that is offered has room without.
         """
@@ -115,7 +115,7 @@ class RackState:
         return None
 
     def may_wait(self) -> bool:
-        """Whether the offered gang may wait, which it may while other gangs still end or arrive."""
+        """Return whether the offered gang may wait: it may while other gangs will still end or arrive."""
         offered = self.offered
         if offered is None or self.left != int(self.gangs.segments[offered]):
             return False
@@ -135,7 +135,7 @@ class RackState:
             self._offer()
 
     def move(self, rack: int) -> None:
-        """Move a gang out of a rack into another; the gang does not work during its restart."""
+        """Move the gang that `find_move` chooses out of a rack; it does not work during its restart."""
         found = self.find_move(rack)
         assert found is not None
         row, to = found
@@ -150,7 +150,7 @@ class RackState:
         self.moves_left -= 1
 
     def wait(self) -> None:
-        """Leave the offered gang waiting, and offer the next."""
+        """Leave the offered gang waiting, and offer the next one to the agent."""
         self._turn += 1
         self._offer()
 
@@ -158,7 +158,7 @@ class RackState:
         return min(free, self.parameters.most_trays) // size
 
     def _fits(self, row: int) -> bool:
-        """Whether all segments of a gang that have no rack yet have room."""
+        """Return whether all segments of a gang that have no rack yet have room."""
         if row == self.offered and self.left < int(self.gangs.segments[row]):
             return True
         size = int(self.gangs.trays[row])
@@ -213,7 +213,7 @@ COSTS: Mapping[str, Callable[[RackState], float]] = {
 
 
 def observe(state: RackState) -> dict[str, list[float]]:
-    """Return the parts of an observation, by name."""
+    """Return the parts of the observation of a state, by name."""
     parameters, offered = state.parameters, state.offered
     racks, trays = range(parameters.racks), parameters.trays
     mine = Counter[int]() if offered is None else state.held.get(offered, Counter())
@@ -246,7 +246,7 @@ def _sum_up(state: RackState) -> str:
 
 
 def as_text(state: RackState) -> str:
-    """Return a table of the racks, and the offered gang."""
+    """Return the state as text: a table of the racks, and the gang that is offered."""
     rows = []
     for rack, free in enumerate(state.free):
         inside = " ".join(f"{row}:{racks[rack]}" for row, racks in sorted(state.held.items()) if racks[rack])
@@ -258,7 +258,7 @@ MARGIN, TOP = 12, 64
 
 
 def as_pixels(state: RackState) -> Pixels:
-    """Return a picture: a column of trays for each rack, in the colour of the gang in each tray.
+    """Return a picture of the state: a column of trays per rack, in the colours of the gangs that hold them.
 
     Returns
     -------

@@ -26,7 +26,7 @@ from clustergym.sim.parts.placers import (
 
 
 class Filling(NamedTuple):
-    """The outcome of A arrivals: whether and where each was placed.
+    """Where each of A arriving requests was placed, if it was, and how much GPU was in use after it.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Filling(NamedTuple):
 def fill(
     nodes: Nodes, requests: Requests, arrivals: Ints, usual: UsualRequests, placer: str, seed: int
 ) -> Filling:
-    """Place requests in order of arrival.
+    """Place requests on nodes in order of arrival, by a named placer; reject those that do not fit.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def place_arrivals(
     scores: KnownScores,
     found: Filling,
 ) -> None:
-    """Place requests in order where a placer's score is best; note in `found` what became of each."""
+    """Place requests in order, each where a placer's score is best, and write the outcomes into `found`."""
     own, device = np.empty(len(nodes.devices)), np.empty(1, np.int64)
     for at in range(len(nodes.devices)):
         own[at] = fragments(nodes, at, usual)

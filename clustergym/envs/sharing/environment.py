@@ -21,7 +21,7 @@ from clustergym.sim.parts.placers import UNFIT
 
 
 class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
-    """The agent places requests for parts of GPUs, whole GPUs or CPU alone on nodes of several types.
+    """An environment whose agent places requests for parts of GPUs, whole GPUs or CPU alone on nodes.
 
     ## Description
 
@@ -141,7 +141,7 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
         self.observation_space = space(self._layout, self.parameters.observation)
 
     def action_masks(self) -> npt.NDArray[np.int8]:
-        """Return 1 for each legal action, else 0, shape (N,) or (N D,).
+        """Return a mask that is 1 for each node, or device of a node, where the current request fits, else 0.
 
         Where no request is left, every action is legal. `action_space.sample(mask=…)` takes it.
         """
@@ -160,7 +160,7 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
         return both.ravel().view(np.int8)
 
     def find_action(self, placer: str) -> int:
-        """Return the action that a placer of `clustergym.sim.parts.placers.PLACERS` would take.
+        """Return the action that a named placer, such as `best-fit`, would take for the current request.
 
         `random-fit` is not random here: it takes the first node in the order of ranks.
 
@@ -187,14 +187,17 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode; see the options under Starting State."""
+        """Begin an episode, and return its first observation and info.
+
+        The options are those under Starting State.
+        """
         super().reset(seed=seed)
         stream = episode_stream(self.parameters, self.source, options or {}, self.np_random)
         state = SharingState(stream)
         return self.begin_episode(state, self.parameters.max_steps or 2 * state.number)
 
     def step(self, action: Any) -> Step:
-        """Place the current request on the node or device that the action names."""
+        """Place the current request on the node, or device of a node, that the action chooses."""
         action, state = self.check_action(action), self.state
         legal = state.over or self._place(state, action)
         return self.end_step(legal, state.over)
@@ -212,7 +215,7 @@ class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
         return True
 
     def render(self) -> Any:
-        """Return the placed requests as text or a picture (height, width, 3); None without a render mode."""
+        """Return nodes and requests as text or a picture (height, width, 3); None without a render mode."""
         if self.render_mode is None:
             return None
         return (as_text if self.render_mode == "ansi" else as_pixels)(self.state)

@@ -48,7 +48,7 @@ UNPLACED, REFUSED = -2, -1
 
 
 class SharingEpisode(NamedTuple):
-    """An episode as arrays: K distinct requests, N nodes, A arrivals, F features.
+    """The state of an episode as arrays, for compiled code: requests, nodes, and what is placed where.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class SharingEpisode(NamedTuple):
 
 
 def start_episode(stream: Stream) -> SharingEpisode:
-    """Return a stream's episode at its first request that fits somewhere."""
+    """Make the episode of a stream of requests, advanced to its first request that fits on a node."""
     episode = make_empty_episode(stream.nodes.copy(), stream.requests, stream.arrivals, stream.usual)
     leaving = np.argsort(stream.leaves_at, kind="stable")
     episode = episode._replace(leaves_at=_whole(stream.leaves_at), leaving=leaving)
@@ -102,7 +102,7 @@ def start_episode(stream: Stream) -> SharingEpisode:
 def make_empty_episode(
     nodes: Nodes, requests: Requests, arrivals: Ints, usual: UsualRequests
 ) -> SharingEpisode:
-    """Return an episode before its first request, in which no request ever leaves.
+    """Make the start of an episode in which no request is placed yet, and none will ever leave.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def _whole(column: Ints) -> Ints:
 
 
 def put(episode: SharingEpisode, node: int, device: int) -> None:
-    """Place the current request on a node (and one device for a part of a GPU), and advance to the next."""
+    """Place the current request on a node, and on one device for a part of a GPU; advance to the next."""
     _next(episode, node, device)
 
 
@@ -166,7 +166,7 @@ _next = Direct(_put)
 
 @compile_in_place
 def accept(episode: SharingEpisode, node: int, device: int) -> None:
-    """Place the current request on a node where it fits."""
+    """Place the current request on a node where it fits, without advancing to the next."""
     arrival = episode.counts[AT]
     request = episode.arrivals[arrival]
     episode.node[arrival] = node
@@ -179,7 +179,7 @@ def accept(episode: SharingEpisode, node: int, device: int) -> None:
 
 @compile_in_place
 def seek(episode: SharingEpisode) -> None:
-    """Let requests leave, and reject arrivals, until one arrives that fits somewhere."""
+    """Advance to the next request that fits on a node: let others leave, and reject those that do not fit."""
     while episode.counts[AT] < len(episode.arrivals):
         arrival = episode.counts[AT]
         _leave(episode, arrival)
@@ -207,7 +207,7 @@ def _leave(episode: SharingEpisode, arrival: int) -> None:
 
 @compile_in_place
 def refresh(episode: SharingEpisode, request: int) -> bool:
-    """Update the features of nodes that changed since this request last came; return whether it fits."""
+    """Recompute a request's features on nodes that have changed; return whether it fits on any node."""
     somewhere = False
     for at in range(len(episode.fragments)):
         if episode.version[request, at] != episode.nodes.version[at]:
@@ -227,7 +227,7 @@ def _count_untouched(nodes: Nodes, at: int) -> int:
 
 @compile_in_place
 def _describe(episode: SharingEpisode, request: int, at: int) -> None:
-    """Write the features of a node for a request, and the device that FGD would take for a part."""
+    """Write a node's features for a request, and the device FGD's rule would take for a part of a GPU."""
     nodes, requests, row, installed = (
         episode.nodes,
         episode.requests,
@@ -255,7 +255,7 @@ def _describe(episode: SharingEpisode, request: int, at: int) -> None:
 
 @compile_in_place
 def _describe_placed_node(episode: SharingEpisode, request: int, at: int) -> None:
-    """Write what a node would be with the request on it."""
+    """Write the features of a node as it would be with the request on it."""
     nodes, row, installed = episode.nodes, episode.features[request], episode.installed
     device, version = episode.device[request, at], nodes.version[at]
     taken = placers.occupy(nodes, at, episode.requests, request, device)
@@ -281,7 +281,7 @@ SHAPE = (len(CLASSES), len(NAMES))
 
 @compile_in_place
 def classify_request(requests: Requests, request: int) -> int:
-    """Return the class of a request as an index of CLASSES."""
+    """Return the type of a request as a number: 0 CPU alone, 1 part of a GPU, 2 one GPU, 3 several GPUs."""
     if requests.gpus[request] == 0:
         return 0
     if requests.gpu_milli[request] < WHOLE:
@@ -291,7 +291,7 @@ def classify_request(requests: Requests, request: int) -> int:
 
 @entry_in_place
 def choose(episode: SharingEpisode, weights: Floats) -> int:
-    """Return the node with the highest score for the current request; ties go to the lowest rank."""
+    """Return the node with the highest weighted sum of features for the current request."""
     request = episode.arrivals[episode.counts[AT]]
     own, rank, best, most = weights[classify_request(episode.requests, request)], episode.nodes.rank, -1, 0.0
     for at in range(len(rank)):
@@ -307,7 +307,7 @@ def choose(episode: SharingEpisode, weights: Floats) -> int:
 
 @entry_in_place
 def play(episode: SharingEpisode, weights: Floats) -> None:
-    """Place all remaining requests by weights, shape SHAPE."""
+    """Place all remaining requests, each on the node with the highest weighted sum of features."""
     while episode.counts[AT] < len(episode.arrivals):
         node = choose(episode, weights)
         accept(episode, node, episode.device[episode.arrivals[episode.counts[AT]], node])
@@ -316,7 +316,7 @@ def play(episode: SharingEpisode, weights: Floats) -> None:
 
 @entry_in_place
 def answer(episode: SharingEpisode, weights: Floats, arrival: int, noted: Ints) -> int:
-    """Return the node for an arrival, on nodes that others may have changed; -1 if it fits nowhere.
+    """Return the best node for one arriving request, on nodes that others may have changed; -1 if none fits.
 
     Parameters
     ----------

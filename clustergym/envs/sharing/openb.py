@@ -34,7 +34,7 @@ Expected = Mapping[tuple[str, str, int, int], float]
 
 @dataclass(frozen=True)
 class Orders:
-    """The order of arrivals and the ranks of nodes in one run."""
+    """The order in which requests arrive in a published run, and the nodes' ranks, which break ties."""
 
     arrivals: Ints
     node_rank: Ints
@@ -47,7 +47,7 @@ def find_packed_file(path: Path) -> Path:
 
 
 def read_nodes(path: Path) -> tuple[Nodes, tuple[str, ...]]:
-    """Read a list of nodes; return the nodes and the sorted names of their GPU models."""
+    """Read a CSV file of nodes; return the nodes, and the sorted names of their GPU models."""
     table = read_csv(path, ["cpu_milli", "memory_mib", "gpu", "model"])
     devices = integers(table, "gpu", low=0, high=CLASSES - 1)
     names = texts(table, "model")
@@ -61,7 +61,7 @@ def read_nodes(path: Path) -> tuple[Nodes, tuple[str, ...]]:
 
 
 def read_requests(path: Path, models: tuple[str, ...]) -> tuple[Requests, list[str]]:
-    """Read a list of pods, one a row; return their requests and the texts of the models that they accept."""
+    """Read a CSV file of pods; return their resource requests, and the GPU models each accepts, as text."""
     table = read_csv(path, ["cpu_milli", "memory_mib", "num_gpu", "gpu_milli"])
     gpus = integers(table, "num_gpu", low=0, high=CLASSES - 1)
     milli = integers(table, "gpu_milli", low=0, high=WHOLE)
@@ -98,7 +98,7 @@ def _models(table: TextTable, row: int, cell: str, known: tuple[str, ...]) -> in
 
 
 def workloads(folder: Path) -> list[str]:
-    """Return the names of the lists of pods, sorted."""
+    """Return the sorted names of the workloads (lists of pods) that the folder has."""
     found = (re.fullmatch(rf"{PODS}(.+)\.csv(\.gz)?", path.name) for path in (folder / "pods").glob("*"))
     names = sorted({match[1] for match in found if match})
     if not names:
@@ -108,7 +108,7 @@ def workloads(folder: Path) -> list[str]:
 
 
 def read_orders(folder: Path, workload: str, pods: int, nodes: int) -> dict[int, Orders]:
-    """Return the orders of a workload by seed; nothing if the folder has no such file.
+    """Read the published orders of a workload's arrivals, by seed; none if the folder has no such file.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def _check_array(path: Path, name: str, array: Any, rows: int) -> Ints:
 
 
 def read_expected(path: Path, value: str) -> Expected:
-    """Return published figures; nothing if there is no such file."""
+    """Read published results by (workload, policy, seed, arrived %), in percent; none if there is no file."""
     if not path.exists():
         return {}
     table = read_csv(path, ["workload", "policy", "seed", "arrived_pct", value])

@@ -63,7 +63,7 @@ class SharingParameters(Parameters):
     """Steps after which an episode is truncated; null: twice the requests of the episode."""
 
     def source(self) -> Source:
-        """Return the source from which episodes are drawn."""
+        """Read or generate the nodes and requests from which episodes are sampled."""
         if self.data is None:
             return generate_source(self.nodes or USUAL_NODES)
         if self.nodes is not None:
@@ -82,7 +82,7 @@ OPTIONS = ("stream", "order")
 def episode_stream(
     parameters: SharingParameters, source: Source, options: Mapping[str, Any], rng: np.random.Generator
 ) -> Stream:
-    """Return the stream of an episode.
+    """Return the sequence of requests of an episode: that of an option, or a sampled one.
 
     Raises
     ------

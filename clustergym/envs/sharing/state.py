@@ -33,7 +33,7 @@ from clustergym.envs.sharing.streams import Stream
 
 
 class SharingState:
-    """A stream of requests, placed up to the current one.
+    """An episode's state: a sequence of requests, those before the current one placed or rejected.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class SharingState:
         self._first_fragments = self.fragments
 
     def put(self, node: int, device: int) -> None:
-        """Place the current request on a node, and advance to the next request that fits anywhere."""
+        """Place the current request on a node, and advance to the next request that fits on any."""
         put(self.episode, node, device)
 
     @property
@@ -68,17 +68,17 @@ class SharingState:
 
     @property
     def come(self) -> float:
-        """Requests that have come, from 0 to 1: x / (x + the number of usual requests that fill all GPUs)."""
+        """Requests that have come so far, scaled to 0 to 1: 1/2 when they would have filled all GPUs."""
         return self.arrival / (self.arrival + self._filling)
 
     @property
     def over(self) -> bool:
-        """Whether no request is left that fits anywhere."""
+        """Whether the episode is over: no request is left that fits on a node."""
         return self.arrival == self.number
 
     @property
     def request(self) -> int:
-        """Index of the current request among the distinct requests."""
+        """Index of the current request in the table of distinct requests."""
         return int(self.episode.arrivals[self.arrival])
 
     @property
@@ -88,42 +88,42 @@ class SharingState:
 
     @property
     def rejected(self) -> int:
-        """Requests so far that fitted nowhere."""
+        """Number of requests so far that were rejected, because they fitted on no node."""
         return int(self.episode.counts[REJECTED])
 
     @property
     def allocated(self) -> float:
-        """Allocated share of the installed GPUs."""
+        """Share of the installed GPUs that is allocated to requests, from 0 to 1."""
         return int(self.episode.counts[USED]) / self._installed
 
     @property
     def fragments(self) -> float:
-        """Share of the installed GPUs that is idle and of no use to a usual request (FGD's definition)."""
+        """Share of the installed GPUs that is idle, but in pieces that frequent requests cannot use."""
         return float(self.episode.fragments.sum()) / self._installed
 
     @property
     def allocated_cost(self) -> float:
-        """Minus the allocated share of the installed GPUs."""
+        """Minus the share of the installed GPUs that is allocated, as a lower cost is better."""
         return -self.allocated
 
     @property
     def mean_allocated(self) -> float:
-        """Mean over the arrivals so far of the allocated share after each."""
+        """Mean of the allocated share of the GPUs, taken after each request so far."""
         return int(self.episode.used_sum[0]) / (self._installed * max(self.arrival, 1))
 
     @property
     def mean_allocated_cost(self) -> float:
-        """Minus the sum of the allocated shares after each arrival so far, over the count of all arrivals."""
+        """Minus the sum of allocated shares of the GPUs after each request so far, over all requests."""
         return -int(self.episode.used_sum[0]) / (self._installed * self.number)
 
     @property
     def fragments_cost(self) -> float:
-        """Fragmentation now minus fragmentation at the start."""
+        """Share of the GPUs that has become unusable fragments since the start of the episode."""
         return self.fragments - self._first_fragments
 
     @property
     def rejected_cost(self) -> float:
-        """The share of requests that were rejected."""
+        """Share of the episode's requests that have been rejected so far."""
         return self.rejected / self.number
 
 
@@ -146,7 +146,7 @@ SIGNED = "growth"
 
 
 def layout(nodes: int, devices: int, by_device: bool) -> dict[str, int]:
-    """Return the size of each part of an observation, in order."""
+    """Return the number of values of each part of an observation, by name, in order."""
     sizes = dict.fromkeys(NAMES, nodes) | {"request": 4, "stream": 2}
     if by_device:
         sizes["device_free"] = nodes * devices
@@ -154,7 +154,7 @@ def layout(nodes: int, devices: int, by_device: bool) -> dict[str, int]:
 
 
 def space(sizes: dict[str, int], form: str) -> spaces.Space[Any]:
-    """Return the observation space with parts of these sizes, as a `dict` or `flat`."""
+    """Return the Gymnasium space of observations with parts of these sizes, in the form `dict` or `flat`."""
     low = {name: -1.0 if name == SIGNED else 0.0 for name in sizes}
     if form == "dict":
         boxes: dict[str, spaces.Space[Any]] = {
@@ -166,7 +166,7 @@ def space(sizes: dict[str, int], form: str) -> spaces.Space[Any]:
 
 
 def observe(state: SharingState, sizes: dict[str, int]) -> dict[str, npt.NDArray[np.float32]]:
-    """Return the parts of an observation; those of the request are 0 after the last one."""
+    """Return the parts of the observation of a state, by name; those of the request are 0 after the last."""
     episode = state.episode
     shown = {"stream": np.array([state.come, state.allocated], np.float32)}
     if state.over:
@@ -187,7 +187,7 @@ LARGEST, SMALLEST = 22, 4
 
 
 def as_text(state: SharingState) -> str:
-    """Return a text table of each node's free resources, and the current request."""
+    """Return the state as text: a table of each node's free resources, and the current request."""
     episode = state.episode
     rows = []
     for node, devices in enumerate(episode.nodes.devices.tolist()):
@@ -215,7 +215,7 @@ def _so_far(state: SharingState) -> str:
 
 
 def as_pixels(state: SharingState) -> Pixels:
-    """Return a picture: a row of squares for each node, one for each device, filled to its allocated share.
+    """Return a picture of the state: a square per device in a row per node, filled to its allocated share.
 
     Below a node's squares a bar has its CPU in use. Where the request in hand fits the squares are light. Its
     size depends on the nodes alone.
@@ -242,7 +242,7 @@ def as_pixels(state: SharingState) -> Pixels:
 
 
 def _grid(nodes: int, devices: int) -> tuple[int, int, int]:
-    """Return the side of a square, nodes in a line, and the height of the picture: the largest that fits."""
+    """Return a square's side, the nodes in a line, and the picture's height, for the largest squares."""
     for side in range(LARGEST, SMALLEST - 1, -1):
         columns = max(1, (WIDTH - 2 * MARGIN) // (side * devices + 2 * GAP))
         needed = TOP + -(-nodes // columns) * (side + side // 3 + GAP) + MARGIN

@@ -29,7 +29,7 @@ TURNOVERS = 3
 
 
 class Source(NamedTuple):
-    """A source from which streams of requests are drawn: requests, nodes and durations.
+    """The nodes and requests from which episodes are made, and published orders in which requests arrive.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Source(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """A stream of A requests that arrive at a cluster and may leave again.
+    """A sequence of A requests that arrive at a cluster's nodes, and when each leaves again, if it does.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Stream(NamedTuple):
 
 @lru_cache(maxsize=32)
 def read_source(folder: Path, workload: str) -> Source:
-    """Read the nodes, a list of requests and its orders from a folder in openb's layout."""
+    """Read nodes, requests and published orders of arrival from a folder laid out as Alibaba's openb."""
     nodes, models = openb.read_nodes(openb.find_packed_file(folder / openb.NODES))
     path = openb.find_packed_file(folder / "pods" / f"{openb.PODS}{workload}.csv")
     rows, accepted = openb.read_requests(path, models)
@@ -88,21 +88,21 @@ def read_source(folder: Path, workload: str) -> Source:
 
 @lru_cache(maxsize=32)
 def generate_source(nodes: int) -> Source:
-    """Return generated nodes and requests with the shapes that openb has."""
+    """Generate nodes and requests with the sizes and proportions of Alibaba's openb trace."""
     rows = generate_requests()
     usual = find_usual_requests(rows, [""] * len(rows.gpus))
     return Source(generate_nodes(nodes), rows, *distinct(rows), usual, {})
 
 
 def make_published_stream(source: Source, order: openb.Orders) -> Stream:
-    """Return the stream with a published order of arrivals; no request leaves."""
+    """Make the sequence of requests of a published run, in which no request leaves."""
     arrivals = source.request[order.arrivals]
     nodes = source.nodes.with_ranks(order.node_rank)
     return Stream(nodes, source.requests, arrivals, np.full(len(arrivals), NEVER), source.usual)
 
 
 def draw_stream(source: Source, load: float, departures: bool, rng: np.random.Generator) -> Stream:
-    """Draw a stream of requests, and the ranks of nodes.
+    """Sample a sequence of requests that asks for `load` times the installed GPUs, and the nodes' ranks.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ SHAPES = (
 
 
 def generate_nodes(number: int) -> Nodes:
-    """Return empty nodes in openb's shapes and proportions.
+    """Generate empty nodes with the sizes and proportions of those in Alibaba's openb trace.
 
     Shares are rounded by largest remainders: 1,213 nodes are those of openb.
     """
@@ -167,7 +167,7 @@ def generate_nodes(number: int) -> Nodes:
 
 
 def generate_requests() -> Requests:
-    """Return requests, one a row, of equal probability, that accept any GPU model."""
+    """Generate a list of requests with usual sizes, each equally probable, that accept any GPU model."""
     cores, gib, gpus, milli, number = (np.array(column) for column in zip(*REQUESTS, strict=True))
     any_model = np.full(len(gpus), (1 << len(MODELS)) - 1)
     requests = Requests(np.rint(1000 * cores).astype(np.int64), 1024 * gib, gpus, milli, any_model)

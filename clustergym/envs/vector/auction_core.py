@@ -24,7 +24,7 @@ from clustergym.sim.compiled.numba_cache import Direct
 
 
 class AuctionCore(Core):
-    """Episodes whose actions are vectors of numbers; it has the parameters of `Core`."""
+    """A batch of compiled episodes whose actions are numbers for an auction of the GPUs."""
 
     def __init__(self, single: SchedulingEnv, size: int, logged: bool, threads: int = 1) -> None:
         super().__init__(single, size, logged, threads)
@@ -38,28 +38,28 @@ class AuctionCore(Core):
         self._own = AuctionRules(actions.decides_by, usual, added == ["ranked"], actions.hold, weights)
 
     def check_actions(self, actions: npt.ArrayLike) -> Ints | Floats:
-        """Return an action for each episode; raise an InputError if one is not valid."""
+        """Check the actions, one row of numbers per episode, and return them as float64."""
         return check_numbers(actions, (self.size, self._actions.number), self._actions.bound)
 
     def legal(self, taken: Any) -> Bools:
-        """Return in which episodes an action is legal, which is all."""
+        """Return a mask of the episodes whose action is legal: true for all."""
         return np.ones(self.size, dtype=np.bool_)
 
     def take(self, taken: Any, over: Bools, *copies: npt.NDArray[Any]) -> None:
-        """Take an action in each episode that is not over; write observations and masks to any `copies`."""
+        """Apply an action in each episode that is not over; write observations and masks to any `copies`."""
         self._numbers[:] = self._actions.deciding(taken)
         self.step(np.where(over, steps.LEAVE, 0), *copies)
         while (held := ~over & (self.outcomes == HELD)).any():
             self.step(np.where(held, 0, steps.LEAVE), *copies)
 
     def draw(self, states: npt.NDArray[np.uint64]) -> Ints | Floats:
-        """Draw an action for each episode: uniform numbers from -1 to 1."""
+        """Return a random action for each episode: uniform numbers from -1 to 1."""
         numbers = np.empty((self.size, self._actions.number))
         auction_step.draw_numbers(states, numbers)
         return numbers
 
     def prepare_step(self, actions: Ints) -> Callable[[int, int], None]:
-        """Return a function that takes the actions in a range of episodes."""
+        """Return a function (first, last) that applies the actions in the episodes first..last - 1."""
         return partial(
             self._step,
             *self.arrays,
@@ -73,7 +73,7 @@ class AuctionCore(Core):
 
 
 def make_core(single: SchedulingEnv, size: int, logged: bool, threads: int = 1) -> Core:
-    """Return the core that handles a single environment's type of actions."""
+    """Make a batch of `size` compiled episodes, of the class that the environment's actions need."""
     made: type[Core] = AuctionCore if isinstance(single.actions, AuctionActions) else Core
     if isinstance(single.actions, MetaActions):
         made = MenuCore

@@ -28,7 +28,7 @@ HELD = -1
 
 
 class AuctionRules(NamedTuple):
-    """Settings that all episodes share besides those in `EpisodeRules`.
+    """Constants of the auction in a batch of episodes, such as what the numbers of an action are.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ def _usual_part(episode_state: EpisodeState, usual: int) -> EpisodeState:
 def _mark_moves(
     episode: Episode, counts: Ints, episode_state: EpisodeState, before: int, mask: Bytes
 ) -> None:
-    """Write to the mask, shape (R, T K), where moves lead to; `before` rows had a job."""
+    """Write a mask, shape (R, T K), of the GPU types and counts to which the shown jobs can move."""
     _, types, levels = episode.known_s.shape
     mask[: max(before, episode_state.state[d.SHOWN])] = 0
     for at in range(episode_state.state[d.SHOWN]):
@@ -102,7 +102,7 @@ def _places(rows: Ints, shown: Ints, places: Ints) -> None:
 
 @compile_in_place
 def _show_ranked(facts: Floats, places: Ints, seen: Singles) -> None:
-    """Write the facts that rank the shown jobs."""
+    """Write the features by which the shown jobs are ranked."""
     for at in range(len(places)):
         for column in range(len(RANKED)):
             seen[at, column] = facts[places[at], RANKED[column]]
@@ -110,7 +110,7 @@ def _show_ranked(facts: Floats, places: Ints, seen: Singles) -> None:
 
 @compile_in_place
 def _release_shown(episode: Episode, counts: Ints, shown: Ints, available: Ints) -> None:
-    """Let visible jobs keep their GPUs, and count the GPUs of jobs with a row as available."""
+    """Let visible jobs keep their GPUs by default, and count those of jobs with a row as available."""
     for at in range(episode.clock[c.IN_VIEW]):
         job = episode.job[episode.in_view[at]]
         job[c.TARGET_TYPE], job[c.TARGET_LEVEL] = job[c.TYPE], job[c.LEVEL]
@@ -125,7 +125,7 @@ def _begin_point(
     rules: EpisodeRules,
     own: AuctionRules,
 ) -> None:
-    """Begin a decision point."""
+    """Prepare the agent's state and observation for a new decision point."""
     state, rows = episode_state.state, episode.in_view[: episode.clock[c.IN_VIEW]]
     before = state[d.SHOWN]
     count = edits.choose_rows(episode, rules.rows, state[d.TURN], episode_state.shown)
@@ -163,7 +163,7 @@ def _begin_point(
 def _decide(
     episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, own: AuctionRules, numbers: Floats
 ) -> None:
-    """Set the targets of the jobs in view by an action."""
+    """Set the GPUs that each job in view is to hold, as an action's auction decides."""
     if own.decides_by == WEIGHTS:
         auction_episode.decide(episode, cluster, numbers)
         return
@@ -185,7 +185,7 @@ def _decide(
 def _act(
     episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, own: AuctionRules, numbers: Floats
 ) -> int:
-    """Decide once and move the clock; return what it stopped at."""
+    """Decide once, and simulate on; return why that stopped, such as c.DECISION."""
     _decide(episode, cluster, episode_state, own, numbers)
     episode_state.state[d.HELD] += 1
     if clock.enact(episode, cluster) != c.DECISION:
@@ -208,7 +208,7 @@ def step(
     first: int,
     last: int,
 ) -> None:
-    """Take an auction's action in each of the episodes first..last.
+    """Apply an auction's action in each of the episodes first..last - 1, and write rewards and outcomes.
 
     An action that holds for several decision points is taken at one of them, as there may be no room for more
     events; the outcome is HELD until it has been taken at all.
@@ -245,7 +245,7 @@ def step(
 
 @entry_in_place
 def draw_numbers(states: npt.NDArray[np.uint64], numbers: Floats) -> None:
-    """Draw an action in each episode: uniform numbers from -1 to 1."""
+    """Write a random action for each episode into `numbers`: uniform from -1 to 1."""
     for at in range(len(numbers)):
         for place in range(numbers.shape[1]):
             numbers[at, place] = np.float64(steps.next_bits(states, at)) / 2.0**52 - 1.0

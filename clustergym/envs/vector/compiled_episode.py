@@ -31,7 +31,7 @@ from clustergym.sim.state import make_setting
 
 
 class CompiledEpisode:
-    """An episode that is played on the compiled engine, with the interface of `SimPyEpisode`.
+    """An episode that runs on the compiled simulation engine, with the interface of `SimPyEpisode`.
 
     Parameters
     ----------
@@ -64,48 +64,48 @@ class CompiledEpisode:
 
     @property
     def simulation(self) -> Simulation:
-        """Raise an error, since a compiled episode has no `Simulation`."""
+        """Raise an InputError, since a compiled episode has no SimPy simulation."""
         remedy = "make the environment with engine='simpy'"
         raise InputError("a compiled episode has no Simulation", field="env.engine", remedy=remedy)
 
     @property
     def view(self) -> View | None:
-        """The View that a policy would get now; None when the episode is over."""
+        """What a policy would see at the present decision point; None when the episode is over."""
         if self.goes_on and self._shown is None:
             self._shown, self._left = self._views.view_of_now(), False
         return self._shown if self.goes_on else None
 
     @property
     def log(self) -> EventLog:
-        """The event log so far."""
+        """All events of the episode so far."""
         return self._core.log(0)
 
     @property
     def outcomes(self) -> Outcomes:
-        """The times at which jobs left the system so far."""
+        """The times at which jobs have left the cluster so far."""
         return self._core.get_outcomes(0)
 
     def find_mask(self) -> npt.NDArray[np.int8]:
-        """Return 1 for each legal action, else 0; all 1 when the episode is over."""
+        """Return a mask that is 1 for each legal action, else 0; all 1 when the episode is over."""
         return self._core.episode_states.mask[0].copy()
 
     def measure(self) -> Metrics:
-        """Return the metrics of the episode so far, under the names of `result.json`."""
+        """Return the metrics of the episode so far, named as in a run's `result.json`."""
         return self._core.summary(0).get_metrics()
 
     def begin(self) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
-        """Return the first observation and its info."""
+        """Return the flat observation and the info at the first decision point."""
         return self._core.episode_states.observation[0].copy(), self._core.info(0, False)
 
     def leave(self) -> None:
-        """Complete the last View, so that it stays valid when the episode continues or another begins."""
+        """Compute all columns of the last View (what a policy sees) before the episode's state changes."""
         self._views.complete()
         if self._shown is not None and not self._left:
             self._left = True
             keep_answers(self._shown)
 
     def act(self, action: Any) -> FlatStep:
-        """Take an action; the clock moves only if it ends the decision point."""
+        """Apply an action and return the step's result; time passes only if it ends the decision point."""
         core, taken = self._core, np.asarray(action)[None]
         self.leave()
         legal = bool(core.legal(taken)[0])
@@ -124,7 +124,7 @@ class CompiledEpisode:
         return seen, float(core.rewards[0]), over and not truncated, truncated, info
 
     def catch_up(self) -> None:
-        """Bring the `actions` object up to date with the episode; changes to it do not affect the episode."""
+        """Copy the episode's state at this decision point into the environment's `actions` object."""
         own, view, (episode, episode_state) = self._parts.actions, self.view, self._core.episode(0)
         if view is None:
             return
@@ -137,7 +137,7 @@ class CompiledEpisode:
 
 
 def keep_answers(view: View) -> None:
-    """Store a View's present answers, so that they stay the same when the episode continues."""
+    """Store what a View's methods return now, so that it stays the same when the episode continues."""
     costs, stops = view.costs(), view.stops()
     answers: dict[str, Any] = {"costs": costs.copy, "stops": lambda: stops}
     # A policy that knows no times is refused them, now as later.
@@ -148,7 +148,7 @@ def keep_answers(view: View) -> None:
 
 
 def collect_edits(episode: Episode, episode_state: EpisodeState, view: View, actions: EditActions) -> Edits:
-    """Return the agent's edits to a View's allotments.
+    """Return what the agent has changed so far in the GPUs of the jobs in a View.
 
     Parameters
     ----------

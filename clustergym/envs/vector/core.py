@@ -36,7 +36,7 @@ LEAST = 64
 
 
 class Summary(NamedTuple):
-    """The outcome of an episode so far; its metrics and digest are computed on request."""
+    """The outcome of an episode so far, from which metrics and a digest are computed on request."""
 
     scenario: Scenario
     log: EventLog
@@ -44,16 +44,16 @@ class Summary(NamedTuple):
     stalled: bool
 
     def get_digest(self) -> str:
-        """Return the digest of the event log."""
+        """Compute the digest (a hash) of the event log."""
         return self.log.digest
 
     def get_metrics(self) -> Metrics:
-        """Return the metrics with the names and units of `result.json`."""
+        """Compute the metrics of the episode, named as in a run's `result.json`."""
         return measure_scenario(self.scenario, self.log.events, self.end_s, self.stalled).metrics
 
 
 class Core:
-    """A batch of episodes with the same parameters; each has one row of the arrays.
+    """A batch of compiled episodes with the same parameters, each in one row of common arrays.
 
     Parameters
     ----------
@@ -95,17 +95,17 @@ class Core:
 
     @property
     def episode_states(self) -> EpisodeState:
-        """The arrays that agents see and edit; `mask` and `observation` have one row for each episode."""
+        """The arrays that agents see and edit, one row per episode, such as `mask` and `observation`."""
         return self._episode_states.arrays
 
     @property
     def arrays(self) -> tuple[Episode, ClusterArrays, EpisodeState, EpisodeRules]:
-        """The arrays that compiled steps work on: episodes, cluster, agents' states and rules."""
+        """The arrays on which compiled steps work: episodes, cluster, agents' states, and common rules."""
         return self.batch.episodes, self.cluster, self._episode_states.arrays, self._episode_states.rules
 
     @property
     def nbytes(self) -> int:
-        """Size in bytes of the arrays of all episodes."""
+        """Size of the arrays of all episodes, in bytes."""
         return sum(array.nbytes for array in (*self.batch.episodes, *self._episode_states.arrays))
 
     @property
@@ -114,34 +114,34 @@ class Core:
         return self.batch.episodes.clock[:, c.NOW] / c.TICKS_PER_S
 
     def row_jobs(self) -> Ints:
-        """Return the position in the trace of each shown row's job, shape (size, R); -1 for an empty row."""
+        """Return the position in the trace of each observed row's job, -1 for an empty row, (size, R)."""
         episode_states = self._episode_states.arrays
         filled = np.arange(episode_states.shown.shape[1]) < episode_states.state[:, SHOWN, None]
         return np.where(filled, episode_states.shown, -1)
 
     def all_jobs(self) -> Ints:
-        """Return the positions of all jobs in the episodes' traces, shape (size, m); -1 beyond the last."""
+        """Return the positions in the trace of each episode's jobs, padded with -1, shape (size, m)."""
         numbers = self.batch.episodes.clock[:, c.JOBS]
         every = np.arange(int(numbers.max()))
         return np.where(every < numbers[:, None], every, -1)
 
     @property
     def reached(self) -> Ints:
-        """Tick up to which costs count, shape (size,): the present, or the end of a finished episode."""
+        """The time in ticks until which costs count in each episode: now, or its end, shape (size,)."""
         clock = self.batch.episodes.clock
         return np.where(self.outcomes >= steps.TERMINATED, clock[:, c.END], clock[:, c.NOW])
 
     def time_in_system_s(self, jobs: Ints) -> Floats:
-        """Return the seconds that jobs, shape (size, m), have been in the system so far; NaN for -1."""
+        """Return jobs' seconds from submission to end, or until now, shape (size, m); NaN for job -1."""
         spent_s = read_times(self.batch.episodes, jobs, self.reached).cost("jobs_in_system") * 3600.0
         return np.where(jobs < 0, np.nan, spent_s)
 
     def job_costs(self, jobs: Ints) -> tuple[Floats, Bools]:
-        """Return the costs of jobs so far, shape (size, m), and which jobs have left."""
+        """Return what each job has cost so far by the reward's terms, and whether it has left."""
         return job_costs(self.batch.episodes, jobs, self.reached, self._reward)
 
     def begin(self, rows: Sequence[int], scenarios: Sequence[tuple[Scenario, PreparedScenario]]) -> None:
-        """Begin episodes in some rows; `outcomes` becomes DECIDED where there is a decision point."""
+        """Begin new episodes of scenarios in some rows of the batch, up to their first decision point."""
         for row, (scenario, arrays) in zip(rows, scenarios, strict=True):
             self.scenarios[row] = scenario
             self.batch.load(row, arrays.arrays)
@@ -153,7 +153,7 @@ class Core:
             begin(row, row + 1)
 
     def check_actions(self, actions: npt.ArrayLike) -> Ints | Floats:
-        """Check the actions and return them in the form that `take` takes."""
+        """Check the actions, one per episode, and return them as an array that `take` accepts."""
         taken, number = np.asarray(actions), self.episode_states.mask.shape[1]
         if taken.shape != (self.size,) or taken.dtype.kind not in "iu":
             message = f"have shape {taken.shape} and type {taken.dtype}"
@@ -168,21 +168,21 @@ class Core:
         return taken.astype(np.int64)
 
     def legal(self, taken: Any) -> Bools:
-        """Return in which episodes an action is legal, shape (size,)."""
+        """Return a mask of the episodes in which the given action is legal, shape (size,)."""
         return self.episode_states.mask[self._rows, taken] > 0
 
     def take(self, taken: Any, over: Bools, *copies: npt.NDArray[Any]) -> None:
-        """Take an action in each episode that is not over; write observations and masks to any `copies`."""
+        """Apply an action in each episode that is not over; write observations and masks to any `copies`."""
         self.step(np.where(over, steps.LEAVE, taken), *copies)
 
     def draw(self, states: npt.NDArray[np.uint64]) -> Ints | Floats:
-        """Draw a legal action for each episode, and advance the states of the generators, shape (size,)."""
+        """Return a random legal action for each episode; this advances the random generators' states."""
         actions = np.zeros(self.size, dtype=np.int64)
         steps.draw_legal(self.episode_states.mask, states, actions, 0, self.size)
         return actions
 
     def prepare_step(self, actions: Ints) -> Callable[[int, int], None]:
-        """Return a function that takes the actions in a range of episodes."""
+        """Return a function (first, last) that applies the actions in the episodes first..last - 1."""
         return partial(
             self._step,
             self.batch.episodes,
@@ -196,7 +196,7 @@ class Core:
         )
 
     def step(self, actions: Ints, *copies: npt.NDArray[Any]) -> None:
-        """Take an action in each episode (none for LEAVE); write observations and masks to any `copies`."""
+        """Apply an action in each episode but where it is LEAVE; write observations and masks to `copies`."""
         self.batch.make_room()
         part, size = self._part(actions, *copies), self.size
         threads = max(min(self.threads, size // LEAST), 1)
@@ -228,7 +228,7 @@ class Core:
         return step_and_copy
 
     def info(self, row: int, illegal: bool) -> dict[str, Any]:
-        """Return the part of an episode's info that every step has."""
+        """Return an episode's info: action mask, time in seconds, if the action was illegal, reward terms."""
         return {
             "action_mask": self.episode_states.mask[row].copy(),
             "now_s": float(self.batch.episodes.clock[row, c.NOW]) / c.TICKS_PER_S,
@@ -237,29 +237,29 @@ class Core:
         }
 
     def log(self, row: int) -> EventLog:
-        """Return an episode's event log so far."""
+        """Return all events so far of the episode in row `row`."""
         return self.batch.log(row)
 
     def episode(self, row: int) -> tuple[Episode, EpisodeState]:
-        """Return one episode with its agent's state, as arrays that share the batch's memory."""
+        """Return the episode in row `row`, and its agent's state, as views of the batch's arrays."""
         episodes, episode_states = self.batch.episodes, self._episode_states.arrays
         return Episode._make(part[row] for part in episodes), EpisodeState._make(
             part[row] for part in episode_states
         )
 
     def summary(self, row: int) -> Summary:
-        """Return a snapshot of an episode that computes its metrics and digest later."""
+        """Return a snapshot of the episode in row `row`, from which metrics can be computed later."""
         scenario, over = self.scenarios[row], self.outcomes[row] >= steps.TERMINATED
         assert scenario is not None
         end_s = float(self.batch.episodes.clock[row, c.END if over else c.NOW]) / c.TICKS_PER_S
         return Summary(scenario, self.batch.log(row), end_s, self.is_stalled(row))
 
     def is_stalled(self, row: int) -> bool:
-        """Whether an episode ended because its jobs would wait for ever."""
+        """Return whether the episode in row `row` ended because its jobs would wait for ever."""
         return bool(self.outcomes[row] == steps.STALLED)
 
     def get_outcomes(self, row: int) -> Outcomes:
-        """Return when each job of an episode left, so far."""
+        """Return when each job of the episode in row `row` has left, so far."""
         scenario, episodes = self.scenarios[row], self.batch.episodes
         assert scenario is not None
         found = Outcomes(ReferenceCostTimes.from_scenario(scenario))
@@ -272,6 +272,6 @@ class Core:
         return found
 
     def close(self) -> None:
-        """Stop the threads."""
+        """Stop the threads that step the episodes."""
         if self._pool is not None:
             self._pool.shutdown()

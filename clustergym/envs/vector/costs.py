@@ -26,7 +26,7 @@ for rule in of_job.OF_ONE_JOB:
 def _leave(
     episode: Episode, episode_state: EpisodeState, row: int, now_s: float, baseline: bool
 ) -> tuple[float, bool]:
-    """Return when a job left, in seconds, inf: not until `now_s`; and whether it had completed."""
+    """Return when a job left, in seconds (inf: not by `now_s`), and whether it had completed."""
     if baseline:
         tick, completed = episode_state.reference[row, 0], episode_state.reference[row, 1] == 1
     else:
@@ -37,7 +37,7 @@ def _leave(
 
 @compile_in_place
 def end_of_reference_s(episode: Episode, episode_state: EpisodeState) -> float:
-    """Return when the last job leaves under the baseline, seconds."""
+    """Return the seconds at which the last job leaves if the baseline policy schedules."""
     end_s = 0.0
     for row in range(episode.clock[c.JOBS]):
         if episode_state.reference[row, 0] != c.NEVER:
@@ -47,7 +47,7 @@ def end_of_reference_s(episode: Episode, episode_state: EpisodeState) -> float:
 
 @compile_part
 def cost(episode: Episode, episode_state: EpisodeState, now_s: float, which: int, baseline: bool) -> float:
-    """Return one of the costs of the episode, or of the baseline, up to a time."""
+    """Compute the cost number `which` up to a time, of the episode, or of the baseline policy on it."""
     if which in (DEADLINES_MET, BROKEN_PROMISES):
         return _promises(episode, episode_state, now_s, which, baseline)
     n = episode.clock[c.JOBS]
@@ -63,7 +63,7 @@ def cost(episode: Episode, episode_state: EpisodeState, now_s: float, which: int
 def _shares(
     episode: Episode, episode_state: EpisodeState, now_s: float, which: int, baseline: bool, part: Floats
 ) -> None:
-    """Write what each job adds to a cost."""
+    """Write what each job contributes to a cost."""
     figures = episode.figures
     for row in range(len(part)):
         leave_s, _ = _leave(episode, episode_state, row, now_s, baseline)
@@ -78,7 +78,7 @@ def _shares(
 def _promises(
     episode: Episode, episode_state: EpisodeState, now_s: float, which: int, baseline: bool
 ) -> float:
-    """Return minus the share of jobs that met their deadline, or the share that broke it and was admitted."""
+    """Return minus the share of jobs that met their deadline, or the share that broke a promised one."""
     n, met, broken = episode.clock[c.JOBS], 0, 0
     for row in range(n):
         deadline_s = episode.figures[row, c.DEADLINE_S]

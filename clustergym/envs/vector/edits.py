@@ -32,7 +32,7 @@ def _in_turn(ordered: Ints, count: int, number: int, turn: int, chosen: Ints) ->
 
 @compile_part
 def choose_rows(episode: Episode, rows: int, turn: int, shown: Ints) -> int:
-    """Write to `shown` the jobs that have a row, ascending; return their number.
+    """Write the positions of the jobs that get a row in the observation to `shown`; return how many.
 
     `clustergym.envs.actions.choose_rows` says which they are.
     """
@@ -59,7 +59,7 @@ def choose_rows(episode: Episode, rows: int, turn: int, shown: Ints) -> int:
 
 @compile_in_place
 def begin(episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, rules: EpisodeRules) -> None:
-    """Begin a decision point: no allotment is edited yet."""
+    """Reset the agent's state for a new decision point, at which no job's GPUs are changed yet."""
     job, state, mask = episode.job, episode_state.state, episode_state.mask
     count = choose_rows(episode, rules.rows, state[d.TURN], episode_state.shown)
     state[d.SHOWN], state[d.EDITS] = count, 0
@@ -88,7 +88,7 @@ def begin(episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState,
 
 @compile_in_place
 def _all_feasible(episode: Episode, episode_state: EpisodeState, row: int, at: int) -> None:
-    """Let a row's job be assigned wherever it fits in memory and is profiled."""
+    """Let the job in a row be assigned all GPU types and counts on which it fits and is profiled."""
     hidden = episode.job[row, c.HIDDEN]
     feasible = episode.feasible[episode.job[row, c.CLASS]]
     types, levels = feasible.shape
@@ -102,7 +102,7 @@ def _all_feasible(episode: Episode, episode_state: EpisodeState, row: int, at: i
 def refresh(
     episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, rules: EpisodeRules
 ) -> None:
-    """Recompute which assignments are legal with the free GPUs."""
+    """Update the mask of legal actions, given the GPUs that are free."""
     levels, types, mask = len(cluster.counts), len(cluster.capacity), episode_state.mask
     width = types * levels + 1 + rules.rejects
     idle = False
@@ -125,7 +125,7 @@ def refresh(
 def edit(
     episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, rules: EpisodeRules, action: int
 ) -> int:
-    """Edit the allotment of a job by a legal action other than `stop`; return the job's row."""
+    """Change a job's GPUs by a legal action other than `stop`; return the job's row in the observation."""
     levels = len(cluster.counts)
     options = len(cluster.capacity) * levels
     width = options + 1 + rules.rejects
@@ -154,7 +154,7 @@ def edit(
 
 @compile_in_place
 def decide(episode: Episode, episode_state: EpisodeState, rules: EpisodeRules) -> None:
-    """End the decision point, which admits every shown job that was not rejected."""
+    """End the decision point: admit every job that has a row and was not rejected."""
     if rules.binding:
         for at in range(episode_state.state[d.SHOWN]):
             episode.job[episode_state.shown[at], c.DECIDED] = 1

@@ -35,7 +35,7 @@ Observations = dict[str, Singles] | Singles
 
 
 class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
-    """Many episodes of a scheduling environment at once, on the compiled simulation.
+    """A Gymnasium vector environment of many episodes of job scheduling, on the compiled simulation engine.
 
     Observations, masks, rewards, infos and digests are those of the single environments, stepped one by one;
     results do not depend on the number of threads.
@@ -135,7 +135,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[Observations, dict[str, Any]]:
-        """Begin an episode in each environment, at its first decision point.
+        """Begin an episode in each environment; return observations and infos at their first decision points.
 
         Parameters
         ----------
@@ -167,7 +167,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
             raise InputError("no job comes to a decision", field="env", remedy="choose another trace")
 
     def step(self, actions: npt.ArrayLike) -> tuple[Observations, Floats, Bools, Bools, dict[str, Any]]:
-        """Take an action in each environment.
+        """Apply an action in each environment; return observations, rewards, end flags and infos.
 
         Parameters
         ----------
@@ -214,15 +214,15 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return self.single.as_observation(shown[0]), rewards, terminated, truncated, infos
 
     def action_masks(self) -> Bytes:
-        """Return 1 for each legal action, else 0, shape (num_envs, number of actions)."""
+        """Return a mask that is 1 for each legal action, else 0, shape (num_envs, number of actions)."""
         return self.core.episode_states.mask.copy()
 
     def row_jobs(self) -> Ints:
-        """Return the position in the trace of each row's job, shape (num_envs, R); -1 for an empty row."""
+        """Return the position in the trace of each observed row's job, -1 if empty, (num_envs, R)."""
         return self.core.row_jobs()
 
     def time_in_system_s(self, jobs: Ints) -> Floats:
-        """Return the seconds that jobs have been in the system so far, from which credit by job is computed.
+        """Return jobs' seconds from submission to end, or until now, shape (num_envs, m); NaN for job -1.
 
         Parameters
         ----------
@@ -237,11 +237,11 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return self.core.time_in_system_s(jobs)
 
     def all_jobs(self) -> Ints:
-        """Return each episode's jobs by position in the trace, shape (num_envs, m); -1 beyond the last."""
+        """Return the positions in the trace of each episode's jobs, padded with -1, shape (num_envs, m)."""
         return self.core.all_jobs()
 
     def job_costs(self, jobs: Ints) -> tuple[Floats, Bools]:
-        """Return each job's part, so far, of the cost from which rewards are computed.
+        """Return what each job has cost so far by the reward's terms, and whether it has left.
 
         Minus its mean over all jobs of the episode is the sum of the rewards so far, where no baseline is
         subtracted. A term may measure against what nobody knows before the end, as rewards do.
@@ -288,11 +288,11 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return (getattr(self.single, name),) * self.num_envs
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
-        """Return an attribute that all environments have in common, once for each."""
+        """Return an attribute that all environments share, as a tuple with one item for each of them."""
         return self.call(name)
 
     def digest(self, row: int) -> str:
-        """Return the digest of an environment's event log so far; needs `summaries`."""
+        """Return the digest (a hash) of an environment's event log so far; needs `summaries`."""
         return self.core.log(row).digest
 
     def _get_observations(self) -> tuple[Singles, Bytes]:
@@ -350,12 +350,12 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return LazyInfo(infos | {f"_{name}": ended.copy() for name in makers}, makers)
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Stop the threads."""
+        """Stop the threads that step the episodes."""
         self.core.close()
 
 
 class SteppedVectorEnv(gymnasium.vector.SyncVectorEnv):
-    """Single environments that are stepped in turn, with the interface of `SchedulingVectorEnv`."""
+    """A vector environment that steps single environments in turn, for what cannot run compiled."""
 
     _draws_of: tuple[int, ...] = ()
 
@@ -371,7 +371,7 @@ class SteppedVectorEnv(gymnasium.vector.SyncVectorEnv):
         return super().reset(seed=seed, options=options)
 
     def action_masks(self) -> Bytes:
-        """Return 1 for each legal action, else 0, shape (num_envs, number of actions)."""
+        """Return a mask that is 1 for each legal action, else 0, shape (num_envs, number of actions)."""
         return np.stack([env.unwrapped.action_masks() for env in self.envs])  # type: ignore[attr-defined]
 
     def sample_actions(self) -> Ints | Floats:
@@ -404,7 +404,7 @@ def make_vector(
     copy: bool = True,
     **parameters: Any,
 ) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
-    """Make a vector environment; `gymnasium.make_vec` calls this function.
+    """Make a vector environment, on the compiled engine if that can run it; for `gymnasium.make_vec`.
 
     Where compiled episodes do not cover the parameters, or `engine="simpy"`, it steps single environments one
     by one, and `threads` and `summaries` count for nothing.

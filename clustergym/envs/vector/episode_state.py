@@ -24,7 +24,7 @@ Bytes = npt.NDArray[np.int8]
 
 
 class EpisodeState(NamedTuple):
-    """The arrays that an agent sees and edits: n jobs, C model classes, T GPU types, K counts, R rows.
+    """The arrays that an agent sees and edits in an episode: mask, observation, free GPUs and past costs.
 
     In a batch of episodes every array has one axis more, the first.
 
@@ -69,7 +69,7 @@ class EpisodeState(NamedTuple):
 
 
 class EpisodeRules(NamedTuple):
-    """Settings that all episodes of a vector environment share.
+    """Constants of a vector environment's episodes, such as the number of rows and the reward's weights.
 
     Attributes
     ----------

@@ -24,7 +24,7 @@ from clustergym.sim.compiled.scenario_arrays import ScenarioArrays, scenario_arr
 
 
 class PreparedScenario(NamedTuple):
-    """A scenario, with the arrays on its model classes that `EpisodeState` describes.
+    """A scenario as arrays for compiled episodes, with what observations need of each class of model.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class PreparedScenario(NamedTuple):
 def prepare_scenario(
     scenario: Scenario, parameters: SchedulingParameters, reference: Outcomes | None = None, run_seed: int = 0
 ) -> PreparedScenario:
-    """Return a scenario's arrays for an environment, with the baseline's outcome on it."""
+    """Make the arrays of a scenario for compiled episodes, with the baseline policy's outcome on it."""
     information, counts = parameters.information_class, scenario.tables.counts
     arrays = scenario_arrays(scenario, information, parameters.round_s)
     yardsticks = ReferenceCostTimes.from_scenario(scenario, simulate_fluid)
@@ -82,13 +82,13 @@ def _find_leave_ticks(outcomes: Outcomes | None) -> Ints:
 
 
 def _least(time_s: Floats) -> Floats:
-    """Return the least value by model class and set of hidden types; 0 if all are hidden."""
+    """Return the least value by model class and set of GPU types not yet profiled; 0 if all are."""
     least = time_s.min(axis=(2, 3), initial=np.inf)
     return np.where(np.isfinite(least), least, 0.0)
 
 
 class EpisodeStates:
-    """The agents' states in a batch of episodes; the arrays grow with the number of model classes.
+    """The agents' states of a batch of episodes; the arrays grow with the number of model classes.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ class EpisodeStates:
         )
 
     def load(self, at: int, scenario: PreparedScenario) -> None:
-        """Load a scenario's model classes and baseline into row `at`."""
+        """Copy the arrays of a scenario into row `at` of the batch."""
         for name in ("least_gpu_s", "least_s", "speed", "restart", "reference"):
             table, own = getattr(self.arrays, name), getattr(scenario, name)
             shape = tuple(map(max, table.shape[1:3], own.shape[:2]))

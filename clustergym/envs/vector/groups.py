@@ -13,7 +13,7 @@ from clustergym.common.errors import InputError
 
 
 def groups(trace_seeds: Sequence[int], size: int) -> dict[str, Any]:
-    """Return options of `reset` that give each trace to `size` consecutive environments.
+    """Return options for `reset` that give each trace to `size` environments in a row.
 
     `reset(options=groups([3, 4], 8))` needs 16 environments: eight begin trace 3, and eight begin trace 4.
 
@@ -29,7 +29,7 @@ def groups(trace_seeds: Sequence[int], size: int) -> dict[str, Any]:
 
 
 def relative_to_group(returns: npt.ArrayLike, size: int) -> Floats:
-    """Return each return minus its group's mean, in standard deviations; 0 if all are equal.
+    """Return each episode's return minus its group's mean, in units of the group's standard deviation.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ OF_JOBS = ("jobs_in_system", "slowdown", "unfairness", "deadlines_met", "broken_
 
 
 class JobTimes(NamedTuple):
-    """Times of some jobs so far, as arrays of equal shape.
+    """Submission, end and reference times of some jobs so far, as arrays of equal shape.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class JobTimes(NamedTuple):
     deadline_s: Floats
 
     def cost(self, term: str) -> Floats:
-        """Return each job's cost in a term of the reward; the term is minus their mean."""
+        """Return each job's cost in a term of the reward, such as `slowdown`, in the shape of the times."""
         age_s = compute_age_s(self.now_s, self.leave_s, self.submit_s)
         if term == "jobs_in_system":
             return np.asarray(age_s / 3600.0)
@@ -58,7 +58,7 @@ class JobTimes(NamedTuple):
 
 
 def read_times(episodes: Episode, jobs: Ints, now: Ints) -> JobTimes:
-    """Return times of jobs, shape (n, m), given their positions in the traces of n episodes."""
+    """Return the times of jobs, given their positions in the traces of n episodes, shape (n, m)."""
     rows = np.arange(len(jobs))[:, None]
     leave, ticks = episodes.job[rows, jobs, c.LEAVE], now[:, None]
     gone = (leave != c.NEVER) & (leave <= ticks)
@@ -71,7 +71,7 @@ def read_times(episodes: Episode, jobs: Ints, now: Ints) -> JobTimes:
 
 
 def job_costs(episodes: Episode, jobs: Ints, now: Ints, reward: Mapping[str, float]) -> tuple[Floats, Bools]:
-    """Return each job's weighted cost so far, and which jobs have left, shape (n, m).
+    """Return what each job has cost so far by the reward's terms, and whether it has left, (n, m) each.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def job_costs(episodes: Episode, jobs: Ints, now: Ints, reward: Mapping[str, flo
 
 
 def check_terms(reward: Mapping[str, float]) -> None:
-    """Raise an InputError if a term is not a mean over jobs."""
+    """Raise an InputError if a term of the reward is not a mean over jobs."""
     for name in reward:
         if name not in OF_JOBS:
             remedy = f"give terms among {', '.join(OF_JOBS)}"

@@ -26,7 +26,7 @@ from clustergym.sim.state import make_setting
 
 
 class _RowViews:
-    """What makes the Views of each row of a core, as long as its episode's arrays are the same."""
+    """The objects that make the Views of each row's episode, kept while its arrays are the same."""
 
     def __init__(self, core: Core, chosen: SchedulingParameters) -> None:
         self._core, self._chosen = core, chosen
@@ -34,14 +34,14 @@ class _RowViews:
         self._seen_in: tuple[Any, ...] = ()
 
     def drop(self, row: int) -> None:
-        """Complete a View that a policy may have kept, before another episode begins."""
+        """Compute the rest of the last View of a row, before another episode begins there."""
         views = self._views[row]
         if views is not None:
             views.complete()
         self._views[row] = None
 
     def find(self, row: int) -> EpisodeViews:
-        """Return what makes the Views of a row, made anew where the arrays have been replaced."""
+        """Return the object that makes the Views of a row's episode; make it if arrays were replaced."""
         core, scenario = self._core, self._core.scenarios[row]
         arrays = core.batch.episodes.job, core.batch.episodes.profile
         if len(self._seen_in) == 0 or any(
@@ -59,7 +59,7 @@ class _RowViews:
 
 
 def _set_targets(job: Ints, shown: Ints, decision: Decision, counts: Ints) -> None:
-    """Write a decision into the columns of an episode's jobs."""
+    """Write the GPUs that a decision gives each job into the columns of an episode's jobs."""
     job[shown, c.TARGET_TYPE] = job[shown, c.TARGET_LEVEL] = c.NONE
     job[decision.job, c.TARGET_TYPE] = decision.gpu_type
     job[decision.job, c.TARGET_LEVEL] = np.searchsorted(counts, decision.gpus)
@@ -67,7 +67,7 @@ def _set_targets(job: Ints, shown: Ints, decision: Decision, counts: Ints) -> No
 
 
 class MenuCore(Core):
-    """Episodes in which an action chooses the policy that decides next; it has the parameters of `Core`.
+    """A batch of compiled episodes whose actions choose the scheduling policy that decides next.
 
     Raises
     ------
@@ -88,7 +88,7 @@ class MenuCore(Core):
         self._views = _RowViews(self, self._chosen)
 
     def begin(self, rows: Sequence[int], scenarios: Sequence[tuple[Scenario, PreparedScenario]]) -> None:
-        """Begin episodes of scenarios in some rows, and reset the policies of their menus."""
+        """Begin new episodes of scenarios in some rows of the batch, and reset their menus of policies."""
         for row in rows:
             self._views.drop(row)
         super().begin(rows, scenarios)
@@ -98,7 +98,7 @@ class MenuCore(Core):
             self._menus[row].reset(scenario.trace, setting, stream)
 
     def take(self, taken: Any, over: Bools, *copies: npt.NDArray[Any]) -> None:
-        """Let the chosen policy decide in each episode that is not over."""
+        """Let the policy that each action chose decide, in each episode that is not over."""
         for row in np.flatnonzero(~over).tolist():
             views, menu, scenario = self._views.find(row), self._menus[row], self.scenarios[row]
             assert scenario is not None
@@ -113,7 +113,7 @@ class MenuCore(Core):
         super().take(taken, over, *copies)
 
     def prepare_step(self, actions: Ints) -> Callable[[int, int], None]:
-        """Let the chosen policies decide, and return a function that ends the decision points."""
+        """Return a function (first, last) that ends the decision points of episodes first..last - 1."""
         # A policy decides all edits: what is left of the decision point is its end, the last action.
         mask = self.episode_states.mask
         end = super().prepare_step(np.where(actions >= 0, mask.shape[1] - 1, actions))

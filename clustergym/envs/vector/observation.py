@@ -28,7 +28,7 @@ EDITS_COLUMN = QUEUE_FEATURES.index("edits")
 
 @compile_in_place
 def logarithm(seconds: float) -> float:
-    """Return log(1 + x) / log(1 + ten years), with x in seconds, from 0 to 1; NaN becomes 0."""
+    """Scale seconds to 0 to 1 by log(1 + seconds) / log(1 + ten years); NaN becomes 0."""
     if seconds > 0.0:
         return math.log1p(min(seconds, LONGEST_S)) * PER_LOGARITHM
     return 0.0
@@ -41,7 +41,7 @@ def _share(value: float, half: float) -> float:
 
 @compile_in_place
 def begin(episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, rules: EpisodeRules) -> None:
-    """Compute the observation at the start of a decision point, after `edits.begin`."""
+    """Write the observation at the start of a decision point."""
     types, seen = len(cluster.capacity), episode_state.observation
     for gpu_type in range(types):
         seen[gpu_type] = episode.free[gpu_type] / cluster.capacity[gpu_type]
@@ -78,7 +78,7 @@ def _add_up(episode: Episode, episode_state: EpisodeState, age: Floats, work: Fl
 
 @compile_part
 def _fill_available(episode: Episode, cluster: ClusterArrays, share: Singles) -> None:
-    """Write the share of each type's GPUs that no profile holds."""
+    """Write the share of each type's GPUs that no profiling run holds."""
     available = cluster.capacity.copy()
     for at in range(episode.clock[c.RUNNING_PROFILES]):
         gpu_type = episode.profile[at, c.NTH_RUNNING] % len(available)
@@ -165,7 +165,7 @@ def _fill_options(
 def update_edited_row(
     episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, rules: EpisodeRules, at: int
 ) -> None:
-    """Update the parts of the observation that an edit of row `at` has changed."""
+    """Update the observation after the agent has changed the GPUs of the job in row `at`."""
     types, seen = len(cluster.capacity), episode_state.observation
     for gpu_type in range(types):
         seen[gpu_type] = episode_state.free[gpu_type] / cluster.capacity[gpu_type]

@@ -32,7 +32,7 @@ _told: set[str] = set()
 
 
 class PreparedScenarios:
-    """Chooses scenarios as a single environment does, and prepares each scenario only once.
+    """Chooses the scenarios of a vector environment's episodes, and keeps their arrays for compiled episodes.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class PreparedScenarios:
                 raise UncoveredError(message, field="env.reward", remedy="give engine='simpy'")
 
     def check(self) -> None:
-        """Raise an UncoveredError if the compiled engine cannot run a scenario that may be drawn."""
+        """Raise an UncoveredError if the compiled engine cannot run the scenarios that episodes may have."""
         single, plain = self._single, SchedulingParameters()
         fixed, chosen = single.episodes.fixed, single.parameters
         usual = (chosen.costs, chosen.placer, chosen.failures) == (plain.costs, plain.placer, plain.failures)
@@ -69,12 +69,12 @@ class PreparedScenarios:
     def choose(
         self, options: Mapping[str, Any], rng: np.random.Generator
     ) -> tuple[Scenario, PreparedScenario]:
-        """Return the scenario of an episode; `SchedulingEnv.reset` describes the options."""
+        """Return the scenario of the next episode, as `reset`'s options say, and its arrays."""
         run_seed = read_run_seed(options)
         return self.prepare(self._single.episodes.choose(options, rng), run_seed)
 
     def prepare(self, scenario: Scenario, run_seed: int) -> tuple[Scenario, PreparedScenario]:
-        """Return a scenario with its arrays; the seed is for the policies that play on it.
+        """Return a scenario and its arrays for compiled episodes; the seed is that of the policies.
 
         Raises
         ------
@@ -105,7 +105,7 @@ class PreparedScenarios:
 
 
 def fall_back(refusal: UncoveredError, engine: str) -> None:
-    """Log once why episodes run on the SimPy engine; raise if the compiled engine was asked for."""
+    """Warn once why episodes run on the slower SimPy engine; raise if the compiled engine was asked for."""
     if engine == "compiled":
         raise refusal
     if str(refusal) not in _told:

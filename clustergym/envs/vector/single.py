@@ -18,7 +18,7 @@ OF_COMPILED = frozenset({"_core", "_prepared"})
 
 
 class EngineEnv(SchedulingEnv):
-    """A scheduling environment with a choice of two engines, which give equal results.
+    """Base of the scheduling environments that run on a compiled or a SimPy engine, with equal results.
 
     An episode stays in the engine that it began in. `view`, `actions`, `outcomes`, `log` and `metrics()` are
     built from a compiled episode when they are asked for. It does not have a `simulation`, which is refused;
@@ -26,7 +26,7 @@ class EngineEnv(SchedulingEnv):
     """
 
     def make_parts(self) -> None:
-        """Make the parts of an episode, and the compiled core where the scenario is covered."""
+        """Make the objects of an episode, and the compiled engine if it can run the scenario."""
         self._core: Core | None = None
         self._prepared: PreparedScenarios | None = None
         super().make_parts()
@@ -50,7 +50,7 @@ class EngineEnv(SchedulingEnv):
         return {name: value for name, value in state.items() if name not in OF_COMPILED}
 
     def begin_episode(self, scenario: Scenario, run_seed: int) -> PlayedEpisode:
-        """Begin an episode in the compiled engine where it covers the scenario, else in SimPy."""
+        """Begin an episode on the compiled engine if it can run the scenario, else on SimPy."""
         if isinstance(self._episode, CompiledEpisode):
             self._episode.leave()
             self._episode = None
@@ -64,9 +64,9 @@ class EngineEnv(SchedulingEnv):
 
     @property
     def actions(self) -> AnyActions:
-        """The environment's actions, with the agent's edits so far at the present decision point.
+        """The object that interprets actions, with the changes to jobs' GPUs made at this decision point.
 
-        What is done to them does nothing to a compiled episode.
+        What is done to it does nothing to a compiled episode.
         """
         if isinstance(self._episode, CompiledEpisode):
             self._episode.catch_up()

@@ -26,7 +26,7 @@ BLOCK = 32
 
 @compile_inline
 def select_state(episode_states: EpisodeState, at: int) -> EpisodeState:
-    """Return the agent's state in one episode of a batch, as arrays that share memory."""
+    """Return the agent's state in episode `at` of a batch, as views of the batch's arrays."""
     return EpisodeState(
         episode_states.state[at],
         episode_states.shown[at],
@@ -46,7 +46,7 @@ def select_state(episode_states: EpisodeState, at: int) -> EpisodeState:
 
 @compile_in_place
 def begin_episode(episode_state: EpisodeState) -> None:
-    """Reset the agent's state for a new episode, with no job shown."""
+    """Reset the agent's state for a new episode, in which no job has a row yet."""
     episode_state.state[:] = 0
     episode_state.last_cost[:] = 0.0
     episode_state.last_reference[:] = 0.0
@@ -58,7 +58,7 @@ def begin_episode(episode_state: EpisodeState) -> None:
 def _act(
     episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, rules: EpisodeRules, action: int
 ) -> int:
-    """Take an action; return EDITED, DECIDED if the clock is to move now, or STALLED."""
+    """Apply an action; return EDITED, DECIDED if time is to pass now, or STALLED."""
     if not episode_state.mask[action]:
         episode_state.state[d.ILLEGAL] += 1
         episode.clock[c.END] = episode.clock[c.NOW]
@@ -74,7 +74,7 @@ def _act(
 
 @compile_in_place
 def classify_end(episode: Episode, came_to: int) -> int:
-    """Return how an episode has ended: stalled, terminated or truncated."""
+    """Return how an episode has ended, as a number: STALLED, TERMINATED or TRUNCATED."""
     if came_to == c.STALLED:
         return STALLED
     return TERMINATED if episode.clock[c.LEFT] == episode.clock[c.JOBS] else TRUNCATED
@@ -82,7 +82,7 @@ def classify_end(episode: Episode, came_to: int) -> int:
 
 @compile_inline
 def _move(episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState, rules: EpisodeRules) -> int:
-    """Move the clock; return DECIDED at the next decision point, or how the episode has ended."""
+    """Simulate on; return DECIDED at the next decision point, or how the episode has ended."""
     came_to = clock.advance(episode, cluster)
     if came_to == c.DECISION:
         edits.begin(episode, cluster, episode_state, rules)
@@ -95,7 +95,7 @@ def _move(episode: Episode, cluster: ClusterArrays, episode_state: EpisodeState,
 def charge(
     episode: Episode, episode_state: EpisodeState, rules: EpisodeRules, outcome: int, terms: Floats
 ) -> float:
-    """Write the reward's terms, each a cost's decrease minus the baseline's; return the reward.
+    """Compute the reward of a step, and write its terms: by how much each cost has fallen.
 
     Returns the reward: their weighted sum, less the penalty of a stall.
     """
@@ -133,7 +133,7 @@ def step(
     first: int,
     last: int,
 ) -> None:
-    """Take an action in each of the episodes first..last.
+    """Apply an action in each of the episodes first..last - 1, and write rewards and outcomes.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def step(
 
 @compile_in_place
 def next_bits(states: npt.NDArray[np.uint64], at: int) -> np.uint64:
-    """Return the next 53 random bits of a generator: SplitMix64 (Steele et al., 2014)."""
+    """Return 53 random bits, and advance the SplitMix64 generator (Steele et al., 2014) of episode `at`."""
     states[at] += np.uint64(0x9E3779B97F4A7C15)
     bits = states[at]
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -178,7 +178,7 @@ def next_bits(states: npt.NDArray[np.uint64], at: int) -> np.uint64:
 
 @entry_in_place
 def draw_legal(masks: Bytes, states: npt.NDArray[np.uint64], actions: Ints, first: int, last: int) -> None:
-    """Draw a legal action in each of the episodes first..last, all with the same probability.
+    """Write a random legal action of each of the episodes first..last - 1, with equal probabilities.
 
     `states` is the generator's state of each episode.
     """

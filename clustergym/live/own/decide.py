@@ -30,7 +30,7 @@ LEAST_LEFT_S = 60.0
 
 @dataclass(frozen=True)
 class OwnJob:
-    """A user's script that runs or waits.
+    """A user's Slurm script that runs or waits: when it was submitted and started, and its GPUs.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ def decide_now(
     make: Callable[[], tuple[Policy, Placer]],
     queues: str | None = None,
 ) -> dict[str, int]:
-    """Return the GPUs that a policy now gives each script; 0 means that the script waits or stops.
+    """Return the GPUs that a policy now gives each script, by name; 0: it waits or stops.
 
     The jobs are those of one partition. Every job is taken to run for its limit. A job with several sizes
     is taken to be the faster the more GPUs it has, in proportion; others have one size.
@@ -94,7 +94,7 @@ def _most(cluster: ClusterSpec, gpu_type: str) -> int:
 
 
 def _cluster(nodes: Mapping[str, NodeState]) -> ClusterSpec:
-    """Return the GPUs of each type as one node: where jobs fit is Slurm's business."""
+    """Return a cluster with all GPUs of each type as one node, as Slurm decides where jobs fit."""
     gpus = Counter[str]()
     for state in nodes.values():
         gpus[state.gpu_type] += state.gpus

@@ -35,7 +35,7 @@ JOBS_CSV = "jobs.csv"
 
 
 class ScriptRun:
-    """A run that submits a folder's scripts by a policy's decisions.
+    """A run that submits the Slurm scripts of a folder, and starts and stops them as a policy decides.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class ScriptRun:
 
     @property
     def open(self) -> list[Entry]:
-        """The ledger entries of scripts that have not ended."""
+        """The recorded states of the scripts that have not ended."""
         return [entry for entry in self.ledger.entries.values() if not entry.ended]
 
     @property
@@ -97,7 +97,7 @@ class ScriptRun:
         return len(self.ledger.entries) == len(self.scripts) and not self.open
 
     def step(self) -> None:
-        """Read the queue once: submit scripts, record ends, stop jobs, and decide again if it has changed."""
+        """Read Slurm's queue once: submit new scripts, record ends, stop jobs, and decide after a change."""
         self._submit_new()
         seen = self.queue.poll([entry.number for entry in self.open])
         self._note_ends(seen)
@@ -183,7 +183,7 @@ class ScriptRun:
                     self.queue.cancel(entry.number)
 
     def _hold_again(self, seen: Mapping[str, QueuedJob]) -> None:
-        """Hold what was released and does not start: others were faster, or it lacks something else."""
+        """Put jobs on hold again that were released and do not start in time."""
         now = time.monotonic()
         for entry in self.open:
             job = seen.get(entry.number)
@@ -268,7 +268,7 @@ class ScriptRun:
 
 
 def write_jobs(run: ScriptRun, folder: Path) -> dict[str, int]:
-    """Write the outcome of each script as a table with the columns `COLUMNS`; return counts by outcome."""
+    """Write the outcome of each script to a CSV file; return how many had each outcome."""
     states: dict[str, int] = {}
     with atomic_path(folder / JOBS_CSV) as path, path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

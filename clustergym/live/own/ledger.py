@@ -22,7 +22,7 @@ REMEDY = "give the folder of a live run of scripts"
 
 @dataclass
 class Entry:
-    """The state of a script in the ledger: submitted, held, running or ended.
+    """The recorded state of a user's script: submitted, running or ended, and with how many GPUs.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Entry:
 
 
 class Ledger:
-    """An open ledger: the state of each script, and the file that records every change first.
+    """The open record of the state of each user script, and its file, to which changes are written first.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Ledger:
         self.run, self.entries, self._file = run, entries, file
 
     def note(self, event: str, script: str, **more: Any) -> None:
-        """Write an event of a script to disk, then apply it."""
+        """Write an event of a script to disk, then change the script's recorded state."""
         line = {"event": event, "script": script, **more}
         self._file.write((json.dumps(line) + "\n").encode())
         self._file.flush()
@@ -74,7 +74,7 @@ class Ledger:
 
 
 def apply_event(entries: dict[str, Entry], line: Mapping[str, Any]) -> None:
-    """Apply an event to the entry of its script.
+    """Change a script's recorded state by an event, in place.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def apply_event(entries: dict[str, Entry], line: Mapping[str, Any]) -> None:
 
 @contextmanager
 def open_ledger(folder: Path) -> Iterator[Ledger]:
-    """Open the ledger of a folder, or begin one; only one process at a time can have it open.
+    """Open the record in a folder, or begin one; only one process at a time can have it open.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def open_ledger(folder: Path) -> Iterator[Ledger]:
 
 
 def read_ledger(path: Path) -> tuple[str, dict[str, Entry], int]:
-    """Return the run's name, the entries, and the number of bytes in complete lines.
+    """Read a record of scripts: the run's name, their states, and the number of bytes in complete lines.
 
     Raises
     ------

@@ -16,7 +16,7 @@ IN_USE = frozenset({"IDLE", "ALLOCATED", "MIXED", "COMPLETING", "PLANNED", "RESE
 
 @dataclass(frozen=True)
 class Reservation:
-    """Nodes that are reserved for others between two times, seconds since 1970."""
+    """Nodes that are reserved for others between two times, in seconds since 1970."""
 
     name: str
     start_s: float
@@ -26,7 +26,7 @@ class Reservation:
 
 @dataclass(frozen=True)
 class NodeState:
-    """A usable node, with its GPUs and its free resources.
+    """A usable node: its GPUs and GPU type, how many are in use, and its partitions.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class NodeState:
 
 
 class Nodes:
-    """The nodes of a cluster at a moment.
+    """The nodes of a Slurm cluster at a moment, and its reservations.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class Nodes:
         return {node: state for node, state in self.states.items() if name in state.partitions}
 
     def is_reserved(self, node: str, begin_s: float, end_s: float, by: str = "") -> bool:
-        """Whether a node is reserved for others during a job; `by` names the job's own reservation."""
+        """Return whether a node is reserved for others during a job; `by` names the job's own reservation."""
         return any(
             node in one.nodes and one.start_s < end_s and one.end_s > begin_s
             for one in self.reservations
@@ -75,7 +75,7 @@ class Nodes:
 
 
 def read_nodes(queue: OwnQueue) -> Nodes:
-    """Ask Slurm for its nodes and reservations."""
+    """Ask Slurm for its nodes and reservations, and return them."""
     states = {}
     for line in queue.read("scontrol", "-d", "-o", "show", "node"):
         given = parse_pairs(line)
@@ -97,7 +97,7 @@ def read_nodes(queue: OwnQueue) -> Nodes:
 
 
 class Room:
-    """Free GPUs by node, from which those of starting jobs are subtracted.
+    """Keeps count of the free GPUs of each node, from which those of starting jobs are subtracted.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class Room:
     def take(
         self, partition: str, gpu_type: str, shape: tuple[int, int], limit_s: float, reservation: str = ""
     ) -> bool:
-        """Take GPUs on the fullest nodes for a job of (nodes, GPUs on each); return whether the job fits.
+        """Reserve GPUs on the fullest nodes for a job of (nodes, GPUs on each); return whether it fits.
 
         Nodes that are kept for others before the job's limit has passed are left out.
         """

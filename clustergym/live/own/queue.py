@@ -31,7 +31,7 @@ MOST_AT_ONCE = 500
 
 @dataclass(frozen=True)
 class QueuedJob:
-    """A job in Slurm's queue.
+    """A job in Slurm's queue: state, start, nodes, and why it waits.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class QueuedJob:
 
 
 class OwnQueue:
-    """Calls of Slurm's commands for a run's scripts.
+    """Submits, holds, releases and ends a user's scripts as jobs in Slurm's queue.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class OwnQueue:
         self._user = str(os.geteuid())
 
     def read(self, *words: str) -> list[str]:
-        """Return the lines that a command prints; the command must be safe to repeat."""
+        """Run a command that only reads, repeat it while it fails, and return the lines that it prints."""
         until = time.monotonic() + self.patience_s
         while True:
             try:
@@ -79,7 +79,10 @@ class OwnQueue:
                 time.sleep(min(1.0, self.patience_s / 10))
 
     def submit(self, script: Script, attempt: int, gpus: int) -> str:
-        """Submit a script on hold, and return its job number; raises a `NoAnswerError` without answer."""
+        """Submit a script as a job on hold, with a number of GPUs, and return its job number.
+
+        Raises a `NoAnswerError` if Slurm does not answer.
+        """
         words = ["sbatch", "--parsable", "--hold", f"--comment={self._comment(script.name, attempt)}"]
         if not script.folder:
             words.append(f"--chdir={script.path.parent.absolute()}")
@@ -98,7 +101,7 @@ class OwnQueue:
         return found[0]
 
     def find(self, script: str, attempt: int) -> str:
-        """Return the job number of a script's attempt; empty if it was not submitted."""
+        """Return the job number under which a script's attempt was submitted; empty if it was not."""
         words = ("squeue", "-h", "-a", "-u", self._user, "-o", "%A|%k")
         wanted = self._comment(script, attempt)
         for line in self.read(*words):
@@ -111,7 +114,7 @@ class OwnQueue:
         return f"clustergym:{self.run}:{script}:{attempt}"
 
     def poll(self, numbers: Sequence[str]) -> dict[str, QueuedJob]:
-        """Return the jobs among `numbers` that are in the queue, by number."""
+        """Return those of the jobs with these numbers that are in Slurm's queue, by number."""
         found, wanted = {}, set(numbers)
         for line in self.read("squeue", "-h", "-a", "-u", self._user, "-o", "%A|%T|%Q|%S|%N|%r"):
             row = ROW.fullmatch(line)
@@ -139,7 +142,7 @@ class OwnQueue:
         return found
 
     def check_accounting(self) -> None:
-        """Raise an `InputError` unless `sacct` answers."""
+        """Raise an `InputError` if Slurm's accounting (`sacct`) does not answer."""
         done = self.slurm.run("sacct", "-n", "-X", "-S", "now", "-o", "JobID")
         if done.returncode:
             message, remedy = f"sacct: {last_line(done.stderr)}", "live.jobs needs Slurm's accounting"
@@ -154,17 +157,17 @@ class OwnQueue:
         self.slurm.run("scontrol", "hold", number)
 
     def send_signal(self, number: str, script: Script) -> None:
-        """Tell a running job to save its state and end."""
+        """Send a running job its signal to save its state and end."""
         batch = ["--batch"] if script.batch else []
         self.slurm.run("scancel", "-u", self._user, f"--signal={script.signal}", *batch, number)
 
     def cancel(self, number: str) -> None:
-        """End a job."""
+        """Cancel a job, given its number."""
         self.slurm.run("scancel", "-u", self._user, number)
 
 
 def parse_time(text: str) -> float:
-    """Return a time that Slurm prints, as a number or a local date, in seconds since 1970; NaN if none."""
+    """Parse a time that Slurm prints; return seconds since 1970, or NaN if it is none."""
     if text.isascii() and text.isdigit():
         return float(text[:12])
     try:
@@ -178,5 +181,5 @@ def _plain(value: float) -> float | None:
 
 
 def parse_pairs(line: str) -> Mapping[str, str]:
-    """Return the `Key=value` words of a line of `scontrol -o show`."""
+    """Return the `Key=value` words in a line of `scontrol -o show` as a dict."""
     return dict(re.findall(r"(?:^|\s)([A-Za-z][\w:]*)=(\S*)", line))

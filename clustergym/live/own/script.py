@@ -31,7 +31,7 @@ OPTIONS = (
 
 @dataclass(frozen=True)
 class Script:
-    """A user's batch script, with the GPUs and time that it requests.
+    """A user's batch script, with the GPUs, time, account and signal that it asks for.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Script:
         return self.path.name
 
     def shape(self, gpus: int) -> tuple[int, int]:
-        """Return the nodes, and the GPUs on each, for a number of GPUs up to the script's request."""
+        """Return (nodes, GPUs on each) for a number of GPUs up to the script's request."""
         each = self.gpus // self.nodes
         return (1, gpus) if gpus <= each else (gpus // each, each)
 
@@ -116,7 +116,7 @@ def read_scripts(folder: Path) -> list[Script]:
 
 
 def read_script(path: Path) -> Script:
-    """Read one script.
+    """Read a batch script, and parse its `#SBATCH` lines.
 
     Raises
     ------
@@ -199,5 +199,5 @@ def _gres(text: str) -> tuple[int, str]:
 
 
 def find_gpu_type(script: Script) -> str:
-    """Return the catalogue's GPU type that a script requests; empty if any type is accepted."""
+    """Return the project's name of the GPU type that a script requests; empty if any is accepted."""
     return known_type(script.gpu_type) if script.gpu_type else ""

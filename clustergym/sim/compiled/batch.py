@@ -16,7 +16,7 @@ ROUNDS = 4
 
 
 class Batch:
-    """A batch of episodes on the same cluster; each has one row of the arrays.
+    """A batch of episodes on the same cluster, each in one row of common arrays.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class Batch:
         self._next_share = np.append(np.arange(1, self._gpus), c.NONE)
 
     def load(self, at: int, scenario: ScenarioArrays) -> None:
-        """Begin an episode of a scenario in row `at`, up to its first decision point."""
+        """Copy the initial state of an episode of a scenario into row `at`."""
         n, classes, profiles = len(scenario.job), len(scenario.checkpoint_s), len(scenario.profile)
         self._grow(n, "job", "figures", "searched", "in_view", "running")
         self._grow(profiles, "profile")
@@ -87,7 +87,7 @@ class Batch:
         self.make_room()
 
     def make_room(self) -> None:
-        """Make room for all events that can happen up to each episode's next decision point."""
+        """Enlarge the log's arrays for all events up to each episode's next decision point."""
         if not self.logged:
             return
         most = np.maximum.reduce(self.episodes.clock).tolist()
@@ -105,7 +105,7 @@ class Batch:
         self.full_at = room[0] - (events - most[c.EVENTS]), room[1] - (nodes - most[c.EVENT_NODES])
 
     def log(self, at: int) -> LazyLog:
-        """Return the event log of row `at` so far; later events do not change it."""
+        """Return the event log so far of the episode in row `at`; later events do not change it."""
         episodes = self.episodes
         events, nodes = episodes.clock[at, c.EVENTS], episodes.clock[at, c.EVENT_NODES]
         return LazyLog(
@@ -133,7 +133,7 @@ class Batch:
 
 @compile_inline
 def select_episode(episodes: Episode, at: int) -> Episode:
-    """Return one episode of a batch, as arrays that share memory."""
+    """Return one episode of a batch, as views of the batch's arrays."""
     return Episode(
         episodes.clock[at],
         episodes.job[at],

@@ -28,7 +28,7 @@ def sort(values: Ints | Floats) -> None:
 
 @compile_in_place
 def sort_many(values: Ints) -> None:
-    """Sort many values in place; `sort` takes quadratic time."""
+    """Sort many values in place, faster than `sort` does, which takes quadratic time."""
     # Shell's sort, with gaps that shrink by 5/11 (Gonnet and Baeza-Yates, 1991).
     gap = len(values)
     while gap > 1:
@@ -43,7 +43,7 @@ def sort_many(values: Ints) -> None:
 
 @compile_in_place
 def best_fit(free: Ints, low: int, high: int, gpus: int, limit: int) -> int:
-    """Return the first node with the fewest sufficient free GPUs below `limit`, or NONE."""
+    """Return the node with the fewest free GPUs that are at least `gpus` and below `limit`, or NONE."""
     best, found = _MANY, NONE
     for node in range(low, high):
         if gpus <= free[node] < limit and free[node] < best:
@@ -310,7 +310,7 @@ def _gather(
 def place(
     free: Ints, per_node: int, starts: Ints, ends: Ints, switches: Ints, gpus: int, nodes: Ints, gpus_on: Ints
 ) -> int:
-    """Place a job's GPUs of one type, of which enough are free; return the number of nodes.
+    """Choose nodes for a job's GPUs of one type, write them to `nodes` and `gpus_on`; return how many.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ from clustergym.sim.engine import IDLE_ROUNDS
 
 @compile_in_place
 def _next_tick(episode: Episode) -> np.int64:
-    """Return when something happens next; NEVER."""
+    """Return the tick of the next event, or c.NEVER."""
     clock, job = episode.clock, episode.job
     tick = c.NEVER
     if clock[c.AHEAD] < clock[c.JOBS]:
@@ -98,7 +98,7 @@ def _end_early(episode: Episode, at_horizon: bool) -> int:
 
 @compile_in_place
 def _any_queued(episode: Episode) -> bool:
-    """Whether a decision, where one is due, is made before profiles start: a job in view waits."""
+    """Return whether any job in view waits, so that a decision comes before profiling runs start."""
     for at in range(episode.clock[c.IN_VIEW]):
         if episode.job[episode.in_view[at], c.PHASE] == c.QUEUED:
             return True
@@ -107,7 +107,7 @@ def _any_queued(episode: Episode) -> bool:
 
 @compile_in_place
 def advance(episode: Episode, cluster: ClusterArrays) -> int:
-    """Move the clock to the next decision point; return DECISION, OVER or STALLED."""
+    """Simulate up to the next decision point; return DECISION, or OVER or STALLED at the end."""
     clock = episode.clock
     while clock[c.SCORED_LEFT] > 0:
         tick = _next_tick(episode)
@@ -145,7 +145,7 @@ def _has_changed(episode: Episode, row: int) -> bool:
 
 @compile_in_place
 def _launches(episode: Episode, cluster: ClusterArrays, rows: Ints, launches: Ints) -> int:
-    """Write the jobs whose target is another allotment than they hold, the largest first; return how many."""
+    """Write the jobs that are to hold other GPUs than now, the largest first; return how many."""
     count = 0
     # The widest jobs first, as they are hardest to place, and by row among equally wide ones: the order of
     # the engine's (-GPUs, row, type).
@@ -159,7 +159,7 @@ def _launches(episode: Episode, cluster: ClusterArrays, rows: Ints, launches: In
 
 @compile_in_place
 def _take_away(episode: Episode, cluster: ClusterArrays, rows: Ints) -> None:
-    """Drop the rejected jobs, then preempt those that shall hold nothing."""
+    """Drop the rejected jobs, then preempt those that are to hold no GPUs."""
     job = episode.job
     for row in rows:
         if job[row, c.REJECTED]:
@@ -171,7 +171,7 @@ def _take_away(episode: Episode, cluster: ClusterArrays, rows: Ints) -> None:
 
 @compile_in_place
 def launch(episode: Episode, cluster: ClusterArrays, launches: Ints, was_running: Bools) -> None:
-    """Release the GPUs of all jobs to launch, then launch them; set `was_running` for those that ran."""
+    """Release the GPUs of all jobs that are to be launched, then launch them on their new GPUs."""
     job = episode.job
     # All give up their GPUs before the first is launched: a decision is legal as a whole, and jobs may swap
     # GPUs.
@@ -186,7 +186,7 @@ def launch(episode: Episode, cluster: ClusterArrays, launches: Ints, was_running
 
 @compile_part
 def enact(episode: Episode, cluster: ClusterArrays) -> int:
-    """Give each job in view its target allotment, and drop rejected jobs; return DECISION or STALLED.
+    """Carry out a decision: drop, preempt and launch the jobs in view; return DECISION or STALLED.
 
     Drops come first, then preemptions, then launches. A rejected job's target is NONE.
     """
@@ -201,7 +201,7 @@ def enact(episode: Episode, cluster: ClusterArrays) -> int:
 
 @compile_in_place
 def end_decision(episode: Episode, cluster: ClusterArrays) -> int:
-    """Continue after a decision has been carried out; return DECISION or STALLED."""
+    """Finish a decision point, after the decision is carried out; return DECISION or STALLED."""
     clock = episode.clock
     clock[c.DECISION_DUE] = 0
     if profiles.active(episode):
@@ -216,7 +216,7 @@ def end_decision(episode: Episode, cluster: ClusterArrays) -> int:
 
 @compile_in_place
 def _hopeless(episode: Episode) -> bool:
-    """Whether jobs wait, none runs, none is still to be submitted, and nothing is profiled."""
+    """Return whether jobs wait and nothing can change that: none runs, arrives or is profiled."""
     clock = episode.clock
     if clock[c.IN_VIEW] == 0 or clock[c.AHEAD] < clock[c.JOBS] or profiles.active(episode):
         return False

@@ -48,7 +48,7 @@ class ClusterArrays(NamedTuple):
 
 
 def cluster_arrays(cluster: ClusterSpec, counts: Ints) -> ClusterArrays:
-    """Return the arrays of a cluster."""
+    """Return a cluster's nodes and switches as arrays for compiled functions."""
     types = len(cluster.gpu_types)
     own = [np.flatnonzero(cluster.node_type == gpu_type) for gpu_type in range(types)]
     starts = [[np.zeros(1, dtype=np.int64)] * TIERS for _ in own]

@@ -9,7 +9,7 @@ from clustergym.sim.compiled.numba_cache import compile_in_place
 
 @compile_in_place
 def _before(episode: Episode, row: int, other: int) -> bool:
-    """Whether a job completes before another; at the same tick, the one that was planned first does."""
+    """Return whether a job completes before another; at the same tick, the one planned first does."""
     one, two = episode.job[row], episode.job[other]
     return one[c.DUE] < two[c.DUE] or (one[c.DUE] == two[c.DUE] and one[c.DUE_ID] < two[c.DUE_ID])
 
@@ -29,14 +29,14 @@ def _put(episode: Episode, place: int, row: int) -> None:
 
 @compile_in_place
 def enter(episode: Episode, row: int) -> None:
-    """Add a job to the calendar of completions, at its DUE and DUE_ID."""
+    """Add a running job to the heap of jobs by the time of their completion."""
     episode.clock[c.RUNNING_JOBS] += 1
     _put(episode, episode.clock[c.RUNNING_JOBS] - 1, row)
 
 
 @compile_in_place
 def leave(episode: Episode, row: int) -> None:
-    """Remove a job from the calendar of completions; its DUE and DUE_ID must be those it was added with."""
+    """Remove a job from the heap of jobs by the time of their completion."""
     running, clock, place = episode.running, episode.clock, episode.job[row, c.PLACE]
     clock[c.RUNNING_JOBS] -= 1
     count = clock[c.RUNNING_JOBS]

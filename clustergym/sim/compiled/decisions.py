@@ -23,7 +23,7 @@ ILLEGAL = 3
 
 @compile_in_place
 def _name(episode: Episode, row: int) -> bool:
-    """Note that the decision names a job; return False if it may not, or names it twice."""
+    """Record that the decision names a job; return False if it may not, or names it twice."""
     if row < 0 or row >= episode.clock[c.JOBS]:
         return False
     job, number = episode.job[row], episode.clock[c.DECISIONS]
@@ -35,7 +35,7 @@ def _name(episode: Episode, row: int) -> bool:
 
 @compile_part
 def _legal(episode: Episode, cluster: ClusterArrays, decided: Ints, drops: Ints) -> bool:
-    """Whether a decision may be carried out; write it to the targets of the jobs."""
+    """Write a decision into the jobs' targets; return whether it breaks no rule."""
     clock, available = episode.clock, cluster.capacity.copy()
     # Also for a decision that turns out illegal: its number is then never used again, so that what it has
     # named (NAMED_BY) needs no undoing.
@@ -99,7 +99,7 @@ def _launch(episode: Episode, cluster: ClusterArrays, decided: Ints) -> None:
 
 @compile_entry
 def decide(episode: Episode, cluster: ClusterArrays, decided: Ints, count: int, drops: Ints) -> int:
-    """Carry out a decision, and move the clock to the next decision point.
+    """Check and carry out a policy's decision, and simulate up to the next decision point.
 
     Parameters
     ----------

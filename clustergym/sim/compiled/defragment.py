@@ -16,7 +16,7 @@ from clustergym.sim.compiled.shared_rules import rules
 
 @compile_part
 def _better_nodes(episode: Episode, cluster: ClusterArrays, row: int, nodes: Ints, gpus_on: Ints) -> int:
-    """Write closer nodes for a job, or fewer, were it placed now; return their number, 0: there are none."""
+    """Write the nodes on which a job would be closer together; return how many, 0 if there are none."""
     job, on, held_on = episode.job[row], episode.placed[0], episode.placed[1]
     gpu_type, held, gpus = job[c.TYPE], show(episode, job[c.FIRST_SHARE]), job[c.GPUS]
     locality = jobs.find_locality(cluster, on[:held])
@@ -46,7 +46,7 @@ def _better_nodes(episode: Episode, cluster: ClusterArrays, row: int, nodes: Int
 
 @compile_in_place
 def _worth_moving(episode: Episode, cluster: ClusterArrays, row: int, nodes: Ints, gpus_on: Ints) -> bool:
-    """Whether a move is still possible and lets the job end earlier despite its restart."""
+    """Return whether a move is still possible and lets the job end earlier despite its restart."""
     job, now = episode.job[row], episode.clock[c.NOW]
     held = show(episode, job[c.FIRST_SHARE])
     # All proposals were made before the first move, which may have taken the room of this one.
@@ -80,7 +80,7 @@ def _on_several_nodes(episode: Episode) -> Ints:
 
 @compile_part
 def defragment(episode: Episode, cluster: ClusterArrays) -> None:
-    """Move jobs to closer nodes where that pays; look for moves every DEFRAGMENT_EVERY ticks."""
+    """Move running jobs to nodes closer together, at set intervals, where they end earlier by it."""
     clock = episode.clock
     every = clock[c.DEFRAGMENT_EVERY]
     if every == 0 or clock[c.NOW] - clock[c.DEFRAGMENTED_AT] < every:

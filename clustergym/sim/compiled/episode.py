@@ -8,7 +8,7 @@ from clustergym.common.arrays import Bools, Floats, Ints
 
 
 class Episode(NamedTuple):
-    """The arrays of an episode: n jobs of C model classes, T GPU types, K GPU counts and N nodes.
+    """The state of an episode as arrays: jobs, clock, nodes, and the log of events.
 
     In a batch of episodes every array has one axis more, the first. Arrays may be longer than the episode
     needs; `clock` says how many of their rows count.

@@ -14,7 +14,7 @@ from clustergym.sim.views import ViewMaker
 
 
 class EpisodeJobs(JobStates):
-    """The state of an episode's jobs, in columns that share the episode's memory."""
+    """The state of an episode's jobs, in named columns that share the episode's memory."""
 
     def __init__(self, scenario: Scenario, episode: Episode) -> None:
         n = len(scenario.trace)
@@ -26,13 +26,13 @@ class EpisodeJobs(JobStates):
 
 
 def refuse_places() -> None:
-    """Raise an UncoveredError, since these Views do not contain job locations."""
+    """Raise an UncoveredError, since a compiled run does not say on which nodes jobs are."""
     message, remedy = "a compiled run does not say where jobs are", "declare Policy.needs_places = True"
     raise UncoveredError(message, field="run.engine", remedy=remedy)
 
 
 class EpisodeViews(ViewMaker):
-    """Builds the Views of a compiled episode.
+    """Builds the Views, from which policies decide, of a compiled episode.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class EpisodeViews(ViewMaker):
         super().__init__(scenario, EpisodeJobs(scenario, episode), information, setting)
 
     def view_of_now(self) -> View:
-        """Return the View of the present time."""
+        """Return the View of the present time: the jobs that run or wait, and the free GPUs."""
         episode, clock, available = self._episode, self._episode.clock, self._capacity.copy()
         if self.jobs.profiles:
             running = episode.profile[: clock[c.RUNNING_PROFILES], c.NTH_RUNNING]

@@ -63,7 +63,7 @@ class _Nodes:
 
 
 class ArrayEvents(Sequence[Event]):
-    """The events in the arrays of an `Episode`, each created anew when it is read.
+    """The events of a compiled episode as a sequence; each is made from the arrays when it is read.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class ArrayEvents(Sequence[Event]):
     __hash__ = None  # type: ignore[assignment]
 
     def lines(self) -> Iterator[str]:
-        """Yield the events' text in the form that `clustergym.sim.log` hashes, a few thousand at a time."""
+        """Yield the events as lines of text, from which a log's digest is computed."""
         for times_s, rows, allocations, overheads_s, iterations_s in self._columns():
             columns = zip(times_s, rows, allocations, overheads_s, iterations_s, strict=True)
             # Every value in quotes, as repr() of the tuple of texts that `EventLog` hashes: both engines
@@ -139,7 +139,7 @@ def _digest(lines: Iterable[str]) -> str:
 
 
 class LazyLog(EventLog):
-    """The event log of an `Episode` so far; events are created when they are read.
+    """The event log of a compiled episode so far; events are made when they are read.
 
     Parameters
     ----------
@@ -152,5 +152,5 @@ class LazyLog(EventLog):
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 digest of all events, hexadecimal."""
+        """The SHA-256 digest of all events, as hexadecimal text."""
         return _digest(self.events.lines())

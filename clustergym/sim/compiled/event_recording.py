@@ -20,7 +20,7 @@ def record(
     overhead: np.int64 | int,
     iteration_s: float,
 ) -> None:
-    """Log an event, without its nodes; do nothing if the episode keeps no log."""
+    """Add an event, without its nodes, to the episode's log, if it keeps one."""
     clock = episode.clock
     at, capacity = clock[c.EVENTS], len(episode.event)
     if capacity == 0:
@@ -36,7 +36,7 @@ def record(
 
 @compile_in_place
 def record_nodes(episode: Episode, count: int) -> None:
-    """Add the nodes in `placed` to the last event of the log."""
+    """Add nodes, those in `episode.placed`, to the last event of the log."""
     clock = episode.clock
     if len(episode.event) == 0:
         return
@@ -49,13 +49,13 @@ def record_nodes(episode: Episode, count: int) -> None:
 
 @compile_in_place
 def record_plain(episode: Episode, event_type: int, row: int) -> None:
-    """Log an event without an allotment."""
+    """Add an event without GPUs to the episode's log."""
     record(episode, event_type, row, c.NONE, 0, c.NONE, 0, 0.0)
 
 
 @compile_in_place
 def make_void(episode: Episode, due: np.int64) -> None:
-    """Record that a planned completion is cancelled, so that nothing happens at its tick."""
+    """Record that a completion planned for tick `due` is cancelled."""
     clock = episode.clock
     # The SimPy engine keeps a cancelled completion in its queue until its time, which can prolong a run.
     # Only the latest such tick matters, so one number stands for all of them.

@@ -14,7 +14,7 @@ SLACK = 1e-12
 
 
 class Sharing(NamedTuple):
-    """The jobs under fluid fair sharing, in a queue for each of D distinct caps.
+    """The state of jobs that share a cluster equally at all times, in a queue per cap on a job's GPUs.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Sharing(NamedTuple):
 
 
 def simulate_fluid(submit_s: Floats, work_gpu_s: Floats, cap_gpus: Floats | Ints, gpus: float) -> Floats:
-    """Return when each job finishes, like `results.metrics.fairness.simulate_fluid`, without checks.
+    """Return when each job would finish if all shared the GPUs equally at all times, in seconds.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def simulate_fluid(submit_s: Floats, work_gpu_s: Floats, cap_gpus: Floats | Ints
 def _serve(
     sharing: Sharing, submit_s: Floats, work_gpu_s: Floats, row: Ints, gpus: float, finish_s: Floats
 ) -> None:
-    """Enter when each job finishes; `row` is that of its cap."""
+    """Write when each job finishes to `finish_s`; `row` is the row of each job's cap."""
     now = 0.0
     for job in range(len(submit_s) + 1):
         until = submit_s[job] if job < len(submit_s) else np.inf
@@ -93,7 +93,7 @@ def _serve(
 
 @compile_part
 def _level(sharing: Sharing, gpus: float) -> float:
-    """Return the water level, GPUs per job; inf if every job has its cap."""
+    """Return the GPUs that each job without its full cap gets; inf if every job has its cap."""
     left, jobs = gpus, (sharing.behind - sharing.first).sum()
     for row in sharing.ascending:
         # Least caps first: jobs whose cap lies below the equal share take their cap, and the others divide

@@ -21,7 +21,7 @@ from clustergym.sim.compiled.shared_rules import rules
 
 @compile_in_place
 def is_profiled(episode: Episode, row: int, gpu_type: int) -> bool:
-    """Whether a job's times on a type are known, by a profile or without one."""
+    """Return whether a job's iteration times on a GPU type are known, by a profile or without one."""
     return not (episode.job[row, c.HIDDEN] >> gpu_type) & 1
 
 
@@ -50,14 +50,14 @@ def compute_remaining(episode: Episode, row: int, now: np.int64) -> float:
 
 @compile_in_place
 def compute_attained(episode: Episode, row: int, now: np.int64) -> float:
-    """Return the GPU-seconds that a job has received."""
+    """Return the GPU-seconds that a job has held so far."""
     job, attained = episode.job[row], episode.figures[row, c.ATTAINED_GPU_S]
     return rules.compute_attained(attained, job[c.GPUS], 1.0, job[c.HELD_SINCE], now)
 
 
 @compile_in_place
 def plan_round(episode: Episode) -> None:
-    """Plan the next round, if the policy decides in rounds and jobs are in the system."""
+    """Plan the next decision round, if the policy decides in rounds and jobs are in the system."""
     clock = episode.clock
     round_ticks, now = clock[c.ROUND], clock[c.NOW]
     if round_ticks == 0 or clock[c.ROUND_PENDING] or clock[c.IN_VIEW] == 0:
@@ -70,7 +70,7 @@ def plan_round(episode: Episode) -> None:
 
 @compile_in_place
 def add_round(episode: Episode, tick: int | np.int64) -> None:
-    """Plan a round at a tick."""
+    """Add a decision round at a tick to those that are planned."""
     clock, rounds = episode.clock, episode.rounds
     for at in range(len(rounds)):
         if rounds[at, 0] == c.NEVER:
@@ -82,7 +82,7 @@ def add_round(episode: Episode, tick: int | np.int64) -> None:
 
 @compile_in_place
 def request_decision(episode: Episode) -> None:
-    """Request a decision at the next possible time."""
+    """Request that the policy decides again at the next possible time."""
     clock = episode.clock
     if clock[c.ROUND] != 0:
         plan_round(episode)
@@ -95,7 +95,7 @@ def request_decision(episode: Episode) -> None:
 
 @compile_in_place
 def enqueue(episode: Episode, row: int) -> None:
-    """Let a job wait; a job that was not in view is inserted into the ascending rows in view."""
+    """Let a job wait for GPUs, and show it to the policy."""
     clock, rows = episode.clock, episode.in_view
     rules.wait(episode.job[row], clock[c.NOW])
     at = clock[c.IN_VIEW]
@@ -112,7 +112,7 @@ def enqueue(episode: Episode, row: int) -> None:
 
 @compile_in_place
 def vacate(episode: Episode, cluster: ClusterArrays, row: int) -> None:
-    """Record a job's progress and release its GPUs; set `TYPE` and `LEVEL` to NONE."""
+    """Record a job's progress, and release its GPUs."""
     job, clock = episode.job[row], episode.clock
     rules.settle(job, episode.figures[row], 1.0, clock[c.NOW])
     give_back(episode, job[c.FIRST_SHARE], job[c.TYPE])
@@ -125,7 +125,7 @@ def vacate(episode: Episode, cluster: ClusterArrays, row: int) -> None:
 
 @compile_in_place
 def leave(episode: Episode, row: int, phase: int) -> None:
-    """Remove a job from the system."""
+    """Remove a job, which has completed or is dropped, from the system."""
     clock, rows = episode.clock, episode.in_view
     episode.job[row, c.PHASE], episode.job[row, c.LEAVE] = phase, clock[c.NOW]
     clock[c.LEFT] += 1
@@ -142,7 +142,7 @@ def leave(episode: Episode, row: int, phase: int) -> None:
 
 @compile_in_place
 def submit(episode: Episode, row: int) -> None:
-    """Let a job enter the system, unless it fits nowhere."""
+    """Let a job enter the system; one that fits on no GPUs is dropped at once."""
     record_plain(episode, c.SUBMITTED, row)
     if episode.job[row, c.REQUESTED_GPUS] == 0:
         record_plain(episode, c.FITS_NOWHERE, row)
@@ -159,7 +159,7 @@ def submit(episode: Episode, row: int) -> None:
 
 @compile_in_place
 def end_profile(episode: Episode, at: int) -> None:
-    """End a profile: all jobs that share it are now profiled on its GPU type."""
+    """End a profiling run; the iteration times that it measured are now known for all jobs that share it."""
     unit, gpu_type = at // len(episode.free), at % len(episode.free)
     profiles.stop(episode, at)
     # Shared profiles are one per model class, and any job of the trace may be of the class; others are one
@@ -175,7 +175,7 @@ def end_profile(episode: Episode, at: int) -> None:
 
 @compile_in_place
 def complete(episode: Episode, cluster: ClusterArrays, row: int) -> None:
-    """Complete a job."""
+    """Let a job leave whose work is done."""
     vacate(episode, cluster, row)
     episode.figures[row, c.REMAINING] = 0.0
     record_plain(episode, c.COMPLETE, row)
@@ -185,7 +185,7 @@ def complete(episode: Episode, cluster: ClusterArrays, row: int) -> None:
 
 @compile_in_place
 def preempt(episode: Episode, cluster: ClusterArrays, row: int) -> None:
-    """Preempt a running job, which then waits."""
+    """Take the GPUs of a running job, which then waits."""
     vacate(episode, cluster, row)
     record_plain(episode, c.PREEMPT, row)
     enqueue(episode, row)
@@ -193,7 +193,7 @@ def preempt(episode: Episode, cluster: ClusterArrays, row: int) -> None:
 
 @compile_in_place
 def drop(episode: Episode, cluster: ClusterArrays, row: int) -> None:
-    """Drop a job: it leaves without completing."""
+    """Drop a job, which leaves without completing."""
     if episode.job[row, c.LEVEL] != c.NONE:
         vacate(episode, cluster, row)
     record_plain(episode, c.DROP_BY_POLICY, row)
@@ -202,7 +202,7 @@ def drop(episode: Episode, cluster: ClusterArrays, row: int) -> None:
 
 @compile_in_place
 def restart_s(episode: Episode, row: int, gpu_type: int, level: int) -> float:
-    """Return the seconds for which a job stands still when launched."""
+    """Return the seconds for which a job stands still if it is launched with a GPU type and count."""
     job = episode.job[row]
     return rules.compute_restart_s(
         job[c.LAUNCHED],
@@ -216,7 +216,7 @@ def restart_s(episode: Episode, row: int, gpu_type: int, level: int) -> float:
 
 @compile_in_place
 def find_locality(cluster: ClusterArrays, nodes: Ints) -> int:
-    """Return the lowest network tier that connects nodes, like `ClusterSpec.locality`."""
+    """Return the lowest network tier that connects nodes, as a number."""
     if len(nodes) == 1:
         return 0
     tier = 1
@@ -230,7 +230,7 @@ def find_locality(cluster: ClusterArrays, nodes: Ints) -> int:
 
 @compile_in_place
 def hold(episode: Episode, cluster: ClusterArrays, row: int, gpu_type: int, level: int, what: int) -> None:
-    """Launch a job on the nodes in `placed`, and plan its completion."""
+    """Launch a job on the nodes in `episode.placed`, and plan its completion."""
     clock, job, figures = episode.clock, episode.job[row], episode.figures[row]
     now, overhead = clock[c.NOW], ticks(restart_s(episode, row, gpu_type, level))
     gpus = cluster.counts[level]
@@ -253,7 +253,7 @@ def hold(episode: Episode, cluster: ClusterArrays, row: int, gpu_type: int, leve
 def launch(
     episode: Episode, cluster: ClusterArrays, row: int, gpu_type: int, level: int, rescale: bool
 ) -> None:
-    """Start, resume or rescale a job that holds no GPUs."""
+    """Start, resume or rescale a job that holds no GPUs, on nodes that placement chooses."""
     what = c.RESCALE if rescale else c.RESUME if episode.job[row, c.LAUNCHED] else c.START
     episode.job[row, c.NODES] = place(episode, cluster, gpu_type, cluster.counts[level])
     hold(episode, cluster, row, gpu_type, level, what)

@@ -51,7 +51,7 @@ def has_numba() -> bool:
 
 
 def compile_entry(function: F) -> F:
-    """Compile a function of scalars and arrays at its first call, and cache the machine code on disk.
+    """Compile a function of scalars and arrays by Numba at its first call, and cache it on disk.
 
     The compiled function does not hold Python's global lock. It must not call itself: Numba's cache does not
     keep such functions.
@@ -60,12 +60,12 @@ def compile_entry(function: F) -> F:
 
 
 def compile_part(function: F) -> F:
-    """Compile a function that only compiled functions call; this takes less time than `compile_entry`."""
+    """Compile a function for calls from compiled functions only, in less time than `compile_entry`."""
     return _compile(function, {**PART, "_nrt": True})
 
 
 def compile_in_place(function: F) -> F:
-    """Compile like `compile_part`, but faster to call; the function may not create or return arrays.
+    """Compile like `compile_part`, faster to call; the function may neither make nor return arrays.
 
     Counting them, one atomic instruction for each view of an array, took half of the time of a step.
     """
@@ -73,7 +73,7 @@ def compile_in_place(function: F) -> F:
 
 
 def entry_in_place(function: F) -> F:
-    """Compile like `compile_entry`, but faster to call; the function may not create or return arrays.
+    """Compile like `compile_entry`, faster to call; the function may neither make nor return arrays.
 
     A call from Python then takes less time too.
     """
@@ -81,18 +81,18 @@ def entry_in_place(function: F) -> F:
 
 
 def compile_inline(function: F) -> F:
-    """Compile a function by inlining it in its callers, to which it may return arrays."""
+    """Inline a function in the compiled functions that call it; it may return arrays to them."""
     return _compile(function, {"inline": "always"})
 
 
 def let_compiled_call(function: Callable[..., Any]) -> None:
-    """Let compiled functions call a function that otherwise stays plain Python; it may not create arrays."""
+    """Let compiled functions call a function that otherwise stays plain Python and makes no arrays."""
     if _numba is not None:
         _numba.extending.register_jitable(error_model="numpy", _nrt=False)(function)
 
 
 class Direct:
-    """A compiled function that is always called with arguments of the same types.
+    """A compiled function that is always called with arguments of the same types, which saves time.
 
     Numba looks up the types of all arrays at each call, which takes longer than what it calls.
     """
@@ -149,7 +149,7 @@ def _locator() -> Any:
 
 @cache
 def announce_compilation(function: Callable[..., Any]) -> None:
-    """Announce on stderr that a function is about to be compiled, if it is."""
+    """Tell on stderr that a function is about to be compiled, unless its machine code is cached."""
     folder, name = _cache_dir(), f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}-*.nbi"
     if _numba is not None and (folder is None or not any(folder.rglob(name))):
         print("compiling the simulation, once, for up to a minute", file=sys.stderr, flush=True)

@@ -15,7 +15,7 @@ from clustergym.sim.compiled.numba_cache import compile_in_place
 
 @compile_in_place
 def place(episode: Episode, cluster: ClusterArrays, gpu_type: int, gpus: int) -> int:
-    """Find nodes for GPUs of a type, write them to `placed`, and return their number."""
+    """Choose nodes for GPUs of a type, write them to `episode.placed`, and return how many."""
     first, nodes = cluster.first_node[gpu_type], episode.placed[0]
     count = buddy.place(
         episode.free_on_node[first : first + cluster.nodes[gpu_type]],
@@ -34,7 +34,7 @@ def place(episode: Episode, cluster: ClusterArrays, gpu_type: int, gpus: int) ->
 
 @compile_in_place
 def take(episode: Episode, count: int, gpu_type: int, gpus: int) -> int:
-    """Allocate the GPUs in `placed`; return the index of the first share that records them."""
+    """Allocate the GPUs in `episode.placed`; return the index of the first record of the allocation."""
     clock, share, first = episode.clock, episode.share, c.NONE
     # From the last node to the first, so that the list of shares begins with the first: `show` keeps the
     # order.
@@ -51,7 +51,7 @@ def take(episode: Episode, count: int, gpu_type: int, gpus: int) -> int:
 
 @compile_in_place
 def show(episode: Episode, first: int) -> int:
-    """Write a job's nodes into `placed`, from its first share on; return their number."""
+    """Write the nodes of an allocation to `episode.placed`, and return how many."""
     at, count = first, 0
     while at != c.NONE:
         episode.placed[0, count], episode.placed[1, count] = (
@@ -64,7 +64,7 @@ def show(episode: Episode, first: int) -> int:
 
 @compile_in_place
 def give_back(episode: Episode, first: int, gpu_type: int) -> None:
-    """Release the GPUs in a job's shares, from its first share on, and write them to `placed`."""
+    """Release the GPUs of an allocation, and write its nodes to `episode.placed`."""
     clock, share, at = episode.clock, episode.share, first
     show(episode, first)
     while at != c.NONE:

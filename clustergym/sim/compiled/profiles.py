@@ -18,19 +18,19 @@ from clustergym.sim.compiled.shared_rules import rules
 
 @compile_in_place
 def find_unit(episode: Episode, row: int) -> int:
-    """Return the row of the unit that is profiled for a job: its model class, or the job itself."""
+    """Return whose speed is measured for a job: the row of its model class, or of the job itself."""
     return episode.job[row, c.CLASS] if episode.clock[c.SHARED_PROFILES] else row
 
 
 @compile_in_place
 def active(episode: Episode) -> bool:
-    """Whether any profile waits or runs."""
+    """Return whether any profiling run, which measures a job's speed, waits or runs."""
     return episode.clock[c.WAITING_PROFILES] + episode.clock[c.RUNNING_PROFILES] > 0
 
 
 @compile_in_place
 def find_due_profile(episode: Episode, number: np.int64) -> int:
-    """Return the first profile that ends at this tick before the event with this number, or `NONE`."""
+    """Return the first profiling run that ends at this tick, before event number `number`, or NONE."""
     found, first = c.NONE, number
     for nth in range(episode.clock[c.RUNNING_PROFILES]):
         at = episode.profile[nth, c.NTH_RUNNING]
@@ -60,7 +60,7 @@ def _remove(episode: Episode, list_column: int, count_column: int, at: int) -> N
 
 @compile_in_place
 def ask(episode: Episode, row: int) -> None:
-    """Queue the profiles that a job needs and that are not known, waiting or running."""
+    """Queue the profiling runs (which measure speed) that a job needs and nobody has queued yet."""
     job, types = episode.job[row], len(episode.free)
     for gpu_type in range(types):
         fits = False
@@ -77,7 +77,7 @@ def ask(episode: Episode, row: int) -> None:
 
 @compile_in_place
 def _start(episode: Episode, at: int) -> None:
-    """Start a profile on the nodes in `placed`."""
+    """Start a profiling run on the nodes in `episode.placed`."""
     profile, clock = episode.profile[at], episode.clock
     gpu_type = at % len(episode.free)
     profile[c.PROFILE_SHARE] = take(episode, profile[c.PROFILE_NODES], gpu_type, clock[c.PROFILE_GPUS])
@@ -94,7 +94,7 @@ def _start(episode: Episode, at: int) -> None:
 
 @compile_in_place
 def stop(episode: Episode, at: int) -> None:
-    """Stop a profile, and keep the time that it has measured."""
+    """Stop a profiling run, and keep the time that it has measured so far."""
     profile, clock = episode.profile[at], episode.clock
     gpu_type = at % len(episode.free)
     give_back(episode, profile[c.PROFILE_SHARE], gpu_type)
@@ -109,7 +109,7 @@ def stop(episode: Episode, at: int) -> None:
 
 @compile_in_place
 def start_waiting(episode: Episode, cluster: ClusterArrays) -> None:
-    """Start waiting profiles on free GPUs, first come first served on each type."""
+    """Start waiting profiling runs on free GPUs, first come first served on each GPU type."""
     clock, types, gpus = episode.clock, len(episode.free), episode.clock[c.PROFILE_GPUS]
     for gpu_type in range(types):
         nth = 0
@@ -125,7 +125,7 @@ def start_waiting(episode: Episode, cluster: ClusterArrays) -> None:
 
 @compile_in_place
 def _heir(episode: Episode, row: int) -> int:
-    """Return the first other job in the system that shares a job's profiles; `NONE` if there is none."""
+    """Return the first other job in the system that shares a job's profiling runs; NONE if there is none."""
     if not episode.clock[c.SHARED_PROFILES]:
         return c.NONE
     for other in range(episode.clock[c.AHEAD]):
@@ -138,7 +138,7 @@ def _heir(episode: Episode, row: int) -> int:
 
 @compile_part
 def hand_over_profiles(episode: Episode, row: int) -> None:
-    """Hand the profiles of a leaving job to another job that shares them, or stop them."""
+    """Give the profiling runs of a leaving job to another job that shares them, or stop them."""
     clock, types = episode.clock, len(episode.free)
     mine, count = np.empty(types, np.int64), 0
     for nth in range(clock[c.RUNNING_PROFILES]):

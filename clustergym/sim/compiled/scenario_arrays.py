@@ -25,7 +25,7 @@ __all__ = [
 
 
 class ScenarioArrays(NamedTuple):
-    """The arrays with which an episode of a scenario begins; see `clustergym.sim.compiled.episode.Episode`.
+    """The arrays with which a compiled episode of a scenario begins.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ def scenario_arrays(
     round_s: float | None,
     defragment_s: float | None = DEFRAGMENT_S,
 ) -> ScenarioArrays:
-    """Return the arrays of a scenario, for a policy that decides every `round_s` seconds.
+    """Convert a scenario to arrays, for a policy that decides every `round_s` seconds.
 
     Jobs are moved to closer nodes every `defragment_s`; None: never.
     """
@@ -82,7 +82,7 @@ def scenario_arrays(
 
 
 def _profiles(scenario: Scenario, information: InformationClass, clock: Ints, job: Ints) -> Ints:
-    """Return the profiles that an information class needs; write their prices to `clock` and `job`."""
+    """Return the profiling runs that an information class needs; write their costs to `clock` and `job`."""
     price, shared = scenario.costs.profile.get(information.value), scenario.costs.profile_reuse == "model"
     types = len(scenario.cluster.gpu_types)
     if price is None:
@@ -99,7 +99,7 @@ def _profiles(scenario: Scenario, information: InformationClass, clock: Ints, jo
 
 
 def check_known(scenario: Scenario, information: InformationClass) -> None:
-    """Raise an UncoveredError if compiled auctions do not support a scenario.
+    """Raise an UncoveredError if compiled auctions would lack the iteration times of a scenario's jobs.
 
     Each job that fits has a known time at the GPUs it asks for or more, as policies would guess its speed
     otherwise; where jobs are profiled, on each type that it has a time on, as the others may come later.

@@ -80,7 +80,7 @@ class CompiledSimulation:
 
     @property
     def known_trace(self) -> Trace:
-        """The trace in the form that the deciding policy may see."""
+        """The jobs, in the form in which the deciding policy may know them."""
         return self.scenario.trace
 
     def _clock(self, column: int) -> int:
@@ -88,12 +88,12 @@ class CompiledSimulation:
 
     @property
     def now_s(self) -> float:
-        """Simulated time, seconds."""
+        """The present simulated time, in seconds."""
         return seconds(self._clock(c.NOW))
 
     @property
     def end_s(self) -> float:
-        """Seconds at which the run ended; 0 before the end."""
+        """The simulated second at which the run ended; 0 before the end."""
         return seconds(self._clock(c.END))
 
     @property
@@ -108,12 +108,12 @@ class CompiledSimulation:
 
     @property
     def jobs_in_view(self) -> int:
-        """Number of jobs in the present View."""
+        """Number of jobs that the policy sees at this decision point."""
         return self._clock(c.IN_VIEW)
 
     @property
     def log(self) -> EventLog:
-        """The event log so far."""
+        """All events of the run so far."""
         episode, events = self._episode, self._clock(c.EVENTS)
         if self._log is None or self._log[0] != events:
             nodes = episode.event_node[: self._clock(c.EVENT_NODES)]
@@ -122,15 +122,15 @@ class CompiledSimulation:
 
     @property
     def changes(self) -> list[Change]:
-        """The changes made by decisions so far."""
+        """The decision log: what each decision so far has changed."""
         return list(self.iterate_changes())
 
     def iterate_changes(self) -> Iterator[Change]:
-        """Yield the changes made by decisions so far."""
+        """Yield what each decision so far has changed."""
         return _changes(self._episode)
 
     def advance(self) -> View | None:
-        """Run to the next decision point and return its View; None at the end."""
+        """Simulate up to the next decision point, and return what the policy sees there; None at the end."""
         if self._outcome == c.STALLED:
             rows = self._episode.in_view[: self.jobs_in_view].copy()
             profiled = self._views.jobs.find_profiled_types(rows)
@@ -141,7 +141,10 @@ class CompiledSimulation:
         return self._views.view_of_now()
 
     def apply(self, decision: Decision) -> None:
-        """Carry out a decision at the present decision point; raises the errors of `Simulation.apply`."""
+        """Check and carry out a decision at the present decision point.
+
+        Raises the errors of `Simulation.apply`.
+        """
         if not self._await_answer:
             raise RuntimeError("apply() needs a decision point: call advance() first")
         # The last View reads the job's columns lazily; it must be complete before the decision changes
@@ -191,7 +194,7 @@ class CompiledSimulation:
 
 
 def _changes(episode: Episode) -> Iterator[Change]:
-    """Yield the changes of a run: what happens to jobs at a decision's time, and only then."""
+    """Yield what each decision of a run changed: launches, preemptions and drops."""
     event = episode.event[: episode.clock[c.EVENTS]]
     chosen = np.isin(event[:, c.EVENT_TYPE], (*LAUNCHED, c.PREEMPT, c.DROP_BY_POLICY))
     columns = (c.TIME, c.EVENT_TYPE, c.JOB, c.EVENT_GPU_TYPE, c.EVENT_GPUS)

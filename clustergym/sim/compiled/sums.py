@@ -28,7 +28,7 @@ def _sum_of_block(values: Floats, first: int, count: int) -> float:
 
 @compile_entry
 def pairwise_sum(values: Floats) -> float:
-    """Return the sum in the order of NumPy's additions: by halves, down to blocks of 128.
+    """Return the sum of values, added in the order in which NumPy adds them.
 
     It is a loop because Numba's cache does not keep functions that call themselves.
     """

@@ -20,7 +20,7 @@ UNKNOWN_JOB_S = 3600.0
 
 @compile_part
 def least(values: Floats) -> float:
-    """Return the least of some values; inf if there is none."""
+    """Return the least of some values; inf if there are none."""
     found = np.inf
     for value in values:
         found = min(found, value)
@@ -36,7 +36,7 @@ def _median(values: Floats) -> float:
 
 @compile_part
 def _slower(time_s: Floats, known: Bools) -> Floats:
-    """Return the median over known jobs of each type's time by the job's fastest, shape (T,)."""
+    """Return by what factor jobs are slower on each type than on their fastest, a median, shape (T,)."""
     types = time_s.shape[1]
     slower, ratio = np.ones(types), np.empty(len(known))
     for gpu_type in range(types):
@@ -86,7 +86,7 @@ def _guess(episode: Episode, rows: Ints, requested: Ints, time_s: Floats, known:
 
 @compile_part
 def guess_unknown_times(episode: Episode, counts: Ints, rows: Ints, time_s: Floats) -> None:
-    """Guess the iteration times of jobs that have no known time at or above their requested count.
+    """Guess the iteration times of jobs that lack a known time on the GPUs they request, in place.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ COVERED = 0.95
 
 
 class UsualRequests(NamedTuple):
-    """The M most frequent requests to a cluster, in descending order of frequency.
+    """The M most frequent sizes of requests to a cluster, the most frequent first, and their shares.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class UsualRequests(NamedTuple):
 
 
 def find_usual_requests(rows: Requests, accepted: Sequence[str]) -> UsualRequests:
-    """Return the most frequent requests, which together make up `COVERED` of all; memory does not count.
+    """Return the most frequent sizes of requests, which together make up most of all requests.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ LACKS_BOTH, LACKS_GPU, LACKS_CPU, NO_GPU, NO_GPU_LACKS_CPU, OTHER_MODEL = range(
 
 @compile_in_place
 def idle_milli(nodes: Nodes, at: int) -> np.int64:
-    """Return the free thousandths of GPUs on a node."""
+    """Return the free GPU of a node, in thousandths of a GPU."""
     idle = np.int64(0)
     for device in range(nodes.devices[at]):
         idle += nodes.gpu_milli[at, device]
@@ -79,7 +79,7 @@ def idle_milli(nodes: Nodes, at: int) -> np.int64:
 def _unusable(
     nodes: Nodes, at: int, usual: UsualRequests, request: int, idle: np.int64
 ) -> tuple[int, np.int64]:
-    """Return why a usual request cannot use idle GPU of a node, and how much of it it cannot use."""
+    """Return why a frequent request cannot use a node's idle GPU, and how much of it, in thousandths."""
     enough_cpu = nodes.cpu_milli[at] >= usual.cpu_milli[request]
     if usual.gpus[request] == 0:
         return (NO_GPU if enough_cpu else NO_GPU_LACKS_CPU), idle
@@ -100,7 +100,7 @@ def _unusable(
 
 @compile_in_place
 def fragments(nodes: Nodes, at: int, usual: UsualRequests) -> float:
-    """Return the thousandths of idle GPU on a node that a random usual request cannot use, in expectation.
+    """Return a node's idle GPU, in thousandths, that a random one of the frequent requests cannot use.
 
     The parts are summed in an order of their own: another one changes last digits, and with them which of
     two nodes has the higher score.

@@ -15,7 +15,7 @@ from clustergym.sim.parts.fragmentation import UsualRequests, fragments
 
 
 class PlacedRequest(NamedTuple):
-    """The place of a request: its node, and its devices as bits of an integer."""
+    """Where a request was placed: its node, and its devices as bits of an integer."""
 
     node: int
     devices: int
@@ -23,7 +23,7 @@ class PlacedRequest(NamedTuple):
 
 @compile_entry
 def compute_fragments(nodes: Nodes, usual: UsualRequests) -> Floats:
-    """Return the thousandths of idle GPU on each node that a usual request cannot use, shape (N,)."""
+    """Return each node's idle GPU that frequent requests cannot use, in thousandths, shape (N,)."""
     found = np.empty(len(nodes.devices))
     for at in range(len(found)):
         found[at] = fragments(nodes, at, usual)
@@ -32,7 +32,7 @@ def compute_fragments(nodes: Nodes, usual: UsualRequests) -> Floats:
 
 @compile_entry
 def find_fitting_requests(nodes: Nodes, requests: Requests) -> Bools:
-    """Return whether some node has room for each request, shape (K,)."""
+    """Return a mask of the requests for which some node has room, shape (K,)."""
     found = np.zeros(len(requests.gpus), np.bool_)
     for request in range(len(found)):
         for at in range(len(nodes.devices)):
@@ -82,7 +82,7 @@ def _score_all(
 def place(
     nodes: Nodes, requests: Requests, request: int, placer: str, usual: UsualRequests
 ) -> PlacedRequest | None:
-    """Allocate a request on the node with the highest score; of equal ones, the lowest rank.
+    """Allocate a request on the node with the best score, and return where; None if it fits nowhere.
 
     `random-fit` gives all nodes the same score here. None: the request fits nowhere.
     """
@@ -99,7 +99,7 @@ def _take(nodes: Nodes, at: int, requests: Requests, request: int, device: int) 
 
 
 def release(nodes: Nodes, requests: Requests, request: int, placed: PlacedRequest) -> None:
-    """Release the resources that a request holds."""
+    """Give back the CPU, memory and GPU that a request holds."""
     _give_back(nodes, placed.node, requests, request, placed.devices)
 
 

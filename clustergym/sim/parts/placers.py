@@ -27,7 +27,7 @@ UNFIT = -1
 
 @compile_in_place
 def fits(nodes: Nodes, at: int, requests: Requests, request: int) -> bool:
-    """Whether a request fits on a node."""
+    """Return whether a node has room for a request."""
     if (
         nodes.cpu_milli[at] < requests.cpu_milli[request]
         or nodes.memory_mib[at] < requests.memory_mib[request]
@@ -45,7 +45,7 @@ def fits(nodes: Nodes, at: int, requests: Requests, request: int) -> bool:
 
 @compile_in_place
 def classify_request(requests: Requests, request: int) -> np.int64:
-    """Return a request's class: 0 for a part of a device, else its number of devices."""
+    """Return a request's type: 0 for a part of a GPU, else its number of GPUs."""
     return np.int64(0) if requests.gpu_milli[request] < WHOLE else requests.gpus[request]
 
 
@@ -81,7 +81,7 @@ def take(nodes: Nodes, at: int, requests: Requests, request: int, device: int) -
 
 @compile_in_place
 def give_back(nodes: Nodes, at: int, requests: Requests, request: int, taken: int | np.int64) -> None:
-    """Release a request's resources on a node; `taken` has the bits of its devices."""
+    """Give back a request's resources on a node; `taken` has the bits of its devices."""
     nodes.version[at] += 1
     nodes.cpu_milli[at] += requests.cpu_milli[request]
     nodes.memory_mib[at] += requests.memory_mib[request]
@@ -94,7 +94,7 @@ def give_back(nodes: Nodes, at: int, requests: Requests, request: int, taken: in
 
 @compile_in_place
 def tightest_device(nodes: Nodes, at: int, milli: int) -> int:
-    """Return the device with the least sufficient free share; the lowest of equal ones."""
+    """Return the device with the least free GPU that is enough, or -1."""
     best = -1
     for device in range(nodes.devices[at]):
         free = nodes.gpu_milli[at, device]
@@ -105,7 +105,7 @@ def tightest_device(nodes: Nodes, at: int, milli: int) -> int:
 
 @compile_in_place
 def draw_device(nodes: Nodes, at: int, milli: int, chance: float) -> int:
-    """Draw one of the devices with enough room, each with the same probability."""
+    """Choose one of the devices with enough free GPU, given a random number `chance` from 0 to 1."""
     fitting = 0
     for device in range(nodes.devices[at]):
         fitting += nodes.gpu_milli[at, device] >= milli
@@ -130,7 +130,7 @@ def _dot_product(nodes: Nodes, at: int, requests: Requests, request: int) -> np.
 
 @compile_in_place
 def _best_fit(nodes: Nodes, at: int, requests: Requests, request: int) -> np.int64:
-    """Prefer nodes on which least is left."""
+    """Score a node: the higher, the less would be left free on it."""
     cpu = (nodes.cpu_milli[at] - requests.cpu_milli[request]) / float(nodes.most[0])
     gpu = (idle_milli(nodes, at) - requests.gpus[request] * requests.gpu_milli[request]) / float(
         nodes.most[1]
@@ -140,7 +140,7 @@ def _best_fit(nodes: Nodes, at: int, requests: Requests, request: int) -> np.int
 
 @compile_in_place
 def _gpu_clustering(nodes: Nodes, at: int, requests: Requests, request: int) -> np.int64:
-    """Prefer nodes with requests of the same class alone, then among others, then empty ones."""
+    """Score a node: best with requests of the same type only, then among others, then empty."""
     if requests.gpus[request] == 0:
         return np.int64(0)
     most = nodes.most[1]
@@ -155,7 +155,7 @@ def _gpu_clustering(nodes: Nodes, at: int, requests: Requests, request: int) -> 
 
 @compile_in_place
 def _gpu_packing(nodes: Nodes, at: int, requests: Requests, request: int) -> np.int64:
-    """Prefer devices in use, then free devices of nodes in use, then empty nodes of few devices."""
+    """Score a node: best if devices in use suffice, then if others are in use, then if empty."""
     if requests.gpus[request] == 0:
         return np.int64(0)
     untouched = np.int64(0)
@@ -176,7 +176,7 @@ def _gpu_packing(nodes: Nodes, at: int, requests: Requests, request: int) -> np.
 def _gradient(
     nodes: Nodes, at: int, requests: Requests, request: int, device: int, usual: UsualRequests
 ) -> np.int64:
-    """Return FGD's score: the less the fragments grow, the higher."""
+    """Return FGD's score of a node: the higher, the less unusable idle GPU grows."""
     before = fragments(nodes, at, usual)
     taken = occupy(nodes, at, requests, request, device)
     grown = fragments(nodes, at, usual) - before
@@ -207,7 +207,7 @@ def _best_gradient(
 def score(
     nodes: Nodes, at: int, requests: Requests, request: int, placer: int, usual: UsualRequests, device: Ints
 ) -> np.int64:
-    """Return the score of a node for a request; write the chosen device for a part of a GPU.
+    """Return a placer's score of a node for a request, and write the best device for a part of a GPU.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def score(
 
 
 class KnownScores(NamedTuple):
-    """Cached scores by request and node, each with the version of the node that it was computed for."""
+    """Cached scores of nodes by request, each with the version of the node that it was computed for."""
 
     value: Ints
     device: Ints
@@ -246,7 +246,7 @@ class KnownScores(NamedTuple):
 
 
 def no_scores(requests: Requests, nodes: Nodes) -> KnownScores:
-    """Return an empty cache of scores."""
+    """Return an empty cache of scores of nodes."""
     return KnownScores(*(np.full((len(requests.gpus), len(nodes.devices)), UNFIT) for _ in range(3)))
 
 
@@ -260,7 +260,7 @@ def refresh(
     scores: KnownScores,
     device: Ints,
 ) -> None:
-    """Recompute the scores of nodes that have changed since this request last came."""
+    """Recompute the cached scores of a request on nodes that have changed since they were computed."""
     for at in range(len(nodes.devices)):
         if scores.version[request, at] != nodes.version[at]:
             scores.value[request, at] = score(nodes, at, requests, request, placer, usual, device)
@@ -270,7 +270,7 @@ def refresh(
 
 @compile_in_place
 def best(values: Ints, rank: Ints) -> int:
-    """Return the node with the highest score (of equal ones, the lowest rank); -1 if none fits."""
+    """Return the node with the highest score, the lowest rank among equal ones; -1 if none fits."""
     best = -1
     for at in range(len(values)):
         if values[at] < 0:
@@ -282,7 +282,7 @@ def best(values: Ints, rank: Ints) -> int:
 
 @compile_in_place
 def draw_node(values: Ints, chance: float) -> int:
-    """Draw one of the nodes on which a request fits, each with the same probability; -1 if none."""
+    """Choose one of the nodes on which a request fits, given a random number `chance`; -1 if none."""
     fitting = 0
     for at in range(len(values)):
         fitting += values[at] >= 0
@@ -305,7 +305,7 @@ def best_place(
     scores: KnownScores,
     chances: Floats,
 ) -> tuple[int, int]:
-    """Return the node that a placer chooses for a request (-1 if none), and the device for a part of a GPU.
+    """Return the node that a placer chooses for a request (-1: none), and the device for a part of a GPU.
 
     Parameters
     ----------
