@@ -20,7 +20,7 @@ from clustergym.results.metrics.statistics import Aggregate, aggregate_stratifie
 
 
 class RetrainingOutcome(NamedTuple):
-    """The result of training an entry's agent again.
+    """The score of an entry's agent after it was trained again, beside the entry's score.
 
     Attributes
     ----------
