@@ -215,7 +215,7 @@ def check_counts(counts: Sequence[int]) -> None:
 
 
 def refuse_shapes(oracle: str, specs: Sequence[ModelSpec]) -> None:
-    """Raise an `InputError` for a model given as a published transformer, which this oracle cannot predict."""
+    """Raise an `InputError` for a model given as a published transformer, unknown to this oracle."""
     for spec in specs:
         if spec.shape:
             model = f"{spec.family}-{spec.size}" if spec.size else spec.family

@@ -101,7 +101,7 @@ def read_outcomes(table: TextTable, column: str, known: Mapping[str, str]) -> li
 def draw_asked(
     outcome: Sequence[str], duration_s: Floats, gpus: Ints, chance: Floats
 ) -> tuple[Floats, dict[str, int]]:
-    """Sample how long (s) failed and killed jobs would have run to completion; return it, and counts by method.
+    """Sample how long (s) failed and killed jobs would have run to completion; count them by method.
 
     Parameters
     ----------

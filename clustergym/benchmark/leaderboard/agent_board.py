@@ -139,7 +139,7 @@ def load_agent_board(name: str, root: Path | None = None) -> AgentBoard:
 
 
 def read_constants(board: AgentBoard) -> dict[str, Constants]:
-    """Read random play's, the best known agent's and heuristics' results, by environment, from constants.json.
+    """Read the results of random play, the best known agent and heuristics, by environment.
 
     Raises
     ------
@@ -214,7 +214,7 @@ def play_traces(envs: Any, seeds: list[int], decide: Callable[[Any, Any, Bools],
 
 
 def simulate_policy(envs: Any, seeds: list[int], policy: str) -> Floats:
-    """Simulate a policy on each trace, deciding as often as an agent would; return its mean JCTs in seconds."""
+    """Simulate a policy on each trace, deciding as often as an agent would; return mean JCTs in seconds."""
     import clustergym
     from clustergym.scenario.registry import parse_policy
 
@@ -226,7 +226,7 @@ def simulate_policy(envs: Any, seeds: list[int], policy: str) -> Floats:
 
 @cache
 def best_known_weights() -> Floats:
-    """Return the weights of the shipped checkpoint `elastic` as an array, one for each feature of an auction."""
+    """Return the weights of the shipped checkpoint `elastic`, one for each feature of an auction."""
     from clustergym.agents import auction_features
     from clustergym.agents.auction_checkpoints import load
 

@@ -139,7 +139,7 @@ def read_agent_entry(board: AgentBoard, name: str) -> tuple[AgentEntry, list[Run
 
 
 def read_actions(path: Path, environment: AgentEnvironment, traces: int, space: Any) -> list[Actions]:
-    """Read a run's recorded actions: for each trace an array of shape (steps,) or (steps, numbers per action).
+    """Read a run's recorded actions, one array per trace, shape (steps,) or (steps, numbers per action).
 
     Raises
     ------

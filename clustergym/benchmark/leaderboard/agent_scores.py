@@ -129,7 +129,7 @@ def rank_agents(board: AgentBoard, workers: Processes = 1) -> list[RankedAgent]:
 
 
 def agent_rows(board: AgentBoard, found: Sequence[RankedAgent]) -> list[list[str]]:
-    """Return the leaderboard table's rows as text: title, runs, CPU time of training, score per environment."""
+    """Return the leaderboard table's rows as text: title, runs, CPU time of training, scores."""
     rows = []
     for one in found:
         runs = "" if one.entry is None else str(max(len(own) for own in one.scores.values()))

@@ -260,7 +260,7 @@ class Board(InFolder):
         return make_policy(both["policy"]), make_placer(both["placer"])
 
     def score(self, cell: Cell, value: float) -> float:
-        """Return the score of a value of the board's metric: 0 at the baseline, 1 at the reference, linear."""
+        """Return the score of a value of the metric, linear from 0 at the baseline to 1 at the reference."""
         constants = self.constants(cell)
         return (value - constants.baseline) / (constants.reference - constants.baseline)
 

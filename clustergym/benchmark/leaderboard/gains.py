@@ -39,7 +39,7 @@ class Chance(NamedTuple):
     best: Mapping[Cell, float]
 
     def gained(self, board: Board, values: Mapping[Cell, float]) -> Aggregate | None:
-        """Return the mean score over cells: 0 is random play, 1 the best known schedule; None if undefined."""
+        """Return the mean score over cells (0: random play, 1: best known schedule); None if undefined."""
         if self.random is None or any(self.random[cell] == self.best[cell] for cell in board.cells):
             return None
         ends = {cell: (self.random[cell], self.best[cell]) for cell in board.cells}

@@ -44,7 +44,7 @@ def list_published(component: str) -> frozenset[str]:
 
 
 def find_unpublished(entry: Entry) -> str:
-    """Return the name of an entry's policy or placer that this project does not publish; empty without one."""
+    """Return the name of an entry's policy or placer that this project does not publish, or an empty text."""
     for component, chosen in entry.choices.items():
         if chosen.name not in list_published(component):
             return chosen.name
@@ -115,7 +115,7 @@ def explain_unchecked(entry: Entry) -> str:
 
 
 def read_period(entry: Entry, component: str, key: str) -> tuple[float | None, ...]:
-    """Return the seconds in attribute `key` of an entry's policy or placer, in a tuple; empty if unpublished."""
+    """Return the seconds in attribute `key` of an entry's policy or placer, as a tuple of at most one."""
     chosen = entry.choices[component]
     if chosen.name not in list_published(component):
         return ()

@@ -49,15 +49,15 @@ class RunComparison(NamedTuple):
         return float(self.found[self.run(setting, name)][metric])
 
     def measure_metric(self, name: str, metric: str) -> Measure:
-        """Return a function from a setting to the metric of one policy's run there."""
+        """Return a function: setting -> the metric of one policy's run there."""
         return lambda setting: self._figure(setting, name, metric)
 
     def change(self, metric: str, ours: str, theirs: str) -> Measure:
-        """Return a function from a setting to the percentage by which `ours` differs from `theirs` in a metric."""
+        """Return a function: setting -> by how many percent `ours` differs from `theirs` in a metric."""
         return lambda s: difference(self._figure(s, ours, metric), self._figure(s, theirs, metric))
 
     def best(self, metric: str) -> Measure:
-        """Return a function from a setting to the first policy's greatest gain over any other, in % or as a ratio."""
+        """Return a function: setting -> the first policy's greatest gain over any other, in % or a ratio."""
 
         def measure_setting(setting: str) -> float:
             own, *others = (self._figure(setting, name, metric) for name in self.names)
@@ -67,11 +67,11 @@ class RunComparison(NamedTuple):
         return measure_setting
 
     def measure_gain(self, metric: str, other: str) -> Measure:
-        """Return a function from a setting to the first policy's gain over another one, in % or as a ratio."""
+        """Return a function: setting -> the first policy's gain over another, in % or as a ratio."""
         return RunComparison(self.found, self.run, (self.names[0], other)).best(metric)
 
     def measure_padded_ratio(self, ours: str, theirs: str) -> Measure:
-        """Return a function from a setting to the ratio of two padded mean JCTs (see `compute_padded_jct`)."""
+        """Return a function: setting -> ratio of two padded mean JCTs (see `compute_padded_jct`)."""
 
         def measure_setting(setting: str) -> float:
             runs = {name: self.found[self.run(setting, name)] for name in self.names}
@@ -81,7 +81,7 @@ class RunComparison(NamedTuple):
         return measure_setting
 
     def measure_padded_change(self, ours: str, theirs: str) -> Measure:
-        """Return a function from a setting to the difference of two padded mean JCTs, in percent."""
+        """Return a function: setting -> difference of two padded mean JCTs, in percent."""
         times = self.measure_padded_ratio(ours, theirs)
         return lambda setting: difference(times(setting) or 0.0, 1.0)
 
@@ -197,7 +197,7 @@ PLACES: Sequence[PlaceClaims] = (
 
 
 def place_claims(found: Found, names: Sequence[str], rows: Iterable[PlaceClaims]) -> Iterator[PaperClaim]:
-    """Yield claims of a policy's greatest gain and of its gain over each other policy, by passage of the paper."""
+    """Yield each passage's claims of a policy's greatest gain, and of its gain over each other policy."""
     for place, title, source, greatest, why, figures_of in rows:
         runs, where = RunComparison(found, make_run_factory(place), names), title
         shown, first = cite_preprint(source, figures_of), PREPRINT if figures_of else ""
@@ -238,7 +238,7 @@ def _testbeds(found: Found) -> Iterator[PaperClaim]:
 
 
 def deadline_claims(found: Found, preset: str) -> Iterator[PaperClaim]:
-    """Yield the claims on met deadlines of `arena` (the paper) or `crius` (its preprint), beside our results."""
+    """Yield the claims on met deadlines of `arena` (paper) or `crius` (preprint), beside our results."""
     source = CRIUS_DEADLINES if preset == "crius" else cite_preprint("section 5.6", CRIUS_DEADLINES)
     first = "" if preset == "crius" else PREPRINT
     runs = compare_labelled_runs(found, parts.deadlines(preset), preset, "elasticflow")

@@ -301,7 +301,7 @@ GAINS = {
 
 
 def place(name: str, policies: Sequence[str], reference: str = "arena") -> Section:
-    """Return the section with a table of the runs on one cluster, and the gains of `reference` on the others."""
+    """Return the section with a table of the runs on one cluster, and the gains of `reference` there."""
     settings = SETTINGS if is_measured(name) else SETTINGS[:1]
     runs = {(policy, s): make_run(name, None, s, policy) for s in settings for policy in policies}
     shown = page.runs_table(passage("arena", name), ["policy", "setting"], runs, PLACE_COLUMNS)

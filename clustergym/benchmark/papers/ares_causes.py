@@ -105,7 +105,7 @@ class Causes(NamedTuple):
         )
 
     def point(self, trace: str, power: float, load: float) -> tuple[RunSpec, RunSpec, RunSpec]:
-        """Describe the runs of the three policies at one exponent of the efficiencies and one offered load."""
+        """Describe the runs of the three policies at one exponent of the efficiencies and one load."""
         return self.three(trace, OneChange(bend(power, load)))
 
     def relative(self, found: Found, specs: tuple[RunSpec, RunSpec, RunSpec]) -> float:
@@ -318,7 +318,7 @@ def growth(timed: Sequence[Figures]) -> float:
 
 
 def logarithmic(timed: Sequence[Figures]) -> float:
-    """Return by what factor decision times would grow with the cluster if they were logarithmic in its GPUs."""
+    """Return by what factor decision times would grow if they were logarithmic in the number of GPUs."""
     return float(np.log(timed[-1]["gpus"]) / np.log(timed[0]["gpus"]))
 
 

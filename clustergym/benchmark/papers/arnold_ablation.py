@@ -57,18 +57,18 @@ Rule = Callable[[int], Core]
 
 
 def gpu_packing(free: Ints, job: PretrainingJob, rng: np.random.Generator) -> Ints:
-    """Place a job in the minipods with the most free nodes first; return the minipod of each of its nodes."""
+    """Place a job in the minipods with the most free nodes first; return each of its nodes' minipods."""
     return pack_ranks(free.tolist(), job)
 
 
 def best_fit(free: Ints, job: PretrainingJob, rng: np.random.Generator) -> Ints:
-    """Place a job in the minipods with the fewest free nodes first; return the minipod of each of its nodes."""
+    """Place a job in the minipods with the fewest free nodes first; return each of its nodes' minipods."""
     order = np.argsort(free, kind="stable")
     return _by_rank(np.repeat(order, free[order]), job)
 
 
 def random_fit(free: Ints, job: PretrainingJob, rng: np.random.Generator) -> Ints:
-    """Place a job on randomly sampled free nodes; return the minipod of each of its nodes."""
+    """Place a job on randomly sampled free nodes; return each of its nodes' minipods."""
     return _by_rank(rng.permutation(np.repeat(np.arange(len(free)), free)), job)
 
 

@@ -272,7 +272,7 @@ def _scale(rows: list[dict[str, Any]]) -> str:
 
 
 def draw(figures: dict[str, Any], path: Path, option: str) -> None:
-    """Plot the scores of each setting over alpha, with 95 % intervals over cluster states, and write a file."""
+    """Plot each setting's scores over alpha, with 95 % intervals over cluster states; write the image."""
 
     def fill(figure: Any) -> None:
         for axes, setting in zip(figure.subplots(1, 3), figures["settings"], strict=True):

@@ -134,7 +134,7 @@ def _draw_job(
 
 
 def packing_scenario(data: Path, spec: RunSpec) -> Scenario:
-    """Build a scenario of a stream of jobs on 36 V100, 36 P100 and 36 K80, with restarts that cost nothing."""
+    """Build a scenario of a stream of jobs on 36 V100, 36 P100 and 36 K80; restarts cost nothing."""
     rates, _ = _table(data / RATES)
     cluster, trace = _cluster(), draw_trace(ALL[spec.trace], rates, spec.seed)
     classes, counts = model_classes(trace), np.array(sorted(set(trace.gpus.tolist())))

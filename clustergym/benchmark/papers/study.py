@@ -113,7 +113,7 @@ def choose(wanted: Sequence[str], asked: Sequence[str] | None) -> tuple[list[str
 
 
 def check_published(paths: Iterable[Path]) -> None:
-    """Raise an `InputError` for the first published file or folder (a path without suffix) that is missing."""
+    """Raise an `InputError` for the first published file (or folder: no suffix) that is missing."""
     for path in paths:
         if not (path.is_file() if path.suffix else path.is_dir()):
             remedy = "name the folder of the published data with --data DIR or CLUSTERGYM_DATA"
@@ -121,7 +121,7 @@ def check_published(paths: Iterable[Path]) -> None:
 
 
 def load_or_make(work: Path, what: str, make: Callable[[], Figures]) -> Figures:
-    """Return results cached in the folder `work`; compute them if the code has changed since or none are there."""
+    """Return results cached in `work` by this version of the code; compute them if there are none."""
     key = hashlib.sha256(f"{code_sha256()} {what}".encode()).hexdigest()
     path = work / f"{key[:40]}.json"
     if not path.is_file():

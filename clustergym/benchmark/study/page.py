@@ -102,7 +102,7 @@ def _facts(study: Study, results: StudyResults) -> str:
 
 
 def versions(results: StudyResults) -> dict[str, str]:
-    """Return the versions of clustergym and its libraries in a study's runs, by name; joined if runs differ."""
+    """Return the versions of clustergym and its libraries in a study's runs, by name."""
     found: dict[str, set[str]] = {}
     for _, result in results.runs:
         for name, version in result.versions.items():
@@ -294,7 +294,7 @@ def order_columns(group: ResultGroup, metric: Metric) -> list[Column]:
 
 
 def summary_table(study: Study, groups: Mapping[str, ResultGroup], units: Mapping[str, Unit]) -> TextTable:
-    """Return the table of the summary's metrics, with a row for each policy and a column for each scenario."""
+    """Return the table of the summary's metrics, with a row for each policy, columns by scenario."""
     first, (metric, *_) = next(iter(study.summary.items()))
     order = order_columns(groups[first], study.about[metric])
     headers = ["knows", "policy"]

@@ -136,7 +136,7 @@ def compute_tau(values: Mapping[str, float], other: Mapping[str, float]) -> floa
 def measure_cells(
     overrides: Sequence[str], change: Change | None, policies: Sequence[str], seeds: Sequence[int]
 ) -> Iterator[tuple[str, int, float]]:
-    """Simulate each policy with each seed; yield policy, seed and mean JCT of all submitted jobs in seconds."""
+    """Simulate each policy with each seed; yield policy, seed and mean JCT (s) of all submitted jobs."""
     more = () if change is None else change.overrides
     for seed in seeds:
         own = seed + (0 if change is None else change.seeds)

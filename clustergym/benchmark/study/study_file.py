@@ -179,7 +179,7 @@ class _Reader:
         return study
 
     def choices(self, key: str) -> dict[str, tuple[str, ...]]:
-        """Return each label's overrides, from a list of `NAME KEY=VALUE …` or a mapping of labels to these."""
+        """Return each label's overrides, from a list of `NAME KEY=VALUE …` or a mapping of labels."""
         group, given = {"scenarios": "scenario", "policies": "policy"}[key], getattr(self.keys, key)
         listed = isinstance(given, list) and given and all(isinstance(entry, str) for entry in given)
         mapped = isinstance(given, dict) and given and all(isinstance(entry, str) for entry in given.values())

@@ -45,7 +45,7 @@ def estimate_starts(ahead: Ahead, draws: int, seed: int = 0) -> list[dict[str, A
 
 
 def quantiles(starts: Floats) -> list[float]:
-    """Return the quantiles `QUANTILES` of simulated start times, so that a further one is below with that chance.
+    """Return the quantiles `QUANTILES` of simulated start times, with a correction for their number.
 
     Of n draws in order, a further one lies below the k-th with the chance k / (n + 1).
     """

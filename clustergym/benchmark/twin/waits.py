@@ -91,7 +91,7 @@ def _names(jobs: JobTable, by: str) -> list[str]:
 
 
 def waits(wait_s: Floats, run_s: Floats) -> dict[str, Any]:
-    """Return mean, quantiles and bounded slowdown of waiting times as a dict; each None if there is no job."""
+    """Return mean, quantiles and bounded slowdown of waiting times by name; None without a job."""
     known = np.isfinite(wait_s) & np.isfinite(run_s)
     wait_s, run_s = wait_s[known], run_s[known]
     if not len(wait_s):

@@ -82,7 +82,7 @@ def measure_figures(data: Path, progress: Callable[[str], None] = lambda message
 
 
 def accuracy(profile: Path, oracle: StackOracle, progress: Callable[[str], None]) -> Figures:
-    """Return errors of predicted iteration times: of the stack (cross-validated and fitted) and the roofline."""
+    """Return errors of predicted iteration times, of the stack (cross-validated, fitted) and the roofline."""
     from clustergym.oracle.calibration.operator_fit import SCHEMES, cross_validate
     from clustergym.oracle.calibration.validation import validate
 
@@ -113,12 +113,12 @@ def plan_clusters(oracle: GridOracle, counts: Sequence[int]) -> dict[str, Planni
 
 
 def evaluate_oracle(**parameters: Any) -> PlanningOutcomes:
-    """Search plans by an oracle with these parameters on 1 to 16 GPUs of all clusters; return the outcomes."""
+    """Search plans by an oracle with these parameters on 1 to 16 GPUs of all clusters; return outcomes."""
     return join_outcomes(list(plan_clusters(make_operators_oracle(**parameters), PAPER_COUNTS).values()))
 
 
 def variants() -> Figures:
-    """Return how good plan searches are with the pipeline schedules 1F1B and GPipe, on the smallest cluster."""
+    """Return how good plan searches are with pipeline schedules 1F1B and GPipe, on the smallest cluster."""
     oracles = {"1F1B": make_operators_oracle(), "GPipe": make_operators_oracle(schedule="gpipe")}
     cluster = load_cluster(CLUSTERS[0])
     return {

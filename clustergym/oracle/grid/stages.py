@@ -38,7 +38,7 @@ def run_index(operators: int, first: Ints, last: Ints) -> Ints:
 
 @lru_cache(maxsize=64)
 def splits(most: int) -> tuple[Ints, Ints]:
-    """List all ways to split a stage over 1, 2, 4, ... GPUs as two arrays: GPUs, and tensor-parallel ranks."""
+    """List all ways to split a stage over 1, 2, 4, ... GPUs, as arrays of GPUs and tensor-parallel ranks."""
     sizes = [1 << n for n in range(most.bit_length())]
     pairs = [(m, t) for m in sizes for t in sizes if t <= min(m, MOST_TENSOR)]
     gpus, tensor = np.array(pairs, dtype=np.int64).T
@@ -190,7 +190,7 @@ class _Sums:
         self.possible = self._possible()
 
     def stages(self, chosen: Ints, cut: Ints | None, variants: Ints) -> tuple[Floats, Floats]:
-        """Return the seconds (inf where it does not fit) and memory of stages, split from `cut` on or whole."""
+        """Return the seconds (inf: does not fit) and memory of stages, split from `cut` on or whole."""
         first, last = (part[chosen] for part in intervals(self.rows.operators))
         bounds = (first, last, cut, variants)
         # 1F1B: a stage holds as many micro-batches as there are stages from it on. The table does not know

@@ -66,7 +66,7 @@ class SiaProfile:
     scalability: dict[tuple[int, int], Curve]
 
     def curve(self, placement: tuple[int, ...]) -> Curve | None:
-        """Return the measured times over batch for a placement or the most similar one; None if there are none.
+        """Return the measured times over batch for a placement or the most similar one; None without any.
 
         The curve of the placement itself; else that of the same count on equally many nodes; else of the same
         count on the nearest number of nodes.

@@ -238,7 +238,7 @@ LINK_STEP_S, NETWORK_STEP_S = 10e-6, 25e-6
 
 
 def groups(size: Floats | float, stride: Floats | float, per_node: Floats) -> tuple[Floats, Floats]:
-    """Return how many ranks per node, and on how many nodes, a group has whose ranks are `stride` GPUs apart."""
+    """Return ranks per node, and nodes, of groups of `size` ranks that are `stride` GPUs apart."""
     inside = np.minimum(size, np.maximum(1.0, per_node // stride))
     return inside, np.ceil(size / inside)
 

@@ -33,7 +33,7 @@ class Bounds(NamedTuple):
 
 
 def least_work(scenario: Scenario) -> tuple[Floats, Floats]:
-    """Return each job's least run time (s) and least work (GPU-seconds) on any GPUs, two arrays of shape (n,).
+    """Return each job's least run time (s) and least work (GPU-seconds) on any GPUs, both of shape (n,).
 
     They are minima over all types, counts and localities; inf for a job that is dropped, as its request
     fits nowhere. Waiting, profiling, plan search and restarts only add to them. Parts of GPUs count as such.

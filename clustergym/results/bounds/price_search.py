@@ -79,7 +79,7 @@ def search(programme: Programme, report: Report | None = None) -> Bound:
 
 
 def sample_programme(programme: Programme, every: int) -> tuple[Programme, float]:
-    """Shrink a problem to every `every`-th job on a smaller cluster; return it and its jobs' share of the weight.
+    """Return the problem for every `every`-th job on a smaller cluster, and their share of the weight.
 
     Its prices times that share are good ones for the whole, where jobs are many.
     """

@@ -328,7 +328,7 @@ class _Ledger:
 
 
 def losses_by_cause(events: Sequence[Event], end_s: float) -> dict[str, Loss]:
-    """Return the interruptions and GPU time lost by each cause of failures, from an event log up to `end_s`."""
+    """Return interruptions and GPU time lost by each cause of failures, from an event log."""
     ledger = _Ledger()
     for event in events:
         if event.job >= 0 and event.event_type not in _BESIDE:

@@ -172,7 +172,7 @@ def check_composed(config: Mapping[str, Any]) -> None:
 
 
 def check_used(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
-    """Raise an `InputError` for an override without effect because a file given by `path` replaces its key."""
+    """Raise an `InputError` for an override of a key that a file given by `path` replaces."""
     for word in overrides:
         group, _, key = word.lstrip("+~").partition("=")[0].partition(".")
         used = READ_WITH_FILE.get(group)

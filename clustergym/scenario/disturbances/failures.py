@@ -121,7 +121,7 @@ class Failures(Disturbance):
         )
 
     def fingerprint(self) -> object:
-        """Return the settings for the scenario's digest, without `model` and `switches` if they have no effect.
+        """Return the settings for the scenario's digest, without those that have no effect.
 
         So the digest of a scenario without them stays the same. Paths count by what is in the files.
         """

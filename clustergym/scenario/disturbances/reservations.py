@@ -24,7 +24,7 @@ COLUMNS = ("job_id", "start_s")
 
 
 class Reservation(NamedTuple):
-    """A planned job: its trace row, its planned start, and how many seconds before it nodes begin to drain."""
+    """A planned job: its trace row, its planned start, and the seconds before it when nodes drain."""
 
     job: int
     start_s: float

@@ -99,7 +99,7 @@ def whole_milliseconds(seconds: Floats) -> Floats:
 
 
 def rate_profile(source: Source, span_s: float, seed: int, start_hour: int = 0) -> tuple[Floats, Floats]:
-    """Return edges of time slots in seconds, shape (n + 1,), and relative arrival rates in them, shape (n,)."""
+    """Return edges of time slots (s), shape (n + 1,), and relative arrival rates in them, shape (n,)."""
     arrivals = source.arrivals
     slot_s = min([HOUR_S, *(level.period_s for level in arrivals.within_hour)])
     slots = math.ceil(span_s / slot_s)
