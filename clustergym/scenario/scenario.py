@@ -198,7 +198,7 @@ class Scenario:
         return np.moveaxis(fill_tiers(np.moveaxis(self.tables.batches.execution, -1, 1)), 1, -1)
 
     def segment(self, row: int, gpu_type: int, gpus: int) -> int:
-        """Return how many of a job's GPUs must lie in one NVLink domain together; 1: they may lie anywhere."""
+        """Return how many of a job's GPUs must lie in one NVLink domain together; 1: they lie anywhere."""
         if self.tables.segments is None:
             return 1
         level = int(np.searchsorted(self.tables.counts, gpus))
