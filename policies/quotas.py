@@ -45,7 +45,7 @@ class _ViewContent(NamedTuple):
     times: Floats
 
     def same(self, last: _ViewContent) -> bool:
-        """Return whether another View showed the same."""
+        """Return whether another View has the same content."""
         pairs = ((self.feasible, last.feasible), (self.times, last.times))
         return self.plain == last.plain and all(
             now is then or np.array_equal(now, then) for now, then in pairs

@@ -154,7 +154,7 @@ def with_oversubscription(cluster: ClusterSpec, spine: float, core: float) -> Cl
 def on_free_links(
     tables_of: Callable[[ClusterSpec], OracleTables], cluster: ClusterSpec
 ) -> tuple[OracleTables, Floats]:
-    """Return iteration times without contention between switches, and each job's traffic there in seconds.
+    """Return iteration times without contention between switches, and how much of each is traffic (s).
 
     On free links a node's network is as fast across minipods as inside a leaf. To find the traffic, the
     tables are built again with the network above the leaves slowed down by a factor: the fabric's own

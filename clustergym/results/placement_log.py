@@ -193,7 +193,7 @@ class ReplayingPlacer(Placer):
 
     @property
     def places_evenly(self) -> bool:
-        """True, since logged answers may be of any sort."""
+        """True: logged answers may give a job equally many GPUs on each node."""
         return True
 
     def place_evenly(
@@ -204,7 +204,7 @@ class ReplayingPlacer(Placer):
 
     @property
     def places_segments(self) -> bool:
-        """True, since logged answers may be of any sort."""
+        """True: logged answers may keep a job's segments within NVLink domains."""
         return True
 
     def place_segments(
@@ -215,7 +215,7 @@ class ReplayingPlacer(Placer):
 
     @property
     def places_parts(self) -> bool:
-        """True, since logged answers may be of any sort."""
+        """True: logged answers may place parts of GPUs."""
         return True
 
     def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:

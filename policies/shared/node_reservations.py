@@ -44,7 +44,7 @@ class Planned:
 
 
 class NodeReservations:
-    """What one pass of Slurm's backfill plans: each node's free GPUs, and reservations of nodes.
+    """The state of one pass of Slurm's backfill: each node's free GPUs, and reserved nodes over time.
 
     A job that must wait reserves all of each node that it would run on, from its start to its time limit. In
     that time no other job may use them, whatever they have free. When it could start is found by letting

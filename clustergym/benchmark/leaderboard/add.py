@@ -202,7 +202,7 @@ def has_started(folder: Path) -> bool:
 
 
 def read_runs(folder: Path) -> dict[Cell, CellRun]:
-    """Read an entry's runs, finished or not; return by cell those that have both a results row and a log."""
+    """Read an entry's runs by cell (scenario, seed), without those that lack a results row or a log."""
     logs, rows = read_logs(folder), read_results(folder)
     return {
         row.cell: CellRun(row, logs.read_packed(row.cell)) for row in rows if str(row.cell) in logs.labels
@@ -233,7 +233,7 @@ def _write_results(folder: Path, rows: Sequence[ResultRow]) -> None:
 
 
 def write_readme(folder: Path, entry: Entry, board: Board) -> None:
-    """Write an entry's README.md: how it was made, and how to check it."""
+    """Write a leaderboard entry's README.md: how it was made, and how to check it."""
     text = f"""# {entry.title}
 
 An entry of the board [{board.name}](../README.md), version {board.version}. Made by
@@ -248,7 +248,7 @@ the {board.chooses}.
 
 
 def freeze(board: Board, workers: Processes = 1, next_version: bool = False, progress: bool = False) -> Path:
-    """Measure each cell's baseline, reference and bound, hash the traces, and write both to board.yaml.
+    """Measure the baseline and reference in each scenario and seed; write them and hashes to board.yaml.
 
     For the constants, the baseline and the reference run in every cell.
 
@@ -297,7 +297,7 @@ def _constants(board: Board, workers: Processes, label: str | None) -> dict[str,
 
 
 def measure_constants(board: Board, cell: Cell) -> dict[str, Any]:
-    """Run a cell's baseline and reference; return their metrics, a lower bound, and the scenario's hash."""
+    """Run the baseline and reference in a cell (scenario, seed); return their metrics and a lower bound."""
     from clustergym.results.bounds.bounds import lower_bounds
 
     runs = {
@@ -339,7 +339,7 @@ def _digest(board: Board, cell: Cell) -> str:
 def load_finished_runs(
     board: Board, parameters: Mapping[str, Any], folders: Sequence[Path]
 ) -> dict[Cell, CellRun]:
-    """Read finished runs of a policy from folders, and return them by leaderboard cell.
+    """Read a policy's finished runs from folders; return them by leaderboard cell (scenario, seed).
 
     Parameters
     ----------

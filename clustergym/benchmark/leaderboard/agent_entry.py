@@ -90,7 +90,7 @@ class Episode(StrictSchema):
 
 
 class Run(NamedTuple):
-    """One training run of an entry in one environment, whose recorded actions are in a file."""
+    """A training run of an agent in one environment; its recorded actions are in a file."""
 
     environment: str
     run: int

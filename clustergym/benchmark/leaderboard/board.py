@@ -186,7 +186,7 @@ class Board(InFolder):
 
     @property
     def components(self) -> tuple[str, ...]:
-        """What an entry chooses: `policy`, `placer`, or both."""
+        """What an entry on this leaderboard chooses: `policy`, `placer`, or both."""
         return tuple(self.chooses.split(" and "))
 
     def keys_by_component(self, chosen: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -207,7 +207,7 @@ class Board(InFolder):
         return Board.model_validate(self.content() | keys).in_folder(self.folder)
 
     def constants(self, cell: Cell) -> CellConstants:
-        """Return a cell's baseline and reference results; raise an `InputError` if they are missing."""
+        """Return the baseline's and reference's results in a cell (scenario, seed); raise if missing."""
         found = next(scenario for scenario in self.scenarios if scenario.name == cell.scenario)
         if cell.seed not in found.constants:
             remedy = f"run `clustergym leaderboard freeze {self.name}`"
@@ -221,7 +221,7 @@ class Board(InFolder):
 
     @property
     def splits(self) -> dict[str, list[int]]:
-        """Seeds by the name of their split: those for tuning, and those of the board's cells."""
+        """Seeds by the name of their split: those for tuning, and those that entries are scored on."""
         return {**self.tuning_seeds, self.split: self.seeds}
 
     def scenario(self, cell: Cell, overrides: Sequence[str] = ()) -> Scenario:
@@ -231,7 +231,7 @@ class Board(InFolder):
         return build_scenario(self.configuration(cell, overrides))
 
     def configuration(self, cell: Cell, overrides: Sequence[str] = ()) -> dict[str, Any]:
-        """Return a cell's configuration for `clustergym run`, with further overrides if given."""
+        """Return the configuration of a cell (scenario, seed), with further overrides if given."""
         from clustergym.scenario.by_name import compose
 
         found = next(scenario for scenario in self.scenarios if scenario.name == cell.scenario)
@@ -253,7 +253,7 @@ class Board(InFolder):
         return Conditions.from_config(config).trace(config["trace"], cell.seed)
 
     def contestants(self, chosen: Mapping[str, Any]) -> tuple[Policy, Placer]:
-        """Build an entry's policy and placer; what the entry does not choose is the board's own."""
+        """Build an entry's policy and placer; the board's own stand in for what it does not choose."""
         from clustergym.scenario.registry import make_placer, make_policy
 
         both = {"policy": self.policy or {}, "placer": self.placer or {}} | self.keys_by_component(chosen)

@@ -68,13 +68,13 @@ class CellBound(StrictSchema):
 
 
 class BoardBounds(StrictSchema):
-    """The content of bounds.json: proven lower bounds by leaderboard cell."""
+    """The content of bounds.json: proven lower bounds on the metric by cell (scenario, seed)."""
 
     cells: dict[Text, CellBound]
 
 
 def read_bounds(board_folder: Path) -> dict[str, CellBound]:
-    """Read the bounds of a board's cells, by the cell's name; empty if there is no file.
+    """Read a board's proven lower bounds by the name of the cell (scenario, seed); empty without a file.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def read_bounds(board_folder: Path) -> dict[str, CellBound]:
 
 
 def add_bounds(board: Board, workers: Processes = 1, scenarios: list[str] | None = None) -> Path:
-    """Compute and store lower bounds of cells that lack one or whose scenario has changed; return the file.
+    """Compute missing or outdated lower bounds on a board's metric, and store them; return the file.
 
     Raises
     ------

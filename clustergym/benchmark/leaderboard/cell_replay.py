@@ -93,7 +93,7 @@ class Flag:
 def replay_cell(
     board: Board, cell: Cell, scenario: Scenario, entry: Entry, logs: CellLogs
 ) -> tuple[Simulation, int] | Flag:
-    """Replay a cell's log; return the simulation and the number of decisions, or a failure of the check."""
+    """Replay an entry's log of one scenario and seed; return simulation and decisions, or a failure."""
     from clustergym.results.placement_log import PlacementError
     from clustergym.sim.decision_checks import DecisionError
     from clustergym.sim.engine import StalledError
@@ -128,7 +128,7 @@ SHORTEST_PERIOD_S, LONGEST_PERIOD_S = 1.0, 1e6
 
 
 class EntryLog(ABC):
-    """Base class of an entry's log in one cell: a policy's decisions, a placer's answers, or both.
+    """Base class of an entry's log in one scenario and seed: decisions, placer's answers, or both.
 
     Attributes
     ----------
@@ -143,7 +143,7 @@ class EntryLog(ABC):
 
     @abstractmethod
     def read(self, logs: CellLogs, scenario: Scenario) -> dict[str, Any]:
-        """Read the cell's log and return its header; raise an `InputError` for a malformed log."""
+        """Read and keep the log, and return its header; raise an `InputError` for a malformed log."""
 
     @abstractmethod
     def describe_header(self) -> dict[str, Any]:

@@ -26,19 +26,19 @@ HEADER = ["condition", "scenario", "seed", "value"]
 
 
 class Point(NamedTuple):
-    """A cell and a changed condition, such as longer restarts, under which an entry is measured."""
+    """A changed condition (such as longer restarts), a scenario and a seed, at which entries are measured."""
 
     condition: str
     cell: Cell
 
 
 def list_points(board: Board) -> list[Point]:
-    """Return all pairs of a changed condition and a cell for which every entry must have a result."""
+    """List every changed condition with every cell (scenario, seed); each entry needs a result for all."""
     return [Point(condition, cell) for condition in board.conditions for cell in board.cells]
 
 
 def read_conditions(board: Board, folder: Path) -> dict[Point, float]:
-    """Read an entry's metric in each cell under each changed condition; empty if there is no file.
+    """Read an entry's metric by changed condition and cell (scenario, seed); empty without a file.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def _number(text: str) -> float | None:
 def measure_conditions(
     board: Board, folder: Path, parameters: Mapping[str, Any], workers: Processes = 1
 ) -> None:
-    """Run an entry under each changed condition in cells where it was not run yet; write the metrics.
+    """Run an entry under all changed conditions that lack a result; write the metrics to its file.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def _measure_or_copy(
 
 
 def measure_point(board: Board, parameters: Mapping[str, Any], point: Point) -> float:
-    """Run a policy or placer in a cell under a changed condition; return the board's metric."""
+    """Run a policy or placer in a scenario and seed under a changed condition; return the metric."""
     from clustergym.benchmark.leaderboard.run_cells import run_cell
 
     run = run_cell(board, parameters, point.cell, board.conditions[point.condition])
@@ -128,7 +128,7 @@ def measure_point(board: Board, parameters: Mapping[str, Any], point: Point) -> 
 
 
 def changes_nothing(usual: Scenario, changed: Scenario, board: Board, parameters: Mapping[str, Any]) -> bool:
-    """Return whether a changed scenario is the same for this policy, which pays none of the changed costs."""
+    """Return whether a changed scenario differs only in profiling costs that the policy does not pay."""
     if changed.sha256 == usual.sha256:
         return True
     policy, _ = board.contestants(parameters)
@@ -140,7 +140,7 @@ def changes_nothing(usual: Scenario, changed: Scenario, board: Board, parameters
 def list_condition_problems(
     board: Board, folder: Path, parameters: Mapping[str, Any] | None, cells: Sequence[Cell]
 ) -> Iterator[str]:
-    """Yield errors in an entry's results under changed conditions; with `parameters`, rerun it in `cells`."""
+    """Yield errors in an entry's results under changed conditions; rerun it in `cells` if given."""
     found = read_conditions(board, folder)
     absent = [point for point in list_points(board) if point not in found]
     if absent:

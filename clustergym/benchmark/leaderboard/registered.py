@@ -52,12 +52,12 @@ def find_unpublished(entry: Entry) -> str:
 
 
 def can_be_run_again(entry: Entry) -> bool:
-    """Return whether the check of an entry may run its policy or placer again and expect equal decisions."""
+    """Return whether a check may run the entry's policy or placer again and expect equal decisions."""
     return not (entry.hindsight or entry.variant or find_unpublished(entry))
 
 
 def problems(entry: Entry, board: Board) -> Iterator[str]:
-    """Yield what an entry claims about its policy or placer although the published code says otherwise.
+    """Yield each claim of an entry about its policy or placer that the published code contradicts.
 
     The registry knows of a published policy or placer whether it can be built with these parameters, its
     information class, that it is deterministic, and what it was trained on; of others, and of what an

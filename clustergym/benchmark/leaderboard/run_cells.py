@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class CellRun(NamedTuple):
-    """An entry's run in one cell: its row of results.csv, and its compressed log."""
+    """A run in one cell (scenario, seed): its row of results.csv, and its compressed log."""
 
     row: ResultRow
     log: bytes
@@ -84,7 +84,7 @@ def play_cell(
 
 
 def make_result_row(cell: Cell, content: Mapping[str, Any]) -> ResultRow:
-    """Return a row of results.csv, given a cell and the content of its run's result.json."""
+    """Return a run's row of results.csv, given its cell (scenario, seed) and its result.json."""
     times = content["decisions"]
     seconds = {
         "decision_s_p50": _digits(times["seconds_p50"] or 0.0),
@@ -159,7 +159,7 @@ def run_cells(
     done: Callable[[CellRun], None] = lambda run: None,
     decision_limit_s: float | None = DECISION_LIMIT_S,
 ) -> list[CellRun]:
-    """Run a policy or placer in cells, and call `done` as each run ends; raises as `run_cell`."""
+    """Run a policy or placer in several cells (scenario, seed), and call `done` as each run ends."""
     board.compose()
     label, started, runs = _names(board, parameters), time.perf_counter(), []
     task = partial(run_cell, board, dict(parameters), decision_limit_s=decision_limit_s)

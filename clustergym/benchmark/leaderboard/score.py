@@ -141,7 +141,7 @@ def ranks(ordered: Sequence[Sequence[Floats]], families: Sequence[str]) -> list[
 
 
 def compute_scores(board: Board, rows: Sequence[ResultRow]) -> list[Floats]:
-    """Return an entry's scores as one array over seeds for each scenario."""
+    """Return an entry's scores as an array over seeds for each scenario of the board."""
     value = {row.cell: row.metrics[board.metric] for row in rows}
     out = []
     for scenario in board.scenarios:
@@ -262,7 +262,7 @@ def division_words(division: str) -> str:
 
 
 def texts(board: Board, standing: RankedEntry, gap: Gap) -> dict[str, str]:
-    """Return the text of an entry's cells in the leaderboard table, by column, without the title."""
+    """Return an entry's texts in the leaderboard table by column, without its title."""
     return {
         "rank": str(standing.rank),
         "rank_all": str(standing.rank_all),
@@ -315,7 +315,7 @@ class Gap(NamedTuple):
 
 
 class Optimum(NamedTuple):
-    """Means over a board's cells of the best known values and of lower bounds; the optimum is between.
+    """The mean best known metric and the mean lower bound of a board, between which the optimum lies.
 
     Attributes
     ----------
@@ -336,7 +336,7 @@ class Optimum(NamedTuple):
 
 
 def optimum(board: Board) -> Optimum:
-    """Compute the means over a board's cells of the best known values and, if complete, of lower bounds.
+    """Compute a board's mean best known metric and, if all are known, its mean lower bound.
 
     Raises
     ------
@@ -353,7 +353,7 @@ def optimum(board: Board) -> Optimum:
 
 
 def cell_bounds(board: Board) -> dict[Cell, float]:
-    """Return the lower bound on the metric by cell, for cells that have one.
+    """Return the known lower bounds on the metric, by cell (scenario, seed).
 
     `bounds.json` of the board says it. In other cells it is the bound of the mean JCT that is frozen with the
     board, if that is the metric and no job may be dropped.

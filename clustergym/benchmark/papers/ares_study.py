@@ -26,7 +26,7 @@ TIMED_S = 2 * 3600.0
 
 
 class TraceType(NamedTuple):
-    """A sort of traces: where Sia's workloads of it are, and the settings that generate further traces."""
+    """A type of traces: where those of Sia's workloads are, and the settings that generate more."""
 
     sia: str
     generator: str
@@ -51,7 +51,7 @@ TESTBED, TESTBED_SEEDS = "testbed", (1, 2, 3)
 
 
 def trace_names(trace_type: str, quick: bool) -> list[str]:
-    """Return the names of a sort's traces: Sia's, then equally many generated; one of each if `quick`."""
+    """Return the names of a type's traces: Sia's, then as many generated ones; fewer if `quick`."""
     if trace_type == TESTBED:
         names = [f"philly {TESTBED} {seed}" for seed in TESTBED_SEEDS]
     else:
@@ -153,7 +153,7 @@ def bent(scenario: Scenario, power: float, load: float) -> Scenario:
 
 
 def list_generated_overrides(trace_type: TraceType, jobs: int, span_s: float, seed: int) -> list[str]:
-    """Return the configuration overrides that generate a trace of this sort with a seed."""
+    """Return the configuration overrides that generate a trace of a type with a seed."""
     parameters = (
         f"rule=ares any_type=true jobs={jobs} span_s={span_s} load=1.0 max_gpus=16 min_duration_s=60.0 "
         f"max_duration_s={trace_type.most_s} start_hour={trace_type.start_hour} seed={seed}"
@@ -204,7 +204,7 @@ class AresStudy(NamedTuple):
         return START if self.quick else WHOLE
 
     def specs(self, trace_type: str, policy: str, alpha: float | None = None) -> list[RunSpec]:
-        """Describe the runs of a policy, or of the work-conserving Ares, on all traces of a sort.
+        """Describe the runs of a policy, or of the work-conserving Ares, on all traces of a type.
 
         With an alpha, on every second trace.
         """
@@ -231,7 +231,7 @@ class AresStudy(NamedTuple):
         return f"ares-{what}.svg"
 
     def averages(self, found: Found, trace_type: str, policy: str) -> Figures:
-        """Return the mean of each metric over the runs of a policy on traces of a sort."""
+        """Return the mean of each metric over the runs of a policy on traces of a type."""
         return _averages(found, self.specs(trace_type, policy))
 
     def beside(self, found: Found, trace_type: str, policy: str) -> Figures:

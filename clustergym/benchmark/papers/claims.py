@@ -24,7 +24,7 @@ FAIR, PUBLISHED = "fair", "as published"
 
 
 class ClaimUnit(NamedTuple):
-    """The unit, the value that means "no effect", and the decimals of a claim's figures."""
+    """The unit, the value that means "no effect", and the decimals of a paper's figures and of ours."""
 
     unit: str = "%"
     neutral: float | None = 0.0
@@ -144,17 +144,17 @@ class PaperClaim:
 
     @property
     def cells(self) -> list[str]:
-        """The claim as a row of a table with the columns `HEADERS`."""
+        """The paper's claim as a row of a table with the columns `HEADERS`."""
         figures = (self.format_figure(value) for value in (self.fair, self.as_published))
         return [self.claim, self.source, self.shown_paper, *figures, self.verdict, self.why]
 
     def plain(self) -> dict[str, Any]:
-        """Return the claim and its verdict as JSON values, unrounded."""
+        """Return the paper's claim and our verdict as JSON values, unrounded."""
         return {**asdict(self), "verdict": self.verdict}
 
     @staticmethod
     def from_row(row: Mapping[str, Any]) -> PaperClaim:
-        """Rebuild a claim from the JSON values that `plain` returns."""
+        """Rebuild a paper's claim from the JSON values that `plain` returns."""
         return PaperClaim(**{entry.name: row[entry.name] for entry in fields(PaperClaim)})
 
     @property
@@ -168,7 +168,7 @@ class PaperClaim:
         return side + self.format_figure(self.paper)
 
     def format_figure(self, value: float | None) -> str:
-        """Return a figure as text with the claim's unit; `-` for None."""
+        """Return a figure as text with its unit; `-` for None."""
         if value is None:
             return "-"
         sign = "+" if self.unit == "%" and self.neutral == 0 else ""
@@ -186,7 +186,7 @@ HEADERS = ("claim", "source", "paper", "ours, fair", "ours, as published", "verd
 
 
 def claims_table(claims: Iterable[PaperClaim]) -> str:
-    """Return a Markdown table of claims."""
+    """Return a Markdown table of papers' claims beside our figures."""
     return table(HEADERS, (claim.cells for claim in claims), words=(0, 1, 5, 6))
 
 
@@ -201,7 +201,7 @@ def quantity(
     why: str = "",
     **others: Any,
 ) -> PaperClaim:
-    """Return a claim of an absolute quantity, which ours should equal; `others` are further fields of it."""
+    """Return a paper's claim of an absolute quantity, which our figures should equal."""
     return PaperClaim(claim, source, paper, fair, as_published, unit, None, why, decimals, **others)
 
 
@@ -218,7 +218,7 @@ def make_measured_claim(
     why: str = "",
     **others: Any,
 ) -> PaperClaim:
-    """Return a claim with our figures `of(setting)` for both settings; "not run" if neither has a run.
+    """Return a paper's claim beside our figures `of(setting)`; "not run" if there are none.
 
     Where ours is not what the paper says and no reason is given, it is not known. `others` are further
     fields of the claim.
@@ -242,7 +242,7 @@ def _value(of: Measure, setting: str) -> float | None:
 
 
 def following(claim: PaperClaim, parts: Iterable[PaperClaim]) -> PaperClaim:
-    """Return a copy of a claim that follows from others, marked if one of those is reversed."""
+    """Return a copy of a paper's claim that follows from others, marked if one of those is reversed."""
     turned = next((part.claim for part in parts if part.main_verdict == REVERSED), "")
     return replace(claim, rests_on=turned)
 

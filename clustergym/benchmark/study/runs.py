@@ -17,7 +17,7 @@ from clustergym.scenario.configuration.hydra_edge import run_hydra
 
 
 class StudyResults(NamedTuple):
-    """The results of a study's runs, and the same grouped by scenario and by policy.
+    """The results of a study's runs, also grouped by scenario and by policy.
 
     Attributes
     ----------

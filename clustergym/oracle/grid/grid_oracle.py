@@ -115,7 +115,7 @@ class GridOracle(Oracle):
         counts: Sequence[int],
         columns: Collection[int],
     ) -> Floats:
-        """Return executed, estimated and data-parallel seconds, shape (3, C, T, K, 4); inf outside `columns`.
+        """Return executed, estimated and data-parallel seconds by class, type, count and tier; else inf.
 
         Parameters
         ----------
@@ -140,7 +140,7 @@ class GridOracle(Oracle):
         return values
 
     def times(self, rows: GraphAllocations) -> tuple[Floats, Floats, Floats]:
-        """Return executed, estimated and data-parallel iteration times (s) of rows with equal GPU counts."""
+        """Return executed, estimated and data-parallel iteration times (s) for models on allocations."""
         machine = self.machine(rows)
         parallel = data_parallel_search(rows, machine)
         if not machine.planned.any():
@@ -154,7 +154,7 @@ class GridOracle(Oracle):
         return executed, np.where(np.isfinite(executed), estimated, np.inf), parallel.iteration_s
 
     def machine(self, rows: GraphAllocations) -> Machine:
-        """Return the rates that kernels and links reach on each row's GPUs."""
+        """Return the rates that kernels and links reach on each allocation."""
         return replace(Machine.from_rows(rows, self.constants, self.schedule), overlaps=self.overlap)
 
     def fingerprint(self) -> dict[str, object]:
@@ -189,7 +189,7 @@ def spread(gpus: int, per_node: int, locality: Locality) -> int:
 def cells(
     classes: int, cluster: ClusterSpec, counts: Sequence[int]
 ) -> dict[SearchCell, list[tuple[int, int]]]:
-    """Return the distinct allocations to search, each with the table entries (type and count) it fills.
+    """Return the distinct plan searches, each with the (count, tier) entries of the tables that it fills.
 
     Allocations that the plans cannot tell apart are searched once.
     """
@@ -219,7 +219,7 @@ def allocations(
     classes: Sequence[ModelClass],
     cluster: ClusterSpec,
 ) -> GraphAllocations:
-    """Gather the allocations of several search cells into arrays."""
+    """Gather models and the allocations on which their plans are searched into arrays."""
     return GraphAllocations.from_graphs(
         [graphs[cell.model] for cell in some],
         [classes[cell.model].global_batch for cell in some],
@@ -231,7 +231,7 @@ def allocations(
 
 
 def batches(every: Sequence[SearchCell], graphs: Sequence[OperatorGraph]) -> Iterator[list[SearchCell]]:
-    """Divide search cells into batches with equal GPU counts and equal numbers of operators."""
+    """Divide plan searches into batches with equal GPU counts and equal numbers of operators."""
     groups: dict[tuple[int, int, bool], list[SearchCell]] = {}
     for cell in every:
         graph = graphs[cell.model]

@@ -44,7 +44,7 @@ WAVE_CHANNELS = 900.0
 
 @dataclass(frozen=True)
 class GraphAllocations:
-    """R rows, each a model on an allocation of GPUs, as arrays; all models have K operators.
+    """R models, each on an allocation of GPUs, as arrays with a row for each of them.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class GraphAllocations:
         nodes: Sequence[int],
         network_gbs: Sequence[float],
     ) -> GraphAllocations:
-        """Gather models and their allocations into arrays, one row for each."""
+        """Gather models and their allocations into arrays, with a row for each."""
         names = graphs[0].columns
         columns = {name: np.stack([graph[name] for graph in graphs])[:, None, :] for name in names}
         count, hosts = np.array(gpus, dtype=np.float64), np.array(nodes, dtype=np.float64)
@@ -103,7 +103,7 @@ class GraphAllocations:
         return len(self.graphs[0])
 
     def take(self, rows: Ints) -> GraphAllocations:
-        """Return the given rows."""
+        """Return the models and allocations with the given row numbers."""
         return GraphAllocations(
             tuple(self.graphs[row] for row in rows),
             {name: column[rows] for name, column in self.columns.items()},
@@ -114,7 +114,7 @@ class GraphAllocations:
 
 
 def select_rows(layout: Layout, rows: Ints | None = None) -> Layout:
-    """Return rows of a layout as arrays of shape (R,), or all rows in shape (R, 1, 1)."""
+    """Return a layout's arrays at the given rows, shape (R,); or all, in shape (R, 1, 1)."""
     parts: tuple[Any, ...] = tuple(layout)
     return Layout(*(part.reshape(-1, 1, 1) if rows is None else part[rows] for part in parts))
 
@@ -169,7 +169,7 @@ class Machine:
 
     @staticmethod
     def from_rows(rows: GraphAllocations, constants: Constants, schedule: str = "1f1b") -> Machine:
-        """Compute the rates that kernels and links reach on each row's GPUs, given fitted constants.
+        """Compute the rates that kernels and links reach on each model's allocation.
 
         Parameters
         ----------
@@ -210,7 +210,7 @@ class Machine:
         )
 
     def take(self, rows: Ints) -> Machine:
-        """Return the rates of the given rows."""
+        """Return a copy with the rates of the allocations with the given row numbers."""
         parts: dict[str, Any] = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         kept: dict[str, Any] = {
             name: part[rows] if isinstance(part, np.ndarray) else part for name, part in parts.items()
@@ -251,7 +251,7 @@ def _apply_reached_rates(layout: Layout, constants: Constants, gpu_types: Sequen
 
 
 class Split(NamedTuple):
-    """How operators are split over the GPUs of their stage, as arrays that broadcast to (R, V, K).
+    """How operators are split over the GPUs of their pipeline stage, as arrays.
 
     Attributes
     ----------
@@ -268,7 +268,7 @@ class Split(NamedTuple):
 
 
 class OperatorCosts(NamedTuple):
-    """Times and memory of operators for one micro-batch, shape (R, V, K); bytes are per GPU.
+    """Times and memory of operators for one micro-batch, as arrays; bytes are per GPU.
 
     Attributes
     ----------

@@ -85,7 +85,7 @@ def stage_counts(operators: int, gpus: int) -> list[int]:
 
 
 def roofline_load(rows: GraphAllocations, machine: Machine) -> Floats:
-    """Return each operator's seconds per sample on one GPU by the roofline model, shape (R, K)."""
+    """Return each operator's seconds per sample on one GPU by the roofline model, by model and operator."""
     columns = rows.columns
     flops = columns["flops"] + columns["attention_flops"] + columns["gate_flops"]
     moved = columns["traffic_bytes"] + columns["gate_traffic_bytes"]
@@ -94,7 +94,7 @@ def roofline_load(rows: GraphAllocations, machine: Machine) -> Floats:
 
 
 def fractional_gpus(rows: GraphAllocations, machine: Machine) -> Floats:
-    """Return the number of GPUs that each operator deserves by its load, a fraction, shape (R, K)."""
+    """Return the (fractional) number of GPUs that each operator deserves by its load, by model."""
     load = roofline_load(rows, machine)
     # Section 3.3: GPUs in proportion to loads, all of the grid's GPUs together.
     return np.asarray(load / load.sum(axis=1, keepdims=True) * rows.layout.gpus[:, None])
@@ -102,7 +102,7 @@ def fractional_gpus(rows: GraphAllocations, machine: Machine) -> Floats:
 
 @dataclass(frozen=True)
 class NormalisedPartitions:
-    """Divisions of each row's operators into stages with whole numbers of GPUs, with their biases.
+    """Divisions of models into pipeline stages with whole numbers of GPUs, and their imbalance.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ class NormalisedPartitions:
     bias_step: float = BIAS_STEP
 
     def pipelines(self, choice: Ints) -> Pipelines:
-        """Return the plan of each row's chosen division, which must fit in memory."""
+        """Return each model's chosen division as a plan; it must fit in memory."""
         row = np.arange(len(choice))
         stages = self.first.shape[1]
         partition = choice // (self.bias.shape[1] // len(self.first))
@@ -201,7 +201,7 @@ class Planner:
         )
 
     def transfers(self, first: Ints, last: Ints, gpus: Ints) -> Floats:
-        """Return the seconds in which each stage receives and sends a micro-batch, shape (R, P, S).
+        """Return the seconds in which each stage receives and sends a micro-batch.
 
         Parameters
         ----------
@@ -233,7 +233,7 @@ def _normalise_partitions(ideal: Floats, every: Ints) -> tuple[Ints, Floats]:
 
 
 def reduce_bias(candidates: NormalisedPartitions, gpus: int) -> Floats:
-    """Return by how many steps each division's imbalance exceeds the least, (R, P); inf: cannot run."""
+    """Return by how many steps each division's imbalance exceeds the model's least; inf: cannot run."""
     fits = np.isfinite(candidates.communication_s)
     bias = np.where(fits, candidates.bias, np.inf)
     least = bias.min(axis=1, keepdims=True)
@@ -243,7 +243,7 @@ def reduce_bias(candidates: NormalisedPartitions, gpus: int) -> Floats:
 
 
 def frontiers(candidates: NormalisedPartitions, gpus: int) -> Bools:
-    """Return whether each division is Pareto-optimal in imbalance and communication, shape (R, P).
+    """Return whether each division of each model is Pareto-optimal in imbalance and communication.
 
     Of partitions with equal bias only the one of least communication load counts. It is on the frontier if no
     partition of less bias communicates as little.
@@ -262,13 +262,13 @@ def frontiers(candidates: NormalisedPartitions, gpus: int) -> Bools:
 
 
 def frontier(candidates: NormalisedPartitions, gpus: int, row: int) -> Ints:
-    """Return the Pareto-optimal divisions of one row, by ascending imbalance and descending communication."""
+    """Return one model's Pareto-optimal divisions, by ascending imbalance."""
     kept = np.flatnonzero(frontiers(candidates, gpus)[row])
     return kept[np.argsort(-candidates.communication_s[row, kept], kind="stable")]
 
 
 def proxies(candidates: NormalisedPartitions, gpus: int) -> tuple[Ints, Bools]:
-    """Return each row's proxy plan (least imbalance, then least communication), and whether it has one."""
+    """Return each model's proxy plan (least imbalance, then least communication), and whether it has one."""
     steps = reduce_bias(candidates, gpus)
     # Section 3.3, proxy plan: first the least computation bias, then of these the least communication.
     lowest = steps == steps.min(axis=1, keepdims=True)

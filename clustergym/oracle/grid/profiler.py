@@ -80,7 +80,7 @@ class Estimates:
 
     @property
     def best(self) -> BestPlans:
-        """The plan with the least estimated time for each row, over all numbers of stages."""
+        """The plan with the least estimated time for each model, over all numbers of stages."""
         best = self.grids[0]
         for other in self.grids[1:]:
             better = np.flatnonzero(other.iteration_s < best.iteration_s)
@@ -93,7 +93,7 @@ class Estimates:
 def estimate(
     rows: GraphAllocations, machine: Machine, strategy: str = "frontier", rule: str | int = "fixed"
 ) -> Estimates:
-    """Estimate the best plan's iteration time by row and number of stages, as Arena's profiler would."""
+    """Estimate the best plan's time for each model and number of stages, as Arena's profiler would."""
     check_choice(strategy, STRATEGIES, "oracle.strategy")
     check_rule(rule)
     stages = tuple(stage_counts(rows.operators, int(rows.layout.gpus[0])))

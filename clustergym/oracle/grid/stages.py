@@ -47,7 +47,7 @@ def splits(most: int) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True)
 class StageTable:
-    """The best split of each run of operators over each number of GPUs; arrays of shape (R, I, M).
+    """The best way to split each run of operators over each number of GPUs, with its time and memory.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ def stage_table(
     objective: str = "seconds",
     allowed: Bools | None = None,
 ) -> StageTable:
-    """Choose the best split of each run of operators over each number of GPUs.
+    """Choose the best way to split each run of operators over each number of GPUs.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def every_split(
     tensor: Ints,
     mixed: bool = True,
 ) -> tuple[Floats, Ints, Floats]:
-    """Return seconds (inf: does not fit), cuts and memory of each split of each run, shape (R, V, I).
+    """Return seconds (inf: does not fit), cuts and memory of all ways to split all runs of operators.
 
     If `mixed`, the first blocks of a wide ResNet's stage may be data-parallel while its other blocks are
     split: early blocks are large in activations and small in weights.
@@ -235,7 +235,7 @@ class _Sums:
 def operator_seconds(
     costs: OperatorCosts, micro_batches: Floats, recomputes: bool, objective: str = "seconds"
 ) -> Floats:
-    """Return operators' seconds for a micro-batch, with their part of the work done once per iteration."""
+    """Return operators' seconds per micro-batch, once-per-iteration work spread over them."""
     # Recomputing repeats the collectives of the forward pass, half of those of forward and backward.
     exchange = 1.5 if recomputes else 1.0
     seconds = costs.synchronise_s / micro_batches + exchange * costs.exchange_s
@@ -253,7 +253,7 @@ def _prefix(values: Floats) -> Floats:
 def pure_data_parallel(
     rows: GraphAllocations, machine: Machine, micro_batches: Floats
 ) -> tuple[Floats, Floats]:
-    """Return seconds (inf if it does not fit) and bytes of one data-parallel stage, shape (R,)."""
+    """Return seconds (inf: does not fit) and bytes per GPU of each model as one data-parallel stage."""
     whole = np.array([rows.operators - 1])
     seconds, memory = np.full(len(rows), np.inf), np.full(len(rows), np.inf)
     for count in np.unique(rows.layout.gpus).astype(np.int64):
@@ -271,7 +271,7 @@ def stage_bytes(
     micro_batches: Floats,
     bounds: Sequence[tuple[int, int, int, int, int]],
 ) -> list[float]:
-    """Return the bytes on a GPU of given stages (first, last, GPUs, tensor, cut) of a single row."""
+    """Return the bytes on a GPU of given stages (first, last, GPUs, tensor, cut) of a single model."""
     found = []
     for first, last, gpus, tensor, cut in bounds:
         ranks = np.unique([1, tensor])

@@ -76,7 +76,7 @@ class Devices(NamedTuple):
         return Devices(*np.array([_device(gpu) for gpu in types], dtype=np.float64).reshape(-1, 6).T)
 
     def reshape(self, *shape: int) -> Devices:
-        """Return the same arrays in another shape."""
+        """Return a copy with all arrays reshaped."""
         return Devices(*(column.reshape(shape) for column in self))
 
 

@@ -27,7 +27,7 @@ rank, and divided among the ranks. From Arena's measured data-parallel memory (a
 
 @dataclass(frozen=True)
 class Work:
-    """The costs of several models at their global batches, as arrays of equal shape.
+    """The FLOPs, bytes and parameters of several models at their global batches, as arrays.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class Work:
         )
 
     def reshape(self, *shape: int) -> Work:
-        """Return the same arrays in another shape."""
+        """Return a copy with all arrays reshaped."""
         return Work(**{column.name: getattr(self, column.name).reshape(shape) for column in fields(self)})
 
 

@@ -124,7 +124,7 @@ def read_throughput(
 
 
 def newest(rows: Sequence[ThroughputRow]) -> list[ThroughputRow]:
-    """Return of rows that measure the same setting only those of the newest release."""
+    """Keep, of rows that measure the same setting, only those of the newest release."""
     latest: dict[tuple[object, ...], str] = {}
     for row in rows:
         latest[row.configuration] = max(row.release, latest.get(row.configuration, ""))

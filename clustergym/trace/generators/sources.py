@@ -34,7 +34,7 @@ class SourcePart(_Keys):
 
 
 class Hourly(_Keys):
-    """Random variation of the hourly arrival rate: its squared coefficient of variation, and its parts."""
+    """Random variation of the hourly arrival rate: its strength, and how it is correlated over time."""
 
     cv2: NotNegative
     parts: Annotated[tuple[SourcePart, ...], Field(min_length=1)]
