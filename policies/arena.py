@@ -137,7 +137,7 @@ class Arena(NoticePolicy):
             check_deadlines(trace, self.name, "objective=deadline", remedy)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Forget the last run."""
+        """Forget all jobs of the last run."""
         self._blockers, self._ilp_fallbacks = {}, 0
 
     def counters(self) -> Mapping[str, int]:

@@ -43,7 +43,7 @@ class Jobs(NamedTuple):
     held: Ints
 
     def select(self, rows: Ints) -> Jobs:
-        """Return the given rows of the jobs."""
+        """Return the jobs with the given row numbers."""
         return Jobs(
             self.at[rows],
             self.rate[rows],
@@ -115,7 +115,7 @@ class ElasticFlow(Policy):
             check_deadlines(trace, self.name, "mode=strict", remedy)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Forget the last run."""
+        """Forget all jobs of the last run."""
         self._deadline_s, self._home, self._last = {}, {}, b""
         self._admitted, self._guessed, self._running = set(), set(), []
 

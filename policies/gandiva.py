@@ -147,7 +147,7 @@ class Gandiva(Policy):
     _apart: set[frozenset[int]] = field(default_factory=set, init=False, repr=False)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Forget the last run."""
+        """Forget all jobs and speeds of the last run."""
         self._watch, self._counts = {}, {}
         self._rng, self._apart = rng, set()
 
@@ -354,7 +354,7 @@ class Gandiva(Policy):
                     break
 
     def _worth_trying(self, table: PackingTable, at: int, there: Allotment) -> bool:
-        """Whether a trial allotment has room, was not slower before, and could repay its restart."""
+        """Return whether a trial allotment has room, was not slower before, and could repay its restart."""
         view, watch = table.view, self._watch[int(table.view.job[at])]
         now = (int(table.gpu_type[at]), int(table.level[at]))
         if now not in watch.speed or watch.came_from is not None or not table.fits(at, *there):

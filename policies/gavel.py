@@ -136,7 +136,7 @@ class Gavel(Policy):
         return rounds.decide(view, share, times.time_s)
 
     def _due(self, view: View, times: finish_times.RequestTimes) -> bool:
-        """Whether shares are solved for anew now: jobs have changed and the interval is over."""
+        """Return whether shares are solved for anew now: jobs have changed and the interval is over."""
         jobs = (view.job.tobytes(), np.isfinite(times.time_s).tobytes())
         # Which types a job has times on is part of the key: a profile that ends changes the program as an
         # arrival does.

@@ -126,7 +126,7 @@ class Kai(GangQueues):
         return above_share or self.book.within_quota(mine, gpu_type, gangs.gpus[at])
 
     def _agrees(self, gangs: Gangs, at: int, gpu_type: int, stopped: list[int]) -> bool:
-        """Whether jobs may be stopped: a taker above its due must not come as far above it as a victim is."""
+        """Return whether jobs may be stopped: the taker must not get as far above its due as a victim is."""
         held = self.book.held
         for victim in stopped:
             if gangs.leaf[victim] == gangs.leaf[at]:

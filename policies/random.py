@@ -40,7 +40,7 @@ class RandomLegal(Policy):
     round_s: Period | None = 300.0
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Store the run's random generator."""
+        """Store the new run's random generator."""
         self._rng = rng
 
     def schedule(self, view: View) -> Decision:

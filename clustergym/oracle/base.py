@@ -66,7 +66,7 @@ class BatchTables:
 
 @dataclass(frozen=True)
 class OracleTables:
-    """Seconds per iteration by model class, GPU type, GPU count and network tier; inf where it cannot run.
+    """Seconds per iteration by model class, GPU type, GPU count and network tier; inf: cannot run.
 
     Values carry six significant digits, so that a last-bit difference between two
     machines' mathematics cannot change a simulation.
@@ -114,7 +114,7 @@ class OracleTables:
         tables: Sequence[Floats],
         batches: BatchTables | None = None,
     ) -> OracleTables:
-        """Build tables from arrays of executed, profiled and data-parallel times, rounded to six digits."""
+        """Build tables of iteration times from executed, profiled and data-parallel ones, with six digits."""
         axis = np.array(counts, dtype=np.int64)
         execution, profiled, data_parallel = map(six_digits, tables)
         return OracleTables(
@@ -187,11 +187,11 @@ class Oracle(ABC):
         """
 
     def notes(self, classes: Sequence[ModelClass], cluster: ClusterSpec) -> list[str]:
-        """Return texts that warn users about the tables, such as models or GPUs that were not measured."""
+        """Return texts that warn users about predictions, such as models or GPUs that were not measured."""
         return []
 
     def fingerprint(self) -> dict[str, object]:
-        """Return as JSON values everything that the tables depend on, besides the arguments of `tables`.
+        """Return as JSON values all on which predictions depend, besides the arguments of `tables`.
 
         Only an oracle whose tables are kept on disk is asked for it.
         """

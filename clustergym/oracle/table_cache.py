@@ -71,7 +71,7 @@ def load_or_build_tables(
     progress: bool = False,
     processes: int | None = None,
 ) -> OracleTables:
-    """Return `oracle.tables(...)`, with each class read from a cache on disk if it is there.
+    """Return an oracle's iteration times by class; read those that a cache on disk has, build the others.
 
     Classes whose file is missing, damaged or of something else are built and written. The result does not
     depend on where a class came from or on the number of processes. If the folder cannot be written, tables
@@ -117,7 +117,7 @@ def load_or_build_tables(
 def table_source(
     oracle: Oracle,
 ) -> Callable[[Sequence[ModelClass], ClusterSpec, Sequence[int]], OracleTables]:
-    """Return the function that makes an oracle's tables: with a cache and a progress bar if it is slow."""
+    """Return the function that makes an oracle's iteration times, with a cache if the oracle is slow."""
     return partial(load_or_build_tables, oracle, progress=True) if oracle.worth_caching else oracle.tables
 
 
@@ -144,7 +144,7 @@ def cache_keys(
 
 
 def stack_tables(tables: OracleTables, with_segments: bool = False) -> Floats:
-    """Stack an oracle's tables, and its segments if asked, into one array, shape (C, 3 or 4, T, K, 4)."""
+    """Stack all iteration times, and segments if asked, into one array, shape (C, 3 or 4, T, K, 4)."""
     stacked = [np.asarray(getattr(tables, table), dtype=np.float64) for table in TABLES]
     if with_segments:
         segments = np.ones(stacked[0].shape[:-1]) if tables.segments is None else tables.segments
@@ -250,7 +250,7 @@ def build_each(
     progress: bool = False,
     processes: int | None = None,
 ) -> Built:
-    """Build the tables of a few classes at a time, and yield them in order.
+    """Build an oracle's iteration times for a few classes at a time, and yield them in order.
 
     Parameters
     ----------

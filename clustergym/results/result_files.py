@@ -130,7 +130,7 @@ class ResultFile(_StrictSchema):
 
     @property
     def path(self) -> Path:
-        """The file that the result was read from."""
+        """Path of the result.json that the result was read from."""
         return self._path
 
     def in_file(self, path: Path) -> ResultFile:
@@ -140,7 +140,7 @@ class ResultFile(_StrictSchema):
 
 
 def read_result(path: Path) -> ResultFile:
-    """Read and check one result.json.
+    """Read and check the result.json of one run.
 
     Raises
     ------

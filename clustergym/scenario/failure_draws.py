@@ -70,7 +70,7 @@ class Draw:
         self._causes, self._up_to = list(model.causes), np.cumsum(weights) / max(weights.sum(), 1e-300)
 
     def offends(self, node: int) -> bool:
-        """Whether a node is one of those that fail more often than others."""
+        """Return whether a node is one of those that fail more often than others."""
         share = self.model.offenders.share
         return share > 0 and random_streams.OFFENDING_NODES.generator(self.seed, node).random() < share
 
@@ -168,7 +168,7 @@ class Repairs:
         self._spares = [[0.0] * self._model.spares.nodes for _ in cluster.gpu_types]
 
     def happens(self, fault: Fault) -> bool:
-        """Whether a random failure happens, given that a more reliable node may have replaced the first."""
+        """Return whether a random failure happens; a more reliable node may have replaced the first."""
         if fault.number not in self._replaced or not self._draw.offends(fault.number):
             return True
         return fault.luck < 1.0 / self._model.offenders.factor

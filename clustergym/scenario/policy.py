@@ -117,7 +117,7 @@ class Policy(Parameters, ABC):
 
 @dataclass(frozen=True)
 class Infeasible:
-    """A placer's answer if it finds no nodes for a job: the reason, and how many GPUs and nodes lack.
+    """A placer's answer if it finds no nodes for a job: the reason, and how many GPUs and nodes are missing.
 
     Attributes
     ----------

@@ -408,7 +408,7 @@ class BatchChoices:
         return int(np.flatnonzero(self._sizes[self._class_of[row]] == batch)[0])
 
     def allows(self, rows: Ints, batch: Ints) -> Bools:
-        """Whether each job may train at the given batch, in the shape of `rows`."""
+        """Return whether each job may train at the given batch, in the shape of `rows`."""
         mine: Bools = (self._sizes[self._class_of[rows]] == batch[:, None]).any(axis=1)
         return mine
 

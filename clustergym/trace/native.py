@@ -42,7 +42,7 @@ def provenance_path(path: Path) -> Path:
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether a file's first lines look like a trace in this project's own format."""
+    """Return whether a file's first lines look like a trace in this project's own format."""
     return bool({"submit_s", "model_family"} & header(lines))
 
 

@@ -139,22 +139,22 @@ class GangQueues(NoticePolicy):
 
     @abstractmethod
     def _claims(self, gangs: Gangs, at: int, gpu_type: int, way: str) -> bool:
-        """Whether a waiting job may have others stopped for it by the rule `way`."""
+        """Return whether a waiting job may have others stopped for it by the rule `way`."""
 
     @abstractmethod
     def _gives(self, gangs: Gangs, at: int, gpu_type: int, way: str, victim: int) -> bool:
-        """Whether a running job may now be stopped for another by the rule `way`."""
+        """Return whether a running job may now be stopped for another by the rule `way`."""
 
     @abstractmethod
     def _excess(self, queue: str, gpu_type: int) -> float:
         """Return how far a leaf queue is above its due; the leaf furthest above loses a job first."""
 
     def may_have(self, leaf: str, gpu_type: int, gpus: int) -> bool:
-        """Whether the rules let a leaf queue have this many more GPUs, if they are free."""
+        """Return whether the rules let a leaf queue have this many more GPUs, if they are free."""
         return self.book.within_limits(leaf, gpu_type, gpus)
 
     def _agrees(self, gangs: Gangs, at: int, gpu_type: int, stopped: list[int]) -> bool:
-        """Whether a job may start in the place of others."""
+        """Return whether a job may start in the place of others."""
         return True
 
     def _victim_key(self, gangs: Gangs, at: int) -> tuple[float, ...]:
@@ -302,5 +302,5 @@ class GangQueues(NoticePolicy):
 
 
 def of_lower_priority(gangs: Gangs, at: int, victim: int) -> bool:
-    """Whether running job `victim` is in the same queue as job `at` and of lower priority."""
+    """Return whether running job `victim` is in the same queue as job `at` and of lower priority."""
     return gangs.leaf[victim] == gangs.leaf[at] and bool(gangs.priority[victim] < gangs.priority[at])

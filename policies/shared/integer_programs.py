@@ -21,7 +21,7 @@ CLEARLY_MORE = 1e-5
 
 
 class SolverError(RuntimeError):
-    """Raised if a solver ends without a solution of a program."""
+    """Raised if a solver of linear or integer programs ends without a solution."""
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ class QuotaHolders:
         self.free[job.gpu_type] += job.gpus
 
     def fits(self, job: KueueJob, at: int, may_borrow: bool = True) -> bool:
-        """Whether a job's queue has enough GPUs of type number `at` for it, with borrowed ones if allowed."""
+        """Return whether a job's queue has enough GPUs of type `at` for it, borrowed ones if allowed."""
         if not may_borrow and job.queue.borrows(at, job.gpus):
             return False
         return job.gpus <= min(max(0.0, job.queue.available(at)), self.free[at])
@@ -201,7 +201,7 @@ def _restore(holders: QuotaHolders, stopped: list[KueueJob]) -> None:
 
 
 def _may_stop(candidate: _Candidate, job: KueueJob, at: int, may_borrow: bool) -> bool:
-    """Whether a candidate may still be stopped: its queue, and each cohort below the common one, borrows."""
+    """Return whether a job may still be stopped: its queue, and each cohort below the common one, borrows."""
     queue = candidate.job.queue
     if queue is job.queue:
         return True
@@ -246,7 +246,7 @@ def _collect_borrowers(
 
 
 def _may_borrow(rules: QueueRules, job: KueueJob, other: KueueJob) -> bool:
-    """Whether a job may stop another and borrow, too (`borrowWithinCohort`)."""
+    """Return whether a job may stop another and borrow, too (`borrowWithinCohort`)."""
     if rules.borrow == "never" or other.priority >= job.priority:
         return False
     return rules.most_priority is None or other.priority <= rules.most_priority

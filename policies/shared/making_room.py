@@ -50,7 +50,7 @@ class RoomPlan(NamedTuple):
 def plan_moves(
     empty: Sequence[int], blocks: Sequence[Block], size: int, wanted: int, most: int
 ) -> RoomPlan | None:
-    """Plan the fewest moves of jobs that make room for a gang in NVLink domains; None if there are none.
+    """Plan the fewest moves of jobs that make room for a job in NVLink domains; None if impossible.
 
     Moves are made at once, so that jobs may also exchange their places. For small clusters an integer
     program finds them (HiGHS), and its dual bound proves how few there can be; beyond, or where its search
@@ -178,7 +178,7 @@ class DomainState:
                 yield Block(row, tuple(node for node, _ in nodes), inside.pop())
 
     def has_room(self, size: int, wanted: int) -> bool:
-        """Whether `wanted` segments of `size` whole free nodes exist, each within one NVLink domain."""
+        """Return whether `wanted` segments of `size` free nodes exist, each within one NVLink domain."""
         return sum(min(len(free), self.most_nodes) // size for free in self.free) >= wanted
 
     def make_room(self, size: int, wanted: int) -> RoomPlan | None:
@@ -187,7 +187,7 @@ class DomainState:
         return plan_moves(empty, self.blocks, size, wanted, self.most_nodes // size)
 
     def name_nodes(self, plan: RoomPlan, gang: int, size: int) -> dict[int, Nodes]:
-        """Return the nodes that a plan gives to the moved jobs and to the gang, by the job's row."""
+        """Return the nodes that a plan gives to the moved jobs and to the starting job, by row."""
         pools, given = [list(free) for free in self.free], dict[int, list[int]]()
         blocks = {block.row: block for block in self.blocks}
         for row in plan.moves:
@@ -270,7 +270,7 @@ def make_room(view: View, decision: Decision, most: int) -> dict[int, Nodes] | N
 
 
 def _only_starts(view: View, decision: Decision, at: Ints) -> bool:
-    """Whether every running job keeps its GPUs."""
+    """Return whether every running job keeps its GPUs."""
     runs: Bools = view.gpus[at] > 0
     same = (decision.gpus == view.gpus[at]) & (decision.gpu_type == view.gpu_type[at])
     kept = int((runs & same).sum()) == int((view.gpus > 0).sum())

@@ -60,7 +60,7 @@ class PackedProblem:
     def from_groups(
         cls, rate: Floats, kept: Floats, gpus: Ints, members: Ints, capacity: Ints
     ) -> PackedProblem:
-        """Build the program from groups of equal jobs, their speeds alone and in pairs, and the GPUs.
+        """Build the linear program from groups of equal jobs, their speeds alone and in pairs, and GPUs.
 
         Parameters
         ----------
@@ -101,7 +101,7 @@ class PackedProblem:
 
 
 class PackedSolution(NamedTuple):
-    """A solution of the program of jobs and pairs: how much each runs, the level reached, and prices."""
+    """A solution of `PackedProblem`: how much each job or pair runs, the level reached, and prices."""
 
     places: Floats
     level: float

@@ -83,13 +83,13 @@ class QueueHoldings:
             self.held[name][gpu_type] += gpus
 
     def within_limits(self, leaf: str, gpu_type: int, gpus: int) -> bool:
-        """Whether a leaf queue may have `gpus` more GPUs, by its own limit and those of queues above it."""
+        """Return whether a leaf queue may have `gpus` more GPUs by its own and its parents' limits."""
         return all(
             self.held[name][gpu_type] + gpus <= self.limit[name][gpu_type] for name in self.paths[leaf]
         )
 
     def within_quota(self, queue: str, gpu_type: int, gpus: int) -> bool:
-        """Whether a queue with `gpus` more GPUs of a type would stay within its quota."""
+        """Return whether a queue with `gpus` more GPUs of a type would stay within its quota."""
         return self.held[queue][gpu_type] + gpus <= self.quota[queue][gpu_type]
 
     def sides(self, one: str, other: str) -> tuple[list[str], list[str]]:
@@ -123,5 +123,5 @@ class Evictions:
         return now_s - self._first_s[job] >= self._takes_s
 
     def is_leaving(self, job: int) -> bool:
-        """Whether a job was asked to give up GPUs at the previous decision point."""
+        """Return whether a job was asked to give up GPUs at the previous decision point."""
         return job in self._before_s

@@ -119,7 +119,7 @@ class BoardConstants(StrictSchema):
 
 
 def load_agent_board(name: str, root: Path | None = None) -> AgentBoard:
-    """Read a board of agents.
+    """Read a leaderboard of agents from its file agents.yaml.
 
     Raises
     ------

@@ -240,7 +240,7 @@ class AresStudy(NamedTuple):
         return _averages(found, [spec for spec in self.specs(trace_type, "ares") if spec.trace in names])
 
     def gains(self, found: Found, trace_type: str, metric: str) -> list[Gain]:
-        """Return by how much Ares's metric is below each other policy's, in ascending order."""
+        """Return by what share Ares's metric is below each other policy's, in ascending order."""
         compared = []
         for policy in (name for name in self.policies if name != "ares"):
             ours = self.beside(found, trace_type, policy)[metric]

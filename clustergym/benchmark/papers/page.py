@@ -142,7 +142,7 @@ def words(text: str) -> Section:
 
 
 def list_specs(sections: Iterable[Section]) -> list[RunSpec]:
-    """Return the runs that all sections need."""
+    """Return the descriptions of all runs that the sections of a page need."""
     return [spec for section in sections for spec in section.specs]
 
 

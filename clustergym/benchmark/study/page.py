@@ -53,7 +53,7 @@ def write_page(
     out: Path,
     command: str,
 ) -> list[Path]:
-    """Write the page, its tables in LaTeX and Markdown, and the list of runs; return their paths."""
+    """Write a study's page, its tables in LaTeX and Markdown, and the list of runs; return the paths."""
     files = {out / "runs.csv": _runs_csv(study, results.runs)}
     for table in tables:
         files[out / "tables" / f"{table.name}.tex"] = table.latex

@@ -189,7 +189,7 @@ def spread(gpus: int, per_node: int, locality: Locality) -> int:
 def cells(
     classes: int, cluster: ClusterSpec, counts: Sequence[int]
 ) -> dict[SearchCell, list[tuple[int, int]]]:
-    """Return the distinct plan searches, each with the (count, tier) entries of the tables that it fills.
+    """Return the distinct plan searches, each with the table entries (count, tier) that it fills.
 
     Allocations that the plans cannot tell apart are searched once.
     """

@@ -66,7 +66,7 @@ def compositions(gpus: int, stages: int) -> Ints:
 
 @lru_cache(maxsize=65536)
 def _reachable(total: int, count: int) -> bool:
-    """Whether `count` powers of two can sum up to `total`."""
+    """Return whether `count` powers of two can sum up to `total`."""
     # Splitting a power of two in halves adds one summand, from as few as there are bits to as many as ones.
     return total.bit_count() <= count <= total
 

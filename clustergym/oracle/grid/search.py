@@ -233,7 +233,7 @@ class _Steps:
         return np.asarray(sent[:, None])
 
     def least_slowest(self) -> Floats:
-        """Return the time of the slowest stage of the pipeline in which it is least, shape (R,)."""
+        """Return the least possible time of a pipeline's slowest stage for each model, shape (R,)."""
         shifted = self._shift_values(1)
         value = np.empty(0)
         for operator in range(self.operators - 1, -1, -1):

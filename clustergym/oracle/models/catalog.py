@@ -47,7 +47,7 @@ class Catalog:
         return tuple(self._family(family))
 
     def knows(self, model: ModelClass) -> bool:
-        """Whether the catalogue has a model's family and size."""
+        """Return whether the catalogue has a model's family and size."""
         return model.family in self.files and model.size in self._family(model.family)
 
     def get(

@@ -160,7 +160,7 @@ def find_accelerator(name: str) -> Machine | None:
 
 
 def is_transformer(name: str, more: Path | None = None) -> bool:
-    """Whether a name is that of a transformer in the catalogue or in `more`, or of a config.json file."""
+    """Return whether a transformer of this name is in the catalogue or in `more`, or it is a config.json."""
     return name.endswith(".json") or name.lower() in _transformers(more)
 
 

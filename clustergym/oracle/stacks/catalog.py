@@ -64,7 +64,7 @@ class Stack:
         return self.constants
 
     def was_measured_on(self, gpu_type: str) -> bool:
-        """Whether the stack was measured on a GPU type, under any of the type's names."""
+        """Return whether the stack was measured on a GPU type, under any of the type's names."""
         known = find_accelerator(gpu_type)
         return gpu_type in self.gpu_types or (known is not None and known.name in self.gpu_types)
 

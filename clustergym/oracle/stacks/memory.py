@@ -84,7 +84,7 @@ def compute_needed_bytes(
 def fits(
     shape: TransformerShape, machine: Machine, plan: ParallelPlan, global_batch: int, sequence_length: int
 ) -> bool:
-    """Whether a plan fits in memory, with the recomputation that it states, or else with a full one."""
+    """Return whether a plan fits in memory, with the recomputation it states, or else with a full one."""
     recompute = 1.0 if plan.recompute is None else plan.recompute
     needed = compute_needed_bytes(shape, plan, recompute, global_batch, sequence_length)
     return needed <= USABLE * machine.memory_gb * 1e9

@@ -61,7 +61,7 @@ class ValuesLater(ConfigLoaderImpl):
         return config
 
     def _is_value(self, override: Any) -> bool:
-        """Whether an override chooses no file; one that sweeps chooses none before the sweep."""
+        """Return whether an override chooses no file; one that sweeps chooses none before the sweep."""
         if override.is_sweep_override() or isinstance(override.value(), dict):
             return True
         return not self.repository.group_exists(override.key_or_group)

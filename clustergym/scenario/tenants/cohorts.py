@@ -145,7 +145,7 @@ class QuotaNode:
             self.parent.use(at, beyond)
 
     def borrows(self, at: int, more: float = 0.0) -> bool:
-        """Whether this node would exceed its quota of a type if it used `more` further GPUs."""
+        """Return whether this node would exceed its quota of a type if it used `more` further GPUs."""
         return self.used[at] + more > self.quota[at]
 
     def share(self) -> tuple[bool, float]:

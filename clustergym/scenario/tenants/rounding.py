@@ -45,7 +45,7 @@ class Offers:
         missing: Sequence[float],
         epsilon: float,
     ) -> None:
-        """Record how much of the `left` GPUs each queue in `wanting` is offered, and how much each lacks.
+        """Record a step of a division: how many of `left` GPUs each queue in `wanting` is offered and lacks.
 
         One has all that it lacks if the offer is no more than `epsilon` below that, or else whole GPUs.
         """

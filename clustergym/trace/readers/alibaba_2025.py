@@ -24,7 +24,7 @@ _NAMES = {
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether a file's first lines look like Alibaba's log of service instances of 2025."""
+    """Return whether a file's first lines look like Alibaba's log of service instances of 2025."""
     return {"instance_sn", "gpu_request"} <= header(lines)
 
 

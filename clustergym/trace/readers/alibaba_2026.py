@@ -32,7 +32,7 @@ _NAMES = {
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether a file's first lines look like Alibaba's job log of 2026."""
+    """Return whether a file's first lines look like Alibaba's job log of 2026."""
     return {"worker_num", "job_type"} <= header(lines)
 
 

@@ -38,7 +38,7 @@ _NAMES = {
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether a file's first lines look like a trace of Arena."""
+    """Return whether a file's first lines look like a trace of Arena."""
     return bool({"submission_time", "num_iteration"} & header(lines))
 
 

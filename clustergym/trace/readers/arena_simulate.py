@@ -15,7 +15,7 @@ DIVISOR = 5
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether a file is named `simulate_trace…` and looks like a trace of Arena."""
+    """Return whether a file is named `simulate_trace…` and looks like a trace of Arena."""
     return path.name.startswith("simulate_trace") and arena.sniff(path, lines)
 
 

@@ -31,7 +31,7 @@ COLUMNS = f"{' or '.join(SUBMIT)}, {' or '.join(DURATION)}, {' or '.join(GPUS)}"
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether a file's header has columns for submission, duration and GPUs, but none for the model."""
+    """Return whether a file's header has columns for submission, duration and GPUs, but not the model."""
     found = header(lines)
     return all(found & set(names) for names in (SUBMIT, DURATION, GPUS)) and "model_family" not in found
 

@@ -27,7 +27,7 @@ _NAMES = {
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether a file's first lines look like a trace of ElasticFlow."""
+    """Return whether a file's first lines look like a trace of ElasticFlow."""
     found = header(lines)
     return "ddl" in found or {"submit_time", "model_name"} <= found
 

@@ -71,7 +71,7 @@ _NAMES = {
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether a file's first lines look like a trace of Gavel."""
+    """Return whether a file's first lines look like a trace of Gavel."""
     if path.suffix == ".trace":
         return True
     return bool(lines) and lines[0].count("\t") + 1 in LAYOUTS

@@ -26,7 +26,7 @@ NEVER = ("", "none", "null", "nan")
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether a file's first lines look like Helios's `cluster_log.csv`."""
+    """Return whether a file's first lines look like Helios's `cluster_log.csv`."""
     found = header(lines)
     return "gpu_num" in found or {"node_num", "submit_time"} <= found
 

@@ -23,7 +23,7 @@ MOST_GPUS = 32
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether a file's header is that of openb's list of pods."""
+    """Return whether a file's header is that of openb's list of pods."""
     return {"num_gpu", "gpu_milli", "creation_time"} <= header(lines)
 
 

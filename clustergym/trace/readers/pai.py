@@ -45,7 +45,7 @@ STATUSES = {"TERMINATED": COMPLETED, "FAILED": FAILED, "RUNNING": UNKNOWN, "WAIT
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether a path is one of PAI's two tables, or a folder that contains them."""
+    """Return whether a path is one of PAI's two tables, or a folder that contains them."""
     if path.is_dir():
         return any((path / f"{table}.csv").is_file() for table in (JOB_TABLE, TASK_TABLE))
     return path.name.startswith((JOB_TABLE, TASK_TABLE))

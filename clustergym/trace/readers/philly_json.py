@@ -45,7 +45,7 @@ class LeftOutError(Exception):
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether a file's first lines look like a JSON list, as Philly's log is."""
+    """Return whether a file's first lines look like a JSON list, as Philly's log is."""
     return "".join(lines).lstrip().startswith("[")
 
 

@@ -90,7 +90,7 @@ class SlurmJob:
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether a file's first line is the header of a Slurm job table (sacct or squeue)."""
+    """Return whether a file's first line is the header of a Slurm job table (sacct or squeue)."""
     return {"jobid", "state"} <= {cell.strip().lower() for cell in lines[0].split("|")} if lines else False
 
 

@@ -50,7 +50,7 @@ profiles (dgx-ext, rtx and aws) with the batch size that is best there."""
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether a file's first lines look like a workload of Sia."""
+    """Return whether a file's first lines look like a workload of Sia."""
     return bool({"num_replicas", "application"} & header(lines))
 
 

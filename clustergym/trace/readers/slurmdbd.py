@@ -42,7 +42,7 @@ _ESCAPED = re.compile(r"\\(.)|''", re.DOTALL)
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether a file's first lines are those of a MySQL or MariaDB dump, such as of Slurm's database."""
+    """Return whether a file's first lines are those of a MySQL or MariaDB dump, as of Slurm's database."""
     return any(line.startswith(("-- MySQL dump", "-- MariaDB dump")) for line in lines)
 
 
@@ -199,7 +199,7 @@ TRES_COMMAND = "sacctmgr -P show tres format=Type,Name,ID"
 
 
 def is_archive(content: bytes) -> bool:
-    """Whether a file's first bytes are those of a Slurm archive, of any version and sort of records."""
+    """Return whether a file's first bytes are those of a Slurm archive of any version and content."""
     if len(content) < HEADER.size:
         return False
     version, _, records = HEADER.unpack_from(content)

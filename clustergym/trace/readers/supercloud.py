@@ -42,7 +42,7 @@ _NAMES = {
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether a file's first lines look like SuperCloud's dump of Slurm's job table."""
+    """Return whether a file's first lines look like SuperCloud's dump of Slurm's job table."""
     return {"id_job", "time_submit"} <= header(lines)
 
 

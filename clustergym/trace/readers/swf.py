@@ -35,7 +35,7 @@ _NAMES = {
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Whether a file is in the Standard Workload Format (SWF), by its name or its first lines."""
+    """Return whether a file is in the Standard Workload Format (SWF), by its name or its first lines."""
     if path.name.endswith((".swf", ".swf.gz")):
         return True
     jobs = [line.split() for line in lines if line.strip() and not line.startswith(";")]
